@@ -1,0 +1,1 @@
+"""From ledger rows to tables, statistics and reports."""

@@ -1,0 +1,123 @@
+"""From ledger rows to one row per cell: n of planned, mean, sample standard deviation, gain over the baseline."""
+
+import math
+import statistics
+from collections import Counter, defaultdict
+from typing import Any
+
+from sqlalchemy import select
+
+from ..db import models as m
+from ..db import queries
+from ..db.engine import reading
+from ..db.ledger import Ledger
+from ..db.results import smaller_is_better
+from ..jobs.selector import Selection
+from ..jobs.states import RunState
+
+SCHEMA_VERSION = 1
+
+
+def report(
+    ledger: Ledger, selection: Selection, *, metric: str = "top1", set_name: str = "test"
+) -> list[dict[str, Any]]:
+    """Return the selected cells in the order of their grid; no number in it is ever NaN.
+
+    Raises:
+        NothingMatched: no run is selected.
+    """
+    with reading(ledger.engine) as connection:
+        rows = queries.list_runs(connection, selection)
+        if not any(condition.field in ("stage", "run") for condition in selection.conditions):
+            rows = _last_stages(connection, rows)
+        results = {
+            row["run_id"]: row
+            for row in queries.results_of(connection, [row.run_id for row in rows])
+            if row["metric"] == metric and row["set_name"] == set_name
+        }
+        cells = queries.cell_rows(connection, {row.cell_id for row in rows})
+        inexact = _inexact(connection, [row.run_id for row in rows])
+    grouped: dict[str, list[queries.RunRow]] = defaultdict(list)
+    for row in rows:
+        grouped[row.cell_id].append(row)
+    documents = [
+        _cell(cells[cell_id], members, results, inexact, metric, set_name) for cell_id, members in grouped.items()
+    ]
+    _add_gains(documents, cells)
+    return documents
+
+
+def _last_stages(connection: Any, rows: list[queries.RunRow]) -> list[queries.RunRow]:
+    """Leave out the runs that only serve as another selected run's beginning."""
+    parents = {row.parent for row in rows if row.parent}
+    left = [row for row in rows if row.run_id not in parents]
+    stages = {row.stage for row in left}
+    last = {row.stage for row in rows if row.parent}
+    return [row for row in left if row.stage in last] if last and len(stages) > 1 else left
+
+
+def _inexact(connection: Any, run_ids: list[str]) -> dict[str, bool]:
+    """Return run -> whether a resume of it was inexact, for the runs that were resumed at all."""
+    found: dict[str, bool] = {}
+    for start in range(0, len(run_ids), 5000):
+        query = select(m.attempts.c.run_id, m.attempts.c.exact).where(
+            m.attempts.c.run_id.in_(run_ids[start : start + 5000]), m.attempts.c.resumed_step.is_not(None)
+        )
+        for row in connection.execute(query):
+            found[row.run_id] = found.get(row.run_id, False) or row.exact is not True
+    return found
+
+
+def _cell(
+    cell: dict[str, Any],
+    members: list[queries.RunRow],
+    results: dict[str, dict[str, Any]],
+    inexact: dict[str, bool],
+    metric: str,
+    set_name: str,
+) -> dict[str, Any]:
+    done = {
+        row.seed: results[row.run_id] for row in members if row.state == RunState.COMPLETED and row.run_id in results
+    }
+    values = {seed: float(result["last"]) for seed, result in done.items() if math.isfinite(result["last"])}
+    numbers = list(values.values())
+    best_minus_last = [abs(result["best"] - result["last"]) for result in done.values()]
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "cell_id": cell["cell_id"],
+        "backbone": cell["backbone"],
+        "dataset": cell["dataset"],
+        "head": cell["head"],
+        "recipe": cell["recipe"],
+        "stage": cell["stage"],
+        "axes": cell["axes"],
+        "metric": metric,
+        "better": "min" if smaller_is_better(metric) else "max",
+        "set": set_name,
+        "n": len(numbers),
+        "planned": len(members),
+        "states": dict(Counter(row.state for row in members if row.state != RunState.COMPLETED)),
+        "missing_seeds": sorted(row.seed for row in members if row.seed not in values),
+        "values": {str(seed): values[seed] for seed in sorted(values)},
+        "mean": statistics.fmean(numbers) if numbers else None,
+        "std": statistics.stdev(numbers) if len(numbers) > 1 else None,
+        "best_minus_last": statistics.fmean(best_minus_last) if best_minus_last else None,
+        "epochs": sorted({int(result["last_epoch"]) for result in done.values()}),
+        "resumed": sum(row.run_id in inexact for row in members),
+        "resumed_inexactly": sum(inexact.get(row.run_id, False) for row in members),
+        "baseline": None,
+        "gain": None,
+        "is_baseline": bool(cell["is_baseline"]),
+    }
+
+
+def _add_gains(documents: list[dict[str, Any]], cells: dict[str, dict[str, Any]]) -> None:
+    """Add to each cell its gain over the baseline that differs from it in the head alone."""
+    baselines = {cells[document["cell_id"]]["match_id"]: document for document in documents if document["is_baseline"]}
+    for document in documents:
+        baseline = baselines.get(cells[document["cell_id"]]["match_id"])
+        if baseline is None or baseline is document:
+            continue
+        document["baseline"] = baseline["cell_id"]
+        if document["mean"] is not None and baseline["mean"] is not None:
+            document["gain"] = document["mean"] - baseline["mean"]

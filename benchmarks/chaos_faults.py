@@ -1,0 +1,236 @@
+"""A private SLURM cluster and what can go wrong on it: one seed, one schedule of faults."""
+
+import contextlib
+import os
+import random
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+SCRIPTS = Path(__file__).resolve().parents[1] / "deploy" / "slurm-dev"
+NODES = ("gpu0", "gpu1", "gpu2", "gpu3")
+# Seconds between two faults.
+APART_S = (3.0, 9.0)
+# How often each fault is drawn, compared with the others.
+WEIGHTS = {
+    "kill a rank": 3,
+    "kill an agent": 3,
+    "kill a node's daemon": 2,
+    "kill a node": 2,
+    "pause slurmctld": 2,
+    "kill slurmctld": 2,
+    "stop slurmdbd": 2,
+    "set a node down": 2,
+    "scancel": 2,
+    "preempt": 3,
+    "kill the user's command": 4,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """One fault of the schedule."""
+
+    at_s: float
+    name: str
+    lasts_s: float
+    draw: int
+    # What decides whom it hits among those that are there.
+
+
+def schedule(seed: int, seconds: float) -> list[Fault]:
+    """Return the faults of a test: the same for the same seed, whoever is under test."""
+    rng = random.Random(seed)
+    found, at_s = [], rng.uniform(8, 12)
+    while at_s < seconds:
+        name = rng.choices(list(WEIGHTS), list(WEIGHTS.values()))[0]
+        found.append(Fault(at_s=at_s, name=name, lasts_s=rng.uniform(2, 30), draw=rng.getrandbits(32)))
+        at_s += rng.uniform(*APART_S)
+    return found
+
+
+@dataclass
+class Site:
+    """A cluster, and who works on it: how its tasks' processes are found, and what a scancel of one means to them."""
+
+    folder: Path
+    # Both return the pids of the processes that a fault may hit.
+    workers: Callable[[], list[int]] = lambda: []
+    leaders: Callable[[], list[int]] = lambda: []
+    kill_user: Callable[[], None] = lambda: None
+    # Told of each element of a job that was cancelled: its array's id, its index and its name.
+    cancelled: Callable[[str, str], None] = lambda job, name: None
+    log: Callable[[str], None] = lambda text: None
+    mends: list[tuple[float, Callable[[], None]]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("SLURM", "SBATCH_"))}
+        self.env = {**kept, "SLURM_CONF": f"{self.folder}/slurm.conf"}
+
+    def up(self, *options: str) -> None:
+        """Start what is not running; a start that is cut short by the next fault is tried again later."""
+        command = [str(SCRIPTS / "up"), str(self.folder), *options]
+        done = subprocess.run(command, capture_output=True, text=True)
+        if options and done.returncode:
+            raise SystemExit(done.stderr)
+
+    def down(self) -> None:
+        subprocess.run([SCRIPTS / "down", self.folder], check=True)
+
+    def run(self, *argv: str) -> str:
+        """Run one of SLURM's commands; what it cannot do at this moment is not done."""
+        try:
+            done = subprocess.run(argv, env=self.env, capture_output=True, text=True, timeout=15)
+        except subprocess.TimeoutExpired:
+            return ""
+        return done.stdout
+
+    def break_(self, *words: str) -> None:
+        subprocess.run([SCRIPTS / "fault", self.folder, *words], check=False)
+
+    def mend(self, *, now: float) -> None:
+        """Undo the faults whose time is over."""
+        for due in [mend for mend in self.mends if mend[0] <= now]:
+            self.mends.remove(due)
+            due[1]()
+
+    def mend_all(self) -> None:
+        """Undo everything: all daemons run, all nodes take jobs."""
+        self.mend(now=float("inf"))
+        self.up()
+        for node in NODES:
+            self.give_back(node)
+
+    def give_back(self, node: str) -> None:
+        state = self.run("sinfo", "-h", "-p", "gpu", "-n", node, "-o", "%t").strip()
+        if state.startswith(("down", "drain", "drng")):
+            self.run("scontrol", "update", f"nodename={node}", "state=resume")
+
+    # Faults ------------------------------------------------------------------------------------------------
+
+    def strike(self, fault: Fault) -> None:
+        """Make one fault happen; it is mended after its time."""
+        rng = random.Random(fault.draw)
+        undo = {
+            "kill a rank": self._kill_worker,
+            "kill an agent": self._kill_leader,
+            "kill a node's daemon": self._kill_daemon,
+            "kill a node": self._kill_node,
+            "pause slurmctld": self._pause_controller,
+            "kill slurmctld": self._kill_controller,
+            "stop slurmdbd": self._stop_accounting,
+            "set a node down": self._set_down,
+            "scancel": self._scancel,
+            "preempt": self._preempt,
+            "kill the user's command": self._kill_user,
+        }[fault.name](rng)
+        if undo is not None:
+            # A controller that is away for longer than a job's start says nothing new.
+            lasts_s = fault.lasts_s if "node" in fault.name or "dbd" in fault.name else fault.lasts_s / 2
+            self.mends.append((time.monotonic() + lasts_s, undo))
+
+    def _kill_one(self, pids: list[int], rng: random.Random) -> None:
+        if pids:
+            pid = rng.choice(sorted(pids))
+            self.log(f"kill -9 {pid}")
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+    def _kill_worker(self, rng: random.Random) -> None:
+        self._kill_one(self.workers(), rng)
+
+    def _kill_leader(self, rng: random.Random) -> None:
+        self._kill_one(self.leaders(), rng)
+
+    def _kill_daemon(self, rng: random.Random) -> Callable[[], None]:
+        node = self._node(rng)
+        self.break_("kill", node)
+        return lambda: (self.up(), self.give_back(node))[0]
+
+    def _kill_node(self, rng: random.Random) -> Callable[[], None]:
+        node = self._node(rng)
+        self.break_("kill", node, "--steps")
+        return lambda: (self.up(), self.give_back(node))[0]
+
+    def _set_down(self, rng: random.Random) -> Callable[[], None]:
+        node = self._node(rng)
+        self.run("scontrol", "update", f"nodename={node}", "state=down", "reason=chaos")
+        return lambda: self.give_back(node)
+
+    def _node(self, rng: random.Random) -> str:
+        """Return a node, rather one where somebody is at work."""
+        busy = self.run("squeue", "-h", "-t", "running", "-o", "%N").split()
+        node = rng.choice(sorted(set(busy)) or list(NODES))
+        self.log(node)
+        return node
+
+    def _pause_controller(self, rng: random.Random) -> Callable[[], None]:
+        self.break_("pause", "slurmctld")
+        return lambda: self.break_("resume", "slurmctld")
+
+    def _kill_controller(self, rng: random.Random) -> Callable[[], None]:
+        self.break_("kill", "slurmctld")
+        return self.up
+
+    def _stop_accounting(self, rng: random.Random) -> Callable[[], None]:
+        self.break_("kill", "slurmdbd")
+        return self.up
+
+    def _scancel(self, rng: random.Random) -> None:
+        """Cancel a job, or an element of an array, behind its owner's back."""
+        lines = self.run("squeue", "-h", "-r", "-t", "running,pending", "-o", "%F %K %j").splitlines()
+        found = [line.split() for line in lines if "stranger" not in line and "N/A" not in line.split()[0]]
+        if found:
+            job, index, name = rng.choice(sorted(found))
+            element = job if index == "N/A" else f"{job}_{index}"
+            self.log(f"{element} {name}")
+            self.cancelled(element, name)
+            # With a filter, scancel takes one waiting element for all that wait.
+            self.run("scancel", element)
+
+    def _preempt(self, rng: random.Random) -> None:
+        options = ["--job-name=stranger", "--partition=high", "--exclusive", "--gpus-per-node=8", "--output=/dev/null"]
+        nodes, seconds = rng.randint(1, 2), rng.randint(3, 10)
+        self.run("sbatch", *options, f"--nodes={nodes}", f"--wrap=sleep {seconds}")
+
+    def _kill_user(self, rng: random.Random) -> None:
+        self.kill_user()
+
+
+def play(site: Site, faults: list[Fault], each: Callable[[], None], say: Callable[[str], None]) -> None:
+    """Let the faults happen at their times, then mend everything."""
+    began = time.monotonic()
+    for fault in faults:
+        while time.monotonic() < began + fault.at_s:
+            site.mend(now=time.monotonic())
+            each()
+            time.sleep(0.2)
+        told: list[str] = []
+        site.log = told.append
+        site.strike(fault)
+        say(f"{time.monotonic() - began:6.1f} s  {fault.name} {' '.join(told)}")
+    site.mend_all()
+
+
+def descendants(pid: int) -> Iterator[int]:
+    """Yield the processes that a process started, and theirs."""
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            fields = (entry / "stat").read_text().rpartition(")")[2].split()
+            if int(fields[1]) == pid and fields[0] != "Z":
+                yield int(entry.name)
+                yield from descendants(int(entry.name))
+
+
+def processes_with(*words: str) -> list[int]:
+    """Return the Python processes whose command line holds all these words."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            line = (entry / "cmdline").read_bytes().decode(errors="replace").split("\0")
+            if "python" in line[0] and all(any(word in part for part in line) for word in words):
+                found.append(int(entry.name))
+    return found

@@ -1,0 +1,104 @@
+"""Five short runs in one warm worker against five cold processes, side by side and interleaved.
+
+    python benchmarks/warm.py [--rounds 3] [--runs 5]
+
+Both sides are the real agent on the same runs, one at a time on one core: the warm one hosts all of them in one
+allocation; cold, each run gets an allocation and an agent of its own. Prints the wall times and the median ratio.
+"""
+
+import argparse
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from vtjobs.jobs.allocation import Allocation, Shape, Task
+from vtjobs.jobs.config import load_config
+from vtjobs.jobs.files import to_json, write_new
+from vtjobs.jobs.lineage import completed_by
+from vtjobs.orchestrator.backends.base import Room
+from vtjobs.orchestrator.context import Context, open_context
+from vtjobs.orchestrator.plan import pack
+from vtjobs.orchestrator.submit import prepare, submit
+
+TARGET = 0.5
+GRID = """\
+name: short
+backbones:
+  - vit_small_patch16_224: {{patch_size: 8, embed_dim: 16, depth: 1, num_heads: 2}}
+datasets: [digits]
+heads: [supervised]
+seeds: {runs}
+recipe: quickstart
+train: {{epochs: 2, warmup_epochs: 0, batch_size: 128}}
+resources: {{gpus_per_node: 0}}
+"""
+
+
+def main() -> int:
+    """Measure, print, and say by the exit status whether the target is met."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--runs", type=int, default=5)
+    options = parser.parse_args()
+    ratios = []
+    print(f"{'round':>5} {'warm s':>8} {'cold s':>8} {'ratio':>6}")
+    for number in range(1, options.rounds + 1):
+        # The order alternates, so that neither side always meets the warmer page cache.
+        sides = ["warm", "cold"] if number % 2 else ["cold", "warm"]
+        seconds = {side: measure(options.runs, apart=side == "cold") for side in sides}
+        ratios.append(seconds["warm"] / seconds["cold"])
+        print(f"{number:>5} {seconds['warm']:>8.2f} {seconds['cold']:>8.2f} {ratios[-1]:>6.2f}", flush=True)
+    median = statistics.median(ratios)
+    print(f"median ratio {median:.2f} (target <= {TARGET})")
+    return 0 if median <= TARGET else 1
+
+
+def measure(runs: int, *, apart: bool) -> float:
+    """Return the wall time of these runs, each in an agent of its own or all in one."""
+    with tempfile.TemporaryDirectory(prefix="vtjobs-warm-") as folder:
+        context, grid_id, run_ids = make_workspace(Path(folder), runs)
+        groups = [[run_id] for run_id in run_ids] if apart else [run_ids]
+        allocations = [allocate(context, grid_id, group) for group in groups]
+        began = time.monotonic()
+        for allocation in allocations:
+            serve(context, allocation)
+        seconds = time.monotonic() - began
+        for run_id in run_ids:
+            assert completed_by(context.workspace.run(run_id), 2) == 1, f"run {run_id} did not complete"
+        context.ledger.engine.dispose()
+    return seconds
+
+
+def make_workspace(folder: Path, runs: int) -> tuple[Context, str, list[str]]:
+    """Make a workspace with a grid whose runs nobody has started."""
+    config = load_config({"workspace": str(folder / "runs")}, folder=folder)
+    context = open_context(config, create=True)
+    path = folder / "grid.yaml"
+    path.write_text(GRID.format(runs=runs))
+    prepared = prepare(context.config, str(path), changes={}, max_runs=1000, at=time.time())
+    submit(context, prepared)
+    return context, prepared.frozen.grid_id, [run[0] for run in prepared.frozen.runs]
+
+
+def allocate(context: Context, grid_id: str, run_ids: list[str]) -> Allocation:
+    """Write down an allocation that hosts these runs one after another."""
+    candidates = [Task(run_id=run_id, grid_id=grid_id, attempt=1) for run_id in run_ids]
+    room = Room(lanes=1, tasks=len(run_ids))
+    (made,) = pack(candidates, Shape(backend="local"), room, at=time.time(), data_root="/none", paths={})
+    write_new(context.workspace.allocation(made.token), to_json(made.to_dict()))
+    return made
+
+
+def serve(context: Context, allocation: Allocation) -> None:
+    """Run the agent of an allocation to its end."""
+    root = str(context.workspace.root)
+    command = [sys.executable, "-m", "vtjobs.workers.agent", "--workspace", root, "--token", allocation.token]
+    subprocess.run(command, check=True, stderr=subprocess.DEVNULL, env={**os.environ, "OMP_NUM_THREADS": "1"})
+
+
+if __name__ == "__main__":
+    sys.exit(main())

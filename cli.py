@@ -1,0 +1,125 @@
+"""The terminal face of vtjobs: puts the commands together, and turns every error into a message and an exit code."""
+
+import os
+import signal
+import sys
+from collections.abc import Callable
+
+import typer
+
+from .commands import keep, look, steer, submit
+from .jobs.errors import SchedulerUnreachable, VtjobsError
+
+# The exit code after Ctrl-C; newer parsers return it themselves.
+INTERRUPTED = 130
+
+app = typer.Typer(
+    name="vtjobs",
+    help="From a grid of vision trainings to a table that says what the seeds allow.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for command in (
+    *(submit.submit, submit.plan),
+    *(look.status, look.runs, look.show, look.logs, look.failures, look.why, look.report, look.evaluate),
+    *(steer.cancel, steer.retry, steer.rerun, steer.hold, steer.release, steer.supervise),
+    *(submit.run, keep.gc, keep.doctor, keep.schema, keep.init),
+):
+    app.command()(command)
+
+
+def _group(name: str, about: str, **commands: Callable[..., None]) -> None:
+    group = typer.Typer(help=about, no_args_is_help=True, rich_markup_mode=None)
+    for word, function in commands.items():
+        group.command(word)(function)
+    app.add_typer(group, name=name)
+
+
+_group(
+    "data",
+    "Datasets, folders and pretrained weights.",
+    prepare=keep.data_prepare,
+    verify=keep.data_verify,
+    list=keep.data_list,
+)
+_group(
+    "ledger",
+    "The database that indexes a workspace.",
+    upgrade=keep.ledger_upgrade,
+    rebuild=keep.ledger_rebuild,
+)
+_group("config", "Settings and where they come from.", show=keep.config_show)
+
+
+def main() -> None:
+    """Run the command line; every error is one message and an exit code."""
+    os.umask(0o077)
+    sys.unraisablehook = _not_lost
+    try:
+        code = app(standalone_mode=False) or _unreachable()
+        sys.stdout.flush()
+    except VtjobsError as error:
+        code = _tell(error)
+    except (KeyboardInterrupt, typer.Abort):
+        code = INTERRUPTED
+    except BrokenPipeError:
+        code = _reader_left()
+    except OSError as error:
+        # A full disk, a folder that is not ours: nothing of vtjobs's own doing.
+        print(f"error: {error}", file=sys.stderr)
+        code = 1
+    except SystemExit as error:
+        # The parser answers a closed pipe with an exit of its own.
+        if not isinstance(error.__context__, BrokenPipeError):
+            raise
+        code = _reader_left()
+    except Exception as error:
+        if not hasattr(error, "show") or not hasattr(error, "exit_code"):
+            raise
+        error.show()
+        code = error.exit_code
+    if code == INTERRUPTED:
+        print("interrupted", file=sys.stderr)
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _not_lost(unraisable: "sys.UnraisableHookArgs") -> None:
+    """Deliver a Ctrl-C again that fell into a clean-up of the interpreter, where Python drops exceptions."""
+    if not issubclass(unraisable.exc_type, KeyboardInterrupt):
+        sys.__unraisablehook__(unraisable)
+        return
+    signal.signal(signal.SIGALRM, signal.default_int_handler)
+    signal.setitimer(signal.ITIMER_REAL, 0.01)
+
+
+def _unreachable() -> int:
+    """Say what could not be asked, and return the exit code for it."""
+    from .commands.options import unreachable
+
+    for line in unreachable:
+        print(f"error: {line}", file=sys.stderr)
+    return SchedulerUnreachable.exit_code if unreachable else 0
+
+
+def _reader_left() -> int:
+    """Drop what nobody reads any more; that is no failure."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    return 0
+
+
+def _tell(error: VtjobsError) -> int:
+    from .jobs.names import printable
+
+    if "--json" in sys.argv:
+        from .analysis.terminal import emit_json
+
+        emit_json({"error": {"message": str(error), "exit_code": error.exit_code}})
+    for line in str(error).splitlines() or [type(error).__doc__ or "failed"]:
+        print(f"error: {printable(line)}", file=sys.stderr)
+    return error.exit_code
+
+
+if __name__ == "__main__":
+    main()

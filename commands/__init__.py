@@ -1,0 +1,1 @@
+"""The commands, by what they are for: they parse, call and print. `cli.py` puts them together."""

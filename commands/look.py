@@ -1,0 +1,183 @@
+"""Look at runs and their results."""
+
+from typing import Annotated
+
+import typer
+
+from ..jobs.errors import BadInput
+from .options import Json, Quiet, Selector, Workspace, fresh, one_run, open_workspace, select_ids, selection
+
+
+def status(selector: Selector = None, as_json: Json = False, quiet: Quiet = False, workspace: Workspace = None) -> None:
+    """Show how many runs are in each state."""
+    from ..analysis import terminal
+    from ..orchestrator.views import status as view
+
+    context = open_workspace(workspace)
+    document = view(context, selection(selector, default_all=True), fresh(context))
+    if as_json:
+        terminal.emit_json(document)
+        return
+    if quiet:
+        print("\n".join(grid["grid_id"] for grid in document["grids"]))
+        return
+    rows = [[grid["grid_id"], *map(str, grid["runs"].values())] for grid in document["grids"]]
+    terminal.print_table(["GRID", *map(str.upper, document["runs"])], rows, right=tuple(range(1, 9)))
+    for note in document["damaged_journals"]:
+        terminal.say(f"warning: damaged journal, set aside: {note}")
+
+
+def runs(
+    selector: Selector = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="At most so many.")] = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+    workspace: Workspace = None,
+) -> None:
+    """List runs with state, progress and result."""
+    from ..analysis import terminal
+    from ..jobs.units import format_duration
+    from ..orchestrator import views
+
+    context = open_workspace(workspace)
+    fresh(context)
+    found = views.runs(context, selection(selector, default_all=True), limit=limit)
+    if as_json:
+        terminal.emit_json(found)
+    elif quiet:
+        print("\n".join(run["run_id"] for run in found))
+    else:
+        rows = [
+            [
+                run["run_id"][:8], run["backbone"], run["dataset"], run["head"], str(run["seed"]), run["shown_state"],
+                str(run["epoch"] or ""), str(run["attempts"]),
+                format_duration(run["seconds"]) if run["seconds"] else "",
+                "" if run["top1"] is None else f"{run['top1']:.2f}",
+            ]
+            for run in found
+        ]  # fmt: skip
+        heading = ["RUN", "BACKBONE", "DATASET", "HEAD", "SEED", "STATE", "EPOCH", "TRIES", "TIME", "TOP1"]
+        terminal.print_table(heading, rows, right=(4, 6, 7, 8, 9), colour=5)
+
+
+def show(run: str, as_json: Json = False, quiet: Quiet = False, workspace: Workspace = None) -> None:
+    """Show all that is known of one run: what it is, its attempts, results and history."""
+    from ..analysis import terminal
+    from ..analysis.show import lines
+    from ..orchestrator.views import show as view
+
+    context = open_workspace(workspace)
+    fresh(context)
+    document = view(context, one_run(context, run))
+    if as_json:
+        terminal.emit_json(document)
+    elif quiet:
+        print(document["run_id"])
+    else:
+        print(terminal.encodable("\n".join(lines(document))))
+
+
+def logs(
+    run: str,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the run has ended.")] = False,
+    attempt: Annotated[int | None, typer.Option(min=1, help="Which attempt [default: the last].")] = None,
+    rank: Annotated[int | None, typer.Option(min=0, help="Only this rank.")] = None,
+    workspace: Workspace = None,
+) -> None:
+    """Print what a run's ranks wrote."""
+    from ..analysis.follow import print_logs
+
+    context = open_workspace(workspace)
+    fresh(context)
+    print_logs(context.workspace.run(one_run(context, run)), attempt=attempt, rank=rank, follow=follow)
+
+
+def failures(
+    selector: Selector = None, as_json: Json = False, quiet: Quiet = False, workspace: Workspace = None
+) -> None:
+    """Show what went wrong, grouped by cause."""
+    from ..analysis import terminal
+    from ..orchestrator.views import failures as view
+
+    context = open_workspace(workspace)
+    fresh(context)
+    groups = view(context, selection(selector, default_all=True))
+    if as_json:
+        terminal.emit_json(groups)
+    elif quiet:
+        print("\n".join(run_id for group in groups for run_id in group["run_ids"]))
+    elif not groups:
+        terminal.say("no failures")
+    else:
+        for group in groups:
+            common = " ".join(f"{name}={value}" for name, value in group["common"].items())
+            print(terminal.encodable(f"{group['runs']} x {group['class']}: {group['signature']}"))
+            print(
+                f"    {common or 'nothing in common'}; hosts {', '.join(group['hosts']) or '-'}; see: {group['next']}"
+            )
+
+
+def why(run: str, as_json: Json = False, workspace: Workspace = None) -> None:
+    """Say why a run waits, failed or runs: one sentence, and what to do."""
+    from ..analysis import terminal
+    from ..orchestrator.why import why as explain
+
+    context = open_workspace(workspace)
+    fresh(context)
+    document = explain(context, one_run(context, run))
+    if as_json:
+        terminal.emit_json(document)
+        return
+    print(f"{document['run_id'][:8]} is {document['state']}: {terminal.encodable(document['sentence'])}")
+    if document["action"]:
+        print(f"{'never' if document['verdict'] == 'never' else 'next'}: {terminal.encodable(document['action'])}")
+
+
+def report(
+    selector: Selector = None,
+    metric: Annotated[str, typer.Option(help="top1, top5, loss, ema_top1, …")] = "top1",
+    set_name: Annotated[str, typer.Option("--set", help="The set it was scored on.")] = "test",
+    style: Annotated[str, typer.Option("--format", "-f", help="table, markdown, latex, csv or json.")] = "table",
+    as_json: Json = False,
+    quiet: Quiet = False,
+    workspace: Workspace = None,
+) -> None:
+    """Print mean ± std over seeds for every cell, and its gain over the supervised one."""
+    from ..analysis import render, terminal
+    from ..analysis.table import report as table
+
+    if style not in render.FORMATS:
+        from ..jobs.errors import suggest
+
+        raise BadInput(f"--format {style}: unknown. {suggest(style, render.FORMATS)}")
+    context = open_workspace(workspace)
+    fresh(context)
+    cells = table(context.ledger, selection(selector, default_all=True), metric=metric, set_name=set_name)
+    if as_json or style == "json":
+        terminal.emit_json(cells)
+    elif quiet:
+        print("\n".join(cell["cell_id"] for cell in cells))
+    elif style == "table":
+        heading, rows = render.rows(cells)
+        terminal.print_table(heading, rows, right=(len(heading) - 4, len(heading) - 2, len(heading) - 1))
+        for note in render.notes(cells):
+            terminal.say(terminal.encodable(note))
+    else:
+        print({"markdown": render.markdown, "latex": render.latex, "csv": render.as_csv}[style](cells), end="")
+
+
+def evaluate(
+    selector: Selector = None,
+    sets: Annotated[str, typer.Option(help="Comma-separated: test, train.")] = "test",
+    as_json: Json = False,
+    workspace: Workspace = None,
+) -> None:
+    """Score the weights of completed runs without training."""
+    from ..analysis import terminal
+    from ..orchestrator.evaluate import evaluate as score
+
+    context = open_workspace(workspace)
+    fresh(context)
+    found = score(context, select_ids(context, selector), sets.split(","), show=not as_json)
+    if as_json:
+        terminal.emit_json(found)

@@ -1,0 +1,119 @@
+"""What the commands share: their options, and the way from a command line to workspace, ledger and runs."""
+
+import sys
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ..jobs.config import BACKENDS
+from ..jobs.errors import BadInput, Refused
+
+if TYPE_CHECKING:
+    from ..jobs.config import Config
+    from ..orchestrator.context import Context
+    from ..orchestrator.tick import Report
+
+# What could not be asked by this command; it prints what is known, and its exit code says so at the end.
+unreachable: list[str] = []
+# Warnings of this command so far: a command may look more than once.
+_told: set[str] = set()
+
+# Above so many runs, a change asks first.
+ASK_ABOVE = 10
+
+Workspace = Annotated[str | None, typer.Option("--workspace", "-W", help="The workspace [default: ./runs].")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON value.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print ids only, one per line.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", "-n", help="Show what would happen, do nothing.")]
+Set = Annotated[list[str] | None, typer.Option("--set", help="Change the grid: train.epochs=10 (several times).")]
+BackendName = Annotated[
+    str | None,
+    typer.Option("--backend", help="Where the runs go: local or slurm.", autocompletion=lambda: list(BACKENDS)),
+]
+MaxRuns = Annotated[int | None, typer.Option("--max-runs", min=1, help="The largest grid to take.")]
+
+
+def _complete_grid(incomplete: str) -> list[str]:
+    from ..jobs.library import grid_names
+
+    files = [str(path) for path in Path().glob(f"{incomplete}*.yaml")]
+    return [name for name in [*grid_names(), *files] if name.startswith(incomplete)]
+
+
+def _complete_selection(incomplete: str) -> list[str]:
+    from ..jobs.selector import FIELDS
+
+    grids = sorted({path.name.rpartition("-")[0] for path in config(None).workspace.grids.glob("*")})
+    words = ["all", *grids, *(f"{field}=" for field in FIELDS)]
+    return [word for word in words if word.startswith(incomplete)]
+
+
+Source = Annotated[str, typer.Argument(help="A grid file, or a built-in grid.", autocompletion=_complete_grid)]
+Selector = Annotated[
+    list[str] | None,
+    typer.Argument(
+        help="all, run ids, grids, or conditions such as backbone=swin_t.", autocompletion=_complete_selection
+    ),
+]
+
+
+def config(workspace: str | None, **overrides: Any) -> "Config":
+    from ..jobs.config import load_config
+
+    return load_config({"workspace": workspace, **overrides})
+
+
+def open_workspace(workspace: str | None, *, create: bool = False) -> "Context":
+    from ..orchestrator.context import open_context
+
+    return open_context(config(workspace), create=create)
+
+
+def fresh(context: "Context", *, start: bool = True) -> "Report":
+    """Bring the ledger up to date, and say what could not be asked."""
+    from ..analysis.terminal import say
+    from ..orchestrator.tick import tick
+
+    report = tick(context, start=start)
+    unreachable.clear()
+    for name, fact in report.unreachable.items():
+        since = datetime.fromtimestamp(fact["since"]).strftime("%Y-%m-%d %H:%M:%S")
+        unreachable.append(f"{name} unreachable since {since} ({fact['reason']}): states are as last known")
+    for problem in report.problems:
+        if problem not in _told:
+            _told.add(problem)
+            say(f"warning: {problem}")
+    return report
+
+
+def selection(words: list[str] | None, *, default_all: bool = False) -> Any:
+    from ..jobs.selector import parse_selection
+
+    return parse_selection(words or [], default_all=default_all)
+
+
+def select_ids(context: "Context", words: list[str] | None) -> list[str]:
+    from ..db.engine import reading
+    from ..db.queries import select_ids
+
+    with reading(context.ledger.engine) as connection:
+        return select_ids(connection, selection(words))
+
+
+def one_run(context: "Context", word: str) -> str:
+    found = select_ids(context, [word])
+    if len(found) > 1:
+        raise BadInput(f"{word!r} means {len(found)} runs; give more of the id")
+    return found[0]
+
+
+def confirm(count: int, what: str, *, yes: bool) -> None:
+    if yes or count <= ASK_ABOVE:
+        return
+    if not sys.stdin.isatty():
+        raise Refused(f"{what} {count} runs needs --yes")
+    if not typer.confirm(f"{what} {count} runs?", err=True):
+        raise Refused("nothing was done")

@@ -1,0 +1,181 @@
+"""Plan, submit and run."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ..jobs.config import BACKENDS
+from ..jobs.errors import BadInput, RunsFailed, VtjobsError, suggest
+from .options import (
+    BackendName,
+    DryRun,
+    Json,
+    MaxRuns,
+    Set,
+    Source,
+    Workspace,
+    config,
+    fresh,
+    one_run,
+    open_workspace,
+    selection,
+)
+
+if TYPE_CHECKING:
+    from ..orchestrator.context import Context
+
+
+def submit(
+    source: Source,
+    wait: Annotated[bool, typer.Option("--wait", help="Follow the runs to their end.")] = False,
+    canary: Annotated[
+        bool,
+        typer.Option("--canary", help="One run per backbone, dataset and head goes first; the rest once it passed."),
+    ] = False,
+    hold: Annotated[bool, typer.Option("--hold", help="Store the grid, start nothing until `vtjobs release`.")] = False,
+    dry_run: DryRun = False,
+    settings: Set = None,
+    max_runs: MaxRuns = None,
+    backend: BackendName = None,
+    as_json: Json = False,
+    workspace: Workspace = None,
+) -> None:
+    """Expand a grid and start the runs that are new; submitting twice is harmless."""
+    if dry_run:
+        plan(source, settings, max_runs, backend, as_json, workspace)
+        return
+    from ..analysis import terminal
+    from ..orchestrator.submit import submit as store
+
+    # First, so that a grid with a mistake in it makes neither workspace nor ledger.
+    prepared = _prepare(workspace, source, settings, max_runs, backend)
+    with _told_when_interrupted(workspace, prepared.frozen.grid_id):
+        context = open_workspace(workspace, create=True)
+        fresh(context, start=False)
+        document = store(context, prepared, hold=hold, canary=canary)
+        fresh(context)
+    if as_json:
+        terminal.emit_json(document)
+    terminal.say(_submitted(document))
+    if canary:
+        terminal.say("the canary goes first; the next vtjobs command, or `vtjobs supervise`, releases the rest")
+    if wait:
+        _wait(context, [document["grid_id"]])
+
+
+@contextmanager
+def _told_when_interrupted(workspace: str | None, grid_id: str) -> Iterator[None]:
+    """Say on Ctrl-C what was submitted: whether the workspace holds the whole grid, and how to go on."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        from ..analysis.terminal import say
+        from ..jobs.frozen import read_grid
+
+        if read_grid(config(workspace).workspace, grid_id) is None:
+            say(f"grid {grid_id}: nothing was submitted")
+        else:
+            say(f"grid {grid_id}: stored; the same submit goes on from here")
+        raise
+
+
+def _submitted(document: dict[str, Any]) -> str:
+    parts = [f"{document['new']} new"]
+    for state in ("completed", "running", "queued", "pending", "failed", "diverged", "cancelled", "blocked"):
+        if document[state]:
+            parts.append(f"{document[state]} already {state}")
+    return f"grid {document['grid_id']}: {document['runs']} runs, {', '.join(parts)}"
+
+
+def _wait(context: "Context", words: list[str]) -> None:
+    from ..analysis.terminal import Progress, say
+    from ..orchestrator.wait import wait
+
+    with Progress() as progress:
+        counts = wait(context, selection(words), progress.show)
+    say(", ".join(f"{number} {state}" for state, number in sorted(counts.items())))
+    bad = sum(number for state, number in counts.items() if state != "completed")
+    if bad:
+        raise RunsFailed(f"{bad} runs did not complete; see: vtjobs failures {words[0]}")
+
+
+def plan(
+    source: Source,
+    settings: Set = None,
+    max_runs: MaxRuns = None,
+    backend: BackendName = None,
+    as_json: Json = False,
+    workspace: Workspace = None,
+) -> None:
+    """Show what a submission would do: new, done and excluded runs, allocations, hours. Writes nothing."""
+    from ..analysis import terminal
+    from ..orchestrator.submit import summary
+
+    exists = config(workspace).workspace.identity.exists()
+    context = open_workspace(workspace) if exists else None
+    prepared = _prepare(workspace, source, settings, max_runs, backend)
+    document = summary(context, prepared)
+    if as_json:
+        terminal.emit_json(document)
+        return
+    print(_submitted(document))
+    for rule, number in document["excluded"].items():
+        print(f"excluded by {rule}: {number}")
+    for allocation in document["allocations"]:
+        what = f"{allocation['gpus']} GPUs" if allocation["gpus"] else f"{allocation['ranks']} CPU ranks"
+        where = f"{allocation['count']} allocation(s) on {allocation['backend']}"
+        lanes = f"{allocation['at_a_time']} runs at a time"
+        if allocation["backend"] == "slurm":
+            where = f"{allocation['count']} array(s) of {allocation['places']} job(s) in all on slurm"
+            nodes = f"{allocation['nodes']} node(s)"
+            lanes = f"{allocation['at_a_time']} run(s) share {nodes}"
+        print(f"{where}: {lanes}, {what} each")
+    estimate = document["estimate"]
+    unknown = f", {estimate['runs_without_history']} runs without history" if estimate["runs_without_history"] else ""
+    print(f"estimate: {estimate['run_hours']:.2f} run-hours, {estimate['gpu_hours']:.2f} GPU-hours{unknown}")
+
+
+def _prepare(
+    workspace: str | None, source: str, settings: list[str] | None, max_runs: int | None, backend: str | None
+) -> Any:
+    import time
+
+    from ..analysis.terminal import say
+    from ..orchestrator.submit import prepare
+
+    settings_found = config(workspace)
+    limit = max_runs or settings_found.get("max_runs")
+    if backend is not None and backend not in BACKENDS:
+        raise BadInput(f"--backend {backend}: unknown. {suggest(backend, BACKENDS)}")
+    prepared = prepare(
+        settings_found, source, changes=_changes(settings), max_runs=limit, at=time.time(), backend=backend
+    )
+    for warning in prepared.warnings:
+        say(f"warning: {warning}")
+    return prepared
+
+
+def _changes(settings: list[str] | None) -> dict[str, Any]:
+    from ..jobs.yamlio import parse
+
+    found: dict[str, Any] = {}
+    for setting in settings or []:
+        path, equals, value = setting.partition("=")
+        if not equals or not path:
+            raise BadInput(f"--set {setting}: write PATH=VALUE, such as train.epochs=10")
+        found[path] = parse(f"v: {value}".encode(), file=f"--set {path}").data["v"]
+    return found
+
+
+def run(run: str, workspace: Workspace = None) -> None:
+    """Run one run here and now, in the foreground, with its output on this terminal."""
+    from ..orchestrator.foreground import run_here
+
+    context = open_workspace(workspace)
+    fresh(context, start=False)
+    state = run_here(context, one_run(context, run))
+    fresh(context, start=False)
+    if state != "completed":
+        raise VtjobsError(f"the run ended {state}")

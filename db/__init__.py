@@ -1,0 +1,1 @@
+"""The ledger: tables, transitions, migrations, ingestion, queries."""

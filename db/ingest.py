@@ -1,0 +1,345 @@
+"""Journals -> ledger: incremental, and idempotent on (run, attempt, node, seq).
+
+Rows and the new offset are written in one transaction, so a crash anywhere repeats or skips nothing.
+"""
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, Engine, bindparam, case, select, update
+
+from ..jobs.errors import DamagedJournal
+from ..jobs.journal import Event, read_from
+from ..jobs.lineage import completed_by, read_attempt
+from ..jobs.states import LIVE, AttemptState, FailureClass
+from ..jobs.workspace import RunFolder, Workspace
+from . import models as m
+from .derive import derive_runs
+from .engine import reading, writing
+from .ledger import DUE, Ledger, in_parts, insert_new
+from .results import summarise
+
+# Bytes of journals that go into one transaction.
+BATCH_BYTES = 4 << 20
+EVALUATION_NODE = "evaluation-"
+DECIDING_NODE = "0"
+
+Key = tuple[str, int, str]
+
+
+@dataclass(slots=True)
+class Batch:
+    """Rows of several journals on their way into one transaction."""
+
+    epochs: list[dict[str, Any]] = field(default_factory=list)
+    evaluations: list[dict[str, Any]] = field(default_factory=list)
+    checkpoints: list[dict[str, Any]] = field(default_factory=list)
+    progress: dict[tuple[str, int], dict[str, Any]] = field(default_factory=lambda: defaultdict(dict))
+    starts: list[tuple[str, int, Event]] = field(default_factory=list)
+    ends: list[tuple[str, int, Event]] = field(default_factory=list)
+    offsets: list[dict[str, Any]] = field(default_factory=list)
+    lineage: set[tuple[str, int]] = field(default_factory=set)
+    # Lower attempts that these build upon; nobody else reads the rest of their journals.
+    bytes: int = 0
+
+    def add(self, key: Key, event: Event) -> None:
+        """Sort one event into the tables it belongs to."""
+        run_id, attempt, node = key
+        if node != DECIDING_NODE and not node.startswith(EVALUATION_NODE):
+            # What the other nodes of an attempt write is for the agents' eyes; a sign of life of theirs is none of it.
+            return
+        kind, at = event["kind"], event["at"]
+        row = {"run_id": run_id, "attempt": attempt, "node": node, "seq": event["seq"], "at": at}
+        live = self.progress[run_id, attempt]
+        if kind == "epoch":
+            metrics = json.dumps(event["metrics"])
+            self.epochs.append({**row, "epoch": event["epoch"], "step": event["step"], "metrics": metrics})
+        elif kind == "evaluation":
+            metrics = json.dumps(event["metrics"])
+            place = {"epoch": event["epoch"], "step": event["step"], "set_name": event["set"]}
+            self.evaluations.append({**row, **place, "metrics": metrics})
+            if node.startswith(EVALUATION_NODE):
+                return
+        elif kind == "checkpoint":
+            row = {"run_id": run_id, "attempt": attempt, "step": event["step"], "epoch": event["epoch"], "at": at}
+            self.checkpoints.append({**row, "bytes": event["bytes"]})
+            live["checkpoint_step"] = event["step"]
+        elif kind == "start":
+            self.starts.append((run_id, attempt, event))
+            if event.get("resumed_attempt"):
+                self.lineage.add((run_id, event["resumed_attempt"]))
+        elif kind == "end":
+            self.ends.append((run_id, attempt, event))
+        live["heartbeat_at"] = at
+        for name in ("epoch", "step", "steps"):
+            if name in event and kind in ("progress", "epoch", "checkpoint", "end") and event[name] is not None:
+                live[name] = event[name]
+
+
+def ingest_live(ledger: Ledger, workspace: Workspace) -> int:
+    """Read what the journals of live attempts have gained; return the number of events."""
+    with reading(ledger.engine) as connection:
+        query = select(m.attempts.c.run_id, m.attempts.c.number).where(m.attempts.c.state.in_(LIVE))
+        live = {(row.run_id, row.number): None for row in connection.execute(query)}
+        # What an attempt builds upon, where the reader died between the two.
+        due = select(m.journals.c.run_id, m.journals.c.attempt).where(m.journals.c.state == DUE)
+        live |= {(row.run_id, row.attempt): None for row in connection.execute(due)}
+    return ingest(ledger, workspace, live)
+
+
+def ingest(ledger: Ledger, workspace: Workspace, attempts: Iterable[tuple[str, int]]) -> int:
+    """Read what the journals of these attempts have gained; return the number of events."""
+    found: list[tuple[Key, Path]] = []
+    for run_id, number in attempts:
+        folder = workspace.run(run_id)
+        found += [((run_id, number, path.stem.partition("-")[2]), path) for path in folder.journals(number)]
+    return ingest_files(ledger, workspace, found)
+
+
+def ingest_evaluations(ledger: Ledger, workspace: Workspace, run_ids: Iterable[str]) -> int:
+    """Read the journals that `vtjobs evaluate` left in these runs' folders."""
+    found: list[tuple[Key, Path]] = []
+    for run_id in run_ids:
+        for path in sorted(workspace.run(run_id).evaluations.glob("*.jsonl")):
+            attempt, _, token = path.stem.partition("-")
+            found.append(((run_id, int(attempt), EVALUATION_NODE + token), path))
+    return ingest_files(ledger, workspace, found)
+
+
+def ingest_files(ledger: Ledger, workspace: Workspace, files: list[tuple[Key, Path]]) -> int:
+    """Read what these journals have gained; return the number of events."""
+    offsets = _offsets(ledger.engine, {key[0] for key, _ in files})
+    total = 0
+    batch = Batch()
+    lineage: set[tuple[str, int]] = set()
+    for key, path in files:
+        offset, state = offsets.get(key, (0, "open"))
+        if state == "damaged":
+            continue
+        if state == DUE:
+            batch.offsets.append(_offset_row(key, offset, "open", ""))
+        while True:
+            gained, more = _read(batch, key, path, offset)
+            total += gained
+            if batch.bytes >= BATCH_BYTES:
+                lineage |= _commit(ledger, workspace, batch)
+                batch = Batch()
+            if not more:
+                break
+            offset = more
+    if batch.offsets:
+        lineage |= _commit(ledger, workspace, batch)
+    return total + ingest(ledger, workspace, sorted(lineage)) if lineage else total
+
+
+def _read(batch: Batch, key: Key, path: Path, offset: int) -> tuple[int, int]:
+    """Add one chunk of a journal to the batch; return how many events, and the next offset if there is more."""
+    try:
+        if path.stat().st_size <= offset:
+            return 0, 0
+        chunk = read_from(path, offset, most_bytes=BATCH_BYTES)
+    except FileNotFoundError:
+        return 0, 0
+    except DamagedJournal as error:
+        for event in error.events:
+            batch.add(key, event)
+        batch.offsets.append(_offset_row(key, error.offset, "damaged", str(error)))
+        return len(error.events), 0
+    for event in chunk.events:
+        batch.add(key, event)
+    if chunk.offset > offset:
+        batch.offsets.append(_offset_row(key, chunk.offset, "open", ""))
+    batch.bytes += chunk.offset - offset
+    more = chunk.offset if chunk.events and path.stat().st_size > chunk.offset + len(chunk.tail) else 0
+    return len(chunk.events), more
+
+
+def _offset_row(key: Key, read_bytes: int, state: str, note: str) -> dict[str, Any]:
+    return {
+        "run_id": key[0],
+        "attempt": key[1],
+        "node": key[2],
+        "read_bytes": read_bytes,
+        "state": state,
+        "note": note,
+    }
+
+
+def _offsets(engine: Engine, run_ids: set[str]) -> dict[Key, tuple[int, str]]:
+    found: dict[Key, tuple[int, str]] = {}
+    with reading(engine) as connection:
+        for part in in_parts(run_ids):
+            for row in connection.execute(select(m.journals).where(m.journals.c.run_id.in_(part))):
+                found[row.run_id, row.attempt, row.node] = (row.read_bytes, row.state)
+    return found
+
+
+def _commit(ledger: Ledger, workspace: Workspace, batch: Batch) -> set[tuple[str, int]]:
+    """Write a batch in one transaction; return the lower attempts that must be read as well."""
+    with writing(ledger.engine) as connection:
+        for table, rows in (
+            (m.epoch_metrics, batch.epochs),
+            (m.evaluations, batch.evaluations),
+            (m.checkpoints, batch.checkpoints),
+        ):
+            if rows:
+                connection.execute(insert_new(connection, table), rows)
+        _write_offsets(connection, batch.offsets)
+        _write_progress(connection, batch.progress)
+        changed = {start[0] for start in batch.starts if _started(ledger, connection, *start)}
+        for run_id, attempt, event in batch.ends:
+            done = _completed_before(workspace.run(run_id), attempt, event)
+            if done is not None:
+                batch.lineage.add((run_id, done))
+            if _ended(ledger, connection, workspace.run(run_id), (run_id, attempt), event, done):
+                changed.add(run_id)
+        _write_due(connection, batch.lineage)
+        derive_runs(connection, changed, ledger.clock())
+        summarise(connection, _scored(connection, batch))
+    return batch.lineage
+
+
+def _scored(connection: Connection, batch: Batch) -> set[str]:
+    """Return the runs whose results follow from this batch: scored afterwards, or once completed."""
+    found = {row["run_id"] for row in batch.evaluations if row["node"].startswith(EVALUATION_NODE)}
+    touched = {row["run_id"] for row in batch.evaluations} | {run_id for run_id, _, _ in batch.ends}
+    for part in in_parts(touched - found):
+        done = m.attempts.c.state == AttemptState.COMPLETED
+        query = select(m.attempts.c.run_id).where(m.attempts.c.run_id.in_(part), done)
+        found |= set(connection.execute(query).scalars())
+    return found
+
+
+def _write_offsets(connection: Connection, rows: list[dict[str, Any]]) -> None:
+    latest = {(row["run_id"], row["attempt"], row["node"]): row for row in rows}
+    if not latest:
+        return
+    connection.execute(insert_new(connection, m.journals), list(latest.values()))
+    table = m.journals.c
+    connection.execute(
+        update(m.journals)
+        .where(table.run_id == bindparam("b_run"), table.attempt == bindparam("b_attempt"))
+        .where(table.node == bindparam("b_node"), table.read_bytes <= bindparam("b_offset"))
+        .values(read_bytes=bindparam("b_offset"), state=bindparam("b_state"), note=bindparam("b_note")),
+        [
+            {
+                "b_run": row["run_id"],
+                "b_attempt": row["attempt"],
+                "b_node": row["node"],
+                "b_offset": row["read_bytes"],
+                "b_state": row["state"],
+                "b_note": row["note"],
+            }
+            for row in latest.values()
+        ],
+    )
+
+
+def _write_due(connection: Connection, lineage: set[tuple[str, int]]) -> None:
+    """Remember, with what leads to them, the journals that must be read next."""
+    keys = [(run_id, attempt, "0") for run_id, attempt in sorted(lineage)]
+    if not keys:
+        return
+    connection.execute(insert_new(connection, m.journals), [_offset_row(key, 0, DUE, "") for key in keys])
+    table = m.journals.c
+    connection.execute(
+        update(m.journals)
+        .where(table.run_id == bindparam("b_run"), table.attempt == bindparam("b_attempt"))
+        .where(table.node == bindparam("b_node"), table.state == "open")
+        .values(state=DUE),
+        [{"b_run": run_id, "b_attempt": attempt, "b_node": node} for run_id, attempt, node in keys],
+    )
+
+
+def _write_progress(connection: Connection, progress: dict[tuple[str, int], dict[str, Any]]) -> None:
+    by_fields: dict[tuple[str, ...], list[dict[str, Any]]] = defaultdict(list)
+    for (run_id, attempt), fields in progress.items():
+        if fields:
+            by_fields[tuple(sorted(fields))].append({"b_run": run_id, "b_attempt": attempt, **fields})
+    for names, rows in by_fields.items():
+        connection.execute(
+            update(m.attempts)
+            .where(m.attempts.c.run_id == bindparam("b_run"), m.attempts.c.number == bindparam("b_attempt"))
+            .values({name: _greater(m.attempts.c[name], bindparam(name)) for name in names}),
+            rows,
+        )
+
+
+def _greater(column: Any, value: Any) -> Any:
+    # A reader that was overtaken by another one brings what is old already.
+    return case((column > value, column), else_=value)
+
+
+def _started(ledger: Ledger, connection: Connection, run_id: str, attempt: int, event: Event) -> bool:
+    # A start from nothing is done once an attempt has begun, and not when it was merely submitted.
+    mine = (m.runs.c.run_id == run_id) & (m.runs.c.tries_from < attempt)
+    connection.execute(update(m.runs).where(mine).values(clean_next=False))
+    names = ("host", "world_size", "resumed_attempt", "resumed_step", "exact")
+    facts = {"started_at": event["at"], **{name: event.get(name) for name in names}}
+    # Whether or not it still counts as live: its successors' lineage leads through it.
+    mine = (m.attempts.c.run_id == run_id) & (m.attempts.c.number == attempt)
+    connection.execute(update(m.attempts).where(mine).values(**facts))
+    running = AttemptState.RUNNING
+    return ledger._transition(connection, run_id, attempt, running, source="journal", raw="start", at=event["at"])
+
+
+def _completed_before(folder: RunFolder, attempt: int, event: Event) -> int | None:
+    """Return the lower attempt whose completion made this one step back, or None."""
+    if event.get("class") != FailureClass.SUPERSEDED or read_attempt(folder, attempt).start is not None:
+        return None
+    return completed_by(folder, attempt)
+
+
+def _is_zombie(folder: RunFolder, attempt: int, end: Event) -> bool:
+    """Whether a higher attempt started without this end; read from the workspace alone, whenever it is asked."""
+    later = [number for number in folder.attempts() if number > attempt]
+    starts = {number: start for number in later if (start := read_attempt(folder, number).start) is not None}
+    if any(start["at"] < end["at"] for start in starts.values()):
+        return True
+    if end["state"] != AttemptState.COMPLETED:
+        return False
+    # Who starts after a completion has not seen it, unless the user asked for the run anew.
+    granted = [number for number, _ in folder.all_grants()] if starts else []
+    return any(not any(attempt <= grant < number for grant in granted) for number in starts)
+
+
+def _ended(
+    ledger: Ledger, connection: Connection, folder: RunFolder, key: tuple[str, int], event: Event, done: int | None
+) -> bool:
+    run_id, attempt = key
+    state = AttemptState(event["state"])
+    raw = f"end {event['state']}"
+    fields = {"failure": event.get("class"), "signature": event.get("signature") or ""}
+    if event.get("host"):
+        # Of several nodes the one where it went wrong, so that a retry can avoid it.
+        fields["host"] = event["host"]
+    if _is_zombie(folder, attempt, event):
+        # A zombie's word: a higher attempt started without it. Kept in the journal, never adopted.
+        state, raw = AttemptState.SUPERSEDED, f"{raw}, after a higher attempt had started"
+    elif done is not None:
+        # The completed one had been given up for lost; ends are final, so this one stands for it.
+        state, raw = AttemptState.COMPLETED, f"{raw}, attempt {done} had completed"
+        fields = {"failure": None, "resumed_attempt": done}
+    elif event.get("explained") is False:
+        # A TERM that nobody could explain: what is there is kept, and the scheduler's word will end the attempt.
+        mine = (m.attempts.c.run_id == run_id) & (m.attempts.c.number == attempt) & m.attempts.c.state.in_(LIVE)
+        connection.execute(
+            update(m.attempts).where(mine).values(signature=fields["signature"], exit_code=event.get("exit_code"))
+        )
+        return False
+    return ledger._transition(
+        connection,
+        run_id,
+        attempt,
+        state,
+        source="journal",
+        raw=raw,
+        at=event["at"],
+        error=event.get("error") or "",
+        exit_code=event.get("exit_code"),
+        **fields,
+    )

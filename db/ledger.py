@@ -1,0 +1,366 @@
+"""The ledger's writing verbs: each one transaction, each transition a compare-and-set that leaves an event."""
+
+import dataclasses
+import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, Engine, Table, and_, bindparam, func, insert, literal, select, true, update
+
+from ..jobs.allocation import Allocation
+from ..jobs.errors import BadInput
+from ..jobs.frozen import FrozenGrid
+from ..jobs.spec import canonical
+from ..jobs.states import TRANSITIONS, AttemptState, FailureClass, RunState
+from . import models as m
+from .derive import derive_runs
+from .engine import check_schema, open_engine, parse_url, private, reading, writing
+from .rows import attempt_row, cell_row, event_row
+
+Clock = Callable[[], float]
+
+# SQLite allows 32,766 variables in a statement; lists of ids are cut to this.
+MOST_IDS = 5000
+
+# How long runs wait after a scheduler said "not now".
+LATER_S = 60.0
+# The state of a journal that must be read once more, although its attempt has ended: others build upon it.
+DUE = "due"
+
+ATTEMPT_FIELDS = frozenset(column.name for column in m.attempts.columns) - {"run_id", "number", "state"}
+
+
+def in_parts(ids: Iterable[str], size: int = MOST_IDS) -> Iterable[list[str]]:
+    """Cut a list of ids to what one statement may hold."""
+    whole = list(ids)
+    for start in range(0, len(whole), size):
+        yield whole[start : start + size]
+
+
+def insert_new(connection: Connection, table: Table) -> Any:
+    """Return an INSERT that leaves rows that exist as they are."""
+    if connection.dialect.name == "postgresql":
+        from sqlalchemy.dialects.postgresql import insert as insert_postgresql
+
+        return insert_postgresql(table).on_conflict_do_nothing()
+    from sqlalchemy.dialects.sqlite import insert as insert_sqlite
+
+    return insert_sqlite(table).on_conflict_do_nothing()
+
+
+class Ledger:
+    """The database that indexes a workspace.
+
+    Raises (everywhere):
+        LedgerUnreachable: the database is away or busy.
+    """
+
+    def __init__(self, engine: Engine, clock: Clock = time.time) -> None:
+        self.engine = engine
+        self.clock = clock
+
+    @classmethod
+    def open(cls, url: str, *, workspace_id: str, create: bool = False, clock: Clock = time.time) -> "Ledger":
+        """Open the ledger of a workspace.
+
+        Args:
+            url: a SQLAlchemy URL or a path.
+            workspace_id: the workspace that the ledger must belong to.
+            create: whether an empty database gets its tables.
+            clock: gives the time, in seconds since 1970.
+
+        Raises:
+            BadInput: the ledger belongs to another workspace, or is on a network file system.
+            OlderLedger, NewerLedger: the schema does not fit.
+        """
+        engine = open_engine(parse_url(url))
+        if not check_schema(engine) and create:
+            from .upgrade import upgrade
+
+            upgrade(engine)
+            if engine.url.drivername == "sqlite":
+                private(Path(str(engine.url.database)))
+        ledger = cls(engine, clock)
+        ledger._check_owner(workspace_id, create)
+        return ledger
+
+    def _check_owner(self, workspace_id: str, create: bool) -> None:
+        with reading(self.engine) as connection:
+            owner = connection.execute(select(m.meta.c.value).where(m.meta.c.key == "workspace_id")).scalar()
+        if owner is None and create:
+            with writing(self.engine) as connection:
+                connection.execute(insert_new(connection, m.meta), {"key": "workspace_id", "value": workspace_id})
+        elif owner is not None and owner != workspace_id:
+            raise BadInput("this ledger belongs to another workspace; set VTJOBS_LEDGER or VTJOBS_WORKSPACE")
+
+    # Grids ------------------------------------------------------------------------------------------------
+
+    def add_grid(self, frozen: FrozenGrid) -> set[str]:
+        """Store a grid and its runs; what is there stays. Return the ids of the runs that are new."""
+        settings = frozen.settings
+        now = self.clock()
+        with writing(self.engine) as connection:
+            row = {
+                "grid_id": frozen.grid_id,
+                "name": settings["name"],
+                "submitted_at": settings["submitted_at"],
+                "settings": canonical(settings),
+            }
+            connection.execute(insert_new(connection, m.grids), row)
+            changes = {key: row[key] for key in ("submitted_at", "settings")}
+            connection.execute(update(m.grids).where(m.grids.c.grid_id == frozen.grid_id).values(**changes))
+            known = self._known(connection, [run[0] for run in frozen.runs])
+            connection.execute(insert_new(connection, m.cells), [cell_row(cell) for cell in frozen.cells])
+            new = [run for run in frozen.runs if run[0] not in known]
+            rows = [self._run_row(frozen, run, now) for run in new]
+            if rows:
+                connection.execute(insert_new(connection, m.runs), rows)
+            pairs = [
+                {"grid_id": frozen.grid_id, "run_id": run[0], "position": position}
+                for position, run in enumerate(frozen.runs)
+            ]
+            connection.execute(insert_new(connection, m.grid_runs), pairs)
+            for part in in_parts(known):
+                kept = {"grid_id": frozen.grid_id, "tries": settings["retries"]}
+                connection.execute(update(m.runs).where(m.runs.c.run_id.in_(part)).values(**kept))
+            # A new run may hang on a parent that has failed long ago.
+            derive_runs(connection, known | {run[0] for run in new if run[3] in known}, now)
+        return {run[0] for run in new}
+
+    def _known(self, connection: Connection, run_ids: list[str]) -> set[str]:
+        found: set[str] = set()
+        for part in in_parts(run_ids):
+            found |= set(connection.execute(select(m.runs.c.run_id).where(m.runs.c.run_id.in_(part))).scalars())
+        return found
+
+    def known(self, run_ids: list[str]) -> set[str]:
+        """Return those of the runs that the ledger has."""
+        with reading(self.engine) as connection:
+            return self._known(connection, run_ids)
+
+    def _run_row(self, frozen: FrozenGrid, run: tuple[str, int, int, str | None], now: float) -> dict[str, Any]:
+        run_id, cell, seed, parent = run
+        return {
+            "run_id": run_id,
+            "cell_id": frozen.cells[cell].cell_id,
+            "grid_id": frozen.grid_id,
+            "seed": seed,
+            "parent": parent,
+            "state": RunState.PENDING,
+            "tries": frozen.settings["retries"],
+            "created_at": now,
+            "changed_at": now,
+        }
+
+    # Allocations and attempts --------------------------------------------------------------------------------
+
+    def open_attempts(self, allocation: Allocation, *, launching_s: float) -> Allocation | None:
+        """Write down an allocation and its attempts as `submitting`, before the scheduler is called.
+
+        Runs that somebody else took meanwhile are left out; None where none is left.
+        """
+        now = self.clock()
+        with writing(self.engine) as connection:
+            wanted = [task.run_id for task in allocation.all_tasks]
+            free = self._free(connection, wanted)
+            # A number that is taken was chosen before somebody else's attempt came and went.
+            kept = tuple(
+                tuple(task for task in group if task.attempt > free.get(task.run_id, task.attempt))
+                for group in allocation.tasks
+            )
+            content = dataclasses.replace(allocation, tasks=tuple(group for group in kept if group))
+            if not content.all_tasks:
+                return None
+            self._insert_allocation(connection, content, launching_until=now + launching_s)
+            places = [(index, task) for index, group in enumerate(content.tasks) for task in group]
+            rows = [attempt_row(content, index, task, now) for index, task in places]
+            events = [event_row(row, None, "submitting", "vtjobs", now, "") for row in rows]
+            connection.execute(insert(m.attempts), rows)
+            connection.execute(insert(m.events), events)
+            changes = [{"b_run": row["run_id"]} for row in rows]
+            connection.execute(
+                update(m.runs)
+                .where(m.runs.c.run_id == bindparam("b_run"))
+                .values(state=RunState.QUEUED, reason="", changed_at=now),
+                changes,
+            )
+        return content
+
+    def _free(self, connection: Connection, run_ids: list[str]) -> dict[str, int]:
+        """Return those of the runs that are pending, with their highest attempt so far, or 0."""
+        found: dict[str, int] = {}
+        last = func.coalesce(func.max(m.attempts.c.number), 0)
+        for part in in_parts(run_ids):
+            query = (
+                select(m.runs.c.run_id, last)
+                .outerjoin(m.attempts, m.attempts.c.run_id == m.runs.c.run_id)
+                .where(m.runs.c.run_id.in_(part), m.runs.c.state == RunState.PENDING)
+                .group_by(m.runs.c.run_id)
+            )
+            found |= {row[0]: row[1] for row in connection.execute(query)}
+        return found
+
+    def _insert_allocation(self, connection: Connection, content: Allocation, *, launching_until: float) -> None:
+        connection.execute(
+            insert_new(connection, m.allocations),
+            {
+                "token": content.token,
+                "backend": content.shape.backend,
+                "created_at": content.created_at,
+                "launching_until": launching_until,
+                "places": len(content.tasks),
+                "content": canonical(content.to_dict()),
+            },
+        )
+
+    def take_launch(self, token: str, *, for_s: float) -> bool:
+        """Become the one who submits this allocation, for so long; False where somebody else is."""
+        now = self.clock()
+        with writing(self.engine) as connection:
+            done = connection.execute(
+                update(m.allocations)
+                .where(m.allocations.c.token == token)
+                .where(m.allocations.c.job_id.is_(None), m.allocations.c.refused.is_(None))
+                .where(m.allocations.c.launching_until < now)
+                .values(launching_until=now + for_s)
+            )
+            return done.rowcount == 1
+
+    def accepted(self, token: str, job_id: str, *, source: str) -> None:
+        """Write down that the scheduler has the allocation."""
+        with writing(self.engine) as connection:
+            connection.execute(
+                update(m.allocations).where(m.allocations.c.token == token).values(job_id=job_id, launching_until=0.0)
+            )
+            self._move_all(connection, token, AttemptState.SUBMITTING, AttemptState.QUEUED, source, job_id)
+
+    def refused(self, token: str, reason: str, *, source: str, later: bool = False) -> None:
+        """Write down that the scheduler clearly said no.
+
+        The attempts fail and are not tried again; where it meant "not now", they end at no cost.
+        """
+        state, failure = AttemptState.FAILED, FailureClass.REFUSED
+        if later:
+            state, failure = AttemptState.SUPERSEDED, FailureClass.SKIPPED
+        with writing(self.engine) as connection:
+            connection.execute(
+                update(m.allocations).where(m.allocations.c.token == token).values(refused=reason, launching_until=0.0)
+            )
+            table = m.attempts.c
+            rows = connection.execute(select(table.run_id, table.number).where(table.token == token)).all()
+            for run_id, number in rows:
+                fields: dict[str, Any] = {"failure": failure, "signature": reason}
+                self._transition(connection, run_id, number, state, source=source, raw=reason, **fields)
+            derive_runs(connection, {row.run_id for row in rows}, self.clock())
+            if later:
+                put_off = update(m.runs).where(
+                    m.runs.c.run_id.in_(select(m.attempts.c.run_id).where(table.token == token))
+                )
+                connection.execute(put_off.values(not_before=self.clock() + LATER_S))
+
+    def _move_all(
+        self, connection: Connection, token: str, before: AttemptState, after: AttemptState, source: str, raw: str
+    ) -> None:
+        now = self.clock()
+        mine = (m.attempts.c.token == token) & (m.attempts.c.state == before)
+        moved = select(
+            m.attempts.c.run_id,
+            m.attempts.c.number,
+            literal(now),
+            literal(source),
+            literal(str(before)),
+            literal(str(after)),
+            literal(raw),
+        ).where(mine)
+        names = ["run_id", "attempt", "at", "source", "before", "after", "raw"]
+        connection.execute(insert(m.events).from_select(names, moved))
+        connection.execute(update(m.attempts).where(mine).values(state=after))
+
+    # Transitions --------------------------------------------------------------------------------------------
+
+    def transition(
+        self, run_id: str, number: int, to: AttemptState, *, source: str, raw: str = "", **fields: Any
+    ) -> bool:
+        """Move an attempt, where the state machine allows it; return whether it moved."""
+        move = {"run_id": run_id, "number": number, "to": to, "source": source, "raw": raw, **fields}
+        return self.transitions([move]) == 1
+
+    def transitions(self, moves: Sequence[dict[str, Any]]) -> int:
+        """Move attempts in one transaction, each where the state machine allows it; return how many moved."""
+        moved: set[str] = set()
+        if not moves:
+            return 0
+        with writing(self.engine) as connection:
+            for move in moves:
+                if self._transition(connection, **move):
+                    moved.add(move["run_id"])
+            derive_runs(connection, moved, self.clock())
+        return len(moved)
+
+    def _transition(
+        self,
+        connection: Connection,
+        run_id: str,
+        number: int,
+        to: AttemptState,
+        *,
+        source: str,
+        raw: str = "",
+        at: float | None = None,
+        **fields: Any,
+    ) -> bool:
+        assert fields.keys() <= ATTEMPT_FIELDS, fields
+        at = self.clock() if at is None else at
+        key = (m.attempts.c.run_id == run_id) & (m.attempts.c.number == number)
+        before = connection.execute(select(m.attempts.c.state).where(key)).scalar()
+        if before is None or to not in TRANSITIONS[AttemptState(before)]:
+            return False
+        if to.is_terminal:
+            fields.setdefault("ended_at", at)
+        mine = update(m.attempts).where(key, m.attempts.c.state == before)
+        done = connection.execute(mine.values(state=to, **fields))
+        if done.rowcount != 1:
+            return False
+        row = {"run_id": run_id, "number": number}
+        connection.execute(insert(m.events), event_row(row, before, to, source, at, raw[:2000]))
+        return True
+
+    # What users ask for ----------------------------------------------------------------------------------------
+
+    def set_cancelled(self, run_ids: dict[str, int]) -> None:
+        """Write down cancels: run -> the attempt that they cover."""
+        now = self.clock()
+        with writing(self.engine) as connection:
+            for run_id, through in run_ids.items():
+                connection.execute(
+                    update(m.runs)
+                    .where(m.runs.c.run_id == run_id, m.runs.c.cancelled_through < through)
+                    .values(cancelled_through=through)
+                )
+                row = {"run_id": run_id, "number": through}
+                connection.execute(insert(m.events), event_row(row, None, "cancelled", "user", now, "cancel"))
+            derive_runs(connection, set(run_ids), now)
+
+    def grant_try(self, run_ids: dict[str, int], *, clean: bool) -> None:
+        """Let runs be tried again: run -> the highest attempt number so far, which no longer counts."""
+        now = self.clock()
+        with writing(self.engine) as connection:
+            for run_id, highest in run_ids.items():
+                connection.execute(
+                    update(m.runs)
+                    .where(m.runs.c.run_id == run_id)
+                    .values(tries_from=highest, clean_next=_clean(highest, clean), not_before=0.0)
+                )
+                row = {"run_id": run_id, "number": highest}
+                word = "rerun" if clean else "retry"
+                connection.execute(insert(m.events), event_row(row, None, "pending", "user", now, word))
+            derive_runs(connection, set(run_ids), now)
+
+
+def _clean(highest: int, clean: bool) -> Any:
+    # A start from nothing that was asked for at this very attempt and has not begun is not taken back by a retry.
+    return true() if clean else and_(m.runs.c.clean_next, m.runs.c.tries_from == highest)
+
+
+__all__ = ["Ledger", "in_parts", "insert_new"]

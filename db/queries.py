@@ -1,0 +1,371 @@
+"""The reading side: counts, lists and details, as plain records."""
+
+import json
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, Select, and_, func, not_, or_, select
+
+from ..jobs.errors import NothingMatched
+from ..jobs.names import RUN_ID_PREFIX
+from ..jobs.selector import Condition, Selection
+from ..jobs.states import LIVE, AttemptState, FailureClass
+from . import models as m
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRow:
+    """A run with its cell's labels and its latest attempt."""
+
+    run_id: str
+    grid_id: str
+    cell_id: str
+    backbone: str
+    dataset: str
+    head: str
+    recipe: str
+    stage: str
+    axes: dict[str, Any]
+    seed: int
+    state: str
+    reason: str
+    parent: str | None
+    tries: int
+    tries_from: int
+    cancelled_through: int
+    clean_next: bool
+    micro_split: int
+    not_before: float
+    attempts: int
+    attempt_state: str | None
+    epoch: int | None
+    step: int | None
+    steps: int | None
+    host: str | None
+    started_at: float | None
+    ended_at: float | None
+    heartbeat_at: float | None
+    failure: str | None
+    signature: str | None
+    token: str | None
+    word: str | None
+    # What the scheduler last said of its latest attempt.
+
+
+_CONDITION_COLUMNS = {
+    "backbone": m.cells.c.backbone,
+    "dataset": m.cells.c.dataset,
+    "head": m.cells.c.head,
+    "recipe": m.cells.c.recipe,
+    "stage": m.cells.c.stage,
+    "cell": m.cells.c.cell_id,
+    "state": m.runs.c.state,
+    "run": m.runs.c.run_id,
+}
+
+
+def resolve_grids(connection: Connection, name: str) -> list[str]:
+    """Return the ids of the grids that a name or an id means: the newest submission of that name."""
+    by_id = connection.execute(select(m.grids.c.grid_id).where(m.grids.c.grid_id == name)).scalars().all()
+    if by_id:
+        return list(by_id)
+    newest = select(m.grids.c.grid_id).where(m.grids.c.name == name).order_by(m.grids.c.submitted_at.desc()).limit(1)
+    return list(connection.execute(newest).scalars())
+
+
+def where(connection: Connection, selection: Selection) -> Any:
+    """Turn a selection into a condition on runs joined with cells.
+
+    Raises:
+        NothingMatched: a word is neither a grid nor the beginning of a run's id.
+    """
+    parts = [_condition(connection, condition) for condition in selection.conditions]
+    if selection.names:
+        parts.append(or_(*(_named(connection, name) for name in selection.names)))
+    return and_(*parts) if parts else and_(True)
+
+
+def _named(connection: Connection, name: str) -> Any:
+    grids = resolve_grids(connection, name)
+    if grids:
+        return m.runs.c.run_id.in_(select(m.grid_runs.c.run_id).where(m.grid_runs.c.grid_id.in_(grids)))
+    if RUN_ID_PREFIX.match(name):
+        matches = m.runs.c.run_id.like(f"{name}%")
+        if connection.execute(select(m.runs.c.run_id).where(matches).limit(1)).first() is not None:
+            return matches
+    raise NothingMatched(f"no run and no grid {name!r}")
+
+
+def _condition(connection: Connection, condition: Condition) -> Any:
+    values = list(condition.values)
+    if condition.field == "grid":
+        grids = [grid for value in values for grid in resolve_grids(connection, value)]
+        found = m.runs.c.run_id.in_(select(m.grid_runs.c.run_id).where(m.grid_runs.c.grid_id.in_(grids)))
+    elif condition.field == "seed":
+        found = m.runs.c.seed.in_([int(value) for value in values])
+    else:
+        found = _CONDITION_COLUMNS[condition.field].in_(values)
+    return not_(found) if condition.negated else found
+
+
+def select_ids(connection: Connection, selection: Selection) -> list[str]:
+    """Return the ids of the selected runs.
+
+    Raises:
+        NothingMatched: there are none.
+    """
+    query = select(m.runs.c.run_id).join(m.cells, m.cells.c.cell_id == m.runs.c.cell_id)
+    found = list(connection.execute(query.where(where(connection, selection)).order_by(m.runs.c.run_id)).scalars())
+    if not found:
+        raise NothingMatched("no run matches")
+    return found
+
+
+def _of_attempts(what: Any, table: Any) -> Any:
+    # One look at the key per selected run; grouping all attempts would cost the same for one run as for all.
+    return select(what).where(table.c.run_id == m.runs.c.run_id).scalar_subquery()
+
+
+def list_runs(connection: Connection, selection: Selection, *, limit: int | None = None) -> list[RunRow]:
+    """Return the selected runs in the order of their grid.
+
+    Raises:
+        NothingMatched: there are none.
+    """
+    attempt, tried = m.attempts, m.attempts.alias("tried")
+    latest = _of_attempts(func.max(tried.c.number), tried)
+    query: Select[Any] = (
+        select(
+            m.runs,
+            *(m.cells.c[name] for name in ("backbone", "dataset", "head", "recipe", "stage", "axes")),
+            _of_attempts(func.count(), tried).label("attempts"),
+            attempt.c.state.label("attempt_state"),
+            *(
+                attempt.c[name]
+                for name in (
+                    "epoch",
+                    "step",
+                    "steps",
+                    "host",
+                    "started_at",
+                    "ended_at",
+                    "heartbeat_at",
+                    "failure",
+                    "signature",
+                    "token",
+                    "word",
+                )
+            ),
+        )
+        .join(m.cells, m.cells.c.cell_id == m.runs.c.cell_id)
+        .outerjoin(attempt, and_(attempt.c.run_id == m.runs.c.run_id, attempt.c.number == latest))
+        .outerjoin(
+            m.grid_runs,
+            and_(m.grid_runs.c.run_id == m.runs.c.run_id, m.grid_runs.c.grid_id == m.runs.c.grid_id),
+        )
+        .where(where(connection, selection))
+        .order_by(m.runs.c.grid_id, m.grid_runs.c.position)
+    )
+    rows = connection.execute(query.limit(limit) if limit else query).mappings().all()
+    if not rows:
+        raise NothingMatched("no run matches")
+    names = RunRow.__slots__
+    return [RunRow(**{**{name: row[name] for name in names}, "axes": json.loads(row["axes"])}) for row in rows]
+
+
+def status_counts(connection: Connection, selection: Selection | None = None) -> dict[str, int]:
+    """Return how many of the selected runs are in each state."""
+    query = select(m.runs.c.state, func.count()).group_by(m.runs.c.state)
+    if selection is not None and (selection.names or selection.conditions):
+        query = query.join(m.cells, m.cells.c.cell_id == m.runs.c.cell_id).where(where(connection, selection))
+    return {row[0]: row[1] for row in connection.execute(query)}
+
+
+def cell_statistics(
+    connection: Connection, metric: str, *, set_name: str = "test", selection: Selection | None = None
+) -> dict[str, tuple[int, float, float | None]]:
+    """Return cell_id -> (n, mean, sample standard deviation or None at n = 1) of the last epoch.
+
+    Computed in the database without a loss on large values; equal seeds give exactly 0.
+    """
+    base = select(m.results.c.cell_id, m.results.c.last)
+    base = base.where(m.results.c.metric == metric, m.results.c.set_name == set_name)
+    if selection is not None and (selection.names or selection.conditions):
+        base = base.join(m.runs, m.runs.c.run_id == m.results.c.run_id)
+        base = base.join(m.cells, m.cells.c.cell_id == m.runs.c.cell_id).where(where(connection, selection))
+    values = base.subquery("chosen")
+    last = values.c.last
+    facts = (
+        values.c.cell_id, func.count().label("n"), func.avg(last).label("mean"), func.min(last).label("low"),
+        func.max(last).label("high"),
+    )  # fmt: skip
+    if connection.dialect.name == "postgresql":
+        query = select(*facts, func.stddev_samp(last).label("std")).group_by(values.c.cell_id)
+        return {row.cell_id: _statistics(row, row.std) for row in connection.execute(query)}
+    means = select(*facts).group_by(values.c.cell_id).cte("means")
+    # SQLite has no deviation. Written out once more: both passes then read the index in its order.
+    again = base.subquery("again")
+    deviation = again.c.last - means.c.mean
+    squares = func.sum(deviation * deviation).label("squares")
+    query = select(means, squares).join(again, again.c.cell_id == means.c.cell_id).group_by(*means.c)
+    rows = connection.execute(query)
+    return {row.cell_id: _statistics(row, (row.squares / max(1, row.n - 1)) ** 0.5) for row in rows}
+
+
+def _statistics(row: Any, deviation: float) -> tuple[int, float, float | None]:
+    if row.low == row.high:
+        # The mean of equal values is rounded, and then they seem to deviate from it.
+        return row.n, row.low, 0.0 if row.n > 1 else None
+    return row.n, row.mean, deviation
+
+
+def live_attempts(connection: Connection) -> list[Any]:
+    """Return the live attempts with their allocations, oldest first."""
+    table = m.attempts.c
+    query = (
+        select(
+            table.run_id,
+            table.number,
+            table.token,
+            table.array_index,
+            table.state,
+            table.word,
+            table.submitted_at,
+            table.started_at,
+            table.heartbeat_at,
+            table.exit_code,
+            table.host,
+            m.runs.c.cancelled_through,
+            m.allocations.c.backend,
+            m.allocations.c.job_id,
+            m.allocations.c.places,
+            m.allocations.c.launching_until,
+            m.allocations.c.created_at,
+        )
+        .join(m.allocations, m.allocations.c.token == table.token)
+        .join(m.runs, m.runs.c.run_id == table.run_id)
+        .where(table.state.in_(LIVE))
+        .order_by(m.allocations.c.created_at, table.run_id)
+    )
+    return list(connection.execute(query))
+
+
+# Failures that the node may be to blame for, and how many of them it takes.
+_NODE_FAULTS = {FailureClass.HARDWARE: 1, FailureClass.COMMUNICATION: 2}
+
+
+def bad_nodes(connection: Connection, run_ids: list[str]) -> dict[str, tuple[str, ...]]:
+    """Return the nodes that each of these runs should not be tried on again."""
+    found: dict[tuple[str, str], dict[str, int]] = defaultdict(lambda: defaultdict(int))
+    table = m.attempts.c
+    for start in range(0, len(run_ids), 5000):
+        query = select(table.run_id, table.host, table.failure).where(
+            table.run_id.in_(run_ids[start : start + 5000]), table.failure.in_(_NODE_FAULTS), table.host.is_not(None)
+        )
+        for row in connection.execute(query):
+            found[row.run_id, row.host][row.failure] += 1
+    bad: dict[str, tuple[str, ...]] = {}
+    for (run_id, host), counts in sorted(found.items()):
+        if any(counts[failure] >= most for failure, most in _NODE_FAULTS.items()):
+            bad[run_id] = (*bad.get(run_id, ()), host)
+    return bad
+
+
+def grid_settings(connection: Connection, grid_ids: set[str] | None = None) -> dict[str, dict[str, Any]]:
+    """Return the settings of grids by id."""
+    query = select(m.grids.c.grid_id, m.grids.c.settings).order_by(m.grids.c.submitted_at)
+    if grid_ids is not None:
+        query = query.where(m.grids.c.grid_id.in_(grid_ids))
+    return {row.grid_id: json.loads(row.settings) for row in connection.execute(query)}
+
+
+def attempts_of(connection: Connection, run_id: str) -> list[dict[str, Any]]:
+    """Return every attempt at a run, oldest first."""
+    query = select(m.attempts).where(m.attempts.c.run_id == run_id).order_by(m.attempts.c.number)
+    return [dict(row) for row in connection.execute(query).mappings()]
+
+
+def place_of(connection: Connection, run_id: str) -> dict[str, Any] | None:
+    """Return where the scheduler has a run's latest attempt: backend, job (with its array element), token."""
+    table, facts = m.attempts.c, m.allocations.c
+    query = (
+        select(facts.backend, facts.job_id, facts.places, facts.token, table.array_index)
+        .join(m.attempts, table.token == facts.token)
+        .where(table.run_id == run_id, facts.job_id.is_not(None))
+        .order_by(table.number.desc())
+        .limit(1)
+    )
+    row = connection.execute(query).first()
+    if row is None:
+        return None
+    job = f"{row.job_id}_{row.array_index}" if row.places > 1 else row.job_id
+    return {"backend": row.backend, "job": job, "token": row.token}
+
+
+def waiting_words(connection: Connection) -> list[Any]:
+    """Return what the scheduler says of queued attempts, once per grid and word, with the number of runs and one."""
+    table = m.attempts.c
+    query = (
+        select(
+            m.runs.c.grid_id, m.allocations.c.backend, table.word, func.count().label("runs"),
+            func.min(table.run_id).label("run_id"),
+        )
+        .select_from(m.attempts)
+        .join(m.runs, m.runs.c.run_id == table.run_id)
+        .join(m.allocations, m.allocations.c.token == table.token)
+        .where(table.state == AttemptState.QUEUED, table.word != "")
+        .group_by(m.runs.c.grid_id, m.allocations.c.backend, table.word)
+    )  # fmt: skip
+    return list(connection.execute(query))
+
+
+def events_of(connection: Connection, run_id: str) -> list[dict[str, Any]]:
+    """Return every change of state of a run, oldest first, with who said so."""
+    query = select(m.events).where(m.events.c.run_id == run_id).order_by(m.events.c.id)
+    return [dict(row) for row in connection.execute(query).mappings()]
+
+
+def checkpoints_of(connection: Connection, run_id: str) -> list[dict[str, Any]]:
+    """Return the checkpoints that were announced for a run."""
+    table = m.checkpoints
+    query = select(table).where(table.c.run_id == run_id).order_by(table.c.attempt, table.c.step)
+    return [dict(row) for row in connection.execute(query).mappings()]
+
+
+def results_of(connection: Connection, run_ids: list[str]) -> list[dict[str, Any]]:
+    """Return the results of these runs."""
+    found: list[dict[str, Any]] = []
+    for start in range(0, len(run_ids), 5000):
+        query = select(m.results).where(m.results.c.run_id.in_(run_ids[start : start + 5000]))
+        found += [dict(row) for row in connection.execute(query).mappings()]
+    return found
+
+
+def cell_rows(connection: Connection, cell_ids: set[str]) -> dict[str, dict[str, Any]]:
+    """Return cells by id, with their axes read."""
+    found: dict[str, dict[str, Any]] = {}
+    ordered = sorted(cell_ids)
+    for start in range(0, len(ordered), 5000):
+        query = select(m.cells).where(m.cells.c.cell_id.in_(ordered[start : start + 5000]))
+        for row in connection.execute(query).mappings():
+            found[row["cell_id"]] = {**row, "axes": json.loads(row["axes"])}
+    return found
+
+
+def damaged_journals(connection: Connection) -> list[dict[str, Any]]:
+    """Return the journals that were set aside because a line in them is damaged."""
+    query = select(m.journals).where(m.journals.c.state == "damaged")
+    return [dict(row) for row in connection.execute(query).mappings()]
+
+
+def seconds_per_run(connection: Connection) -> dict[str, tuple[float, int]]:
+    """Return cell_id -> (mean seconds of a completed attempt that began from nothing, how many)."""
+    table = m.attempts.c
+    query = (
+        select(m.runs.c.cell_id, func.avg(table.ended_at - table.started_at), func.count())
+        .join(m.runs, m.runs.c.run_id == table.run_id)
+        .where(table.state == "completed", table.resumed_step.is_(None), table.started_at.is_not(None))
+        .group_by(m.runs.c.cell_id)
+    )
+    return {row[0]: (float(row[1]), int(row[2])) for row in connection.execute(query)}

@@ -1,0 +1,117 @@
+"""Per run, test set and metric: the value at the last epoch and the best one, along the run's lineage."""
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Any
+
+from sqlalchemy import Connection, delete, insert, select
+
+from ..jobs.states import AttemptState
+from . import models as m
+
+# Metrics where less is better; of all others more is.
+SMALLER_IS_BETTER = ("loss",)
+
+
+def smaller_is_better(metric: str) -> bool:
+    """Whether a smaller value of this metric is the better one."""
+    return metric.endswith(SMALLER_IS_BETTER)
+
+
+def summarise(connection: Connection, run_ids: Iterable[str]) -> None:
+    """Write the results of these runs anew."""
+    ordered = sorted(run_ids)
+    for start in range(0, len(ordered), 2000):
+        part = ordered[start : start + 2000]
+        rows = _results(_scores(connection, part))
+        cells = {row.run_id: row.cell_id for row in connection.execute(_cells(part))}
+        for row in rows:
+            row["cell_id"] = cells[row["run_id"]]
+        connection.execute(delete(m.results).where(m.results.c.run_id.in_(part)))
+        if rows:
+            connection.execute(insert(m.results), rows)
+
+
+def _cells(run_ids: list[str]) -> Any:
+    return select(m.runs.c.run_id, m.runs.c.cell_id).where(m.runs.c.run_id.in_(run_ids))
+
+
+def _lineages(connection: Connection, run_ids: list[str]) -> dict[str, dict[int, int | None]]:
+    """Return run -> attempt that counts -> the last step of it that counts, or None where all do.
+
+    The attempt that completed counts, else the highest that started; below it what it went on from, up to there.
+    """
+    table = m.attempts.c
+    columns = (table.run_id, table.number, table.state, table.started_at, table.resumed_attempt, table.resumed_step)
+    attempts: dict[str, dict[int, Any]] = defaultdict(dict)
+    query = select(*columns).where(table.run_id.in_(run_ids)).order_by(table.run_id, table.number.desc())
+    for row in connection.execute(query):
+        attempts[row.run_id][row.number] = row
+    found: dict[str, dict[int, int | None]] = {}
+    for run_id, rows in attempts.items():
+        done = [number for number, row in rows.items() if row.state == AttemptState.COMPLETED]
+        started = [number for number, row in rows.items() if row.started_at is not None]
+        found[run_id] = _lineage(rows, (done or started or [0])[0])
+    return found
+
+
+def _lineage(rows: dict[int, Any], top: int) -> dict[int, int | None]:
+    counting: dict[int, int | None] = {}
+    number: int | None = top
+    cut: int | None = None
+    while number in rows and number not in counting:
+        counting[number] = cut
+        row = rows[number]
+        number = row.resumed_attempt
+        if row.resumed_step is not None:
+            cut = row.resumed_step if cut is None else min(cut, row.resumed_step)
+    return counting
+
+
+def _scores(connection: Connection, run_ids: list[str]) -> dict[tuple[str, str, str], dict[int, tuple[int, float]]]:
+    """Return (run, set, metric) -> epoch -> (attempt, value).
+
+    A resumed attempt scores the epochs behind its cut anew, so of two scores of one epoch the higher attempt's
+    counts; what lies outside of the run's lineage never does.
+    """
+    table = m.evaluations.c
+    query = (
+        select(table.run_id, table.attempt, table.step, table.epoch, table.set_name, table.metrics)
+        .where(table.run_id.in_(run_ids))
+        .order_by(table.run_id, table.attempt, table.node, table.seq)
+    )
+    lineages = _lineages(connection, run_ids)
+    found: dict[tuple[str, str, str], dict[int, tuple[int, float]]] = defaultdict(dict)
+    for row in connection.execute(query):
+        counting = lineages.get(row.run_id, {})
+        if row.attempt not in counting:
+            continue
+        cut = counting[row.attempt]
+        if cut is not None and row.step > cut:
+            continue
+        for metric, value in json.loads(row.metrics).items():
+            if isinstance(value, int | float) and metric != "n":
+                found[row.run_id, row.set_name, metric][row.epoch] = (row.attempt, float(value))
+    return found
+
+
+def _results(scores: dict[tuple[str, str, str], dict[int, tuple[int, float]]]) -> list[dict[str, Any]]:
+    rows = []
+    for (run_id, set_name, metric), by_epoch in scores.items():
+        last_epoch = max(by_epoch)
+        choose = min if smaller_is_better(metric) else max
+        best_value = choose(value for _, value in by_epoch.values())
+        best_epoch = min(epoch for epoch, (_, value) in by_epoch.items() if value == best_value)
+        rows.append(
+            {
+                "run_id": run_id,
+                "set_name": set_name,
+                "metric": metric,
+                "last": by_epoch[last_epoch][1],
+                "last_epoch": last_epoch,
+                "best": best_value,
+                "best_epoch": best_epoch,
+            }
+        )
+    return rows

@@ -1,0 +1,48 @@
+"""What the ledger's verbs write: records as rows."""
+
+import json
+from typing import Any
+
+from ..jobs.allocation import Allocation
+from ..jobs.spec import canonical
+from ..jobs.states import AttemptState
+
+
+def cell_row(cell: Any) -> dict[str, Any]:
+    """Return the row of a cell."""
+    spec = {name: getattr(cell.spec, name) for name in ("backbone", "dataset", "head", "recipe", "numerics")}
+    return {
+        "cell_id": cell.cell_id,
+        "match_id": cell.match_id,
+        "stage": cell.stage,
+        **cell.labels,
+        "axes": json.dumps(cell.axes),
+        "is_baseline": cell.is_baseline,
+        "spec": canonical(spec),
+    }
+
+
+def attempt_row(content: Allocation, index: int, task: Any, now: float) -> dict[str, Any]:
+    """Return the row of an attempt that is about to be submitted."""
+    return {
+        "run_id": task.run_id,
+        "number": task.attempt,
+        "token": content.token,
+        "array_index": index,
+        "state": AttemptState.SUBMITTING,
+        "submitted_at": now,
+        "gpus": content.shape.gpus * content.shape.nodes,
+    }
+
+
+def event_row(row: dict[str, Any], before: str | None, after: str, source: str, at: float, raw: str) -> dict[str, Any]:
+    """Return the row of a change of state."""
+    return {
+        "run_id": row["run_id"],
+        "attempt": row["number"],
+        "at": at,
+        "source": source,
+        "before": before,
+        "after": str(after),
+        "raw": raw,
+    }

@@ -1,0 +1,37 @@
+"""Bring a ledger's schema up to date with Alembic."""
+
+from sqlalchemy import Engine
+
+from .engine import check_schema, schema_version, writing
+
+
+def alembic_config() -> "object":
+    """Return Alembic's settings for our migrations."""
+    from alembic.config import Config
+
+    config = Config()
+    config.set_main_option("script_location", "vtjobs.db:migrations")
+    config.set_main_option("path_separator", "os")
+    return config
+
+
+def upgrade(engine: Engine) -> tuple[str | None, str]:
+    """Apply the missing migrations in one transaction; return the version before and after.
+
+    Raises:
+        NewerLedger: the ledger is ahead of this vtjobs.
+    """
+    from alembic import command
+
+    from .engine import SCHEMA_VERSION, NewerLedger
+
+    before = schema_version(engine)
+    if before is not None and before > SCHEMA_VERSION:
+        raise NewerLedger(f"the ledger (schema {before}) was written by a newer vtjobs; upgrade vtjobs")
+    config = alembic_config()
+    # Two first commands at once: the second waits and then finds nothing to do.
+    with writing(engine) as connection:
+        config.attributes["connection"] = connection  # type: ignore[attr-defined]
+        command.upgrade(config, "head")  # type: ignore[arg-type]
+    check_schema(engine)
+    return before, SCHEMA_VERSION

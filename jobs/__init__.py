@@ -1,0 +1,1 @@
+"""The vocabulary both sides share. Pure: standard library, pydantic and pyyaml alone."""

@@ -1,0 +1,94 @@
+"""The allocation file: what one grant of the scheduler hosts, and how its agents are started."""
+
+import dataclasses
+from dataclasses import dataclass, field
+from typing import Any
+
+SCHEMA = 1
+HANG_S = 300.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """One attempt that an allocation hosts."""
+
+    run_id: str
+    attempt: int
+    grid_id: str
+    clean: bool = False
+    # Start from nothing, whatever checkpoints there are.
+    micro_split: int = 1
+    # Parts that each virtual rank's share is cut into, to save memory.
+    parent: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """What the runs of an allocation have in common; runs of one shape can share an allocation."""
+
+    backend: str
+    nodes: int = 1
+    ranks: int = 1
+    # DDP ranks of one run on one node.
+    gpus: int = 0
+    # GPUs of one run on one node: one per rank, or none.
+    gpu: str | None = None
+    # The kind of GPU.
+    threads: int = 1
+    walltime_s: int | None = None
+    lead_s: int = 120
+    # How long before the walltime the agent is told to stop: enough to finish a step and save.
+    checkpoint_every_s: int = 600
+    evaluate_every: int = 1
+
+    @property
+    def world_size(self) -> int:
+        return self.nodes * self.ranks
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Allocation:
+    """The content of `allocations/<token>.json`."""
+
+    token: str
+    created_at: float
+    shape: Shape
+    lanes: int
+    # Runs at a time.
+    tasks: tuple[tuple[Task, ...], ...]
+    # Per array index, in order.
+    data_root: str
+    paths: dict[str, str] = field(default_factory=dict)
+    # Where datasets and weights lie, by fingerprint.
+    hang_s: float = HANG_S
+    argv: tuple[str, ...] = ()
+    # The command that submits a successor; `{token}` is replaced, and `{job}` by the job that it must outlive.
+    after: tuple[str, ...] = ()
+    # The scheduler's jobs that must end first: those of the parent stage.
+    exclude: tuple[str, ...] = ()
+    # Nodes that failed these runs before.
+    site: dict[str, Any] = field(default_factory=dict)
+    # The site's settings as they held when this was submitted.
+    schema_version: int = SCHEMA
+
+    @property
+    def all_tasks(self) -> list[Task]:
+        return [task for part in self.tasks for task in part]
+
+    def to_dict(self) -> dict[str, Any]:
+        # By hand: an allocation may hold thousands of tasks, and asdict copies each of their values.
+        tasks = [[{name: getattr(task, name) for name in Task.__slots__} for task in part] for part in self.tasks]
+        plain = {item.name: getattr(self, item.name) for item in dataclasses.fields(self)}
+        return {**plain, "shape": dataclasses.asdict(self.shape), "tasks": tasks}
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> "Allocation":
+        """Read the file's content.
+
+        Raises:
+            KeyError, TypeError: the content is not an allocation of this version.
+        """
+        shape = Shape(**data["shape"])
+        tasks = tuple(tuple(Task(**task) for task in part) for part in data["tasks"])
+        lists = {name: tuple(data.get(name, ())) for name in ("argv", "after", "exclude")}
+        return cls(**{**data, "shape": shape, "tasks": tasks, **lists})

@@ -1,0 +1,104 @@
+"""The exceptions of vtjobs, each with the exit code that the command line gives it."""
+
+import difflib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+
+class VtjobsError(Exception):
+    """The operation failed."""
+
+    exit_code = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """One mistake in a file that a person wrote."""
+
+    message: str
+    file: str = ""
+    line: int | None = None
+    key: str = ""
+    # Dotted path of the key, such as `train.lr`; empty for the file as a whole.
+    fix: str = ""
+
+    def __str__(self) -> str:
+        where = f"{self.file}:{self.line}" if self.file and self.line else self.file
+        parts = [part for part in (where, self.key) if part]
+        text = ": ".join([*parts, self.message])
+        return f"{text}. {self.fix}" if self.fix else text
+
+
+class BadInput(VtjobsError):
+    """The input cannot be used; nothing was done."""
+
+    exit_code = 2
+
+    def __init__(self, problems: str | Problem | Sequence[Problem]) -> None:
+        if isinstance(problems, str):
+            problems = Problem(message=problems)
+        self.problems: list[Problem] = [problems] if isinstance(problems, Problem) else list(problems)
+        super().__init__("\n".join(str(problem) for problem in self.problems))
+
+
+class NothingMatched(VtjobsError):
+    """No run matches the selection."""
+
+    exit_code = 3
+
+
+class RunsFailed(VtjobsError):
+    """Some of the selected runs did not complete."""
+
+    exit_code = 4
+
+
+class SchedulerUnreachable(VtjobsError):
+    """The scheduler cannot be reached: states are unknown and nothing was changed."""
+
+    exit_code = 5
+
+
+class LedgerUnreachable(VtjobsError):
+    """The ledger cannot be reached or is busy."""
+
+    exit_code = 6
+
+
+class Refused(VtjobsError):
+    """This needs a confirmation: repeat with --yes."""
+
+    exit_code = 7
+
+
+class DamagedJournal(VtjobsError):
+    """A journal has a damaged line that is not its tail; what lies before it is sound."""
+
+    def __init__(self, message: str, *, events: Sequence[dict[str, Any]] = (), offset: int = 0) -> None:
+        super().__init__(message)
+        self.events = list(events)
+        # Where the damaged line begins.
+        self.offset = offset
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Return "did you mean …?" for the known name closest to `name`, or "" where none is close."""
+    known = list(known)
+    folded = {candidate.lower(): candidate for candidate in known}
+    match = difflib.get_close_matches(str(name).lower(), folded, n=1, cutoff=0.6)
+    return f"did you mean {folded[match[0]]!r}?" if match else ""
+
+
+def one_of(known: Iterable[str], *, most: int = 12) -> str:
+    """Return "one of: a, b, …" for an error's fix, cut after `most` names."""
+    names = sorted(known)
+    more = f", … ({len(names)} in all)" if len(names) > most else ""
+    return f"one of: {', '.join(names[:most])}{more}"
+
+
+def suggest(name: str, known: Iterable[str]) -> str:
+    """Return the fix for an unknown name: the nearest one where there is one, and what is allowed."""
+    known = list(known)
+    near = nearest(name, known)
+    return f"{near[0].upper()}{near[1:]} Allowed: {one_of(known)}" if near else f"Allowed: {one_of(known)}"

@@ -1,0 +1,389 @@
+"""Grid -> cells -> runs: ordered, without doubles, the same every time."""
+
+import itertools
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+from .errors import BadInput
+from .grid import Grid, Override
+from .heads import BASELINE
+from .resolve import Entry, Resolver, entries
+from .rules import Rules, as_list
+from .spec import CellSpec, canonical, digest, seeds_of
+from .yamlio import Document, Path_
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """One combination of everything but the seed."""
+
+    spec: CellSpec
+    cell_id: str
+    match_id: str
+    stage: str
+    labels: dict[str, str]
+    # backbone, dataset, head and recipe as the user named them.
+    axes: dict[str, Any]
+    is_baseline: bool
+    # Whether every head in the chain of stages is the supervised one.
+    parent: int | None
+    # Index of the parent stage's cell.
+    entries: tuple[Entry, Entry]
+    # The grid's entries for backbone and dataset, for later stages.
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run of an expansion."""
+
+    run_id: str
+    cell: int
+    seed: int
+    parent: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expansion:
+    """All that a grid stands for."""
+
+    cells: list[Cell]
+    runs: list[Run]
+    excluded: dict[str, int]
+    # How many runs each exclusion rule took away.
+    paths: dict[str, str]
+    # Where datasets and weights lie, by fingerprint.
+
+    @property
+    def grid_hash(self) -> str:
+        return digest("\n".join(sorted(run.run_id for run in self.runs)), 8)
+
+
+@cache
+def seeds_text(seed: int) -> str:
+    """Return the canonical JSON of a seed that moves every stream."""
+    return canonical(seeds_of(seed))
+
+
+def expand(grid: Grid, document: Document, *, resolver: Resolver | None = None, max_runs: int = 100_000) -> Expansion:
+    """Expand a grid.
+
+    Args:
+        grid: what was read from `document`.
+        document: where everything stands, for messages.
+        resolver: remembers names that were looked up already, and the mistakes in them.
+        max_runs: the largest grid to take.
+
+    Raises:
+        BadInput: with every mistake found in names, settings, rules and size.
+    """
+    return _Expander(grid, document, resolver or Resolver(document), max_runs).expansion()
+
+
+@dataclass(slots=True)
+class _Point:
+    """A place in the product before its settings are resolved."""
+
+    backbone: Entry
+    dataset: Entry
+    head: Entry
+    axes: dict[str, Any]
+    seeds: list[int]
+    parent: int | None = None
+
+
+@dataclass(slots=True)
+class _Settings:
+    """Everything that axes and overrides say about one point."""
+
+    recipe: str
+    recipe_path: Path_
+    train: dict[str, Any] = field(default_factory=dict)
+    sources: dict[str, Path_] = field(default_factory=dict)
+    backbone: dict[str, Any] = field(default_factory=dict)
+    dataset: dict[str, Any] = field(default_factory=dict)
+    head: dict[str, Any] = field(default_factory=dict)
+
+
+class _Expander:
+    def __init__(self, grid: Grid, document: Document, resolver: Resolver, max_runs: int) -> None:
+        self.grid = grid
+        self.document = document
+        self.max_runs = max_runs
+        self.resolver = resolver
+        self.cells: list[Cell] = []
+        self.by_id: dict[str, int] = {}
+        self.runs: list[Run] = []
+        self.seen: set[str] = set()
+        self.of_cell: dict[int, dict[int, str]] = {}
+        # cell -> seed -> run_id, for the stages that start from it.
+        self.excluded: dict[str, int] = {}
+        self.backbones = entries(grid.backbones, ("backbones",))
+        self.datasets = entries(grid.datasets, ("datasets",))
+        self.heads = entries(grid.heads or [], ("heads",))
+
+    def expansion(self) -> Expansion:
+        self._check_size()
+        known = len(self.resolver.problems)
+        Rules(self.grid, self.resolver, self.backbones, self.datasets, self.heads).check()
+        if len(self.resolver.problems) > known:
+            # A rule that cannot be read cannot be followed; mistakes in names do not stop the search for more.
+            self._raise()
+        if self.grid.stages:
+            made: dict[str, list[int]] = {}
+            for index, stage in enumerate(self.grid.stages):
+                made[stage.name] = self._stage(index, made)
+        else:
+            self._points(self._product(self.heads, self.datasets), "", {}, self.grid.recipe or "", ("recipe",))
+        self._raise()
+        if not self.runs:
+            raise BadInput(self.document.problem((), "no run is left after the exclusions"))
+        excluded = dict(sorted(self.excluded.items()))
+        return Expansion(cells=self.cells, runs=self.runs, excluded=excluded, paths=self.resolver.paths)
+
+    def _raise(self) -> None:
+        if self.resolver.problems:
+            raise BadInput(self.resolver.problems)
+
+    # Checks of the whole ------------------------------------------------------------------------------
+
+    def _check_size(self) -> None:
+        """Refuse at once what is far too large to be gone through."""
+        first = next((stage.heads for stage in self.grid.stages if stage.heads), None)
+        heads = self.heads or entries(first or [], ("stages",))
+        parts = {"backbone": self.backbones, "dataset": self.datasets, "head": heads}
+        runs = len(self.grid.seeds)
+        for room, listed in parts.items():
+            runs *= sum(math.prod(self._lengths(f"{room}.{entry.name}.")) for entry in listed)
+        runs *= math.prod(len(values) for path, values in self.grid.axes.items() if path.split(".")[0] not in parts)
+        # What exclusions and stages leave is known only afterwards.
+        room_for = self.max_runs * (100 if self.grid.exclude or self.grid.stages else 1)
+        if runs > room_for:
+            self._too_many(f"{runs:,} runs")
+
+    def _lengths(self, prefix: str) -> list[int]:
+        return [len(values) for path, values in self.grid.axes.items() if path.startswith(prefix)]
+
+    def _too_many(self, runs: str) -> None:
+        message = f"{runs} (limit {self.max_runs:,}; raise it with --max-runs)"
+        raise BadInput(self.document.problem((), message))
+
+    # The product ---------------------------------------------------------------------------------------
+
+    def _product(self, heads: list[Entry], datasets: list[Entry]) -> Iterator[_Point]:
+        for dataset, backbone, head in itertools.product(datasets, self.backbones, heads):
+            for axes in self._axes(backbone, dataset, head, {}):
+                yield _Point(backbone, dataset, head, axes, self.grid.seeds)
+        for index, rule in enumerate(self.grid.include):
+            yield from self._included(rule, index, heads)
+
+    def _included(self, rule: dict[str, Any], index: int, heads: list[Entry]) -> Iterator[_Point]:
+        path: Path_ = ("include", index)
+        names = [as_list(rule.get(key)) for key in ("dataset", "backbone", "head")]
+        seeds = as_list(rule["seed"]) if "seed" in rule else self.grid.seeds
+        names[2] = names[2] or [entry.label for entry in heads]
+        for dataset, backbone, head in itertools.product(*names):
+            chosen = (
+                _pick(str(backbone), self.backbones, (*path, "backbone")),
+                _pick(str(dataset), self.datasets, (*path, "dataset")),
+                _pick(str(head), heads, (*path, "head")),
+            )
+            for axes in self._axes(*chosen, {}):
+                yield _Point(*chosen, axes, seeds)
+
+    def _axes(self, backbone: Entry, dataset: Entry, head: Entry, given: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        mine = {"backbone": backbone.name, "dataset": dataset.name, "head": head.name}
+        live = []
+        for path, values in self.grid.axes.items():
+            room, _, rest = path.partition(".")
+            if room in mine and rest.split(".")[0] not in (mine[room],):
+                continue
+            live.append([(path, value) for value in ([given[path]] if path in given else values)])
+        for combination in itertools.product(*live):
+            yield dict(combination)
+
+    def _stage(self, index: int, made: dict[str, list[int]]) -> list[int]:
+        stage = self.grid.stages[index]
+        path: Path_ = ("stages", index)
+        heads = entries(stage.heads, (*path, "heads")) if stage.heads else self.heads
+        own = entries(stage.datasets, (*path, "datasets")) if stage.datasets else None
+        recipe, recipe_path = (stage.recipe, (*path, "recipe")) if stage.recipe else (self.grid.recipe, ("recipe",))
+        train = {key: (value, (*path, "train", key)) for key, value in stage.train.items()}
+        if stage.init_from is None:
+            points = self._product(heads, own or self.datasets)
+        else:
+            points = self._children(made[stage.init_from], heads, own)
+        first = len(self.cells)
+        self._points(points, stage.name, train, recipe or "", recipe_path)
+        return list(range(first, len(self.cells)))
+
+    def _children(self, parents: list[int], heads: list[Entry], own: list[Entry] | None) -> Iterator[_Point]:
+        for parent in parents:
+            cell = self.cells[parent]
+            backbone, dataset = cell.entries
+            for target, head in itertools.product(own or [dataset], heads):
+                for axes in self._axes(backbone, target, head, cell.axes):
+                    yield _Point(backbone, target, head, axes, list(self.of_cell[parent]), parent)
+
+    # From points to cells and runs -------------------------------------------------------------------------
+
+    def _points(
+        self, points: Iterator[_Point], stage: str, train: dict[str, tuple[Any, Path_]], recipe: str, path: Path_
+    ) -> None:
+        for point in points:
+            coordinates: dict[str, set[Any]] = {
+                "backbone": {point.backbone.name, point.backbone.label},
+                "dataset": {point.dataset.name, point.dataset.label},
+                "head": {point.head.name, point.head.label},
+                "stage": {stage},
+                "recipe": {recipe},
+                **{key: {_coordinate(value)} for key, value in point.axes.items()},
+            }
+            for seeds, sets in self._by_override(point, coordinates):
+                kept = self._not_excluded(seeds, coordinates)
+                if not kept:
+                    continue
+                settings = self._settings(point, train, recipe, path, sets)
+                cell = self._cell(point, settings, stage)
+                if cell is not None:
+                    self._add_runs(cell, kept)
+
+    def _by_override(
+        self, point: _Point, coordinates: dict[str, set[Any]]
+    ) -> Iterator[tuple[list[int], list[tuple[int, dict[str, Any]]]]]:
+        """Split the point's seeds by the overrides that hold for them; mostly there is one part."""
+        always: list[tuple[int, Override]] = []
+        seeded: list[tuple[int, Override]] = []
+        for index, override in enumerate(self.grid.overrides):
+            if _matches(override.when, coordinates):
+                (seeded if "seed" in override.when else always).append((index, override))
+        if not seeded:
+            yield point.seeds, [(index, override.set) for index, override in always]
+            return
+        parts: dict[tuple[int, ...], list[int]] = {}
+        for seed in point.seeds:
+            key = tuple(index for index, override in seeded if seed in as_list(override.when["seed"]))
+            parts.setdefault(key, []).append(seed)
+        for key, seeds in parts.items():
+            chosen = sorted({index for index, _ in always} | set(key))
+            yield seeds, [(index, self.grid.overrides[index].set) for index in chosen]
+
+    def _not_excluded(self, seeds: list[int], coordinates: dict[str, set[Any]]) -> list[int]:
+        kept = seeds
+        for rule in self.grid.exclude:
+            if not _matches(rule, coordinates):
+                continue
+            left = [seed for seed in kept if "seed" in rule and seed not in as_list(rule["seed"])]
+            if len(left) < len(kept):
+                text = ", ".join(f"{key}: {value}" for key, value in rule.items())
+                self.excluded[f"{{{text}}}"] = self.excluded.get(f"{{{text}}}", 0) + len(kept) - len(left)
+            kept = left
+        return kept
+
+    def _settings(
+        self,
+        point: _Point,
+        train: dict[str, tuple[Any, Path_]],
+        recipe: str,
+        path: Path_,
+        sets: list[tuple[int, dict[str, Any]]],
+    ) -> _Settings:
+        settings = _Settings(recipe, path)
+        for key, value in self.grid.train.items():
+            settings.train[key], settings.sources[key] = value, ("train", key)
+        for key, (value, where) in train.items():
+            settings.train[key], settings.sources[key] = value, where
+        changes: list[tuple[str, Any, Path_]] = [(key, value, ("axes", key)) for key, value in point.axes.items()]
+        for index, values in sets:
+            changes += [(key, value, ("overrides", index, "set", key)) for key, value in values.items()]
+        mine = {"backbone": point.backbone.name, "dataset": point.dataset.name, "head": point.head.name}
+        for dotted, value, where in changes:
+            room, _, rest = dotted.partition(".")
+            if dotted == "recipe":
+                settings.recipe, settings.recipe_path = str(value), where
+            elif room == "train":
+                settings.train[rest], settings.sources[rest] = value, where
+            elif rest.split(".", 1)[0] == mine.get(room):
+                getattr(settings, room)[rest.split(".", 1)[1]] = value
+        return settings
+
+    def _cell(self, point: _Point, settings: _Settings, stage: str) -> int | None:
+        resolver = self.resolver
+        parts = (
+            resolver.backbone(point.backbone, settings.backbone),
+            resolver.dataset(point.dataset, settings.dataset),
+            resolver.head(point.head, point.backbone, settings.head),
+            resolver.recipe(settings.recipe, settings.train, settings.sources, settings.recipe_path),
+        )
+        if None in parts:
+            return None
+        backbone, dataset, head, recipe = (str(part) for part in parts)
+        spec = CellSpec(backbone=backbone, dataset=dataset, head=head, recipe=recipe)
+        parent = self.cells[point.parent] if point.parent is not None else None
+        cell_id = spec.cell_id(parent.cell_id if parent else None)
+        if cell_id in self.by_id:
+            return self.by_id[cell_id]
+        chain = f"{parent.labels['head']}-then-{point.head.label}" if parent else point.head.label
+        labels = {
+            "backbone": point.backbone.label,
+            "dataset": point.dataset.label,
+            "head": chain,
+            "recipe": settings.recipe,
+        }
+        baseline = point.head.name == BASELINE and (parent is None or parent.is_baseline)
+        self.by_id[cell_id] = len(self.cells)
+        self.cells.append(
+            Cell(
+                spec=spec,
+                cell_id=cell_id,
+                match_id=spec.match_id(parent.match_id if parent else None),
+                stage=stage,
+                labels=labels,
+                axes=point.axes,
+                is_baseline=baseline,
+                parent=point.parent,
+                entries=(point.backbone, point.dataset),
+            )
+        )
+        return self.by_id[cell_id]
+
+    def _add_runs(self, index: int, seeds: list[int]) -> None:
+        cell = self.cells[index]
+        parents = self.of_cell.get(cell.parent, {}) if cell.parent is not None else {}
+        mine = self.of_cell.setdefault(index, {})
+        for seed in seeds:
+            if cell.parent is not None and seed not in parents:
+                continue
+            parent = parents.get(seed)
+            run_id = digest(cell.spec.text(seeds=seeds_text(seed), init_from=parent))
+            if run_id in self.seen:
+                continue
+            self.seen.add(run_id)
+            mine[seed] = run_id
+            self.runs.append(Run(run_id, index, seed, parent))
+        if len(self.runs) > self.max_runs:
+            self._too_many("more runs than allowed")
+
+
+def _coordinate(value: Any) -> str | int | float:
+    return value if isinstance(value, str | int | float) else str(value)
+
+
+def _matches(rule: dict[str, Any], coordinates: dict[str, set[Any]]) -> bool:
+    """Whether every condition but the seed's holds."""
+    for key, value in rule.items():
+        if key == "seed":
+            continue
+        found = coordinates.get(key)
+        if found is None or not any(part in found or str(part) in found for part in as_list(value)):
+            return False
+    return True
+
+
+def _pick(name: str, listed: list[Entry], path: Path_) -> Entry:
+    for entry in listed:
+        if name in (entry.label, entry.name):
+            return entry
+    return Entry(name=name, path=path, label=name)

@@ -1,0 +1,281 @@
+"""The grid file: its schema, and every mistake in it with file, line, key and fix."""
+
+from collections import Counter
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+    WithJsonSchema,
+    field_validator,
+)
+
+from . import library
+from .errors import BadInput, Problem, suggest
+from .heads import HEADS
+from .names import name_problem
+from .recipe import Recipe
+from .resources import Duration, Resources
+from .schema import validate
+from .site import Slurm
+from .units import format_duration
+from .yamlio import Document, Path_, parse, read
+
+MAX_SEED = 2**32 - 1
+MAX_SEEDS = 1_000_000
+
+
+def _entry_list(*names: str) -> WithJsonSchema:
+    item = {"anyOf": [{"type": "string", "examples": list(names)}, {"type": "object"}]}
+    return WithJsonSchema({"type": "array", "items": item, "minItems": 1})
+
+
+def _seeds(value: object) -> list[int]:
+    if isinstance(value, bool) or isinstance(value, float):
+        raise ValueError(f"whole number 0…{MAX_SEED}, got {str(value).lower()}")
+    if isinstance(value, str):
+        if ".." in value:
+            low, _, high = value.partition("..")
+            fix = "a list"
+            if high.isascii() and high.isdigit() and len(high) < 10:
+                fix = f"[{low}, …, {high}] or {{range: [{low}, {int(high) + 1}]}}"
+            raise ValueError(f"write {fix}")
+        raise ValueError(f"write plain decimal numbers, got {value}")
+    if isinstance(value, int):
+        if not 1 <= value <= MAX_SEEDS:
+            raise ValueError(f"a count of seeds is 1…{MAX_SEEDS:,}, got {value}")
+        return list(range(value))
+    if isinstance(value, dict):
+        bounds = value.get("range")
+        if set(value) != {"range"} or not isinstance(bounds, list) or [type(part) for part in bounds] != [int, int]:
+            raise ValueError("write {range: [first, end]}; end is not included")
+        if bounds[1] - bounds[0] > MAX_SEEDS:
+            raise ValueError(f"at most {MAX_SEEDS:,} seeds, got {bounds[1] - bounds[0]:,}")
+        value = list(range(bounds[0], bounds[1]))
+    if not isinstance(value, list) or not value:
+        raise ValueError("a count, a list of seeds, or {range: [first, end]}")
+    for seed in value:
+        if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed <= MAX_SEED:
+            shown = f"write plain decimal numbers, got {seed}" if isinstance(seed, str) else f"got {seed}"
+            raise ValueError(f"whole number 0…{MAX_SEED}, {shown}")
+    if len(set(value)) < len(value):
+        twice = min(seed for seed, times in Counter(value).items() if times > 1)
+        raise ValueError(f"{twice} listed twice (would create duplicate runs)")
+    return value
+
+
+Seeds = Annotated[
+    list[int],
+    BeforeValidator(_seeds),
+    WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 1}, {"type": "array", "items": {"type": "integer"}}]}),
+]
+Backbones = Annotated[list[Any], _entry_list("swin_t", "resnet50")]
+Datasets = Annotated[list[Any], _entry_list("digits", "cifar10")]
+Heads = Annotated[list[Any], _entry_list(*HEADS)]
+Train = Annotated[dict[str, Any], WithJsonSchema(Recipe.model_json_schema() | {"required": [], "title": "Train"})]
+
+
+class Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class Override(Strict):
+    when: dict[str, Any] = Field(description="coordinates that must match: backbone, dataset, head, seed, stage, …")
+    set: dict[str, Any] = Field(description="dotted settings, such as head.drloc.weight or train.lr", min_length=1)
+
+
+class Stage(Strict):
+    """One link of a chain: what differs from the grid's own settings."""
+
+    name: str
+    heads: Heads | None = None
+    recipe: str | None = None
+    train: Train = Field(default_factory=dict)
+    datasets: Datasets | None = None
+    init_from: str | None = Field(None, description="an earlier stage, whose final weights this one starts from")
+
+
+class LocalBackend(Strict):
+    slots: int | None = Field(None, ge=1, le=1024, description="runs at a time; by default one per GPU or CPU share")
+
+
+class Backend(Strict):
+    """Settings of the backends, by their names."""
+
+    local: LocalBackend | None = None
+    slurm: Slurm | None = None
+
+
+def _backend_form(value: object) -> str:
+    return "<name>" if isinstance(value, str) else "<settings>"
+
+
+class Grid(Strict):
+    """One submitted file: axes and settings; expands to runs."""
+
+    name: str
+    description: str = ""
+    backbones: Backbones
+    datasets: Datasets
+    heads: Heads | None = None
+    seeds: Seeds = Field(description="a count n (0…n-1), a list, or {range: [first, end]}")
+    recipe: str | None = None
+    train: Train = Field(default_factory=dict, description="changes to the recipe")
+    axes: dict[str, list[Any]] = Field(default_factory=dict, description="further axes, by dotted path")
+    exclude: list[dict[str, Any]] = Field(default_factory=list)
+    include: list[dict[str, Any]] = Field(default_factory=list)
+    overrides: list[Override] = Field(default_factory=list)
+    stages: list[Stage] = Field(default_factory=list)
+    resources: Resources = Resources()
+    retries: int = Field(3, ge=0, le=100, description="tries for failures that count")
+    checkpoint_every: Duration = 600
+    evaluate_every: int = Field(1, ge=1, description="epochs between evaluations; the last is always evaluated")
+    max_running: int | None = Field(None, ge=1)
+    halve_micro_batch: bool = Field(False, description="after running out of memory, once, with half the micro-batch")
+    backend: (
+        Annotated[
+            Annotated[Literal["local", "slurm"], Tag("<name>")] | Annotated[Backend, Tag("<settings>")],
+            Discriminator(_backend_form),
+        ]
+        | None
+    ) = Field(None, description="where the runs go, or settings per backend; by default as configured")
+
+    @field_validator("name")
+    @classmethod
+    def _name(cls, value: str) -> str:
+        if problem := name_problem(value):
+            raise ValueError(problem)
+        return value
+
+    def backend_name(self, default: str) -> str:
+        """Return the backend that the grid names: by its name, or by being the only one with settings."""
+        if isinstance(self.backend, str):
+            return self.backend
+        named = [name for name in ("local", "slurm") if getattr(self.backend, name, None) is not None]
+        return named[0] if len(named) == 1 else default
+
+    def site(self, name: str) -> dict[str, Any]:
+        """Return the settings that the grid gives a backend, those that it sets alone."""
+        found = None if isinstance(self.backend, str | None) else getattr(self.backend, name, None)
+        return found.model_dump(mode="json", exclude_unset=True) if found is not None else {}
+
+
+def grid_document(source: str, *, changes: dict[str, Any] | None = None) -> Document:
+    """Read the text of a grid: a file's path or a built-in grid's name.
+
+    Args:
+        source: what the user typed.
+        changes: settings from the command line (`--set`), by dotted path.
+
+    Raises:
+        BadInput: it is not the YAML of a mapping.
+    """
+    document = _source(source)
+    if not isinstance(document.data, dict):
+        keys = "keys backbones, datasets, heads, seeds, recipe"
+        raise BadInput(Problem(file=document.file, message=f"expected a mapping with {keys}"))
+    for path, value in (changes or {}).items():
+        _change(document, path, value)
+    return document
+
+
+def check_grid(document: Document) -> tuple[Grid | None, list[Problem]]:
+    """Check a document against the schema; return the grid, or None, and every mistake found."""
+    grid, problems = validate(Grid, document.data, document)
+    problems += _list_problems(document)
+    if grid is not None:
+        problems += _stage_problems(grid, document)
+        problems += _cadence_problems(grid, document)
+    return grid, problems
+
+
+def _source(source: str) -> Document:
+    path = Path(source)
+    if path.suffix in (".yaml", ".yml") or "/" in source or path.exists():
+        return read(path)
+    if source not in library.grid_names():
+        raise BadInput(f"{source}: no such file, and no built-in grid. {suggest(source, library.grid_names())}")
+    return parse(library.grid_source(source), file=source)
+
+
+def _change(document: Document, path: str, value: Any) -> None:
+    place = document.data
+    *parents, last = path.split(".")
+    for part in parents:
+        place = place.setdefault(part, {})
+        if not isinstance(place, dict):
+            raise BadInput(f"--set {path}: {part} is not a mapping")
+    place[last] = value
+
+
+def _list_problems(document: Document) -> list[Problem]:
+    """Check the entry lists, which pydantic sees as `Any`."""
+    problems: list[Problem] = []
+    stages = document.data.get("stages") or []
+    places: list[tuple[str | int, ...]] = [()]
+    if isinstance(stages, list):
+        places += [("stages", index) for index in range(len(stages))]
+    for place in places:
+        owner = document.data if not place else stages[int(place[1])]
+        for key in ("backbones", "datasets", "heads"):
+            if isinstance(owner, dict) and isinstance(owner.get(key), list):
+                problems += _entries_problems(owner[key], document, (*place, key))
+    if isinstance(axes := document.data.get("axes"), dict):
+        for name, values in axes.items():
+            if isinstance(values, list):
+                problems += _entries_problems(values, document, ("axes", name), of_names=False)
+    return problems
+
+
+def _entries_problems(
+    entries: list[Any], document: Document, path: tuple[str | int, ...], *, of_names: bool = True
+) -> list[Problem]:
+    if not entries:
+        return [document.problem(path, "at least one is needed")]
+    problems = []
+    seen: list[Any] = []
+    for index, entry in enumerate(entries):
+        if entry in seen:
+            shown = next(iter(entry), entry) if isinstance(entry, dict) else entry
+            problems.append(document.problem((*path, index), f"{shown} listed twice (would create duplicate runs)"))
+        seen.append(entry)
+        if of_names and not isinstance(entry, str) and not (isinstance(entry, dict) and len(entry) == 1):
+            message = "expected a name, or one name with its settings: {name: {key: value}}"
+            problems.append(document.problem((*path, index), message))
+    return problems
+
+
+def _stage_problems(grid: Grid, document: Document) -> list[Problem]:
+    problems: list[Problem] = []
+    names: list[str] = []
+    for index, stage in enumerate(grid.stages):
+        where = ("stages", index)
+        if problem := name_problem(stage.name):
+            problems.append(document.problem((*where, "name"), problem))
+        if stage.name in names:
+            problems.append(document.problem((*where, "name"), f"stage {stage.name!r} is given twice"))
+        if stage.init_from is not None and stage.init_from not in names:
+            message = f"no earlier stage {stage.init_from!r}"
+            problems.append(document.problem((*where, "init_from"), message, suggest(stage.init_from, names)))
+        names.append(stage.name)
+    parts: list[tuple[Path_, Stage | None]] = [(("stages", index), stage) for index, stage in enumerate(grid.stages)]
+    for place, part in parts or [((), None)]:
+        for key in ("heads", "recipe"):
+            if not (getattr(part, key, None) or getattr(grid, key)):
+                problems.append(document.problem((*place, key), "is required"))
+    return problems
+
+
+def _cadence_problems(grid: Grid, document: Document) -> list[Problem]:
+    walltime = grid.resources.walltime
+    # The default cadence may be longer: a run also saves when its time is up.
+    if walltime is None or "checkpoint_every" not in grid.model_fields_set or grid.checkpoint_every < walltime:
+        return []
+    every, limit = format_duration(grid.checkpoint_every), format_duration(walltime)
+    message = f"{every} is not shorter than resources.walltime ({limit})"
+    return [document.problem(("checkpoint_every",), message, "Save more often, or ask for more time")]

@@ -1,0 +1,49 @@
+"""What this machine has, found without loading anything heavy."""
+
+import os
+import subprocess
+from pathlib import Path
+
+# Of the submitter's environment, what a job must not inherit: secrets, and another scheduler's job.
+SCRUBBED = (
+    "VTJOBS_LEDGER", "PG", "SLURM_", "SBATCH_", "SALLOC_", "SRUN_", "SQUEUE_", "SACCT_",
+    "SINFO_", "SCANCEL_", "SCONTROL_", "PMIX_", "PMI_", "RAY_",
+    "MASTER_", "RANK", "WORLD_SIZE", "LOCAL_RANK",
+)  # fmt: skip
+# Where SLURM's configuration lies: without it, its commands find no cluster.
+KEPT = frozenset(("SLURM_CONF",))
+
+
+def scrubbed_names() -> list[str]:
+    """Return the variables of this process that its jobs must not inherit."""
+    return sorted(name for name in os.environ if name.startswith(SCRUBBED) and name not in KEPT)
+
+
+def clean_environment() -> dict[str, str]:
+    """Return this process's environment without secrets and other schedulers' words."""
+    gone = set(scrubbed_names())
+    return {name: value for name, value in os.environ.items() if name not in gone}
+
+
+def cpu_count() -> int:
+    """Return the CPU cores that this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
+def visible_gpus() -> list[str]:
+    """Return the ids of this machine's GPUs, as CUDA_VISIBLE_DEVICES writes them, without loading CUDA."""
+    chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if chosen is not None:
+        return [part for part in chosen.split(",") if part.strip() not in ("", "-1")]
+    # CUDA counts the devices that it finds from 0; in a container their nodes may have other numbers.
+    return [str(index) for index, _ in enumerate(Path("/dev").glob("nvidia[0-9]*"))]
+
+
+def gpu_capability() -> float | None:
+    """Return the smallest compute capability of this machine's GPUs, such as 7.0 for a V100; None where unknown."""
+    command = ["nvidia-smi", "--query-gpu=compute_cap", "--format=csv,noheader"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=5, check=True, stdin=subprocess.DEVNULL)
+        return min(float(line) for line in done.stdout.split())
+    except (OSError, ValueError, subprocess.SubprocessError):
+        return None

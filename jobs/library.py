@@ -1,0 +1,84 @@
+"""The catalogue: ready grids, recipes, backbones and datasets that ship as data files."""
+
+import re
+from functools import cache
+from importlib.resources import files
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from .errors import BadInput, suggest
+from .recipe import Recipe
+from .yamlio import Document, parse
+
+_ROOT = files("vtjobs.jobs") / "catalogue"
+
+
+def _names(folder: str) -> list[str]:
+    return sorted(
+        entry.name.removesuffix(".yaml") for entry in (_ROOT / folder).iterdir() if entry.name.endswith("yaml")
+    )
+
+
+def _document(relative: str) -> Document:
+    return parse((_ROOT / relative).read_bytes(), file=f"catalogue/{relative}")
+
+
+@cache
+def grid_names() -> list[str]:
+    """Return the names of the built-in grids."""
+    return _names("grids")
+
+
+def grid_source(name: str) -> bytes:
+    """Return the text of a built-in grid.
+
+    Raises:
+        BadInput: there is none of this name.
+    """
+    if name not in grid_names():
+        raise BadInput(f"no built-in grid {name!r}. {suggest(name, grid_names())}")
+    return (_ROOT / "grids" / f"{name}.yaml").read_bytes()
+
+
+@cache
+def recipe_names() -> list[str]:
+    """Return the names of the recipes."""
+    return _names("recipes")
+
+
+@cache
+def recipe_data(name: str) -> dict[str, Any]:
+    """Return the fields that a recipe sets; `name` must be one of `recipe_names()`."""
+    data: dict[str, Any] = _document(f"recipes/{name}.yaml").data
+    return Recipe.model_validate(data).model_dump(mode="json")
+
+
+@cache
+def backbones() -> dict[str, dict[str, Any]]:
+    """Return the short names of backbones with their settings."""
+    return dict(_document("backbones.yaml").data)
+
+
+@cache
+def datasets() -> dict[str, dict[str, Any]]:
+    """Return the known datasets with their facts."""
+    return dict(_document("datasets.yaml").data)
+
+
+# Backbones that vtjobs brings itself and registers with timm.
+_OWN_MODELS = Path(__file__).resolve().parent.parent / "workers" / "models"
+_REGISTERED = re.compile(r"@register_model\s+def (\w+)\(")
+
+
+@cache
+def timm_models() -> frozenset[str]:
+    """Return the names of timm's models and of ours, read from the sources so that nothing heavy is imported.
+
+    Empty where timm is not installed here.
+    """
+    spec = find_spec("timm")
+    if spec is None or spec.origin is None:
+        return frozenset()
+    sources = [*(Path(spec.origin).parent / "models").glob("*.py"), *_OWN_MODELS.glob("*.py")]
+    return frozenset(name for source in sources for name in _REGISTERED.findall(source.read_text("utf-8")))

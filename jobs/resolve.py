@@ -1,0 +1,261 @@
+"""From the names in a grid to what they stand for: backbones, datasets, heads and recipes, in full."""
+
+import math
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from . import library
+from .errors import BadInput, Problem, suggest
+from .folder import describe_folder, file_sha256
+from .heads import HEADS
+from .recipe import Recipe
+from .schema import validate
+from .spec import canonical
+from .yamlio import Document, Path_, dotted
+
+IMAGENET = {"mean": [0.485, 0.456, 0.406], "std": [0.229, 0.224, 0.225]}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One item of a list of the grid: a name with settings, and where it stands."""
+
+    name: str
+    settings: dict[str, Any] = field(default_factory=dict)
+    path: Path_ = ()
+    label: str = ""
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """What tells apart two entries, which may stand in different stages under one label."""
+        return self.name, canonical(_json(self.settings))
+
+
+def entries(items: list[Any], path: Path_) -> list[Entry]:
+    """Read `name` and `{name: {key: value}}` items; a repeated name is told apart by its settings."""
+    found = []
+    for index, item in enumerate(items):
+        name, settings = next(iter(item.items())) if isinstance(item, dict) else (item, {})
+        found.append((str(name), settings or {}, (*path, index)))
+    names = [name for name, _, _ in found]
+    short = [Path(name).name for name in dict.fromkeys(names)]
+    return [
+        Entry(name=name, settings=settings, path=where, label=_label(name, settings, names, short))
+        for name, settings, where in found
+    ]
+
+
+def _label(name: str, settings: Any, names: list[str], short: list[str]) -> str:
+    if names.count(name) == 1 or not isinstance(settings, dict) or not settings:
+        last = Path(name).name
+        return last if "/" in name and short.count(last) == 1 else name
+    return f"{name}({','.join(f'{key}={value}' for key, value in settings.items())})"
+
+
+class Resolver:
+    """Resolve names, remember the answers, and gather the mistakes."""
+
+    def __init__(self, document: Document) -> None:
+        self.document = document
+        self.problems: list[Problem] = []
+        self.paths: dict[str, str] = {}
+        # Where data lies: a dataset's or weights file's fingerprint -> path.
+        self._cache: dict[Any, Any] = {}
+
+    def problem(self, path: Path_, message: str, fix: str = "") -> None:
+        found = self.document.problem(path, message, fix)
+        if found not in self.problems:
+            self.problems.append(found)
+
+    def backbone(self, entry: Entry, changes: dict[str, Any]) -> str | None:
+        """Return the canonical JSON of a backbone, or None where it cannot be used."""
+        key = ("backbone", entry.key, canonical(_plain(changes)))
+        if key not in self._cache:
+            self._cache[key] = self._backbone(entry, changes)
+        found: str | None = self._cache[key]
+        return found
+
+    def _backbone(self, entry: Entry, changes: dict[str, Any]) -> str | None:
+        name = entry.name
+        if ":" in name or "/" in name:
+            self.problem(entry.path, f"backbone {name!r}: remote and local-dir model sources are not allowed")
+            return None
+        known = library.backbones()
+        models = library.timm_models()
+        if name not in known and models and name.split(".")[0] not in models:
+            near = suggest(name, [*known, *models]).split(" Allowed")[0]
+            fix = f"{near} Short names: {', '.join(known)}; any timm model by its own name too"
+            self.problem(entry.path, f"unknown backbone {name!r}", fix)
+            return None
+        if not isinstance(entry.settings, dict):
+            self.problem(entry.path, f"backbone {name}: expected a mapping of create_model arguments")
+            return None
+        short = known.get(name, {"model": name})
+        args = {**short.get("args", {}), **entry.settings, **changes}
+        weights = args.pop("weights", None)
+        for arg in ("pretrained", "num_classes", "in_chans", "img_size", "checkpoint_path"):
+            if arg in args:
+                fix = {"img_size": "Set train.image_size", "pretrained": "Give weights: FILE"}.get(arg, "")
+                self.problem((*entry.path, name, arg), f"{arg} is set by vtjobs", fix)
+                return None
+        if _plain(args) != args:
+            self.problem(entry.path, f"backbone {name}: arguments must be finite numbers, text, or lists of them")
+            return None
+        return canonical({"args": args, "model": short["model"], "weights": self._weights(entry, weights)})
+
+    def _weights(self, entry: Entry, weights: Any) -> dict[str, str] | None:
+        if weights is None:
+            return None
+        path = Path(str(weights)).expanduser()
+        if not path.is_file():
+            fix = "Download it once with: vtjobs data prepare weights:MODEL"
+            self.problem((*entry.path, entry.name, "weights"), f"{path}: no such file", fix)
+            return None
+        sha = f"sha256:{file_sha256(path)}"
+        self.paths[sha] = str(path.resolve())
+        return {"fingerprint": sha}
+
+    def dataset(self, entry: Entry, changes: dict[str, Any]) -> str | None:
+        """Return the canonical JSON of a dataset, or None where it cannot be used."""
+        key = ("dataset", entry.key, canonical(_plain(changes)))
+        if key not in self._cache:
+            try:
+                if not isinstance(entry.settings, dict):
+                    raise BadInput(f"dataset {entry.name}: expected a mapping of settings")
+                self._cache[key] = self._dataset(entry, {**entry.settings, **changes})
+            except BadInput as error:
+                self.problem(entry.path, error.problems[0].message)
+                self._cache[key] = None
+        found: str | None = self._cache[key]
+        return found
+
+    def _dataset(self, entry: Entry, settings: dict[str, Any]) -> str | None:
+        known = library.datasets()
+        folder = "/" in entry.name or "path" in settings
+        if not folder and entry.name not in known:
+            fix = f"{suggest(entry.name, known)}; or a folder's path with a slash in it"
+            self.problem(entry.path, f"unknown dataset {entry.name!r}", fix)
+            return None
+        allowed = {"path", "mean", "std"} if folder else {"mean", "std"}
+        for setting in settings:
+            if setting not in allowed:
+                self.problem((*entry.path, entry.name, setting), f"unknown key {setting!r}", suggest(setting, allowed))
+                return None
+        if folder:
+            path = Path(str(settings.get("path", entry.name))).expanduser()
+            facts = {**IMAGENET, "channels": 3, **describe_folder(path)}
+            self.paths[str(facts["fingerprint"])] = str(path.resolve())
+        else:
+            facts = known[entry.name]
+        facts = {**facts, **{key: settings[key] for key in ("mean", "std") if key in settings}}
+        for setting in ("mean", "std"):
+            values = facts[setting]
+            if not _are_numbers(values, facts["channels"]):
+                self.problem((*entry.path, entry.name, setting), f"expected {facts['channels']} numbers")
+                return None
+            if setting == "std" and min(values) <= 0:
+                self.problem((*entry.path, entry.name, setting), "must be greater than 0")
+                return None
+        spec = {key: facts[key] for key in ("channels", "classes", "fingerprint", "mean", "std", "train", "test")}
+        return canonical(spec | {"name": "folder" if folder else entry.name})
+
+    def head(self, entry: Entry, backbone: Entry, changes: dict[str, Any]) -> str | None:
+        """Return the canonical JSON of a head for this backbone, or None where it cannot be used."""
+        key = ("head", entry.key, backbone.name, canonical(_plain(changes)))
+        if key not in self._cache:
+            self._cache[key] = self._head(entry, backbone, changes)
+        found: str | None = self._cache[key]
+        return found
+
+    def check_head(self, entry: Entry, changes: dict[str, Any] | None = None) -> BaseModel | None:
+        """Return a head's parameters as far as they need no backbone, or None where they cannot be used."""
+        if entry.name not in HEADS:
+            self.problem(entry.path, f"unknown head {entry.name!r}", suggest(entry.name, HEADS))
+            return None
+        params, problems = self._model(HEADS[entry.name], entry, changes or {})
+        self.problems += [problem for problem in problems if problem not in self.problems]
+        return params
+
+    def _head(self, entry: Entry, backbone: Entry, changes: dict[str, Any]) -> str | None:
+        params = self.check_head(entry, changes)
+        if params is None:
+            return None
+        values = params.model_dump(mode="json")
+        if entry.name == "drloc" and values["weight"] is None:
+            values["weight"] = library.backbones().get(backbone.name, {}).get("drloc_weight")
+            if values["weight"] is None:
+                message = f"no published weight of drloc for backbone {backbone.name}"
+                self.problem(entry.path, message, "Give one: drloc: {weight: 0.5}")
+                return None
+        return canonical({"name": entry.name, "params": values})
+
+    def _model(
+        self, model: type[BaseModel], entry: Entry, changes: dict[str, Any]
+    ) -> tuple[BaseModel | None, list[Problem]]:
+        if not isinstance(entry.settings, dict):
+            return None, [self.document.problem(entry.path, f"{entry.name}: expected a mapping of settings")]
+        return validate(model, {**entry.settings, **changes}, self.document, (*entry.path, entry.name))
+
+    def recipe(self, name: str, changes: dict[str, Any], sources: dict[str, Path_], path: Path_) -> str | None:
+        """Return the canonical JSON of a recipe with changes, or None where it cannot be used.
+
+        Args:
+            name: a recipe's name; its mistakes are reported at `path`.
+            changes: fields that differ.
+            sources: where each changed field stands in the file.
+        """
+        key = ("recipe", name, canonical(_plain(changes)))
+        if key not in self._cache:
+            self._cache[key] = self._recipe(name, changes, sources, path)
+        found: str | None = self._cache[key]
+        return found
+
+    def _recipe(self, name: str, changes: dict[str, Any], sources: dict[str, Path_], path: Path_) -> str | None:
+        if name not in library.recipe_names():
+            self.problem(path, f"unknown recipe {name!r}", suggest(name, library.recipe_names()))
+            return None
+        try:
+            recipe = Recipe.model_validate({**library.recipe_data(name), **changes})
+        except ValidationError as error:
+            for found in error.errors(include_url=False):
+                fields = [str(part) for part in found["loc"][:1]] or [
+                    key for key in changes if key in str(found["msg"])
+                ]
+                where = sources.get(fields[0], path) if fields else path
+                _, problems = validate(Recipe, {**library.recipe_data(name), **changes}, self.document, ())
+                match = [problem for problem in problems if not fields or not found["loc"] or fields[0] in problem.key]
+                text = match[0] if match else problems[0]
+                self.problem(where, text.message, text.fix)
+            return None
+        return canonical(recipe.model_dump(mode="json"))
+
+
+def _are_numbers(values: Any, count: int) -> bool:
+    return (
+        isinstance(values, list)
+        and len(values) == count
+        and all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
+        and all(math.isfinite(value) for value in values)
+    )
+
+
+def _plain(values: dict[str, Any]) -> dict[str, Any]:
+    """Make values safe for a cache key: what cannot be written as JSON is written as text."""
+    return {
+        key: repr(value) if isinstance(value, float) and value != value else _json(value)
+        for key, value in values.items()
+    }
+
+
+def _json(value: Any) -> Any:
+    try:
+        canonical(value)
+    except (TypeError, ValueError):
+        return repr(value)
+    return value
+
+
+__all__ = ["Entry", "Resolver", "dotted", "entries"]

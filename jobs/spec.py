@@ -1,0 +1,98 @@
+"""A run's frozen description and its name: a hash of all that decides the trained weights."""
+
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import Any
+
+# Raised when a change of ours changes results, so that old and new runs are not taken for the same.
+NUMERICS = 1
+
+STREAMS = ("init", "split", "order", "augment", "mix", "drop", "pair")
+
+RUN_ID_LENGTH = 16
+
+
+def canonical(value: Any) -> str:
+    """Write JSON in the one way that is hashed: sorted keys, no spaces, ASCII, no NaN."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+
+
+def digest(text: str, length: int = RUN_ID_LENGTH) -> str:
+    """Return the first `length` hexadecimal digits of the text's SHA-256."""
+    return hashlib.sha256(text.encode()).hexdigest()[:length]
+
+
+def seeds_of(seed: int) -> dict[str, int]:
+    """Return the seed of every stream where one seed moves them all."""
+    return dict.fromkeys(STREAMS, seed)
+
+
+def seed_label(seeds: dict[str, int]) -> int | None:
+    """Return the one seed of a run, or None where its streams vary apart."""
+    values = set(seeds.values())
+    return values.pop() if len(values) == 1 else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CellSpec:
+    """What the runs of one cell share. The parts are canonical JSON, so that 100,000 runs hash fast."""
+
+    backbone: str
+    # {"args": {...}, "model": timm's name, "weights": {"sha256": ...} or null}
+    dataset: str
+    # {"args": {...}, "fingerprint": ..., "name": ...}
+    head: str
+    # {"name": ..., "params": {...}}
+    recipe: str
+    numerics: int = NUMERICS
+
+    def text(self, *, seeds: str, init_from: str | None, head: str | None = None) -> str:
+        """Return a run's canonical JSON; `seeds` is canonical JSON itself."""
+        parent = json.dumps(init_from)
+        return (
+            f'{{"backbone":{self.backbone},"dataset":{self.dataset},"head":{head or self.head},'
+            f'"init_from":{parent},"numerics":{self.numerics},"recipe":{self.recipe},"seeds":{seeds}}}'
+        )
+
+    def cell_id(self, parent_cell: str | None) -> str:
+        """Name the cell: everything but the seeds."""
+        return digest(self.text(seeds='"*"', init_from=parent_cell))
+
+    def match_id(self, parent_match: str | None) -> str:
+        """Name what the cell shares with its baseline: everything but seeds and heads."""
+        return digest(self.text(seeds='"*"', init_from=parent_match, head='"*"'))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSpec:
+    """One run as plain data; `parse(canonical JSON)` and `canonical(spec)` are each other's inverse."""
+
+    backbone: dict[str, Any]
+    dataset: dict[str, Any]
+    head: dict[str, Any]
+    recipe: dict[str, Any]
+    seeds: dict[str, int]
+    init_from: str | None
+    # The run_id whose final weights this run starts from.
+    numerics: int = NUMERICS
+
+    @classmethod
+    def parse(cls, text: str) -> "RunSpec":
+        """Read a spec file.
+
+        Raises:
+            ValueError: the text is not the canonical JSON of a RunSpec.
+        """
+        data = json.loads(text)
+        if not isinstance(data, dict) or set(data) != {*cls.__slots__}:
+            raise ValueError("not a run's description")
+        return cls(**data)
+
+    def canonical(self) -> str:
+        """Return the JSON that the run is named by."""
+        return canonical({name: getattr(self, name) for name in self.__slots__})
+
+    @property
+    def run_id(self) -> str:
+        return digest(self.canonical())

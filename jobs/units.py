@@ -1,0 +1,52 @@
+"""Durations and sizes as people write them."""
+
+import math
+import re
+
+_SUFFIX_S = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*([smhd])\Z", re.ASCII)
+_CLOCK = re.compile(r"(?:(\d+)-)?(\d{1,3}):(\d{2}):(\d{2})\Z", re.ASCII)
+
+
+def parse_duration_s(value: object) -> int:
+    """Read `90s`, `10m`, `12h`, `2d`, `24:00:00` or `1-12:00:00` as whole seconds.
+
+    Raises:
+        ValueError: with a sentence for the user; a bare number is refused as ambiguous.
+    """
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise ValueError('expected a duration such as 12h, 30m or "24:00:00"')
+    if isinstance(value, int | float):
+        raise ValueError(f'{value} is ambiguous, write a unit: {value}s, {value}m or "24:00:00"')
+    text = value.strip()
+    if match := _DURATION.match(text):
+        seconds = math.ceil(float(match[1]) * _SUFFIX_S[match[2]])
+    elif match := _CLOCK.match(text):
+        days, hours, minutes, rest = (int(part or 0) for part in match.groups())
+        seconds = ((days * 24 + hours) * 60 + minutes) * 60 + rest
+    else:
+        raise ValueError(f'cannot read {text!r} as a duration; write 12h, 30m or "24:00:00"')
+    if seconds <= 0:
+        raise ValueError("must be longer than 0 s")
+    return seconds
+
+
+def format_duration(seconds: float) -> str:
+    """Write seconds as `45s`, `3m10s`, `2h05m` or `3d04h`."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole}s"
+    if whole < 3600:
+        return f"{whole // 60}m{whole % 60:02d}s"
+    if whole < 86400:
+        return f"{whole // 3600}h{whole % 3600 // 60:02d}m"
+    return f"{whole // 86400}d{whole % 86400 // 3600:02d}h"
+
+
+def format_bytes(count: float) -> str:
+    """Write a number of bytes with a binary unit."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if count < 1024:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1024
+    return f"{count:.1f} TiB"

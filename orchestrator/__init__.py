@@ -1,0 +1,1 @@
+"""Plan, submit, reconcile, retry; what runs where the user types."""

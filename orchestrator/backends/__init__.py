@@ -1,0 +1,1 @@
+"""One scheduler per module behind one small protocol."""

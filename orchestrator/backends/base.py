@@ -1,0 +1,170 @@
+"""What the rest of vtjobs asks of a scheduler; one module or package beside this one per scheduler."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Protocol
+
+from ...jobs.allocation import Allocation, Shape
+from ...jobs.states import AttemptState, FailureClass
+
+
+class JobState(StrEnum):
+    """Where an allocation, or one element of its array, stands in its scheduler."""
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    ENDED = "ended"
+    ABSENT = "absent"  # asked about the whole of it, and it is not there
+
+    @property
+    def is_live(self) -> bool:
+        """Whether the scheduler still has it."""
+        return self in (self.QUEUED, self.RUNNING)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """One element of an allocation's array, and what is known of it."""
+
+    token: str
+    index: int = 0
+    job_id: str | None = None
+    # None until the scheduler is known to have the allocation.
+    submitted_at: float = 0.0
+    is_array: bool = False
+    is_started: bool = False
+    # Whether one of its runs has a start record.
+
+    @property
+    def key(self) -> tuple[str, int]:
+        return self.token, self.index
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobView:
+    """What the scheduler says about one place."""
+
+    state: JobState
+    job_id: str = ""
+    raw: str = ""
+    # The scheduler's own word.
+    reason: str = ""
+    # Why it waits, in the scheduler's own word.
+    end: AttemptState | None = None
+    # How an attempt that left no end record ended there; None where the scheduler does not know.
+    failure: FailureClass | None = None
+    ended_at: float | None = None
+    source: str = ""
+    # Which query said so, where a backend has several.
+
+
+class WaitKind(StrEnum):
+    """Whether waiting helps."""
+
+    WAIT = "wait"
+    ACT = "act"  # somebody has to do something
+    NEVER = "never"  # as it was asked for, it can never start
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """Why a job waits."""
+
+    kind: WaitKind
+    reason: str
+    # The scheduler's own word.
+    sentence: str
+    action: str = ""
+
+
+Key = tuple[str, int]
+
+
+class SubmitOutcome(StrEnum):
+    """What a submission came to."""
+
+    ACCEPTED = "accepted"
+    REFUSED = "refused"  # a clear no
+    LATER = "later"  # a limit of the site: no now, perhaps yes later
+    UNCLEAR = "unclear"  # it may have been accepted all the same
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submission:
+    """The reply to a submission."""
+
+    outcome: SubmitOutcome
+    job_id: str = ""
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Room:
+    """How a backend wants runs put together."""
+
+    lanes: int
+    # Runs at a time on one place.
+    tasks: int
+    # Most runs of one place.
+    places: int = 1
+    # Most places of one allocation.
+    free: int | None = None
+    # Places that may be submitted now; None where the site has no limit.
+    site: dict[str, Any] = field(default_factory=dict)
+    # The site's settings as they hold for these runs.
+
+
+class Backend(Protocol):
+    """A scheduler.
+
+    Every method may raise SchedulerUnreachable, which means "could not ask" and changes nothing.
+    """
+
+    name: str
+    poll_s: float
+    # The scheduler is asked about running work at most so often per workspace.
+    look_s: float
+    # How long an answer to that is waited for.
+    chains: bool
+    # Whether it can start an allocation after another one has ended.
+
+    def room(self, shape: Shape, settings: Mapping[str, Any]) -> Room:
+        """Return how runs of this shape share an allocation; BadInput where the site can never run one."""
+        ...
+
+    def rehearse(self, shape: Shape, room: Room) -> None:
+        """Ask the scheduler whether it would ever start such a place; BadInput with its reason where it would not."""
+        ...
+
+    def default_gpus(self, settings: Mapping[str, Any]) -> int:
+        """Return the GPUs per node of a grid that asks for none in particular."""
+        ...
+
+    def argv(self, allocation: Allocation) -> tuple[str, ...]:
+        """Return the command that submits a successor; see Allocation.argv."""
+        ...
+
+    def submit(self, allocation: Allocation) -> Submission:
+        """Hand an allocation to the scheduler."""
+        ...
+
+    def observe(self, places: Sequence[Place]) -> dict[Key, JobView]:
+        """Return what the scheduler says about these places; one that cannot be judged yet is left out."""
+        ...
+
+    def cancel(self, places: Sequence[Place]) -> None:
+        """End these places."""
+        ...
+
+    def nudge(self, places: Sequence[Place]) -> None:
+        """Have the agents at these places look at claims and cancels at once, where that is possible."""
+        ...
+
+    def explain(self, word: str, *, job: str = "") -> Waiting | None:
+        """Say why a job waits, from the raw word of its view; None where it does not wait or nothing is known."""
+        ...
+
+    def wake(self) -> None:
+        """Keep the queue going, where it is ours to keep."""
+        ...

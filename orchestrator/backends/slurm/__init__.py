@@ -1,0 +1,5 @@
+"""SLURM as a scheduler: submitted through submitit, observed by squeue and sacct, cancelled by scancel."""
+
+from .backend import SlurmBackend
+
+__all__ = ["SlurmBackend"]

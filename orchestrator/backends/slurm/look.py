@@ -1,0 +1,91 @@
+"""From squeue and sacct to what is so: asked about all places at once, and never concluding from a missing answer.
+
+A submission whose reply was lost is looked up by the allocation's token, which is the job's name; ids are used again
+after a crash of the controller. What sacct does not know is not there only if it has had time to learn of it. An
+element of an array that was cancelled before it started vanishes from both. What sacct calls pending or running proves
+nothing once squeue has answered without it, but that the controller has crashed: it leaves such rows for ever.
+"""
+
+from collections.abc import Sequence
+
+from ....jobs.errors import SchedulerUnreachable
+from ....jobs.states import AttemptState, FailureClass
+from ..base import JobState, JobView, Key, Place
+from .ask import NoAccounting
+from .query import Row, sacct, squeue
+from .words import view_of
+
+# Accounting learns of a job seconds after the controller.
+SETTLE_S = 30.0
+# Clocks of two hosts, and sacct's idea of a job's time.
+SLACK_S = 3600.0
+
+
+class Seen:
+    """One look at the cluster."""
+
+    def __init__(self, rows: Sequence[Row], *, ends_only: bool = False) -> None:
+        self.views: dict[Key, JobView] = {}
+        self.jobs: dict[str, str] = {}
+        self.live: set[str] = set()
+        for row in rows:
+            view = view_of(row)
+            self.jobs[row.token] = row.job_id
+            if view.state.is_live:
+                self.live.add(row.token)
+            if not ends_only or view.state is JobState.ENDED:
+                self.views[row.token, row.index] = view
+
+
+def look(places: Sequence[Place], *, now: float, deadline_s: float, settle_s: float = SETTLE_S) -> dict[Key, JobView]:
+    """Return what SLURM says about these places; those that cannot be judged yet are left out.
+
+    Raises:
+        SchedulerUnreachable: the controller could not be asked.
+    """
+    queue = Seen(squeue(deadline_s=deadline_s))
+    found = {place.key: queue.views[place.key] for place in places if place.key in queue.views}
+    missing = [place for place in places if place.key not in found]
+    # What the controller has forgotten, and what it never knew.
+    old = [place for place in missing if now - place.submitted_at >= settle_s]
+    if not old:
+        return found
+    accounted = True
+    try:
+        since = min(place.submitted_at for place in old) - SLACK_S
+        books = Seen(sacct({place.token for place in old}, since=since, deadline_s=deadline_s), ends_only=True)
+    except NoAccounting:
+        books, accounted = Seen([]), False
+    except SchedulerUnreachable:
+        # Says nothing about jobs: what squeue showed still holds.
+        return found
+    for place in old:
+        known = queue.jobs.get(place.token)
+        if known is None and place.token not in books.live:
+            known = books.jobs.get(place.token)
+        found[place.key] = books.views.get(place.key) or _vanished(place, known, accounted=accounted)
+    return found
+
+
+def _vanished(place: Place, known: str | None, *, accounted: bool) -> JobView:
+    """Judge a place that neither squeue nor sacct has."""
+    job_id = place.job_id or known
+    if job_id is None:
+        return JobView(state=JobState.ABSENT, source="sacct" if accounted else "squeue")
+    end, failure = AttemptState.LOST, FailureClass.AGENT_DIED
+    raw = "gone from squeue and sacct" if accounted else "gone from squeue; no accounting"
+    if not place.is_started:
+        failure = FailureClass.NOT_SUBMITTED
+        if accounted and known is not None:
+            # The array is known, this element of it is not. Of an allocation that is unknown as a whole, or lives on
+            # in the books alone, the controller has lost the memory.
+            end, failure = AttemptState.CANCELLED, FailureClass.CANCELLED
+            raw += ": cancelled before it started"
+    return JobView(
+        state=JobState.ENDED,
+        job_id=job_id,
+        raw=raw,
+        end=end,
+        failure=failure,
+        source="sacct" if accounted else "squeue",
+    )

@@ -1,0 +1,132 @@
+"""One submission through submitit, and what its outcome was."""
+
+import re
+import time
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from ....jobs.allocation import Allocation
+from ....jobs.errors import BadInput, SchedulerUnreachable
+from ....jobs.workspace import Workspace
+from ..base import Submission, SubmitOutcome
+from .ask import ask, error_line, is_away
+from .command import script, stored_script, submission, transport
+
+# SLURM's own words for "no", each with what helps.
+REFUSALS = {
+    "invalid partition": "See the partitions with: sinfo",
+    "invalid account or account/partition combination": "Set slurm.account; see: sacctmgr show associations",
+    "invalid qos": "See the QOS with: sacctmgr show qos",
+    "requested node configuration is not available": "No node has so many GPUs, cores or so much memory",
+    "requested nodes are busy": "",
+    "invalid job array specification": "",
+    "invalid generic resource": "resources.gpu names a kind of GPU that the partition does not have",
+    "invalid feature specification": "slurm.constraint names a feature that no node has",
+    "invalid node name": "slurm.exclude names a node that is not there",
+    "invalid --": "",
+    "requested time limit is invalid": "Ask for less resources.walltime",
+    "requested partition configuration not available": "",
+    "pathname of a file, directory or other parameter too long": "",
+    "node count specification invalid": "",
+    "more processors requested than permitted": "Lower slurm.cpus_per_gpu or resources.threads",
+    "memory specification can not be satisfied": "Lower slurm.mem",
+    "job dependency problem": "",
+    "invalid reservation": "",
+    "requested reservation is invalid": "",
+    "access/permission denied": "",
+    "user's group not permitted": "",
+    "unrecognized option": "",
+    "unrecognized --": "",
+    "mutually exclusive": "",
+    "invalid license": "",
+    "invalid wckey": "",
+}
+_LIMIT = re.compile(
+    r"submitjob|maxsubmit|submit job limit|maxjobcount|job count limit|slurm temporarily unable|inactive or drain", re.I
+)
+# Any other limit of an account or QOS that is told at once is one that the request itself is over.
+_OVER = re.compile(r"\b(QOS|Assoc)(Max|Min|Grp)\w+")
+_POLICY = "job violates accounting/qos policy"
+
+
+# A controller that has just started does not know its nodes yet, and says this of any request.
+_YOUNG = "node configuration is not available"
+YOUNG_TRIES, YOUNG_S = 2, 3.0
+
+
+def submit(allocation: Allocation, workspace: Workspace) -> Submission:
+    """Submit an allocation as one array; say whether SLURM has it.
+
+    Raises:
+        BadInput: there is no SLURM on this machine.
+    """
+    found = _submit(allocation, workspace)
+    for _ in range(YOUNG_TRIES):
+        if found.outcome is not SubmitOutcome.REFUSED or _YOUNG not in found.reason.lower():
+            break
+        time.sleep(YOUNG_S)
+        found = _submit(allocation, workspace)
+    if found.outcome is SubmitOutcome.REFUSED and allocation.exclude:
+        # No node may be left once the bad ones are avoided: a bad node is better than none.
+        return _submit(replace(allocation, exclude=()), workspace)
+    return found
+
+
+def _submit(allocation: Allocation, workspace: Workspace) -> Submission:
+    from submitit.core.utils import FailedJobError, FailedSubmissionError
+
+    # First: a node may have to hand on before anybody looks here again.
+    stored_script(allocation, workspace)
+    # Not in the workspace: submitit gives a % of its path a meaning. sbatch keeps a copy of the script.
+    with TemporaryDirectory(prefix="vtjobs-", ignore_cleanup_errors=True) as folder:
+        try:
+            executor = transport(Path(folder), submission(allocation, workspace), allocation.token)
+        except RuntimeError:
+            raise BadInput("sbatch not found: is this a login node? (--backend local works anywhere)") from None
+        try:
+            job = executor._submit_command(script(allocation, workspace))  # type: ignore[attr-defined]
+        except FailedJobError as error:
+            return outcome_of(str(error))
+        except (FailedSubmissionError, OSError) as error:
+            # sbatch may have been called all the same.
+            return Submission(outcome=SubmitOutcome.UNCLEAR, reason=str(error))
+    return Submission(outcome=SubmitOutcome.ACCEPTED, job_id=str(job.job_id))
+
+
+def rehearse(allocation: Allocation, workspace: Workspace, *, deadline_s: float) -> None:
+    """Ask SLURM whether it would take such a job.
+
+    Raises:
+        BadInput: it would not, with its reason and what helps.
+        SchedulerUnreachable: it could not be asked.
+    """
+    command = ["sbatch", "--test-only", *submission(allocation, workspace), "--wrap=true"]
+    for left in range(YOUNG_TRIES, -1, -1):
+        try:
+            ask(command, deadline_s=deadline_s)
+            return
+        except SchedulerUnreachable as error:
+            found = outcome_of(str(error))
+            if found.outcome is SubmitOutcome.UNCLEAR and is_away(str(error)):
+                raise
+            if found.outcome is not SubmitOutcome.REFUSED:
+                return
+            if not left or _YOUNG not in found.reason.lower():
+                raise BadInput(f"SLURM would refuse this: {found.reason}") from None
+        time.sleep(YOUNG_S)
+
+
+def outcome_of(text: str) -> Submission:
+    """Say what sbatch's error text means: a clear no, a limit, or unclear."""
+    reason = error_line(text)
+    if is_away(text):
+        return Submission(outcome=SubmitOutcome.UNCLEAR, reason=reason)
+    if (over := _OVER.search(text)) and not _LIMIT.search(text):
+        return Submission(outcome=SubmitOutcome.REFUSED, reason=f"{over[0]}: {reason}")
+    if _LIMIT.search(text) or _POLICY in text.lower():
+        return Submission(outcome=SubmitOutcome.LATER, reason=reason)
+    for sign, fix in REFUSALS.items():
+        if sign in text.lower():
+            return Submission(outcome=SubmitOutcome.REFUSED, reason=f"{reason}. {fix}" if fix else reason)
+    return Submission(outcome=SubmitOutcome.UNCLEAR, reason=reason)

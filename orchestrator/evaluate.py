@@ -1,0 +1,67 @@
+"""Score finished weights: in a process of its own, here and now; the journals it leaves are ingested."""
+
+import json
+import subprocess
+import sys
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import select
+
+from ..db import models as m
+from ..db import queries
+from ..db.engine import reading
+from ..db.ingest import ingest_evaluations
+from ..jobs.errors import BadInput, NothingMatched, VtjobsError, suggest
+from ..jobs.host import clean_environment
+from ..jobs.states import RunState
+from .context import Context
+
+SETS = ("test", "train")
+# Runs that one scoring process is given; a command line has a limit.
+MOST_IDS = 1000
+
+
+def evaluate(context: Context, run_ids: Sequence[str], sets: Sequence[str], *, show: bool) -> list[dict[str, Any]]:
+    """Score the completed ones among these runs; return their results on these sets.
+
+    Raises:
+        BadInput: a set is unknown.
+        NothingMatched: none of the runs has completed.
+    """
+    for name in sets:
+        if name not in SETS:
+            raise BadInput(f"--sets {name}: unknown. {suggest(name, SETS)}")
+    by_grid: dict[str, list[str]] = defaultdict(list)
+    with reading(context.ledger.engine) as connection:
+        for start in range(0, len(run_ids), 5000):
+            part = list(run_ids[start : start + 5000])
+            query = select(m.runs.c.grid_id, m.runs.c.run_id).where(
+                m.runs.c.run_id.in_(part), m.runs.c.state == RunState.COMPLETED
+            )
+            for row in connection.execute(query):
+                by_grid[row.grid_id].append(row.run_id)
+        settings = queries.grid_settings(connection, set(by_grid))
+    if not by_grid:
+        raise NothingMatched("none of these runs has completed")
+    codes = [_score(context, ids, sets, settings[grid_id]["paths"], show) for grid_id, ids in by_grid.items()]
+    chosen = [run_id for ids in by_grid.values() for run_id in ids]
+    ingest_evaluations(context.ledger, context.workspace, chosen)
+    if any(codes):
+        raise VtjobsError("some runs could not be scored")
+    with reading(context.ledger.engine) as connection:
+        return [row for row in queries.results_of(connection, chosen) if row["set_name"] in sets]
+
+
+def _score(context: Context, run_ids: list[str], sets: Sequence[str], paths: dict[str, str], show: bool) -> int:
+    command = [sys.executable, "-m", "vtjobs.workers.score", "--workspace", str(context.workspace.root)]
+    command += ["--data", str(context.config.data_root), "--paths", json.dumps(paths), "--sets", ",".join(sets)]
+    output = None if show else subprocess.DEVNULL
+    codes = [
+        subprocess.run(
+            [*command, *run_ids[start : start + MOST_IDS]], stdout=output, env=clean_environment()
+        ).returncode
+        for start in range(0, len(run_ids), MOST_IDS)
+    ]
+    return max(codes)

@@ -1,0 +1,130 @@
+"""Shared fixtures. Services that a test needs are private to the test run and end with it."""
+
+import os
+import shutil
+import signal
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from vtjobs.workers import hosted
+from vtjobs.workers.forge import Forge
+
+from .support.cli import Cli
+from .support.lab import Lab, a_template
+from .support.postgres import PostgresServer, binaries, roomy_memory
+from .support.slurm import SlurmCluster, missing
+
+
+@pytest.fixture(scope="session")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One cache of backbones' facts for the whole test run."""
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture
+def cli(tmp_path: Path, cache: Path) -> Iterator[Cli]:
+    """A user in an empty folder; what they left running is ended afterwards."""
+    user = Cli(tmp_path, cache)
+    yield user
+    end_processes(user.workspace)
+
+
+@pytest.fixture
+def lab(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]:
+    """An empty workspace driven from here; agents look at claims and cancels twice a second."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
+    monkeypatch.setenv("VTJOBS_FENCE_S", "0.5")
+    monkeypatch.setattr(hosted, "FENCE_S", 0.5)
+    made = Lab(tmp_path)
+    yield made
+    end_processes(made.root)
+
+
+@pytest.fixture
+def quiet_lab(lab: Lab) -> Lab:
+    """An empty workspace whose queue nobody serves: what is submitted stays where it is."""
+    lab.asleep = True
+    return lab
+
+
+@pytest.fixture(scope="module")
+def forge() -> Iterator[Forge]:
+    """One warm template for a module's tests: importing torch takes seconds."""
+    with a_template() as made:
+        yield made
+
+
+def processes_of(workspace: Path) -> list[int]:
+    """Return the queue's and agents' processes of a workspace."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (entry / "cmdline").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if str(workspace).encode() in words and int(entry.name) != os.getpid():
+            found.append(int(entry.name))
+    return found
+
+
+def end_processes(workspace: Path) -> None:
+    """End the queue and the agents of a workspace; ranks die with their agents."""
+    deadline = time.monotonic() + 10
+    while (found := processes_of(workspace)) and time.monotonic() < deadline:
+        for pid in found:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+        time.sleep(0.05)
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    """A private PostgreSQL server."""
+    if binaries() is None:
+        pytest.skip("PostgreSQL is not installed (apt-get install postgresql)")
+    folder = Path(tempfile.mkdtemp(prefix="vtjobs-pg-", dir=roomy_memory()))
+    server = PostgresServer(folder)
+    server.create()
+    server.start()
+    yield server
+    server.stop("immediate")
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def slurm_cluster() -> Iterator[SlurmCluster]:
+    """A private SLURM cluster with accounting, started once by each worker that needs one: its tests break it."""
+    if lacking := missing():
+        pytest.skip(
+            f"SLURM is not installed: no {', '.join(lacking)} (apt-get install slurm-wlm slurmdbd mariadb-server)"
+        )
+    folder = Path(tempfile.mkdtemp(prefix="vtjobs-slurm-", dir=roomy_memory()))
+    cluster = SlurmCluster(folder / "cluster", "--fast")
+    try:
+        cluster.up()
+        yield cluster
+    finally:
+        cluster.down()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def slurm(slurm_cluster: SlurmCluster) -> Iterator[SlurmCluster]:
+    """The cluster, whole and with an empty queue, for one test."""
+    yield slurm_cluster
+    slurm_cluster.settle()
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def ledger_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """An empty ledger, once on each database."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'ledger.sqlite'}"
+    server: PostgresServer = request.getfixturevalue("postgres")
+    return server.new_database()

@@ -1,0 +1,243 @@
+"""From a URL to a checked connection."""
+
+import os
+import sqlite3
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from sqlalchemy import text
+
+from vtjobs.db import engine as engine_module
+from vtjobs.db import models as m
+from vtjobs.db.engine import (
+    NewerLedger,
+    OlderLedger,
+    check_schema,
+    file_system_of,
+    is_network,
+    open_engine,
+    parse_url,
+    reading,
+    schema_version,
+    wait_for,
+    writing,
+)
+from vtjobs.db.ledger import Ledger
+from vtjobs.db.queries import status_counts
+from vtjobs.db.upgrade import upgrade
+from vtjobs.jobs.errors import BadInput, LedgerUnreachable, VtjobsError
+
+from ..support.ledgers import World, paper_grid
+
+SECRET = "hunter2-canary"
+
+
+@pytest.mark.parametrize(
+    ("written", "driver"),
+    [
+        ("postgres://u@h/d", "postgresql+psycopg"),
+        ("postgresql://u@h/d", "postgresql+psycopg"),
+        ("postgresql+psycopg://u@h/d", "postgresql+psycopg"),
+        ("sqlite:////tmp/x.sqlite", "sqlite"),
+        ("/tmp/x.sqlite", "sqlite"),
+        ("~/x.sqlite", "sqlite"),
+    ],
+)
+def test_a_url_means_one_of_two_drivers(written: str, driver: str) -> None:
+    url = parse_url(written)
+    assert url.drivername == driver
+    if driver == "sqlite":
+        assert Path(str(url.database)).is_absolute()
+
+
+def test_a_url_without_a_scheme_is_a_file_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert parse_url("ledger.sqlite").database == str(tmp_path / "ledger.sqlite")
+
+
+@pytest.mark.parametrize("written", [f"mysql://u:{SECRET}@h/d", f"postgresql://u:{SECRET}@h:port/d", f"://u:{SECRET}@"])
+def test_a_url_that_cannot_be_used_is_bad_input_and_shows_no_password(written: str) -> None:
+    with pytest.raises(BadInput) as caught:
+        parse_url(written)
+    assert caught.value.exit_code == 2
+    assert SECRET not in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", ["nfs4", "nfs", "lustre", "gpfs", "beegfs", "cifs", "fuse.sshfs"])
+def test_sqlite_on_a_network_file_system_is_refused_with_the_reason_and_the_way_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    monkeypatch.setattr(engine_module, "file_system_of", lambda path: kind)
+    place = tmp_path / "folder" / "ledger.sqlite"
+    with pytest.raises(BadInput, match=rf"is on {kind}.*locks.*VTJOBS_LEDGER.*postgresql://"):
+        open_engine(parse_url(str(place)))
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("kind", ["ext4", "xfs", "tmpfs", "btrfs", "overlay", "zfs"])
+def test_a_local_file_system_is_no_network(kind: str) -> None:
+    assert not is_network(kind)
+
+
+def test_the_file_system_is_the_one_of_the_deepest_mount(tmp_path: Path) -> None:
+    assert file_system_of(Path("/proc/self/status")) == "proc"
+    expected = subprocess.run(["stat", "-f", "-c", "%T", tmp_path], capture_output=True, text=True, check=True).stdout
+    known = {"ext2/ext3": {"ext2", "ext3", "ext4"}, "overlayfs": {"overlay"}}
+    kinds = known.get(expected.strip(), {expected.strip()})
+    assert file_system_of(tmp_path / "not" / "there" / "yet") in kinds
+
+
+def test_a_newer_ledger_is_refused_and_left_alone(world: World) -> None:
+    with writing(world.ledger.engine) as connection:
+        connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+    with pytest.raises(NewerLedger, match=r"9999.*newer vtjobs; upgrade vtjobs") as caught:
+        world.open(world.url)
+    assert caught.value.exit_code == 2
+    with pytest.raises(NewerLedger):
+        upgrade(world.ledger.engine)
+    assert schema_version(world.ledger.engine) == "9999"
+
+
+def test_an_older_ledger_says_how_to_upgrade_it(world: World) -> None:
+    with writing(world.ledger.engine) as connection:
+        connection.execute(text("UPDATE alembic_version SET version_num = '0000'"))
+    with pytest.raises(OlderLedger, match="Run: vtjobs ledger upgrade") as caught:
+        world.open(world.url)
+    assert caught.value.exit_code == 2
+
+
+def test_an_empty_database_has_no_schema_and_is_not_made_by_looking(ledger_url: str) -> None:
+    engine = open_engine(parse_url(ledger_url))
+    assert schema_version(engine) is None
+    assert check_schema(engine) is False
+    if engine.url.drivername == "sqlite":
+        assert not Path(str(engine.url.database)).exists()
+
+
+def test_a_database_without_our_tables_is_one_clear_error(ledger_url: str) -> None:
+    with pytest.raises(VtjobsError) as caught:
+        Ledger.open(ledger_url, workspace_id="w")
+    assert "\n" not in str(caught.value)
+    assert "has no tables. Run: vtjobs ledger rebuild" in str(caught.value)
+
+
+def test_a_sqlite_ledger_is_private_to_its_owner(tmp_path: Path) -> None:
+    world = World(tmp_path / "runs", str(tmp_path / "state" / "ledger.sqlite"))
+    world.submit(paper_grid())
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "state").iterdir()}
+    assert modes and set(modes.values()) == {0o600}
+    assert stat.S_IMODE((tmp_path / "state").stat().st_mode) == 0o700
+    world.close()
+
+
+def _damaged(tmp_path: Path, how: str) -> tuple[World, Path]:
+    path = tmp_path / "ledger.sqlite"
+    world = World(tmp_path / "runs", str(path))
+    world.submit(paper_grid(cells=40, seeds=5))
+    world.close()
+    with sqlite3.connect(path) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    connection.close()
+    size = path.stat().st_size
+    with path.open("r+b") as stream:
+        if how == "overwritten":
+            stream.write(b"these are not the bytes of a database" * 100)
+        elif how == "truncated":
+            stream.truncate(size // 2 + 100)
+        else:
+            stream.seek(4096)
+            stream.write(os.urandom(size - 8192))
+    return world, path
+
+
+@pytest.mark.parametrize("how", ["overwritten", "truncated", "scrambled"])
+def test_a_damaged_sqlite_file_is_one_clear_error_that_names_the_way_out(tmp_path: Path, how: str) -> None:
+    world, path = _damaged(tmp_path, how)
+    before = path.read_bytes()
+    with pytest.raises(VtjobsError) as caught:
+        ledger = Ledger.open(str(path), workspace_id=world.workspace.check()["id"])
+        ledger.add_grid(paper_grid("again", cells=40, seeds=6))
+        world.rows(m.runs, ledger)
+    message = str(caught.value)
+    assert "\n" not in message and "vtjobs ledger rebuild" in message and str(path) in message
+    assert caught.value.exit_code == 1
+    if how == "overwritten":
+        assert path.read_bytes() == before
+
+
+HOLD = """
+import sqlite3, sys, time
+connection = sqlite3.connect(sys.argv[1], isolation_level=None)
+connection.execute("BEGIN EXCLUSIVE")
+print("held", flush=True)
+time.sleep(60)
+"""
+
+
+def test_a_ledger_that_another_process_keeps_locked_is_busy_and_the_holder_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine_module, "BUSY_TIMEOUT_S", 0.3)
+    path = tmp_path / "ledger.sqlite"
+    world = World(tmp_path / "runs", str(path))
+    holder = subprocess.Popen([sys.executable, "-c", HOLD, str(path)], stdout=subprocess.PIPE, text=True)
+    assert holder.stdout is not None and holder.stdout.readline() == "held\n"
+    try:
+        with pytest.raises(LedgerUnreachable, match=rf"busy: locked.*by process {holder.pid}\b.*Try again") as caught:
+            world.submit(paper_grid())
+        assert caught.value.exit_code == 6
+        with reading(world.ledger.engine) as connection:
+            assert status_counts(connection) == {}
+        opened = world.open(str(path))
+        assert opened.known(["0" * 16]) == set()
+    finally:
+        holder.kill()
+        holder.wait()
+    world.submit(paper_grid())
+    assert len(world.states()) == 1
+    world.close()
+
+
+def test_a_writer_that_waits_too_long_for_another_is_told_that_the_ledger_is_busy(
+    ledger_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine_module, "BUSY_TIMEOUT_S", 0.3)
+    world = World(tmp_path / "runs", ledger_url)
+    other = world.open(ledger_url)
+    with writing(other.engine), pytest.raises(LedgerUnreachable, match=r"busy: locked for over 0\.3 s"):
+        world.submit(paper_grid())
+    assert world.states() == {}
+    world.submit(paper_grid())
+    assert len(world.states()) == 1
+    other.engine.dispose()
+    world.close()
+
+
+def test_a_postgresql_server_that_is_away_is_said_without_the_password() -> None:
+    url = f"postgresql://vtjobs:{SECRET}@127.0.0.1:1/ledger"
+    with pytest.raises(LedgerUnreachable) as caught:
+        Ledger.open(url, workspace_id="w", create=True)
+    message = str(caught.value)
+    assert caught.value.exit_code == 6
+    assert SECRET not in message and "\n" not in message
+    assert "127.0.0.1:1" in message
+
+
+def test_a_wrong_password_is_said_without_showing_it(postgres: object) -> None:
+    url = parse_url(postgres.url()).set(password=SECRET)  # type: ignore[attr-defined]
+    with pytest.raises(LedgerUnreachable) as caught:
+        Ledger.open(url.render_as_string(hide_password=False), workspace_id="w", create=True)
+    assert SECRET not in str(caught.value) and "password authentication failed" in str(caught.value)
+
+
+def test_waiting_for_a_database_ends_when_it_does_not_come() -> None:
+    engine = open_engine(parse_url("postgresql://vtjobs@127.0.0.1:1/ledger"))
+    with pytest.raises(LedgerUnreachable):
+        wait_for(engine, 0.6)
+
+
+def test_a_database_that_answers_is_not_waited_for(world: World) -> None:
+    wait_for(world.ledger.engine, 0.0)

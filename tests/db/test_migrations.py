@@ -1,0 +1,87 @@
+"""The migrations and the tables say the same."""
+
+import multiprocessing
+import os
+from typing import Any
+
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import inspect
+
+from vtjobs.db.engine import SCHEMA_VERSION, open_engine, parse_url, reading, schema_version, writing
+from vtjobs.db.models import metadata
+from vtjobs.db.upgrade import alembic_config, upgrade
+from vtjobs.jobs.states import LIVE
+
+from ..support.ledgers import World, paper_grid
+
+PARALLEL = multiprocessing.get_context("spawn")
+
+
+def test_the_schema_version_is_the_newest_migration() -> None:
+    config: Any = alembic_config()
+    assert ScriptDirectory.from_config(config).get_heads() == [SCHEMA_VERSION]
+
+
+def test_a_migrated_database_has_exactly_the_tables_of_the_product(ledger_url: str) -> None:
+    engine = open_engine(parse_url(ledger_url))
+    assert upgrade(engine) == (None, SCHEMA_VERSION)
+    with reading(engine) as connection:
+        context = MigrationContext.configure(connection, opts={"compare_type": True})
+        assert compare_metadata(context, metadata) == []
+    engine.dispose()
+
+
+def test_the_index_against_two_live_attempts_names_every_live_state(ledger_url: str) -> None:
+    engine = open_engine(parse_url(ledger_url))
+    upgrade(engine)
+    (index,) = [index for index in inspect(engine).get_indexes("attempts") if index["name"] == "one_live_attempt"]
+    where = str(index["dialect_options"][f"{engine.dialect.name}_where"])
+    assert index["unique"] and all(f"'{state}'" in where for state in LIVE)
+    assert where.count("'") == 2 * len(LIVE)
+    engine.dispose()
+
+
+def test_upgrading_twice_changes_nothing(world: World) -> None:
+    run_ids = world.submit(paper_grid(seeds=2))
+    assert upgrade(world.ledger.engine) == (SCHEMA_VERSION, SCHEMA_VERSION)
+    assert sorted(world.states()) == sorted(run_ids)
+
+
+def _upgrade(url: str, barrier: Any) -> None:
+    engine = open_engine(parse_url(url))
+    barrier.wait()
+    upgrade(engine)
+    os._exit(0)
+
+
+def test_two_first_commands_at_once_make_one_ledger(ledger_url: str) -> None:
+    barrier = PARALLEL.Barrier(3)
+    both = [PARALLEL.Process(target=_upgrade, args=(ledger_url, barrier)) for _ in range(3)]
+    for process in both:
+        process.start()
+    for process in both:
+        process.join(60)
+    assert [process.exitcode for process in both] == [0, 0, 0]
+    engine = open_engine(parse_url(ledger_url))
+    assert schema_version(engine) == SCHEMA_VERSION
+    engine.dispose()
+
+
+def test_a_migration_that_is_cut_off_leaves_an_empty_database(ledger_url: str) -> None:
+    engine = open_engine(parse_url(ledger_url))
+    try:
+        with writing(engine) as connection:
+            from alembic import command
+
+            config: Any = alembic_config()
+            config.attributes["connection"] = connection
+            command.upgrade(config, "head")
+            raise KeyboardInterrupt
+    except KeyboardInterrupt:
+        pass
+    assert schema_version(engine) is None
+    assert inspect(engine).get_table_names() == []
+    assert upgrade(engine) == (None, SCHEMA_VERSION)
+    engine.dispose()

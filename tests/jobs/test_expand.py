@@ -1,0 +1,412 @@
+"""Grid -> runs: what multiplies, what is left out, and what decides a run's id."""
+
+import itertools
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vtjobs.jobs.errors import BadInput
+from vtjobs.jobs.expand import Expansion
+from vtjobs.jobs.grid import Grid
+from vtjobs.jobs.intake import take_in_document
+from vtjobs.jobs.recipe import Recipe
+from vtjobs.jobs.spec import RunSpec
+from vtjobs.jobs.yamlio import Document
+
+BASE: dict[str, Any] = {
+    "name": "small",
+    "backbones": ["vit_mini", "swin_mini"],
+    "datasets": ["digits", "cifar10"],
+    "heads": ["supervised", {"drloc": {"weight": 0.5}}, "relvit"],
+    "seeds": 2,
+    "recipe": "quickstart",
+}
+
+
+def grid(**changes: Any) -> Expansion:
+    """Expand the base grid with some keys changed; None takes a key away."""
+    data = {key: value for key, value in {**BASE, **changes}.items() if value is not None}
+    return take_in_document(Document(file="grid.yaml", data=json.loads(json.dumps(data)))).expansion
+
+
+def run_ids(expansion: Expansion) -> set[str]:
+    return {run.run_id for run in expansion.runs}
+
+
+def rows(expansion: Expansion) -> list[tuple[str, str, str, int]]:
+    labels = [expansion.cells[run.cell].labels for run in expansion.runs]
+    return [
+        (label["backbone"], label["dataset"], label["head"], run.seed)
+        for label, run in zip(labels, expansion.runs, strict=True)
+    ]
+
+
+def spec_of(expansion: Expansion, index: int = 0) -> RunSpec:
+    run = expansion.runs[index]
+    seeds = json.dumps(dict.fromkeys(("init", "split", "order", "augment", "mix", "drop", "pair"), run.seed))
+    return RunSpec.parse(expansion.cells[run.cell].spec.text(seeds=seeds, init_from=run.parent))
+
+
+def some(names: list[Any]) -> st.SearchStrategy[list[Any]]:
+    return st.lists(st.sampled_from(names), min_size=1, unique_by=str)
+
+
+@given(
+    some(["vit_mini", "swin_mini", "resnet50"]),
+    some(["digits", "cifar10", "cifar100"]),
+    some(["supervised", "relvit", {"drloc": {"weight": 0.5}}]),
+    st.lists(st.integers(0, 2**32 - 1), min_size=1, max_size=4, unique=True),
+)
+def test_a_grid_is_the_product_of_its_axes(backbones: Any, datasets: Any, heads: Any, seeds: Any) -> None:
+    found = rows(grid(backbones=backbones, datasets=datasets, heads=heads, seeds=seeds))
+    names = [head if isinstance(head, str) else "drloc" for head in heads]
+    assert len(found) == len(set(found))
+    assert set(found) == set(itertools.product(backbones, datasets, names, seeds))
+
+
+@given(st.randoms(use_true_random=False))
+def test_the_order_of_keys_changes_nothing_and_that_of_lists_only_the_order(shuffle: random.Random) -> None:
+    keys = list(BASE)
+    shuffle.shuffle(keys)
+    same = take_in_document(Document(file="f", data={key: BASE[key] for key in keys})).expansion
+    assert same.runs == grid().runs
+    lists = {key: shuffle.sample(BASE[key], len(BASE[key])) for key in ("backbones", "datasets", "heads")}
+    other = grid(**lists)
+    assert run_ids(other) == run_ids(same)
+    assert other.grid_hash == same.grid_hash
+
+
+def test_an_expansion_has_no_run_twice_even_where_its_parts_overlap() -> None:
+    include = [{"backbone": ["vit_mini", "resnet50"], "dataset": "digits", "head": "supervised", "seed": [0, 1, 2]}]
+    found = grid(include=include)
+    assert len(found.runs) == len(run_ids(found)) == 24 + 1 + 3
+
+
+def test_the_name_in_the_ledger_is_the_hash_of_the_spec() -> None:
+    found = grid()
+    for index, run in enumerate(found.runs):
+        assert spec_of(found, index).run_id == run.run_id
+
+
+# What decides the weights, and what does not --------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"name": "other"},
+        {"description": "words"},
+        {"resources": {"nodes": 2, "gpus_per_node": 8, "gpu": "v100", "walltime": "12h", "threads": 4, "cpu_ranks": 2}},
+        {"backend": "local"},
+        {"backend": {"local": {"slots": 3}}},
+        {"retries": 0},
+        {"checkpoint_every": "1m"},
+        {"evaluate_every": 7},
+        {"max_running": 1},
+        {"halve_micro_batch": True},
+    ],
+)
+def test_what_does_not_decide_the_weights_keeps_every_run(change: dict[str, Any]) -> None:
+    assert run_ids(grid(**change)) == run_ids(grid())
+
+
+def test_only_cells_and_runs_go_into_identity() -> None:
+    deciding = {
+        "backbones",
+        "datasets",
+        "heads",
+        "seeds",
+        "recipe",
+        "train",
+        "axes",
+        "exclude",
+        "include",
+        "overrides",
+        "stages",
+    }
+    covered = {"name", "description", "resources", "backend", "retries", "checkpoint_every", "evaluate_every"}
+    covered |= {"max_running", "halve_micro_batch"}
+    assert deciding | covered == set(Grid.model_fields), "a new key of the grid must be put in one of the two"
+
+
+OTHER: dict[str, Any] = {
+    "epochs": 51, "batch_size": 64, "virtual_ranks": 2, "drop_last": True, "optimizer": "sgd", "lr": 1e-4,
+    "weight_decay": 0.1, "momentum": 0.8, "schedule": "constant", "warmup_epochs": 1.5, "warmup_lr": 1e-6,
+    "min_lr": 1e-6, "clip_grad": None, "precision": "bf16", "tf32": True, "channels_last": True, "compile": True,
+    "deterministic": True, "image_size": 32, "pipeline": "pil", "interpolation": "bicubic", "crop": "resized",
+    "crop_padding": 2, "crop_scale": [0.1, 1.0], "crop_ratio": [0.5, 2.0], "flip": 0.5,
+    "auto_augment": "rand-m9", "color_jitter": 0.4, "erasing": 0.25, "eval_crop_pct": 0.9, "mixup": 0.8,
+    "cutmix": 1.0, "mix_prob": 0.5, "mix_switch_prob": 0.1, "label_smoothing": 0.1, "dropout": 0.1,
+    "drop_path": 0.1, "ema_decay": 0.99, "ema_warmup": True,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("field", Recipe.model_fields)
+def test_every_field_of_the_recipe_decides_the_weights(field: str) -> None:
+    train = {field: OTHER[field]}
+    if field in ("auto_augment", "color_jitter"):
+        before = grid(heads=["supervised"], train={"pipeline": "pil"})
+        after = grid(heads=["supervised"], train={"pipeline": "pil", **train})
+    else:
+        before, after = grid(heads=["supervised"]), grid(heads=["supervised"], train=train)
+    assert not run_ids(before) & run_ids(after)
+
+
+ONE: dict[str, Any] = {
+    "backbones": ["vit_mini"],
+    "datasets": ["digits"],
+    "heads": [{"drloc": {"weight": 0.5}}],
+    "seeds": [0],
+}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"backbones": ["swin_mini"]},
+        {"backbones": [{"vit_mini": {"depth": 4}}]},
+        {"datasets": ["cifar10"]},
+        {"datasets": [{"digits": {"mean": [0.3]}}]},
+        {"heads": ["supervised"]},
+        {"heads": [{"drloc": {"weight": 0.6}}]},
+        {"heads": [{"drloc": {"weight": 0.5, "pairs": 32}}]},
+        {"heads": [{"drloc": {"weight": 0.5, "width": 64}}]},
+        {"heads": [{"drloc": {"weight": 0.5, "grid": 8}}]},
+        {"seeds": [1]},
+        {"recipe": "relvit-joint"},
+    ],
+)
+def test_whatever_decides_the_weights_makes_another_run(change: dict[str, Any]) -> None:
+    assert not run_ids(grid(**ONE)) & run_ids(grid(**{**ONE, **change}))
+
+
+def test_a_default_that_is_spelled_out_is_the_same_run() -> None:
+    spelled = grid(
+        **{**ONE, "heads": [{"drloc": {"weight": 0.5, "pairs": 64, "width": 512, "grid": 7}}], "train": {"epochs": 50}}
+    )
+    assert run_ids(spelled) == run_ids(grid(**ONE))
+
+
+def test_a_number_is_the_same_however_it_is_written() -> None:
+    assert run_ids(grid(train={"mixup": 1})) == run_ids(grid(train={"mixup": 1.0}))
+
+
+def image_folder(root: Path, *, pixel: int = 0) -> Path:
+    from PIL import Image
+
+    for part, label in itertools.product(("train", "test"), "ab"):
+        (root / part / label).mkdir(parents=True)
+        Image.new("L", (4, 4), pixel).save(root / part / label / "0.png")
+    return root
+
+
+def test_a_folder_is_known_by_its_content_and_not_by_its_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    here, copy, other = (
+        image_folder(tmp_path / name, pixel=pixel) for name, pixel in (("here", 0), ("copy", 0), ("other", 9))
+    )
+    found = [run_ids(grid(**{**ONE, "datasets": [str(path)]})) for path in (here, copy, other)]
+    assert found[0] == found[1]
+    assert not found[0] & found[2]
+
+
+def test_two_folders_of_one_name_are_two_datasets_with_labels_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    folders = [str(image_folder(tmp_path / name / "birds", pixel=index)) for index, name in enumerate("ab")]
+    found = grid(**{**ONE, "datasets": folders})
+    assert {row[1] for row in rows(found)} == set(folders)
+    assert len({cell.spec.dataset for cell in found.cells}) == 2
+    assert len(grid(**{**ONE, "datasets": folders}, exclude=[{"dataset": folders[0]}]).runs) == 1
+
+
+def test_weights_are_known_by_their_content_and_not_by_their_path(tmp_path: Path) -> None:
+    for name, content in (("a.pt", b"1"), ("b.pt", b"1"), ("c.pt", b"2")):
+        (tmp_path / name).write_bytes(content)
+    started = [[{"vit_mini": {"weights": str(tmp_path / name)}}] for name in ("a.pt", "b.pt", "c.pt")]
+    a, b, c = (run_ids(grid(**{**ONE, "backbones": backbones})) for backbones in started)
+    assert a == b
+    assert not a & c
+    assert not a & run_ids(grid(**ONE))
+
+
+def test_the_labels_a_user_chose_are_no_part_of_a_run() -> None:
+    # Two entries of one backbone are told apart by label; each is the run it would be alone.
+    both = grid(**{**ONE, "backbones": ["vit_mini", {"vit_mini": {"depth": 4}}]})
+    assert run_ids(grid(**ONE)) < run_ids(both)
+    assert {row[0] for row in rows(both)} == {"vit_mini", "vit_mini(depth=4)"}
+
+
+# Axes, rules, stages --------------------------------------------------------------------------------------
+
+
+def test_an_axis_under_one_head_multiplies_only_that_head() -> None:
+    found = grid(axes={"head.drloc.pairs": [32, 64, 128]})
+    count = {head: sum(row[2] == head for row in rows(found)) for head in ("supervised", "drloc", "relvit")}
+    assert count == {"supervised": 8, "drloc": 24, "relvit": 8}
+
+
+def test_an_axis_under_one_backbone_or_dataset_multiplies_only_that() -> None:
+    found = grid(axes={"backbone.vit_mini.depth": [2, 3], "dataset.digits.mean": [[0.3], [0.4]]}, heads=["supervised"])
+    count = {
+        key: sum(row[:2] == key for row in rows(found))
+        for key in itertools.product(BASE["backbones"], BASE["datasets"])
+    }
+    assert count == {
+        ("vit_mini", "digits"): 8, ("vit_mini", "cifar10"): 4, ("swin_mini", "digits"): 4, ("swin_mini", "cifar10"): 2,
+    }  # fmt: skip
+
+
+def test_an_axis_of_the_recipe_multiplies_everything_and_sets_its_field() -> None:
+    found = grid(axes={"train.lr": [1e-3, 2e-3]})
+    assert len(found.runs) == 48
+    assert {json.loads(cell.spec.recipe)["lr"] for cell in found.cells} == {1e-3, 2e-3}
+
+
+def test_an_axis_of_recipes_takes_each_as_it_is() -> None:
+    found = grid(axes={"recipe": ["quickstart", "relvit-joint"]}, heads=["supervised"])
+    assert {json.loads(cell.spec.recipe)["batch_size"] for cell in found.cells} == {32, 256}
+
+
+def test_an_exclusion_takes_away_exactly_what_it_names_and_is_counted() -> None:
+    found = grid(exclude=[{"backbone": "vit_mini", "dataset": "digits"}, {"head": ["drloc", "relvit"], "seed": 1}])
+    expected = {
+        row
+        for row in rows(grid())
+        if row[:2] != ("vit_mini", "digits") and not (row[2] in ("drloc", "relvit") and row[3] == 1)
+    }
+    assert set(rows(found)) == expected
+    assert found.excluded == {"{backbone: vit_mini, dataset: digits}": 6, "{head: ['drloc', 'relvit'], seed: 1}": 6}
+
+
+def test_an_exclusion_by_axis_reads_numbers_as_the_axis_does() -> None:
+    found = grid(axes={"train.lr": [1e-3, 2e-3]}, exclude=[{"train.lr": 1e-3}])
+    assert {json.loads(cell.spec.recipe)["lr"] for cell in found.cells} == {2e-3}
+
+
+def test_an_override_changes_what_it_names_and_nothing_else() -> None:
+    found = grid(overrides=[{"when": {"backbone": "swin_mini", "head": "drloc"}, "set": {"head.drloc.weight": 0.1}}])
+    weights = {
+        (cell.labels["backbone"], json.loads(cell.spec.head)["params"].get("weight"))
+        for cell in found.cells
+        if cell.labels["head"] == "drloc"
+    }
+    assert weights == {("vit_mini", 0.5), ("swin_mini", 0.1)}
+    assert len(run_ids(found) & run_ids(grid())) == 20
+
+
+def test_an_override_of_some_seeds_leaves_the_others_as_they_were() -> None:
+    found = grid(**{**ONE, "seeds": 4}, overrides=[{"when": {"seed": [1, 3]}, "set": {"train.lr": 1e-3}}])
+    plain = grid(**{**ONE, "seeds": 4})
+    assert {run.seed for run in found.runs if run.run_id in run_ids(plain)} == {0, 2}
+    assert sorted(run.seed for run in found.runs) == [0, 1, 2, 3]
+
+
+def test_a_later_override_wins() -> None:
+    rules = [{"when": {}, "set": {"train.lr": 1e-3}}, {"when": {"seed": 0}, "set": {"train.lr": 2e-3}}]
+    found = grid(**ONE, overrides=rules)
+    assert spec_of(found).recipe["lr"] == 2e-3
+
+
+def test_what_is_included_need_not_be_on_the_axes() -> None:
+    found = grid(include=[{"backbone": "resnet50", "dataset": "cifar100", "head": "supervised", "seed": [7]}])
+    assert set(rows(found)) - set(rows(grid())) == {("resnet50", "cifar100", "supervised", 7)}
+
+
+STAGES = [
+    {"name": "pretrain", "heads": ["relvit"], "train": {"epochs": 8}},
+    {"name": "finetune", "heads": ["supervised", {"drloc": {"weight": 0.5}}], "init_from": "pretrain"},
+]
+
+
+def test_stages_are_matched_by_cell_and_seed() -> None:
+    found = grid(heads=None, stages=STAGES, seeds=3)
+    by_id = {run.run_id: run for run in found.runs}
+    children = [run for run in found.runs if run.parent is not None]
+    assert (len(found.runs), len(children)) == (12 + 24, 24)
+    for run in children:
+        parent, mine = found.cells[by_id[str(run.parent)].cell], found.cells[run.cell]
+        assert by_id[str(run.parent)].seed == run.seed
+        assert (parent.stage, mine.stage) == ("pretrain", "finetune")
+        assert parent.spec.backbone == mine.spec.backbone
+        assert parent.spec.dataset == mine.spec.dataset
+        assert json.loads(mine.spec.recipe)["epochs"] == 50
+    assert {cell.labels["head"] for cell in found.cells} == {"relvit", "relvit-then-supervised", "relvit-then-drloc"}
+
+
+def test_a_run_that_starts_from_another_is_another_run() -> None:
+    chained = {run.run_id for run in grid(heads=None, stages=STAGES).runs if run.parent}
+    alone = run_ids(grid(heads=STAGES[1]["heads"]))
+    assert not chained & alone
+    other = [{**STAGES[0], "train": {"epochs": 9}}, STAGES[1]]
+    assert not chained & {run.run_id for run in grid(heads=None, stages=other).runs if run.parent}
+
+
+def test_a_child_of_an_excluded_parent_is_not_made() -> None:
+    found = grid(heads=None, stages=STAGES, exclude=[{"stage": "pretrain", "seed": 1}])
+    assert {run.seed for run in found.runs} == {0}
+
+
+def test_one_head_with_other_settings_in_another_stage_keeps_its_own() -> None:
+    stages = [
+        {"name": "pretrain", "heads": [{"relvit": {"tasks": ["sprel"]}}]},
+        {"name": "finetune", "heads": [{"relvit": {"tasks": ["abspos"]}}], "init_from": "pretrain"},
+    ]
+    found = {
+        cell.stage: json.loads(cell.spec.head)["params"]["tasks"] for cell in grid(heads=None, stages=stages).cells
+    }
+    assert found == {"pretrain": ["sprel"], "finetune": ["abspos"]}
+
+
+def test_a_stage_may_move_to_another_dataset() -> None:
+    stages = [{**STAGES[0], "datasets": ["cifar100"]}, {**STAGES[1], "datasets": ["digits", "cifar10"]}]
+    found = grid(heads=None, stages=stages)
+    parents = {run.run_id: found.cells[run.cell].labels["dataset"] for run in found.runs}
+    assert {parents[str(run.parent)] for run in found.runs if run.parent} == {"cifar100"}
+    assert {found.cells[run.cell].labels["dataset"] for run in found.runs if run.parent} == {"digits", "cifar10"}
+
+
+def test_only_chains_without_any_auxiliary_head_are_baselines() -> None:
+    found = grid(heads=None, stages=STAGES)
+    assert not any(cell.is_baseline for cell in found.cells)
+    plain = [{**STAGES[0], "heads": ["supervised"]}, STAGES[1]]
+    assert {cell.labels["head"] for cell in grid(heads=None, stages=plain).cells if cell.is_baseline} == {
+        "supervised",
+        "supervised-then-supervised",
+    }
+
+
+def test_a_cell_shares_its_match_with_its_baseline_alone() -> None:
+    found = grid()
+    groups: dict[str, set[tuple[str, str]]] = {}
+    for cell in found.cells:
+        groups.setdefault(cell.match_id, set()).add((cell.labels["backbone"], cell.labels["dataset"]))
+    assert len(groups) == 4
+    assert all(len(group) == 1 for group in groups.values())
+    assert len({cell.cell_id for cell in found.cells}) == 12
+
+
+def test_a_grid_at_the_limit_is_taken_and_one_above_is_not() -> None:
+    document = Document(file="f", data=BASE)
+    assert len(take_in_document(document, max_runs=24).expansion.runs) == 24
+    with pytest.raises(BadInput, match=r"24 runs \(limit 23; raise it with --max-runs\)"):
+        take_in_document(document, max_runs=23)
+
+
+def test_exclusions_may_bring_a_grid_below_the_limit() -> None:
+    document = Document(file="f", data={**BASE, "exclude": [{"head": "relvit"}]})
+    assert len(take_in_document(document, max_runs=16).expansion.runs) == 16
+    with pytest.raises(BadInput, match=r"limit 15"):
+        take_in_document(document, max_runs=15)
+
+
+def test_a_whole_lab_in_one_grid_is_counted_before_it_is_gone_through() -> None:
+    axes = {"train.lr": [n / 1e6 for n in range(1, 1001)], "train.weight_decay": [n / 1e3 for n in range(1000)]}
+    with pytest.raises(BadInput, match=r"24,000,000 runs \(limit 100,000"):
+        grid(axes=axes)

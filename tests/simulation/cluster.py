@@ -1,0 +1,349 @@
+"""SLURM as it was measured: array jobs, lost replies, late accounting, zombies, preemption, walltime.
+
+Its face is text: what squeue, sacct, sinfo and scontrol would print. So all of the backend but the calls themselves
+is the product's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from vtjobs.jobs.allocation import Allocation
+from vtjobs.jobs.errors import SchedulerUnreachable
+from vtjobs.jobs.files import read_json
+from vtjobs.jobs.workspace import Workspace
+from vtjobs.orchestrator.backends.slurm.ask import NoAccounting
+
+from .books import Books, ranges
+from .profile import Profile
+from .world import World
+
+if TYPE_CHECKING:
+    from .agent import Agent
+
+LIVE = ("PENDING", "RUNNING", "COMPLETING")
+KILL_WAIT_S = 30.0
+WORDS = {"cancelled": "CANCELLED", "preempted": "PREEMPTED", "timeout": "TIMEOUT"}
+
+
+@dataclass(slots=True, eq=False)
+class Element:
+    """One element of an array, or a job that is none."""
+
+    job: Job
+    index: int
+    state: str = "PENDING"
+    node: str = ""
+    ended_at: float | None = None
+    cause: str = ""
+    # Why it was told to end, as scontrol would explain it.
+    cut_off: bool = False
+    # SLURM has lost its node: its processes are out of reach.
+    agent: Agent | None = None
+
+    @property
+    def is_live(self) -> bool:
+        return self.state in LIVE
+
+
+@dataclass(slots=True, eq=False)
+class Job:
+    """A job of the queue."""
+
+    id: int
+    token: str
+    submitted_at: float
+    is_array: bool
+    after: list[str]
+    elements: list[Element] = field(default_factory=list)
+
+
+class Cluster:
+    """The controller and its nodes."""
+
+    def __init__(self, world: World, profile: Profile, workspace: Workspace) -> None:
+        self.world = world
+        self.profile = profile
+        self.workspace = workspace
+        self.books = Books(world, profile)
+        self.jobs: dict[int, Job] = {}
+        # Ended ones as well, until they are forgotten.
+        self.all_jobs: list[Job] = []
+        self.pending: list[Element] = []
+        self.free = profile.nodes
+        self.is_up = True
+        self.calm = False
+        # No more faults.
+        self.held_back: list[tuple[Any, ...]] = []
+        # What clients sent while the controller stood still.
+        self._numbers = 100
+        self._scheduling = False
+
+    # Asked by the product -------------------------------------------------------------------------------------
+
+    def ask(self, command: Sequence[str]) -> str:
+        """Answer a command of SLURM's."""
+        name = command[0]
+        if name == "sacct":
+            return self._sacct(command)
+        if name == "sacctmgr":
+            if not self.profile.accounting or not self.books.is_up:
+                raise SchedulerUnreachable("sacctmgr: Connection refused")
+            limit = "" if self.profile.max_jobs is None else str(self.profile.max_jobs)
+            return f"lab|{limit}||normal|normal\n" if "associations" in command else "normal||\n"
+        if not self.is_up:
+            self.world.run_until(self.world.now + 9.5)
+            if name == "scancel" and not command[2].startswith("--signal") and self.world.chance(0.5):
+                # The controller gets to it once it goes on, though the client has given up.
+                self.held_back.append((self.scancel, command[2:]))
+            if not self.is_up:
+                raise SchedulerUnreachable(f"{name}: Unable to contact slurm controller (connect failure)")
+        match name:
+            case "squeue":
+                return "\n".join(line for job in self.jobs.values() for line in self._lines(job))
+            case "scancel":
+                self._scancel(command[2:])
+                return ""
+            case "sinfo":
+                return f"gpu*|up|1-00:00:00|NO|{self.profile.nodes}|32|gpu:v100:8(S:0-1)\n"
+            case "scontrol":
+                return f"MaxArraySize            = {self.profile.array_size}\nMaxJobCount             = 100000\n"
+        raise AssertionError(f"not expected: {command}")
+
+    def _sacct(self, command: Sequence[str]) -> str:
+        if not self.profile.accounting:
+            raise NoAccounting("Slurm accounting storage is disabled")
+        if not self.books.is_up:
+            raise SchedulerUnreachable("sacct: error: Problem talking to the database: Connection refused")
+        names = next((part.partition("=")[2] for part in command if part.startswith("--name=")), None)
+        return self.books.text(None if names is None else set(names.split(",")))
+
+    def _lines(self, job: Job) -> list[str]:
+        found = []
+        waiting = {element.index for element in job.elements if element.state == "PENDING"}
+        if waiting:
+            place = ranges(waiting) if job.is_array else "N/A"
+            found.append(f"{job.id}|{place}|PENDING|Priority||N/A|{job.token}")
+        for element in job.elements:
+            if element.state == "PENDING":
+                continue
+            place = str(element.index) if job.is_array else "N/A"
+            end = "N/A" if element.ended_at is None else f"{element.ended_at:.0f}"
+            found.append(f"{job.id}|{place}|{element.state}|None|{element.node}|{end}|{job.token}")
+        return found
+
+    def _scancel(self, arguments: Sequence[str]) -> None:
+        if arguments[0].startswith("--signal"):
+            # A nudge: agents look at claims and cancels within seconds anyway.
+            return
+        # With a name, as scancel has it: of the jobs that are listed, those that are called so.
+        token = next((word.removeprefix("--name=") for word in arguments if word.startswith("--name=")), None)
+        self.scancel([word for word in arguments if not word.startswith("--")], token=token)
+        if not self.calm and self.world.chance(self.profile.lost_reply / 4):
+            raise SchedulerUnreachable("scancel: Socket timed out on send/recv operation")
+
+    # Submission -----------------------------------------------------------------------------------------------
+
+    def sbatch(self, token: str, *, places: int, after: Sequence[str] = ()) -> Job:
+        """Take in a job."""
+        self._numbers += 1
+        job = Job(self._numbers, token, self.world.now, places > 1, list(after))
+        job.elements = [Element(job, index) for index in range(places)]
+        self.jobs[job.id] = job
+        self.all_jobs.append(job)
+        self.pending += job.elements
+        self.books.opened(job)
+        self.world.note(f"sbatch {token} -> {job.id} x{places}")
+        self.schedule_soon()
+        return job
+
+    def count(self) -> int:
+        """Return the elements that count against the user's limit."""
+        return sum(element.is_live for job in self.jobs.values() for element in job.elements)
+
+    def continue_(self) -> None:
+        """Go on after an outage, with what clients sent meanwhile."""
+        self.is_up = True
+        waiting, self.held_back = self.held_back, []
+        for action, *arguments in waiting:
+            action(*arguments)
+        self.world.note("controller up")
+        self.schedule_soon()
+
+    # Scheduling -----------------------------------------------------------------------------------------------
+
+    def schedule_soon(self) -> None:
+        if not self._scheduling:
+            self._scheduling = True
+            self.world.after(self.world.between(0.5, 3.0), self._schedule)
+
+    def _schedule(self) -> None:
+        self._scheduling = False
+        if not self.is_up:
+            return
+        waiting: list[Element] = []
+        for element in self.pending:
+            if element.state != "PENDING":
+                continue
+            if self.free <= 0 or any(self._is_waited_for(name) for name in element.job.after):
+                waiting.append(element)
+                continue
+            self._start(element)
+        self.pending = waiting
+
+    def _is_waited_for(self, name: str) -> bool:
+        number, _, index = name.partition("_")
+        job = self.jobs.get(int(number))
+        elements = job.elements if job else []
+        return any(element.is_live for element in elements if not index or element.index == int(index))
+
+    def _start(self, element: Element) -> None:
+        self.free -= 1
+        element.state = "RUNNING"
+        element.node = f"gpu{self.world.random.randrange(self.profile.nodes)}"
+        self.books.changed(element, "RUNNING")
+        fate = self._fate()
+        if fate == "never_started":
+            self.world.note(f"{element.job.id}_{element.index} never started")
+            self.world.after(self.world.between(0.1, 2.0), self.end, element, "FAILED")
+            return
+        self.world.after(self.world.between(0.3, 2.0), self._boot, element, fate)
+
+    def _fate(self) -> str | None:
+        if self.calm or not self.world.chance(self.profile.fault):
+            return None
+        fates = self.profile.fates
+        return self.world.random.choices(list(fates), list(fates.values()))[0]
+
+    def _boot(self, element: Element, fate: str | None) -> None:
+        from .agent import Agent
+
+        if element.state != "RUNNING":
+            return
+        data = read_json(self.workspace.allocation(element.job.token))
+        if data is None:
+            self.end(element, "FAILED")
+            return
+        content = Allocation.from_dict(data)
+        element.agent = Agent(self, element, content)
+        shape = content.shape
+        if shape.walltime_s:
+            self.world.after(shape.walltime_s - shape.lead_s, self._warn, element)
+            self.world.after(shape.walltime_s + self.world.between(0, 17), self._time_out, element)
+        if fate is not None:
+            usual = self.profile.epochs * 45.0
+            self.world.after(self.world.between(0.0, 1.1 * usual), self._befall, element, fate)
+        element.agent.start()
+
+    def _warn(self, element: Element) -> None:
+        if element.state == "RUNNING" and not element.cut_off and element.agent:
+            element.agent.usr2()
+
+    def _time_out(self, element: Element) -> None:
+        if element.state == "RUNNING" and not element.cut_off:
+            self.terminate(element, "timeout", KILL_WAIT_S)
+
+    # Faults ---------------------------------------------------------------------------------------------------
+
+    def _befall(self, element: Element, fate: str) -> None:
+        agent = element.agent
+        if element.state != "RUNNING" or agent is None or not agent.is_alive or self.calm:
+            return
+        self.world.note(f"{element.job.id}_{element.index} {fate}")
+        detected = self.world.between(20.0, 320.0)
+        match fate:
+            case "node_dead":
+                element.cut_off = True
+                agent.kill()
+                self.world.after(detected, self._lose_node, element)
+            case "node_zombie":
+                element.cut_off = True
+                self.world.after(detected, self._lose_node, element)
+                if self.world.chance(0.5):
+                    # slurmd comes back, and ends what is not its any more.
+                    self.world.after(detected + self.world.between(0.0, 400.0), agent.kill)
+            case "admin_down":
+                agent.kill()
+                self.end(element, "NODE_FAIL")
+            case "preempted":
+                self.terminate(element, "preempted", self.world.between(8.0, 60.0))
+            case "preempted_at_once":
+                self.terminate(element, "preempted", 0.0)
+            case "stalled":
+                agent.freeze(self.world.between(20.0, 900.0))
+            case _:
+                agent.kill()
+                word = {"agent_killed": "FAILED", "no_record": "COMPLETED", "out_of_memory": "OUT_OF_MEMORY"}[fate]
+                self.end(element, word)
+
+    def _lose_node(self, element: Element) -> None:
+        if element.is_live:
+            self._finish(element, "NODE_FAIL")
+
+    # Ends -----------------------------------------------------------------------------------------------------
+
+    def scancel(self, names: Sequence[str], *, token: str | None = None) -> None:
+        """Cancel jobs and elements by id; with a token, only those of that name."""
+        for name in names:
+            number, _, index = name.partition("_")
+            job = self.jobs.get(int(number))
+            if job is None or token not in (None, job.token):
+                continue
+            for element in list(job.elements):
+                if not index or element.index == int(index):
+                    self.cancel(element)
+
+    def cancel(self, element: Element) -> None:
+        if element.state == "PENDING":
+            element.state, element.ended_at = "VANISHED", self.world.now
+            self.books.vanished(element)
+            self.world.note(f"{element.job.id}_{element.index} vanished")
+            self._forget(element)
+        elif element.state == "RUNNING" and element.cut_off:
+            # SLURM takes it for ended at once; what runs there runs on.
+            self._finish(element, "CANCELLED")
+        elif element.state == "RUNNING":
+            self.terminate(element, "cancelled", KILL_WAIT_S)
+
+    def terminate(self, element: Element, cause: str, grace_s: float) -> None:
+        """TERM now, KILL after the grace period."""
+        element.state, element.cause = "COMPLETING", cause
+        self.world.note(f"{element.job.id}_{element.index} TERM {cause}")
+        if element.agent is not None:
+            element.agent.term()
+        self.world.after(grace_s, self._kill, element)
+
+    def _kill(self, element: Element) -> None:
+        if element.ended_at is None:
+            if element.agent is not None:
+                element.agent.kill()
+            self._finish(element, WORDS[element.cause])
+
+    def exited(self, element: Element, code: int) -> None:
+        """The agent ended by itself."""
+        if element.cut_off or element.ended_at is not None:
+            return
+        self.end(element, WORDS.get(element.cause) or ("COMPLETED" if code == 0 else "FAILED"))
+
+    def end(self, element: Element, word: str) -> None:
+        if element.ended_at is None:
+            element.state = "COMPLETING"
+            self.world.after(self.world.between(0.0, 3.0), self._finish, element, word)
+
+    def _finish(self, element: Element, word: str) -> None:
+        if element.ended_at is not None:
+            return
+        element.state, element.ended_at = word, self.world.now
+        self.books.changed(element, "CANCELLED by 1000" if word == "CANCELLED" else word)
+        self.world.note(f"{element.job.id}_{element.index} {word}")
+        self.free += 1
+        self.schedule_soon()
+        self.world.after(self.profile.min_job_age_s, self._forget, element)
+
+    def _forget(self, element: Element) -> None:
+        """MinJobAge is over; an array goes element by element."""
+        element.job.elements.remove(element)
+        if not element.job.elements:
+            self.jobs.pop(element.job.id, None)

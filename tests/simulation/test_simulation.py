@@ -1,0 +1,60 @@
+"""Thousands of runs on a simulated cluster that does to them what real ones were seen to do.
+
+A failure names its seed: `python -m tests.simulation.run --seed N --runs M --verbose` shows that history again.
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from .history import play
+from .profile import draw
+
+pytestmark = pytest.mark.simulation
+ROOT = Path(__file__).parents[2]
+# First seed, runs of each history, histories: ten thousand runs in a minute or two, in parts that cores can share.
+PARTS = [
+    *((begin, 100, 6) for begin in range(1000, 1030, 6)),
+    *((begin, 250, 2) for begin in range(1100, 1108, 2)),
+    *((begin, 1000, 1) for begin in range(1200, 1205)),
+]
+LONG_PARTS = [(begin, 1000, 4) for begin in range(10_000, 10_100, 4)]
+
+
+def play_all(first: int, runs: int, count: int) -> int:
+    """Play histories; return how many runs there were."""
+    return sum(play(seed, runs).runs for seed in range(first, first + count))
+
+
+@pytest.mark.parametrize(("first", "runs", "count"), PARTS)
+def test_every_run_comes_to_the_right_end_whatever_happens(first: int, runs: int, count: int) -> None:
+    # Of a chain of stages both count; an odd one is left out.
+    assert play_all(first, runs, count) >= (runs - 1) * count
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("first", "runs", "count"), LONG_PARTS)
+def test_every_one_of_a_hundred_thousand_runs_comes_to_the_right_end(first: int, runs: int, count: int) -> None:
+    assert play_all(first, runs, count) >= (runs - 1) * count
+
+
+def test_one_seed_is_one_history_in_any_process() -> None:
+    told = [play(77, 30).fingerprint, play(78, 30).fingerprint]
+    code = "from tests.simulation.history import play; print(play(77, 30).fingerprint)"
+    for hash_seed in ("1", "2"):
+        environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
+        done = subprocess.run(
+            [sys.executable, "-c", code], cwd=ROOT, env=environment, capture_output=True, text=True, check=True
+        )
+        assert done.stdout.strip() == told[0]
+    assert told[0] != told[1]
+
+
+def test_the_settings_of_histories_differ() -> None:
+    drawn = [draw(seed, 100) for seed in range(200)]
+    assert {profile.accounting for profile in drawn} == {True, False}
+    assert {profile.lose_ledger > 0 for profile in drawn} == {True, False}
+    assert {profile.lanes for profile in drawn} == {1, 2, 4}

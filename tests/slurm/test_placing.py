@@ -1,0 +1,143 @@
+"""Where runs are put: several on a node, one on several nodes, one after another, and away from bad nodes."""
+
+import os
+import signal
+from typing import Any
+
+import pytest
+
+from vtjobs.jobs.lineage import read_attempt
+from vtjobs.jobs.workspace import Workspace
+
+from ..support.lab import children
+from ..support.slurm_user import SlurmUser, counted, slurm_grid, wait_for
+
+ENDLESS = 100_000
+WHOLE = ("partition: gpu,", "partition: whole,")
+
+
+def start_of(user: SlurmUser, run_id: str, attempt: int = 1) -> dict[str, Any]:
+    """Return what an attempt said of itself when it started."""
+    record = read_attempt(Workspace(user.workspace).run(run_id), attempt)
+    assert record.start is not None, run_id
+    return dict(record.start)
+
+
+def ranks(user: SlurmUser) -> list[int]:
+    return [rank for agent in user.agents() for template in children(agent) for rank in children(template)]
+
+
+def ids(user: SlurmUser) -> list[str]:
+    return [str(run["run_id"]) for run in user.runs()]
+
+
+@pytest.mark.long
+def test_eight_runs_share_a_node_and_the_death_of_one_leaves_the_others(user: SlurmUser) -> None:
+    text = slurm_grid(seeds="8", epochs=6, resources="gpu: v100").replace(*WHOLE)
+    user.submit(text)
+    wait_for(lambda: len(ranks(user)) >= 4)
+    os.kill(ranks(user)[0], signal.SIGKILL)
+    assert "8 completed" in user.submit(text, "--wait")
+    runs = user.runs()
+    assert counted([str(run["attempts"]) for run in runs]) == {"1": 7, "2": 1}
+    (victim,) = [run["run_id"] for run in runs if run["attempts"] == 2]
+    assert user.ends(victim)[0][0] == "failed"
+    starts = [start_of(user, run_id) for run_id in ids(user)]
+    assert sorted(start["gpus"] for start in starts) == [[str(gpu)] for gpu in range(8)]
+    assert len({start["host"] for start in starts}) == 1
+    folder = Workspace(user.workspace)
+    assert all((folder.run(run_id).logs(1) / "rank-0.log").exists() for run_id in ids(user))
+    wait_for(lambda: user.accounted("State") == ["COMPLETED"] * 2)
+
+
+@pytest.mark.long
+def test_two_runs_of_four_gpus_share_a_node(user: SlurmUser) -> None:
+    resources = "gpus_per_node: 4"
+    text = slurm_grid(seeds="2", train="virtual_ranks: 4").replace("gpus_per_node: 1", resources).replace(*WHOLE)
+    assert "2 completed" in user.submit(text, "--wait")
+    starts = [start_of(user, run_id) for run_id in ids(user)]
+    assert sorted(start["gpus"] for start in starts) == [["0", "1", "2", "3"], ["4", "5", "6", "7"]]
+    assert [start["world_size"] for start in starts] == [4, 4]
+
+
+def test_a_run_spans_two_nodes(user: SlurmUser) -> None:
+    text = slurm_grid(train="virtual_ranks: 2", resources="nodes: 2")
+    assert "1 completed" in user.submit(text, "--wait")
+    (run_id,) = ids(user)
+    assert start_of(user, run_id)["world_size"] == 2
+    attempt = Workspace(user.workspace).run(run_id).attempt(1)
+    assert sorted(path.name for path in attempt.glob("journal-*.jsonl")) == ["journal-0.jsonl", "journal-1.jsonl"]
+    wait_for(lambda: user.accounted("NNodes,State") == ["2|COMPLETED"])
+
+
+@pytest.mark.long
+def test_a_run_has_a_node_of_eight_gpus(user: SlurmUser) -> None:
+    text = slurm_grid(train="virtual_ranks: 8").replace("gpus_per_node: 1", "gpus_per_node: 8")
+    assert "1 completed" in user.submit(text, "--wait")
+    (run_id,) = ids(user)
+    assert start_of(user, run_id)["world_size"] == 8
+    assert start_of(user, run_id)["gpus"] == [str(gpu) for gpu in range(8)]
+
+
+STAGES = """\
+stages:
+  - {name: pretrain, heads: [relvit]}
+  - {name: finetune, heads: [supervised], init_from: pretrain}
+"""
+
+
+def stage(user: SlurmUser, name: str) -> str:
+    (found,) = [run["run_id"] for run in user.runs() if run["stage"] == name]
+    return str(found)
+
+
+def test_a_stage_is_queued_behind_the_job_of_its_parent(user: SlurmUser) -> None:
+    user.submit(slurm_grid(more=STAGES))
+    assert user.states().get("pending", 0) == 0
+    assert len([line for line in user.queue("%E") if line.startswith("afterany:")]) == 1
+    user.wait_states({"completed": 2})
+    assert {run["attempts"] for run in user.runs()} == {1}
+
+
+@pytest.mark.long
+def test_a_stage_whose_parent_did_not_complete_ends_at_no_cost_and_comes_again(user: SlurmUser) -> None:
+    user.submit(slurm_grid(more=STAGES, epochs=6))
+    parent, child = stage(user, "pretrain"), stage(user, "finetune")
+    wait_for(user.agents)
+    os.kill(user.agents()[0], signal.SIGKILL)
+    # No command looks: the child's agent finds an unfinished parent.
+    wait_for(lambda: read_attempt(Workspace(user.workspace).run(child), 1).end is not None)
+    assert "2 completed" in user.submit(slurm_grid(more=STAGES, epochs=6), "--wait")
+    assert user.ends(parent)[-1] == ("completed", None)
+    assert user.ends(child) == [("superseded", "skipped"), ("completed", None)]
+    assert not (Workspace(user.workspace).run(child).path / "claims" / "0001").exists()
+
+
+def test_a_stage_whose_parent_failed_for_good_is_blocked(user: SlurmUser) -> None:
+    # An installation that is mended before the child starts: only the parent could not.
+    broken = "import os; os.unlink(__file__); raise ImportError('libcudart.so.12: cannot open shared object file')"
+    (user.folder / "torch.py").write_text(broken)
+    user.submit(slurm_grid(more=STAGES, site=f'setup: ["export PYTHONPATH={user.folder}"]'))
+    user.wait_states({"failed": 1, "blocked": 1})
+    wait_for(lambda: user.queue() == [])
+    assert user.states() == {"failed": 1, "blocked": 1}
+    assert user.ends(stage(user, "finetune")) == [("superseded", "skipped")]
+    answer = user.why(stage(user, "finetune"))
+    assert (answer["verdict"], answer["action"]) == ("act", f"vtjobs why {stage(user, 'pretrain')[:8]}")
+
+
+@pytest.mark.long
+def test_a_run_is_not_tried_again_on_the_node_that_died_under_it(user: SlurmUser) -> None:
+    text = slurm_grid(epochs=ENDLESS)
+    user.submit(text)
+    wait_for(lambda: user.states() == {"running": 1})
+    (run_id,) = ids(user)
+    node = start_of(user, run_id)["host"]
+    user.cluster.kill(node, steps=True)
+    wait_for(lambda: user.states() and user.ends(run_id)[0] == ("node_fail", "hardware"))
+    assert user.source(run_id, "node_fail") in ("squeue", "sacct")
+    wait_for(lambda: len(user.accounted("SubmitLine")) == 2)
+    assert f"--exclude={node}" in user.accounted("SubmitLine")[-1]
+    wait_for(lambda: user.states() == {"running": 1})
+    assert start_of(user, run_id, 2)["host"] != node
+    user.ok("cancel", "all")

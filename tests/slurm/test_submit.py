@@ -1,0 +1,280 @@
+"""From a grid to jobs: what is submitted, once and no more, whatever happens meanwhile."""
+
+import subprocess
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ..support.postgres import PostgresServer
+from ..support.slurm import SlurmCluster
+from ..support.slurm_user import LATER, SlurmUser, counted, processes, slurm_grid, wait_for
+
+
+@pytest.fixture(scope="module")
+def small_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmCluster]:
+    """One node, arrays of ten, and nobody who keeps accounts."""
+    folder = tmp_path_factory.mktemp("small") / "cluster"
+    cluster = SlurmCluster(folder, "--fast", "--nodes=1", "--max-array-size=10", "--no-accounting")
+    try:
+        cluster.up()
+        yield cluster
+    finally:
+        cluster.down()
+
+
+@pytest.fixture
+def small(tmp_path: Path, cache: Path, small_cluster: SlurmCluster) -> Iterator[SlurmUser]:
+    """A user of the small cluster."""
+    yield SlurmUser(tmp_path, cache, cluster=small_cluster)
+    small_cluster.settle()
+
+
+@pytest.fixture
+def three_at_most(slurm: SlurmCluster) -> Iterator[None]:
+    """This user may have three jobs in the queue."""
+    limit = ("sacctmgr", "-i", "modify", "user", slurm.ask("id", "-un"), "set")
+    slurm.ask(*limit, "MaxSubmitJobs=3")
+    yield
+    slurm.ask(*limit, "MaxSubmitJobs=-1")
+
+
+# What is submitted -------------------------------------------------------------------------------------------
+
+
+def test_a_grid_is_one_array_and_leaves_few_files_until_it_starts(user: SlurmUser) -> None:
+    user.submit(slurm_grid(seeds="20", site=LATER))
+    assert user.queue("%K") == ["0-19"]
+    assert user.states() == {"queued": 20}
+    files = [path for path in user.workspace.rglob("*") if path.is_file()]
+    assert len(files) <= 3 * 20, files
+
+
+@pytest.mark.long
+def test_an_array_of_twenty_runs_completes(user: SlurmUser) -> None:
+    assert "20 completed" in user.submit(slurm_grid(seeds="20"), "--wait")
+    assert counted([run["state"] for run in user.runs()]) == {"completed": 20}
+    assert {run["attempts"] for run in user.runs()} == {1}
+    wait_for(lambda: user.accounted("State") == ["COMPLETED"] * 20)
+    assert len({line.partition("_")[0] for line in user.accounted("JobID")}) == 1
+
+
+def test_nothing_of_the_submitters_environment_changes_a_job(user: SlurmUser) -> None:
+    wishes = {"SBATCH_TIMELIMIT": "1", "SBATCH_PARTITION": "down", "SBATCH_JOB_NAME": "mine", "SBATCH_ARRAY_INX": "0-3"}
+    inside = {"SLURM_JOB_ID": "77", "SLURM_CPUS_PER_TASK": "31", "SLURM_NTASKS": "9", "SLURM_TIMELIMIT": "2"}
+    user.submit(slurm_grid(site=LATER), **wishes, **inside)
+    (job,) = user.queue()
+    seen = user.cluster.job(job)
+    (token,) = [path.stem for path in (user.workspace / "allocations").glob("*.json")]
+    assert seen["JobName"] == token
+    assert (seen["Partition"], seen["TimeLimit"]) == ("gpu", "00:10:00")
+    assert (seen["Requeue"], seen["KillOInInvalidDependent"]) == ("0", "Yes")
+    assert (seen["NumNodes"], seen["CPUs/Task"]) == ("1-1", "4")
+    assert "ArrayJobId" not in seen
+
+
+def test_a_grid_larger_than_an_array_may_be_is_several_arrays(small: SlurmUser) -> None:
+    small.submit(slurm_grid(seeds="25", site=LATER))
+    assert sorted(small.queue("%K")) == ["0-4", "0-9"]
+    assert len(small.queue()) == 3
+    assert small.states() == {"queued": 25}
+
+
+def test_a_cluster_without_accounting_trains_all_the_same(small: SlurmUser) -> None:
+    assert "2 completed" in small.submit(slurm_grid(seeds="2"), "--wait")
+    assert {small.source(run["run_id"], "completed") for run in small.runs()} == {"journal"}
+
+
+def test_a_job_can_submit(user: SlurmUser) -> None:
+    user.write("grid.yaml", slurm_grid())
+    outer = user.cluster.submit(user.inside("submit", "grid.yaml", "--wait"), "--cpus-per-task=2", "--time=5")
+    assert user.cluster.wait_state(outer, within_s=180) == "COMPLETED", user.cluster.output(outer)
+    assert user.states() == {"completed": 1}
+
+
+# Once and no more --------------------------------------------------------------------------------------------
+
+
+def test_submitting_twice_submits_once(user: SlurmUser) -> None:
+    text = slurm_grid(seeds="3", site=LATER)
+    user.submit(text)
+    jobs = user.queue()
+    assert "3 already queued" in user.submit(text)
+    assert user.queue() == jobs
+    assert {run["attempts"] for run in user.runs()} == {1}
+
+
+def test_a_submitter_killed_once_slurm_had_the_job_leaves_one_that_is_found_again(user: SlurmUser) -> None:
+    # Its parent is `timeout`, and that one's parent is the submitter.
+    kill = 'real "$@"; kill -9 $(ps -o ppid= -p $PPID)'
+    done = user("submit", user.write("grid.yaml", slurm_grid(seeds="3", site=LATER)), **user.sbatch_does(kill))
+    assert done.returncode == -9
+    jobs = user.queue("%F %K")
+    assert len(jobs) == 1
+    assert user.states() == {"queued": 3}
+    user.submit(slurm_grid(seeds="3", site=LATER))
+    assert user.queue("%F %K") == jobs
+    assert {user.source(run["run_id"], "queued") for run in user.runs()} == {"squeue"}
+    assert {run["attempts"] for run in user.runs()} == {1}
+
+
+def test_a_submission_whose_reply_was_lost_is_found_again(user: SlurmUser) -> None:
+    paused = f'{user.fault("pause", "slurmctld")}; real "$@"'
+    done = user("submit", user.write("grid.yaml", slurm_grid(seeds="3", site=LATER)), **user.sbatch_does(paused))
+    assert done.returncode == 5, done.stderr
+    assert "slurm unreachable since" in done.stderr
+    user.cluster.resume("slurmctld")
+    wait_for(user.queue)
+    user.submit(slurm_grid(seeds="3", site=LATER))
+    assert len(user.queue()) == 1
+    assert user.states() == {"queued": 3}
+    assert {run["attempts"] for run in user.runs()} == {1}
+
+
+# When something is away --------------------------------------------------------------------------------------
+
+
+def asked(user: SlurmUser) -> subprocess.CompletedProcess[str]:
+    """Return the first status that could not be had from SLURM: one within a second of another does not ask."""
+    seen: list[subprocess.CompletedProcess[str]] = []
+    wait_for(lambda: (seen.append(user("status", "--json")), seen[-1].returncode == 5)[1])
+    return seen[-1]
+
+
+def test_without_a_controller_nothing_is_submitted_and_nothing_changes(user: SlurmUser) -> None:
+    user.submit(slurm_grid(site=LATER))
+    before = user.states()
+    user.cluster.kill("slurmctld")
+    done = asked(user)
+    assert "slurm unreachable since" in done.stderr
+    assert '"queued": 1' in done.stdout
+    again = user("submit", user.write("other.yaml", slurm_grid(name="other", seeds="[7]")))
+    assert again.returncode == 5
+    user.cluster.up()
+    assert user.states() == before
+    user.submit(slurm_grid(name="other", seeds="[7]", site=LATER))
+    assert user.states() == {"queued": 2}
+
+
+@pytest.mark.long
+def test_a_controller_that_hangs_is_as_good_as_away(user: SlurmUser) -> None:
+    user.submit(slurm_grid(site=LATER))
+    user.cluster.pause("slurmctld")
+    seen = asked(user)
+    other = user("submit", user.write("other.yaml", slurm_grid(name="other", seeds="[7]")))
+    user.cluster.resume("slurmctld")
+    assert other.returncode == 5
+    # Whose patience ends first, squeue's or ours, is the cluster's setting.
+    assert "slurm unreachable since" in seen.stderr
+    assert "did not answer" in seen.stderr or "timed out" in seen.stderr
+    assert user.states() == {"queued": 1}
+    assert len(user.queue()) == 1
+
+
+def test_a_controller_that_nothing_hangs_on_any_more_is_forgotten(user: SlurmUser) -> None:
+    user.submit(slurm_grid(), "--hold")
+    user.cluster.kill("slurmctld")
+    assert user("release", "all").returncode == 5
+    assert user("cancel", "all").returncode == 5
+    assert user.states() == {"cancelled": 1}
+
+
+def test_without_accounting_daemon_runs_go_their_way(user: SlurmUser) -> None:
+    user.cluster.kill("slurmdbd")
+    assert "1 completed" in user.submit(slurm_grid(), "--wait")
+
+
+def test_what_a_limit_keeps_out_waits_says_so_and_goes_later(user: SlurmUser, three_at_most: None) -> None:
+    user.submit(slurm_grid(seeds="5", site=LATER))
+    assert user.states() == {"queued": 3, "pending": 2}
+    waiting = [run["run_id"] for run in user.runs() if run["state"] == "pending"]
+    answer = user.why(waiting[0])
+    assert answer["verdict"] == "wait"
+    assert "limit" in answer["sentence"]
+    for job in user.queue():
+        user.cluster.ask("scancel", job)
+    wait_for(lambda: user.states() == {"queued": 2, "cancelled": 3})
+    assert {run["attempts"] for run in user.runs()} == {1}
+
+
+# Nothing hostile gets through --------------------------------------------------------------------------------
+
+HOSTILE = {
+    "partition": '"gpu\\nid"',
+    "account": '"$(id)"',
+    "qos": '"a b"',
+    "reservation": '"--wrap=id"',
+    "constraint": '"a;id"',
+    "exclude": '"gpu0`id`"',
+    "mem": '"1G --wrap=id"',
+    "modules": '["x; id"]',
+    "setup": '["echo\\nid"]',
+    "container": '["sh -c id"]',
+    "python": '"python;id"',
+    "array_parallelism": '"1; id"',
+    "node_gpus": '"8 id"',
+    "cpus_per_gpu": "-1",
+    "lead": '"1m; id"',
+    "handover": '"no; id"',
+    "extra": '{wrap: "id"}',
+}
+
+
+def test_a_hostile_setting_is_refused_before_anything_is_written(user: SlurmUser) -> None:
+    settings = ", ".join(f"{key}: {value}" for key, value in HOSTILE.items())
+    done = user("submit", user.write("grid.yaml", slurm_grid().replace("partition: gpu, ", settings)))
+    assert done.returncode == 2, done.stderr
+    assert [key for key in HOSTILE if f"slurm.{key}" not in done.stderr] == []
+    assert not user.workspace.exists()
+    assert user.queue() == []
+
+
+@pytest.mark.parametrize("extra", ['{comment: "x"}', '{nice: "1 --wrap=id"}', '{"nice=1 --wrap": "id"}'])
+def test_an_option_that_is_not_known_is_no_way_around(user: SlurmUser, extra: str) -> None:
+    done = user("submit", user.write("grid.yaml", slurm_grid(site=f"extra: {extra}")))
+    assert done.returncode == 2, done.stderr
+    assert "slurm.extra" in done.stderr
+    assert not user.workspace.exists()
+
+
+# Secrets ------------------------------------------------------------------------------------------------------
+
+
+class Watch(threading.Thread):
+    """Looks at the command lines of all processes, again and again."""
+
+    def __init__(self, secret: str) -> None:
+        super().__init__(daemon=True)
+        self.secret = secret
+        self.looks = 0
+        self.found: set[str] = set()
+        self.over = threading.Event()
+
+    def run(self) -> None:
+        while not self.over.wait(0.02):
+            self.found |= {line for _, words in processes() if self.secret in (line := " ".join(words))}
+            self.looks += 1
+
+
+def test_the_ledgers_password_stays_on_the_login_node(user: SlurmUser, postgres: PostgresServer) -> None:
+    secret, folder = postgres.password, user.cluster.folder
+    user.env |= {"VTJOBS_LEDGER": postgres.new_database(), "PGPASSWORD": secret}
+    watch = Watch(secret)
+    watch.start()
+    user.submit(slurm_grid(seeds="2", epochs=3, site=LATER))
+    jobs = user.queue()
+    scripts = [user.cluster.ask("scontrol", "write", "batch_script", job, "-") for job in jobs]
+    user.let_start()
+    wait_for(user.agents)
+    environments = [Path(f"/proc/{pid}/environ").read_text() for pid in user.agents()]
+    assert environments and all("SLURM_JOB_ID" in text for text in environments)
+    assert "2 completed" in user.submit(slurm_grid(seeds="2", epochs=3, site=LATER), "--wait")
+    watch.over.set()
+    watch.join()
+    accounts = user.accounted("JobName,SubmitLine,Comment,AdminComment")
+    assert watch.looks > 20 and accounts
+    for what in (*watch.found, *scripts, *environments, *accounts):
+        assert secret not in what
+    places = [path for base in (user.workspace, folder / "log", folder / "spool") for path in base.rglob("*")]
+    assert not [path for path in places if path.is_file() and secret.encode() in path.read_bytes()]

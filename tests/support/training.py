@@ -1,0 +1,127 @@
+"""Tiny runs for the tests of the numerics: a spec from a few words, trained in this process or read from disk."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from PIL import Image
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from vtjobs.jobs import library
+from vtjobs.jobs.folder import describe_folder
+from vtjobs.jobs.recipe import Recipe
+from vtjobs.jobs.spec import RunSpec, seeds_of
+from vtjobs.workers.dist import Group
+from vtjobs.workers.manifest import MODEL, STATE, Rejected, verify
+from vtjobs.workers.settings import Plan
+from vtjobs.workers.train import Training
+
+torch.set_num_threads(1)
+
+CPU = torch.device("cpu")
+ALONE = Group(rank=0, world_size=1, device=CPU)
+VIT = {"model": "vit_small_patch16_224", "args": {"patch_size": 8, "embed_dim": 16, "depth": 2, "num_heads": 2}}
+CONVNET = {"model": "resnet18", "args": {"layers": [1, 1, 1, 1], "channels": [8, 8, 8, 8], "output_stride": 8}}
+HEADS: dict[str, dict[str, Any]] = {
+    "supervised": {},
+    "drloc": {"weight": 0.5, "pairs": 8, "width": 16, "grid": 7},
+    "relvit": {"weight": 1.0, "tasks": ["sprel", "abspos"]},
+}
+EVERYTHING = {
+    "precision": "fp16", "dropout": 0.1, "drop_path": 0.2, "mixup": 0.8, "cutmix": 1.0, "ema_decay": 0.9,
+    "ema_warmup": True, "label_smoothing": 0.1, "clip_grad": 5.0, "flip": 0.5, "erasing": 0.25, "weight_decay": 0.05,
+}  # fmt: skip
+
+
+def run_spec(
+    backbone: dict[str, Any] = VIT, head: str = "supervised", *, seed: int = 0, params: dict[str, Any] | None = None,
+    **recipe: Any,
+) -> RunSpec:  # fmt: skip
+    """Describe a tiny run on the digits: four steps an epoch, the last one short."""
+    fields = {
+        "epochs": 2, "batch_size": 256, "lr": 1e-3, "warmup_epochs": 0.5, "image_size": 16, "interpolation": "bilinear",
+        "crop": "pad", "crop_padding": 1, **recipe,
+    }  # fmt: skip
+    facts = library.datasets()["digits"]
+    dataset = {name: facts[name] for name in ("channels", "classes", "fingerprint", "mean", "std", "train", "test")}
+    return RunSpec(
+        backbone={**backbone, "weights": None},
+        dataset=dataset | {"name": "digits"},
+        head={"name": head, "params": HEADS[head] | (params or {})},
+        recipe=Recipe.model_validate(fields).model_dump(mode="json"),
+        seeds=seeds_of(seed),
+        init_from=None,
+    )
+
+
+def image_folder(root: Path, *, train: int, test: int, classes: int = 2, size: tuple[int, int] = (20, 16)) -> Path:
+    """Write `train` and `test` images for each class, of many sizes around `size`."""
+    draw = torch.Generator().manual_seed(0)
+    for split, count in (("train", train), ("test", test)):
+        for label in range(classes):
+            place = root / split / f"class-{label}"
+            place.mkdir(parents=True)
+            for index in range(count):
+                pixels = torch.randint(0, 256, (size[0] + index % 3, size[1] + index % 2, 3), generator=draw)
+                Image.fromarray(pixels.to(torch.uint8).numpy()).save(place / f"{index}.png")
+    return root
+
+
+def on_folder(spec: RunSpec, root: Path) -> RunSpec:
+    """Return the same run on an image folder; the plan's `paths` must name it."""
+    facts = describe_folder(root)
+    dataset = {name: facts[name] for name in ("classes", "fingerprint", "train", "test")}
+    dataset |= {"name": "folder", "channels": 3, "mean": [0.5, 0.5, 0.5], "std": [0.25, 0.25, 0.25]}
+    return replace(spec, dataset=dataset)
+
+
+def training(spec: RunSpec, folder: Path, *, report: Any = None, wants_stop: Any = None, **plan: Any) -> Training:
+    """Set up a run alone in this process."""
+    plan = {"checkpoint_every_s": 1e9, "data_root": folder, **plan}
+    return Training(
+        spec,
+        Plan(run_id=spec.run_id, folder=folder, **plan),
+        ALONE,
+        report=report or (lambda *_, **__: None),
+        wants_stop=wants_stop or (lambda: False),
+    )
+
+
+def newest(folder: Path, run_id: str) -> Path | None:
+    """Return the newest checkpoint that verifies."""
+    for place in sorted(folder.glob("step-*"), reverse=True):
+        try:
+            verify(place, run_id=run_id)
+        except Rejected:
+            continue
+        return place
+    return None
+
+
+def contents(place: Path) -> dict[str, Any]:
+    """Read a checkpoint whole: weights, EMA and the rest of the state."""
+    weights = {path.name: load_file(str(path)) for path in place.glob("*.safetensors")}
+    assert MODEL in weights
+    return weights | {STATE: torch.load(place / STATE, weights_only=True)}
+
+
+def differences(one: Any, other: Any, where: str = "") -> list[str]:
+    """Return the places where two nested values are not equal bit for bit."""
+    if isinstance(one, Tensor):
+        same = isinstance(other, Tensor) and one.dtype == other.dtype and torch.equal(one, other)
+        return [] if same else [where]
+    if isinstance(one, dict) and isinstance(other, dict):
+        if one.keys() != other.keys():
+            return [f"{where}: {sorted(map(str, one.keys() ^ other.keys()))}"]
+        return [place for key in one for place in differences(one[key], other[key], f"{where}/{key}")]
+    if isinstance(one, list | tuple) and isinstance(other, list | tuple) and len(one) == len(other):
+        pairs = enumerate(zip(one, other, strict=True))
+        return [place for index, (a, b) in pairs for place in differences(a, b, f"{where}/{index}")]
+    return [] if one == other else [where]
+
+
+def weights_of(model: nn.Module) -> dict[str, Tensor]:
+    """Return a copy of all parameters and buffers."""
+    return {name: value.clone() for name, value in model.state_dict().items()}

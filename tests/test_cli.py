@@ -1,0 +1,370 @@
+"""The command line's promises: exit codes, documents, what is imported, what goes where."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from .conftest import end_processes
+from .support.cli import Cli
+from .support.grids import tiny_grid
+from .support.scheduler import Commands
+
+GRID = tiny_grid(heads="[supervised, relvit]", seeds="2", epochs=3)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Iterator[Cli]:
+    """A workspace with one finished grid, for commands that only read."""
+    user = Cli(tmp_path_factory.mktemp("trained"), cache)
+    user.write("grid.yaml", GRID)
+    user.ok("submit", "grid.yaml", "--wait")
+    yield user
+    end_processes(user.workspace)
+
+
+def imported_by(code: str) -> set[str]:
+    done = subprocess.run(
+        [sys.executable, "-c", f"import sys\n{code}\nprint(' '.join(sys.modules), file=sys.stderr)"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    return set(done.stderr.split())
+
+
+def test_the_command_line_itself_imports_nothing_heavy() -> None:
+    loaded = imported_by("import vtjobs.cli")
+    assert not loaded & {"torch", "timm", "ray", "submitit", "scipy", "numpy", "sqlalchemy", "yaml", "rich"}
+
+
+def test_help_names_every_command_and_no_backend_that_is_not_there(trained: Cli) -> None:
+    text = trained.ok("--help")
+    for command in (
+        "submit",
+        "plan",
+        "status",
+        "runs",
+        "show",
+        "logs",
+        "failures",
+        "retry",
+        "rerun",
+        "cancel",
+        "report",
+    ):
+        assert f"\n  {command} " in text
+    assert "slurm" not in text.lower()
+
+
+def test_status_imports_nothing_heavy(trained: Cli) -> None:
+    code = (
+        "sys.argv = ['vtjobs', 'status']\nimport vtjobs.cli\ntry:\n    vtjobs.cli.main()\nexcept SystemExit:\n    pass"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", f"import sys\n{code}\nprint('MODULES', ' '.join(sys.modules))"],
+        capture_output=True, text=True, check=True, cwd=trained.folder, env=trained.environment(),
+    )  # fmt: skip
+    loaded = set(done.stdout.split("MODULES")[1].split())
+    assert not loaded & {"torch", "timm", "numpy", "scipy", "alembic"}
+
+
+def test_status_counts_every_state(trained: Cli) -> None:
+    document = trained.json("status")
+    assert document["schema_version"] == 1
+    assert document["runs"]["completed"] == 4
+    assert sum(document["runs"].values()) == 4
+    assert document["grids"][0]["name"] == "tiny"
+
+
+def test_runs_lists_what_a_reader_may_rely_on(trained: Cli) -> None:
+    for run in trained.json("runs"):
+        assert run["state"] == "completed"
+        assert {"run_id", "backbone", "dataset", "head", "seed", "state", "attempts"} <= run.keys()
+        assert 0 < run["top1"] <= 100
+
+
+def test_quiet_prints_ids_that_other_commands_take(trained: Cli) -> None:
+    ids = trained.ok("runs", "head=relvit", "-q").split()
+    assert len(ids) == 2
+    assert trained.json("show", ids[0])["run_id"] == ids[0]
+    assert trained.ok("runs", *ids, "-q").split() == ids
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["all"], 4),
+        (["tiny"], 4),
+        (["grid=tiny", "head=relvit"], 2),
+        (["seed!=0"], 2),
+        (["head=relvit,supervised", "seed=1"], 2),
+        (["status=completed"], 4),
+        (["status!=failed"], 4),
+    ],
+)
+def test_the_selector_grammar_selects(trained: Cli, words: list[str], expected: int) -> None:
+    assert len(trained.ok("runs", *words, "-q").split()) == expected
+
+
+def test_show_tells_the_whole_story(trained: Cli) -> None:
+    run_id = trained.ok("runs", "-q").split()[0]
+    document = trained.json("show", run_id[:8])
+    assert document["spec"]["recipe"]["epochs"] == 3
+    assert [event["after"] for event in document["history"]] == ["submitting", "queued", "running", "completed"]
+    assert document["environment"]["software"]["torch"]
+    text = trained.ok("show", run_id)
+    assert "running -> completed  (journal: end completed)" in text
+
+
+def test_report_has_mean_std_and_gain_in_every_format(trained: Cli) -> None:
+    cells = trained.json("report", "tiny")
+    supervised, relvit = cells
+    values = list(relvit["values"].values())
+    assert relvit["mean"] == pytest.approx(sum(values) / 2)
+    assert relvit["std"] == pytest.approx(abs(values[0] - values[1]) / 2**0.5)
+    assert relvit["gain"] == pytest.approx(relvit["mean"] - supervised["mean"])
+    assert supervised["gain"] is None
+    shown = f"{relvit['mean']:.2f} ± {relvit['std']:.2f}"
+    assert shown in trained.ok("report", "tiny")
+    assert shown in trained.ok("report", "tiny", "--format", "markdown")
+    latex = trained.ok("report", "tiny", "--format", "latex")
+    assert r"\toprule" in latex and shown.replace("±", r"$\pm$") in latex
+    assert repr(relvit["mean"]) in trained.ok("report", "tiny", "--format", "csv")
+    assert json.loads(trained.ok("report", "tiny", "--format", "json")) == cells
+
+
+def test_data_goes_to_stdout_and_words_to_stderr(trained: Cli) -> None:
+    done = trained("submit", "grid.yaml", "--json")
+    assert json.loads(done.stdout)["completed"] == 4
+    assert "0 new, 4 already completed" in done.stderr
+
+
+def test_text_has_no_colour_when_nobody_watches(trained: Cli) -> None:
+    done = trained("runs")
+    assert "\x1b" not in done.stdout + done.stderr
+
+
+def test_a_plain_ascii_terminal_gets_plain_ascii(trained: Cli) -> None:
+    done = trained("report", "tiny", LC_ALL="C", PYTHONIOENCODING="ascii")
+    assert done.returncode == 0
+    assert "+-" in done.stdout and done.stdout.isascii()
+
+
+def test_a_reader_that_leaves_early_is_no_error(trained: Cli) -> None:
+    command = f"{sys.executable} -m vtjobs.cli runs | head -1; exit ${{PIPESTATUS[0]}}"
+    done = subprocess.run(
+        ["bash", "-c", command], cwd=trained.folder, env=trained.environment(), capture_output=True, text=True
+    )
+    assert done.returncode == 0
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (["runs", "head=drlok"], 3),
+        (["runs", "ffff"], 3),
+        (["runs", "hed=drloc"], 2),
+        (["runs", "status=don"], 2),
+        (["show", "nothing-here"], 3),
+        (["cancel"], 2),
+        (["report", "--format", "pdf"], 2),
+        (["nonsense"], 2),
+        (["submit", "missing.yaml"], 2),
+        (["evaluate", "all", "--sets", "val"], 2),
+        (["ledger", "rebuild"], 7),
+        (["gc", "all"], 7),
+        (["data", "prepare", "cifar11"], 2),
+    ],
+)
+def test_an_exit_code_says_what_happened(trained: Cli, words: list[str], code: int) -> None:
+    done = trained(*words)
+    assert done.returncode == code, done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_errors_are_documents_too(trained: Cli) -> None:
+    done = trained("show", "nothing-here", "--json")
+    assert json.loads(done.stdout)["error"]["exit_code"] == 3
+
+
+def test_a_workspace_that_is_not_there_changes_nothing_and_says_so(cli: Cli) -> None:
+    done = cli("status")
+    assert done.returncode == 5
+    assert "not a vtjobs workspace" in done.stderr
+    assert not cli.workspace.exists()
+
+
+def test_plan_writes_nothing(cli: Cli) -> None:
+    cli.write("grid.yaml", GRID)
+    document = cli.json("plan", "grid.yaml")
+    assert (document["runs"], document["new"], document["completed"]) == (4, 4, 0)
+    assert not cli.workspace.exists()
+    assert cli.ok("submit", "grid.yaml", "--dry-run")
+    assert not cli.workspace.exists()
+
+
+def test_plan_estimates_from_the_ledgers_own_history(trained: Cli) -> None:
+    document = trained.json("plan", "grid.yaml", "--set", "seeds=4")
+    assert document["new"] == 4
+    assert document["completed"] == 4
+    assert document["estimate"]["runs_without_history"] == 0
+    assert document["estimate"]["run_hours"] > 0
+
+
+def test_evaluate_scores_without_training(trained: Cli) -> None:
+    before = {run["run_id"]: run["attempts"] for run in trained.json("runs")}
+    rows = trained.json("evaluate", "head=relvit", "--sets", "train,test")
+    assert {(row["set_name"], row["metric"]) for row in rows} >= {("train", "top1"), ("test", "top1")}
+    assert {run["run_id"]: run["attempts"] for run in trained.json("runs")} == before
+    again = {cell["head"]: cell["n"] for cell in trained.json("report", "tiny", "--set", "train")}
+    assert again == {"supervised": 0, "relvit": 2}
+
+
+def test_logs_and_failures_of_a_healthy_grid(trained: Cli) -> None:
+    assert trained.json("failures") == []
+    run_id = trained.ok("runs", "-q").split()[0]
+    assert trained("logs", run_id).returncode == 0
+
+
+def test_init_gives_a_grid_that_can_be_planned(cli: Cli) -> None:
+    cli.ok("init", "mine.yaml")
+    assert cli.json("plan", "mine.yaml")["runs"] == 18
+    assert cli("init", "mine.yaml").returncode == 2
+
+
+def test_the_schema_is_a_json_schema_of_grids(cli: Cli) -> None:
+    schema = json.loads(cli.ok("schema"))
+    assert {"name", "backbones", "datasets", "heads", "seeds", "recipe", "stages"} <= schema["properties"].keys()
+
+
+def test_settings_say_where_they_come_from(cli: Cli) -> None:
+    (cli.folder / "vtjobs.yaml").write_text("data: /somewhere/data\n")
+    settings = cli.json("config", "show", VTJOBS_LOCAL_SLOTS="3")
+    assert settings["data"]["origin"].endswith("vtjobs.yaml")
+    assert settings["local.slots"] == {"value": 3, "origin": "VTJOBS_LOCAL_SLOTS"}
+    assert settings["workspace"]["origin"] == "default"
+
+
+def test_doctor_reports_on_a_fresh_machine(cli: Cli) -> None:
+    document = cli.json("doctor")
+    assert document["ok"] is True
+    assert {"python", "packages", "ledger"} <= {check["name"] for check in document["checks"]}
+
+
+def test_an_interrupt_while_waiting_ends_with_130_and_loses_nothing(cli: Cli) -> None:
+    cli.write("grid.yaml", tiny_grid(name="slow", seeds="2", epochs=400))
+    process = cli.start("submit", "grid.yaml", "--wait")
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        if cli.workspace.exists() and cli("status", "--json").stdout.count('"running": 0') < 2:
+            break
+        time.sleep(0.5)
+    os.kill(process.pid, signal.SIGINT)
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "Traceback" not in err
+    assert cli.json("status")["runs"]["pending"] == 0
+    cli.ok("cancel", "slow", "--yes")
+
+
+# A cluster -----------------------------------------------------------------------------------------------------
+
+AWAY = "slurm_load_jobs error: Unable to contact slurm controller (connect failure)"
+ON_SLURM = tiny_grid(seeds="2").replace("name: tiny", "name: tiny\nbackend: slurm")
+
+
+@pytest.fixture
+def cluster(cli: Cli, tmp_path_factory: pytest.TempPathFactory) -> Commands:
+    """SLURM's commands before a cluster that takes an array and lets it wait; no node is behind them."""
+    commands = Commands(tmp_path_factory.mktemp("slurm") / "bin")
+    commands.prints("sinfo", "cpu*|up|1-00:00:00|NO|4|64|(null)")
+    commands.prints("scontrol", "MaxArraySize = 1001\nMaxJobCount = 10000")
+    commands.fails("sacctmgr", "You are not running a supported accounting_storage plugin")
+    commands.fails("sacct", "Slurm accounting storage is disabled")
+    commands.prints("squeue", "")
+    commands.prints("srun", "")
+    commands.prints("sbatch", "Submitted batch job 34")
+    cli.env["PATH"] = commands.path
+    cli.write("vtjobs.yaml", "poll_s: 1\n")
+    return commands
+
+
+def test_a_scheduler_that_is_away_leaves_what_is_known_and_says_since_when(cli: Cli, cluster: Commands) -> None:
+    cli.write("grid.yaml", ON_SLURM)
+    cli.ok("submit", "grid.yaml")
+    (call,) = cluster.calls("sbatch")
+    assert "--array=0-1" in call
+    cluster.fails("squeue", AWAY)
+    time.sleep(1.1)
+    first = cli("status")
+    assert first.returncode == 5
+    assert "tiny-" in first.stdout and "QUEUED" in first.stdout
+    (line,) = first.stderr.splitlines()
+    assert line.startswith("error: slurm unreachable since 20") and AWAY in line
+    assert line.endswith("states are as last known")
+    again = cli("status", "--json")
+    assert again.returncode == 5 and line in again.stderr, "it is away since the same moment"
+    document = json.loads(again.stdout)
+    assert document["runs"]["queued"] == 2
+    (away,) = document["unreachable"]
+    assert away["backend"] == "slurm" and away["since"]
+
+
+def test_why_tells_the_clusters_reason_and_what_to_do(cli: Cli, cluster: Commands) -> None:
+    cli.write("grid.yaml", ON_SLURM)
+    cli.ok("submit", "grid.yaml")
+    token = next(word[11:] for word in cluster.calls("sbatch")[0].split() if word.startswith("--job-name="))
+    cluster.prints("squeue", f"34|0-1|PENDING|PartitionTimeLimit||N/A|{token}")
+    time.sleep(1.1)
+    told = cli("status")
+    assert told.returncode == 0 and "2 queued run(s) that can never start" in told.stderr
+    run_id = cli.ok("runs", "-q").split()[1]
+    document = cli.json("why", run_id[:8])
+    assert (document["verdict"], document["job"], document["reason"]) == ("never", "34_1", "PartitionTimeLimit")
+    text = cli.ok("why", run_id)
+    assert text.splitlines()[0].startswith(f"{run_id[:8]} is queued: in slurm as 34_1: it asks for more time")
+    assert text.splitlines()[1] == "never: Lower resources.walltime"
+
+
+def test_a_mistake_in_a_sites_settings_is_told_with_its_place_and_nothing_is_asked(cli: Cli, cluster: Commands) -> None:
+    cli.write("grid.yaml", tiny_grid(extra="backend: {slurm: {partition: 'a b'}}"))
+    done = cli("submit", "grid.yaml")
+    assert done.returncode == 2
+    assert "backend.slurm.partition: character ' ' not allowed" in done.stderr
+    cli.write("grid.yaml", tiny_grid(extra="backend: {slurm: {partition: gpu}}"))
+    done = cli("submit", "grid.yaml")
+    assert done.returncode == 2 and "backend.slurm.partition: unknown partition 'gpu'" in done.stderr
+    assert cluster.calls("sbatch") == [] and not cli.workspace.exists()
+
+
+def test_a_cluster_that_is_away_stores_nothing(cli: Cli, cluster: Commands) -> None:
+    cluster.fails("sinfo", "slurm_load_partitions: Unable to contact slurm controller (connect failure)")
+    cli.write("grid.yaml", ON_SLURM)
+    done = cli("submit", "grid.yaml")
+    assert done.returncode == 5 and len(done.stderr.splitlines()) == 1
+    assert not cli.workspace.exists()
+
+
+def test_a_machine_without_slurm_is_no_place_to_submit_from(cli: Cli, tmp_path_factory: pytest.TempPathFactory) -> None:
+    cli.env["PATH"] = str(tmp_path_factory.mktemp("empty"))
+    cli.write("grid.yaml", tiny_grid())
+    done = cli("submit", "grid.yaml", "--backend", "slurm")
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("error: ") and "is this a login node" in line and "--backend local" in line
+    assert not cli.workspace.exists()
+    assert not [check for check in cli.json("doctor")["checks"] if "slurm" in check["name"]]
+
+
+def test_a_backend_that_is_not_there_is_refused_by_name(cli: Cli) -> None:
+    cli.write("grid.yaml", tiny_grid())
+    done = cli("submit", "grid.yaml", "--backend", "nonsense")
+    assert done.returncode == 2
+    assert done.stderr == "error: --backend nonsense: unknown. Allowed: one of: local, slurm\n"
+    assert not cli.workspace.exists()

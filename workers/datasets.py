@@ -1,0 +1,158 @@
+"""Read the datasets: those of the catalogue through their usual loaders, and image folders."""
+
+import pickle
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy
+import torch
+from torch import Tensor
+
+from ..jobs.errors import VtjobsError
+
+Reader = Callable[[int], Any]
+
+
+class DataError(VtjobsError):
+    """Data is missing, or is not what its fingerprint says."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageSet:
+    """One split: labels, and its images either as one tensor or one by one."""
+
+    labels: Tensor
+    # [N] int64
+    images: Tensor | None = None
+    # [N, C, H, W] uint8, where all have one size
+    reader: Reader | None = None
+    # index -> PIL image, where they have not
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def pil(self, index: int) -> Any:
+        """Return one image as Pillow's."""
+        if self.reader is not None:
+            return self.reader(index)
+        from PIL import Image
+
+        assert self.images is not None
+        array = self.images[index].permute(1, 2, 0).numpy()
+        return Image.fromarray(array[:, :, 0] if array.shape[2] == 1 else array)
+
+
+def load(spec: dict[str, Any], split: str, *, data_root: Path, paths: dict[str, str]) -> ImageSet:
+    """Load the `train` or `test` split of a dataset.
+
+    Args:
+        spec: the dataset part of a RunSpec.
+        split: train or test.
+        data_root: where `vtjobs data prepare` puts known datasets.
+        paths: folder by fingerprint, for image folders.
+
+    Raises:
+        DataError: files are missing or have the wrong number of images.
+    """
+    name = spec["name"]
+    if name == "folder":
+        loaded = _folder(Path(paths.get(spec["fingerprint"], "")), split)
+    elif name in _LOADERS:
+        try:
+            loaded = _LOADERS[name](data_root / name, split)
+        except pickle.UnpicklingError as error:
+            raise DataError(f"dataset {name}: {data_root / name} holds a pickle that is refused ({error})") from error
+        except (RuntimeError, FileNotFoundError) as error:
+            if isinstance(error, RuntimeError) and "not found" not in str(error).lower():
+                raise
+            raise DataError(f"dataset {name} is not in {data_root / name}. Run: vtjobs data prepare {name}") from error
+    else:
+        raise DataError(f"unknown dataset {name!r}")
+    if len(loaded) != spec[split]:
+        raise DataError(f"dataset {name}: {len(loaded)} {split} images, expected {spec[split]}")
+    return loaded
+
+
+def _digits(_: Path, split: str) -> ImageSet:
+    from sklearn.datasets import load_digits
+
+    data = load_digits()
+    # Levels are 0…16; even indices train, odd ones test, so both halves hold every writer and digit alike.
+    images = torch.from_numpy(numpy.round(data.images * (255 / 16)).astype(numpy.uint8))[:, None]
+    labels = torch.from_numpy(data.target.astype(numpy.int64))
+    part = slice(0, None, 2) if split == "train" else slice(1, None, 2)
+    return ImageSet(images=images[part].contiguous(), labels=labels[part].contiguous())
+
+
+def _cifar(classes: int) -> Callable[[Path, str], ImageSet]:
+    def read(root: Path, split: str) -> ImageSet:
+        from torchvision import datasets
+        from torchvision.datasets.utils import check_integrity
+
+        kind = datasets.CIFAR10 if classes == 10 else datasets.CIFAR100
+        files = kind.train_list if split == "train" else kind.test_list
+        paths = [root / kind.base_folder / name for name, _ in files]
+        if not all(check_integrity(str(path), md5) for path, (_, md5) in zip(paths, files, strict=True)):
+            raise FileNotFoundError(f"{root / kind.base_folder}: files are missing or damaged")
+        batches = [_unpickled(path) for path in paths]
+        images = torch.from_numpy(numpy.concatenate([batch["data"] for batch in batches])).view(-1, 3, 32, 32)
+        labels = [label for batch in batches for label in batch["labels" if classes == 10 else "fine_labels"]]
+        return ImageSet(images=images, labels=torch.tensor(labels))
+
+    return read
+
+
+def _unpickled(path: Path) -> Any:
+    with path.open("rb") as stream:
+        return _ArraysOnly(stream, encoding="latin1").load()
+
+
+class _ArraysOnly(pickle.Unpickler):
+    """Unpickle dicts, lists, strings and NumPy arrays; refuse all else, since a pickle can run code."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        found = {"_reconstruct": numpy.empty(0).__reduce__()[0], "ndarray": numpy.ndarray, "dtype": numpy.dtype}
+        if module.split(".")[0] != "numpy" or name not in found:
+            raise pickle.UnpicklingError(f"{module}.{name} is not allowed")
+        return found[name]
+
+
+def _svhn(root: Path, split: str) -> ImageSet:
+    from torchvision import datasets
+
+    data = datasets.SVHN(str(root), split=split, download=False)
+    return ImageSet(images=torch.from_numpy(data.data), labels=torch.from_numpy(data.labels.astype(numpy.int64)))
+
+
+def _flowers(root: Path, split: str) -> ImageSet:
+    from torchvision import datasets
+
+    parts = [
+        datasets.Flowers102(str(root), split=part) for part in (("train", "val") if split == "train" else ("test",))
+    ]
+    joined = torch.utils.data.ConcatDataset(parts)
+    labels = [label for part in parts for label in part._labels]
+    return ImageSet(labels=torch.tensor(labels), reader=lambda index: joined[index][0])
+
+
+def _folder(root: Path, split: str) -> ImageSet:
+    from torchvision import datasets
+
+    place = root / split
+    if split == "test" and not place.is_dir():
+        place = root / "val"
+    if not place.is_dir():
+        raise DataError(f"dataset folder {place} does not exist")
+    data = datasets.ImageFolder(str(place))
+    return ImageSet(labels=torch.tensor(data.targets), reader=lambda index: data[index][0])
+
+
+_LOADERS: dict[str, Callable[[Path, str], ImageSet]] = {
+    "digits": _digits,
+    "cifar10": _cifar(10),
+    "cifar100": _cifar(100),
+    "svhn": _svhn,
+    "flowers102": _flowers,
+}

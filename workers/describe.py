@@ -1,0 +1,49 @@
+"""Answer questions about backbones: `python -m vtjobs.workers.describe` reads them as JSON and prints the facts."""
+
+import json
+import sys
+from typing import Any
+
+
+def describe(question: dict[str, Any]) -> dict[str, Any]:
+    """Return parameters, token grid, width and whether there are batch norms; or an error in timm's words."""
+    # Here, not under the device below: torch 2.6 cannot import its compiler under one, and timm imports it.
+    import timm  # noqa: F401
+    import torch
+
+    from .backbones import BackboneError, batch_norms, build
+    from .trainee import grid_shape
+
+    for device in ("meta", "cpu"):
+        try:
+            with torch.device(device):
+                model = build(question["backbone"], question["dataset"], question["recipe"])
+                width, grid = grid_shape(model, question["dataset"]["channels"], question["recipe"]["image_size"])
+        except BackboneError as error:
+            failure = str(error)
+            continue
+        except Exception as error:  # whatever a model's forward raises on an input that it cannot take
+            failure = f"backbone {question['backbone']['model']}: {str(error).splitlines()[0]}"
+            continue
+        if min(grid) < 1:
+            # Not every torch notices that a patch is larger than the image.
+            name, size = question["backbone"]["model"], question["recipe"]["image_size"]
+            return {"error": f"backbone {name}: no token is left of a {size}-pixel image"}
+        return {
+            "parameters": sum(parameter.numel() for parameter in model.parameters()),
+            "width": width,
+            "grid": list(grid),
+            "batch_norm": bool(batch_norms(model)),
+        }
+    return {"error": failure}
+
+
+def main() -> int:
+    """Serve one batch of questions."""
+    asked = json.load(sys.stdin)
+    json.dump({key: describe(question) for key, question in asked.items()}, sys.stdout)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,123 @@
+"""The process group of a run's ranks, and how they agree to stop at one common step."""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+
+import torch
+import torch.distributed as torch_dist
+from torch import Tensor
+
+# Collectives that take longer than this mean that a peer is gone; the agent notices a dead one much sooner.
+COLLECTIVE_TIMEOUT_S = 300
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """This rank's place among the ranks of its run."""
+
+    rank: int
+    world_size: int
+    device: torch.device
+
+    @property
+    def is_primary(self) -> bool:
+        return self.rank == 0
+
+    def sum(self, values: Tensor) -> Tensor:
+        """Return the sum over all ranks; a float64 tensor on the CPU, so no device waits."""
+        if self.world_size > 1:
+            torch_dist.all_reduce(values, group=_cpu_group())
+        return values
+
+    def broadcast(self, values: list[Tensor]) -> None:
+        """Give every rank what rank 0 holds."""
+        if self.world_size > 1:
+            for value in values:
+                torch_dist.broadcast(value, src=0)
+
+    def barrier(self) -> None:
+        """Wait for every rank."""
+        if self.world_size > 1:
+            torch_dist.barrier(group=_cpu_group())
+
+
+_CPU_GROUP: list[torch_dist.ProcessGroup | None] = [None]
+
+
+def _cpu_group() -> torch_dist.ProcessGroup | None:
+    return _CPU_GROUP[0]
+
+
+def join(rank: int, world_size: int, *, device: torch.device, host: str, port: int, listener: int | None) -> Group:
+    """Join the run's process group.
+
+    Args:
+        rank: this rank.
+        world_size: how many there are.
+        device: what this rank trains on; gloo serves the CPU, nccl a GPU.
+        host: where rank 0 listens.
+        port: of rank 0.
+        listener: rank 0's listening socket, bound by the agent, so that no port can be taken meanwhile.
+    """
+    if world_size > 1:
+        store = torch_dist.TCPStore(
+            host,
+            port,
+            world_size,
+            is_master=rank == 0,
+            timeout=timedelta(seconds=COLLECTIVE_TIMEOUT_S),
+            master_listen_fd=listener,
+            # libuv's server takes a listening socket only from torch 2.4 on, and not on every build.
+            use_libuv=False,
+        )
+        timeout = timedelta(seconds=COLLECTIVE_TIMEOUT_S)
+        backend = "nccl" if device.type == "cuda" else "gloo"
+        if host == "127.0.0.1":
+            os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+        torch_dist.init_process_group(backend, store=store, rank=rank, world_size=world_size, timeout=timeout)
+        _CPU_GROUP[0] = torch_dist.new_group(backend="gloo") if backend == "nccl" else None
+    return Group(rank=rank, world_size=world_size, device=device)
+
+
+class StopVote:
+    """Agreement on a common step to stop at, and to save at, without a device synchronisation per step.
+
+    Each step starts a reduction of two numbers on the CPU and looks at the result of the one before, which has long
+    arrived; so all ranks see a wish after the same step, at most one step late.
+    """
+
+    def __init__(
+        self, group: Group, wants_stop: Callable[[], bool], wants_save: Callable[[], bool] = lambda: False
+    ) -> None:
+        self._group = group
+        self._wants_stop = wants_stop
+        self._wants_save = wants_save
+        self._pending: tuple[object, Tensor] | None = None
+        self.save_due = False
+        # Stays true until the one who saved says so.
+
+    def agreed(self) -> bool:
+        """Ask once per step, on every rank; return whether to stop."""
+        wish = self._wants_stop()
+        if self._group.world_size == 1:
+            self.save_due = self.save_due or self._wants_save()
+            return wish
+        seen = False
+        if self._pending is not None:
+            work, votes = self._pending
+            work.wait()  # type: ignore[attr-defined]
+            seen = bool(votes[0].item())
+            self.save_due = self.save_due or bool(votes[1].item())
+        # Not asked for again while it is due, or one wish would be seen twice.
+        votes = torch.tensor([float(wish), float(not self.save_due and self._wants_save())])
+        work = torch_dist.all_reduce(votes, op=torch_dist.ReduceOp.MAX, group=_cpu_group(), async_op=True)
+        self._pending = (work, votes)
+        return seen
+
+    def settle(self) -> None:
+        """Finish the reduction that is still under way."""
+        if self._pending is not None:
+            self._pending[0].wait()  # type: ignore[attr-defined]
+            self._pending = None

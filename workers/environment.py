@@ -1,0 +1,76 @@
+"""What software and hardware an attempt ran on."""
+
+import os
+import platform
+import socket
+import subprocess
+import sys
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from ..jobs.files import to_json, write_over
+from ..jobs.host import visible_gpus
+from ..jobs.spec import NUMERICS
+
+PACKAGES = ("vtjobs", "torch", "torchvision", "timm", "numpy")
+MOST_DIFF_BYTES = 256 << 10
+
+
+def software() -> dict[str, str]:
+    """Return the versions that may change a result, without importing anything heavy."""
+    found = {"python": platform.python_version(), "numerics": str(NUMERICS)}
+    for package in PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def trains_on_gpu(gpus: int) -> bool:
+    """Whether ranks train on the GPUs that they were granted; a node whose GPUs are not real says otherwise."""
+    return bool(gpus) and os.environ.get("VTJOBS_DEVICE") != "cpu"
+
+
+def origin(*, world_size: int, threads: int, on_gpu: bool) -> dict[str, Any]:
+    """Return what two attempts must share for a resume to be exact."""
+    device = "cpu"
+    if on_gpu:
+        device = _gpu_names() or "cuda"
+    return {"world_size": world_size, "threads": threads, "device": device, "software": software()}
+
+
+def write_environment(path: Path) -> None:
+    """Write down versions, code, host and GPUs."""
+    facts = {
+        "software": software(),
+        "host": socket.gethostname(),
+        "kernel": platform.platform(),
+        "cpus": len(os.sched_getaffinity(0)),
+        "gpus": {"visible": visible_gpus(), "names": _gpu_names()},
+        "executable": sys.executable,
+        "git": _git(),
+    }
+    write_over(path, to_json(facts))
+
+
+def _gpu_names() -> str:
+    return _output("nvidia-smi", "--query-gpu=name", "--format=csv,noheader")[:200] if visible_gpus() else ""
+
+
+def _git() -> dict[str, str] | None:
+    """Return commit and uncommitted changes of the code that runs, where it lies in a repository."""
+    here = str(Path(__file__).parent)
+    commit = _output("git", "-C", here, "rev-parse", "HEAD")
+    if not commit:
+        return None
+    return {"commit": commit, "diff": _output("git", "-C", here, "diff", "HEAD")[:MOST_DIFF_BYTES]}
+
+
+def _output(*command: str) -> str:
+    try:
+        done = subprocess.run(command, capture_output=True, timeout=5, check=True, stdin=subprocess.DEVNULL)
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return done.stdout.decode(errors="replace").strip()

@@ -1,0 +1,127 @@
+"""The pipes between agent and ranks: JSON lines up, a stop byte down, and capped logs."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+STOP = b"s"
+
+
+class LineReader:
+    """Cut what arrives on a non-blocking pipe into JSON documents."""
+
+    def __init__(self, handle: int) -> None:
+        os.set_blocking(handle, False)
+        self.handle = handle
+        self._rest = b""
+        self.open = True
+
+    def read(self) -> list[dict[str, Any]]:
+        """Return the documents that have arrived; `open` turns false when the writer is gone."""
+        found: list[dict[str, Any]] = []
+        while True:
+            try:
+                data = os.read(self.handle, 1 << 16)
+            except BlockingIOError:
+                break
+            if not data:
+                self.open = False
+                break
+            *lines, self._rest = (self._rest + data).split(b"\n")
+            found += [json.loads(line) for line in lines]
+            if len(data) < 1 << 16:
+                break
+        return found
+
+    def close(self) -> None:
+        os.close(self.handle)
+        self.open = False
+
+
+class LineWriter:
+    """Send JSON documents; a reader that is gone is no error here."""
+
+    def __init__(self, handle: int) -> None:
+        self._handle = handle
+
+    def send(self, kind: str, **fields: Any) -> None:
+        view = memoryview(json.dumps({"kind": kind, **fields}).encode() + b"\n")
+        try:
+            while view:
+                view = view[os.write(self._handle, view) :]
+        except BrokenPipeError:
+            return
+
+
+class StopFlag:
+    """Whether the agent has asked this rank to stop; looking costs one system call."""
+
+    def __init__(self, handle: int) -> None:
+        os.set_blocking(handle, False)
+        self._handle = handle
+        self._stopped = False
+
+    def __call__(self) -> bool:
+        if not self._stopped:
+            try:
+                # An empty read means that the agent is gone; the kernel is about to end this rank too.
+                self._stopped = os.read(self._handle, 1) in (STOP, b"")
+            except BlockingIOError:
+                pass
+        return self._stopped
+
+
+class CappedLog:
+    """Copy a pipe into a file that never grows beyond its cap: the beginning and the end are kept."""
+
+    def __init__(self, handle: int, path: Path, *, cap_bytes: int = 64 << 20, mirror: bool = False) -> None:
+        self.mirror = mirror
+        os.set_blocking(handle, False)
+        self.handle = handle
+        self.path = path
+        self.open = True
+        self._part = cap_bytes // 3
+        self._written = 0
+        self._file = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600)
+        self._head_full = False
+
+    def pump(self) -> None:
+        """Copy what has arrived."""
+        for _ in range(16):
+            try:
+                data = os.read(self.handle, 1 << 16)
+            except BlockingIOError:
+                return
+            if not data:
+                self.open = False
+                return
+            self._write(data)
+
+    def _write(self, data: bytes) -> None:
+        if self.mirror:
+            os.write(2, data)
+        try:
+            while data:
+                if self._written >= self._part:
+                    self._rotate()
+                piece, data = data[: self._part - self._written], data[self._part - self._written :]
+                self._written += len(piece)
+                os.write(self._file, piece)
+        except OSError:
+            # A full disk must not stop the training that is being logged.
+            return
+
+    def _rotate(self) -> None:
+        """Keep the first part as `.head`, then only the part before the current one as `.previous`."""
+        suffix = ".previous" if self._head_full else ".head"
+        os.replace(self.path, self.path.with_name(self.path.name + suffix))
+        fresh = os.open(self.path, os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600)
+        os.close(self._file)
+        self._file, self._head_full, self._written = fresh, True, 0
+
+    def close(self) -> None:
+        self.pump()
+        os.close(self.handle)
+        os.close(self._file)
+        self.open = False

@@ -1,0 +1,99 @@
+"""Download and verify data once, on the login node: `python -m vtjobs.workers.prepare --data DIR NAME …`.
+
+NAME is a dataset of the catalogue, a folder of images, or `weights:MODEL` for timm's pretrained weights.
+"""
+
+import argparse
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from ..jobs import library
+from ..jobs.errors import BadInput, VtjobsError, suggest
+from ..jobs.files import make_folder
+from ..jobs.folder import describe_folder, file_sha256
+from .datasets import DataError, load
+
+
+def prepare(name: str, root: Path, *, download: bool = True) -> str:
+    """Make one thing ready; return a line that says what is there.
+
+    Raises:
+        BadInput: there is no such thing.
+        DataError: it cannot be had, or is not what it should be.
+    """
+    if name.startswith("weights:"):
+        return _weights(name.removeprefix("weights:"), root)
+    if "/" in name:
+        facts = describe_folder(Path(name).expanduser(), progress=_count)
+        return (
+            f"{name}: {facts['train']} train, {facts['test']} test, {facts['classes']} classes, {facts['fingerprint']}"
+        )
+    known = library.datasets()
+    if name not in known:
+        raise BadInput(f"unknown dataset {name!r}. {suggest(name, known)}")
+    facts = known[name]
+    if download and not facts.get("embedded"):
+        _download(name, make_folder(root / name))
+    for split in ("train", "test"):
+        load(facts | {"name": name}, split, data_root=root, paths={})
+    return f"{name}: {facts['train']} train, {facts['test']} test, {facts['classes']} classes, {facts['fingerprint']}"
+
+
+def _count(files: int) -> None:
+    print(f"\r{files} files", end="", file=sys.stderr, flush=True)
+
+
+def _download(name: str, place: Path) -> None:
+    from torchvision import datasets
+
+    fetch: dict[str, Callable[[], object]] = {
+        "cifar10": lambda: datasets.CIFAR10(str(place), download=True),
+        "cifar100": lambda: datasets.CIFAR100(str(place), download=True),
+        "svhn": lambda: [datasets.SVHN(str(place), split=split, download=True) for split in ("train", "test")],
+        "flowers102": lambda: datasets.Flowers102(str(place), download=True),
+    }
+    try:
+        fetch[name]()
+    except (OSError, RuntimeError) as error:
+        raise DataError(f"dataset {name} cannot be downloaded to {place}: {error}") from error
+
+
+def _weights(model: str, root: Path) -> str:
+    """Fetch timm's pretrained weights into one safetensors file that grids name as `weights:`."""
+    import timm
+    from safetensors.torch import save_file
+
+    if model.split(".")[0] not in library.timm_models():
+        raise BadInput(f"unknown model {model!r}. {suggest(model, library.timm_models()).split(' Allowed')[0]}")
+    path = make_folder(root / "weights") / f"{model}.safetensors"
+    if not path.exists():
+        try:
+            state = timm.create_model(model, pretrained=True).state_dict()
+        except (OSError, RuntimeError) as error:
+            raise DataError(f"weights of {model} cannot be downloaded: {error}") from error
+        staged = path.with_suffix(".part")
+        save_file({name: tensor.contiguous().clone() for name, tensor in state.items()}, str(staged))
+        staged.rename(path)
+    return f"{path}: sha256:{file_sha256(path)}"
+
+
+def main() -> int:
+    """Prepare each name; a failure does not keep the others from being tried."""
+    parser = argparse.ArgumentParser(prog="vtjobs.workers.prepare")
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--verify", action="store_true")
+    parser.add_argument("names", nargs="+")
+    options = parser.parse_args()
+    worst = 0
+    for name in options.names:
+        try:
+            print(prepare(name, options.data, download=not options.verify), flush=True)
+        except VtjobsError as error:
+            print(f"error: {error}", file=sys.stderr)
+            worst = max(worst, error.exit_code)
+    return worst
+
+
+if __name__ == "__main__":
+    sys.exit(main())

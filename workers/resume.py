@@ -1,0 +1,68 @@
+"""Which checkpoint an attempt goes on from: the newest of its lineage that verifies."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..jobs.errors import VtjobsError
+from ..jobs.lineage import candidates, completed_by
+from ..jobs.workspace import RunFolder, Workspace
+from .manifest import MODEL, Manifest, Rejected, verify
+
+
+class NoCheckpoint(VtjobsError):
+    """There were checkpoints, and none can be used."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resume:
+    """A verified checkpoint and where it comes from."""
+
+    attempt: int
+    folder: Path
+    manifest: Manifest
+
+
+def choose_resume(
+    folder: RunFolder, run_id: str, attempt: int, *, rejected: Callable[[int, int, str], None]
+) -> Resume | None:
+    """Return the newest checkpoint below `attempt` that verifies, or None where there never was one.
+
+    Raises:
+        NoCheckpoint: all that there are were rejected; starting anew would hide the loss.
+    """
+    found = candidates(folder, attempt)
+    reasons: list[str] = []
+    for candidate in found:
+        place = folder.checkpoint(candidate.attempt, candidate.step)
+        try:
+            manifest = verify(place, run_id=run_id)
+        except Rejected as error:
+            reasons.append(str(error))
+            # Retention removes old ones on purpose; what is simply gone is not worth a line.
+            if str(error) != "missing":
+                rejected(candidate.attempt, candidate.step, str(error))
+            continue
+        return Resume(attempt=candidate.attempt, folder=place, manifest=manifest)
+    if reasons:
+        raise NoCheckpoint(
+            f"none of {len(found)} checkpoints can be used ({reasons[0]}); start anew with: vtjobs rerun"
+        )
+    return None
+
+
+def parent_weights(workspace: Workspace, parent: str) -> Path:
+    """Return the verified final weights of a parent run.
+
+    Raises:
+        NoCheckpoint: they are gone or damaged.
+    """
+    folder = workspace.run(parent)
+    attempt = completed_by(folder, 1 << 30)
+    for path in sorted(folder.checkpoints(attempt or 0).glob("step-*"), reverse=True):
+        try:
+            verify(path, run_id=parent, only=(MODEL,))
+        except Rejected as error:
+            raise NoCheckpoint(f"final weights of parent {parent}: {error}") from None
+        return path / MODEL
+    raise NoCheckpoint(f"final weights of parent {parent} are gone; make them anew with: vtjobs rerun {parent}")

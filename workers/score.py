@@ -1,0 +1,117 @@
+"""Score finished runs' weights without training: `python -m vtjobs.workers.score --workspace DIR --sets test RUN …`.
+
+The scores go into a journal of their own in the run's folder, `evaluations/<attempt>-<token>.jsonl`.
+"""
+
+import argparse
+import os
+import secrets
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from ..jobs.errors import VtjobsError
+from ..jobs.files import make_folder
+from ..jobs.journal import JournalWriter
+from ..jobs.lineage import completed_by
+from ..jobs.spec import RunSpec
+from ..jobs.workspace import Workspace
+
+SETS = ("train", "test")
+
+
+class NoWeights(VtjobsError):
+    """The run has no finished weights."""
+
+
+def score(
+    workspace: Workspace, run_id: str, sets: list[str], *, data_root: Path, paths: dict[str, str]
+) -> dict[str, Any]:
+    """Return set -> scores of a run's final weights, and journal them.
+
+    Raises:
+        NoWeights: the run has not completed, or its weights are gone or damaged.
+        DataError: the dataset is not there.
+    """
+    import torch
+
+    from .backbones import build, load_weights
+    from .data import EvalSource
+    from .datasets import load
+    from .dist import Group
+    from .evaluate import evaluate
+    from .manifest import MODEL, Rejected, verify
+    from .trainee import make_numerics
+
+    folder = workspace.run(run_id)
+    attempt = completed_by(folder, 1 << 30)
+    if attempt is None:
+        raise NoWeights(f"run {run_id} has not completed")
+    place = max(folder.checkpoints(attempt).glob("step-*"), default=folder.checkpoints(attempt))
+    try:
+        manifest = verify(place, run_id=run_id, only=(MODEL,))
+    except Rejected as error:
+        raise NoWeights(f"run {run_id}: its final weights are unusable ({error})") from None
+    spec = RunSpec.parse(folder.spec.read_text())
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    numerics = make_numerics(spec.recipe, device)
+    model = build(spec.backbone, spec.dataset, spec.recipe)
+    load_weights(model, place / MODEL)
+    model.to(device)
+    found: dict[str, Any] = {}
+    for name in sets:
+        split = load(spec.dataset, name, data_root=data_root, paths=paths)
+        source = EvalSource(split, spec.dataset, spec.recipe, device)
+        group = Group(rank=0, world_size=1, device=device)
+        found[name] = evaluate(model, source, group, numerics, classes=spec.dataset["classes"])
+    _journal(folder.evaluations, attempt, manifest, found)
+    return found
+
+
+def _journal(folder: Path, attempt: int, manifest: Any, found: dict[str, Any]) -> None:
+    make_folder(folder)
+    staged = folder / f".{attempt:04d}-{secrets.token_hex(6)}"
+    writer = JournalWriter(staged)
+    for name, metrics in found.items():
+        writer.write("evaluation", at=time.time(), epoch=manifest.epoch, step=manifest.step, set=name, metrics=metrics)
+    writer.close()
+    os.rename(staged, folder / f"{staged.name[1:]}.jsonl")
+
+
+def main() -> int:
+    """Score each run; print a line per run and set."""
+    parser = argparse.ArgumentParser(prog="vtjobs.workers.score")
+    parser.add_argument("--workspace", type=Path, required=True)
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--paths", default="{}")
+    parser.add_argument("--sets", required=True)
+    parser.add_argument("run_ids", nargs="+")
+    options = parser.parse_args()
+    import json
+
+    os.umask(0o077)
+    worst = 0
+    for run_id in options.run_ids:
+        try:
+            found = score(
+                Workspace(options.workspace),
+                run_id,
+                options.sets.split(","),
+                data_root=options.data,
+                paths=json.loads(options.paths),
+            )
+        except VtjobsError as error:
+            print(f"error: {error}", file=sys.stderr)
+            worst = max(worst, error.exit_code)
+            continue
+        for name, metrics in found.items():
+            print(
+                f"{run_id} {name}: top1 {metrics['top1']:.2f}  loss {metrics['loss']:.4f}  n {metrics['n']:.0f}",
+                flush=True,
+            )
+    return worst
+
+
+if __name__ == "__main__":
+    sys.exit(main())

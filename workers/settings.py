@@ -1,0 +1,25 @@
+"""What an attempt tells its ranks beside the run itself."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What training needs to know that does not decide the weights."""
+
+    run_id: str
+    folder: Path
+    # The attempt's folder for checkpoints.
+    data_root: Path
+    paths: dict[str, str] = field(default_factory=dict)
+    resume: Path | None = None
+    # A verified checkpoint of this run to go on from.
+    init: Path | None = None
+    # The parent stage's final weights.
+    checkpoint_every_s: float = 600.0
+    evaluate_every: int = 1
+    micro_split: int = 1
+    workers: int = 0
+    origin: dict[str, Any] = field(default_factory=dict)
