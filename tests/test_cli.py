@@ -298,8 +298,8 @@ def cluster(cli: Cli, tmp_path_factory: pytest.TempPathFactory) -> Commands:
 def test_a_scheduler_that_is_away_leaves_what_is_known_and_says_since_when(cli: Cli, cluster: Commands) -> None:
     cli.write("grid.yaml", ON_SLURM)
     cli.ok("submit", "grid.yaml")
-    (call,) = cluster.calls("sbatch")
-    assert "--array=0-1" in call
+    rehearsal, call = cluster.calls("sbatch")
+    assert "--test-only" in rehearsal and "--array=0-1" in call
     cluster.fails("squeue", AWAY)
     time.sleep(1.1)
     first = cli("status")
@@ -319,7 +319,7 @@ def test_a_scheduler_that_is_away_leaves_what_is_known_and_says_since_when(cli: 
 def test_why_tells_the_clusters_reason_and_what_to_do(cli: Cli, cluster: Commands) -> None:
     cli.write("grid.yaml", ON_SLURM)
     cli.ok("submit", "grid.yaml")
-    token = next(word[11:] for word in cluster.calls("sbatch")[0].split() if word.startswith("--job-name="))
+    token = next(word[11:] for word in cluster.calls("sbatch")[-1].split() if word.startswith("--job-name="))
     cluster.prints("squeue", f"34|0-1|PENDING|PartitionTimeLimit||N/A|{token}")
     time.sleep(1.1)
     told = cli("status")

@@ -69,9 +69,11 @@ def queued(lab: Lab, run_ids: list[str], *, walltime_s: int) -> str:
     return allocation.token
 
 
+@pytest.mark.long
 def test_a_walltime_is_enforced_where_no_scheduler_does_it_and_the_queue_goes_on_by_itself(lab: Lab) -> None:
     (run_id,) = lab.submit(tiny_grid(seeds="1", epochs=ENDLESS))
-    token = queued(lab, [run_id], walltime_s=8)
+    # A slow machine needs some 10 s to import torch.
+    token = queued(lab, [run_id], walltime_s=32)
     wait_for(lambda: lab.record(run_id, 2).start)
     end, start = lab.record(run_id, 1).end, lab.record(run_id, 2).start
     assert end is not None and (end["state"], end["class"]) == ("timeout", "walltime")
