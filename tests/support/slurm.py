@@ -102,8 +102,8 @@ class SlurmCluster:
 
     def save(self) -> None:
         """Have the controller write down what it knows: it does so seconds after something has changed."""
-        began = time.time()
         self.submit("true")
+        began = time.time()
         until(lambda: (self.folder / "state" / "job_state").stat().st_mtime > began, "the state is saved")
 
     def node_down(self, node: str) -> None:

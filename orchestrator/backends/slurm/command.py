@@ -14,8 +14,9 @@ from ....jobs.files import make_folder, write_new
 from ....jobs.host import scrubbed_names
 from ....jobs.workspace import Workspace
 
-# A submission that hangs longer than this is given up, and its outcome is unclear.
-SUBMIT_DEADLINE_S = 60
+# A submission that hangs longer than this is given up, and its outcome is unclear. Less than a submitter's own time
+# (dispatch.LAUNCH_S), after which another one takes over.
+SUBMIT_DEADLINE_S = 45
 # Other ways to ask for memory: sbatch takes one.
 _MEMORY = frozenset(("mem-per-gpu", "mem-per-cpu"))
 

@@ -53,6 +53,8 @@ _POLICY = "job violates accounting/qos policy"
 # A controller that has just started does not know its nodes yet, and says this of any request.
 _YOUNG = "node configuration is not available"
 YOUNG_TRIES, YOUNG_S = 2, 3.0
+# Together with one more sbatch at its deadline this stays within the time a submitter may take.
+PROMPT_S = 12.0
 
 
 def submit(allocation: Allocation, workspace: Workspace) -> Submission:
@@ -61,13 +63,16 @@ def submit(allocation: Allocation, workspace: Workspace) -> Submission:
     Raises:
         BadInput: there is no SLURM on this machine.
     """
+    began = time.monotonic()
     found = _submit(allocation, workspace)
     for _ in range(YOUNG_TRIES):
         if found.outcome is not SubmitOutcome.REFUSED or _YOUNG not in found.reason.lower():
             break
+        if time.monotonic() - began > PROMPT_S - YOUNG_S:
+            break
         time.sleep(YOUNG_S)
         found = _submit(allocation, workspace)
-    if found.outcome is SubmitOutcome.REFUSED and allocation.exclude:
+    if found.outcome is SubmitOutcome.REFUSED and allocation.exclude and time.monotonic() - began < PROMPT_S:
         # No node may be left once the bad ones are avoided: a bad node is better than none.
         return _submit(replace(allocation, exclude=()), workspace)
     return found
