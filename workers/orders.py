@@ -19,6 +19,7 @@ def make_order(
     shape = allocation.shape
     return {
         "run_id": task.run_id,
+        "attempt": task.attempt,
         "spec": str(folder.spec),
         "folder": str(folder.checkpoints(task.attempt)),
         "nodes": shape.nodes,

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..jobs.states import ExitCode, FailureClass
+from ..jobs.workspace import RunFolder
 from .pipes import LineWriter, StopFlag
 
 # The agent asks for stack dumps with this signal; NCCL uses SIGUSR1.
@@ -73,6 +74,7 @@ def _train(order: dict[str, Any], writer: LineWriter, stop: StopFlag, listener: 
             # By itself gloo would take the interface that the host's name resolves to, which may be the loopback's.
             os.environ.setdefault("GLOO_SOCKET_IFNAME", interface)
     group = join(order["rank"], order["world_size"], device=device, host=host, port=order["port"], listener=listener)
+    run = RunFolder(Path(order["spec"]).parent)
     plan = Plan(
         run_id=order["run_id"],
         folder=Path(order["folder"]),
@@ -84,6 +86,7 @@ def _train(order: dict[str, Any], writer: LineWriter, stop: StopFlag, listener: 
         evaluate_every=order["evaluate_every"],
         micro_split=order["micro_split"],
         workers=order["workers"],
+        superseded=lambda: run.highest_claim() > order["attempt"],
         origin=order["origin"],
     )
     training = Training(spec, plan, group, report=writer.send, wants_stop=stop)

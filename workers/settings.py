@@ -1,5 +1,6 @@
 """What an attempt tells its ranks beside the run itself."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,4 +23,6 @@ class Plan:
     evaluate_every: int = 1
     micro_split: int = 1
     workers: int = 0
+    superseded: Callable[[], bool] = lambda: False
+    # Whether a higher attempt has claimed the run: it may be about to read what this one has saved.
     origin: dict[str, Any] = field(default_factory=dict)

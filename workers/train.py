@@ -366,7 +366,8 @@ class Training:
             origin=self.plan.origin,
         )
         self.report("checkpoint", epoch=self.epoch, step=self.global_step, bytes=size)
-        checkpoint.keep_newest(self.plan.folder)
+        if not self.plan.superseded():
+            checkpoint.keep_newest(self.plan.folder)
         self._saved_at = time.monotonic()
 
     def _resume(self) -> None:

@@ -217,3 +217,8 @@ def test_only_the_two_newest_checkpoints_are_kept(tmp_path: Path) -> None:
     run = training(run_spec(epochs=1), tmp_path, checkpoint_every_s=0.0)
     assert run.run()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["step-000000003", "step-000000004"]
+
+
+def test_a_run_that_a_higher_attempt_has_claimed_removes_no_checkpoint(tmp_path: Path) -> None:
+    training(run_spec(epochs=3), tmp_path, checkpoint_every_s=0, superseded=lambda: True).run()
+    assert len(list(tmp_path.glob("step-*"))) >= 3
