@@ -118,11 +118,14 @@ def _due(context: Context) -> dict[str, list[Any]]:
 def _handing_on(connection: Any, context: Context) -> set[str]:
     """Return the runs whose agent may be about to hand them on: it stopped them, and has others to end first.
 
-    Were they started here as well, two attempts would train at once until the lower one notices.
+    Were they started here as well, two attempts would train at once until the lower one notices. Where only the
+    scheduler said that it ended, there is no agent any more.
     """
     ended, other = m.attempts.alias("ended"), m.attempts.alias("other")
     same_place = (other.c.token == ended.c.token) & (other.c.array_index == ended.c.array_index)
     is_busy = select(other.c.run_id).where(same_place, other.c.state.in_(LIVE)).exists()
+    told = (m.events.c.run_id == ended.c.run_id) & (m.events.c.attempt == ended.c.number)
+    by_agent = told & (m.events.c.after == ended.c.state) & (m.events.c.source == "journal")
     query = (
         select(ended.c.run_id, m.allocations.c.backend)
         .join(m.allocations, m.allocations.c.token == ended.c.token)
@@ -130,6 +133,7 @@ def _handing_on(connection: Any, context: Context) -> set[str]:
         .where(m.runs.c.state == RunState.PENDING, ended.c.number > m.runs.c.tries_from)
         .where(ended.c.state.in_((AttemptState.TIMEOUT, AttemptState.PREEMPTED)))
         .where((ended.c.ended_at > context.clock() - HAND_ON_S) | is_busy)
+        .where(select(m.events.c.id).where(by_agent).exists())
     )
     return {row.run_id for row in connection.execute(query) if context.backend(row.backend).chains}
 

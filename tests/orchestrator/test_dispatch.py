@@ -10,7 +10,7 @@ from vtjobs.db.notes import away, note_away, take_turn
 from vtjobs.jobs.allocation import Allocation, Shape
 from vtjobs.jobs.errors import SchedulerUnreachable
 from vtjobs.jobs.files import read_json
-from vtjobs.jobs.states import AttemptState
+from vtjobs.jobs.states import AttemptState, FailureClass
 from vtjobs.orchestrator import actions
 from vtjobs.orchestrator.backends.base import JobState, JobView, Key, Place, Room, Submission, SubmitOutcome
 from vtjobs.orchestrator.dispatch import HAND_ON_S, LAUNCH_S, dispatch
@@ -200,6 +200,19 @@ def test_what_an_agent_may_be_about_to_hand_on_is_not_started_beside_it(quiet_la
     quiet_lab.clock.ahead_s = HAND_ON_S + 1
     quiet_lab.tick()
     assert len(quiet_lab.attempts(run_id)) == 2
+
+
+def test_what_only_the_scheduler_says_was_preempted_has_no_agent_and_is_started_at_once(quiet_lab: Lab) -> None:
+    backend = NarrowScheduler(quiet_lab.context.workspace)
+    backend.most = 5
+    quiet_lab.context._backends["local"] = backend
+    (run_id,) = quiet_lab.submit(tiny_grid(seeds="1"))
+    quiet_lab.tick()
+    journal(quiet_lab, run_id, 1, started())
+    quiet_lab.tick(start=False)
+    ledger = quiet_lab.context.ledger
+    ledger.transition(run_id, 1, AttemptState.PREEMPTED, source="squeue", failure=FailureClass.STOPPED)
+    assert dispatch(quiet_lab.context).attempts == 1
 
 
 def test_what_was_accepted_while_the_scheduler_was_being_asked_is_not_taken_for_gone(
