@@ -8,21 +8,17 @@ PYTHON := .venv/bin/python
 PYTEST := $(PYTHON) -m pytest -p no:cacheprovider --reruns 2 --reruns-delay 2
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test test-long hunt lint bench clean
+.PHONY: demo test test-long lint bench clean
 
 demo: .venv/.ready
 	.venv/bin/vtjobs submit quickstart --wait
 	.venv/bin/vtjobs report quickstart
 
 test: .venv/.ready-test
-	$(PYTEST) -m "not long and not simulation" -n 2 --dist worksteal
+	$(PYTEST) -m "not long" -n 3 --dist worksteal
 
 test-long: .venv/.ready-test
-	$(PYTEST) -m "long and not simulation" -n 2 --dist worksteal
-
-# Simulated clusters that lose replies, nodes and ledgers; each failure names the seed that shows it again.
-hunt: .venv/.ready-test
-	$(PYTEST) -m simulation -n 2 --dist worksteal
+	$(PYTEST) -m long -n 2 --dist worksteal
 
 lint: .venv/.ready-test
 	.venv/bin/ruff check .

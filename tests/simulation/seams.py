@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from types import SimpleNamespace
 from unittest.mock import patch
 
 from sqlalchemy import Connection
@@ -87,6 +88,9 @@ def simulated(world: World, wire: Wire) -> Iterator[None]:
     with ExitStack() as stack:
         for module in (backend, cluster, query):
             stack.enter_context(patch.object(module, "ask", wire.ask))
+        # What one history knows of its cluster's limits is nothing to the next one.
+        stack.enter_context(patch.dict(cluster._KNOWN, clear=True))
+        stack.enter_context(patch.object(cluster, "time", SimpleNamespace(monotonic=world)))
         stack.enter_context(patch.object(engine, "_sqlite_begin", wire.begin))
         stack.enter_context(patch.object(submission, "submit", wire.submit))
         stack.enter_context(patch.object(plan, "secrets", Tokens(world)))

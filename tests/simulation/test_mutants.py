@@ -18,8 +18,6 @@ from .history import play
 from .profile import Profile, draw
 from .watch import Violation
 
-pytestmark = pytest.mark.simulation
-
 SEEDS = range(3000, 3012)
 Plant = Callable[[pytest.MonkeyPatch], None]
 
