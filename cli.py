@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import typer
 
-from .commands import keep, look, steer, submit
+from .commands import keep, look, results, steer, submit
 from .jobs.errors import SchedulerUnreachable, VtjobsError
 
 # The exit code after Ctrl-C; newer parsers return it themselves.
@@ -23,7 +23,8 @@ app = typer.Typer(
 )
 for command in (
     *(submit.submit, submit.plan),
-    *(look.status, look.runs, look.show, look.logs, look.failures, look.why, look.report, look.evaluate),
+    *(look.status, look.runs, look.show, look.logs, look.failures, look.why),
+    *(results.report, results.compare, results.evaluate),
     *(steer.cancel, steer.retry, steer.rerun, steer.hold, steer.release, steer.supervise),
     *(submit.run, keep.gc, keep.doctor, keep.schema, keep.init),
 ):

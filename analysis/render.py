@@ -1,7 +1,8 @@
-"""Print a report's cells: terminal table, Markdown, LaTeX (booktabs), CSV. Rounding happens here and only here."""
+"""Print cells and comparisons: terminal table, Markdown, LaTeX (booktabs), CSV. Rounding happens here and only here."""
 
 import csv
 import io
+from dataclasses import dataclass, field
 from typing import Any
 
 FORMATS = ("table", "markdown", "latex", "csv", "json")
@@ -22,40 +23,100 @@ _LATEX = str.maketrans(
 )
 
 
+_SIGNS = {"±": r"$\pm$", "−": "$-$", "—": "---", "α": r"$\alpha$", "<": "$<$"}
+
+
+@dataclass(slots=True, kw_only=True)
+class Table:
+    """A table as text, before it is laid out."""
+
+    heading: list[str]
+    body: list[list[str]]
+    notes: list[str] = field(default_factory=list)
+    labels: int = 0
+    # The leading columns that are words.
+
+
 def columns(cells: list[dict[str, Any]]) -> list[str]:
     """Return the headings: axes that the cells differ in come after the head."""
     axes = sorted({name for cell in cells for name in cell["axes"]})
     varied = [name for name in axes if len({str(cell["axes"].get(name)) for cell in cells}) > 1]
-    recipe = ["recipe"] if len({cell["recipe"] for cell in cells}) > 1 else []
+    recipe = ["recipe"] if len({cell.get("recipe") for cell in cells}) > 1 else []
     return ["backbone", "dataset", "head", *varied, *recipe]
 
 
-def rows(cells: list[dict[str, Any]], *, plus_minus: str = "±") -> tuple[list[str], list[list[str]]]:
-    """Return headings and cells as text: `97.10 ± 0.31`, `n=3/5, 1 failed`, gains with their sign."""
+def of_cells(cells: list[dict[str, Any]]) -> Table:
+    """Return a report as text: `97.10 ± 0.31`, `n=3/5, 1 failed`, gains with their sign."""
     names = columns(cells)
-    metric = cells[0]["metric"]
-    heading = [*names, metric, "n", f"gain over {BASELINE_WORD}", "best − last epoch"]
+    heading = [*names, cells[0]["metric"], "n", f"gain over {BASELINE_WORD}", "best − last epoch"]
     body = [
         [
-            *(str(cell.get(name, cell["axes"].get(name, ""))) for name in names),
-            score(cell, plus_minus),
+            *labels(cell, names),
+            score(cell),
             count(cell),
             "" if cell["gain"] is None else f"{cell['gain']:+.2f}",
             "" if cell["best_minus_last"] is None else f"{cell['best_minus_last']:.2f}",
         ]
         for cell in cells
     ]
-    return heading, body
+    return Table(heading=heading, body=body, notes=notes(cells), labels=len(names))
+
+
+def of_comparisons(document: dict[str, Any]) -> Table:
+    """Return comparisons as text: the difference with its interval, the adjusted p, the verdict."""
+    found = document["comparisons"]
+    names = columns(found)
+    level = f"{100 * (1 - document['alpha']):g}% CI"
+    heading = [*names, "n", f"− {BASELINE_WORD}", level, "p", "verdict"]
+    body = [
+        [
+            *labels(one, names),
+            f"{one['n']}, {one['n_baseline']}",
+            "—" if one["difference"] is None else f"{one['difference']:+.2f}",
+            "" if one["interval"] is None else "[{:+.2f}, {:+.2f}]".format(*one["interval"]),
+            p_value(one["p_adjusted"]),
+            one["verdict"] + (f": {one['detail']}" if one["detail"] else ""),
+        ]
+        for one in found
+    ]
+    return Table(heading=heading, body=body, notes=comparison_notes(document), labels=len(names))
+
+
+def labels(row: dict[str, Any], names: list[str]) -> list[str]:
+    """Return what names a cell."""
+    return [str(row.get(name, row["axes"].get(name, ""))) for name in names]
+
+
+def p_value(p: float | None) -> str:
+    """Return a p value as text; none is printed as 0."""
+    if p is None:
+        return ""
+    return f"{p:.3f}" if p >= 0.001 else f"{p:.0e}" if p >= 1e-16 else "<1e-16"
+
+
+def comparison_notes(document: dict[str, Any]) -> list[str]:
+    """Return what was done, in the words of a caption."""
+    one = document["comparisons"][0]
+    test = "Welch's t" if document["test"] == "welch" else "paired t by seed"
+    found = [
+        f"{one['metric']} on {one['set']} at the last epoch; {test}, two-sided; p by Holm over m={document['family']}; "
+        f"α={document['alpha']:g}; intervals are not adjusted."
+    ]
+    if document["margin"] is not None:
+        found.append(f"A tie: two one-sided tests against ±{document['margin']:g}, not adjusted.")
+    if not document["declared"]:
+        found.append("Test and margin were chosen with the results at hand, not declared before the runs.")
+    return found
 
 
 BASELINE_WORD = "supervised"
 
 
-def score(cell: dict[str, Any], plus_minus: str = "±") -> str:
+def score(cell: dict[str, Any]) -> str:
     """Return mean ± sample standard deviation over seeds; no ± at n = 1."""
     if cell["mean"] is None:
         return "—"
-    return f"{cell['mean']:.2f}" if cell["std"] is None else f"{cell['mean']:.2f} {plus_minus} {cell['std']:.2f}"
+    return f"{cell['mean']:.2f}" if cell["std"] is None else f"{cell['mean']:.2f} ± {cell['std']:.2f}"
 
 
 def count(cell: dict[str, Any]) -> str:
@@ -84,27 +145,24 @@ def notes(cells: list[dict[str, Any]]) -> list[str]:
     return found
 
 
-def markdown(cells: list[dict[str, Any]]) -> str:
+def markdown(table: Table) -> str:
     """Return a Markdown table with its notes."""
-    heading, body = rows(cells)
-    lines = [heading, ["---"] * len(heading), *body]
-    table = "\n".join("| " + " | ".join(cell.replace("|", r"\|") for cell in line) + " |" for line in lines)
-    return table + "\n\n" + "\n".join(notes(cells)) + "\n"
+    lines = [table.heading, ["---"] * len(table.heading), *table.body]
+    text = "\n".join("| " + " | ".join(cell.replace("|", r"\|") for cell in line) + " |" for line in lines)
+    return text + "\n\n" + "\n".join(table.notes) + "\n"
 
 
-def latex(cells: list[dict[str, Any]]) -> str:
+def latex(table: Table) -> str:
     """Return a booktabs table."""
-    heading, body = rows(cells, plus_minus=r"$\pm$")
-    left = len(columns(cells))
-    escaped = [[_tex(text) for text in line] for line in (heading, *body)]
+    escaped = [[_tex(text) for text in line] for line in (table.heading, *table.body)]
     lines = [" & ".join(line) + r" \\" for line in escaped]
-    caption = " ".join(_tex(note) for note in notes(cells))
+    caption = " ".join(_tex(note) for note in table.notes)
     return "\n".join(
         [
             "% needs \\usepackage{booktabs}",
             r"\begin{table}",
             r"\centering",
-            r"\begin{tabular}{" + "l" * left + "r" * (len(heading) - left) + "}",
+            r"\begin{tabular}{" + "l" * table.labels + "r" * (len(table.heading) - table.labels) + "}",
             r"\toprule",
             lines[0],
             r"\midrule",
@@ -119,9 +177,10 @@ def latex(cells: list[dict[str, Any]]) -> str:
 
 
 def _tex(text: str) -> str:
-    parts = text.split(r"$\pm$")
-    done = [part.translate(_LATEX).replace("±", r"$\pm$").replace("−", "$-$").replace("—", "---") for part in parts]
-    return r"$\pm$".join(done)
+    done = text.translate(_LATEX)
+    for sign, command in _SIGNS.items():
+        done = done.replace(sign, command)
+    return done
 
 
 def as_csv(cells: list[dict[str, Any]]) -> str:
@@ -138,5 +197,22 @@ def as_csv(cells: list[dict[str, Any]]) -> str:
         seeds, values = " ".join(cell["values"]), " ".join(map(repr, cell["values"].values()))
         writer.writerow(
             [*shown, cell["metric"], cell["set"], *("" if x is None else x for x in numbers), seeds, values]
+        )
+    return stream.getvalue()
+
+
+def comparisons_csv(document: dict[str, Any]) -> str:
+    """Return one line per comparison with full precision; an empty field is a number that does not exist."""
+    stream = io.StringIO()
+    found = document["comparisons"]
+    names = columns(found)
+    numbers = ("n", "n_baseline", "difference", "error", "df", "p", "p_adjusted", "p_equivalence", "effect")
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow([*names, "metric", "set", *numbers, "low", "high", "verdict", "detail"])
+    for one in found:
+        shown = ["" if one[name] is None else one[name] for name in numbers]
+        interval = one["interval"] or ("", "")
+        writer.writerow(
+            [*labels(one, names), one["metric"], one["set"], *shown, *interval, one["verdict"], one["detail"]]
         )
     return stream.getvalue()

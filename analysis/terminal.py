@@ -38,7 +38,8 @@ def encodable(text: str) -> str:
     try:
         text.encode(encoding)
     except UnicodeEncodeError:
-        text = text.replace("±", "+-").replace("−", "-").replace("—", "-").replace("…", "...")
+        for sign, plain in {"±": "+-", "−": "-", "—": "-", "…": "...", "α": "alpha"}.items():
+            text = text.replace(sign, plain)
         return text.encode(encoding, "replace").decode(encoding)
     return text
 

@@ -4,8 +4,7 @@ from typing import Annotated
 
 import typer
 
-from ..jobs.errors import BadInput
-from .options import Json, Quiet, Selector, Workspace, fresh, one_run, open_workspace, select_ids, selection
+from .options import Json, Quiet, Selector, Workspace, fresh, one_run, open_workspace, selection
 
 
 def status(selector: Selector = None, as_json: Json = False, quiet: Quiet = False, workspace: Workspace = None) -> None:
@@ -131,53 +130,3 @@ def why(run: str, as_json: Json = False, workspace: Workspace = None) -> None:
     print(f"{document['run_id'][:8]} is {document['state']}: {terminal.encodable(document['sentence'])}")
     if document["action"]:
         print(f"{'never' if document['verdict'] == 'never' else 'next'}: {terminal.encodable(document['action'])}")
-
-
-def report(
-    selector: Selector = None,
-    metric: Annotated[str, typer.Option(help="top1, top5, loss, ema_top1, …")] = "top1",
-    set_name: Annotated[str, typer.Option("--set", help="The set it was scored on.")] = "test",
-    style: Annotated[str, typer.Option("--format", "-f", help="table, markdown, latex, csv or json.")] = "table",
-    as_json: Json = False,
-    quiet: Quiet = False,
-    workspace: Workspace = None,
-) -> None:
-    """Print mean ± std over seeds for every cell, and its gain over the supervised one."""
-    from ..analysis import render, terminal
-    from ..analysis.table import report as table
-
-    if style not in render.FORMATS:
-        from ..jobs.errors import suggest
-
-        raise BadInput(f"--format {style}: unknown. {suggest(style, render.FORMATS)}")
-    context = open_workspace(workspace)
-    fresh(context)
-    cells = table(context.ledger, selection(selector, default_all=True), metric=metric, set_name=set_name)
-    if as_json or style == "json":
-        terminal.emit_json(cells)
-    elif quiet:
-        print("\n".join(cell["cell_id"] for cell in cells))
-    elif style == "table":
-        heading, rows = render.rows(cells)
-        terminal.print_table(heading, rows, right=(len(heading) - 4, len(heading) - 2, len(heading) - 1))
-        for note in render.notes(cells):
-            terminal.say(terminal.encodable(note))
-    else:
-        print({"markdown": render.markdown, "latex": render.latex, "csv": render.as_csv}[style](cells), end="")
-
-
-def evaluate(
-    selector: Selector = None,
-    sets: Annotated[str, typer.Option(help="Comma-separated: test, train.")] = "test",
-    as_json: Json = False,
-    workspace: Workspace = None,
-) -> None:
-    """Score the weights of completed runs without training."""
-    from ..analysis import terminal
-    from ..orchestrator.evaluate import evaluate as score
-
-    context = open_workspace(workspace)
-    fresh(context)
-    found = score(context, select_ids(context, selector), sets.split(","), show=not as_json)
-    if as_json:
-        terminal.emit_json(found)

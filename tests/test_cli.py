@@ -56,6 +56,7 @@ def test_help_names_every_command_and_no_backend_that_is_not_there(trained: Cli)
         "rerun",
         "cancel",
         "report",
+        "compare",
     ):
         assert f"\n  {command} " in text
     assert "slurm" not in text.lower()
@@ -138,6 +139,19 @@ def test_report_has_mean_std_and_gain_in_every_format(trained: Cli) -> None:
     assert json.loads(trained.ok("report", "tiny", "--format", "json")) == cells
 
 
+def test_compare_says_of_every_head_whether_its_gain_is_more_than_luck(trained: Cli) -> None:
+    document = trained.json("compare", "tiny", "--margin", "50", "--min-effect", "5")
+    (found,) = document["comparisons"]
+    assert found["head"] == "relvit" and found["verdict"] in ("separable", "tie", "inconclusive", "not testable")
+    gain = trained.json("report", "tiny")[1]["gain"]
+    assert found["difference"] == pytest.approx(gain)
+    assert f"{gain:+.2f}" in trained.ok("compare", "tiny")
+    assert r"\toprule" in trained.ok("compare", "tiny", "--format", "latex")
+    assert "Welch" in trained.ok("compare", "tiny", "--format", "markdown")
+    assert found["verdict"] in trained.ok("compare", "tiny", "--format", "csv", "--margin", "50")
+    assert trained("compare", "tiny", LC_ALL="C", PYTHONIOENCODING="ascii").stdout.isascii()
+
+
 def test_data_goes_to_stdout_and_words_to_stderr(trained: Cli) -> None:
     done = trained("submit", "grid.yaml", "--json")
     assert json.loads(done.stdout)["completed"] == 4
@@ -174,6 +188,9 @@ def test_a_reader_that_leaves_early_is_no_error(trained: Cli) -> None:
         (["show", "nothing-here"], 3),
         (["cancel"], 2),
         (["report", "--format", "pdf"], 2),
+        (["compare", "--test", "student"], 2),
+        (["compare", "--margin", "0"], 2),
+        (["compare", "head=supervised"], 2),
         (["nonsense"], 2),
         (["submit", "missing.yaml"], 2),
         (["evaluate", "all", "--sets", "val"], 2),

@@ -1,0 +1,216 @@
+"""Whether two cells differ by more than the luck of their seeds: differences, tests, and how many seeds they need.
+
+Pure functions of plain numbers. A comparison that cannot be made says why; it never comes as NaN.
+"""
+
+import math
+import statistics
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import lru_cache
+
+from .describe import Interval
+
+ALPHA = 0.05
+POWER = 0.8
+# Nobody buys more seeds than this for one comparison.
+MOST_SEEDS = 10_000
+
+
+class Test(StrEnum):
+    """How two cells are compared."""
+
+    __test__ = False  # pytest takes the name for its own
+
+    WELCH = "welch"
+    PAIRED = "paired"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """One cell minus its baseline, in the metric's own unit."""
+
+    n: int
+    n_baseline: int
+    difference: float | None = None
+    error: float | None = None
+    # Its standard error.
+    interval: Interval | None = None
+    # Of the difference, at 1 - alpha.
+    t: float | None = None
+    df: float | None = None
+    p: float | None = None
+    # Two-sided.
+    effect: float | None = None
+    # Hedges' g: the difference in standard deviations, corrected for few seeds.
+    correlation: float | None = None
+    # Pearson's, of paired values.
+    std: float | None = None
+    # Welch: pooled over both cells; paired: of the differences.
+    floor: float | None = None
+    # The smallest p that ranks alone can give with so few seeds.
+    why_not: str = ""
+    # Why there is no test.
+
+
+def welch(values: Sequence[float], baseline: Sequence[float], *, alpha: float = ALPHA) -> Difference:
+    """Compare two independent samples whose variances may differ (Welch 1947).
+
+    Args:
+        values: one finite value per seed.
+        baseline: the same of the other cell.
+        alpha: 1 - the level of the interval.
+    """
+    n, m = len(values), len(baseline)
+    if not n or not m:
+        return Difference(n=n, n_baseline=m, why_not="no finished run on one side")
+    difference = statistics.fmean(values) - statistics.fmean(baseline)
+    if min(n, m) < 2:
+        return Difference(n=n, n_baseline=m, difference=difference, why_not="one seed has no spread")
+    own, other = statistics.variance(values) / n, statistics.variance(baseline) / m
+    if own + other == 0.0:
+        why = "no spread on either side: is the seed wired in?"
+        return Difference(n=n, n_baseline=m, difference=difference, why_not=why)
+    error = math.sqrt(own + other)
+    df = (own + other) ** 2 / (own**2 / (n - 1) + other**2 / (m - 1))
+    pooled = math.sqrt((own * n * (n - 1) + other * m * (m - 1)) / (n + m - 2))
+    return _tested(
+        difference,
+        error,
+        df,
+        alpha,
+        n=n,
+        n_baseline=m,
+        std=pooled,
+        effect=_small_sample(n + m - 2) * difference / pooled,
+        floor=2 / math.comb(n + m, n),
+    )
+
+
+def paired(values: Mapping[int, float], baseline: Mapping[int, float], *, alpha: float = ALPHA) -> Difference:
+    """Compare seed by seed, over the seeds that both have.
+
+    It has more power than `welch` only where the two share what the seed decides; which one is used has to be settled
+    before the values are seen.
+
+    Args:
+        values: seed -> value.
+        baseline: the same of the other cell.
+        alpha: 1 - the level of the interval.
+    """
+    seeds = sorted(values.keys() & baseline.keys())
+    n = len(seeds)
+    if n == 0:
+        return Difference(n=0, n_baseline=0, why_not="no seed is finished on both sides")
+    ours, theirs = [values[seed] for seed in seeds], [baseline[seed] for seed in seeds]
+    each = [own - other for own, other in zip(ours, theirs, strict=True)]
+    difference = statistics.fmean(each)
+    if n < 3:
+        return Difference(n=n, n_baseline=n, difference=difference, why_not="a paired test needs three pairs")
+    std = statistics.stdev(each)
+    if std == 0.0:
+        why = "all pairs differ by the same amount"
+        return Difference(n=n, n_baseline=n, difference=difference, why_not=why)
+    constant = min(ours) == max(ours) or min(theirs) == max(theirs)
+    return _tested(
+        difference,
+        std / math.sqrt(n),
+        n - 1,
+        alpha,
+        n=n,
+        n_baseline=n,
+        std=std,
+        effect=_small_sample(n - 1) * difference / std,
+        correlation=None if constant else statistics.correlation(ours, theirs),
+        floor=2 / 2**n,
+    )
+
+
+def _tested(difference: float, error: float, df: float, alpha: float, **facts: float | int | None) -> Difference:
+    from scipy.stats import t as student
+
+    t = difference / error
+    half = float(student.ppf(1 - alpha / 2, df)) * error
+    return Difference(
+        difference=difference,
+        error=error,
+        interval=Interval(low=difference - half, high=difference + half),
+        t=t,
+        df=df,
+        # No p is 0: the smallest that a float can hold stands for all below it.
+        p=min(1.0, max(sys.float_info.min, 2 * float(student.sf(abs(t), df)))),
+        **facts,  # type: ignore[arg-type]
+    )
+
+
+def _small_sample(df: int) -> float:
+    """Return Hedges' exact correction of a standardised difference."""
+    return math.exp(math.lgamma(df / 2) - math.lgamma((df - 1) / 2)) / math.sqrt(df / 2) if df > 1 else 1.0
+
+
+def equivalence(found: Difference, margin: float) -> float | None:
+    """Return the p of two one-sided tests against ±margin; None where there is no test.
+
+    Args:
+        found: from `welch` or `paired`.
+        margin: in the metric's unit, above 0; what counts as no difference, declared beforehand.
+    """
+    if found.difference is None or found.error is None or found.df is None:
+        return None
+    from scipy.stats import t as student
+
+    above = float(student.sf((found.difference + margin) / found.error, found.df))
+    below = float(student.cdf((found.difference - margin) / found.error, found.df))
+    return max(above, below)
+
+
+def holm(ps: Sequence[float | None]) -> list[float | None]:
+    """Return p values adjusted for their number (Holm 1979); what was not tested counts as p = 1 and stays None."""
+    order = sorted(range(len(ps)), key=lambda index: _one(ps[index]))
+    adjusted: list[float | None] = [None] * len(ps)
+    highest = 0.0
+    for rank, index in enumerate(order):
+        highest = max(highest, min(1.0, (len(ps) - rank) * _one(ps[index])))
+        adjusted[index] = None if ps[index] is None else highest
+    return adjusted
+
+
+def _one(p: float | None) -> float:
+    return 1.0 if p is None else p
+
+
+def power(effect: float, n: int, *, alpha: float = ALPHA) -> float:
+    """Return the power of a two-sided t test of two samples of n values each, for an effect in standard deviations."""
+    from scipy.stats import nct
+    from scipy.stats import t as student
+
+    df, shift = 2 * n - 2, abs(effect) * math.sqrt(n / 2)
+    critical = float(student.ppf(1 - alpha / 2, df))
+    upper = float(nct.sf(critical, df, shift))
+    lower = float(nct.cdf(-critical, df, shift))
+    # Of very large effects scipy's tail is not a number; the power is 1 then.
+    return upper + (0.0 if math.isnan(lower) else lower) if not math.isnan(upper) else 1.0
+
+
+@lru_cache(maxsize=1024)
+def seeds_for(effect: float, *, alpha: float = ALPHA, wanted: float = POWER) -> int | None:
+    """Return how many seeds per side find an effect (in standard deviations) with this power; None above 10,000."""
+    if effect == 0.0 or power(effect, MOST_SEEDS, alpha=alpha) < wanted:
+        return None
+    low, high = 2, MOST_SEEDS
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if power(effect, middle, alpha=alpha) >= wanted else (middle + 1, high)
+    return low
+
+
+@lru_cache(maxsize=1024)
+def detectable(n: int, *, alpha: float = ALPHA, wanted: float = POWER) -> float:
+    """Return the smallest effect, in standard deviations, that n ≥ 2 seeds per side find with this power."""
+    low, high = 0.0, 64.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (low, middle) if power(middle, n, alpha=alpha) >= wanted else (middle, high)
+    return high

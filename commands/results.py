@@ -1,0 +1,113 @@
+"""Results: tables, comparisons, and scores of finished weights."""
+
+from typing import Annotated, Any
+
+import typer
+
+from ..jobs.errors import BadInput, suggest
+from .options import Json, Quiet, Selector, Workspace, fresh, open_workspace, select_ids, selection
+
+Metric = Annotated[str, typer.Option(help="top1, top5, loss, ema_top1, …")]
+SetName = Annotated[str, typer.Option("--set", help="The set it was scored on.")]
+Format = Annotated[str, typer.Option("--format", "-f", help="table, markdown, latex, csv or json.")]
+
+
+def report(
+    selector: Selector = None,
+    metric: Metric = "top1",
+    set_name: SetName = "test",
+    style: Format = "table",
+    as_json: Json = False,
+    quiet: Quiet = False,
+    workspace: Workspace = None,
+) -> None:
+    """Print mean ± std over seeds for every cell, and its gain over the supervised one."""
+    from ..analysis import render, terminal
+
+    cells = _cells(selector, metric, set_name, style, workspace)
+    if quiet:
+        print("\n".join(cell["cell_id"] for cell in cells))
+    elif as_json or style == "json":
+        terminal.emit_json(cells)
+    elif style == "csv":
+        print(render.as_csv(cells), end="")
+    else:
+        table = render.of_cells(cells)
+        _print_table(table, style, right=(table.labels, *range(table.labels + 2, len(table.heading))))
+
+
+def compare(
+    selector: Selector = None,
+    metric: Metric = "top1",
+    set_name: SetName = "test",
+    test: Annotated[str, typer.Option(help="welch, or paired by seed.")] = "welch",
+    alpha: Annotated[float, typer.Option(min=1e-6, max=0.5, help="How often luck may pass for a difference.")] = 0.05,
+    margin: Annotated[float | None, typer.Option(help="A difference within ± this is none [default: no ties].")] = None,
+    min_effect: Annotated[float | None, typer.Option(help="The smallest difference worth finding.")] = None,
+    style: Format = "table",
+    as_json: Json = False,
+    quiet: Quiet = False,
+    workspace: Workspace = None,
+) -> None:
+    """Say of every cell whether it differs from the supervised one by more than the luck of the seed."""
+    from ..analysis import render, terminal
+    from ..analysis.difference import Test
+    from ..analysis.verdict import compare as judge
+
+    if test not in tuple(Test):
+        raise BadInput(f"--test {test}: unknown. {suggest(test, Test)}")
+    for name, value in (("--margin", margin), ("--min-effect", min_effect)):
+        if value is not None and not 0 < value < float("inf"):
+            raise BadInput(f"{name} {value:g}: a number above 0, in the metric's unit")
+    cells = _cells(selector, metric, set_name, style, workspace)
+    document = judge(cells, test=Test(test), alpha=alpha, margin=margin, min_effect=min_effect)
+    if as_json or style == "json":
+        terminal.emit_json(document)
+    elif quiet:
+        print("\n".join(f"{one['cell_id']} {one['verdict']}" for one in document["comparisons"]))
+    elif not document["comparisons"]:
+        raise BadInput("nothing to compare: the selection has no cell beside a supervised one")
+    elif style == "csv":
+        print(render.comparisons_csv(document), end="")
+    else:
+        table = render.of_comparisons(document)
+        _print_table(table, style, right=(table.labels + 1, table.labels + 3))
+
+
+def _cells(selector: Any, metric: str, set_name: str, style: str, workspace: Any) -> list[dict[str, Any]]:
+    from ..analysis import render
+    from ..analysis.table import report as table
+
+    if style not in render.FORMATS:
+        raise BadInput(f"--format {style}: unknown. {suggest(style, render.FORMATS)}")
+    context = open_workspace(workspace)
+    fresh(context)
+    return table(context.ledger, selection(selector, default_all=True), metric=metric, set_name=set_name)
+
+
+def _print_table(table: Any, style: str, *, right: tuple[int, ...]) -> None:
+    from ..analysis import render, terminal
+
+    if style == "table":
+        terminal.print_table(table.heading, table.body, right=right)
+        for note in table.notes:
+            terminal.say(terminal.encodable(note))
+    else:
+        print({"markdown": render.markdown, "latex": render.latex}[style](table), end="")
+
+
+def evaluate(
+    selector: Selector = None,
+    sets: Annotated[str, typer.Option(help="Comma-separated: test, train.")] = "test",
+    as_json: Json = False,
+    workspace: Workspace = None,
+) -> None:
+    """Score the weights of completed runs without training."""
+    from ..analysis import terminal
+    from ..orchestrator.evaluate import evaluate as score
+
+    context = open_workspace(workspace)
+    fresh(context)
+    found = score(context, select_ids(context, selector), sets.split(","), show=not as_json)
+    if as_json:
+        terminal.emit_json(found)

@@ -1,0 +1,132 @@
+"""Differences between cells, against R's help pages and by properties."""
+
+import math
+import statistics
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from vtjobs.analysis.difference import Difference, detectable, equivalence, holm, paired, power, seeds_for, welch
+
+# Student's sleep data, as in R's help page of t.test.
+FIRST = [0.7, -1.6, -0.2, -1.2, -0.1, 3.4, 3.7, 0.8, 0.0, 2.0]
+SECOND = [1.9, 0.8, 1.1, 0.1, -0.1, 4.4, 5.5, 1.6, 4.6, 3.4]
+SCORES = st.lists(st.integers(0, 10_000).map(lambda x: x / 100), min_size=2, max_size=8)
+
+
+def test_welchs_test_is_rs() -> None:
+    found = welch(FIRST, SECOND)
+    assert found.interval is not None
+    assert found.t == pytest.approx(-1.860813, abs=1e-6)
+    assert found.df == pytest.approx(17.776474, abs=1e-6)
+    assert found.p == pytest.approx(0.07939414, abs=1e-8)
+    assert (found.interval.low, found.interval.high) == pytest.approx((-3.3654832, 0.2054832), abs=1e-7)
+
+
+def test_the_paired_test_is_rs() -> None:
+    found = paired(dict(enumerate(FIRST)), dict(enumerate(SECOND)))
+    assert found.interval is not None
+    assert (found.t, found.df) == pytest.approx((-4.062128, 9), abs=1e-6)
+    assert found.p == pytest.approx(0.00283289, abs=1e-8)
+    assert (found.interval.low, found.interval.high) == pytest.approx((-2.4598858, -0.7001142), abs=1e-7)
+    assert found.correlation == pytest.approx(0.7951702, abs=1e-7)
+
+
+def test_pairs_are_the_seeds_that_both_have() -> None:
+    ours, theirs = {0: 1.0, 1: 2.5, 2: 3.0, 7: 9.0}, {0: 0.5, 1: 1.0, 2: 2.0, 8: 1.0}
+    assert paired(ours, theirs) == paired({0: 1.0, 1: 2.5, 2: 3.0}, {0: 0.5, 1: 1.0, 2: 2.0})
+
+
+@pytest.mark.parametrize(
+    ("found", "why"),
+    [
+        (welch([], [1.0, 2.0]), "no finished run"),
+        (welch([1.0], [1.0, 2.0]), "one seed has no spread"),
+        (welch([1.0, 1.0], [2.0, 2.0]), "no spread"),
+        (paired({0: 1.0}, {1: 1.0}), "no seed"),
+        (paired({0: 1.0, 1: 2.0}, {0: 0.0, 1: 1.5}), "three pairs"),
+        (paired({0: 1.0, 1: 2.0, 2: 3.0}, {0: 0.0, 1: 1.0, 2: 2.0}), "same amount"),
+    ],
+)
+def test_what_cannot_be_tested_says_why(found: Difference, why: str) -> None:
+    assert found.p is None and found.interval is None and why in found.why_not
+
+
+@pytest.mark.parametrize(("n", "floor"), [(3, 0.1), (4, 0.029), (5, 0.0079)])
+def test_ranks_have_a_floor(n: int, floor: float) -> None:
+    found = welch([float(x) for x in range(n)], [x + 0.5 for x in range(n)])
+    assert found.floor is not None and float(f"{found.floor:.2g}") == floor
+
+
+def test_holm_is_rs() -> None:
+    # p.adjust(c(0.01, 0.02, 0.03, 0.04, 0.05), "holm")
+    assert holm([0.03, 0.01, 0.05, 0.02, 0.04]) == pytest.approx([0.09, 0.05, 0.09, 0.08, 0.09])
+
+
+def test_what_was_not_tested_counts_in_the_family() -> None:
+    assert holm([0.02, None]) == [0.04, None]
+
+
+def test_power_is_rs() -> None:
+    # power.t.test(n = 20, delta = 1, sd = 1) and power.t.test(power = .90, delta = 1)
+    assert power(1.0, 20) == pytest.approx(0.868953, abs=1e-6)
+    assert seeds_for(1.0, wanted=0.90) == 23
+
+
+@pytest.mark.parametrize(("effect", "seeds"), [(0.5, 64), (1.0, 17), (1.5, 9), (2.0, 6), (3.0, 4), (4.0, 3), (40.0, 2)])
+def test_how_many_seeds_an_effect_needs(effect: float, seeds: int) -> None:
+    assert seeds_for(effect) == seeds
+
+
+@pytest.mark.parametrize(("n", "effect"), [(2, 5.65), (3, 3.07), (5, 2.02), (10, 1.32), (100, 0.40)])
+def test_what_so_many_seeds_can_find(n: int, effect: float) -> None:
+    assert round(detectable(n), 2) == effect
+
+
+def test_no_number_of_seeds_finds_nothing() -> None:
+    assert seeds_for(0.0) is None and seeds_for(0.001) is None
+
+
+@given(SCORES, SCORES)
+def test_swapping_the_sides_flips_the_sign_and_keeps_p(ours: list[float], theirs: list[float]) -> None:
+    there, back = welch(ours, theirs), welch(theirs, ours)
+    assert there.p == back.p and there.difference == pytest.approx(-(back.difference or 0.0), abs=1e-12)
+
+
+@given(SCORES, SCORES, st.integers(-50, 50), st.sampled_from([0.5, 2.0, 4.0]))
+def test_shifts_and_scales_change_no_p(ours: list[float], theirs: list[float], shift: int, scale: float) -> None:
+    found = welch(ours, theirs)
+    assume(found.p is not None and found.std is not None and found.std > 0.01)
+    moved = welch([scale * x + shift for x in ours], [scale * x + shift for x in theirs])
+    assert moved.p == pytest.approx(found.p, rel=1e-6)
+    assert moved.difference == pytest.approx(scale * (found.difference or 0.0), abs=1e-9)
+
+
+@given(SCORES, SCORES, st.floats(0.1, 50))
+def test_cells_are_equivalent_where_the_90_percent_interval_is_within_the_margin(
+    ours: list[float], theirs: list[float], margin: float
+) -> None:
+    found = welch(ours, theirs, alpha=0.10)
+    p = equivalence(found, margin)
+    assume(p is not None and found.interval is not None and abs(p - 0.05) > 1e-6)
+    assert p is not None and found.interval is not None
+    assert (p < 0.05) == (-margin < found.interval.low and found.interval.high < margin)
+
+
+@given(SCORES, SCORES)
+def test_no_number_is_nan_and_no_p_is_0(ours: list[float], theirs: list[float]) -> None:
+    found = welch(ours, theirs)
+    numbers = [found.difference, found.error, found.t, found.df, found.p, found.effect, found.std]
+    assert all(number is None or math.isfinite(number) for number in numbers)
+    assert found.p is None or 0 < found.p <= 1
+
+
+def test_welch_finds_nothing_in_nothing_as_often_as_it_says() -> None:
+    import numpy as np
+
+    chance = np.random.default_rng(7)
+    draws = chance.normal(80, 0.3, size=(4000, 10))
+    hits = statistics.fmean((welch(list(row[:5]), list(row[5:])).p or 1.0) <= 0.05 for row in draws)
+    # Welch is a little conservative at n = 5: .045, here ± four standard errors.
+    assert 0.032 < hits < 0.058

@@ -1,0 +1,113 @@
+"""The word that a comparison ends in."""
+
+import json
+import random
+from typing import Any
+
+import pytest
+
+from vtjobs.analysis.difference import Test
+from vtjobs.analysis.render import comparisons_csv, latex, markdown, of_comparisons
+from vtjobs.analysis.verdict import compare
+
+BASE = [80.1, 80.4, 79.9, 80.2, 80.0]
+
+
+def cell(name: str, values: list[float], *, baseline: str | None = "base", **states: int) -> dict[str, Any]:
+    """Return a report's cell."""
+    return {
+        "cell_id": name, "backbone": "vit", "dataset": "digits", "head": name, "recipe": "quickstart", "axes": {},
+        "metric": "top1", "set": "test", "better": "max", "states": states,
+        "planned": len(values) + sum(states.values()),
+        "values": {str(seed): value for seed, value in enumerate(values)}, "baseline": baseline,
+    }  # fmt: skip
+
+
+def judged(values: list[float], **options: Any) -> dict[str, Any]:
+    """Return the only comparison of two cells."""
+    cells = [cell("base", BASE, baseline=None), cell("head", values)]
+    (found,) = compare(cells, **options)["comparisons"]
+    return dict(found)
+
+
+def test_a_gain_far_above_the_spread_is_separable() -> None:
+    found = judged([value + 1 for value in BASE])
+    assert found["verdict"] == "separable" and found["difference"] == pytest.approx(1.0)
+
+
+def test_a_gain_within_the_spread_is_inconclusive_and_says_what_the_seeds_can_find() -> None:
+    found = judged([value + 0.1 for value in BASE])
+    assert found["verdict"] == "inconclusive" and found["detail"].startswith("5 seeds find 0.39")
+
+
+def test_seeds_are_counted_for_the_declared_effect_and_not_for_the_one_that_was_seen() -> None:
+    for shift in (0.05, 0.1, 0.15):
+        assert judged([value + shift for value in BASE], min_effect=0.2)["detail"].startswith(
+            "needs about 11 more seeds"
+        )
+
+
+def test_a_tie_needs_a_margin() -> None:
+    values = [value + 0.01 for value in BASE]
+    assert judged(values)["verdict"] == "inconclusive"
+    assert judged(values, margin=0.5)["verdict"] == "tie"
+
+
+def test_a_difference_that_is_there_and_too_small_to_matter_says_both() -> None:
+    found = judged([value + 0.4 for value in BASE], margin=1.0)
+    assert (found["verdict"], found["detail"]) == ("separable", "smaller than the margin")
+
+
+def test_one_seed_is_not_testable() -> None:
+    found = judged([81.0])
+    assert (found["verdict"], found["p"], found["interval"]) == ("not testable", None, None)
+    assert found["difference"] == pytest.approx(0.88)
+
+
+def test_a_diverged_run_is_an_outcome_that_no_difference_may_leave_out() -> None:
+    cells = [cell("base", BASE, baseline=None), cell("head", [value + 1 for value in BASE], diverged=1)]
+    (found,) = compare(cells)["comparisons"]
+    assert found["verdict"] == "not testable" and "1 diverged" in found["detail"]
+
+
+def test_a_failed_run_changes_no_number() -> None:
+    better = [value + 1 for value in BASE]
+    cells = [cell("base", BASE, baseline=None), cell("head", better, failed=1)]
+    (found,) = compare(cells)["comparisons"]
+    assert {**found, "planned": 5} == judged(better)
+
+
+def test_more_comparisons_raise_the_bar() -> None:
+    many = [cell(f"head{index}", [value + 0.3 for value in BASE]) for index in range(10)]
+    alone = judged([value + 0.3 for value in BASE])
+    together = compare([cell("base", BASE, baseline=None), *many])["comparisons"][0]
+    assert alone["verdict"] == "separable" and together["verdict"] == "inconclusive"
+    assert together["p"] == alone["p"] and together["p_adjusted"] == pytest.approx(10 * alone["p"])
+
+
+def test_pairs_see_what_the_spread_of_seeds_hides() -> None:
+    wide = [70.0, 75.0, 80.0, 85.0, 90.0]
+    cells = [cell("base", wide, baseline=None), cell("head", [a + b for a, b in zip(wide, BASE, strict=True)])]
+    cells[1]["values"] = {str(seed): value + 1 + 0.1 * (seed % 2) for seed, value in enumerate(wide)}
+    assert compare(cells)["comparisons"][0]["verdict"] == "inconclusive"
+    assert compare(cells, test=Test.PAIRED)["comparisons"][0]["verdict"] == "separable"
+
+
+def test_the_order_of_the_seeds_changes_no_byte() -> None:
+    cells = [cell("base", BASE, baseline=None), cell("head", [value + 1 for value in BASE])]
+    before = json.dumps(compare(cells))
+    for one in cells:
+        items = list(one["values"].items())
+        random.Random(3).shuffle(items)
+        one["values"] = dict(items)
+    assert json.dumps(compare(cells)) == before
+
+
+def test_every_layout_holds_the_words_and_no_nan() -> None:
+    cells = [cell("base", BASE, baseline=None), cell("head", [value + 1 for value in BASE]), cell("single", [81.0])]
+    document = compare(cells)
+    texts = [markdown(of_comparisons(document)), latex(of_comparisons(document)), comparisons_csv(document)]
+    for text in texts:
+        assert "separable" in text and "not testable" in text
+        assert "nan" not in text.lower() and "p=0" not in text
+    assert r"$\alpha$" in texts[1] and "α" not in texts[1]
