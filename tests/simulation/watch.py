@@ -134,7 +134,15 @@ class Watch:
             return
         if self.touched.get(run_id, 0.0) >= self._seen_at[run_id] or (self.losses and run_id in self.touched):
             return
+        if before == RunState.CANCELLED and self._is_cancelling(run_id):
+            # A node had handed it on meanwhile: that job is found, is shown as `cancelling`, and is cancelled too.
+            return
         raise Violation(f"I1: run {run_id} was {before} and is {after}, and nobody asked for it")
+
+    def _is_cancelling(self, run_id: str) -> bool:
+        """Whether the only attempt that is live is one that the user's cancel covers."""
+        query = "SELECT count(*) FROM attempts JOIN runs USING (run_id) WHERE run_id = ? AND number > cancelled_through"
+        return bool(self.connection().execute(query, (run_id,)).fetchone()[0] == 0)
 
     def _check_jobs(self) -> None:
         old = [job for job in self.cluster.jobs.values() if self.world.now - job.submitted_at > KNOWN_WITHIN_S]
