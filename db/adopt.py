@@ -12,6 +12,9 @@ from .engine import writing
 from .ledger import DUE, Ledger, insert_new
 from .rows import attempt_row, event_row
 
+# How long a node may take from writing a successor down to hearing from the scheduler.
+HAND_ON_S = 90.0
+
 
 def adopt_allocation(ledger: Ledger, content: Allocation) -> bool:
     """Take in an allocation file that the ledger does not know; return whether it was new."""
@@ -22,7 +25,8 @@ def adopt_allocation(ledger: Ledger, content: Allocation) -> bool:
             return False
         tasks = [(index, task) for index, group in enumerate(content.tasks) for task in group]
         runs = ledger._known(connection, [task.run_id for _, task in tasks])
-        ledger._insert_allocation(connection, content, launching_until=0.0)
+        # The node that wrote it down may be submitting it at this moment.
+        ledger._insert_allocation(connection, content, launching_until=content.created_at + HAND_ON_S)
         for index, task in tasks:
             if task.run_id not in runs:
                 continue

@@ -139,8 +139,7 @@ def ingest_files(ledger: Ledger, workspace: Workspace, files: list[tuple[Key, Pa
 def _read(batch: Batch, key: Key, path: Path, offset: int) -> tuple[int, int]:
     """Add one chunk of a journal to the batch; return how many events, and the next offset if there is more."""
     try:
-        if path.stat().st_size <= offset:
-            return 0, 0
+        # Opened without a look at its size: on a shared file system a size by name may be a minute old.
         chunk = read_from(path, offset, most_bytes=BATCH_BYTES)
     except FileNotFoundError:
         return 0, 0

@@ -235,8 +235,8 @@ class Ledger:
             )
             self._move_all(connection, token, AttemptState.SUBMITTING, AttemptState.QUEUED, source, job_id)
 
-    def refused(self, token: str, reason: str, *, source: str, later: bool = False) -> None:
-        """Write down that the scheduler clearly said no.
+    def refused(self, token: str, reason: str, *, source: str, later: bool = False) -> bool:
+        """Write down that the scheduler clearly said no; False where another submitter got it accepted meanwhile.
 
         The attempts fail and are not tried again; where it meant "not now", they end at no cost.
         """
@@ -244,9 +244,10 @@ class Ledger:
         if later:
             state, failure = AttemptState.SUPERSEDED, FailureClass.SKIPPED
         with writing(self.engine) as connection:
-            connection.execute(
-                update(m.allocations).where(m.allocations.c.token == token).values(refused=reason, launching_until=0.0)
-            )
+            mine = (m.allocations.c.token == token) & m.allocations.c.job_id.is_(None)
+            done = connection.execute(update(m.allocations).where(mine).values(refused=reason, launching_until=0.0))
+            if done.rowcount == 0:
+                return False
             table = m.attempts.c
             rows = connection.execute(select(table.run_id, table.number).where(table.token == token)).all()
             for run_id, number in rows:
@@ -258,6 +259,7 @@ class Ledger:
                     m.runs.c.run_id.in_(select(m.attempts.c.run_id).where(table.token == token))
                 )
                 connection.execute(put_off.values(not_before=self.clock() + LATER_S))
+        return True
 
     def _move_all(
         self, connection: Connection, token: str, before: AttemptState, after: AttemptState, source: str, raw: str

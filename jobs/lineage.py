@@ -28,13 +28,15 @@ class AttemptRecord:
 
 
 def read_attempt(folder: RunFolder, number: int) -> AttemptRecord:
-    """Read the journal of one attempt; a damaged one counts up to the damage."""
+    """Read the journal of one attempt; a damaged one counts up to the damage.
+
+    Raises:
+        OSError: it is there and cannot be read, which does not mean that it says nothing.
+    """
     try:
         events = read_all(folder.journal(number, 0))
     except DamagedJournal as error:
         events = error.events
-    except OSError:
-        events = []
     ends: dict[str, Any] = {event["kind"]: event for event in events if event["kind"] in ("start", "end")}
     steps = tuple(int(event["step"]) for event in events if event["kind"] == "checkpoint")
     return AttemptRecord(number=number, start=ends.get("start"), end=ends.get("end"), announced=steps)
@@ -73,10 +75,12 @@ def candidates(folder: RunFolder, below: int) -> list[Candidate]:
         if wanted is not None and number > wanted:
             continue
         record = read_attempt(folder, number)
-        if record.start is None:
-            continue
         names = (_STEP.match(path.name) for path in folder.checkpoints(number).glob("step-*"))
         on_disk = {int(name[1]) for name in names if name}
+        if record.start is None:
+            # Never started, or its journal is damaged from the first line on: then what it saved is all it says.
+            silent += [Candidate(attempt=number, step=step) for step in sorted(on_disk, reverse=True)]
+            continue
         for step in sorted(on_disk | set(record.announced), reverse=True):
             if cut is None or step <= cut:
                 kind = found if step in record.announced else silent

@@ -68,7 +68,9 @@ class Slurm(BaseModel):
     reservation: Name | None = None
     constraint: Annotated[str, _text(_FEATURES)] | None = Field(None, description="features, such as v100|a100")
     exclude: Annotated[str, _text(_NODES)] | None = Field(None, description="nodes to avoid, such as gpu[3,7-9]")
-    array_parallelism: int | None = Field(None, ge=1, le=100_000, description="array tasks of a grid at a time")
+    array_parallelism: int | None = Field(
+        None, ge=1, le=100_000, description="tasks of one array at a time; max_running limits a grid"
+    )
     node_gpus: int | None = Field(None, ge=1, le=64, description="GPUs of one node; asked of the cluster where null")
     cpus_per_gpu: int | None = Field(None, ge=1, le=512, description="by default the node's share")
     mem: Annotated[str, _text(_AMOUNT)] | None = Field(None, description="memory of a node, such as 200G")

@@ -79,6 +79,8 @@ class RunFolder:
     def claim(self, number: int) -> bool:
         """Take the run for this attempt; False where it or a higher one has been here."""
         make_folder(self.claims)
+        # There from the start: a shared file system remembers for a while that a folder is missing.
+        make_folder(self.cancels)
         if self.highest_claim() >= number:
             return False
         return touch_new(self.claims / f"{number:04d}") and self.highest_claim() == number

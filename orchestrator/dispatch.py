@@ -152,6 +152,11 @@ def _dispatch_grid(context: Context, settings: dict[str, Any], rows: list[Any], 
     rows = rows[: max(0, most - live)]
     if not rows:
         return
+    if notes.is_full(context.ledger, backend.name) and not notes.take_turn(
+        context.ledger, f"room.{backend.name}", every_s=backend.poll_s
+    ):
+        # What it takes is asked for as seldom as everything else.
+        return
     shape = shape_of(settings, backend)
     room = backend.room(shape, settings)
     if room.free is not None:
@@ -255,7 +260,8 @@ def launch(context: Context, allocation: Allocation, *, claimed: bool) -> Submit
             backend.wake()
         case SubmitOutcome.REFUSED | SubmitOutcome.LATER:
             later = submission.outcome is SubmitOutcome.LATER
-            ledger.refused(token, submission.reason, source=backend.name, later=later)
+            if not ledger.refused(token, submission.reason, source=backend.name, later=later):
+                return SubmitOutcome.ACCEPTED
             if later:
                 # A ledger that is made anew must not take it for one that waits to be submitted.
                 context.workspace.allocation(token).unlink(missing_ok=True)

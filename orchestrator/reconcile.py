@@ -68,13 +68,15 @@ def decide(attempt: LiveAttempt, view: JobView, *, now: float) -> Action:
     if view.state.is_live:
         if not attempt.accepted:
             return Action(decision=Decision.ACCEPTED)
-        if view.source == "sacct" and attempt.is_started and not _may_live(attempt, now):
-            # The controller has forgotten it. Accounting may have missed its end, and then calls it running for ever.
-            return _ended(AttemptState.LOST, FailureClass.AGENT_DIED, f"gone from squeue, sacct still says {view.raw}")
         return Action(decision=Decision.CANCEL) if attempt.is_cancelled else NOTHING
+    if view.state is JobState.UNSURE:
+        silent = attempt.is_started and attempt.heartbeat_at is not None and not _may_live(attempt, now)
+        return _end(attempt, view, now) if silent else NOTHING
     if view.state is JobState.ABSENT and not attempt.accepted:
-        # Somebody may be submitting it at this moment.
-        return NOTHING if now < attempt.launching_until else Action(decision=Decision.RESUBMIT)
+        if now < attempt.launching_until:
+            # Somebody may be submitting it at this moment.
+            return NOTHING
+        return _end(attempt, view, now) if attempt.is_cancelled else Action(decision=Decision.RESUBMIT)
     return _end(attempt, view, now)
 
 

@@ -145,7 +145,11 @@ def _apply(context: Context, views: dict[Key, JobView], report: Report, *, asked
     notes.set_words(context.ledger, words)
     for token in dict.fromkeys(row.token for row, _ in decided[Decision.RESUBMIT]):
         report.resubmitted += _relaunch(context, token)
-    cancel_places(context, [row for row, _ in decided[Decision.CANCEL]], live)
+    try:
+        cancel_places(context, [row for row, _ in decided[Decision.CANCEL]], live)
+    except SchedulerUnreachable as error:
+        # The next pass tries again; what else this one has to do does not hang on it.
+        report.problems.append(f"a cancel has not reached its scheduler: {error}")
 
 
 def _attempt(context: Context, row: Any, view: JobView) -> LiveAttempt:

@@ -150,8 +150,13 @@ class Agent:
         busy = {hosted.lane.index for hosted in self.active}
         for task in list(self.waiting):
             folder = self.workspace.run(task.run_id)
-            order = read_order(folder, task.attempt, token=self.allocation.token)
-            if read_attempt(folder, task.attempt).end is not None:
+            try:
+                order = read_order(folder, task.attempt, token=self.allocation.token)
+                is_over = read_attempt(folder, task.attempt).end is not None
+            except OSError as error:
+                logger.warning("cannot read what node 0 ordered, trying again: %s", error)
+                continue
+            if is_over:
                 self.waiting.remove(task)
             elif order is not None and order["lane"] not in busy:
                 self.waiting.remove(task)

@@ -5,7 +5,7 @@ from ..jobs.lineage import completed_by
 from ..jobs.markers import closed
 from ..jobs.spec import RunSpec
 from ..jobs.states import AttemptState, FailureClass
-from ..jobs.workspace import Workspace
+from ..jobs.workspace import RunFolder, Workspace
 from .outcome import Outcome
 
 
@@ -25,6 +25,19 @@ def refusal(workspace: Workspace, task: Task, spec: RunSpec) -> Outcome | None:
     if done is not None:
         return _superseded(FailureClass.SUPERSEDED, f"attempt {done} completed the run")
     return None
+
+
+def overruled(folder: RunFolder, number: int) -> AttemptState | None:
+    """Return `superseded` where a higher attempt has the run, `cancelled` where the user ended it, else None.
+
+    What cannot be read at this moment is asked again later: it is no reason to end what trains.
+    """
+    try:
+        if folder.highest_claim() > number:
+            return AttemptState.SUPERSEDED
+        return AttemptState.CANCELLED if folder.highest_cancel() >= number else None
+    except OSError:
+        return None
 
 
 def _superseded(failure: FailureClass, signature: str) -> Outcome:

@@ -5,6 +5,7 @@ import platform
 import socket
 import subprocess
 import sys
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -55,10 +56,16 @@ def write_environment(path: Path) -> None:
     write_over(path, to_json(facts))
 
 
+@cache
 def _gpu_names() -> str:
-    return _output("nvidia-smi", "--query-gpu=name", "--format=csv,noheader")[:200] if visible_gpus() else ""
+    """Return the models of this node's GPUs, each once: a run may see more or fewer of them the next time."""
+    if not visible_gpus():
+        return ""
+    lines = _output("nvidia-smi", "--query-gpu=name", "--format=csv,noheader").splitlines()
+    return ", ".join(sorted({line.strip() for line in lines}))[:200]
 
 
+@cache
 def _git() -> dict[str, str] | None:
     """Return commit and uncommitted changes of the code that runs, where it lies in a repository."""
     here = str(Path(__file__).parent)

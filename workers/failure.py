@@ -11,11 +11,21 @@ STORAGE_ERRORS = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.ESTALE,
 _COMMUNICATION = re.compile(
     r"connection (reset|closed|refused)|gloo|nccl|timed out|broken pipe|socket|store->get|remote process exited", re.I
 )
+# What a GPU, its link or its driver says when the node is at fault. A "device-side assert" is the run's own.
 _HARDWARE = re.compile(
-    r"uncorrectable|ecc error|xid|no cuda-capable device|device-side|illegal memory|unspecified launch", re.I
+    r"uncorrectable|ecc error|\bxid\b|no cuda-capable device|no cuda gpus are available|invalid device ordinal"
+    r"|cuda unknown error|system not yet initialized|busy or unavailable|cuda error: initialization error|gpu is lost"
+    r"|hardware stack error|misaligned address|illegal memory|unspecified launch|nvlink"
+    r"|cublas_status_(?:not_initialized|execution_failed|internal_error)|cudnn_status_(?:execution_failed|internal_error)",
+    re.I,
+)
+_MISFIT = re.compile(
+    r"no kernel image is available|driver version is insufficient|driver on your system is too old", re.I
 )
 _NO_SPACE = re.compile(r"no space left|unexpected pos|file write failed|disk quota", re.I)
-_NO_MEMORY = re.compile(r"can't allocate memory|cuda error: out of memory|cu\w+_status_alloc_failed", re.I)
+_NO_MEMORY = re.compile(
+    r"can't allocate memory|cuda error: out of memory|cuda failure.*out of memory|cu\w+_status_alloc_failed", re.I
+)
 # What differs between two occurrences of one cause.
 _NUMBERS = re.compile(r"\b[0-9a-f]{12,}\b|0x[0-9a-f]+|\d+(?:\.\d+)?(?:e[-+]?\d+)?", re.I)
 _PATHS = re.compile(r"(?:/[\w.+-]+){2,}")
@@ -46,6 +56,8 @@ def classify(error: BaseException) -> FailureClass:
         if isinstance(link, RuntimeError) and _NO_SPACE.search(str(link)):
             return FailureClass.STORAGE
     if isinstance(error, ImportError | BackboneError | PrecisionError):
+        return FailureClass.SETUP_ERROR
+    if isinstance(error, RuntimeError) and _MISFIT.search(str(error)):
         return FailureClass.SETUP_ERROR
     if isinstance(error, DistError) or (
         isinstance(error, RuntimeError | ConnectionError) and _COMMUNICATION.search(str(error))

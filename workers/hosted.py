@@ -18,7 +18,7 @@ from ..jobs.states import AttemptState, ExitCode, FailureClass
 from ..jobs.workspace import RunFolder, Workspace
 from .blame import Weight, blame, weigh
 from .cause import Ruling
-from .claim import refusal
+from .claim import overruled, refusal
 from .environment import origin, trains_on_gpu, write_environment
 from .forge import Forge, RankProcess, TemplateDied
 from .network import LOOPBACK, listen, own_addresses
@@ -307,12 +307,13 @@ class HostedRun:
         self._fence_at = 0.0
 
     def _fence(self) -> None:
-        if self.folder.highest_claim() > self.task.attempt:
-            self.stopping = AttemptState.SUPERSEDED
+        ruled = overruled(self.folder, self.task.attempt)
+        if ruled is AttemptState.SUPERSEDED:
+            self.stopping = ruled
             self._kill()
-        elif self.folder.highest_cancel() >= self.task.attempt and self.stopping is not AttemptState.CANCELLED:
-            self.stop(AttemptState.CANCELLED)
-            self.stopping = AttemptState.CANCELLED
+        elif ruled is not None:
+            self.stop(ruled)
+            self.stopping = ruled
 
     def _watch_hang(self, now: float) -> None:
         waiting = [rank for rank in self.ranks if rank.status is None]
@@ -353,11 +354,10 @@ class HostedRun:
         except OSError as error:
             self._fail_journal(error)
         told = self.stopping is not None
-        if self.folder.highest_claim() > self.task.attempt:
-            self.stopping = AttemptState.SUPERSEDED
-        elif told and self.folder.highest_cancel() >= self.task.attempt:
-            # Whatever stopped it, the user's cancel is why it must not go on.
-            self.stopping, self.ruling = AttemptState.CANCELLED, None
+        ruled = overruled(self.folder, self.task.attempt)
+        if ruled is AttemptState.SUPERSEDED or (told and ruled is not None):
+            # Whatever stopped it, this is why it must not go on.
+            self.stopping, self.ruling = ruled, None
         self._gone_at = now if self._gone_at is None else self._gone_at
         own = judge_ranks(self.ranks, self.errors, stopping=self.stopping, killed_for=self._killed_for)
         if (outcome := self._conclude(own, now)) is not None:

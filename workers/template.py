@@ -31,9 +31,14 @@ def main() -> int:
 
 
 def _warm_up() -> None:
+    # What ranks need sooner or later: imported after the fork, it would be imported by every rank of every run.
+    import timm.data.mixup
+    import timm.optim
+    import timm.scheduler
+    import timm.utils  # noqa: F401
     import torchvision.datasets  # noqa: F401
 
-    from . import failure, train  # noqa: F401
+    from . import failure, models, train  # noqa: F401
 
 
 def _serve(agent: socket.socket) -> int:

@@ -237,7 +237,8 @@ class Training:
         self.numerics.scaler.scale(total * (self.group.world_size / examples)).backward()
         self._add("loss", total.detach())
         self._add("cross_entropy", entropy.detach())
-        self._add("examples", torch.tensor(float(count)))
+        # Made on the device: a copy to it would wait for the backward pass.
+        self._add("examples", torch.full((), float(count), device=self.group.device))
         for name, value in metrics.items():
             self._add(name, value * count)
 

@@ -132,3 +132,20 @@ def test_a_damaged_journal_counts_up_to_the_damage(folder: RunFolder) -> None:
 
 def test_a_run_without_a_folder_has_no_lineage(folder: RunFolder) -> None:
     assert (candidates(folder, 5), completed_by(folder, 5)) == ([], None)
+
+
+def test_checkpoints_are_not_forgotten_because_the_journal_beside_them_is_damaged(folder: RunFolder) -> None:
+    attempt(folder, 1, steps=[10])
+    attempt(folder, 2, resumed=(1, 10), steps=[20])
+    journal = folder.journal(2, 0)
+    journal.write_bytes(b"\0" * 64 + b"\n" + journal.read_bytes())
+    assert candidates(folder, 3) == [Candidate(attempt=1, step=10), Candidate(attempt=2, step=20)]
+
+
+def test_a_journal_that_cannot_be_read_is_not_one_that_says_nothing(folder: RunFolder) -> None:
+    attempt(folder, 1, steps=[10])
+    folder.attempt(2).mkdir()
+    folder.journal(2, 0).mkdir()
+    for question in (candidates, completed_by):
+        with pytest.raises(OSError):
+            question(folder, 3)

@@ -175,6 +175,15 @@ def test_where_a_limit_refuses_a_large_array_smaller_ones_are_tried_at_once(quie
     assert sorted(queued(quiet_lab)) == sorted(runs)
 
 
+def test_a_refusal_that_comes_after_another_submitter_was_accepted_changes_nothing(quiet_lab: Lab) -> None:
+    (run_id,) = quiet_lab.submit(tiny_grid(seeds="1"))
+    quiet_lab.tick()
+    ledger, (attempt,) = quiet_lab.context.ledger, quiet_lab.attempts(run_id)
+    assert attempt.state == "queued"
+    assert ledger.refused(attempt.token, "AssocMaxSubmitJobLimit", source="slurm", later=True) is False
+    assert [attempt.state for attempt in quiet_lab.attempts(run_id)] == ["queued"]
+
+
 def test_where_a_limit_refuses_even_one_place_the_rest_waits_for_a_later_pass(quiet_lab: Lab) -> None:
     backend = NarrowScheduler(quiet_lab.context.workspace)
     backend.most = 0

@@ -55,7 +55,7 @@ def test_a_job_that_ended_is_never_submitted_again_even_where_its_acceptance_was
 def test_only_an_unrecorded_and_absent_submission_is_ever_repeated() -> None:
     for state, job, accepted, cancelled in product(sorted(LIVE), JobState, (True, False), (True, False)):
         found = decision(state, job, accepted=accepted, cancelled=cancelled)
-        assert (found.decision is Decision.RESUBMIT) == (job is JobState.ABSENT and not accepted)
+        assert (found.decision is Decision.RESUBMIT) == (job is JobState.ABSENT and not accepted and not cancelled)
         assert (found.state is not None) == (found.decision is Decision.END)
 
 
@@ -163,16 +163,20 @@ def test_an_agent_that_died_is_told_with_the_schedulers_word() -> None:
 
 
 @pytest.mark.parametrize(
-    ("source", "heartbeat_at", "expected"),
+    ("state", "heartbeat_at", "expected"),
     [
-        ("sacct", NOW - LEASE_S - 1, Decision.END),
-        ("sacct", NOW - LEASE_S + 1, Decision.NOTHING),
-        ("squeue", NOW - LEASE_S - 1, Decision.NOTHING),
+        (AttemptState.RUNNING, NOW - LEASE_S - 1, Decision.END),
+        (AttemptState.RUNNING, NOW - LEASE_S + 1, Decision.NOTHING),
+        (AttemptState.QUEUED, None, Decision.NOTHING),
     ],
 )
-def test_what_only_accounting_still_calls_running_is_lost_once_its_lease_is_over(
-    source: str, heartbeat_at: float, expected: Decision
+def test_what_left_the_queue_while_accounting_is_away_is_lost_once_its_lease_is_over(
+    state: AttemptState, heartbeat_at: float | None, expected: Decision
 ) -> None:
-    attempt = LiveAttempt(state=AttemptState.RUNNING, accepted=True, launching_until=0.0, heartbeat_at=heartbeat_at)
-    view = JobView(state=JobState.RUNNING, raw="RUNNING", source=source)
-    assert decide(attempt, view, now=NOW).decision is expected
+    view = JobView(state=JobState.UNSURE, end=AttemptState.LOST, failure=FailureClass.AGENT_DIED, raw="gone")
+    assert judged(state, view, heartbeat_at=heartbeat_at).decision is expected
+
+
+def test_a_submission_that_never_arrived_and_was_cancelled_meanwhile_is_not_repeated() -> None:
+    found = decision(AttemptState.SUBMITTING, JobState.ABSENT, accepted=False, cancelled=True)
+    assert (found.decision, found.state) == (Decision.END, AttemptState.CANCELLED)

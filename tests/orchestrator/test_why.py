@@ -9,7 +9,7 @@ from vtjobs.jobs.errors import SchedulerUnreachable
 from vtjobs.jobs.files import to_json, write_over
 from vtjobs.jobs.states import AttemptState
 from vtjobs.orchestrator import actions
-from vtjobs.orchestrator.backends.base import Waiting
+from vtjobs.orchestrator.backends.base import Submission, SubmitOutcome, Waiting
 from vtjobs.orchestrator.backends.slurm.reasons import explain
 from vtjobs.orchestrator.why import why
 
@@ -96,10 +96,12 @@ def test_a_scheduler_that_is_away_is_told_of_the_runs_that_go_there(quiet_lab: L
     assert found["sentence"].startswith("local cannot be reached (disk gone)")
 
 
-def test_a_submission_that_the_site_put_off_is_told_with_its_limit(quiet_lab: Lab, run: str) -> None:
+def test_a_submission_that_the_site_put_off_is_told_with_its_limit(
+    quiet_lab: Lab, run: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    no = Submission(outcome=SubmitOutcome.LATER, reason="AssocMaxSubmitJobLimit")
+    monkeypatch.setattr(quiet_lab.context.backend("local"), "submit", lambda _: no)
     quiet_lab.tick()
-    token = quiet_lab.attempts(run)[0].token
-    quiet_lab.context.ledger.refused(token, "AssocMaxSubmitJobLimit", source="slurm", later=True)
     found = told(quiet_lab, run)
     assert found["verdict"] == "wait"
     assert found["sentence"] == "its last submission was put off: AssocMaxSubmitJobLimit"

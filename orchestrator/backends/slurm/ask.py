@@ -59,7 +59,7 @@ def ask(command: Sequence[str], *, deadline_s: float) -> str:
         raise SchedulerUnreachable(f"{command[0]} did not answer within {deadline_s:g} s") from None
     if done.returncode == 0:
         return done.stdout
-    reason = error_line(done.stderr) or f"exit code {done.returncode}"
+    reason = reason_of(done.stderr) or f"exit code {done.returncode}"
     if "accounting storage is disabled" in done.stderr.lower():
         raise NoAccounting(reason)
     raise SchedulerUnreachable(f"{command[0]}: {reason}")
@@ -73,9 +73,18 @@ def is_away(text: str) -> bool:
 
 def error_line(text: str) -> str:
     """Return the line that says what went wrong, without the command's name: the last error, else the last line."""
+    return _error_lines(text)[-1]
+
+
+def reason_of(text: str) -> str:
+    """Return all lines that say what went wrong: a site's own filter explains itself before SLURM's last word."""
+    return "; ".join(dict.fromkeys(_error_lines(text)))
+
+
+def _error_lines(text: str) -> list[str]:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    errors = [line for line in lines if "error:" in line or "failure:" in line]
-    return _NAME.sub("", (errors or lines or [""])[-1]).removeprefix("allocation failure: ").strip()
+    errors = [line for line in lines if "error:" in line or "failure:" in line] or lines[-1:] or [""]
+    return [_NAME.sub("", line).removeprefix("allocation failure: ").strip() for line in errors]
 
 
 def user() -> str:

@@ -1,5 +1,6 @@
 """SLURM behind the one protocol of all schedulers."""
 
+import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -36,7 +37,8 @@ class SlurmBackend:
         self.poll_s = poll_s
         self.look_s = 2.0
         self.deadline_s = deadline_s
-        self._partitions: dict[str, cluster.Partition] | None = None
+        self._partitions: dict[str, cluster.Partition] = {}
+        self._asked_at = -math.inf
 
     # Placing -------------------------------------------------------------------------------------------------
 
@@ -56,8 +58,9 @@ class SlurmBackend:
         return Room(lanes=lanes, tasks=lanes, places=limits.array_size, free=free, site=resolved)
 
     def _partition(self, site: Mapping[str, Any]) -> cluster.Partition:
-        if self._partitions is None:
+        if time.monotonic() - self._asked_at >= cluster.FRESH_S:
             self._partitions = cluster.partitions(deadline_s=self.deadline_s)
+            self._asked_at = time.monotonic()
         wanted = (site.get("partition") or "").split(",")[0]
         if wanted:
             if wanted not in self._partitions:

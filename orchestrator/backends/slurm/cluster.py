@@ -42,6 +42,7 @@ class Limits:
 
 # Site limits change seldom, and accounting answers slowly.
 FRESH_S = 60.0
+_MOST_TASKS = re.compile(r"\bmax_array_tasks=([0-9]+)")
 _KNOWN: dict[tuple[str | None, str | None], tuple[float, Limits | None]] = {}
 
 
@@ -52,7 +53,8 @@ def partitions(*, deadline_s: float) -> dict[str, Partition]:
         SchedulerUnreachable: the controller could not be asked.
     """
     found: dict[str, Partition] = {}
-    for line in ask(["sinfo", "--noheader", "--format=%P|%a|%l|%h|%D|%c|%G"], deadline_s=deadline_s).splitlines():
+    command = ["sinfo", "--all", "--noheader", "--format=%P|%a|%l|%h|%D|%c|%G"]
+    for line in ask(command, deadline_s=deadline_s).splitlines():
         name, up, limit, shared, nodes, cpus, gres = line.split("|", 6)
         part = found.setdefault(name.rstrip("*"), Partition(name=name.rstrip("*")))
         part.is_default |= name.endswith("*")
@@ -91,8 +93,11 @@ def limits(*, account: str | None, qos: str | None, deadline_s: float) -> Limits
     with contextlib.suppress(NoAccounting, SchedulerUnreachable):
         for limit in _submit_limits(account, qos, deadline_s=deadline_s):
             jobs = limit if jobs is None else min(jobs, limit)
-    # Indices run from 0 to MaxArraySize - 1.
-    found = Limits(array_size=_number(config.get("MaxArraySize", "")) or 1001, jobs=jobs)
+    # Indices run from 0 to MaxArraySize - 1. A second limit counts the elements.
+    size = _number(config.get("MaxArraySize", "")) or 1001
+    if match := _MOST_TASKS.search(config.get("SchedulerParameters", "")):
+        size = max(1, min(size, int(match[1])))
+    found = Limits(array_size=size, jobs=jobs)
     _KNOWN[account, qos] = (time.monotonic(), found)
     return found
 

@@ -6,6 +6,7 @@ element of an array that was cancelled before it started vanishes from both. Wha
 nothing once squeue has answered without it, but that the controller has crashed: it leaves such rows for ever.
 """
 
+from collections import defaultdict
 from collections.abc import Sequence
 
 from ....jobs.errors import SchedulerUnreachable
@@ -25,7 +26,7 @@ class Seen:
     """One look at the cluster."""
 
     def __init__(self, rows: Sequence[Row], *, ends_only: bool = False) -> None:
-        self.views: dict[Key, JobView] = {}
+        self._views: dict[Key, list[JobView]] = defaultdict(list)
         self.jobs: dict[str, str] = {}
         self.live: set[str] = set()
         for row in rows:
@@ -34,7 +35,22 @@ class Seen:
             if view.state.is_live:
                 self.live.add(row.token)
             if not ends_only or view.state is JobState.ENDED:
-                self.views[row.token, row.index] = view
+                self._views[row.token, row.index].append(view)
+
+    def view(self, place: Place) -> JobView | None:
+        """Return the newest view of a place: of the job that is on record, else of one that lives.
+
+        Two submitters at once may have made two jobs of one allocation. The one that came second ends at once.
+        """
+        found = self._views.get(place.key, [])
+        for wanted in (
+            [view for view in found if place.job_id is not None and view.job_id == place.job_id],
+            [view for view in found if view.state.is_live],
+            found,
+        ):
+            if wanted:
+                return wanted[-1]
+        return None
 
 
 def look(places: Sequence[Place], *, now: float, deadline_s: float, settle_s: float = SETTLE_S) -> dict[Key, JobView]:
@@ -44,7 +60,7 @@ def look(places: Sequence[Place], *, now: float, deadline_s: float, settle_s: fl
         SchedulerUnreachable: the controller could not be asked.
     """
     queue = Seen(squeue(deadline_s=deadline_s))
-    found = {place.key: queue.views[place.key] for place in places if place.key in queue.views}
+    found = {place.key: view for place in places if (view := queue.view(place)) is not None}
     missing = [place for place in places if place.key not in found]
     # What the controller has forgotten, and what it never knew.
     old = [place for place in missing if now - place.submitted_at >= settle_s]
@@ -57,13 +73,17 @@ def look(places: Sequence[Place], *, now: float, deadline_s: float, settle_s: fl
     except NoAccounting:
         books, accounted = Seen([]), False
     except SchedulerUnreachable:
-        # Says nothing about jobs: what squeue showed still holds.
-        return found
+        # Says nothing about jobs: what squeue showed still holds. Of the rest only signs of life can tell.
+        raw = "gone from squeue; accounting cannot be asked"
+        unsure = JobView(
+            state=JobState.UNSURE, raw=raw, end=AttemptState.LOST, failure=FailureClass.AGENT_DIED, source="squeue"
+        )
+        return found | {place.key: unsure for place in old if place.is_started}
     for place in old:
         known = queue.jobs.get(place.token)
         if known is None and place.token not in books.live:
             known = books.jobs.get(place.token)
-        found[place.key] = books.views.get(place.key) or _vanished(place, known, accounted=accounted)
+        found[place.key] = books.view(place) or _vanished(place, known, accounted=accounted)
     return found
 
 

@@ -36,7 +36,7 @@ def squeue(*, deadline_s: float) -> list[Row]:
         SchedulerUnreachable: it could not be asked.
     """
     fields = "--format=%F|%K|%T|%r|%N|%e|%j"
-    text = ask(["squeue", f"--user={user()}", "--noheader", "--states=all", fields], deadline_s=deadline_s)
+    text = ask(["squeue", f"--user={user()}", "--noheader", "--all", "--states=all", fields], deadline_s=deadline_s)
     found: list[Row] = []
     for line in text.splitlines():
         job, element, state, reason, nodes, end, name = line.split("|", 6)

@@ -10,7 +10,7 @@ from ....jobs.allocation import Allocation
 from ....jobs.errors import BadInput, SchedulerUnreachable
 from ....jobs.workspace import Workspace
 from ..base import Submission, SubmitOutcome
-from .ask import ask, error_line, is_away
+from .ask import ask, is_away, reason_of
 from .command import script, stored_script, submission, transport
 
 # SLURM's own words for "no", each with what helps.
@@ -39,6 +39,8 @@ REFUSALS = {
     "unrecognized option": "",
     "unrecognized --": "",
     "mutually exclusive": "",
+    # What a site's own submit filter says no with; its sentence comes before.
+    "unspecified error": "",
     "invalid license": "",
     "invalid wckey": "",
 }
@@ -92,7 +94,11 @@ def _submit(allocation: Allocation, workspace: Workspace) -> Submission:
         try:
             job = executor._submit_command(script(allocation, workspace))  # type: ignore[attr-defined]
         except FailedJobError as error:
-            return outcome_of(str(error))
+            found = outcome_of(str(error))
+            if len(allocation.tasks) > 1 and "invalid job array specification" in found.reason.lower():
+                # Too many elements for a limit that could not be asked for: fewer of them may pass.
+                return replace(found, outcome=SubmitOutcome.LATER)
+            return found
         except (FailedSubmissionError, OSError) as error:
             # sbatch may have been called all the same.
             return Submission(outcome=SubmitOutcome.UNCLEAR, reason=str(error))
@@ -124,7 +130,7 @@ def rehearse(allocation: Allocation, workspace: Workspace, *, deadline_s: float)
 
 def outcome_of(text: str) -> Submission:
     """Say what sbatch's error text means: a clear no, a limit, or unclear."""
-    reason = error_line(text)
+    reason = reason_of(text)
     if is_away(text):
         return Submission(outcome=SubmitOutcome.UNCLEAR, reason=reason)
     if (over := _OVER.search(text)) and not _LIMIT.search(text):

@@ -155,3 +155,9 @@ def test_limits_are_asked_for_once_a_minute_and_per_account_and_qos(
     monkeypatch.setattr(cluster.time, "monotonic", lambda: began + cluster.FRESH_S + 60)
     accounting(commands, "lab|4||normal|", "normal||")
     assert found().jobs == 4
+
+
+def test_an_array_has_no_more_elements_than_the_second_limit_allows(commands: Commands) -> None:
+    commands.fails("sacctmgr", "You are not running a supported accounting_storage plugin")
+    commands.prints("scontrol", CONFIG + "SchedulerParameters = bf_max=9,max_array_tasks=100\n")
+    assert limits(account=None, qos=None, deadline_s=10).array_size == 100

@@ -41,6 +41,21 @@ def test_what_squeue_shows_holds_and_sacct_is_not_asked(cluster: Commands) -> No
     assert cluster.calls("sacct") == []
 
 
+@pytest.mark.parametrize("order", [1, -1])
+def test_of_two_jobs_of_one_allocation_the_one_on_record_counts(cluster: Commands, order: int) -> None:
+    lines = ["34|0|RUNNING|None|gpu0|N/A|vtj-1", "35|0|FAILED|None|gpu1|999999|vtj-1"]
+    cluster.prints("squeue", "\n".join(lines[::order]))
+    assert one(place()).state is JobState.RUNNING
+    assert one(place(job_id="35")).state is JobState.ENDED
+    assert one(place(job_id=None)).state is JobState.RUNNING, "where none is on record, the one that lives"
+
+
+def test_what_left_the_queue_is_unsure_while_accounting_is_away(cluster: Commands) -> None:
+    cluster.fails("sacct", "sacct: error: slurm_persist_conn_open_without_init: Connection refused")
+    found = seen(place(is_started=True), place(1))
+    assert [view.state for view in found.values()] == [JobState.UNSURE]
+
+
 def test_many_places_cost_one_call_of_each_command(cluster: Commands) -> None:
     seen(*(place(index) for index in range(300)))
     assert [len(cluster.calls(name)) for name in ("squeue", "sacct")] == [1, 1]

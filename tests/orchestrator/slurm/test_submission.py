@@ -10,7 +10,7 @@ from vtjobs.jobs.errors import BadInput
 from vtjobs.jobs.workspace import Workspace
 from vtjobs.orchestrator.backends.base import Submission, SubmitOutcome
 from vtjobs.orchestrator.backends.slurm import command
-from vtjobs.orchestrator.backends.slurm.submission import error_line, outcome_of, submit
+from vtjobs.orchestrator.backends.slurm.submission import outcome_of, submit
 
 from ...support.scheduler import Commands
 
@@ -95,7 +95,7 @@ def test_a_clear_no_is_told_in_slurms_words_with_what_helps(text: str, reason: s
 def test_a_limit_of_the_site_means_later(text: str) -> None:
     found = outcome_of(text)
     assert found.outcome is SubmitOutcome.LATER
-    assert found.reason.startswith("Batch job submission failed: ")
+    assert "Batch job submission failed: " in found.reason
 
 
 @pytest.mark.parametrize(
@@ -115,11 +115,11 @@ def test_whatever_is_not_a_clear_no_may_have_created_the_job(text: str) -> None:
     assert outcome_of(text).outcome is SubmitOutcome.UNCLEAR
 
 
-def test_sbatchs_own_line_is_found_among_others() -> None:
-    text = "Traceback\n  File x\nsbatch: error: first\nsbatch: error: second\nat the end"
-    assert error_line(text) == "second"
-    assert error_line("one\ntwo") == "two"
-    assert error_line("") == ""
+def test_a_sites_own_sentence_is_told_with_sbatchs_no() -> None:
+    text = "Traceback\n  File x\nsbatch: error: Name a QOS: see the wiki\n" + FAILED + "Unspecified error\nat the end"
+    found = outcome_of(text)
+    assert found.outcome is SubmitOutcome.REFUSED
+    assert found.reason == "Name a QOS: see the wiki; Batch job submission failed: Unspecified error"
 
 
 # With a command in sbatch's place ------------------------------------------------------------------------------
