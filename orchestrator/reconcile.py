@@ -69,9 +69,6 @@ def decide(attempt: LiveAttempt, view: JobView, *, now: float) -> Action:
         if not attempt.accepted:
             return Action(decision=Decision.ACCEPTED)
         return Action(decision=Decision.CANCEL) if attempt.is_cancelled else NOTHING
-    if view.state is JobState.UNSURE:
-        silent = attempt.is_started and attempt.heartbeat_at is not None and not _may_live(attempt, now)
-        return _end(attempt, view, now) if silent else NOTHING
     if view.state is JobState.ABSENT and not attempt.accepted:
         if now < attempt.launching_until:
             # Somebody may be submitting it at this moment.

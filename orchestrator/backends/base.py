@@ -16,7 +16,6 @@ class JobState(StrEnum):
     RUNNING = "running"
     ENDED = "ended"
     ABSENT = "absent"  # asked about the whole of it, and it is not there
-    UNSURE = "unsure"  # no longer among what waits or runs, and how it ended cannot be asked
 
     @property
     def is_live(self) -> bool:

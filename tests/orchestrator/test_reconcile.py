@@ -162,21 +162,6 @@ def test_an_agent_that_died_is_told_with_the_schedulers_word() -> None:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("state", "heartbeat_at", "expected"),
-    [
-        (AttemptState.RUNNING, NOW - LEASE_S - 1, Decision.END),
-        (AttemptState.RUNNING, NOW - LEASE_S + 1, Decision.NOTHING),
-        (AttemptState.QUEUED, None, Decision.NOTHING),
-    ],
-)
-def test_what_left_the_queue_while_accounting_is_away_is_lost_once_its_lease_is_over(
-    state: AttemptState, heartbeat_at: float | None, expected: Decision
-) -> None:
-    view = JobView(state=JobState.UNSURE, end=AttemptState.LOST, failure=FailureClass.AGENT_DIED, raw="gone")
-    assert judged(state, view, heartbeat_at=heartbeat_at).decision is expected
-
-
 def test_a_submission_that_never_arrived_and_was_cancelled_meanwhile_is_not_repeated() -> None:
     found = decision(AttemptState.SUBMITTING, JobState.ABSENT, accepted=False, cancelled=True)
     assert (found.decision, found.state) == (Decision.END, AttemptState.CANCELLED)

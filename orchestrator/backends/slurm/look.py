@@ -73,12 +73,8 @@ def look(places: Sequence[Place], *, now: float, deadline_s: float, settle_s: fl
     except NoAccounting:
         books, accounted = Seen([]), False
     except SchedulerUnreachable:
-        # Says nothing about jobs: what squeue showed still holds. Of the rest only signs of life can tell.
-        raw = "gone from squeue; accounting cannot be asked"
-        unsure = JobView(
-            state=JobState.UNSURE, raw=raw, end=AttemptState.LOST, failure=FailureClass.AGENT_DIED, source="squeue"
-        )
-        return found | {place.key: unsure for place in old if place.is_started}
+        # Says nothing about jobs: what squeue showed still holds.
+        return found
     for place in old:
         known = queue.jobs.get(place.token)
         if known is None and place.token not in books.live:

@@ -50,12 +50,6 @@ def test_of_two_jobs_of_one_allocation_the_one_on_record_counts(cluster: Command
     assert one(place(job_id=None)).state is JobState.RUNNING, "where none is on record, the one that lives"
 
 
-def test_what_left_the_queue_is_unsure_while_accounting_is_away(cluster: Commands) -> None:
-    cluster.fails("sacct", "sacct: error: slurm_persist_conn_open_without_init: Connection refused")
-    found = seen(place(is_started=True), place(1))
-    assert [view.state for view in found.values()] == [JobState.UNSURE]
-
-
 def test_many_places_cost_one_call_of_each_command(cluster: Commands) -> None:
     seen(*(place(index) for index in range(300)))
     assert [len(cluster.calls(name)) for name in ("squeue", "sacct")] == [1, 1]
