@@ -5,7 +5,7 @@
 
 PYTHON := .venv/bin/python
 # Two more tries for a test that failed, and a line that says so: machines are shared, and processes are real.
-PYTEST := $(PYTHON) -m pytest -p no:cacheprovider --reruns 2 --reruns-delay 2
+PYTEST := $(PYTHON) -m pytest -p no:cacheprovider --reruns 2 --reruns-delay 2 --durations 12
 export OMP_NUM_THREADS ?= 1
 
 .PHONY: demo test test-long lint bench clean

@@ -57,6 +57,7 @@ class Forge:
         mine.setblocking(False)
         self.socket = mine
         self.ready = False
+        self._last_words = ""
         self._by_ticket: dict[str, RankProcess] = {}
         self._by_pid: dict[int, RankProcess] = {}
         self._tickets = 0
@@ -101,13 +102,15 @@ class Forge:
             except OSError as error:
                 raise TemplateDied(str(error)) from None
             if not message:
-                raise TemplateDied(f"exit status {self.process.wait()}")
+                raise TemplateDied(self._last_words or f"exit status {self.process.wait()}")
             self._take(json.loads(message))
 
     def _take(self, message: dict[str, Any]) -> None:
         match message["kind"]:
             case "ready":
                 self.ready = True
+            case "broken":
+                self._last_words = message["text"]
             case "forked":
                 rank = self._by_ticket.pop(message["ticket"])
                 rank.pid = message["pid"]

@@ -25,7 +25,11 @@ def main() -> int:
         # SLURM signals every process of a step; only the agent acts on it.
         signal.signal(name, signal.SIG_IGN)
     die_with_parent()
-    _warm_up()
+    try:
+        _warm_up()
+    except Exception as error:
+        _send(agent, {"kind": "broken", "text": f"{type(error).__name__}: {error}"[:500]})
+        raise
     _send(agent, {"kind": "ready"})
     return _serve(agent)
 

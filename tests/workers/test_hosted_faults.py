@@ -64,11 +64,11 @@ def test_a_killed_rank_takes_its_peers_with_it_and_is_the_one_that_is_blamed(
 
 def test_a_frozen_rank_is_noticed_its_stacks_are_kept_and_all_ranks_are_killed(lab: Lab, forge: Forge) -> None:
     (run_id,) = lab.submit(endless(train="virtual_ranks: 2"))
-    hosted = lab.host(lab.allocate([run_id], ranks=2, hang_s=3.0), forge)
+    hosted = lab.host(lab.allocate([run_id], ranks=2, hang_s=8.0), forge)
     serve(forge, hosted, until=lambda: hosted.position.get("step", 0) > 0)
     pids = [rank.pid for rank in hosted.ranks]
     os.kill(pids[1], signal.SIGSTOP)
-    serve(forge, hosted, seconds=30)
+    serve(forge, hosted, seconds=60)
     assert (hosted.ended.state, hosted.ended.failure) == (AttemptState.FAILED, FailureClass.HANG)
     assert not any(is_running(pid) for pid in pids)
     for rank in (0, 1):

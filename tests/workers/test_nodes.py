@@ -128,15 +128,10 @@ def test_a_signal_to_one_node_alone_stops_all(lab: Lab) -> None:
     assert lab.run(runs[1]).highest_claim() == 0
 
 
-@pytest.mark.parametrize(
-    ("package", "signature"), [("timm", "timm is broken here"), ("torchvision", "template could not start")]
-)
-def test_a_node_with_a_broken_installation_is_the_cause_of_the_end_on_both(
-    lab: Lab, package: str, signature: str
-) -> None:
-    broken = lab.folder / "broken" / package
+def test_a_node_with_a_broken_installation_is_the_cause_of_the_end_on_both(lab: Lab) -> None:
+    broken = lab.folder / "broken" / "timm"
     broken.mkdir(parents=True)
-    (broken / "__init__.py").write_text(f"raise ImportError('{package} is broken here')\n")
+    (broken / "__init__.py").write_text("raise ImportError('timm is broken here')\n")
     (run_id,) = lab.submit(two_ranks())
     allocation = on_two_nodes(lab, [run_id])
     agents = [
@@ -145,7 +140,8 @@ def test_a_node_with_a_broken_installation_is_the_cause_of_the_end_on_both(
     ]
     assert codes(agents) == [71, 0]
     end = end_of(lab, run_id, 1, 0)
-    assert end is not None and end["class"] == "setup_error" and signature in end["signature"]
+    assert end is not None and end["class"] == "setup_error"
+    assert "the template could not start (ImportError: timm is broken here)" in end["signature"]
 
 
 def test_a_zombie_on_two_nodes_fences_itself(lab: Lab) -> None:
