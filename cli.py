@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import typer
 
-from .commands import keep, look, results, steer, submit
+from .commands import keep, look, papers, results, steer, submit
 from .jobs.errors import SchedulerUnreachable, VtjobsError
 
 # The exit code after Ctrl-C; newer parsers return it themselves.
@@ -51,6 +51,7 @@ _group(
     upgrade=keep.ledger_upgrade,
     rebuild=keep.ledger_rebuild,
 )
+_group("papers", "Published numbers.", show=papers.show, audit=papers.audit)
 _group("config", "Settings and where they come from.", show=keep.config_show)
 
 

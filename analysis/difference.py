@@ -66,10 +66,19 @@ def welch(values: Sequence[float], baseline: Sequence[float], *, alpha: float = 
     n, m = len(values), len(baseline)
     if not n or not m:
         return Difference(n=n, n_baseline=m, why_not="no finished run on one side")
-    difference = statistics.fmean(values) - statistics.fmean(baseline)
+    means = statistics.fmean(values), statistics.fmean(baseline)
     if min(n, m) < 2:
-        return Difference(n=n, n_baseline=m, difference=difference, why_not="one seed has no spread")
-    own, other = statistics.variance(values) / n, statistics.variance(baseline) / m
+        return Difference(n=n, n_baseline=m, difference=means[0] - means[1], why_not="one seed has no spread")
+    stds = statistics.stdev(values), statistics.stdev(baseline)
+    return welch_of_summaries(means[0], stds[0], n, means[1], stds[1], m, alpha=alpha)
+
+
+def welch_of_summaries(
+    mean: float, std: float, n: int, mean_baseline: float, std_baseline: float, m: int, *, alpha: float = ALPHA
+) -> Difference:
+    """Compare two samples of which only mean, sample standard deviation (ddof 1) and size ≥ 2 are known."""
+    difference = mean - mean_baseline
+    own, other = std**2 / n, std_baseline**2 / m
     if own + other == 0.0:
         why = "no spread on either side: is the seed wired in?"
         return Difference(n=n, n_baseline=m, difference=difference, why_not=why)
@@ -87,6 +96,16 @@ def welch(values: Sequence[float], baseline: Sequence[float], *, alpha: float = 
         effect=_small_sample(n + m - 2) * difference / pooled,
         floor=2 / math.comb(n + m, n),
     )
+
+
+def against_one(mean: float, std: float, n: int, value: float, *, alpha: float = ALPHA) -> Difference:
+    """Compare n ≥ 3 seeds with one number from elsewhere, as if its spread were theirs (Crawford and Howell 1998)."""
+    difference = mean - value
+    if n < 3 or std == 0.0:
+        return Difference(
+            n=n, n_baseline=1, difference=difference, why_not="a single number needs three seeds beside it"
+        )
+    return _tested(difference, std * math.sqrt(1 + 1 / n), n - 1, alpha, n=n, n_baseline=1, std=std)
 
 
 def paired(values: Mapping[int, float], baseline: Mapping[int, float], *, alpha: float = ALPHA) -> Difference:

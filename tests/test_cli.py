@@ -152,6 +152,16 @@ def test_compare_says_of_every_head_whether_its_gain_is_more_than_luck(trained: 
     assert trained("compare", "tiny", LC_ALL="C", PYTHONIOENCODING="ascii").stdout.isascii()
 
 
+def test_printed_gains_are_computed_anew_without_a_workspace(cli: Cli) -> None:
+    done = cli("papers", "audit")
+    assert done.returncode == 0 and "+5.80    +5.85" in done.stdout and "136 printed gains, 4 of them" in done.stderr
+    assert len(cli.json("papers", "audit", "relvit:3")) == 12
+    assert "86.09 ± 0.12" in cli.ok("papers", "show", "drloc:3")
+    assert cli("papers", "show", "drloc:99").returncode == 3
+    assert cli("papers", "show", "drlok").returncode == 2
+    assert not cli.workspace.exists()
+
+
 def test_data_goes_to_stdout_and_words_to_stderr(trained: Cli) -> None:
     done = trained("submit", "grid.yaml", "--json")
     assert json.loads(done.stdout)["completed"] == 4

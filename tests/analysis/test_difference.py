@@ -7,7 +7,18 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from vtjobs.analysis.difference import Difference, detectable, equivalence, holm, paired, power, seeds_for, welch
+from vtjobs.analysis.difference import (
+    Difference,
+    against_one,
+    detectable,
+    equivalence,
+    holm,
+    paired,
+    power,
+    seeds_for,
+    welch,
+    welch_of_summaries,
+)
 
 # Student's sleep data, as in R's help page of t.test.
 FIRST = [0.7, -1.6, -0.2, -1.2, -0.1, 3.4, 3.7, 0.8, 0.0, 2.0]
@@ -31,6 +42,18 @@ def test_the_paired_test_is_rs() -> None:
     assert found.p == pytest.approx(0.00283289, abs=1e-8)
     assert (found.interval.low, found.interval.high) == pytest.approx((-2.4598858, -0.7001142), abs=1e-7)
     assert found.correlation == pytest.approx(0.7951702, abs=1e-7)
+
+
+def test_welchs_test_needs_no_more_than_means_stds_and_sizes() -> None:
+    stds = statistics.stdev(FIRST), statistics.stdev(SECOND)
+    found = welch_of_summaries(statistics.fmean(FIRST), stds[0], 10, statistics.fmean(SECOND), stds[1], 10)
+    assert found == welch(FIRST, SECOND)
+
+
+def test_one_number_from_elsewhere_is_compared_as_crawford_and_howell_do() -> None:
+    found = against_one(60, 7, 10, 33)
+    assert found.t == pytest.approx(27 / (7 * math.sqrt(1.1))) and found.df == 9
+    assert against_one(60, 7, 2, 33).p is None
 
 
 def test_pairs_are_the_seeds_that_both_have() -> None:

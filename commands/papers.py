@@ -1,0 +1,75 @@
+"""What papers print, and what is left of it when it is computed anew."""
+
+from typing import Annotated, Any
+
+import typer
+
+from .options import Json
+
+Name = Annotated[str, typer.Argument(metavar="PAPER[:TABLE]", help="drloc, relvit; drloc:3")]
+
+
+def show(name: Name, as_json: Json = False) -> None:
+    """List a paper's results as printed."""
+    import dataclasses
+
+    from ..analysis import terminal
+    from ..analysis.published import select
+
+    found = select(name)
+    if as_json:
+        terminal.emit_json([dataclasses.asdict(record) for record in found])
+        return
+    rows = [
+        [
+            record.table, record.dataset, record.backbone, record.method,
+            " ".join(f"{key}={value}" for key, value in record.variant.items()),
+            str(record.epochs or ""), record.metric,
+            f"{record.mean:.2f}" + (f" ± {record.std:.2f}" if record.std is not None else ""),
+            str(record.n_seeds or "?"), "doubtful" if record.doubtful else "",
+        ]
+        for record in found
+    ]  # fmt: skip
+    heading = ["TABLE", "DATASET", "BACKBONE", "METHOD", "VARIANT", "EPOCHS", "METRIC", "PRINTED", "N", ""]
+    terminal.print_table(heading, rows, right=(5, 7, 8))
+
+
+def audit(
+    name: Annotated[str | None, typer.Argument(metavar="[PAPER[:TABLE]]", help="By default all of them.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Compute printed gains anew: those that the printed means do not give, and those that a spread can test."""
+    from ..analysis import terminal
+    from ..analysis.published import PAPERS
+    from ..analysis.published import audit as check
+    from ..analysis.render import p_value
+
+    found = [row for one in ([name] if name else PAPERS) for row in check(one)]
+    if as_json:
+        terminal.emit_json(found)
+        return
+    wrong = [row for row in found if row["agrees"] is False]
+    tested = [row for row in found if row["p"] is not None]
+    heading = ["TABLE", "DATASET", "BACKBONE", "METRIC", "METHOD", "OVER", "GAIN"]
+    if wrong:
+        rows = [[*_label(row), f"{row['printed']:+.2f}"] for row in wrong]
+        terminal.print_table([*heading, "PRINTED"], rows, right=(6, 7))
+        print()
+    if tested:
+        rows = [
+            [*_label(row), "[{:+.2f}, {:+.2f}]".format(*row["interval"]), p_value(row["p"]), p_value(row["p_worst"])]
+            for row in tested
+        ]
+        terminal.print_table([*heading, "95% CI", "P", "P AT WORST"], rows, right=(6, 8, 9))
+    printed = sum(row["printed"] is not None for row in found)
+    terminal.say(
+        f"{printed} printed gains, {len(wrong)} of them not what their means give; {len(tested)} of {len(found)} "
+        "comparisons have a deviation to test them with: Welch, or one number against several seeds. "
+        "P at worst: over the rounding of all four numbers, and deviations with ddof 0. Not adjusted for their number."
+    )
+
+
+def _label(row: dict[str, Any]) -> list[str]:
+    table = f"{row['id'].partition('.')[0]}:{row['table']}"
+    names = [row[name] for name in ("dataset", "backbone", "metric", "method", "baseline_method")]
+    return [table, *names, f"{row['recomputed']:+.2f}"]
