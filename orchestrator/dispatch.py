@@ -224,8 +224,10 @@ def _start(context: Context, allocation: Allocation, total: Started) -> bool:
 
 def next_task(context: Context, row: Any) -> Task:
     """Return a run's next attempt: numbered above every claim, every cancel and every attempt in the ledger."""
-    folder = context.workspace.run(row.run_id)
-    highest = max(folder.highest_claim(), folder.highest_cancel(), row.last or 0)
+    folder, highest = context.workspace.run(row.run_id), row.last or 0
+    # One look where nothing has ever been: there may be thousands of new runs.
+    if folder.path.exists():
+        highest = max(folder.highest_claim(), folder.highest_cancel(), highest)
     return Task(
         run_id=row.run_id,
         grid_id=row.grid_id,
