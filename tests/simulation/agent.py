@@ -190,7 +190,12 @@ class Hosted:
 
     def _run(self, action: Callable[[], None]) -> None:
         if self.state is None:
-            self.agent.run(action)
+            self.agent.run(self._unless_ended, action)
+
+    def _unless_ended(self, action: Callable[[], None]) -> None:
+        """Go on where the agent stood still meanwhile, unless it was told to stop before this came up."""
+        if self.state is None:
+            action()
 
     def gap(self, action: Callable[[], None]) -> None:
         """Go on with the next step of the start; now and then much later."""
