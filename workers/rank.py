@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -86,10 +87,18 @@ def _train(order: dict[str, Any], writer: LineWriter, stop: StopFlag, listener: 
         evaluate_every=order["evaluate_every"],
         micro_split=order["micro_split"],
         workers=order["workers"],
-        superseded=lambda: run.highest_claim() > order["attempt"],
+        superseded=partial(_is_superseded, run, order["attempt"]),
         origin=order["origin"],
     )
     training = Training(spec, plan, group, report=writer.send, wants_stop=stop)
     completed = training.run()
     group.barrier()
     return completed
+
+
+def _is_superseded(run: RunFolder, attempt: int) -> bool:
+    try:
+        return run.highest_claim() > attempt
+    except OSError:
+        # Not known at this moment: nothing is removed.
+        return True

@@ -71,20 +71,14 @@ def is_away(text: str) -> bool:
     return any(sign in lowered for sign in _AWAY)
 
 
-def error_line(text: str) -> str:
-    """Return the line that says what went wrong, without the command's name: the last error, else the last line."""
-    return _error_lines(text)[-1]
-
-
 def reason_of(text: str) -> str:
-    """Return all lines that say what went wrong: a site's own filter explains itself before SLURM's last word."""
-    return "; ".join(dict.fromkeys(_error_lines(text)))
+    """Return the lines that say what went wrong, without the command's name; without such lines the last one.
 
-
-def _error_lines(text: str) -> list[str]:
+    A site's own filter explains itself before SLURM's last word.
+    """
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    errors = [line for line in lines if "error:" in line or "failure:" in line] or lines[-1:] or [""]
-    return [_NAME.sub("", line).removeprefix("allocation failure: ").strip() for line in errors]
+    errors = [line for line in lines if "error:" in line or "failure:" in line] or lines[-1:]
+    return "; ".join(dict.fromkeys(_NAME.sub("", line).removeprefix("allocation failure: ").strip() for line in errors))
 
 
 def user() -> str:

@@ -15,7 +15,7 @@ from ....jobs.errors import SchedulerUnreachable
 from ....jobs.host import clean_environment
 from ....jobs.units import format_duration
 from . import cluster
-from .ask import NoAccounting, ask, error_line
+from .ask import NoAccounting, ask, reason_of
 
 DEADLINE_S = 10.0
 PROBE_S = 180
@@ -117,7 +117,7 @@ def probe(workspace: Path, site: Mapping[str, Any]) -> list[Check]:
     try:
         seen = json.loads(done.stdout.strip().splitlines()[-1])
     except (ValueError, IndexError):
-        reason = error_line(done.stderr) or f"exit code {done.returncode}"
+        reason = reason_of(done.stderr) or f"exit code {done.returncode}"
         return [("probe", False, reason, "vtjobs must be installed where the nodes see it; see slurm.python and setup")]
     return judge(seen, began=began, ended=time.time(), expected=_identity(workspace))
 

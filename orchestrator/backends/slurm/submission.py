@@ -74,10 +74,12 @@ def submit(allocation: Allocation, workspace: Workspace) -> Submission:
             break
         time.sleep(YOUNG_S)
         found = _submit(allocation, workspace)
-    if found.outcome is SubmitOutcome.REFUSED and allocation.exclude and time.monotonic() - began < PROMPT_S:
-        # No node may be left once the bad ones are avoided: a bad node is better than none.
-        return _submit(replace(allocation, exclude=()), workspace)
-    return found
+    if found.outcome is not SubmitOutcome.REFUSED or not allocation.exclude:
+        return found
+    if time.monotonic() - began > PROMPT_S:
+        return replace(found, outcome=SubmitOutcome.LATER)
+    # No node may be left once the bad ones are avoided: a bad node is better than none.
+    return _submit(replace(allocation, exclude=()), workspace)
 
 
 def _submit(allocation: Allocation, workspace: Workspace) -> Submission:

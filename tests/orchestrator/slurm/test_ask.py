@@ -5,7 +5,7 @@ import time
 import pytest
 
 from vtjobs.jobs.errors import BadInput, SchedulerUnreachable
-from vtjobs.orchestrator.backends.slurm.ask import NoAccounting, ask, error_line, is_away, user
+from vtjobs.orchestrator.backends.slurm.ask import NoAccounting, ask, is_away, reason_of, user
 
 from ...support.scheduler import Commands
 
@@ -106,9 +106,9 @@ def test_a_daemon_that_is_away_is_told_apart_from_one_that_says_no(text: str, aw
     assert is_away(text) is away
 
 
-def test_the_error_line_is_told_without_the_commands_name() -> None:
-    assert error_line("\n  sbatch: error: Invalid qos\nmore\n") == "Invalid qos"
-    assert error_line(" \n") == ""
+def test_the_reason_of_is_told_without_the_commands_name() -> None:
+    assert reason_of("\n  sbatch: error: Invalid qos\nmore\n") == "Invalid qos"
+    assert reason_of(" \n") == ""
 
 
 def test_the_user_is_asked_about_by_number() -> None:
