@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
 
-from .describe import Interval
-
 ALPHA = 0.05
 POWER = 0.8
 # Nobody buys more seeds than this for one comparison.
@@ -26,6 +24,14 @@ class Test(StrEnum):
 
     WELCH = "welch"
     PAIRED = "paired"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interval:
+    """Two bounds, `low` never above `high`."""
+
+    low: float
+    high: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,12 +206,19 @@ def _one(p: float | None) -> float:
     return 1.0 if p is None else p
 
 
-def power(effect: float, n: int, *, alpha: float = ALPHA) -> float:
-    """Return the power of a two-sided t test of two samples of n values each, for an effect in standard deviations."""
+def power(effect: float, n: int, *, alpha: float = ALPHA, pairs: bool = False) -> float:
+    """Return the power of a two-sided t test for an effect in standard deviations.
+
+    Args:
+        effect: of two samples in their common deviation, of pairs in that of the differences.
+        n: values per sample, or pairs, at least 2.
+        alpha: its size.
+        pairs: whether seeds are paired.
+    """
     from scipy.stats import nct
     from scipy.stats import t as student
 
-    df, shift = 2 * n - 2, abs(effect) * math.sqrt(n / 2)
+    df, shift = (n - 1, abs(effect) * math.sqrt(n)) if pairs else (2 * n - 2, abs(effect) * math.sqrt(n / 2))
     critical = float(student.ppf(1 - alpha / 2, df))
     upper = float(nct.sf(critical, df, shift))
     lower = float(nct.cdf(-critical, df, shift))
@@ -214,22 +227,23 @@ def power(effect: float, n: int, *, alpha: float = ALPHA) -> float:
 
 
 @lru_cache(maxsize=1024)
-def seeds_for(effect: float, *, alpha: float = ALPHA, wanted: float = POWER) -> int | None:
-    """Return how many seeds per side find an effect (in standard deviations) with this power; None above 10,000."""
-    if effect == 0.0 or power(effect, MOST_SEEDS, alpha=alpha) < wanted:
+def seeds_for(effect: float, *, alpha: float = ALPHA, wanted: float = POWER, pairs: bool = False) -> int | None:
+    """Return how many seeds per side find an effect (as in `power`) so often; None above 10,000."""
+    if effect == 0.0 or power(effect, MOST_SEEDS, alpha=alpha, pairs=pairs) < wanted:
         return None
     low, high = 2, MOST_SEEDS
     while low < high:
         middle = (low + high) // 2
-        low, high = (low, middle) if power(effect, middle, alpha=alpha) >= wanted else (middle + 1, high)
+        enough = power(effect, middle, alpha=alpha, pairs=pairs) >= wanted
+        low, high = (low, middle) if enough else (middle + 1, high)
     return low
 
 
 @lru_cache(maxsize=1024)
-def detectable(n: int, *, alpha: float = ALPHA, wanted: float = POWER) -> float:
-    """Return the smallest effect, in standard deviations, that n ≥ 2 seeds per side find with this power."""
+def detectable(n: int, *, alpha: float = ALPHA, wanted: float = POWER, pairs: bool = False) -> float:
+    """Return the smallest effect (as in `power`) that n ≥ 2 seeds per side find so often."""
     low, high = 0.0, 64.0
     for _ in range(60):
         middle = (low + high) / 2
-        low, high = (low, middle) if power(middle, n, alpha=alpha) >= wanted else (middle, high)
+        low, high = (low, middle) if power(middle, n, alpha=alpha, pairs=pairs) >= wanted else (middle, high)
     return high

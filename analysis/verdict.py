@@ -39,7 +39,6 @@ def compare(
         "family": len(found),
         "margin": margin,
         "min_effect": min_effect,
-        "declared": False,
         "comparisons": [
             _document(cell, baseline, one, p, alpha, margin, min_effect, test)
             for (cell, baseline), one, p in zip(pairs, found, adjusted, strict=True)
@@ -126,12 +125,10 @@ def _verdict(
 def _needed(found: Difference, alpha: float, min_effect: float | None, test: Test) -> str:
     """Say what so many seeds can see, or how many more the declared effect needs."""
     assert found.std is not None
-    n = min(found.n, found.n_baseline)
-    if test is Test.PAIRED:
-        return f"{n} pairs"
-    if min_effect is None or found.std == 0.0:
-        return f"{n} seeds find {detectable(n, alpha=alpha) * found.std:.2f} four times in five"
-    needed = seeds_for(min_effect / found.std, alpha=alpha)
+    n, pairs = min(found.n, found.n_baseline), test is Test.PAIRED
+    if min_effect is None:
+        return f"{n} seeds find {detectable(n, alpha=alpha, pairs=pairs) * found.std:.2f} four times in five"
+    needed = seeds_for(min_effect / found.std, alpha=alpha, pairs=pairs)
     if needed is None:
         return f"a difference of {min_effect:g} is out of reach"
     if needed <= n:

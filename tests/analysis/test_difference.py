@@ -107,6 +107,18 @@ def test_what_so_many_seeds_can_find(n: int, effect: float) -> None:
     assert round(detectable(n), 2) == effect
 
 
+def test_pairs_find_as_often_as_their_power_says() -> None:
+    import numpy as np
+
+    draws = np.random.default_rng(11).normal(1.2, 1.0, size=(4000, 6))
+    rows = (dict(enumerate(map(float, row))) for row in draws)
+    hits = statistics.fmean((paired(row, dict.fromkeys(row, 0.0)).p or 1.0) <= 0.05 for row in rows)
+    # Four standard errors of 4,000 draws.
+    assert hits == pytest.approx(power(1.2, 6, pairs=True), abs=0.03)
+    needed = seeds_for(1.2, pairs=True)
+    assert needed is not None and power(1.2, needed, pairs=True) >= 0.8 > power(1.2, needed - 1, pairs=True)
+
+
 def test_no_number_of_seeds_finds_nothing() -> None:
     assert seeds_for(0.0) is None and seeds_for(0.001) is None
 

@@ -47,6 +47,13 @@ def test_seeds_are_counted_for_the_declared_effect_and_not_for_the_one_that_was_
         )
 
 
+def test_pairs_need_other_numbers_of_seeds() -> None:
+    values = [value + shift for value, shift in zip(BASE, [0.3, -0.3, 0.2, -0.1, 0.1], strict=True)]
+    apart, together = (judged(values, min_effect=0.1, test=test)["detail"] for test in (Test.WELCH, Test.PAIRED))
+    assert "more seeds for a difference of 0.1" in apart and "more seeds for a difference of 0.1" in together
+    assert apart != together
+
+
 def test_a_tie_needs_a_margin() -> None:
     values = [value + 0.01 for value in BASE]
     assert judged(values)["verdict"] == "inconclusive"

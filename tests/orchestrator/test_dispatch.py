@@ -1,5 +1,6 @@
 """Starting what is due, through a real queue on disk that nobody serves."""
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -168,8 +169,15 @@ class NarrowScheduler(SleepingBackend):
         return super().submit(allocation)
 
 
+@pytest.fixture
+def narrow(quiet_lab: Lab) -> NarrowScheduler:
+    backend = NarrowScheduler(quiet_lab.context.workspace)
+    quiet_lab.context._backends["local"] = backend
+    return backend
+
+
+@pytest.mark.usefixtures("narrow")
 def test_where_a_limit_refuses_a_large_array_smaller_ones_are_tried_at_once(quiet_lab: Lab) -> None:
-    quiet_lab.context._backends["local"] = NarrowScheduler(quiet_lab.context.workspace)
     runs = quiet_lab.submit(tiny_grid(seeds="5"))
     assert dispatch(quiet_lab.context).attempts == 5
     assert sorted(queued(quiet_lab)) == sorted(runs)
@@ -184,23 +192,23 @@ def test_a_refusal_that_comes_after_another_submitter_was_accepted_changes_nothi
     assert [attempt.state for attempt in quiet_lab.attempts(run_id)] == ["queued"]
 
 
-def test_where_a_limit_refuses_even_one_place_the_rest_waits_for_a_later_pass(quiet_lab: Lab) -> None:
-    backend = NarrowScheduler(quiet_lab.context.workspace)
-    backend.most = 0
-    quiet_lab.context._backends["local"] = backend
+def test_where_a_limit_refuses_even_one_place_the_rest_waits_for_a_later_pass(
+    quiet_lab: Lab, narrow: NarrowScheduler
+) -> None:
+    narrow.most = 0
     quiet_lab.submit(tiny_grid(seeds="5"))
     assert dispatch(quiet_lab.context).attempts == 0
     assert set(quiet_lab.states().values()) == {"pending"}
     assert list(quiet_lab.context.workspace.allocations.glob("vtj-*")) == [], "nothing is left of what was refused"
-    backend.most = 5
+    narrow.most = 5
     quiet_lab.clock.ahead_s = LATER_S + 1
     assert dispatch(quiet_lab.context).attempts == 5
 
 
-def test_what_an_agent_may_be_about_to_hand_on_is_not_started_beside_it(quiet_lab: Lab) -> None:
-    backend = NarrowScheduler(quiet_lab.context.workspace)
-    backend.most = 5
-    quiet_lab.context._backends["local"] = backend
+def test_what_an_agent_may_be_about_to_hand_on_is_not_started_beside_it(
+    quiet_lab: Lab, narrow: NarrowScheduler
+) -> None:
+    narrow.most = 5
     (run_id,) = quiet_lab.submit(tiny_grid(seeds="1"))
     quiet_lab.tick()
     journal(quiet_lab, run_id, 1, started(), ended("timeout", "walltime"))
@@ -211,10 +219,10 @@ def test_what_an_agent_may_be_about_to_hand_on_is_not_started_beside_it(quiet_la
     assert len(quiet_lab.attempts(run_id)) == 2
 
 
-def test_what_only_the_scheduler_says_was_preempted_has_no_agent_and_is_started_at_once(quiet_lab: Lab) -> None:
-    backend = NarrowScheduler(quiet_lab.context.workspace)
-    backend.most = 5
-    quiet_lab.context._backends["local"] = backend
+def test_what_only_the_scheduler_says_was_preempted_has_no_agent_and_is_started_at_once(
+    quiet_lab: Lab, narrow: NarrowScheduler
+) -> None:
+    narrow.most = 5
     (run_id,) = quiet_lab.submit(tiny_grid(seeds="1"))
     quiet_lab.tick()
     journal(quiet_lab, run_id, 1, started())
@@ -222,6 +230,24 @@ def test_what_only_the_scheduler_says_was_preempted_has_no_agent_and_is_started_
     ledger = quiet_lab.context.ledger
     ledger.transition(run_id, 1, AttemptState.PREEMPTED, source="squeue", failure=FailureClass.STOPPED)
     assert dispatch(quiet_lab.context).attempts == 1
+
+
+def test_a_cancel_that_does_not_reach_its_scheduler_keeps_nothing_else_from_being_done(
+    quiet_lab: Lab, scheduler: SlowScheduler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (first,) = quiet_lab.submit(tiny_grid(seeds="1"))
+    quiet_lab.tick()
+
+    def cancel(places: Sequence[Place]) -> None:
+        raise SchedulerUnreachable("no answer")
+
+    monkeypatch.setattr(scheduler, "cancel", cancel)
+    with contextlib.suppress(SchedulerUnreachable):
+        actions.cancel(quiet_lab.context, [first])
+    (second,) = quiet_lab.submit(tiny_grid(name="other", seeds="[7]"))
+    report = tick(quiet_lab.context)
+    assert report.problems == ["a cancel has not reached its scheduler: no answer"]
+    assert quiet_lab.state(second) == "queued"
 
 
 def test_what_was_accepted_while_the_scheduler_was_being_asked_is_not_taken_for_gone(

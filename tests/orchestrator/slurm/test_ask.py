@@ -106,7 +106,7 @@ def test_a_daemon_that_is_away_is_told_apart_from_one_that_says_no(text: str, aw
     assert is_away(text) is away
 
 
-def test_the_reason_of_is_told_without_the_commands_name() -> None:
+def test_the_reason_is_told_without_the_commands_name() -> None:
     assert reason_of("\n  sbatch: error: Invalid qos\nmore\n") == "Invalid qos"
     assert reason_of(" \n") == ""
 
