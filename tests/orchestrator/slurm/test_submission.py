@@ -1,6 +1,7 @@
 """What became of a submission."""
 
 import signal
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from vtjobs.jobs.allocation import Allocation, Shape, Task
 from vtjobs.jobs.errors import BadInput
 from vtjobs.jobs.workspace import Workspace
 from vtjobs.orchestrator.backends.base import Submission, SubmitOutcome
-from vtjobs.orchestrator.backends.slurm import command
+from vtjobs.orchestrator.backends.slurm import command, submission
 from vtjobs.orchestrator.backends.slurm.submission import outcome_of, submit
 
 from ...support.scheduler import Commands
@@ -152,6 +153,17 @@ def test_a_refusal_through_sbatch_is_read_from_its_error(sbatch: Commands, works
     found = submitted(workspace)
     assert found.outcome is SubmitOutcome.REFUSED
     assert found.reason.startswith("Batch job submission failed: Invalid qos specification.")
+
+
+@pytest.mark.parametrize(("prompt_s", "outcome", "calls"), [(1e9, "accepted", 2), (-1.0, "later", 1)])
+def test_a_bad_node_is_better_than_none_and_a_slow_no_for_its_sake_is_not_for_good(
+    sbatch: Commands, workspace: Workspace, monkeypatch: pytest.MonkeyPatch, prompt_s: float, outcome: str, calls: int
+) -> None:
+    monkeypatch.setattr(submission, "PROMPT_S", prompt_s)
+    no = f"echo '{FAILED}Invalid node name specified' >&2; exit 1"
+    sbatch.answers("sbatch", f'case "$*" in *--exclude*) {no};; *) echo "Submitted batch job 7";; esac')
+    found = submit(replace(given(), exclude=("gpu1",)), workspace)
+    assert (found.outcome, len(sbatch.calls("sbatch"))) == (outcome, calls)
 
 
 @pytest.mark.parametrize(
