@@ -63,7 +63,7 @@ class Books:
     def up(self) -> None:
         """Come back; what happened meanwhile is written down seconds later."""
         self.is_up = self._is_behind = True
-        self.world.after(5.0, self._catch_up)
+        self.world.after(self.world.between(2.0, self.profile.catch_up_s), self._catch_up)
 
     def _catch_up(self) -> None:
         if self.is_up:
@@ -71,6 +71,10 @@ class Books:
             waiting, self._waiting = self._waiting, []
             for action, *arguments in waiting:
                 action(*arguments)
+
+    def unsent(self) -> int:
+        """What the controller still has to tell."""
+        return len(self._waiting)
 
     def _open(self, job: Job) -> None:
         entry = Entry(job, {element.index for element in job.elements})

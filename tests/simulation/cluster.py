@@ -106,6 +106,8 @@ class Cluster:
             case "scancel":
                 self._scancel(command[2:])
                 return ""
+            case "sdiag":
+                return f"\tDBD Agent queue size: {self.books.unsent()}\n"
             case "sinfo":
                 return f"gpu*|up|1-00:00:00|NO|{self.profile.nodes}|32|gpu:v100:8(S:0-1)\n"
             case "scontrol":

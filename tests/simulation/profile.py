@@ -38,6 +38,8 @@ class Profile:
     min_job_age_s: float = 300.0
     slow_books: float = 0.02
     # How often accounting takes longer than usual.
+    catch_up_s: float = 30.0
+    # Until accounting that was away knows what it missed, at most.
     handover: bool = True
     lose_ledger: int = 0
     # Times in the history.
@@ -90,4 +92,5 @@ def draw(seed: int, runs: int) -> Profile:
         pause=chance.choice([0.0, 0.03, 0.15]),
         outage=chance.choice([0.0, 0.5, 1.5]),
         meddling=chance.choice([0.0, 2.0, 10.0]),
+        catch_up_s=chance.choice([10.0, 30.0, 300.0]),
     )

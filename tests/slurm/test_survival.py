@@ -342,6 +342,24 @@ def test_a_controller_that_is_killed_and_comes_back_changes_nothing_for_a_runnin
 
 
 @pytest.mark.long
+def test_a_scancel_while_accounting_was_away_sticks_though_the_books_lag_behind(
+    user: Cli, slurm: SlurmCluster
+) -> None:
+    run = submit(user, slurm_grid(epochs=ENDLESS))
+    run.trains(1)
+    job = run.job(slurm)
+    slurm.kill("slurmdbd")
+    slurm.ask("scancel", job)
+    until(lambda: not slurm.job(job), "the controller has forgotten the job", 180)
+    assert run.show()["shown_state"] == "running", "nobody can say yet how it ended"
+    slurm.up()
+    states = []
+    wait_for(lambda: states.append(user.json("status")["runs"]) or states[-1]["running"] == 0, 120)
+    assert states[-1]["cancelled"] == 1
+    assert all(counts["running"] or counts["cancelled"] for counts in states), "never taken for lost"
+    assert len(attempts(run.show())) == 1
+
+
 def test_an_array_that_the_crashed_controller_forgot_is_submitted_again_and_who_has_its_id_now_is_left_alone(
     user: Cli, slurm: SlurmCluster
 ) -> None:

@@ -3,7 +3,8 @@
 A submission whose reply was lost is looked up by the allocation's token, which is the job's name; ids are used again
 after a crash of the controller. What sacct does not know is not there only if it has had time to learn of it. An
 element of an array that was cancelled before it started vanishes from both. What sacct calls pending or running proves
-nothing once squeue has answered without it, but that the controller has crashed: it leaves such rows for ever.
+nothing once squeue has answered without it, but that the controller has crashed: it leaves such rows for ever. While the
+controller has news that accounting has not been told yet, what accounting lacks proves nothing either.
 """
 
 from collections import defaultdict
@@ -13,7 +14,7 @@ from ....jobs.errors import SchedulerUnreachable
 from ....jobs.states import AttemptState, FailureClass
 from ..base import JobState, JobView, Key, Place
 from .ask import NoAccounting
-from .query import Row, sacct, squeue
+from .query import Row, books_are_behind, sacct, squeue
 from .words import view_of
 
 # Accounting learns of a job seconds after the controller.
@@ -67,19 +68,26 @@ def look(places: Sequence[Place], *, now: float, deadline_s: float, settle_s: fl
     if not old:
         return found
     accounted = True
+    # Before sacct: what was under way at this moment may be missing from its answer.
+    behind = books_are_behind(deadline_s=deadline_s)
     try:
         since = min(place.submitted_at for place in old) - SLACK_S
         books = Seen(sacct({place.token for place in old}, since=since, deadline_s=deadline_s), ends_only=True)
     except NoAccounting:
-        books, accounted = Seen([]), False
+        books, accounted, behind = Seen([]), False, False
     except SchedulerUnreachable:
         # Says nothing about jobs: what squeue showed still holds.
         return found
     for place in old:
+        if (view := books.view(place)) is not None:
+            found[place.key] = view
+            continue
+        if behind:
+            continue
         known = queue.jobs.get(place.token)
         if known is None and place.token not in books.live:
             known = books.jobs.get(place.token)
-        found[place.key] = books.view(place) or _vanished(place, known, accounted=accounted)
+        found[place.key] = _vanished(place, known, accounted=accounted)
     return found
 
 

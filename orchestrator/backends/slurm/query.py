@@ -5,12 +5,14 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
-from .ask import ask, user
+from ....jobs.errors import BadInput, SchedulerUnreachable
+from .ask import ask, is_away, user
 
 # More names than this on one command line and sacct is asked for everything of the user's instead.
 MOST_NAMES = 200
 
 _ELEMENT = re.compile(r"(?P<job>[0-9]+)(?:_(?:\[(?P<range>[^\]]*)\]|(?P<index>[0-9]+)))?\Z")
+_UNSENT = re.compile(r"DBD Agent queue size: *([0-9]+)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +95,21 @@ def sacct(tokens: Collection[str], *, since: float, deadline_s: float) -> list[R
             for index in indices
         )
     return together + single
+
+
+def books_are_behind(*, deadline_s: float) -> bool:
+    """Whether the controller still has news that accounting has not been told, such as after an outage of accounting.
+
+    A site that hides this is taken to be up to date.
+    """
+    try:
+        text = ask(["sdiag"], deadline_s=deadline_s)
+    except BadInput:
+        return False
+    except SchedulerUnreachable as error:
+        return is_away(str(error)) or "did not answer" in str(error)
+    match = _UNSENT.search(text)
+    return match is not None and int(match[1]) > 0
 
 
 def expand(text: str) -> Iterator[int]:

@@ -132,6 +132,37 @@ def test_accounting_that_is_away_says_nothing_about_jobs(cluster: Commands) -> N
     assert {key: view.state for key, view in found.items()} == {("vtj-1", 0): JobState.RUNNING}
 
 
+BEHIND = "Agent queue size:     3\nAgent count:     0\nDBD Agent queue size: {}"
+
+
+@pytest.mark.parametrize("known", ["", "34_0|RUNNING|0:0|Unknown|gpu0|None|vtj-1"])
+def test_while_the_controller_has_news_for_accounting_what_the_books_lack_proves_nothing(
+    cluster: Commands, known: str
+) -> None:
+    cluster.prints("sacct", known)
+    started, unclear = place(is_started=True), place(1, job_id=None)
+    cluster.prints("sdiag", BEHIND.format(7))
+    assert seen(started, unclear) == {}
+    cluster.prints("sdiag", BEHIND.format(0))
+    assert set(seen(started, unclear)) == {started.key, unclear.key}
+
+
+def test_an_end_in_the_books_holds_while_other_news_is_under_way(cluster: Commands) -> None:
+    cluster.prints("sdiag", BEHIND.format(7))
+    cluster.prints("sacct", "34_0|CANCELLED by 1000|0:0|999000|gpu0|None|vtj-1")
+    assert one(place(is_started=True)).end is AttemptState.CANCELLED
+
+
+def test_a_site_that_does_not_tell_what_is_under_way_is_taken_to_be_up_to_date(cluster: Commands) -> None:
+    cluster.fails("sdiag", "slurm_get_statistics: Access/permission denied")
+    assert one(place(is_started=True)).end is AttemptState.LOST
+
+
+def test_a_controller_that_goes_away_between_two_questions_leaves_it_open_what_is_under_way(cluster: Commands) -> None:
+    cluster.fails("sdiag", AWAY)
+    assert seen(place(is_started=True)) == {}
+
+
 def test_a_controller_that_is_away_says_nothing_at_all(cluster: Commands) -> None:
     cluster.fails("squeue", AWAY)
     cluster.prints("sacct", "34_0|COMPLETED|0:0|999999|gpu0|None|vtj-1")
