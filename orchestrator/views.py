@@ -108,7 +108,8 @@ def _seconds(context: Context, row: queries.RunRow) -> float | None:
 def _shown_state(context: Context, row: queries.RunRow, is_held: bool) -> str:
     """Return the state with what is only shown, never stored: cancelling, unknown, held, later."""
     live = row.attempt_state is not None and not AttemptState(row.attempt_state).is_terminal
-    if live and row.cancelled_through >= row.attempts:
+    # By the user, or by the scheduler's word, which is not believed while processes may live on a lost node.
+    if live and (row.cancelled_through >= row.attempts or (row.word or "").startswith("CANCELLED")):
         return "cancelling"
     if row.state == RunState.RUNNING and row.heartbeat_at and context.clock() - row.heartbeat_at > LEASE_S:
         return "unknown"
