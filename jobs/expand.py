@@ -314,12 +314,14 @@ class _Expander:
         parts = (
             resolver.backbone(point.backbone, settings.backbone),
             resolver.dataset(point.dataset, settings.dataset),
-            resolver.head(point.head, point.backbone, settings.head),
+            resolver.head(point.head, point.backbone, settings.head, settings.recipe),
             resolver.recipe(settings.recipe, settings.train, settings.sources, settings.recipe_path),
         )
         if None in parts:
             return None
         backbone, dataset, head, recipe = (str(part) for part in parts)
+        if not resolver.fit(head, recipe, point.head):
+            return None
         spec = CellSpec(backbone=backbone, dataset=dataset, head=head, recipe=recipe)
         parent = self.cells[point.parent] if point.parent is not None else None
         cell_id = spec.cell_id(parent.cell_id if parent else None)

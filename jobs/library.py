@@ -1,6 +1,7 @@
 """The catalogue: ready grids, recipes, backbones and datasets that ship as data files."""
 
 import re
+from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from importlib.util import find_spec
@@ -47,11 +48,44 @@ def recipe_names() -> list[str]:
     return _names("recipes")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecipeFile:
+    """A recipe of the catalogue."""
+
+    source: str
+    # The paper's section or table.
+    fields: dict[str, Any]
+    silent: tuple[str, ...]
+    # Fields that the source does not name: their values are those of its published code.
+    code: dict[str, Any]
+    # Where the published code differs from the source.
+    heads: dict[str, dict[str, Any]]
+    # Parameters of heads that belong to it.
+
+
 @cache
-def recipe_data(name: str) -> dict[str, Any]:
-    """Return the fields that a recipe sets; `name` must be one of `recipe_names()`."""
-    data: dict[str, Any] = _document(f"recipes/{name}.yaml").data
-    return Recipe.model_validate(data).model_dump(mode="json")
+def recipe_file(name: str) -> RecipeFile:
+    """Return a recipe of the catalogue; `name` must be one of `recipe_names()`."""
+    data: dict[str, Any] = dict(_document(f"recipes/{name}.yaml").data)
+    return RecipeFile(
+        source=data.pop("source", ""),
+        silent=tuple(data.pop("silent", ())),
+        code=data.pop("code", {}),
+        heads=data.pop("heads", {}),
+        fields=data,
+    )
+
+
+def recipe_data(name: str, fidelity: str = "paper") -> dict[str, Any]:
+    """Return the fields of a recipe as its source has them, or as its published code does."""
+    found = recipe_file(name)
+    fields = found.fields | (found.code if fidelity == "code" else {})
+    return Recipe.model_validate(fields).model_dump(mode="json")
+
+
+def recipe_heads(name: str) -> dict[str, dict[str, Any]]:
+    """Return the parameters of heads that belong to a recipe; none where there is no such recipe."""
+    return recipe_file(name).heads if name in recipe_names() else {}
 
 
 @cache

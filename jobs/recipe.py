@@ -14,6 +14,8 @@ class Recipe(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 
+    fidelity: Literal["paper", "code"] = Field("paper", description="the source's own text, or its published code")
+
     # Budget and batches
     epochs: int = Field(ge=1, le=100_000, description="passes over the training set")
     batch_size: int = Field(ge=1, description="images per optimizer step, over all ranks (global batch)")
@@ -25,7 +27,10 @@ class Recipe(BaseModel):
     lr: Positive = Field(description="peak learning rate, after warm-up")
     weight_decay: NotNegative = 0.0
     momentum: Fraction = 0.9
-    schedule: Literal["cosine", "constant"] = "cosine"
+    schedule: Literal["cosine", "quarter_cosine", "constant"] = Field(
+        "cosine", description="quarter_cosine: stays high, falls late"
+    )
+    schedule_epochs: int | None = Field(None, ge=1, description="length of the schedule where it is not `epochs`")
     warmup_epochs: NotNegative = Field(0.0, description="linear warm-up; fractions of an epoch are fine")
     warmup_lr: NotNegative = Field(0.0, description="learning rate of the first warm-up step")
     min_lr: NotNegative = Field(0.0, description="learning rate that the cosine ends at")
@@ -69,6 +74,8 @@ class Recipe(BaseModel):
             raise ValueError(f"batch_size {self.batch_size} is not divisible by virtual_ranks {self.virtual_ranks}")
         if self.warmup_epochs >= self.epochs:
             raise ValueError(f"warmup_epochs {self.warmup_epochs:g} must be less than epochs {self.epochs}")
+        if self.schedule_epochs is not None and self.schedule_epochs < self.epochs:
+            raise ValueError(f"schedule_epochs {self.schedule_epochs} must not be less than epochs {self.epochs}")
         if self.pipeline == "tensor" and (self.auto_augment or self.color_jitter):
             name = "auto_augment" if self.auto_augment else "color_jitter"
             raise ValueError(f"{name} needs `pipeline: pil`")

@@ -1,5 +1,6 @@
 """From the names in a grid to what they stand for: backbones, datasets, heads and recipes, in full."""
 
+import json
 import math
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,7 +11,7 @@ from pydantic import BaseModel, ValidationError
 from . import library
 from .errors import BadInput, Problem, suggest
 from .folder import describe_folder, file_sha256
-from .heads import HEADS
+from .heads import HEADS, preset
 from .recipe import Recipe
 from .schema import validate
 from .spec import canonical
@@ -162,42 +163,65 @@ class Resolver:
         spec = {key: facts[key] for key in ("channels", "classes", "fingerprint", "mean", "std", "train", "test")}
         return canonical(spec | {"name": "folder" if folder else entry.name})
 
-    def head(self, entry: Entry, backbone: Entry, changes: dict[str, Any]) -> str | None:
-        """Return the canonical JSON of a head for this backbone, or None where it cannot be used."""
-        key = ("head", entry.key, backbone.name, canonical(_plain(changes)))
+    def head(self, entry: Entry, backbone: Entry, changes: dict[str, Any], recipe: str = "") -> str | None:
+        """Return the canonical JSON of a head for this backbone, or None where it cannot be used.
+
+        Args:
+            entry: the head as the grid has it.
+            backbone: what it stands beside; some parameters were published for one backbone.
+            changes: parameters that axes and overrides set.
+            recipe: the recipe's name; some recipes bring parameters of a head.
+        """
+        key = ("head", entry.key, backbone.name, recipe, canonical(_plain(changes)))
         if key not in self._cache:
-            self._cache[key] = self._head(entry, backbone, changes)
+            self._cache[key] = self._head(entry, backbone, changes, recipe)
         found: str | None = self._cache[key]
         return found
 
-    def check_head(self, entry: Entry, changes: dict[str, Any] | None = None) -> BaseModel | None:
+    def check_head(self, entry: Entry, changes: dict[str, Any] | None = None, recipe: str = "") -> BaseModel | None:
         """Return a head's parameters as far as they need no backbone, or None where they cannot be used."""
         if entry.name not in HEADS:
             self.problem(entry.path, f"unknown head {entry.name!r}", suggest(entry.name, HEADS))
             return None
-        params, problems = self._model(HEADS[entry.name], entry, changes or {})
+        brought = library.recipe_heads(recipe).get(entry.name, {})
+        params, problems = self._model(HEADS[entry.name], entry, changes or {}, brought)
         self.problems += [problem for problem in problems if problem not in self.problems]
         return params
 
-    def _head(self, entry: Entry, backbone: Entry, changes: dict[str, Any]) -> str | None:
-        params = self.check_head(entry, changes)
+    def _head(self, entry: Entry, backbone: Entry, changes: dict[str, Any], recipe: str) -> str | None:
+        params = self.check_head(entry, changes, recipe)
         if params is None:
             return None
         values = params.model_dump(mode="json")
-        if entry.name == "drloc" and values["weight"] is None:
-            values["weight"] = library.backbones().get(backbone.name, {}).get("drloc_weight")
-            if values["weight"] is None:
-                message = f"no published weight of drloc for backbone {backbone.name}"
-                self.problem(entry.path, message, "Give one: drloc: {weight: 0.5}")
-                return None
+        if "fidelity" in values:
+            published = preset(entry.name, values["fidelity"], library.backbones().get(backbone.name, {}))
+            values |= {name: value for name, value in published.items() if values[name] is None}
+        if values.get("weight", 0) is None:
+            message = f"no published weight of {entry.name} for backbone {backbone.name}"
+            self.problem(entry.path, message, f"Give one: {entry.name}: {{weight: 0.5}}")
+            return None
         return canonical({"name": entry.name, "params": values})
 
+    def fit(self, head: str, recipe: str, entry: Entry) -> bool:
+        """Whether a head and a recipe, as canonical JSON, can be trained together."""
+        key = ("fit", head, recipe)
+        if key not in self._cache:
+            self._cache[key] = True
+            if not json.loads(head)["params"].get("labels", True):
+                fields = json.loads(recipe)
+                for mix in ("mixup", "cutmix"):
+                    if fields[mix]:
+                        message = f"{entry.name} without labels has none for the recipe's {mix} to mix"
+                        self.problem(entry.path, message, f"Set train: {{{mix}: 0.0}}, or another recipe")
+                        self._cache[key] = False
+        return bool(self._cache[key])
+
     def _model(
-        self, model: type[BaseModel], entry: Entry, changes: dict[str, Any]
+        self, model: type[BaseModel], entry: Entry, changes: dict[str, Any], brought: dict[str, Any]
     ) -> tuple[BaseModel | None, list[Problem]]:
         if not isinstance(entry.settings, dict):
             return None, [self.document.problem(entry.path, f"{entry.name}: expected a mapping of settings")]
-        return validate(model, {**entry.settings, **changes}, self.document, (*entry.path, entry.name))
+        return validate(model, {**brought, **entry.settings, **changes}, self.document, (*entry.path, entry.name))
 
     def recipe(self, name: str, changes: dict[str, Any], sources: dict[str, Path_], path: Path_) -> str | None:
         """Return the canonical JSON of a recipe with changes, or None where it cannot be used.
@@ -217,15 +241,16 @@ class Resolver:
         if name not in library.recipe_names():
             self.problem(path, f"unknown recipe {name!r}", suggest(name, library.recipe_names()))
             return None
+        values = {**library.recipe_data(name, changes.get("fidelity", "paper")), **changes}
         try:
-            recipe = Recipe.model_validate({**library.recipe_data(name), **changes})
+            recipe = Recipe.model_validate(values)
         except ValidationError as error:
             for found in error.errors(include_url=False):
                 fields = [str(part) for part in found["loc"][:1]] or [
                     key for key in changes if key in str(found["msg"])
                 ]
                 where = sources.get(fields[0], path) if fields else path
-                _, problems = validate(Recipe, {**library.recipe_data(name), **changes}, self.document, ())
+                _, problems = validate(Recipe, values, self.document, ())
                 match = [problem for problem in problems if not fields or not found["loc"] or fields[0] in problem.key]
                 text = match[0] if match else problems[0]
                 self.problem(where, text.message, text.fix)

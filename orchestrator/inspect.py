@@ -18,14 +18,16 @@ from ..jobs.yamlio import Document
 
 TIMEOUT_S = 300
 _RECIPE_FIELDS = ("image_size", "dropout", "drop_path")
+# What a head may ask of the backbone's making, and what most do.
+_HEAD_FIELDS = {"positions": True, "mega": None, "labels": True, "blocks": "last"}
 
 
 def questions(expansion: Expansion) -> dict[str, dict[str, Any]]:
     """Return the distinct backbones of a grid as they will be made, by a hash of the question."""
     found: dict[str, dict[str, Any]] = {}
-    seen: set[tuple[str, str, str]] = set()
+    seen: set[tuple[str, str, str, str]] = set()
     for cell in expansion.cells:
-        key = (cell.spec.backbone, cell.spec.dataset, cell.spec.recipe)
+        key = (cell.spec.backbone, cell.spec.dataset, cell.spec.recipe, cell.spec.head)
         if key in seen:
             continue
         seen.add(key)
@@ -36,11 +38,14 @@ def questions(expansion: Expansion) -> dict[str, dict[str, Any]]:
 
 def ask(spec: Any) -> dict[str, Any]:
     """Return what the making of a cell's backbone depends on."""
-    dataset, recipe = json.loads(spec.dataset), json.loads(spec.recipe)
+    dataset, recipe, params = json.loads(spec.dataset), json.loads(spec.recipe), json.loads(spec.head)["params"]
     return {
         "backbone": json.loads(spec.backbone) | {"weights": None},
         "dataset": {name: dataset[name] for name in ("channels", "classes")},
         "recipe": {name: recipe[name] for name in _RECIPE_FIELDS},
+        "head": {
+            "params": {name: params[name] for name, usual in _HEAD_FIELDS.items() if params.get(name, usual) != usual}
+        },
     }
 
 

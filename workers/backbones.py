@@ -1,4 +1,4 @@
-"""Backbones from timm, and the grid of patch tokens that their last features form."""
+"""Backbones from timm: made as a run describes them, and their weights."""
 
 from pathlib import Path
 from typing import Any
@@ -6,13 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..jobs.errors import VtjobsError
-
-
-class BackboneError(VtjobsError):
-    """timm cannot make this backbone, or its features form no grid."""
-
-    exit_code = 2
+from .tokens import BackboneError
 
 
 def create_arguments(backbone: dict[str, Any], dataset: dict[str, Any], recipe: dict[str, Any]) -> dict[str, Any]:
@@ -33,21 +27,64 @@ def create_arguments(backbone: dict[str, Any], dataset: dict[str, Any], recipe: 
     return arguments
 
 
-def build(backbone: dict[str, Any], dataset: dict[str, Any], recipe: dict[str, Any]) -> nn.Module:
+def build(
+    backbone: dict[str, Any], dataset: dict[str, Any], recipe: dict[str, Any], head: dict[str, Any] | None = None
+) -> nn.Module:
     """Make the model, drawing its weights from torch's default generator.
 
+    Args:
+        backbone: of the run, as the other parts.
+        dataset: its classes and channels.
+        recipe: image size and regularisation.
+        head: what it asks of the model: no positional embedding, another input size, no classifier.
+
     Raises:
-        BackboneError: timm refuses, in timm's words.
+        BackboneError: timm refuses, in timm's words, or the head asks for what the model has not.
     """
     import timm
 
+    name, params = backbone["model"], (head or {}).get("params", {})
     arguments = create_arguments(backbone, dataset, recipe)
+    without_positions = not params.get("positions", True)
+    if without_positions:
+        arguments["pos_embed"] = "none"
     try:
-        model: nn.Module = timm.create_model(backbone["model"], pretrained=False, **arguments)
+        model: nn.Module = timm.create_model(name, pretrained=False, **arguments)
     except (RuntimeError, TypeError, ValueError, AssertionError, AttributeError) as error:
         text = str(error).split("\n")[0] or type(error).__name__
-        raise BackboneError(f"backbone {backbone['model']}: {text}") from error
+        if without_positions:
+            text = f"it cannot be made without positional embedding ({text})"
+        raise BackboneError(f"backbone {name}: {text}") from error
+    if params.get("mega") is not None:
+        _shrink(model, name, recipe["image_size"], params["mega"])
+    if not params.get("labels", True):
+        model.reset_classifier(0)
     return model
+
+
+def _shrink(model: Any, name: str, size: int, mega: int) -> None:
+    """Let a model take M×M patches."""
+    patch = patch_side(model, size)
+    if patch is None or not hasattr(model, "set_input_size"):
+        raise BackboneError(f"backbone {name}: mega-patches need a transformer over square patches")
+    if mega > size // patch:
+        raise BackboneError(
+            f"backbone {name}: {mega} mega-patches a side, {size}-pixel images have {size // patch} patches"
+        )
+    model.set_input_size(img_size=(mega * patch, mega * patch))
+
+
+def patch_side(model: Any, size: int) -> int | None:
+    """Return the side of a patch that divides the image, or None where the model has none."""
+    sides = getattr(getattr(model, "patch_embed", None), "patch_size", None)
+    side = sides[0] if isinstance(sides, tuple) else None
+    return int(side) if side and size % side == 0 else None
+
+
+def input_side(head: dict[str, Any], model: Any, size: int) -> int:
+    """Return the side of the images that the model gets, pixels."""
+    mega = head["params"].get("mega")
+    return size if mega is None else mega * (patch_side(model, size) or 1)
 
 
 def load_weights(model: nn.Module, path: Path) -> list[str]:
@@ -82,36 +119,6 @@ def read_weights(path: Path) -> dict[str, Tensor]:
         raise BackboneError(f"weights {path}: refused, not a weights-only file") from error
     state: dict[str, Tensor] = found.get("model", found.get("state_dict", found))
     return state
-
-
-def token_grid(model: nn.Module, features: Tensor) -> Tensor:
-    """Return the patch tokens of `forward_features` as [B, h, w, D]; class and register tokens are dropped.
-
-    Raises:
-        BackboneError: the features form no grid.
-    """
-    width = getattr(model, "num_features", None)
-    if features.ndim == 4:
-        if features.shape[3] == width and features.shape[1] != width:
-            return features
-        if getattr(model, "output_fmt", "NCHW") == "NHWC":
-            return features
-        return features.permute(0, 2, 3, 1)
-    if features.ndim == 3:
-        tokens = features[:, int(getattr(model, "num_prefix_tokens", 0)) :]
-        height, columns = _grid_size(model, tokens.shape[1])
-        return tokens.unflatten(1, (height, columns))
-    raise BackboneError(f"features of shape {tuple(features.shape)} form no grid of tokens")
-
-
-def _grid_size(model: nn.Module, count: int) -> tuple[int, int]:
-    known = getattr(getattr(model, "patch_embed", None), "grid_size", None)
-    if known is not None and known[0] * known[1] == count:
-        return int(known[0]), int(known[1])
-    side = round(count**0.5)
-    if side * side != count:
-        raise BackboneError(f"{count} tokens form no square grid")
-    return side, side
 
 
 def batch_norms(model: nn.Module) -> list[nn.Module]:

@@ -128,6 +128,7 @@ class EvalSource:
 
     def __init__(self, images: ImageSet, spec: dict[str, Any], recipe: dict[str, Any], device: torch.device) -> None:
         self.labels = images.labels.to(device)
+        self.classes = int(spec["classes"])
         kernel, crop_pct = recipe["interpolation"], recipe["eval_crop_pct"]
         self.images = resident(images, recipe["image_size"], kernel=kernel, crop_pct=crop_pct).to(device)
         self.mean, self.std = normaliser(spec, device)

@@ -11,28 +11,31 @@ def describe(question: dict[str, Any]) -> dict[str, Any]:
     import timm  # noqa: F401
     import torch
 
-    from .backbones import BackboneError, batch_norms, build
-    from .trainee import grid_shape
+    from .backbones import batch_norms, build, input_side
+    from .tokens import BackboneError, grid_shapes
+    from .trainee import tap_of
 
     for device in ("meta", "cpu"):
         try:
             with torch.device(device):
-                model = build(question["backbone"], question["dataset"], question["recipe"])
-                width, grid = grid_shape(model, question["dataset"]["channels"], question["recipe"]["image_size"])
+                head, size = question["head"], question["recipe"]["image_size"]
+                model = build(question["backbone"], question["dataset"], question["recipe"], head)
+                side = input_side(head, model, size)
+                grid = grid_shapes(tap_of(model, head), question["dataset"]["channels"], side)[-1]
         except BackboneError as error:
             failure = str(error)
             continue
         except Exception as error:  # whatever a model's forward raises on an input that it cannot take
             failure = f"backbone {question['backbone']['model']}: {str(error).splitlines()[0]}"
             continue
-        if min(grid) < 1:
+        if min(grid.height, grid.columns) < 1:
             # Not every torch notices that a patch is larger than the image.
             name, size = question["backbone"]["model"], question["recipe"]["image_size"]
             return {"error": f"backbone {name}: no token is left of a {size}-pixel image"}
         return {
             "parameters": sum(parameter.numel() for parameter in model.parameters()),
-            "width": width,
-            "grid": list(grid),
+            "width": grid.width,
+            "grid": [grid.height, grid.columns],
             "batch_norm": bool(batch_norms(model)),
         }
     return {"error": failure}

@@ -37,6 +37,14 @@ class Group:
             for value in values:
                 torch_dist.broadcast(value, src=0)
 
+    def share(self, value: list[str]) -> list[str]:
+        """Return rank 0's value; every rank must call."""
+        if self.world_size == 1:
+            return value
+        box = [value]
+        torch_dist.broadcast_object_list(box, src=0, group=_cpu_group())
+        return box[0]
+
     def barrier(self) -> None:
         """Wait for every rank."""
         if self.world_size > 1:

@@ -36,9 +36,9 @@ def classify(error: BaseException) -> FailureClass:
     import torch
     from torch.distributed import DistError
 
-    from .backbones import BackboneError
     from .datasets import DataError
-    from .train import Diverged
+    from .evaluate import Diverged
+    from .tokens import BackboneError
     from .trainee import PrecisionError
 
     chain = _chain(error)

@@ -42,7 +42,7 @@ def score(
     from .dist import Group
     from .evaluate import evaluate
     from .manifest import MODEL, Rejected, verify
-    from .trainee import make_numerics
+    from .trainee import make_numerics, with_labels
 
     folder = workspace.run(run_id)
     attempt = completed_by(folder, 1 << 30)
@@ -54,9 +54,11 @@ def score(
     except Rejected as error:
         raise NoWeights(f"run {run_id}: its final weights are unusable ({error})") from None
     spec = RunSpec.parse(folder.spec.read_text())
+    if not with_labels(spec.head):
+        raise NoWeights(f"run {run_id} has no classifier: it was trained without labels")
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     numerics = make_numerics(spec.recipe, device)
-    model = build(spec.backbone, spec.dataset, spec.recipe)
+    model = build(spec.backbone, spec.dataset, spec.recipe, spec.head)
     load_weights(model, place / MODEL)
     model.to(device)
     found: dict[str, Any] = {}
@@ -64,7 +66,7 @@ def score(
         split = load(spec.dataset, name, data_root=data_root, paths=paths)
         source = EvalSource(split, spec.dataset, spec.recipe, device)
         group = Group(rank=0, world_size=1, device=device)
-        found[name] = evaluate(model, source, group, numerics, classes=spec.dataset["classes"])
+        found[name] = evaluate(model, source, group, numerics)
     _journal(folder.evaluations, attempt, manifest, found)
     return found
 

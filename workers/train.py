@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import math
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -12,15 +11,16 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from ..jobs.errors import VtjobsError
 from ..jobs.spec import RunSpec
 from . import checkpoint
-from .backbones import load_weights
+from .backbones import input_side, load_weights, patch_side
 from .data import EvalSource, Order, Position, TensorSource, TrainSource
 from .datasets import ImageSet, load
 from .dist import Group, StopVote
-from .evaluate import evaluate
+from .evaluate import Diverged, Examiner
+from .heads.base import weight_at
 from .mixup import make_mixup
+from .patches import patch_work
 from .pil import PilSource, PilTransform
 from .randomness import Streams
 from .settings import Plan
@@ -32,6 +32,7 @@ from .trainee import (
     make_optimizer,
     make_schedule,
     make_trainee,
+    schedule_epochs,
 )
 
 Report = Callable[..., None]
@@ -40,10 +41,6 @@ Report = Callable[..., None]
 CHECK_EVERY_STEPS = 50
 MARK_EVERY_S = 1.0
 EVAL_SET = "test"
-
-
-class Diverged(VtjobsError):
-    """The loss is no longer a finite number."""
 
 
 class Training:
@@ -79,7 +76,7 @@ class Training:
             streams=self.streams,
         )
         self.source = self._source(train)
-        self.test = EvalSource(self._split("test"), spec.dataset, recipe, group.device)
+        test = EvalSource(self._split("test"), spec.dataset, recipe, group.device)
         self.mark("model")
         self.numerics = make_numerics(recipe, group.device)
         trainee = make_trainee(spec, self.streams)
@@ -90,7 +87,10 @@ class Training:
         self.optimizer = make_optimizer(trainee, recipe)
         self.schedule = make_schedule(self.optimizer, recipe, self.order.steps)
         self.mixup = make_mixup(recipe, spec.dataset["classes"])
+        side = patch_side(trainee.backbone, recipe["image_size"])
+        self.patches = patch_work(spec.head, spec.dataset, side, group.device) if side else None
         self.ema = make_ema(trainee, recipe)
+        self.examiner = Examiner(trainee, self.ema, test, group, self.numerics, self.patches, self.streams)
         self._resume()
         self.model = self._wrapped()
 
@@ -195,6 +195,11 @@ class Training:
         if self.group.device.type == "cpu" or self.step % CHECK_EVERY_STEPS == 0:
             self._check_finite()
 
+    @property
+    def head_weight(self) -> float:
+        """The factor of the head's loss in this epoch."""
+        return weight_at(self.spec.head, self.epoch, schedule_epochs(self.recipe))
+
     def _sync(self, last: bool) -> Any:
         """Reduce gradients once, with the last share's backward pass."""
         if last or self.group.world_size == 1:
@@ -214,29 +219,38 @@ class Training:
         if self.mixup is not None:
             self.streams.seed_numpy("mix", "mixup", *where)
             images, targets = self.mixup(images, labels)
+        places = None
+        if self.patches is not None:
+            images, places = self.patches.train(images, self.streams.generator("augment", "patches", *where))
         if self.recipe["channels_last"]:
             images = images.contiguous(memory_format=torch.channels_last)
+        split = self.plan.micro_split
         with frozen_statistics(self.statistics, virtual_rank != 0):
-            parts = list(zip(images.chunk(self.plan.micro_split), targets.chunk(self.plan.micro_split), strict=True))
-            for part, (some_images, some_targets) in enumerate(parts):
+            parts = list(zip(images.chunk(split), targets.chunk(split), _chunks(places, images, split), strict=True))
+            for part, batch in enumerate(parts):
                 whole = part == len(parts) - 1
                 with contextlib.nullcontext() if whole or self.group.world_size == 1 else self.model.no_sync():
-                    self._backward(some_images, some_targets, (*where, part), examples)
+                    self._backward(*batch, (*where, part), examples)
 
-    def _backward(self, images: Tensor, targets: Tensor, where: tuple[int, ...], examples: int) -> None:
+    def _backward(
+        self, images: Tensor, targets: Tensor, places: Tensor | None, where: tuple[int, ...], examples: int
+    ) -> None:
         generator = self.streams.generator("pair", "head", *where)
         self.streams.seed_torch("drop", "backbone", *where)
         with self.numerics.autocast():
-            logits, head_loss, metrics = self.model(images, generator)
-        smoothing = 0.0 if self.mixup is not None else self.recipe["label_smoothing"]
-        entropy = F.cross_entropy(logits.float(), targets, reduction="sum", label_smoothing=smoothing)
-        total, count = entropy, len(images)
+            logits, head_loss, metrics = self.model(images, generator, places)
+        count = len(images)
+        total = torch.zeros((), device=images.device)
+        if logits is not None:
+            smoothing = 0.0 if self.mixup is not None else self.recipe["label_smoothing"]
+            entropy = F.cross_entropy(logits.float(), targets, reduction="sum", label_smoothing=smoothing)
+            self._add("cross_entropy", entropy.detach())
+            total = entropy
         if head_loss is not None:
-            total = total + self.trainee.head.weight * head_loss.float() * count
+            total = total + self.head_weight * head_loss.float() * count
         # DDP averages over ranks; the factor turns that into the sum over all examples.
         self.numerics.scaler.scale(total * (self.group.world_size / examples)).backward()
         self._add("loss", total.detach())
-        self._add("cross_entropy", entropy.detach())
         # Made on the device: a copy to it would wait for the backward pass.
         self._add("examples", torch.full((), float(count), device=self.group.device))
         for name, value in metrics.items():
@@ -244,16 +258,14 @@ class Training:
 
     def _backward_nothing(self, model: torch.nn.Module) -> None:
         """Take part in a reduction with gradients of zero."""
-        channels, size = self.spec.dataset["channels"], self.recipe["image_size"]
+        channels = self.spec.dataset["channels"]
+        size = input_side(self.spec.head, self.trainee.backbone, self.recipe["image_size"])
         images = torch.zeros(2, channels, size, size, device=self.group.device)
         with frozen_statistics(self.statistics, True):
             with self.numerics.autocast():
                 logits, head_loss, metrics = model(images, torch.Generator().manual_seed(0))
-            total = logits.float().sum() * 0.0
-            if head_loss is not None:
-                total = total + head_loss.float() * 0.0
-            total.backward()
-        for name in ("loss", "cross_entropy", "examples", *metrics):
+            torch.stack([part.float().sum() * 0.0 for part in (logits, head_loss) if part is not None]).sum().backward()
+        for name in ("loss", *(["cross_entropy"] if logits is not None else []), "examples", *metrics):
             # Every rank must hold the same sums, or they cannot be added up.
             self._add(name, torch.zeros(()))
 
@@ -284,7 +296,7 @@ class Training:
         epoch = self.epoch + 1
         scores = None
         if epoch % self.plan.evaluate_every == 0 or epoch == self.recipe["epochs"]:
-            scores = self._scores()
+            scores = self.examiner.scores(self._keep_going)
             if scores is None:
                 return False
         metrics = self._epoch_metrics()
@@ -293,26 +305,6 @@ class Training:
             if scores is not None:
                 self.report("evaluation", epoch=epoch, step=self.global_step, set=EVAL_SET, metrics=scores)
         return True
-
-    def _scores(self) -> dict[str, float] | None:
-        modules = {"": self.trainee.backbone, **({"ema_": self.ema.module} if self.ema is not None else {})}
-        found: dict[str, float] = {}
-        for prefix, module in modules.items():
-            self.group.broadcast(list(module.buffers()))
-            scores = evaluate(
-                module,
-                self.test,
-                self.group,
-                self.numerics,
-                keep_going=self._keep_going,
-                classes=self.spec.dataset["classes"],
-            )
-            if scores is None:
-                return None
-            if not math.isfinite(scores["loss"]):
-                raise Diverged(f"the {EVAL_SET} loss is {scores['loss']} after epoch {self.epoch + 1}")
-            found |= {f"{prefix}{name}": value for name, value in scores.items()}
-        return found
 
     def _keep_going(self) -> bool:
         self.mark("evaluate")
@@ -398,3 +390,7 @@ class Training:
             if hasattr(self, "order"):
                 position = {"epoch": self.epoch, "step": self.global_step, "steps": self.total_steps}
             self.report("mark", phase=phase, **position)
+
+
+def _chunks(places: Tensor | None, images: Tensor, split: int) -> list[Tensor | None]:
+    return list(places.chunk(split)) if places is not None else [None] * len(images.chunk(split))

@@ -10,9 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from ..jobs.errors import VtjobsError
-from .backbones import batch_norms, build, token_grid
-from .heads import build_head
+from .backbones import batch_norms, build, input_side
+from .heads.base import build_head
 from .randomness import Streams
+from .tokens import Tap, grid_shapes
 
 
 class PrecisionError(VtjobsError):
@@ -24,43 +25,67 @@ class PrecisionError(VtjobsError):
 class Trainee(nn.Module):
     """Backbone and head under one roof, so that DDP and the optimizer see both."""
 
-    def __init__(self, backbone: nn.Module, head: nn.Module | None) -> None:
+    def __init__(self, backbone: nn.Module, head: nn.Module | None, tap: Tap | None, *, labels: bool = True) -> None:
         super().__init__()
         self.backbone = backbone
         self.head = head
+        self.labels = labels
+        # Whether the classifier is trained; without it there are no logits.
+        self._tap = tap
 
     def forward(
-        self, images: Tensor, generator: torch.Generator | None = None
-    ) -> tuple[Tensor, Tensor | None, dict[str, Tensor]]:
-        """Return logits [B, classes], the head's loss (or None) and the head's metrics."""
-        features = self.backbone.forward_features(images)
-        logits = self.backbone.forward_head(features)
-        if self.head is None or generator is None:
-            return logits, None, {}
-        loss, metrics = self.head(token_grid(self.backbone, features), generator)
+        self, images: Tensor, generator: torch.Generator | None = None, places: Tensor | None = None
+    ) -> tuple[Tensor | None, Tensor | None, dict[str, Tensor]]:
+        """Return logits [B, classes] (or None), the head's loss (or None) and the head's metrics."""
+        if self.head is None or self._tap is None or generator is None:
+            return self.backbone.forward_head(self.backbone.forward_features(images)), None, {}
+        features, grids = self._tap.features(images)
+        logits = self.backbone.forward_head(features) if self.labels else None
+        loss, metrics = self.head(grids, generator, places)
         return logits, loss, metrics
 
 
 def make_trainee(spec: Any, streams: Streams) -> Trainee:
     """Make backbone and head; each draws its initial weights from its own key, so neither shifts the other's."""
     streams.seed_torch("init", "backbone")
-    backbone = build(spec.backbone, spec.dataset, spec.recipe)
-    width, grid = 0, (0, 0)
-    if spec.head["name"] != "supervised":
-        width, grid = grid_shape(backbone, spec.dataset["channels"], spec.recipe["image_size"])
+    backbone = build(spec.backbone, spec.dataset, spec.recipe, spec.head)
+    if spec.head["name"] == "supervised":
+        return Trainee(backbone, None, None)
+    tap = tap_of(backbone, spec.head)
+    grids = grid_shapes(tap, spec.dataset["channels"], input_side(spec.head, backbone, spec.recipe["image_size"]))
     streams.seed_torch("init", "head")
-    return Trainee(backbone, build_head(spec.head, width, grid))
+    head, labels = build_head(spec.head, grids), with_labels(spec.head)
+    if not labels:
+        _leave_out_what_no_token_needs(tap, spec)
+    return Trainee(backbone, head, tap, labels=labels)
 
 
-def grid_shape(backbone: nn.Module, channels: int, size: int) -> tuple[int, tuple[int, int]]:
-    """Return width and (h, w) of the final token grid, without disturbing the backbone."""
+def with_labels(head: dict[str, Any]) -> bool:
+    """Whether a run trains a classifier."""
+    return bool(head["params"].get("labels", True))
+
+
+def tap_of(backbone: nn.Module, head: dict[str, Any]) -> Tap:
+    """Return what takes a head's grids."""
+    params = head["params"]
+    if params.get("blocks") == "all":
+        return Tap(backbone, "blocks")
+    return Tap(backbone, params.get("tokens", "after_norm"))
+
+
+def _leave_out_what_no_token_needs(tap: Tap, spec: Any) -> None:
+    """Freeze what has no part in the patch tokens, such as a norm after pooling: DDP waits for every gradient."""
+    backbone, channels = tap.backbone, spec.dataset["channels"]
+    side = input_side(spec.head, backbone, spec.recipe["image_size"])
+    device = next(backbone.parameters()).device
     training = backbone.training
     backbone.eval()
-    device = next(backbone.parameters()).device
-    with torch.no_grad():
-        tokens = token_grid(backbone, backbone.forward_features(torch.zeros(1, channels, size, size, device=device)))
+    _, grids = tap.features(torch.zeros(1, channels, side, side, device=device))
+    torch.stack([tokens.sum() for tokens in grids]).sum().backward()
+    for parameter in backbone.parameters():
+        parameter.requires_grad_(parameter.requires_grad and parameter.grad is not None)
+        parameter.grad = None
     backbone.train(training)
-    return int(tokens.shape[3]), (int(tokens.shape[1]), int(tokens.shape[2]))
 
 
 @contextlib.contextmanager
@@ -134,14 +159,23 @@ def make_schedule(optimizer: torch.optim.Optimizer, recipe: dict[str, Any], step
     from timm.scheduler.scheduler import Scheduler
 
     warmup = round(recipe["warmup_epochs"] * steps_per_epoch)
-    total = recipe["epochs"] * steps_per_epoch
+    total = schedule_epochs(recipe) * steps_per_epoch
     shared = {"warmup_t": warmup, "warmup_lr_init": recipe["warmup_lr"], "t_in_epochs": False}
     if recipe["schedule"] == "cosine":
         return CosineLRScheduler(optimizer, t_initial=total, lr_min=recipe["min_lr"], **shared)
+    if recipe["schedule"] == "quarter_cosine":
+        from .schedule import QuarterCosine
+
+        return QuarterCosine(optimizer, total=total, lr_min=recipe["min_lr"], **shared)
     from timm.scheduler import StepLRScheduler
 
     made: Scheduler = StepLRScheduler(optimizer, decay_t=total + 1, decay_rate=1.0, **shared)
     return made
+
+
+def schedule_epochs(recipe: dict[str, Any]) -> int:
+    """Return the epochs that the schedules are made for; training may end before."""
+    return int(recipe["schedule_epochs"] or recipe["epochs"])
 
 
 def layers_with_statistics(trainee: Trainee) -> list[nn.Module]:

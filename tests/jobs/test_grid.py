@@ -72,7 +72,7 @@ def taken(folder: Path, text: str) -> Grid:
         ("heads", "[{drloc: {weight: -1}}]", "heads[0].drloc.weight: must be greater than or equal to 0, got -1"),
         ("heads", "[{drloc: {weight: .nan}}]", "heads[0].drloc.weight: must be a finite number"),
         ("heads", "[{relvit: {tasks: []}}]", "heads[0].relvit.tasks: at least one is needed"),
-        ("heads", "[{relvit: {tasks: [sprell]}}]", "heads[0].relvit.tasks[0]: must be 'sprel' or 'abspos'"),
+        ("heads", "[{relvit: {tasks: [sprell]}}]", "heads[0].relvit.tasks[0]: must be 'sprel', 'dist', 'ang' or 'abs"),
         ("heads", "[{drloc: 3}]", "drloc: expected a mapping of settings"),
         ("heads", "[drloc]", "no published weight of drloc for backbone vit_mini. Give one: drloc: {weight: 0.5}"),
         ("seeds", "012", "seeds: write plain decimal numbers, got 012"),

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from vtjobs.jobs import library
 from vtjobs.jobs.folder import describe_folder
+from vtjobs.jobs.heads import HEADS, preset
 from vtjobs.jobs.recipe import Recipe
 from vtjobs.jobs.spec import RunSpec, seeds_of
 from vtjobs.workers.dist import Group
@@ -24,11 +25,16 @@ CPU = torch.device("cpu")
 ALONE = Group(rank=0, world_size=1, device=CPU)
 VIT = {"model": "vit_small_patch16_224", "args": {"patch_size": 8, "embed_dim": 16, "depth": 2, "num_heads": 2}}
 CONVNET = {"model": "resnet18", "args": {"layers": [1, 1, 1, 1], "channels": [8, 8, 8, 8], "output_stride": 8}}
-HEADS: dict[str, dict[str, Any]] = {
-    "supervised": {},
-    "drloc": {"weight": 0.5, "pairs": 8, "width": 16, "grid": 7},
-    "relvit": {"weight": 1.0, "tasks": ["sprel", "abspos"]},
-}
+
+
+def head_params(name: str, fidelity: str = "paper", **changes: Any) -> dict[str, Any]:
+    """Return a head's parameters as a run has them."""
+    usual: dict[str, Any] = {"drloc": {"weight": 0.5, "pairs": 8, "width": 16}}.get(name, {})
+    values = HEADS[name].model_validate({**usual, **changes}).model_dump(mode="json")
+    published = preset(name, fidelity, {})  # type: ignore[arg-type]
+    return values | {key: value for key, value in published.items() if values[key] is None}
+
+
 EVERYTHING = {
     "precision": "fp16", "dropout": 0.1, "drop_path": 0.2, "mixup": 0.8, "cutmix": 1.0, "ema_decay": 0.9,
     "ema_warmup": True, "label_smoothing": 0.1, "clip_grad": 5.0, "flip": 0.5, "erasing": 0.25, "weight_decay": 0.05,
@@ -49,7 +55,7 @@ def run_spec(
     return RunSpec(
         backbone={**backbone, "weights": None},
         dataset=dataset | {"name": "digits"},
-        head={"name": head, "params": HEADS[head] | (params or {})},
+        head={"name": head, "params": head_params(head, **(params or {}))},
         recipe=Recipe.model_validate(fields).model_dump(mode="json"),
         seeds=seeds_of(seed),
         init_from=None,

@@ -1,4 +1,4 @@
-"""Backbones from timm and the grid of tokens that each forms."""
+"""Backbones from timm, made as a run describes them, and their weights."""
 
 from pathlib import Path
 from typing import Any
@@ -8,60 +8,16 @@ import torch
 from safetensors.torch import save_file
 
 from vtjobs.jobs import library
-from vtjobs.workers.backbones import BackboneError, build, load_weights, read_weights, token_grid
-from vtjobs.workers.trainee import grid_shape
+from vtjobs.workers.backbones import build, load_weights, read_weights
+from vtjobs.workers.tokens import BackboneError
 
-from ..support.training import CONVNET, VIT, differences, run_spec, weights_of
-
-SWIN = {
-    "model": "swin_tiny_patch4_window7_224",
-    "args": {"patch_size": 2, "embed_dim": 12, "depths": [1, 1], "num_heads": [2, 2], "window_size": 4},
-}
+from ..support.training import VIT, differences, run_spec, weights_of
 
 
 def _model(backbone: dict[str, Any], **recipe: Any) -> torch.nn.Module:
     spec = run_spec(backbone, **recipe)
     torch.manual_seed(0)
     return build(spec.backbone, spec.dataset, spec.recipe)
-
-
-@pytest.mark.parametrize(
-    ("backbone", "size", "width", "grid"),
-    [(VIT, 16, 16, (2, 2)), (VIT, 32, 16, (4, 4)), (CONVNET, 32, 8, (4, 4)), (SWIN, 16, 24, (4, 4))],
-)
-def test_a_backbones_grid_is_found_whatever_its_layout(
-    backbone: dict[str, Any], size: int, width: int, grid: tuple[int, int]
-) -> None:
-    model = _model(backbone, image_size=size)
-    before = weights_of(model)
-    model.train()
-    assert grid_shape(model, 1, size) == (width, grid)
-    assert model.training and differences(weights_of(model), before) == []
-
-
-@pytest.mark.parametrize("backbone", [VIT, CONVNET, SWIN])
-def test_tokens_stand_where_their_pixels_are(backbone: dict[str, Any]) -> None:
-    model = _model(backbone, image_size=32).eval()
-    images = torch.zeros(1, 1, 32, 32)
-    changed = images.clone()
-    changed[:, :, 24:, :8] = 3.0
-    with torch.no_grad():
-        one, other = (token_grid(model, model.forward_features(each)) for each in (images, changed))
-    gap = (one - other).square().sum(-1)[0]
-    place = divmod(int(gap.argmax()), gap.shape[1])
-    assert place[0] >= gap.shape[0] / 2 and place[1] < gap.shape[1] / 2
-
-
-def test_class_tokens_are_no_part_of_the_grid() -> None:
-    model = _model(VIT).eval()
-    features = torch.randn(2, 5, 16)
-    assert torch.equal(token_grid(model, features).flatten(1, 2), features[:, 1:])
-
-
-@pytest.mark.parametrize("shape", [(2, 8, 16), (2, 16)])
-def test_features_that_form_no_grid_are_an_error(shape: tuple[int, ...]) -> None:
-    with pytest.raises(BackboneError, match="grid"):
-        token_grid(_model(VIT), torch.zeros(shape))
 
 
 def test_what_timm_refuses_is_told_in_its_words() -> None:

@@ -16,7 +16,7 @@ from ..support.training import CONVNET, VIT, run_spec
 
 def _ask(backbone: dict[str, Any], **recipe: Any) -> dict[str, Any]:
     spec = run_spec(backbone, **recipe)
-    return describe({"backbone": spec.backbone, "dataset": spec.dataset, "recipe": spec.recipe})
+    return describe({"backbone": spec.backbone, "dataset": spec.dataset, "recipe": spec.recipe, "head": spec.head})
 
 
 def test_a_backbone_is_described_by_its_size_grid_and_batch_norms() -> None:
@@ -51,7 +51,7 @@ def test_many_questions_are_answered_by_one_process(tmp_path: Path) -> None:
     questions = {}
     for name, backbone in (("a", VIT), ("b", CONVNET), ("c", {"model": "resnet18", "args": {"nonsense": 1}})):
         spec = run_spec(backbone)
-        questions[name] = {"backbone": spec.backbone, "dataset": spec.dataset, "recipe": spec.recipe}
+        questions[name] = {"backbone": spec.backbone, "dataset": spec.dataset, "recipe": spec.recipe, "head": spec.head}
     done = subprocess.run(
         [sys.executable, "-m", "vtjobs.workers.describe"],
         input=json.dumps(questions), capture_output=True, text=True, cwd=tmp_path, check=True,

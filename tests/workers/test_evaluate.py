@@ -24,7 +24,7 @@ def _source(count: int, classes: int) -> EvalSource:
     draw = torch.Generator().manual_seed(count)
     images = torch.randint(0, 256, (count, 1, 4, 4), generator=draw, dtype=torch.uint8)
     labels = torch.randint(0, classes, (count,), generator=draw)
-    return EvalSource(ImageSet(labels=labels, images=images), PLAIN, RECIPE, CPU)
+    return EvalSource(ImageSet(labels=labels, images=images), {**PLAIN, "classes": classes}, RECIPE, CPU)
 
 
 def _model(classes: int) -> nn.Module:
@@ -36,7 +36,7 @@ def _model(classes: int) -> nn.Module:
 @pytest.mark.parametrize("count", [1, 256, 300])
 def test_the_scores_are_those_of_the_whole_split_at_once(count: int, classes: int) -> None:
     source, model = _source(count, classes), _model(classes)
-    scores = evaluate(model, source, ALONE, NUMERICS, classes=classes)
+    scores = evaluate(model, source, ALONE, NUMERICS)
     assert scores is not None
     logits = model.eval()((source.images.float() - source.mean) / source.std).double()
     assert scores["n"] == count
@@ -52,7 +52,7 @@ def test_the_scores_are_those_of_the_whole_split_at_once(count: int, classes: in
 def test_scoring_draws_no_random_number_and_leaves_the_model_in_training() -> None:
     model = _model(3).train()
     before = torch.get_rng_state()
-    evaluate(model, _source(20, 3), ALONE, NUMERICS, classes=3)
+    evaluate(model, _source(20, 3), ALONE, NUMERICS)
     assert torch.equal(torch.get_rng_state(), before)
     assert model.training
 
@@ -65,7 +65,7 @@ def test_scoring_that_is_stopped_gives_no_scores(monkeypatch: pytest.MonkeyPatch
         asked.append(1)
         return len(asked) < 2
 
-    assert evaluate(_model(3), _source(20, 3), ALONE, NUMERICS, classes=3, keep_going=keep_going) is None
+    assert evaluate(_model(3), _source(20, 3), ALONE, NUMERICS, keep_going=keep_going) is None
     assert len(asked) == 2
 
 
@@ -73,5 +73,5 @@ def test_scoring_needs_no_gradient() -> None:
     seen: list[Tensor] = []
     model = _model(3)
     model.register_forward_hook(lambda _, __, output: seen.append(output))
-    evaluate(model, _source(5, 3), ALONE, NUMERICS, classes=3)
+    evaluate(model, _source(5, 3), ALONE, NUMERICS)
     assert not seen[0].requires_grad

@@ -9,9 +9,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from vtjobs.workers import models  # noqa: F401
-from vtjobs.workers.backbones import build, token_grid
+from vtjobs.workers.backbones import build
 from vtjobs.workers.models.cvt import ChannelNorm, OfficialAttention, SharedAttention
 from vtjobs.workers.models.t2t import PERFORMER_EPS, PerformerLayer, sinusoids
+from vtjobs.workers.tokens import token_grid
 
 # Small enough to train a step on a core; the families keep their shape.
 SMALL: dict[str, dict[str, object]] = {

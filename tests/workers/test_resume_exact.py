@@ -11,7 +11,7 @@ import pytest
 from vtjobs.jobs.spec import RunSpec
 
 from ..support.ranks import STOPPED, Ranks
-from ..support.training import CONVNET, EVERYTHING, HEADS, VIT, contents, differences, newest, run_spec
+from ..support.training import CONVNET, EVERYTHING, VIT, contents, differences, newest, run_spec
 
 BACKBONES = {"vit": VIT, "convnet": CONVNET}
 
@@ -75,6 +75,7 @@ def _interrupted(
     return contents(resume), told
 
 
+HEADS = ("supervised", "drloc", "relvit")
 CASES = [("vit", head) for head in HEADS] + [("convnet", head) for head in HEADS]
 
 
@@ -108,6 +109,24 @@ def test_a_run_whose_rank_was_killed_ends_as_if_it_had_not_been(
     moments = [{"die_at": draw.randint(2, 4)}, {"die_at": draw.randint(2, 6), "die_rank": rank}, {"die_at": 3}]
     end, _ = _interrupted(ranks, spec, tmp_path, world_size=world_size, moments=moments, checkpoint_every_s=0.0)
     assert differences(end, reference(spec, world_size)[0]) == []
+
+
+# Without labels: mega-patches, each patch augmented by itself, all of them shuffled.
+PATCHES = {"labels": False, "positions": False, "shuffle": True, "mega": 2, "patch_augment": True, "tasks": ["sprel"]}
+
+
+@pytest.mark.parametrize("world_size", [1, 2])
+def test_training_without_labels_that_was_stopped_and_killed_ends_as_if_it_had_not_been(
+    ranks: Ranks, reference: Reference, tmp_path: Path, world_size: int
+) -> None:
+    changes = {"mixup": 0.0, "cutmix": 0.0, "label_smoothing": 0.0, "image_size": 24}
+    spec = run_spec(VIT, "relvit", params=PATCHES, **{**EVERYTHING, "virtual_ranks": 2, **changes})
+    moments = [{"stop_at": 2}, {"die_at": 3}, {"stop_at": 1}]
+    end, told = _interrupted(ranks, spec, tmp_path, world_size=world_size, moments=moments, checkpoint_every_s=0.0)
+    expected, _ = reference(spec, world_size)
+    assert differences(end, expected) == []
+    scores = [event["metrics"] for event in told if event["kind"] == "evaluation"]
+    assert {name for metrics in scores for name in metrics} == {"loss", "n", "relvit_loss", "sprel_top1"}
 
 
 def test_a_kill_before_the_first_checkpoint_starts_anew_with_the_same_end(

@@ -11,11 +11,13 @@ from torch import nn
 
 from vtjobs.jobs import library
 from vtjobs.jobs.recipe import Recipe
-from vtjobs.workers.backbones import build, create_arguments
+from vtjobs.workers.backbones import build, create_arguments, load_weights
 from vtjobs.workers.manifest import MODEL
 from vtjobs.workers.randomness import Streams
+from vtjobs.workers.tokens import BackboneError
 from vtjobs.workers.trainee import (
     PrecisionError,
+    Trainee,
     frozen_statistics,
     layers_with_statistics,
     make_numerics,
@@ -137,6 +139,88 @@ def test_every_recipe_of_the_catalogue_makes_an_optimizer_and_a_schedule() -> No
         recipe = Recipe.model_validate(library.recipe_data(name)).model_dump(mode="json")
         spec = run_spec(VIT)
         model = build(spec.backbone, spec.dataset, spec.recipe)
-        optimizer = make_optimizer(type(make_trainee(spec, Streams(spec.seeds)))(model, None), recipe)
+        optimizer = make_optimizer(Trainee(model, None, None), recipe)
         make_schedule(optimizer, recipe, 4).step_update(0)
         assert optimizer.param_groups[0]["lr"] == recipe["warmup_lr"]
+
+
+def test_a_quarter_cosine_stays_high_and_falls_late() -> None:
+    spec = run_spec(epochs=10, lr=4e-3, warmup_epochs=1, min_lr=1e-5, schedule="quarter_cosine")
+    optimizer = make_optimizer(make_trainee(spec, Streams(spec.seeds)), spec.recipe)
+    schedule = make_schedule(optimizer, spec.recipe, 4)
+    for step in range(41):
+        schedule.step_update(step)
+        rest = 1e-5 + (4e-3 - 1e-5) * math.cos(math.pi / 2 * step / 40)
+        expected = 4e-3 * step / 4 if step < 4 else rest
+        assert optimizer.param_groups[0]["lr"] == pytest.approx(expected, rel=1e-9)
+
+
+def test_a_schedule_may_be_longer_than_the_training() -> None:
+    """What the published DRLoc program does: after 101 epochs of 300 the rate is at three quarters of its peak."""
+    recipe = Recipe.model_validate(library.recipe_data("drloc-scratch", "code")).model_dump(mode="json")
+    spec = run_spec(VIT)
+    optimizer = make_optimizer(make_trainee(spec, Streams(spec.seeds)), recipe)
+    schedule = make_schedule(optimizer, recipe, 10)
+    schedule.step_update(101 * 10 - 1)
+    assert optimizer.param_groups[0]["lr"] / recipe["lr"] == pytest.approx(0.75, abs=0.01)
+
+
+SSL = {"labels": False, "positions": False, "shuffle": True}
+
+
+def test_without_labels_there_is_no_classifier_and_no_positional_embedding_to_train() -> None:
+    spec = run_spec(VIT, "relvit", params=SSL)
+    trainee = make_trainee(spec, Streams(spec.seeds))
+    trained = {name for name, parameter in trainee.named_parameters() if parameter.requires_grad}
+    assert not any("pos_embed" in name or name.startswith("backbone.head") for name in trained)
+    logits, loss, _ = trainee(torch.randn(2, 1, 16, 16), torch.Generator())
+    assert logits is None and loss is not None
+    loss.backward()
+    assert [name for name, one in trainee.named_parameters() if one.requires_grad and one.grad is None] == []
+
+
+def test_what_the_patch_tokens_do_not_need_is_left_out_of_training_without_labels() -> None:
+    pooled = {**VIT, "args": {**VIT["args"], "global_pool": "avg", "fc_norm": True}}
+    spec = run_spec(pooled, "relvit", params=SSL)
+    trainee = make_trainee(spec, Streams(spec.seeds))
+    frozen = {name for name, one in trainee.named_parameters() if not one.requires_grad}
+    assert frozen == {"backbone.fc_norm.weight", "backbone.fc_norm.bias"}
+
+
+def test_fine_tuning_starts_from_all_weights_but_the_positional_embedding_and_the_classifier(tmp_path: Path) -> None:
+    before = run_spec(VIT, "relvit", params=SSL, epochs=1)
+    assert training(before, tmp_path / "before").run()
+    weights = newest(tmp_path / "before", before.run_id)
+    assert weights is not None
+    spec = run_spec(VIT, epochs=1)
+    model = make_trainee(spec, Streams(spec.seeds)).backbone
+    assert load_weights(model, weights / MODEL) == ["head.bias", "head.weight", "pos_embed"]
+
+
+@pytest.mark.parametrize(
+    ("backbone", "params", "words"),
+    [
+        (CONVNET, {"positions": False}, "cannot be made without positional embedding"),
+        (CONVNET, {"mega": 2}, "need a transformer over square patches"),
+        (VIT, {"mega": 3}, "16-pixel images have 2 patches"),
+    ],
+)
+def test_what_a_backbone_has_not_cannot_be_left_out_or_cut(
+    backbone: dict[str, Any], params: dict[str, Any], words: str
+) -> None:
+    spec = run_spec(backbone, "relvit", params=params)
+    with pytest.raises(BackboneError, match=words):
+        make_trainee(spec, Streams(spec.seeds))
+
+
+@pytest.mark.parametrize("backbone", [VIT, CONVNET])
+@pytest.mark.parametrize(("head", "params"), [("drloc", {"blocks": "all"}), ("drloc", {"tokens": "before_norm"})])
+def test_grids_of_all_blocks_and_before_the_norm_reach_the_head(
+    backbone: dict[str, Any], head: str, params: dict[str, Any]
+) -> None:
+    spec = run_spec(backbone, head, params=params, image_size=32)
+    trainee = make_trainee(spec, Streams(spec.seeds))
+    _, loss, _ = trainee(torch.randn(2, 1, 32, 32), torch.Generator())
+    assert loss is not None
+    loss.backward()
+    assert trainee.head is not None and all(one.grad is not None for one in trainee.head.parameters())

@@ -3,8 +3,8 @@
 A submission whose reply was lost is looked up by the allocation's token, which is the job's name; ids are used again
 after a crash of the controller. What sacct does not know is not there only if it has had time to learn of it. An
 element of an array that was cancelled before it started vanishes from both. What sacct calls pending or running proves
-nothing once squeue has answered without it, but that the controller has crashed: it leaves such rows for ever. While the
-controller has news that accounting has not been told yet, what accounting lacks proves nothing either.
+nothing once squeue has answered without it, but that the controller has crashed: it leaves such rows for ever. While
+the controller has news that accounting has not been told yet, what accounting lacks proves nothing either.
 """
 
 from collections import defaultdict

@@ -1,0 +1,1 @@
+"""The auxiliary heads: what is trained beside the classifier, and never seen by it."""

@@ -1,0 +1,127 @@
+"""Dense relative localization (Liu et al. 2021): where two tokens lie to each other, from their embeddings alone."""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from .base import Grid
+
+# The published code adds it to the variance; a saturated softmax has none.
+VARIANCE_FLOOR = 1e-8
+
+
+class DRLoc(nn.Module):
+    """For m random token pairs per image an MLP tells their offset from the two concatenated embeddings.
+
+    `l1` is eq. 2 (absolute offsets, eq. 1), `signed` eq. 3, `ce` eq. 5, `reg` eq. 6, each averaged over images and
+    pairs; `l1` and `signed` over the two coordinates as well (pseudo-code, fig. 2), `ce` and `reg` summed over them.
+    With several grids the losses are summed, each with an MLP of its own (eq. 7).
+    """
+
+    def __init__(self, grids: list[Grid], params: dict[str, Any]) -> None:
+        super().__init__()
+        self.weight = float(params["weight"])
+        self.locate = nn.ModuleList(Localization(grid, params) for grid in grids)
+        self.name = f"drloc_{params['loss']}"
+
+    def forward(
+        self, grids: list[Tensor], generator: torch.Generator, places: Tensor | None = None
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        losses = [locate(tokens, generator) for locate, tokens in zip(self.locate, grids, strict=True)]
+        loss = torch.stack(losses).sum()
+        return loss, {self.name: loss.detach()}
+
+
+class Localization(nn.Module):
+    """The localization MLP on one grid (table 15): 2D -> hidden, ReLU, hidden, ReLU, outputs."""
+
+    def __init__(self, grid: Grid, params: dict[str, Any]) -> None:
+        super().__init__()
+        self.kind, self.pairs = params["loss"], int(params["pairs"])
+        self.relative, self.wide = params["offsets"] == "relative", params["classes"] == "wide"
+        self.alpha = float(params["alpha"])
+        self.pooling, self.side = params["pooling"], int(params["grid"])
+        if params["blocks"] == "all":
+            # Eq. 7 takes each block's own grid.
+            self.pooling = "none"
+        hidden = int(params["width"])
+        self.first = nn.Linear(2 * grid.width, hidden)
+        self.second = nn.Linear(hidden, hidden)
+        self.extra = nn.Linear(hidden, hidden) if params["extra_layer"] and self.kind in ("ce", "reg") else None
+        outputs = [2]
+        if self.kind in ("ce", "reg"):
+            height, columns = self._pooled(torch.empty(1, grid.height, grid.columns, 1, device="meta")).shape[1:3]
+            outputs = [self._count(height), self._count(columns)]
+        self.out = nn.ModuleList(nn.Linear(hidden, count) for count in outputs)
+        if params["init"] == "truncated_normal":
+            self.apply(_truncated_normal)
+
+    def forward(self, tokens: Tensor, generator: torch.Generator) -> Tensor:
+        """Return the loss of this grid, a scalar: tokens [B, h, w, D]."""
+        tokens = self._pooled(tokens)
+        batch, height, columns, _ = tokens.shape
+        # Two independent uniform draws with replacement; a pair may be one token twice.
+        places = torch.randint(height * columns, (2, batch, self.pairs), generator=generator).to(tokens.device)
+        rows, cols = places // columns, places % columns
+        offset = torch.stack([rows[0] - rows[1], cols[0] - cols[1]], dim=-1)
+        predicted = [layer(self._embedded(tokens, places)).float() for layer in self.out]
+        sides = torch.tensor([height, columns], device=tokens.device)
+        if self.kind in ("l1", "signed"):
+            target = offset if self.kind == "signed" else offset.abs()
+            return F.l1_loss(predicted[0], target / sides if self.relative else target.float())
+        loss = self._cross_entropy if self.kind == "ce" else self._regression
+        return loss(predicted[0], offset[..., 0], height) + loss(predicted[1], offset[..., 1], columns)
+
+    def _embedded(self, tokens: Tensor, places: Tensor) -> Tensor:
+        """Return [B, m, hidden] of pairs of tokens at `places`, [2, B, m]."""
+        batch, cells = len(tokens), tokens.shape[1] * tokens.shape[2]
+        flat = tokens.flatten(0, 2)
+        base = torch.arange(batch, device=tokens.device)[:, None] * cells
+        ends = [(base + place).flatten() for place in places]
+        if cells < self.pairs:
+            # Fewer tokens than pairs: the first layer is applied to each token once, by halves, then gathered.
+            halves = self.first.weight.chunk(2, dim=1)
+            one, other = (F.linear(flat, half).index_select(0, end) for half, end in zip(halves, ends, strict=True))
+            hidden = one + other + self.first.bias
+        else:
+            hidden = self.first(torch.cat([flat.index_select(0, end) for end in ends], dim=-1))
+        hidden = F.relu(self.second(F.relu(hidden)))
+        if self.extra is not None:
+            hidden = self.extra(hidden)
+        return hidden.view(batch, self.pairs, -1)
+
+    def _count(self, side: int) -> int:
+        return 2 * side + 1 if self.wide else 2 * side - 1
+
+    def _cross_entropy(self, logits: Tensor, offset: Tensor, side: int) -> Tensor:
+        """Eq. 5 for one coordinate: logits [B, m, classes], offset [B, m]."""
+        target = offset + self._count(side) // 2
+        return F.cross_entropy(logits.flatten(0, 1), target.flatten())
+
+    def _regression(self, logits: Tensor, offset: Tensor, side: int) -> Tensor:
+        """Eq. 6 for one coordinate."""
+        middle = self._count(side) // 2
+        values = torch.arange(-middle, middle + 1, device=logits.device, dtype=logits.dtype)
+        posterior = logits.softmax(-1)
+        mean = (posterior * values).sum(-1)
+        variance = (posterior * (values - mean[..., None]).square()).sum(-1) + VARIANCE_FLOOR
+        return ((offset - mean).square() / variance + self.alpha * 0.5 * variance.log()).mean()
+
+    def _pooled(self, tokens: Tensor) -> Tensor:
+        height, columns = tokens.shape[1:3]
+        if self.pooling == "none" or height <= self.side:
+            return tokens
+        image = tokens.permute(0, 3, 1, 2)
+        if self.pooling == "overlapping":
+            return F.avg_pool2d(image, 3, stride=2, padding=1, count_include_pad=False).permute(0, 2, 3, 1)
+        if height % self.side or columns % self.side:
+            return tokens
+        return F.avg_pool2d(image, (height // self.side, columns // self.side)).permute(0, 2, 3, 1)
+
+
+def _truncated_normal(layer: nn.Module) -> None:
+    if isinstance(layer, nn.Linear):
+        nn.init.trunc_normal_(layer.weight, std=0.02)
+        nn.init.zeros_(layer.bias)

@@ -1,0 +1,151 @@
+"""Relations between patches (Camporese et al. 2022): direction, distance, angle and place, from the tokens alone."""
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from .base import Grid
+
+DIRECTIONS = 9
+# Added to the product of norms in eq. 7, as in the published code; the paper names no value.
+ANGLE_FLOOR = 1e-4
+
+
+class RelViT(nn.Module):
+    """SpRel (eq. 5, 10), Dist (eq. 6, 12), Ang (eq. 7, 13) and AbsPos (eq. 9, 11), summed with equal weight.
+
+    A score of the ordered pair (i, j) is z_i W z_jᵀ / √D with one D×D matrix per score (eq. 8, rank `full`), or q_i·k_j
+    / √d with queries and keys of width d (rank `low`): D/9 for each direction, D for Dist and Ang. All scores of a head
+    come from one projection a side.
+    """
+
+    def __init__(self, grid: Grid, params: dict[str, Any]) -> None:
+        super().__init__()
+        self.weight = float(params["weight"])
+        self.width, tasks = grid.width, params["tasks"]
+        count = grid.height * grid.columns
+        self.tasks = [task for task in ("sprel", "dist", "ang") if task in tasks]
+        targets = {"sprel": directions, "dist": distances, "ang": angles}
+        for task in self.tasks:
+            self.register_buffer(f"{task}_target", targets[task](grid.height, grid.columns), persistent=False)
+        self.scores = _scores(self.tasks, grid.width, params["rank"]) if self.tasks else None
+        self.position = nn.Linear(grid.width, count) if "abspos" in tasks else None
+        self.register_buffer("place", torch.arange(count), persistent=False)
+
+    def forward(
+        self, grids: list[Tensor], generator: torch.Generator, places: Tensor | None = None
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        z = grids[-1].flatten(1, 2)
+        batch, count, _ = z.shape
+        loss = torch.zeros((), device=z.device)
+        metrics: dict[str, Tensor] = {}
+        if self.scores is not None:
+            scores = self.scores(z).float()
+            for task in self.tasks:
+                width = DIRECTIONS if task == "sprel" else 1
+                own, scores = scores[:, :width], scores[:, width:]
+                target = self._moved(getattr(self, f"{task}_target"), places, batch)
+                part, metric = _direction_loss(own, target) if task == "sprel" else _squared(own[:, 0], target)
+                loss = loss + part
+                metrics[f"{task}_top1" if task == "sprel" else f"{task}_mse"] = metric
+        if self.position is not None:
+            logits = self.position(z).float()
+            target = self.get_buffer("place").expand(batch, count) if places is None else places
+            loss = loss + F.cross_entropy(logits.flatten(0, 1), target.flatten())
+            metrics["abspos_top1"] = 100.0 * (logits.detach().argmax(-1) == target).float().mean()
+        return loss, {"relvit_loss": loss.detach(), **metrics}
+
+    @staticmethod
+    def _moved(target: Tensor, places: Tensor | None, batch: int) -> Tensor:
+        """Return [B, N, N] of targets between the tokens as they stand: rows and columns follow the shuffling."""
+        if places is None:
+            return target.expand(batch, -1, -1)
+        return target[places[:, :, None], places[:, None, :]]
+
+
+def _direction_loss(scores: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+    # Cross-entropy by its definition: torch's own has no deterministic kernel for this shape on a GPU.
+    chosen = scores.gather(1, target[:, None])[:, 0]
+    right = (scores.detach().argmax(1) == target).float().mean()
+    return (scores.logsumexp(1) - chosen).mean(), 100.0 * right
+
+
+def _squared(scores: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+    loss = (scores - target).square().mean()
+    return loss, loss.detach()
+
+
+class FullRank(nn.Module):
+    """Scores with a D×D matrix each: tokens [B, N, D] -> [B, scores, N, N]."""
+
+    def __init__(self, scores: int, width: int) -> None:
+        super().__init__()
+        self.matrix = nn.Parameter(torch.empty(scores, width, width))
+        nn.init.trunc_normal_(self.matrix, std=0.02)
+
+    def forward(self, z: Tensor) -> Tensor:
+        count, width = len(self.matrix), z.shape[-1]
+        # One product for all scores: [B, N, C, D] against [B, N, D].
+        left = (z @ self.matrix.permute(1, 0, 2).flatten(1)).unflatten(-1, (count, width))
+        return torch.einsum("bicd,bjd->bcij", left, z) / math.sqrt(width)
+
+
+class LowRank(nn.Module):
+    """Scores as products of queries and keys, each of its own width: tokens [B, N, D] -> [B, scores, N, N]."""
+
+    def __init__(self, widths: list[int], width: int) -> None:
+        super().__init__()
+        self.widths = widths
+        self.queries = nn.Linear(width, sum(widths), bias=False)
+        self.keys = nn.Linear(width, sum(widths), bias=False)
+        for layer in (self.queries, self.keys):
+            nn.init.trunc_normal_(layer.weight, std=0.02)
+
+    def forward(self, z: Tensor) -> Tensor:
+        queries, keys = (layer(z).split(self.widths, dim=-1) for layer in (self.queries, self.keys))
+        products = [q @ k.transpose(1, 2) / math.sqrt(q.shape[-1]) for q, k in zip(queries, keys, strict=True)]
+        return torch.stack(products, dim=1)
+
+
+def _scores(tasks: list[str], width: int, rank: str) -> nn.Module:
+    counts = [DIRECTIONS if task == "sprel" else 1 for task in tasks]
+    if rank == "full":
+        return FullRank(sum(counts), width)
+    widths = [max(1, width // DIRECTIONS) if task == "sprel" else width for task in tasks]
+    return LowRank([own for own, count in zip(widths, counts, strict=True) for _ in range(count)], width)
+
+
+def _cells(height: int, columns: int) -> tuple[Tensor, Tensor]:
+    return torch.arange(height).repeat_interleave(columns), torch.arange(columns).repeat(height)
+
+
+def directions(height: int, columns: int) -> Tensor:
+    """Return [N, N] int64: 3·(sign(row_i - row_j) + 1) + (sign(column_i - column_j) + 1)."""
+    rows, cols = _cells(height, columns)
+    vertical = torch.sign(rows[:, None] - rows[None, :]) + 1
+    horizontal = torch.sign(cols[:, None] - cols[None, :]) + 1
+    return 3 * vertical + horizontal
+
+
+def distances(height: int, columns: int) -> Tensor:
+    """Return [N, N] fp32: Euclidean distances of the patches' cells, -1 for none to 1 for the longest (eq. 6)."""
+    places = torch.stack(_cells(height, columns), 1).double()
+    found = (places[:, None] - places[None]).square().sum(-1).sqrt()
+    return (2 * found / found.max() - 1).float()
+
+
+def angles(height: int, columns: int) -> Tensor:
+    """Return [N, N] fp32: angles between the patches' places as vectors, from -1 to 1 for the widest (eq. 7).
+
+    The vectors start at a point half a side outside the first cell; shift and floor are the published code's. In
+    double precision, as the arc cosine near 1 loses half of the digits.
+    """
+    rows, cols = _cells(height, columns)
+    places = torch.stack([cols + columns / 2, rows + height / 2], 1).double()
+    norms = places.square().sum(-1).sqrt()
+    found = ((places @ places.T) / (norms[:, None] * norms[None] + ANGLE_FLOOR)).clamp(-1, 1).acos()
+    found.fill_diagonal_(0)
+    return (2 * found / found.max() - 1).float()
