@@ -194,7 +194,7 @@ class _Expander:
                 yield _Point(*chosen, axes, seeds)
 
     def _axes(self, backbone: Entry, dataset: Entry, head: Entry, given: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        mine = {"backbone": backbone.name, "dataset": dataset.name, "head": head.name}
+        mine = {"backbone": backbone.setting, "dataset": dataset.setting, "head": head.setting}
         live = []
         for path, values in self.grid.axes.items():
             room, _, rest = path.partition(".")
@@ -298,7 +298,11 @@ class _Expander:
         changes: list[tuple[str, Any, Path_]] = [(key, value, ("axes", key)) for key, value in point.axes.items()]
         for index, values in sets:
             changes += [(key, value, ("overrides", index, "set", key)) for key, value in values.items()]
-        mine = {"backbone": point.backbone.name, "dataset": point.dataset.name, "head": point.head.name}
+        mine = {
+            "backbone": point.backbone.setting,
+            "dataset": point.dataset.setting,
+            "head": point.head.setting,
+        }
         for dotted, value, where in changes:
             room, _, rest = dotted.partition(".")
             if dotted == "recipe":

@@ -97,7 +97,7 @@ def _named(owner: dict[str, Any], key: str, place: Path_, varied: set[str]) -> l
     return [
         Entry(name=entry.name, settings=entry.settings, path=(*place, key, index), label=entry.label)
         for entry, index in zip(found, fit, strict=True)
-        if not any(path.startswith(f"{prefix}.{entry.name}.") for path in varied)
+        if not any(path.startswith(f"{prefix}.{entry.setting}.") for path in varied)
     ]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from . import library
+from . import library, own
 from .errors import BadInput, Problem, suggest
 from .folder import describe_folder, file_sha256
 from .heads import HEADS, preset
@@ -30,6 +30,11 @@ class Entry:
     label: str = ""
 
     @property
+    def setting(self) -> str:
+        """What dotted paths call it: a lab's own head by its class alone."""
+        return self.name.rpartition(":")[2]
+
+    @property
     def key(self) -> tuple[str, str]:
         """What tells apart two entries, which may stand in different stages under one label."""
         return self.name, canonical(_json(self.settings))
@@ -42,7 +47,7 @@ def entries(items: list[Any], path: Path_) -> list[Entry]:
         name, settings = next(iter(item.items())) if isinstance(item, dict) else (item, {})
         found.append((str(name), settings or {}, (*path, index)))
     names = [name for name, _, _ in found]
-    short = [Path(name).name for name in dict.fromkeys(names)]
+    short = [_short(name) for name in dict.fromkeys(names)]
     return [
         Entry(name=name, settings=settings, path=where, label=_label(name, settings, names, short))
         for name, settings, where in found
@@ -51,9 +56,14 @@ def entries(items: list[Any], path: Path_) -> list[Entry]:
 
 def _label(name: str, settings: Any, names: list[str], short: list[str]) -> str:
     if names.count(name) == 1 or not isinstance(settings, dict) or not settings:
-        last = Path(name).name
-        return last if "/" in name and short.count(last) == 1 else name
+        last = _short(name)
+        return last if short.count(last) == 1 else name
     return f"{name}({','.join(f'{key}={value}' for key, value in settings.items())})"
+
+
+def _short(name: str) -> str:
+    """Return a folder's last part, the class of a lab's own head, and every other name as it is."""
+    return name.rpartition(":")[2] if ":" in name else Path(name).name if "/" in name else name
 
 
 class Resolver:
@@ -180,15 +190,42 @@ class Resolver:
 
     def check_head(self, entry: Entry, changes: dict[str, Any] | None = None, recipe: str = "") -> BaseModel | None:
         """Return a head's parameters as far as they need no backbone, or None where they cannot be used."""
+        if own.is_own(entry.name):
+            self._own_head(entry, changes or {})
+            return None
         if entry.name not in HEADS:
-            self.problem(entry.path, f"unknown head {entry.name!r}", suggest(entry.name, HEADS))
+            self.problem(
+                entry.path,
+                f"unknown head {entry.name!r}",
+                f"{suggest(entry.name, HEADS)}; or a class of yours, module:Class",
+            )
             return None
         brought = library.recipe_heads(recipe).get(entry.name, {})
         params, problems = self._model(HEADS[entry.name], entry, changes or {}, brought)
         self.problems += [problem for problem in problems if problem not in self.problems]
         return params
 
+    def _own_head(self, entry: Entry, changes: dict[str, Any]) -> dict[str, Any] | None:
+        """Return a lab's own head as a run has it, or None where it cannot be used."""
+        settings = {**entry.settings, **changes} if isinstance(entry.settings, dict) else {}
+        folder = Path(self.document.file).parent if self.document.file else Path()
+        try:
+            if settings != _plain(settings):
+                raise own.NotAHead("settings must be finite numbers, text, or lists of them")
+            source = own.find(entry.name, folder=folder)
+            return {
+                "name": entry.name.rpartition(":")[2],
+                "params": own.parameters(entry.name, settings, source),
+                "source": source.text,
+            }
+        except own.NotAHead as error:
+            self.problem(entry.path, f"head {entry.name}: {error}")
+            return None
+
     def _head(self, entry: Entry, backbone: Entry, changes: dict[str, Any], recipe: str) -> str | None:
+        if own.is_own(entry.name):
+            found = self._own_head(entry, changes)
+            return None if found is None else canonical(found)
         params = self.check_head(entry, changes, recipe)
         if params is None:
             return None

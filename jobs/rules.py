@@ -92,7 +92,7 @@ class Rules:
         for index, stage in enumerate(self.grid.stages):
             items: list[Any] = {"head": stage.heads, "dataset": stage.datasets}.get(key) or []
             found += entries(items, ("stages", index, f"{key}s"))
-        names = {name for entry in found for name in (entry.name, entry.label)}
+        names = {name for entry in found for name in (entry.name, entry.label, entry.setting)}
         return names | {str(part) for rule in self.grid.include for part in as_list(rule.get(key))}
 
     def _dotted(self, path: str, where: Path_) -> None:

@@ -101,13 +101,15 @@ def check_backbones(expansion: Expansion, document: Document, *, halves: bool = 
     for cell in expansion.cells if found else []:
         answer = found[digest(canonical(ask(cell.spec)))]
         where = cell.entries[0].path
-        head = json.loads(cell.spec.head)["name"]
+        head = json.loads(cell.spec.head)
         problem = None
         if "error" in answer:
             problem = document.problem(where, answer["error"])
-        elif head in SPATIAL and min(answer["grid"]) < 2:
+        elif head["name"] in SPATIAL and "source" not in head and min(answer["grid"]) < 2:
             size = "x".join(map(str, answer["grid"]))
-            message = f"backbone {cell.labels['backbone']} has a {size} token grid; head {head} needs at least 2x2"
+            message = (
+                f"backbone {cell.labels['backbone']} has a {size} token grid; head {head['name']} needs at least 2x2"
+            )
             problem = document.problem(where, message, "Raise train.image_size or use a smaller patch")
         elif answer["batch_norm"] and min(answer["grid"]) == 1 and _last_share(cell) == 1:
             name = cell.labels["backbone"]

@@ -38,6 +38,7 @@ def classify(error: BaseException) -> FailureClass:
 
     from .datasets import DataError
     from .evaluate import Diverged
+    from .heads.base import OwnHeadError
     from .tokens import BackboneError
     from .trainee import PrecisionError
 
@@ -55,7 +56,7 @@ def classify(error: BaseException) -> FailureClass:
             return FailureClass.STORAGE
         if isinstance(link, RuntimeError) and _NO_SPACE.search(str(link)):
             return FailureClass.STORAGE
-    if isinstance(error, ImportError | BackboneError | PrecisionError):
+    if isinstance(error, ImportError | BackboneError | OwnHeadError | PrecisionError):
         return FailureClass.SETUP_ERROR
     if isinstance(error, RuntimeError) and _MISFIT.search(str(error)):
         return FailureClass.SETUP_ERROR

@@ -1,10 +1,16 @@
 """What training asks of a head, and the making of one."""
 
+import linecache
+import sys
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
+
+from ...jobs.errors import VtjobsError
+from ...jobs.own import COMMON
 
 # Epochs over which DRLoc's published program raises λ.
 CODE_WARMUP = 20
@@ -51,7 +57,35 @@ def build_head(head: dict[str, Any], grids: list[Grid]) -> nn.Module | None:
     params = head["params"]
     if head["name"] == "supervised" or params["weight"] == 0:
         return None
+    if "source" in head:
+        return _own(head, grids)
     return DRLoc(grids, params) if head["name"] == "drloc" else RelViT(grids[-1], params)
+
+
+def _own(head: dict[str, Any], grids: list[Grid]) -> nn.Module:
+    """Make a lab's own head from the source that came with the run.
+
+    Raises:
+        OwnHeadError: its class is no head.
+    """
+    source, name = head["source"], head["name"]
+    module = ModuleType(f"vtjobs_head_{name}")
+    # For tracebacks that show the line, and for classes that look themselves up.
+    file = f"<head {name}>"
+    linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
+    sys.modules[module.__name__] = module
+    exec(compile(source, file, "exec"), module.__dict__)
+    made = getattr(module, name)(grids, **{key: value for key, value in head["params"].items() if key not in COMMON})
+    if not isinstance(made, nn.Module):
+        raise OwnHeadError(f"head {name}: must be a torch.nn.Module")
+    made.weight = head["params"]["weight"]
+    return made
+
+
+class OwnHeadError(VtjobsError):
+    """A lab's own head is none."""
+
+    exit_code = 2
 
 
 def weight_at(head: dict[str, Any], epoch: int, epochs: int) -> float:
