@@ -125,12 +125,18 @@ def count(cell: dict[str, Any]) -> str:
     return f"n={cell['n']}/{cell['planned']}" + (f", {missing}" if missing else "")
 
 
+_PRESETS = {"paper": "paper", "code": "published code"}
+
+
 def notes(cells: list[dict[str, Any]]) -> list[str]:
     """Return what must be said beside the numbers."""
     cell = cells[0]
     epoch = sorted({epoch for cell in cells for epoch in cell["epochs"]})
     when = f"epoch {epoch[0]}" if len(epoch) == 1 else "the last epoch"
     found = [f"{cell['metric']} on {cell['set']} at {when}; ± is the sample standard deviation over seeds (ddof 1)."]
+    presets = sorted({item for cell in cells for item in cell["fidelity"].items()})
+    if any(fidelity == "code" for _, fidelity in presets):
+        found.append("; ".join(f"{name} as in the {_PRESETS[fidelity]}" for name, fidelity in presets) + ".")
     for cell in cells:
         if cell["missing_seeds"]:
             label = " ".join(str(cell[name]) for name in ("backbone", "dataset", "head"))

@@ -19,6 +19,7 @@ def lines(document: dict[str, Any]) -> list[str]:
     ]
     if document["parent"]:
         found.append(f"parent   {document['parent']}")
+    found += _settings(document)
     found += ["", "attempts"]
     found += [f"  {_attempt(attempt)}" for attempt in document["attempts"]] or ["  none yet"]
     if document["results"]:
@@ -39,6 +40,24 @@ def lines(document: dict[str, Any]) -> list[str]:
             f"  {event['at']}  attempt {event['attempt']}  {change}  ({event['source']}: {event['raw'] or '-'})"
         )
     return [printable(line) for line in found]
+
+
+def _settings(document: dict[str, Any]) -> list[str]:
+    """Return what is set for head and recipe, and who says so."""
+    found: list[str] = []
+    for part, spec in (("head", document["spec"]["head"]["params"]), ("recipe", document["spec"]["recipe"])):
+        settings = document["settings"][part]
+        if not settings:
+            continue
+        found += ["", f"{part} {document[part]}, fidelity: {spec['fidelity']}"]
+        for one in settings:
+            was = "" if one["published"] is None else f" from {_text(one['published'])}"
+            found.append(f"  {one['name']}: {_text(one['value'])}  ({one['source']}{was})")
+    return found
+
+
+def _text(value: Any) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def _attempt(attempt: dict[str, Any]) -> str:

@@ -1,5 +1,6 @@
 """From ledger rows to one row per cell: n of planned, mean, sample standard deviation, gain over the baseline."""
 
+import json
 import math
 import statistics
 from collections import Counter, defaultdict
@@ -91,6 +92,7 @@ def _cell(
         "recipe": cell["recipe"],
         "stage": cell["stage"],
         "axes": cell["axes"],
+        "fidelity": _fidelity(cell),
         "metric": metric,
         "better": "min" if smaller_is_better(metric) else "max",
         "set": set_name,
@@ -109,6 +111,16 @@ def _cell(
         "gain": None,
         "is_baseline": bool(cell["is_baseline"]),
     }
+
+
+def _fidelity(cell: dict[str, Any]) -> dict[str, str]:
+    """Return name -> preset of the recipe and, where it was published, the head."""
+    spec = json.loads(cell["spec"])
+    head, recipe = (json.loads(part) if isinstance(part, str) else part for part in (spec["head"], spec["recipe"]))
+    found = {cell["recipe"]: recipe.get("fidelity")}
+    if head.get("params"):
+        found[head["name"]] = head["params"].get("fidelity")
+    return {name: fidelity for name, fidelity in found.items() if fidelity}
 
 
 def _add_gains(documents: list[dict[str, Any]], cells: dict[str, dict[str, Any]]) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 from ..db import queries
 from ..db.engine import reading
+from ..jobs import fidelity
 from ..jobs.files import read_json
 from ..jobs.journal import LEASE_S
 from ..jobs.selector import Selection
@@ -131,13 +132,18 @@ def show(context: Context, run_id: str) -> dict[str, Any]:
     document = _run_document(context, row, None, run_id in held_runs(context, {row.grid_id}))
     spec = RunSpec.parse(folder.spec.read_text()) if folder.spec.exists() else None
     last = attempts[-1]["number"] if attempts else 0
+    described = asdict(spec) if spec else _described(cell["spec"])
     return {
         "schema_version": SCHEMA_VERSION,
         **document,
+        "settings": {
+            "head": [asdict(one) for one in fidelity.of_head(described["head"], row.backbone)],
+            "recipe": [asdict(one) for one in fidelity.of_recipe(described["recipe"], document["recipe"])],
+        },
         "cell_id": row.cell_id,
         "parent": row.parent,
         "folder": str(folder.path),
-        "spec": asdict(spec) if spec else _described(cell["spec"]),
+        "spec": described,
         "environment": read_json(folder.attempt(last) / "environment.json") if last else None,
         "results": [{name: value for name, value in result.items() if name != "run_id"} for result in results],
         "attempts": [_attempt_document(attempt) for attempt in attempts],
