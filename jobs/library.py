@@ -100,6 +100,12 @@ def datasets() -> dict[str, dict[str, Any]]:
     return dict(_document("datasets.yaml").data)
 
 
+@cache
+def class_list(name: str) -> list[str]:
+    """Return the class names of a list of the catalogue, sorted."""
+    return (_ROOT / "lists" / f"{name}.txt").read_text("utf-8").split()
+
+
 # Backbones that vtjobs brings itself and registers with timm.
 _OWN_MODELS = Path(__file__).resolve().parent.parent / "workers" / "models"
 _REGISTERED = re.compile(r"@register_model\s+def (\w+)\(")

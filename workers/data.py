@@ -124,18 +124,41 @@ class TensorSource:
 
 
 class EvalSource:
-    """A split for scoring: each rank gets its own part, each example is in exactly one."""
+    """A split for scoring: each rank holds its own part, each example is in exactly one."""
 
-    def __init__(self, images: ImageSet, spec: dict[str, Any], recipe: dict[str, Any], device: torch.device) -> None:
-        self.labels = images.labels.to(device)
+    def __init__(
+        self, images: ImageSet, spec: dict[str, Any], recipe: dict[str, Any], device: torch.device, *, rank: int = 0,
+        world_size: int = 1,
+    ) -> None:  # fmt: skip
         self.classes = int(spec["classes"])
+        # As many batches on every rank; where only other ranks still have one, this one has none.
+        starts = range(0, len(images), EVAL_BATCH * world_size)
+        bounds = [(start + rank * EVAL_BATCH, start + (rank + 1) * EVAL_BATCH) for start in starts]
+        own = [torch.arange(min(low, len(images)), min(high, len(images))) for low, high in bounds]
+        self.sizes = [len(part) for part in own]
+        mine = torch.cat(own) if own else torch.empty(0, dtype=torch.int64)
+        self.labels = images.labels[mine].to(device)
         kernel, crop_pct = recipe["interpolation"], recipe["eval_crop_pct"]
-        self.images = resident(images, recipe["image_size"], kernel=kernel, crop_pct=crop_pct).to(device)
+        self.images = None
+        if len(mine):
+            held = resident(_part(images, mine), recipe["image_size"], kernel=kernel, crop_pct=crop_pct)
+            self.images = held.to(device)
         self.mean, self.std = normaliser(spec, device)
 
-    def batches(self, rank: int, world_size: int) -> Iterator[tuple[Tensor, Tensor] | None]:
-        """Yield this rank's batches, and None where only other ranks still have one: as many on every rank."""
-        for start in range(0, len(self.labels), EVAL_BATCH * world_size):
-            part = slice(start + rank * EVAL_BATCH, min(start + (rank + 1) * EVAL_BATCH, len(self.labels)))
-            labels = self.labels[part]
-            yield ((self.images[part].float() - self.mean) / self.std, labels) if len(labels) else None
+    def batches(self) -> Iterator[tuple[Tensor, Tensor] | None]:
+        """Yield this rank's batches, and None where only other ranks still have one."""
+        start = 0
+        for size in self.sizes:
+            part = slice(start, start + size)
+            start += size
+            if size and self.images is not None:
+                yield (self.images[part].float() - self.mean) / self.std, self.labels[part]
+            else:
+                yield None
+
+
+def _part(images: ImageSet, indices: Tensor) -> ImageSet:
+    if images.images is not None:
+        return ImageSet(labels=images.labels[indices], images=images.images[indices])
+    chosen = indices.tolist()
+    return ImageSet(labels=images.labels[indices], reader=lambda index: images.pil(chosen[index]))

@@ -10,7 +10,9 @@ import numpy
 import torch
 from torch import Tensor
 
+from ..jobs import library
 from ..jobs.errors import VtjobsError
+from . import trees
 
 Reader = Callable[[int], Any]
 
@@ -67,12 +69,21 @@ def load(spec: dict[str, Any], split: str, *, data_root: Path, paths: dict[str, 
         except (RuntimeError, FileNotFoundError) as error:
             if isinstance(error, RuntimeError) and "not found" not in str(error).lower():
                 raise
-            raise DataError(f"dataset {name} is not in {data_root / name}. Run: vtjobs data prepare {name}") from error
+            raise DataError(_not_there(name, data_root)) from error
     else:
         raise DataError(f"unknown dataset {name!r}")
     if len(loaded) != spec[split]:
         raise DataError(f"dataset {name}: {len(loaded)} {split} images, expected {spec[split]}")
+    if len(loaded.labels) and not 0 <= int(loaded.labels.min()) <= int(loaded.labels.max()) < spec["classes"]:
+        raise DataError(f"dataset {name}: {split} labels beyond its {spec['classes']} classes")
     return loaded
+
+
+def _not_there(name: str, data_root: Path) -> str:
+    layout = library.datasets()[name].get("layout")
+    if layout is None:
+        return f"dataset {name} is not in {data_root / name}. Run: vtjobs data prepare {name}"
+    return f"dataset {name} is not in {data_root}, expected {layout}"
 
 
 def _digits(_: Path, split: str) -> ImageSet:
@@ -149,10 +160,29 @@ def _folder(root: Path, split: str) -> ImageSet:
     return ImageSet(labels=torch.tensor(data.targets), reader=lambda index: data[index][0])
 
 
+def _listed(read: Callable[..., trees.Listed], **more: Any) -> Callable[[Path, str], ImageSet]:
+    def load_tree(root: Path, split: str) -> ImageSet:
+        # Several datasets may share a folder.
+        found = read(root.parent, split, **more)
+        return ImageSet(labels=found.labels, reader=found.__getitem__)
+
+    return load_tree
+
+
+DOMAINS = ("clipart", "infograph", "painting", "quickdraw", "real", "sketch")
+
 _LOADERS: dict[str, Callable[[Path, str], ImageSet]] = {
     "digits": _digits,
     "cifar10": _cifar(10),
     "cifar100": _cifar(100),
     "svhn": _svhn,
     "flowers102": _flowers,
+    "flowers102_relvit": _listed(trees.flowers_train_val),
+    "tiny_imagenet": _listed(trees.tiny_imagenet),
+    "imagenet100": _listed(trees.imagenet, only="imagenet100"),
+    "imagenet1k": _listed(trees.imagenet),
+    **{domain: _listed(trees.domainnet, domain=domain) for domain in DOMAINS},
+    "inat2018": _listed(trees.inaturalist, year=2018),
+    "inat2019": _listed(trees.inaturalist, year=2019),
+    "cars": _listed(trees.cars),
 }

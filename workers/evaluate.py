@@ -38,7 +38,7 @@ def evaluate(
     classes = source.classes
     wanted = min(5, classes)
     complete = True
-    for batch in source.batches(group.rank, group.world_size):
+    for batch in source.batches():
         if batch is not None:
             images, labels = batch
             with numerics.autocast():
@@ -83,7 +83,7 @@ def evaluate_head(
     model.eval()
     sums: dict[str, float] = {}
     seen, complete = 0, True
-    for start, batch in enumerate(source.batches(group.rank, group.world_size)):
+    for start, batch in enumerate(source.batches()):
         if batch is not None:
             images, _ = batch
             with numerics.autocast():

@@ -14,6 +14,9 @@ from ..jobs.files import make_folder
 from ..jobs.folder import describe_folder, file_sha256
 from .datasets import DataError, load
 
+# What can be fetched from where it was published; the others lie on a cluster already, or need an account.
+_FETCHED = ("cifar10", "cifar100", "svhn", "flowers102")
+
 
 def prepare(name: str, root: Path, *, download: bool = True) -> str:
     """Make one thing ready; return a line that says what is there.
@@ -33,10 +36,13 @@ def prepare(name: str, root: Path, *, download: bool = True) -> str:
     if name not in known:
         raise BadInput(f"unknown dataset {name!r}. {suggest(name, known)}")
     facts = known[name]
-    if download and not facts.get("embedded"):
+    if download and name in _FETCHED:
         _download(name, make_folder(root / name))
     for split in ("train", "test"):
-        load(facts | {"name": name}, split, data_root=root, paths={})
+        found = load(facts | {"name": name}, split, data_root=root, paths={})
+        classes = len(set(found.labels.tolist()))
+        if classes != facts["classes"]:
+            raise DataError(f"dataset {name}: {classes} classes in its {split} part, expected {facts['classes']}")
     return f"{name}: {facts['train']} train, {facts['test']} test, {facts['classes']} classes, {facts['fingerprint']}"
 
 

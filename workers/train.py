@@ -76,7 +76,9 @@ class Training:
             streams=self.streams,
         )
         self.source = self._source(train)
-        test = EvalSource(self._split("test"), spec.dataset, recipe, group.device)
+        test = EvalSource(
+            self._split("test"), spec.dataset, recipe, group.device, rank=group.rank, world_size=group.world_size
+        )
         self.mark("model")
         self.numerics = make_numerics(recipe, group.device)
         trainee = make_trainee(spec, self.streams)

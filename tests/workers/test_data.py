@@ -92,8 +92,13 @@ def test_scoring_takes_each_image_once_at_any_world_size(size: int, world_size: 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(data, "EVAL_BATCH", batch)
         recipe: dict[str, Any] = {"image_size": 4, "interpolation": "bilinear", "eval_crop_pct": 1.0}
-        source = EvalSource(_numbered(size), PLAIN, recipe, CPU)
-        ranks = [list(source.batches(rank, world_size)) for rank in range(world_size)]
+        sources = [
+            EvalSource(_numbered(size), {**PLAIN, "classes": 3}, recipe, CPU, rank=rank, world_size=world_size)
+            for rank in range(world_size)
+        ]
+        ranks = [list(source.batches()) for source in sources]
+    # No rank decodes, or holds, what another one scores.
+    assert sum(len(source.labels) for source in sources) == size
     # As many turns on every rank, or a vote between two batches would wait for ever.
     assert len({len(turns) for turns in ranks}) == 1
     seen = torch.cat([turn[1] for turns in ranks for turn in turns if turn is not None])

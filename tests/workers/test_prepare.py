@@ -35,16 +35,16 @@ def test_a_known_set_is_downloaded_below_the_data_folder_and_read_once(
 ) -> None:
     def download(name: str, place: Path) -> None:
         place.rmdir()
-        write_svhn(place, published.SVHN, each=7, patch=monkeypatch)
+        write_svhn(place, published.SVHN, each=80, patch=monkeypatch)
 
     monkeypatch.setattr(module, "_download", download)
     facts = library.datasets()["svhn"]
-    monkeypatch.setitem(facts, "train", 7)
-    monkeypatch.setitem(facts, "test", 7)
-    assert prepare("svhn", tmp_path).startswith("svhn: 7 train, 7 test, 10 classes, md5:")
+    monkeypatch.setitem(facts, "train", 80)
+    monkeypatch.setitem(facts, "test", 80)
+    assert prepare("svhn", tmp_path).startswith("svhn: 80 train, 80 test, 10 classes, md5:")
     assert (tmp_path / "svhn" / "train_32x32.mat").is_file()
     monkeypatch.setattr(module, "_download", _refuse)
-    assert prepare("svhn", tmp_path, download=False).startswith("svhn: 7 train")
+    assert prepare("svhn", tmp_path, download=False).startswith("svhn: 80 train")
 
 
 def test_what_was_downloaded_in_part_is_not_called_ready(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
