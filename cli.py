@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import typer
 
-from .commands import keep, look, papers, results, steer, submit
+from .commands import catalog, keep, look, papers, results, steer, submit
 from .jobs.errors import SchedulerUnreachable, VtjobsError
 
 # The exit code after Ctrl-C; newer parsers return it themselves.
@@ -26,7 +26,7 @@ for command in (
     *(look.status, look.runs, look.show, look.logs, look.failures, look.why),
     *(results.report, results.compare, results.evaluate),
     *(steer.cancel, steer.retry, steer.rerun, steer.hold, steer.release, steer.supervise),
-    *(submit.run, keep.gc, keep.doctor, keep.schema, keep.init),
+    *(submit.run, catalog.catalog, keep.gc, keep.doctor, keep.schema, keep.init),
 ):
     app.command()(command)
 

@@ -395,3 +395,15 @@ def test_a_backend_that_is_not_there_is_refused_by_name(cli: Cli) -> None:
     assert done.returncode == 2
     assert done.stderr == "error: --backend nonsense: unknown. Allowed: one of: local, slurm\n"
     assert not cli.workspace.exists()
+
+
+def test_the_catalogue_lists_its_grids_and_says_who_says_what_of_a_recipe(cli: Cli) -> None:
+    grids = {one["grid"]: one for one in cli.json("catalog")}
+    assert (grids["drloc-table4"]["cells"], grids["relvit-table2"]["runs"]) == (80, 120)
+    assert grids["quickstart"]["images"] == 18 * 50 * 899
+    assert "drloc-table16" in cli.ok("catalog")
+    fields = {field["name"]: field for field in cli.json("catalog", "drloc-scratch")["fields"]}
+    assert (fields["lr"]["source"], fields["tf32"]["source"]) == ("paper", "default")
+    assert fields["mixup"]["source"] == "published code; the paper is silent"
+    assert (fields["epochs"]["value"], fields["epochs"]["code"]) == (100, 101)
+    assert cli("catalog", "drloc-scrach").returncode == 2

@@ -1,0 +1,73 @@
+"""What the catalogue holds: ready grids with their size, recipes with who says what."""
+
+import json
+from typing import Any
+
+from ..jobs import fidelity, library
+from ..jobs.errors import BadInput, suggest
+from ..jobs.intake import take_in
+from ..jobs.recipe import steps_per_epoch
+
+SCHEMA_VERSION = 1
+
+
+def grids() -> list[dict[str, Any]]:
+    """Return the ready grids: cells of the last stage, runs, and how many images are trained on in all."""
+    return [_grid(name) for name in library.grid_names()]
+
+
+def _grid(name: str) -> dict[str, Any]:
+    intake = take_in(name)
+    found = intake.expansion
+    parents = {cell.parent for cell in found.cells if cell.parent is not None}
+    images = 0
+    for run in found.runs:
+        recipe, dataset = (
+            json.loads(part) for part in (found.cells[run.cell].spec.recipe, found.cells[run.cell].spec.dataset)
+        )
+        steps = steps_per_epoch(dataset["train"], recipe["batch_size"], drop_last=recipe["drop_last"])
+        seen = steps * recipe["batch_size"] if recipe["drop_last"] else dataset["train"]
+        images += seen * recipe["epochs"]
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "grid": name,
+        "description": intake.grid.description,
+        "cells": len(found.cells) - len(parents),
+        "runs": len(found.runs),
+        "images": images,
+        "datasets": sorted({cell.labels["dataset"] for cell in found.cells}),
+    }
+
+
+def recipe(name: str) -> dict[str, Any]:
+    """Return a recipe's fields, each with what the source and its published code have, and who says so.
+
+    Raises:
+        BadInput: there is no such recipe.
+    """
+    if name not in library.recipe_names():
+        raise BadInput(f"no recipe {name!r}. {suggest(name, library.recipe_names())}")
+    file = library.recipe_file(name)
+    paper, code = library.recipe_data(name), library.recipe_data(name, "code")
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "recipe": name,
+        "source": file.source,
+        "heads": file.heads,
+        "fields": [
+            {
+                "name": key,
+                "value": value,
+                "code": code[key] if key in file.code else value,
+                "source": _who(key, file),
+            }
+            for key, value in paper.items()
+            if key != "fidelity"
+        ],
+    }
+
+
+def _who(field: str, file: library.RecipeFile) -> str:
+    if field in file.silent:
+        return fidelity.SILENT_CODE
+    return fidelity.PAPER if field in file.fields else "default"

@@ -1,0 +1,44 @@
+"""The built-in grids of the papers' tables expand to as many cells as the tables have."""
+
+import json
+
+import pytest
+
+from vtjobs.jobs import library
+from vtjobs.jobs.intake import take_in
+
+# cells of the table, runs of all its stages
+TABLES = {
+    "drloc-table2a": (5, 5), "drloc-table2b": (12, 12), "drloc-table3": (12, 36), "drloc-table4": (80, 80),
+    "drloc-table8": (8, 8), "drloc-table9": (6, 6), "drloc-table14": (6, 6), "drloc-table16": (9, 9),
+    "relvit-table2": (12, 120), "relvit-table3": (32, 160), "relvit-table4": (16, 32), "relvit-table5": (44, 88),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_a_table_has_its_cells(name: str) -> None:
+    found = take_in(name).expansion
+    parents = {cell.parent for cell in found.cells if cell.parent is not None}
+    last = [cell for number, cell in enumerate(found.cells) if number not in parents]
+    assert (len(last), len(found.runs)) == TABLES[name]
+
+
+@pytest.mark.parametrize("name", [name for name in library.grid_names() if name != "quickstart"])
+def test_every_table_is_counted_here_and_says_what_it_is(name: str) -> None:
+    assert name in TABLES
+    assert take_in(name).grid.description
+
+
+def test_table_4_uses_the_papers_weight_for_each_backbone() -> None:
+    found = take_in("drloc-table4").expansion
+    weights = {
+        cell.labels["backbone"]: json.loads(cell.spec.head)["params"]["weight"]
+        for cell in found.cells
+        if cell.labels["head"] == "drloc"
+    }
+    assert weights == {"cvt_13_drloc": 0.1, "swin_t": 0.5, "t2t_vit_14": 0.1, "resnet50": 0.1}
+
+
+def test_the_everyday_use_is_one_dataset_with_seeds() -> None:
+    found = take_in("drloc-table4", changes={"datasets": ["cifar10"], "seeds": 3}).expansion
+    assert len(found.runs) == 4 * 2 * 3
