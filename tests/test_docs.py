@@ -1,6 +1,7 @@
 """The documents: links lead somewhere, commands exist, examples are valid."""
 
 import re
+import shutil
 import shlex
 import subprocess
 import sys
@@ -58,6 +59,8 @@ def test_every_command_in_the_documents_exists_with_its_options(command: str) ->
 def test_every_grid_in_the_documents_is_valid(page: str, text: str, tmp_path: Path) -> None:
     path = tmp_path / "grid.yaml"
     path.write_text(text)
+    for example in (ROOT / "docs" / "examples").iterdir():
+        shutil.copy(example, tmp_path)
     assert take_in(str(path), changes={}, max_runs=100_000).expansion.runs
 
 
