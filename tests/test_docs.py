@@ -1,8 +1,8 @@
 """The documents: links lead somewhere, commands exist, examples are valid."""
 
 import re
-import shutil
 import shlex
+import shutil
 import subprocess
 import sys
 from functools import cache
