@@ -244,8 +244,12 @@ class Resolver:
         key = ("fit", head, recipe)
         if key not in self._cache:
             self._cache[key] = True
-            if not json.loads(head)["params"].get("labels", True):
+            params = json.loads(head)["params"]
+            if not params.get("labels", True):
                 fields = json.loads(recipe)
+                if params["weight"] == 0:
+                    self.problem(entry.path, f"{entry.name} without labels and with weight 0 trains nothing")
+                    self._cache[key] = False
                 for mix in ("mixup", "cutmix"):
                     if fields[mix]:
                         message = f"{entry.name} without labels has none for the recipe's {mix} to mix"

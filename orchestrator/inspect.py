@@ -19,7 +19,14 @@ from ..jobs.yamlio import Document
 TIMEOUT_S = 300
 _RECIPE_FIELDS = ("image_size", "dropout", "drop_path")
 # What a head may ask of the backbone's making, and what most do.
-_HEAD_FIELDS = {"positions": True, "mega": None, "labels": True, "blocks": "last"}
+_HEAD_FIELDS = {
+    "positions": True,
+    "mega": None,
+    "labels": True,
+    "blocks": "last",
+    "shuffle": False,
+    "patch_augment": False,
+}
 
 
 def questions(expansion: Expansion) -> dict[str, dict[str, Any]]:

@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from .heads.base import Grid
 from .tokens import BackboneError
 
 
@@ -79,6 +80,21 @@ def patch_side(model: Any, size: int) -> int | None:
     sides = getattr(getattr(model, "patch_embed", None), "patch_size", None)
     side = sides[0] if isinstance(sides, tuple) else None
     return int(side) if side and size % side == 0 else None
+
+
+def cell_side(head: dict[str, Any], name: str, grid: Grid, side: int) -> int | None:
+    """Return the side of the square of pixels that a token stands for; None where the head does nothing to patches.
+
+    Raises:
+        BackboneError: the tokens stand for no squares, and the head shuffles or changes such.
+    """
+    params = head["params"]
+    if not (params.get("shuffle") or params.get("patch_augment") or params.get("mega")):
+        return None
+    if grid.height != grid.columns or side % grid.height:
+        size = f"{grid.height}x{grid.columns}"
+        raise BackboneError(f"backbone {name}: {side} pixels are no whole number of patches for its {size} tokens")
+    return side // grid.height
 
 
 def input_side(head: dict[str, Any], model: Any, size: int) -> int:

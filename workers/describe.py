@@ -11,7 +11,7 @@ def describe(question: dict[str, Any]) -> dict[str, Any]:
     import timm  # noqa: F401
     import torch
 
-    from .backbones import batch_norms, build, input_side
+    from .backbones import batch_norms, build, cell_side, input_side
     from .tokens import BackboneError, grid_shapes
     from .trainee import tap_of
 
@@ -22,6 +22,8 @@ def describe(question: dict[str, Any]) -> dict[str, Any]:
                 model = build(question["backbone"], question["dataset"], question["recipe"], head)
                 side = input_side(head, model, size)
                 grid = grid_shapes(tap_of(model, head), question["dataset"]["channels"], side)[-1]
+                if min(grid.height, grid.columns) > 0:
+                    cell_side(head, question["backbone"]["model"], grid, side)
         except BackboneError as error:
             failure = str(error)
             continue

@@ -34,10 +34,6 @@ class PatchWork:
     std: Tensor
     # [1, C, 1, 1], of images in 0…1.
 
-    @property
-    def is_anything(self) -> bool:
-        return bool(self.mega or self.augment or self.shuffle)
-
     def train(self, images: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor | None]:
         """Return a training batch and [B, N] where each of its patches lay; None where they lie as they did."""
         images = self.evaluate(images, generator)
@@ -53,14 +49,16 @@ class PatchWork:
         return mega_patches(images, self.patch, self.mega, generator, shared=self.shared_cuts)
 
 
-def patch_work(head: dict[str, Any], dataset: dict[str, Any], patch: int, device: torch.device) -> PatchWork | None:
+def patch_work(
+    head: dict[str, Any], dataset: dict[str, Any], patch: int | None, device: torch.device
+) -> PatchWork | None:
     """Return what a head asks for, or None."""
     params = head["params"]
-    if head["name"] != "relvit":
+    if head["name"] != "relvit" or patch is None:
         return None
     shape = (1, -1, 1, 1)
     mean, std = (torch.tensor(dataset[name], device=device).view(shape) for name in ("mean", "std"))
-    work = PatchWork(
+    return PatchWork(
         patch=patch,
         mega=params["mega"],
         shared_cuts=params["mega_cuts"] == "shared",
@@ -70,7 +68,6 @@ def patch_work(head: dict[str, Any], dataset: dict[str, Any], patch: int, device
         mean=mean,
         std=std,
     )
-    return work if work.is_anything else None
 
 
 def mega_patches(images: Tensor, patch: int, count: int, generator: torch.Generator, *, shared: bool) -> Tensor:

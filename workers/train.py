@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from ..jobs.spec import RunSpec
 from . import checkpoint
-from .backbones import input_side, load_weights, patch_side
+from .backbones import input_side, load_weights
 from .data import EvalSource, Order, Position, TensorSource, TrainSource
 from .datasets import ImageSet, load
 from .dist import Group, StopVote
@@ -89,8 +89,7 @@ class Training:
         self.optimizer = make_optimizer(trainee, recipe)
         self.schedule = make_schedule(self.optimizer, recipe, self.order.steps)
         self.mixup = make_mixup(recipe, spec.dataset["classes"])
-        side = patch_side(trainee.backbone, recipe["image_size"])
-        self.patches = patch_work(spec.head, spec.dataset, side, group.device) if side else None
+        self.patches = patch_work(spec.head, spec.dataset, trainee.patch, group.device)
         self.ema = make_ema(trainee, recipe)
         self.examiner = Examiner(trainee, self.ema, test, group, self.numerics, self.patches, self.streams)
         self._resume()

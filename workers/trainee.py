@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from ..jobs.errors import VtjobsError
-from .backbones import batch_norms, build, input_side
+from .backbones import batch_norms, build, cell_side, input_side
 from .heads.base import build_head
 from .randomness import Streams
 from .tokens import Tap, grid_shapes
@@ -25,12 +25,17 @@ class PrecisionError(VtjobsError):
 class Trainee(nn.Module):
     """Backbone and head under one roof, so that DDP and the optimizer see both."""
 
-    def __init__(self, backbone: nn.Module, head: nn.Module | None, tap: Tap | None, *, labels: bool = True) -> None:
+    def __init__(
+        self, backbone: nn.Module, head: nn.Module | None, tap: Tap | None, *, labels: bool = True,
+        patch: int | None = None,
+    ) -> None:  # fmt: skip
         super().__init__()
         self.backbone = backbone
         self.head = head
         self.labels = labels
         # Whether the classifier is trained; without it there are no logits.
+        self.patch = patch
+        # Side of the patches that the head works on, pixels.
         self._tap = tap
 
     def forward(
@@ -52,12 +57,14 @@ def make_trainee(spec: Any, streams: Streams) -> Trainee:
     if spec.head["name"] == "supervised":
         return Trainee(backbone, None, None)
     tap = tap_of(backbone, spec.head)
-    grids = grid_shapes(tap, spec.dataset["channels"], input_side(spec.head, backbone, spec.recipe["image_size"]))
+    side = input_side(spec.head, backbone, spec.recipe["image_size"])
+    grids = grid_shapes(tap, spec.dataset["channels"], side)
+    patch = cell_side(spec.head, spec.backbone["model"], grids[-1], side)
     streams.seed_torch("init", "head")
     head, labels = build_head(spec.head, grids), with_labels(spec.head)
     if not labels:
         _leave_out_what_no_token_needs(tap, spec)
-    return Trainee(backbone, head, tap, labels=labels)
+    return Trainee(backbone, head, tap, labels=labels, patch=patch)
 
 
 def with_labels(head: dict[str, Any]) -> bool:

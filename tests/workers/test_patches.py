@@ -150,7 +150,7 @@ def test_scores_are_of_mega_patches_too_but_of_nothing_else() -> None:
 
 def test_heads_that_ask_for_nothing_get_nothing() -> None:
     data = {"mean": [0.5] * 3, "std": [0.2] * 3}
-    assert patch_work({"name": "relvit", "params": head_params("relvit")}, data, 4, CPU) is None
+    assert patch_work({"name": "relvit", "params": head_params("relvit")}, data, None, CPU) is None
     assert patch_work({"name": "drloc", "params": head_params("drloc")}, data, 4, CPU) is None
 
 

@@ -28,6 +28,11 @@ from vtjobs.workers.trainee import (
 
 from ..support.training import CONVNET, CPU, VIT, contents, differences, newest, run_spec, training, weights_of
 
+SWIN = {
+    "model": "swin_tiny_patch4_window7_224",
+    "args": {"patch_size": 2, "embed_dim": 12, "depths": [1, 1], "num_heads": [2, 2], "window_size": 4},
+}
+
 
 @pytest.mark.parametrize("backbone", [VIT, CONVNET])
 @pytest.mark.parametrize("head", ["drloc", "relvit"])
@@ -203,12 +208,13 @@ def test_fine_tuning_starts_from_all_weights_but_the_positional_embedding_and_th
         (CONVNET, {"positions": False}, "cannot be made without positional embedding"),
         (CONVNET, {"mega": 2}, "need a transformer over square patches"),
         (VIT, {"mega": 3}, "16-pixel images have 2 patches"),
+        (CONVNET, {"shuffle": True}, "no whole number of patches"),
     ],
 )
 def test_what_a_backbone_has_not_cannot_be_left_out_or_cut(
     backbone: dict[str, Any], params: dict[str, Any], words: str
 ) -> None:
-    spec = run_spec(backbone, "relvit", params=params)
+    spec = run_spec(backbone, "relvit", params=params, image_size=20 if "shuffle" in params else 16)
     with pytest.raises(BackboneError, match=words):
         make_trainee(spec, Streams(spec.seeds))
 
@@ -224,3 +230,11 @@ def test_grids_of_all_blocks_and_before_the_norm_reach_the_head(
     assert loss is not None
     loss.backward()
     assert trainee.head is not None and all(one.grad is not None for one in trainee.head.parameters())
+
+
+@pytest.mark.parametrize(("backbone", "patch"), [(VIT, 8), (SWIN, 4), (CONVNET, 8)])
+def test_patches_are_the_squares_that_tokens_stand_for_whatever_the_backbone(
+    backbone: dict[str, Any], patch: int
+) -> None:
+    spec = run_spec(backbone, "relvit", params={"shuffle": True}, image_size=32)
+    assert make_trainee(spec, Streams(spec.seeds)).patch == patch
