@@ -13,6 +13,7 @@ from ..db import queries
 from ..db.engine import reading
 from ..db.ledger import Ledger
 from ..db.results import smaller_is_better
+from ..jobs import library
 from ..jobs.selector import Selection
 from ..jobs.states import RunState
 
@@ -38,14 +39,36 @@ def report(
         }
         cells = queries.cell_rows(connection, {row.cell_id for row in rows})
         inexact = _inexact(connection, [row.run_id for row in rows])
+        before = _cells_before(connection, rows)
+        cells |= queries.cell_rows(connection, {cell for chain in before.values() for cell in chain} - cells.keys())
     grouped: dict[str, list[queries.RunRow]] = defaultdict(list)
     for row in rows:
         grouped[row.cell_id].append(row)
     documents = [
         _cell(cells[cell_id], members, results, inexact, metric, set_name) for cell_id, members in grouped.items()
     ]
+    for document in documents:
+        for cell_id in before.get(document["cell_id"], ()):
+            document["fidelity"] = _fidelity(cells[cell_id]) | document["fidelity"]
     _add_gains(documents, cells)
     return documents
+
+
+def _cells_before(connection: Any, rows: list[queries.RunRow]) -> dict[str, list[str]]:
+    """Return cell -> the cells of the stages before it, of one of its runs."""
+    found: dict[str, list[str]] = {}
+    first = {row.cell_id: row.parent for row in rows if row.parent}
+    for cell_id, parent in first.items():
+        chain: list[str] = []
+        while parent:
+            query = select(m.runs.c.cell_id, m.runs.c.parent).where(m.runs.c.run_id == parent)
+            above = connection.execute(query).one_or_none()
+            if above is None:
+                break
+            chain.append(above.cell_id)
+            parent = above.parent
+        found[cell_id] = chain
+    return found
 
 
 def _last_stages(connection: Any, rows: list[queries.RunRow]) -> list[queries.RunRow]:
@@ -117,7 +140,8 @@ def _fidelity(cell: dict[str, Any]) -> dict[str, str]:
     """Return name -> preset of the recipe and, where it was published, the head."""
     spec = json.loads(cell["spec"])
     head, recipe = (json.loads(part) if isinstance(part, str) else part for part in (spec["head"], spec["recipe"]))
-    found = {cell["recipe"]: recipe.get("fidelity")}
+    published = cell["recipe"] in library.recipe_names() and library.recipe_file(cell["recipe"]).source != "vtjobs"
+    found = {cell["recipe"]: recipe.get("fidelity")} if published else {}
     if head.get("params"):
         found[head["name"]] = head["params"].get("fidelity")
     return {name: fidelity for name, fidelity in found.items() if fidelity}

@@ -11,7 +11,7 @@ from ..jobs.states import AttemptState
 from . import models as m
 
 # Metrics where less is better; of all others more is.
-SMALLER_IS_BETTER = ("loss",)
+SMALLER_IS_BETTER = ("loss", "mse")
 
 
 def smaller_is_better(metric: str) -> bool:

@@ -24,20 +24,24 @@ class Setting:
     # What the source has, where the grid changed it.
 
 
-def of_head(head: dict[str, Any], backbone: str) -> list[Setting]:
+def of_head(head: dict[str, Any], backbone: str, recipe: str = "") -> list[Setting]:
     """Return the settings of a published head.
 
     Args:
         head: as the run has it.
-        backbone: its short name, for which some values were published.
+        backbone: its short name, for which some values were published; settings in brackets are left out.
+        recipe: the recipe's name, which may bring parameters of the head.
     """
     name, params = head["name"], head["params"]
     if name not in PRESETS or "source" in head:
         return []
     fidelity = params["fidelity"]
     usual = {key: field.get_default(call_default_factory=True) for key, field in HEADS[name].model_fields.items()}
-    published = usual | preset(name, fidelity, library.backbones().get(backbone, {}))
-    other = usual | preset(name, "code" if fidelity == "paper" else "paper", library.backbones().get(backbone, {}))
+    facts = library.backbones().get(backbone.partition("(")[0], {})
+    brought = dict(library.recipe_heads(recipe).get(name, {}))
+    own = brought.pop("code", {})
+    published = usual | brought | (own if fidelity == "code" else {}) | preset(name, fidelity, facts)
+    other = usual | brought | preset(name, "code" if fidelity == "paper" else "paper", facts)
     found = []
     for key, value in params.items():
         if key == "fidelity":

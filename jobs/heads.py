@@ -4,9 +4,9 @@ A preset, `fidelity`, fills what a grid leaves open: `paper` follows the text, `
 with it. Where the text says nothing both take the program's value (`SILENT`).
 """
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 Weight = Annotated[float, Field(ge=0)]
 Fidelity = Literal["paper", "code"]
@@ -66,6 +66,9 @@ class RelViT(Head):
     rank: Literal["full", "low"] | None = Field(
         None, description="of the score's matrix: eq. 8's own, or queries and keys of D/9 (sprel) or D as in the code"
     )
+    pooling: Literal["none", "overlapping"] | None = Field(
+        None, description="of a grid finer than 7 a side: 3×3 with stride 2 and padding 1, as the code does for T2T"
+    )
     labels: bool = Field(True, description="false: pre-training, without classifier and labels")
     positions: bool = Field(True, description="false: without positional embedding, which fine-tuning starts anew")
     shuffle: bool = Field(False, description="shuffle the patches of each image, and the targets with them")
@@ -73,6 +76,12 @@ class RelViT(Head):
     mega_cuts: Literal["apart", "shared"] | None = Field(None, description="cuts of the two axes: drawn apart, or once")
     patch_augment: bool = Field(False, description="crop, colour and grey-scale of each patch by itself (section 4.1)")
     patch_clamp: bool | None = Field(None, description="whether colours are changed after normalisation and clamped")
+
+    @field_validator("tasks")
+    @classmethod
+    def _each_once(cls, tasks: list[Task]) -> list[Task]:
+        """Put the tasks in one order: their order and a repetition decide nothing."""
+        return [task for task in get_args(Task) if task in tasks]
 
 
 HEADS: dict[str, type[Head]] = {"supervised": Supervised, "drloc": DRLoc, "relvit": RelViT}
@@ -106,12 +115,12 @@ PRESETS: dict[str, dict[str, dict[str, Any]]] = {
         },
     },
     "relvit": {
-        "paper": {"rank": "full", "mega_cuts": "apart", "patch_clamp": False},
-        "code": {"rank": "low", "mega_cuts": "shared", "patch_clamp": True},
+        "paper": {"rank": "full", "pooling": "none", "mega_cuts": "apart", "patch_clamp": False},
+        "code": {"rank": "low", "pooling": "none", "mega_cuts": "shared", "patch_clamp": True},
     },
 }
 # Of which the papers say nothing, so that `paper` too takes the published code's value.
-SILENT: dict[str, frozenset[str]] = {"drloc": frozenset(("tokens", "init")), "relvit": frozenset()}
+SILENT: dict[str, frozenset[str]] = {"drloc": frozenset(("tokens", "init")), "relvit": frozenset(("pooling",))}
 
 
 def preset(name: str, fidelity: Fidelity, backbone: dict[str, Any]) -> dict[str, Any]:

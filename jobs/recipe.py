@@ -26,6 +26,7 @@ class Recipe(BaseModel):
     optimizer: str = Field("adamw", description="a timm optimizer")
     lr: Positive = Field(description="peak learning rate, after warm-up")
     weight_decay: NotNegative = 0.0
+    decay_all: bool = Field(False, description="decay biases and one-dimensional parameters such as norms as well")
     momentum: Fraction = 0.9
     schedule: Literal["cosine", "quarter_cosine", "constant"] = Field(
         "cosine", description="quarter_cosine: stays high, falls late"

@@ -200,14 +200,20 @@ class Resolver:
                 f"{suggest(entry.name, HEADS)}; or a class of yours, module:Class",
             )
             return None
-        brought = library.recipe_heads(recipe).get(entry.name, {})
+        brought = dict(library.recipe_heads(recipe).get(entry.name, {}))
+        code = brought.pop("code", {})
+        if isinstance(entry.settings, dict) and {**entry.settings, **(changes or {})}.get("fidelity") == "code":
+            brought |= code
         params, problems = self._model(HEADS[entry.name], entry, changes or {}, brought)
         self.problems += [problem for problem in problems if problem not in self.problems]
         return params
 
     def _own_head(self, entry: Entry, changes: dict[str, Any]) -> dict[str, Any] | None:
         """Return a lab's own head as a run has it, or None where it cannot be used."""
-        settings = {**entry.settings, **changes} if isinstance(entry.settings, dict) else {}
+        if not isinstance(entry.settings, dict):
+            self.problem(entry.path, f"{entry.name}: expected a mapping of settings")
+            return None
+        settings = {**entry.settings, **changes}
         folder = Path(self.document.file).parent if self.document.file else Path()
         try:
             if settings != _plain(settings):
@@ -245,6 +251,13 @@ class Resolver:
         if key not in self._cache:
             self._cache[key] = True
             params = json.loads(head)["params"]
+            if params.get("mega") and params["labels"]:
+                # The classifier is trained and scored on whole patches.
+                self.problem(entry.path, f"{entry.name}: mega-patches are for pre-training", "Set labels: false")
+                self._cache[key] = False
+            if params.get("pooling") == "overlapping" and (params.get("mega") or params.get("shuffle")):
+                self.problem(entry.path, f"{entry.name}: pooled tokens overlap, so their patches cannot be moved")
+                self._cache[key] = False
             if not params.get("labels", True):
                 fields = json.loads(recipe)
                 if params["weight"] == 0:

@@ -37,14 +37,17 @@ def evaluate(context: Context, run_ids: Sequence[str], sets: Sequence[str], *, s
     with reading(context.ledger.engine) as connection:
         for start in range(0, len(run_ids), 5000):
             part = list(run_ids[start : start + 5000])
-            query = select(m.runs.c.grid_id, m.runs.c.run_id).where(
-                m.runs.c.run_id.in_(part), m.runs.c.state == RunState.COMPLETED
+            query = (
+                select(m.runs.c.grid_id, m.runs.c.run_id, m.cells.c.spec)
+                .join(m.cells, m.cells.c.cell_id == m.runs.c.cell_id)
+                .where(m.runs.c.run_id.in_(part), m.runs.c.state == RunState.COMPLETED)
             )
             for row in connection.execute(query):
-                by_grid[row.grid_id].append(row.run_id)
+                if _has_classifier(row.spec):
+                    by_grid[row.grid_id].append(row.run_id)
         settings = queries.grid_settings(connection, set(by_grid))
     if not by_grid:
-        raise NothingMatched("none of these runs has completed")
+        raise NothingMatched("none of these runs has completed and has a classifier to score")
     codes = [_score(context, ids, sets, settings[grid_id]["paths"], show) for grid_id, ids in by_grid.items()]
     chosen = [run_id for ids in by_grid.values() for run_id in ids]
     ingest_evaluations(context.ledger, context.workspace, chosen)
@@ -52,6 +55,12 @@ def evaluate(context: Context, run_ids: Sequence[str], sets: Sequence[str], *, s
         raise VtjobsError("some runs could not be scored")
     with reading(context.ledger.engine) as connection:
         return [row for row in queries.results_of(connection, chosen) if row["set_name"] in sets]
+
+
+def _has_classifier(spec: str) -> bool:
+    head = json.loads(spec)["head"]
+    params = (json.loads(head) if isinstance(head, str) else head).get("params", {})
+    return bool(params.get("labels", True))
 
 
 def _score(context: Context, run_ids: list[str], sets: Sequence[str], paths: dict[str, str], show: bool) -> int:

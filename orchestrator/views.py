@@ -137,7 +137,7 @@ def show(context: Context, run_id: str) -> dict[str, Any]:
         "schema_version": SCHEMA_VERSION,
         **document,
         "settings": {
-            "head": [asdict(one) for one in fidelity.of_head(described["head"], row.backbone)],
+            "head": [asdict(one) for one in fidelity.of_head(described["head"], row.backbone, document["recipe"])],
             "recipe": [asdict(one) for one in fidelity.of_recipe(described["recipe"], document["recipe"])],
         },
         "cell_id": row.cell_id,

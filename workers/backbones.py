@@ -46,19 +46,21 @@ def build(
 
     name, params = backbone["model"], (head or {}).get("params", {})
     arguments = create_arguments(backbone, dataset, recipe)
-    without_positions = not params.get("positions", True)
-    if without_positions:
-        arguments["pos_embed"] = "none"
     try:
         model: nn.Module = timm.create_model(name, pretrained=False, **arguments)
     except (RuntimeError, TypeError, ValueError, AssertionError, AttributeError) as error:
         text = str(error).split("\n")[0] or type(error).__name__
-        if without_positions:
-            text = f"it cannot be made without positional embedding ({text})"
         raise BackboneError(f"backbone {name}: {text}") from error
+    if not params.get("positions", True):
+        if getattr(model, "pos_embed", None) is None:
+            raise BackboneError(f"backbone {name}: it has no positional embedding to leave out")
+        # Made and dropped: without it timm would draw all other weights anew.
+        model.pos_embed = None
     if params.get("mega") is not None:
         _shrink(model, name, recipe["image_size"], params["mega"])
     if not params.get("labels", True):
+        if not hasattr(model, "reset_classifier"):
+            raise BackboneError(f"backbone {name}: its classifier cannot be left out")
         model.reset_classifier(0)
     return model
 
@@ -91,6 +93,8 @@ def cell_side(head: dict[str, Any], name: str, grid: Grid, side: int) -> int | N
     params = head["params"]
     if not (params.get("shuffle") or params.get("patch_augment") or params.get("mega")):
         return None
+    if params.get("mega") not in (None, grid.height):
+        raise BackboneError(f"backbone {name}: mega-patches need a token for each patch, not merged ones")
     if grid.height != grid.columns or side % grid.height:
         size = f"{grid.height}x{grid.columns}"
         raise BackboneError(f"backbone {name}: {side} pixels are no whole number of patches for its {size} tokens")

@@ -18,7 +18,7 @@ from .data import EvalSource, Order, Position, TensorSource, TrainSource
 from .datasets import ImageSet, load
 from .dist import Group, StopVote
 from .evaluate import Diverged, Examiner
-from .heads.base import weight_at
+from .heads.base import OwnHeadError, weight_at
 from .mixup import make_mixup
 from .patches import patch_work
 from .pil import PilSource, PilTransform
@@ -41,6 +41,8 @@ Report = Callable[..., None]
 CHECK_EVERY_STEPS = 50
 MARK_EVERY_S = 1.0
 EVAL_SET = "test"
+# What training itself sums up over an epoch.
+OWN_SUMS = frozenset(("loss", "cross_entropy", "examples", "grad_norm"))
 
 
 class Training:
@@ -255,7 +257,9 @@ class Training:
         # Made on the device: a copy to it would wait for the backward pass.
         self._add("examples", torch.full((), float(count), device=self.group.device))
         for name, value in metrics.items():
-            self._add(name, value * count)
+            if name in OWN_SUMS:
+                raise OwnHeadError(f"head {self.spec.head['name']}: a metric cannot be called {name!r}")
+            self._add(name, torch.as_tensor(value, device=self.group.device).detach() * count)
 
     def _backward_nothing(self, model: torch.nn.Module) -> None:
         """Take part in a reduction with gradients of zero."""

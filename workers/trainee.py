@@ -146,16 +146,23 @@ def make_numerics(recipe: dict[str, Any], device: torch.device) -> Numerics:
 
 
 def make_optimizer(trainee: Trainee, recipe: dict[str, Any]) -> torch.optim.Optimizer:
-    """Return timm's optimizer over backbone and head; no decay on one-dimensional parameters and biases."""
+    """Return timm's optimizer over backbone and head; what the recipe leaves out does not decay."""
     from timm.optim import create_optimizer_v2
 
-    skip: set[str] = getattr(trainee.backbone, "no_weight_decay", lambda: set())()
+    skip: set[str] = set()
+    if not recipe["decay_all"]:
+        skip = getattr(trainee.backbone, "no_weight_decay", lambda: set())()
     trainee.no_weight_decay = lambda: {f"backbone.{name}" for name in skip}
     options: dict[str, Any] = {}
     if "sgd" in recipe["optimizer"] or "momentum" in recipe["optimizer"]:
         options["momentum"] = recipe["momentum"]
     optimizer: torch.optim.Optimizer = create_optimizer_v2(
-        trainee, opt=recipe["optimizer"], lr=recipe["lr"], weight_decay=recipe["weight_decay"], **options
+        trainee,
+        opt=recipe["optimizer"],
+        lr=recipe["lr"],
+        weight_decay=recipe["weight_decay"],
+        filter_bias_and_bn=not recipe["decay_all"],
+        **options,
     )
     return optimizer
 

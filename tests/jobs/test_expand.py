@@ -135,7 +135,7 @@ def test_only_cells_and_runs_go_into_identity() -> None:
 
 
 OTHER: dict[str, Any] = {
-    "fidelity": "code", "schedule_epochs": 60,
+    "fidelity": "code", "schedule_epochs": 60, "decay_all": True,
     "epochs": 51, "batch_size": 64, "virtual_ranks": 2, "drop_last": True, "optimizer": "sgd", "lr": 1e-4,
     "weight_decay": 0.1, "momentum": 0.8, "schedule": "constant", "warmup_epochs": 1.5, "warmup_lr": 1e-6,
     "min_lr": 1e-6, "clip_grad": None, "precision": "bf16", "tf32": True, "channels_last": True, "compile": True,

@@ -74,6 +74,8 @@ def taken(folder: Path, text: str) -> Grid:
         ("heads", "[{relvit: {tasks: []}}]", "heads[0].relvit.tasks: at least one is needed"),
         ("heads", "[{relvit: {tasks: [sprell]}}]", "heads[0].relvit.tasks[0]: must be 'sprel', 'dist', 'ang' or 'abs"),
         ("heads", "[{drloc: 3}]", "drloc: expected a mapping of settings"),
+        ("heads", "[{relvit: {mega: 2}}]", "mega-patches are for pre-training. Set labels: false"),
+        ("heads", "[{relvit: {pooling: overlapping, shuffle: true}}]", "their patches cannot be moved"),
         ("heads", "[{relvit: {labels: false, weight: 0.0}}]", "relvit without labels and with weight 0 trains nothing"),
         ("heads", "[drloc]", "no published weight of drloc for backbone vit_mini. Give one: drloc: {weight: 0.5}"),
         ("seeds", "012", "seeds: write plain decimal numbers, got 012"),

@@ -76,6 +76,9 @@ def test_its_arguments_may_be_varied_by_the_name_of_its_class(tmp_path: Path) ->
         ('{"smooth_tokens.py:SmoothTokens": {weight: -1}}', "weight: must be a finite number, at least 0"),
         ('{"smooth_tokens.py:SmoothTokens": {tokens: inside}}', "tokens: must be one of before_norm, after_norm"),
         ('{"smooth_tokens.py:SmoothTokens": {width: .nan}}', "settings must be finite numbers"),
+        ('{"smooth_tokens.py:SmoothTokens": 5}', "expected a mapping of settings"),
+        ('":SmoothTokens"', "write file.py:Class or module:Class"),
+        ('".:SmoothTokens"', "write file.py:Class or module:Class"),
     ],
 )
 def test_what_is_no_head_is_told_with_the_place_in_the_grid(tmp_path: Path, head: str, says: str) -> None:
@@ -91,6 +94,7 @@ def test_what_is_no_head_is_told_with_the_place_in_the_grid(tmp_path: Path, head
         ("class Head:\n    pass\n", "has no __init__"),
         ("class Head:\n    def __init__(self): pass\n", "must take the token grids"),
         ("class Head(:\n", "cannot be read as Python"),
+        ("from .more import x\nclass Head:\n    def __init__(self, grids): pass\n", "relative imports lead nowhere"),
         ("#" * (own.MOST_BYTES + 1), "at most 100 kB"),
     ],
 )
@@ -103,3 +107,27 @@ def test_a_file_without_a_usable_class_is_refused(tmp_path: Path, source: str, s
 def test_nothing_in_the_file_is_run(tmp_path: Path) -> None:
     (tmp_path / "head.py").write_text("raise SystemExit\nclass Head:\n    def __init__(self, grids, **more): pass\n")
     assert own.find("head.py:Head", folder=tmp_path).arguments is None
+
+
+def test_what_a_class_needs_must_be_given(tmp_path: Path) -> None:
+    (tmp_path / "head.py").write_text("class Head:\n    def __init__(self, grids, width, *, depth, slope=1): pass\n")
+    source = own.find("head.py:Head", folder=tmp_path)
+    with pytest.raises(own.NotAHead, match="its class needs depth, width"):
+        own.parameters("head.py:Head", {}, source)
+    found = own.parameters("head.py:Head", {"width": 1, "depth": 2}, source)
+    assert found == own.COMMON | {"width": 1, "depth": 2}
+
+
+@pytest.mark.parametrize("name", ["labels", "positions", "mega", "shuffle", "patch_augment", "weight_schedule"])
+def test_a_word_that_changes_backbone_or_run_is_no_argument(tmp_path: Path, name: str) -> None:
+    (tmp_path / "head.py").write_text("class Head:\n    def __init__(self, grids, **more): pass\n")
+    source = own.find("head.py:Head", folder=tmp_path)
+    with pytest.raises(own.NotAHead, match="means something of vtjobs' own"):
+        own.parameters("head.py:Head", {name: False}, source)
+
+
+@pytest.mark.parametrize("name", ["supervised", "drloc", "relvit"])
+def test_a_class_is_not_called_like_a_head_of_ours(tmp_path: Path, name: str) -> None:
+    (tmp_path / "head.py").write_text(f"class {name}:\n    def __init__(self, grids): pass\n")
+    with pytest.raises(own.NotAHead, match="is the name of a head of vtjobs"):
+        own.find(f"head.py:{name}", folder=tmp_path)

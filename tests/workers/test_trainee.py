@@ -205,10 +205,11 @@ def test_fine_tuning_starts_from_all_weights_but_the_positional_embedding_and_th
 @pytest.mark.parametrize(
     ("backbone", "params", "words"),
     [
-        (CONVNET, {"positions": False}, "cannot be made without positional embedding"),
+        (CONVNET, {"positions": False}, "no positional embedding to leave out"),
         (CONVNET, {"mega": 2}, "need a transformer over square patches"),
         (VIT, {"mega": 3}, "16-pixel images have 2 patches"),
         (CONVNET, {"shuffle": True}, "no whole number of patches"),
+        (SWIN, {"mega": 4}, "need a token for each patch"),
     ],
 )
 def test_what_a_backbone_has_not_cannot_be_left_out_or_cut(
@@ -238,3 +239,27 @@ def test_patches_are_the_squares_that_tokens_stand_for_whatever_the_backbone(
 ) -> None:
     spec = run_spec(backbone, "relvit", params={"shuffle": True}, image_size=32)
     assert make_trainee(spec, Streams(spec.seeds)).patch == patch
+
+
+def test_leaving_out_the_positions_shifts_no_other_initial_weight() -> None:
+    plain, without = (
+        weights_of(make_trainee(spec, Streams(spec.seeds)).backbone)
+        for spec in (run_spec(VIT), run_spec(VIT, "relvit", params={"positions": False}))
+    )
+    assert set(plain) - set(without) == {"pos_embed"}
+    assert differences({name: plain[name] for name in without}, without) == []
+
+
+@pytest.mark.parametrize("name", ["cvt_13", "patchconvnet_s60"])
+def test_our_own_backbones_train_without_a_classifier_too(name: str) -> None:
+    small = {"cvt_13": {"depths": [1, 1, 1]}, "patchconvnet_s60": {"depth": 1, "embed_dim": 16}}[name]
+    spec = run_spec({"model": name, "args": small}, "relvit", params={"labels": False}, image_size=32)
+    trainee = make_trainee(spec, Streams(spec.seeds))
+    logits, loss, _ = trainee(torch.randn(2, 1, 32, 32), torch.Generator())
+    assert logits is None and loss is not None
+
+
+def test_everything_decays_where_the_recipe_says_so() -> None:
+    spec = run_spec(VIT, weight_decay=0.1, decay_all=True)
+    optimizer = make_optimizer(make_trainee(spec, Streams(spec.seeds)), spec.recipe)
+    assert {group["weight_decay"] for group in optimizer.param_groups} == {0.1}

@@ -10,6 +10,8 @@ from torch.nn import functional as F
 from .base import Grid
 
 DIRECTIONS = 9
+# A grid of this side is not pooled.
+POOLED = 7
 # Added to the product of norms in eq. 7, as in the published code; the paper names no value.
 ANGLE_FLOOR = 1e-4
 
@@ -26,6 +28,10 @@ class RelViT(nn.Module):
         super().__init__()
         self.weight = float(params["weight"])
         self.width, tasks = grid.width, params["tasks"]
+        self.is_pooled = params["pooling"] == "overlapping" and grid.height > POOLED
+        if self.is_pooled:
+            height, columns = ((side - 1) // 2 + 1 for side in (grid.height, grid.columns))
+            grid = Grid(width=grid.width, height=height, columns=columns)
         count = grid.height * grid.columns
         self.tasks = [task for task in ("sprel", "dist", "ang") if task in tasks]
         targets = {"sprel": directions, "dist": distances, "ang": angles}
@@ -38,7 +44,11 @@ class RelViT(nn.Module):
     def forward(
         self, grids: list[Tensor], generator: torch.Generator, places: Tensor | None = None
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        z = grids[-1].flatten(1, 2)
+        tokens = grids[-1]
+        if self.is_pooled:
+            image = tokens.permute(0, 3, 1, 2)
+            tokens = F.avg_pool2d(image, 3, stride=2, padding=1, count_include_pad=False).permute(0, 2, 3, 1)
+        z = tokens.flatten(1, 2)
         batch, count, _ = z.shape
         loss = torch.zeros((), device=z.device)
         metrics: dict[str, Tensor] = {}

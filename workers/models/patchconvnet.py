@@ -80,6 +80,11 @@ class PatchConvNet(nn.Module):
         out: Tensor = self.norm(torch.cat([token, patches], dim=1))
         return out
 
+    def reset_classifier(self, num_classes: int) -> None:
+        """Replace the classifier; with no classes there is none."""
+        self.num_classes = num_classes
+        self.head = nn.Linear(self.num_features, num_classes) if num_classes else nn.Identity()
+
     def forward_head(self, features: Tensor, pre_logits: bool = False) -> Tensor:
         pooled = features[:, 0]
         return pooled if pre_logits else self.head(pooled)

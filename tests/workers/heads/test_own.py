@@ -54,3 +54,12 @@ def test_a_class_that_is_no_module_is_told() -> None:
     source = "class SmoothTokens:\n    def __init__(self, grids): pass\n"
     with pytest.raises(OwnHeadError, match=r"must be a torch.nn.Module"):
         build_head(_head(source), [Grid(width=3, height=2, columns=2)])
+
+
+def test_a_metric_may_be_a_number_and_cannot_take_the_name_of_one_of_ours(tmp_path: Path) -> None:
+    source = EXAMPLE.read_text()
+    number = replace(run_spec(VIT), head=_head(source.replace("loss.detach()", "1.5")))
+    assert training(number, tmp_path / "number").run()
+    taken = replace(run_spec(VIT), head=_head(source.replace('"smoothness"', '"loss"')))
+    with pytest.raises(OwnHeadError, match="a metric cannot be called 'loss'"):
+        training(taken, tmp_path / "taken").run()

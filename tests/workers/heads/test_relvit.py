@@ -181,3 +181,15 @@ def test_labels_are_made_once_and_travel_with_the_head() -> None:
     head = make((3, 3), tasks=["sprel", "dist", "ang"])
     assert {name for name, _ in head.named_buffers()} == {"sprel_target", "dist_target", "ang_target", "place"}
     assert [name for name in head.state_dict() if "target" in name or name == "place"] == [], "not in checkpoints"
+
+
+def test_the_fine_grid_of_t2t_is_pooled_as_in_the_code_before_the_tasks() -> None:
+    head = make((14, 14), pooling="overlapping", tasks=["abspos"])
+    assert head.position is not None and head.position.out_features == 49
+    loss, _ = head([tokens_of(1, 14, 14, 3, 0)], torch.Generator())
+    assert torch.isfinite(loss)
+    assert make((7, 7), pooling="overlapping", tasks=["abspos"]).position.out_features == 49  # type: ignore[union-attr]
+
+
+def test_the_order_of_the_tasks_and_a_repetition_decide_nothing() -> None:
+    assert head_params("relvit", tasks=["abspos", "sprel", "sprel"]) == head_params("relvit", tasks=["sprel", "abspos"])
