@@ -13,6 +13,9 @@ from .backends.base import JobState, JobView
 
 # A job that the scheduler calls completed may have an end record that this host does not see yet.
 NO_RESULT_S = 120.0
+# So long after its last sign of life an attempt that both queries lack is given up, even where accounting is never
+# seen to be up to date.
+UNSETTLED_S = 3600.0
 
 
 class Decision(StrEnum):
@@ -69,6 +72,8 @@ def decide(attempt: LiveAttempt, view: JobView, *, now: float) -> Action:
         if not attempt.accepted:
             return Action(decision=Decision.ACCEPTED)
         return Action(decision=Decision.CANCEL) if attempt.is_cancelled else NOTHING
+    if not view.is_settled and now - (attempt.heartbeat_at or attempt.launching_until) < UNSETTLED_S:
+        return NOTHING
     if view.state is JobState.ABSENT and not attempt.accepted:
         if now < attempt.launching_until:
             # Somebody may be submitting it at this moment.

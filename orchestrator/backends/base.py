@@ -57,6 +57,8 @@ class JobView:
     ended_at: float | None = None
     source: str = ""
     # Which query said so, where a backend has several.
+    is_settled: bool = True
+    # Whether all that has happened is known; if not, what is missing may still come.
 
 
 class WaitKind(StrEnum):

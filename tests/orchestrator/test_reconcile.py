@@ -1,5 +1,6 @@
 """What the ledger believes against what the scheduler says."""
 
+from dataclasses import replace
 from itertools import product
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 from vtjobs.jobs.journal import LEASE_S
 from vtjobs.jobs.states import LIVE, AttemptState, FailureClass
 from vtjobs.orchestrator.backends.base import JobState, JobView
-from vtjobs.orchestrator.reconcile import NO_RESULT_S, Action, Decision, LiveAttempt, decide
+from vtjobs.orchestrator.reconcile import NO_RESULT_S, UNSETTLED_S, Action, Decision, LiveAttempt, decide
 
 NOW = 1000.0
 
@@ -165,3 +166,23 @@ def test_an_agent_that_died_is_told_with_the_schedulers_word() -> None:
 def test_a_submission_that_never_arrived_and_was_cancelled_meanwhile_is_not_repeated() -> None:
     found = decision(AttemptState.SUBMITTING, JobState.ABSENT, accepted=False, cancelled=True)
     assert (found.decision, found.state) == (Decision.END, AttemptState.CANCELLED)
+
+
+@pytest.mark.parametrize("state", [AttemptState.QUEUED, AttemptState.RUNNING])
+def test_what_both_queries_lack_is_not_judged_while_news_is_under_way_but_for_an_hour_at_most(
+    state: AttemptState,
+) -> None:
+    view = replace(ended(AttemptState.LOST, FailureClass.AGENT_DIED), is_settled=False)
+    late = NOW - UNSETTLED_S - 1
+    assert judged(state, view, heartbeat_at=NOW - 900).decision is Decision.NOTHING
+    assert judged(state, view, heartbeat_at=late).decision is Decision.END
+    settled = replace(view, is_settled=True)
+    assert judged(state, settled, heartbeat_at=NOW - 900).decision is Decision.END
+
+
+def test_a_submission_that_nobody_has_heard_of_is_not_repeated_while_news_is_under_way() -> None:
+    absent = JobView(state=JobState.ABSENT, is_settled=False)
+    attempt = LiveAttempt(state=AttemptState.SUBMITTING, accepted=False, launching_until=NOW - 60)
+    assert decide(attempt, absent, now=NOW).decision is Decision.NOTHING
+    assert decide(attempt, replace(absent, is_settled=True), now=NOW).decision is Decision.RESUBMIT
+    assert decide(attempt, absent, now=NOW + UNSETTLED_S).decision is Decision.RESUBMIT

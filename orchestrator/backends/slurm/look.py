@@ -9,6 +9,7 @@ the controller has news that accounting has not been told yet, what accounting l
 
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 
 from ....jobs.errors import SchedulerUnreachable
 from ....jobs.states import AttemptState, FailureClass
@@ -82,12 +83,10 @@ def look(places: Sequence[Place], *, now: float, deadline_s: float, settle_s: fl
         if (view := books.view(place)) is not None:
             found[place.key] = view
             continue
-        if behind:
-            continue
         known = queue.jobs.get(place.token)
         if known is None and place.token not in books.live:
             known = books.jobs.get(place.token)
-        found[place.key] = _vanished(place, known, accounted=accounted)
+        found[place.key] = replace(_vanished(place, known, accounted=accounted), is_settled=not behind)
     return found
 
 
