@@ -1,11 +1,12 @@
 """Results: tables, comparisons, and scores of finished weights."""
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from ..jobs.errors import BadInput, suggest
-from .options import Json, Quiet, Selector, Workspace, fresh, open_workspace, select_ids, selection
+from .options import Json, Quiet, Selector, Workspace, fresh, one_run, open_workspace, select_ids, selection
 
 Metric = Annotated[str, typer.Option(help="top1, top5, loss, ema_top1, …")]
 SetName = Annotated[str, typer.Option("--set", help="The set it was scored on.")]
@@ -111,3 +112,28 @@ def evaluate(
     found = score(context, select_ids(context, selector), sets.split(","), show=not as_json)
     if as_json:
         terminal.emit_json(found)
+
+
+def export(
+    run: Annotated[str, typer.Argument(help="A run id, or its beginning.")],
+    out: Annotated[Path, typer.Argument(help="The folder to write; it must not exist yet.")],
+    form: Annotated[str, typer.Option("--format", help="timm, safetensors or torchvision-backbone.")] = "timm",
+    as_json: Json = False,
+    workspace: Workspace = None,
+) -> None:
+    """Write a run's final weights, without its head, with a model card."""
+    from ..analysis import terminal
+    from ..analysis.table import report as table
+    from ..jobs.selector import Selection
+    from ..orchestrator.export import export as write
+
+    context = open_workspace(workspace)
+    fresh(context)
+    run_id = one_run(context, run)
+    chosen = table(context.ledger, Selection(names=(run_id,)))[0]
+    cell = table(context.ledger, selection([f"cell={chosen['cell_id']}"]))[0]
+    write(context, run_id, out, form, cell=cell)
+    if as_json:
+        terminal.emit_json({"schema_version": 1, "run_id": run_id, "folder": str(out.absolute()), "format": form})
+    else:
+        terminal.say(f"{out} written")

@@ -407,3 +407,16 @@ def test_the_catalogue_lists_its_grids_and_says_who_says_what_of_a_recipe(cli: C
     assert fields["mixup"]["source"] == "published code; the paper is silent"
     assert (fields["epochs"]["value"], fields["epochs"]["code"]) == (100, 101)
     assert cli("catalog", "drloc-scrach").returncode == 2
+
+
+def test_finished_weights_are_exported_with_a_card(trained: Cli, tmp_path: Path) -> None:
+    run = trained.json("runs", "tiny", "status=completed")[0]["run_id"]
+    out = tmp_path / "exported"
+    document = trained.json("export", run[:8], str(out))
+    assert (document["run_id"], document["folder"]) == (run, str(out))
+    card = (out / "README.md").read_text()
+    assert run in card and "| test | top1 |" in card
+    again = trained("export", run, str(out))
+    assert (again.returncode, "exists already" in again.stderr) == (2, True)
+    assert trained("export", run, str(tmp_path / "no" / "folder")).returncode == 2
+    assert trained("export", run, str(tmp_path / "other"), "--format", "onnx").returncode == 2

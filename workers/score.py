@@ -14,15 +14,10 @@ from typing import Any
 from ..jobs.errors import VtjobsError
 from ..jobs.files import make_folder
 from ..jobs.journal import JournalWriter
-from ..jobs.lineage import completed_by
-from ..jobs.spec import RunSpec
 from ..jobs.workspace import Workspace
+from .final import NoWeights, final_of
 
 SETS = ("train", "test")
-
-
-class NoWeights(VtjobsError):
-    """The run has no finished weights."""
 
 
 def score(
@@ -41,25 +36,16 @@ def score(
     from .datasets import load
     from .dist import Group
     from .evaluate import evaluate
-    from .manifest import MODEL, Rejected, verify
     from .trainee import make_numerics, with_labels
 
-    folder = workspace.run(run_id)
-    attempt = completed_by(folder, 1 << 30)
-    if attempt is None:
-        raise NoWeights(f"run {run_id} has not completed")
-    place = max(folder.checkpoints(attempt).glob("step-*"), default=folder.checkpoints(attempt))
-    try:
-        manifest = verify(place, run_id=run_id, only=(MODEL,))
-    except Rejected as error:
-        raise NoWeights(f"run {run_id}: its final weights are unusable ({error})") from None
-    spec = RunSpec.parse(folder.spec.read_text())
+    final = final_of(workspace, run_id)
+    spec = final.spec
     if not with_labels(spec.head):
         raise NoWeights(f"run {run_id} has no classifier: it was trained without labels")
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     numerics = make_numerics(spec.recipe, device)
     model = build(spec.backbone, spec.dataset, spec.recipe, spec.head)
-    load_weights(model, place / MODEL)
+    load_weights(model, final.weights)
     model.to(device)
     found: dict[str, Any] = {}
     for name in sets:
@@ -67,7 +53,7 @@ def score(
         source = EvalSource(split, spec.dataset, spec.recipe, device)
         group = Group(rank=0, world_size=1, device=device)
         found[name] = evaluate(model, source, group, numerics)
-    _journal(folder.evaluations, attempt, manifest, found)
+    _journal(workspace.run(run_id).evaluations, final.attempt, final.manifest, found)
     return found
 
 
