@@ -324,7 +324,7 @@ class _Expander:
         if None in parts:
             return None
         backbone, dataset, head, recipe = (str(part) for part in parts)
-        if not resolver.fit(head, recipe, point.head):
+        if not resolver.fit(head, recipe, dataset, point.head):
             return None
         spec = CellSpec(backbone=backbone, dataset=dataset, head=head, recipe=recipe)
         parent = self.cells[point.parent] if point.parent is not None else None

@@ -245,12 +245,18 @@ class Resolver:
             return None
         return canonical({"name": entry.name, "params": values})
 
-    def fit(self, head: str, recipe: str, entry: Entry) -> bool:
-        """Whether a head and a recipe, as canonical JSON, can be trained together."""
-        key = ("fit", head, recipe)
+    def fit(self, head: str, recipe: str, dataset: str, entry: Entry) -> bool:
+        """Whether a head, a recipe and a dataset, as canonical JSON, can be trained together."""
+        key = ("fit", head, recipe, dataset)
         if key not in self._cache:
             self._cache[key] = True
-            params = json.loads(head)["params"]
+            params, fields = json.loads(head)["params"], json.loads(recipe)
+            name = json.loads(dataset)["name"]
+            one_size = library.datasets().get(name, {}).get("one_size", False)
+            if fields["crop"] == "resized" and fields["pipeline"] == "tensor" and not one_size:
+                message = f"crop: resized on pictures of many sizes ({name}) needs `pipeline: pil`"
+                self.problem(("train",), message, "Set train: {pipeline: pil}")
+                self._cache[key] = False
             if params.get("mega") and params["labels"]:
                 # The classifier is trained and scored on whole patches.
                 self.problem(entry.path, f"{entry.name}: mega-patches are for pre-training", "Set labels: false")
@@ -259,7 +265,6 @@ class Resolver:
                 self.problem(entry.path, f"{entry.name}: pooled tokens overlap, so their patches cannot be moved")
                 self._cache[key] = False
             if not params.get("labels", True):
-                fields = json.loads(recipe)
                 if params["weight"] == 0:
                     self.problem(entry.path, f"{entry.name} without labels and with weight 0 trains nothing")
                     self._cache[key] = False

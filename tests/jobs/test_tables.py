@@ -5,6 +5,7 @@ import json
 import pytest
 
 from vtjobs.jobs import library
+from vtjobs.jobs.errors import BadInput
 from vtjobs.jobs.intake import take_in
 
 # cells of the table, runs of all its stages
@@ -42,3 +43,10 @@ def test_table_4_uses_the_papers_weight_for_each_backbone() -> None:
 def test_the_everyday_use_is_one_dataset_with_seeds() -> None:
     found = take_in("drloc-table4", changes={"datasets": ["cifar10"], "seeds": 3}).expansion
     assert len(found.runs) == 4 * 2 * 3
+
+
+def test_resized_crops_of_pictures_of_many_sizes_need_pillow_and_that_is_told_before_submission() -> None:
+    tensors = {"train.pipeline": "tensor", "train.auto_augment": None}
+    with pytest.raises(BadInput, match=r"train: crop: resized on pictures of many sizes \(sketch\) needs"):
+        take_in("drloc-table4", changes={**tensors, "datasets": ["sketch"]})
+    assert take_in("drloc-table4", changes={**tensors, "datasets": ["svhn"]}).expansion.runs
