@@ -2,11 +2,16 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+
+def _heed_interrupts() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 @dataclass
@@ -29,7 +34,11 @@ class Cli:
         """Start a command and return its process."""
         command = [sys.executable, "-m", "vtjobs.cli", *words]
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "stdin": subprocess.DEVNULL}
-        return subprocess.Popen(command, cwd=self.folder, env=self.environment(**env), text=True, **pipes)
+        environment = self.environment(**env)
+        # Whoever runs the tests in the background has interrupts ignored, which a process would inherit.
+        return subprocess.Popen(
+            command, cwd=self.folder, env=environment, text=True, preexec_fn=_heed_interrupts, **pipes
+        )
 
     def __call__(self, *words: str, timeout: float = 300, **env: str) -> subprocess.CompletedProcess[str]:
         """Run a command to its end."""
