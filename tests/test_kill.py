@@ -214,7 +214,7 @@ def undisturbed(tmp_path: Path, cache: Path) -> Iterator[Cli]:
 
 @pytest.mark.long
 def test_a_dozen_random_kills_cost_nothing_but_time(cli: Cli, undisturbed: Cli) -> None:
-    text = tiny_grid(seeds="3", heads="[supervised, relvit]", epochs=120, extra="retries: 50\ncheckpoint_every: 1s")
+    text = tiny_grid(seeds="3", heads="[supervised, relvit]", epochs=80, extra="retries: 50\ncheckpoint_every: 1s")
     grid = cli.write("grid.yaml", text)
     undisturbed.ok("submit", undisturbed.write("grid.yaml", text), "--wait")
     seed = random.randrange(1 << 32)
