@@ -1,6 +1,7 @@
 """What the catalogue holds: ready grids with their size, recipes with who says what."""
 
 import json
+from collections import Counter
 from typing import Any
 
 from ..jobs import fidelity, library
@@ -21,13 +22,12 @@ def _grid(name: str) -> dict[str, Any]:
     found = intake.expansion
     parents = {cell.parent for cell in found.cells if cell.parent is not None}
     images = 0
-    for run in found.runs:
-        recipe, dataset = (
-            json.loads(part) for part in (found.cells[run.cell].spec.recipe, found.cells[run.cell].spec.dataset)
-        )
+    for cell, runs in Counter(run.cell for run in found.runs).items():
+        spec = found.cells[cell].spec
+        recipe, dataset = json.loads(spec.recipe), json.loads(spec.dataset)
         steps = steps_per_epoch(dataset["train"], recipe["batch_size"], drop_last=recipe["drop_last"])
         seen = steps * recipe["batch_size"] if recipe["drop_last"] else dataset["train"]
-        images += seen * recipe["epochs"]
+        images += runs * seen * recipe["epochs"]
     return {
         "schema_version": SCHEMA_VERSION,
         "grid": name,

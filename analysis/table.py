@@ -11,7 +11,7 @@ from sqlalchemy import select
 from ..db import models as m
 from ..db import queries
 from ..db.engine import reading
-from ..db.ledger import Ledger
+from ..db.ledger import Ledger, in_parts
 from ..db.results import smaller_is_better
 from ..jobs import library
 from ..jobs.selector import Selection
@@ -55,19 +55,18 @@ def report(
 
 
 def _cells_before(connection: Any, rows: list[queries.RunRow]) -> dict[str, list[str]]:
-    """Return cell -> the cells of the stages before it, of one of its runs."""
-    found: dict[str, list[str]] = {}
-    first = {row.cell_id: row.parent for row in rows if row.parent}
-    for cell_id, parent in first.items():
-        chain: list[str] = []
-        while parent:
-            query = select(m.runs.c.cell_id, m.runs.c.parent).where(m.runs.c.run_id == parent)
-            above = connection.execute(query).one_or_none()
-            if above is None:
-                break
-            chain.append(above.cell_id)
-            parent = above.parent
-        found[cell_id] = chain
+    """Return cell -> the cells of the stages before it, of one of its runs; a query for each stage of a chain."""
+    parents = {row.cell_id: row.parent for row in rows if row.parent}
+    found: dict[str, list[str]] = {cell_id: [] for cell_id in parents}
+    while parents:
+        above: dict[str, Any] = {}
+        for part in in_parts(sorted(set(parents.values()))):
+            query = select(m.runs.c.run_id, m.runs.c.cell_id, m.runs.c.parent).where(m.runs.c.run_id.in_(part))
+            above |= {row.run_id: row for row in connection.execute(query)}
+        known = {cell_id: above[parent] for cell_id, parent in parents.items() if parent in above}
+        for cell_id, row in known.items():
+            found[cell_id].append(row.cell_id)
+        parents = {cell_id: row.parent for cell_id, row in known.items() if row.parent}
     return found
 
 

@@ -38,10 +38,9 @@ def of_head(head: dict[str, Any], backbone: str, recipe: str = "") -> list[Setti
     fidelity = params["fidelity"]
     usual = {key: field.get_default(call_default_factory=True) for key, field in HEADS[name].model_fields.items()}
     facts = library.backbones().get(backbone.partition("(")[0], {})
-    brought = dict(library.recipe_heads(recipe).get(name, {}))
-    own = brought.pop("code", {})
-    published = usual | brought | (own if fidelity == "code" else {}) | preset(name, fidelity, facts)
-    other = usual | brought | preset(name, "code" if fidelity == "paper" else "paper", facts)
+    published, paper = (
+        usual | library.recipe_head(recipe, name, which) | preset(name, which, facts) for which in (fidelity, "paper")
+    )
     found = []
     for key, value in params.items():
         if key == "fidelity":
@@ -50,7 +49,7 @@ def of_head(head: dict[str, Any], backbone: str, recipe: str = "") -> list[Setti
             source = CHANGED if published[key] is not None else GIVEN
             found.append(Setting(name=key, value=value, source=source, published=published[key]))
             continue
-        source = SILENT_CODE if key in SILENT[name] else CODE if fidelity == "code" and value != other[key] else PAPER
+        source = SILENT_CODE if key in SILENT[name] else CODE if value != paper[key] else PAPER
         found.append(Setting(name=key, value=value, source=source))
     return found
 

@@ -83,9 +83,11 @@ def recipe_data(name: str, fidelity: str = "paper") -> dict[str, Any]:
     return Recipe.model_validate(fields).model_dump(mode="json")
 
 
-def recipe_heads(name: str) -> dict[str, dict[str, Any]]:
-    """Return the parameters of heads that belong to a recipe; none where there is no such recipe."""
-    return recipe_file(name).heads if name in recipe_names() else {}
+def recipe_head(name: str, head: str, fidelity: str = "paper") -> dict[str, Any]:
+    """Return the parameters of a head that belong to a recipe; none where there is no such recipe."""
+    brought = dict(recipe_file(name).heads.get(head, {})) if name in recipe_names() else {}
+    code = brought.pop("code", {})
+    return brought | (code if fidelity == "code" else {})
 
 
 @cache

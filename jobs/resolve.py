@@ -200,10 +200,8 @@ class Resolver:
                 f"{suggest(entry.name, HEADS)}; or a class of yours, module:Class",
             )
             return None
-        brought = dict(library.recipe_heads(recipe).get(entry.name, {}))
-        code = brought.pop("code", {})
-        if isinstance(entry.settings, dict) and {**entry.settings, **(changes or {})}.get("fidelity") == "code":
-            brought |= code
+        given = {**entry.settings, **(changes or {})} if isinstance(entry.settings, dict) else {}
+        brought = library.recipe_head(recipe, entry.name, str(given.get("fidelity", "paper")))
         params, problems = self._model(HEADS[entry.name], entry, changes or {}, brought)
         self.problems += [problem for problem in problems if problem not in self.problems]
         return params

@@ -229,7 +229,8 @@ class Training:
             images = images.contiguous(memory_format=torch.channels_last)
         split = self.plan.micro_split
         with frozen_statistics(self.statistics, virtual_rank != 0):
-            parts = list(zip(images.chunk(split), targets.chunk(split), _chunks(places, images, split), strict=True))
+            moved = [None] * split if places is None else places.chunk(split)
+            parts = list(zip(images.chunk(split), targets.chunk(split), moved, strict=False))
             for part, batch in enumerate(parts):
                 whole = part == len(parts) - 1
                 with contextlib.nullcontext() if whole or self.group.world_size == 1 else self.model.no_sync():
@@ -395,7 +396,3 @@ class Training:
             if hasattr(self, "order"):
                 position = {"epoch": self.epoch, "step": self.global_step, "steps": self.total_steps}
             self.report("mark", phase=phase, **position)
-
-
-def _chunks(places: Tensor | None, images: Tensor, split: int) -> list[Tensor | None]:
-    return list(places.chunk(split)) if places is not None else [None] * len(images.chunk(split))

@@ -26,10 +26,7 @@ class Grid:
 
 
 class Head(Protocol):
-    """What training asks of a head; a torch module."""
-
-    weight: float
-    # Factor of the head's loss in the total.
+    """What training asks of a head, a torch module; `weight_at` says how much its loss counts."""
 
     def __call__(
         self, grids: list[Tensor], generator: torch.Generator, places: Tensor | None = None
@@ -78,7 +75,6 @@ def _own(head: dict[str, Any], grids: list[Grid]) -> nn.Module:
     made = getattr(module, name)(grids, **{key: value for key, value in head["params"].items() if key not in COMMON})
     if not isinstance(made, nn.Module):
         raise OwnHeadError(f"head {name}: must be a torch.nn.Module")
-    made.weight = head["params"]["weight"]
     return made
 
 

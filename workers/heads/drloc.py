@@ -22,7 +22,6 @@ class DRLoc(nn.Module):
 
     def __init__(self, grids: list[Grid], params: dict[str, Any]) -> None:
         super().__init__()
-        self.weight = float(params["weight"])
         self.locate = nn.ModuleList(Localization(grid, params) for grid in grids)
         self.name = f"drloc_{params['loss']}"
 

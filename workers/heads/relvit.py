@@ -26,7 +26,6 @@ class RelViT(nn.Module):
 
     def __init__(self, grid: Grid, params: dict[str, Any]) -> None:
         super().__init__()
-        self.weight = float(params["weight"])
         self.width, tasks = grid.width, params["tasks"]
         self.is_pooled = params["pooling"] == "overlapping" and grid.height > POOLED
         if self.is_pooled:

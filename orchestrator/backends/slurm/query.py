@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from ....jobs.errors import BadInput, SchedulerUnreachable
-from .ask import ask, is_away, user
+from .ask import ask, user
 
 # More names than this on one command line and sacct is asked for everything of the user's instead.
 MOST_NAMES = 200
@@ -100,14 +100,14 @@ def sacct(tokens: Collection[str], *, since: float, deadline_s: float) -> list[R
 def books_are_behind(*, deadline_s: float) -> bool:
     """Whether the controller still has news that accounting has not been told, such as after an outage of accounting.
 
-    A site that hides this is taken to be up to date.
+    A site that hides this is taken to be up to date; what could not be asked is not.
     """
     try:
         text = ask(["sdiag"], deadline_s=deadline_s)
     except BadInput:
         return False
     except SchedulerUnreachable as error:
-        return is_away(str(error)) or "did not answer" in str(error)
+        return "denied" not in str(error).lower()
     match = _UNSENT.search(text)
     return match is not None and int(match[1]) > 0
 
