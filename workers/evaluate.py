@@ -19,7 +19,6 @@ class Diverged(VtjobsError):
     """The loss is no longer a finite number."""
 
 
-@torch.no_grad()
 def evaluate(
     model: nn.Module,
     source: EvalSource,
@@ -32,80 +31,65 @@ def evaluate(
 
     Evaluation draws no random numbers.
     """
-    training = model.training
-    model.eval()
-    sums = torch.zeros(4, dtype=torch.float64)
-    classes = source.classes
-    wanted = min(5, classes)
-    complete = True
-    for batch in source.batches():
-        if batch is not None:
-            images, labels = batch
-            with numerics.autocast():
-                logits = model(images)
-            logits = logits.float()
-            ranked = logits.topk(wanted, dim=1).indices == labels[:, None]
-            loss = F.cross_entropy(logits, labels, reduction="sum")
-            counts = (ranked[:, 0].sum(), ranked.sum(), loss, torch.tensor(len(labels), device=loss.device))
-            sums += torch.stack([value.double() for value in counts]).cpu()
-        if not keep_going():
-            complete = False
-            break
-    model.train(training)
-    if not complete:
-        return None
-    top1, top5, loss_sum, count = group.sum(sums).tolist()
-    scores = {"top1": 100 * top1 / count, "loss": loss_sum / count, "n": count}
-    return scores | ({"top5": 100 * top5 / count} if classes > 5 else {})
+    wanted = min(5, source.classes)
+
+    def score(images: Tensor, labels: Tensor, _: int) -> dict[str, Tensor]:
+        with numerics.autocast():
+            logits = model(images)
+        logits = logits.float()
+        ranked = logits.topk(wanted, dim=1).indices == labels[:, None]
+        loss = F.cross_entropy(logits, labels, reduction="sum")
+        return {"top1": 100 * ranked[:, 0].sum(), "loss": loss, "top5": 100 * ranked.sum()}
+
+    found = means(score, model, source, group, keep_going=keep_going)
+    if found is not None and source.classes <= 5:
+        del found["top5"]
+    return found
 
 
 @torch.no_grad()
-def evaluate_head(
-    score: Callable[[Tensor, int], dict[str, Tensor]],
+def means(
+    score: Callable[[Tensor, Tensor, int], dict[str, Tensor]],
     model: nn.Module,
     source: EvalSource,
     group: Group,
-    numerics: Any,
     *,
     keep_going: Callable[[], bool] = lambda: True,
 ) -> dict[str, float] | None:
-    """Return the means over a split of what `score` says of a batch, and n; None where the ranks agreed to stop.
+    """Return the means over a split of what `score` sums up over a batch, and n; None where the ranks agreed to stop.
 
     Args:
-        score: given images and the index of the first one, means over them; its draws follow from the index alone.
+        score: given images, labels and the batch's number among those of all ranks: scalars, sums over the images.
         model: put into evaluation mode meanwhile.
         source: the split.
         group: the ranks.
-        numerics: autocast.
         keep_going: whether to go on, asked as often on every rank.
     """
     training = model.training
     model.eval()
-    sums: dict[str, float] = {}
+    names: list[str] = []
+    sums = torch.zeros(0, dtype=torch.float64)
     seen, complete = 0, True
-    for start, batch in enumerate(source.batches()):
+    for turn, batch in enumerate(source.batches()):
         if batch is not None:
-            images, _ = batch
-            with numerics.autocast():
-                found = score(images, start * group.world_size + group.rank)
-            seen += len(images)
-            for name, value in found.items():
-                sums[name] = sums.get(name, 0.0) + float(value) * len(images)
+            found = score(*batch, turn * group.world_size + group.rank)
+            names = list(found)
+            # One wait for the device a batch.
+            values = torch.stack([value.double() for value in found.values()]).cpu()
+            sums = values if not seen else sums + values
+            seen += len(batch[1])
         if not keep_going():
             complete = False
             break
     model.train(training)
     if not complete:
         return None
-    return _over_ranks(sums, seen, group)
-
-
-def _over_ranks(sums: dict[str, float], seen: int, group: Group) -> dict[str, float]:
     # A rank without a batch knows no names: it learns them from the first one, which always has one.
-    names = group.share(sorted(sums))
-    total = group.sum(torch.tensor([float(seen), *(sums.get(name, 0.0) for name in names)], dtype=torch.float64))
-    count, *values = total.tolist()
-    return {**{name: value / count for name, value in zip(names, values, strict=True)}, "n": count}
+    names = group.share(names)
+    whole = torch.zeros(len(names) + 1, dtype=torch.float64)
+    whole[: len(sums)], whole[-1] = sums, seen
+    *totals, count = group.sum(whole).tolist()
+    return {**{name: total / count for name, total in zip(names, totals, strict=True)}, "n": count}
 
 
 class Examiner:
@@ -132,9 +116,7 @@ class Examiner:
             if self.trainee.labels:
                 scores = evaluate(module, self.source, self.group, self.numerics, keep_going=keep_going)
             else:
-                scores = evaluate_head(
-                    self._head, module, self.source, self.group, self.numerics, keep_going=keep_going
-                )
+                scores = means(self._head, module, self.source, self.group, keep_going=keep_going)
             if scores is None:
                 return None
             if not math.isfinite(scores["loss"]):
@@ -142,8 +124,10 @@ class Examiner:
             found |= {f"{prefix}{name}": value for name, value in scores.items()}
         return found
 
-    def _head(self, images: Tensor, start: int) -> dict[str, Tensor]:
+    def _head(self, images: Tensor, _: Tensor, number: int) -> dict[str, Tensor]:
+        """Sum up what the head says of a batch; its draws follow from the batch's number alone."""
         if self.patches is not None:
-            images = self.patches.evaluate(images, self.streams.generator("augment", "evaluation", start))
-        _, loss, metrics = self.trainee(images, self.streams.generator("pair", "evaluation", start))
-        return {"loss": loss, **metrics}
+            images = self.patches.evaluate(images, self.streams.generator("augment", "evaluation", number))
+        with self.numerics.autocast():
+            _logits, loss, metrics = self.trainee(images, self.streams.generator("pair", "evaluation", number))
+        return {name: value * len(images) for name, value in {"loss": loss, **metrics}.items()}

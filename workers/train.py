@@ -229,6 +229,7 @@ class Training:
             images = images.contiguous(memory_format=torch.channels_last)
         split = self.plan.micro_split
         with frozen_statistics(self.statistics, virtual_rank != 0):
+            # Of a short batch there are fewer parts.
             moved = [None] * split if places is None else places.chunk(split)
             parts = list(zip(images.chunk(split), targets.chunk(split), moved, strict=False))
             for part, batch in enumerate(parts):
