@@ -7,7 +7,7 @@ from typing import Any
 from ..jobs import fidelity, library
 from ..jobs.errors import BadInput, suggest
 from ..jobs.intake import take_in
-from ..jobs.recipe import steps_per_epoch
+from ..jobs.recipe import steps_per_epoch, trained_on
 
 SCHEMA_VERSION = 1
 
@@ -25,8 +25,8 @@ def _grid(name: str) -> dict[str, Any]:
     for cell, runs in Counter(run.cell for run in found.runs).items():
         spec = found.cells[cell].spec
         recipe, dataset = json.loads(spec.recipe), json.loads(spec.dataset)
-        steps = steps_per_epoch(dataset["train"], recipe["batch_size"], drop_last=recipe["drop_last"])
-        seen = steps * recipe["batch_size"] if recipe["drop_last"] else dataset["train"]
+        steps = steps_per_epoch(trained_on(dataset), recipe["batch_size"], drop_last=recipe["drop_last"])
+        seen = steps * recipe["batch_size"] if recipe["drop_last"] else trained_on(dataset)
         images += runs * seen * recipe["epochs"]
     return {
         "schema_version": SCHEMA_VERSION,

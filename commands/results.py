@@ -99,7 +99,7 @@ def _print_table(table: Any, style: str, *, right: tuple[int, ...]) -> None:
 
 def evaluate(
     selector: Selector = None,
-    sets: Annotated[str, typer.Option(help="Comma-separated: test, train.")] = "test",
+    sets: Annotated[str, typer.Option(help="Comma-separated: test, train, val, or another of the dataset.")] = "test",
     as_json: Json = False,
     workspace: Workspace = None,
 ) -> None:

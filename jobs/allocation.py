@@ -40,6 +40,8 @@ class Shape:
     # How long before the walltime the agent is told to stop: enough to finish a step and save.
     checkpoint_every_s: int = 600
     evaluate_every: int = 1
+    sets: tuple[str, ...] = ()
+    # Scored beside test and val.
 
     @property
     def world_size(self) -> int:
@@ -88,7 +90,7 @@ class Allocation:
         Raises:
             KeyError, TypeError: the content is not an allocation of this version.
         """
-        shape = Shape(**data["shape"])
+        shape = Shape(**{**data["shape"], "sets": tuple(data["shape"].get("sets", ()))})
         tasks = tuple(tuple(Task(**task) for task in part) for part in data["tasks"])
         lists = {name: tuple(data.get(name, ())) for name in ("argv", "after", "exclude")}
         return cls(**{**data, "shape": shape, "tasks": tasks, **lists})

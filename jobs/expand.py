@@ -1,18 +1,19 @@
 """Grid -> cells -> runs: ordered, without doubles, the same every time."""
 
+import dataclasses
 import itertools
+import json
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cache
 from typing import Any
 
-from .errors import BadInput
+from .errors import BadInput, suggest
 from .grid import Grid, Override
 from .heads import BASELINE
-from .resolve import Entry, Resolver, entries
-from .rules import Rules, as_list
-from .spec import CellSpec, canonical, digest, seeds_of
+from .resolve import Entry, Resolver, entries, pick, teacher_stage
+from .rules import Rules, as_list, coordinate, matches
+from .spec import CellSpec, digest, seeds_text
 from .yamlio import Document, Path_
 
 
@@ -59,12 +60,6 @@ class Expansion:
     @property
     def grid_hash(self) -> str:
         return digest("\n".join(sorted(run.run_id for run in self.runs)), 8)
-
-
-@cache
-def seeds_text(seed: int) -> str:
-    """Return the canonical JSON of a seed that moves every stream."""
-    return canonical(seeds_of(seed))
 
 
 def expand(grid: Grid, document: Document, *, resolver: Resolver | None = None, max_runs: int = 100_000) -> Expansion:
@@ -136,7 +131,8 @@ class _Expander:
             for index, stage in enumerate(self.grid.stages):
                 made[stage.name] = self._stage(index, made)
         else:
-            self._points(self._product(self.heads, self.datasets), "", {}, self.grid.recipe or "", ("recipe",))
+            points = self._taught(self._product(self.heads, self.datasets, self.backbones), {})
+            self._points(points, "", {}, self.grid.recipe or "", ("recipe",))
         self._raise()
         if not self.runs:
             raise BadInput(self.document.problem((), "no run is left after the exclusions"))
@@ -172,8 +168,8 @@ class _Expander:
 
     # The product ---------------------------------------------------------------------------------------
 
-    def _product(self, heads: list[Entry], datasets: list[Entry]) -> Iterator[_Point]:
-        for dataset, backbone, head in itertools.product(datasets, self.backbones, heads):
+    def _product(self, heads: list[Entry], datasets: list[Entry], backbones: list[Entry]) -> Iterator[_Point]:
+        for dataset, backbone, head in itertools.product(datasets, backbones, heads):
             for axes in self._axes(backbone, dataset, head, {}):
                 yield _Point(backbone, dataset, head, axes, self.grid.seeds)
         for index, rule in enumerate(self.grid.include):
@@ -186,9 +182,9 @@ class _Expander:
         names[2] = names[2] or [entry.label for entry in heads]
         for dataset, backbone, head in itertools.product(*names):
             chosen = (
-                _pick(str(backbone), self.backbones, (*path, "backbone")),
-                _pick(str(dataset), self.datasets, (*path, "dataset")),
-                _pick(str(head), heads, (*path, "head")),
+                pick(str(backbone), self.backbones, (*path, "backbone")),
+                pick(str(dataset), self.datasets, (*path, "dataset")),
+                pick(str(head), heads, (*path, "head")),
             )
             for axes in self._axes(*chosen, {}):
                 yield _Point(*chosen, axes, seeds)
@@ -212,12 +208,34 @@ class _Expander:
         recipe, recipe_path = (stage.recipe, (*path, "recipe")) if stage.recipe else (self.grid.recipe, ("recipe",))
         train = {key: (value, (*path, "train", key)) for key, value in stage.train.items()}
         if stage.init_from is None:
-            points = self._product(heads, own or self.datasets)
+            backbones = entries(stage.backbones, (*path, "backbones")) if stage.backbones else self.backbones
+            points = self._taught(self._product(heads, own or self.datasets, backbones), made)
         else:
             points = self._children(made[stage.init_from], heads, own)
         first = len(self.cells)
         self._points(points, stage.name, train, recipe or "", recipe_path)
         return list(range(first, len(self.cells)))
+
+    def _taught(self, points: Iterator[_Point], made: dict[str, list[int]]) -> Iterator[_Point]:
+        """Give each point whose head names a stage for its teacher that stage's cell of the same dataset."""
+        for point in points:
+            stage = teacher_stage(point.head)
+            if stage is None:
+                yield point
+                continue
+            where: Path_ = (*point.head.path, point.head.name, "teacher")
+            if stage not in made:
+                self.resolver.problem(where, f"no earlier stage {stage!r}", suggest(stage, made))
+                continue
+            teachers = [index for index in made[stage] if self.cells[index].entries[1].key == point.dataset.key]
+            if len(teachers) != 1:
+                message = f"stage {stage!r} has {len(teachers)} cells on {point.dataset.label}; a teacher is one"
+                self.resolver.problem(where, message)
+                continue
+            if not json.loads(self.cells[teachers[0]].spec.head)["params"].get("labels", True):
+                self.resolver.problem(where, f"stage {stage!r} trains without labels; a teacher needs a classifier")
+                continue
+            yield dataclasses.replace(point, parent=teachers[0])
 
     def _children(self, parents: list[int], heads: list[Entry], own: list[Entry] | None) -> Iterator[_Point]:
         for parent in parents:
@@ -239,7 +257,7 @@ class _Expander:
                 "head": {point.head.name, point.head.label},
                 "stage": {stage},
                 "recipe": {recipe},
-                **{key: {_coordinate(value)} for key, value in point.axes.items()},
+                **{key: {coordinate(value)} for key, value in point.axes.items()},
             }
             for seeds, sets in self._by_override(point, coordinates):
                 kept = self._not_excluded(seeds, coordinates)
@@ -257,7 +275,7 @@ class _Expander:
         always: list[tuple[int, Override]] = []
         seeded: list[tuple[int, Override]] = []
         for index, override in enumerate(self.grid.overrides):
-            if _matches(override.when, coordinates):
+            if matches(override.when, coordinates):
                 (seeded if "seed" in override.when else always).append((index, override))
         if not seeded:
             yield point.seeds, [(index, override.set) for index, override in always]
@@ -273,7 +291,7 @@ class _Expander:
     def _not_excluded(self, seeds: list[int], coordinates: dict[str, set[Any]]) -> list[int]:
         kept = seeds
         for rule in self.grid.exclude:
-            if not _matches(rule, coordinates):
+            if not matches(rule, coordinates):
                 continue
             left = [seed for seed in kept if "seed" in rule and seed not in as_list(rule["seed"])]
             if len(left) < len(kept):
@@ -290,7 +308,8 @@ class _Expander:
         path: Path_,
         sets: list[tuple[int, dict[str, Any]]],
     ) -> _Settings:
-        settings = _Settings(recipe, path)
+        data = self.grid.data
+        settings = _Settings(recipe, path, dataset={"sets": data.sets} | ({"val": data.val} if data.val else {}))
         for key, value in self.grid.train.items():
             settings.train[key], settings.sources[key] = value, ("train", key)
         for key, (value, where) in train.items():
@@ -328,10 +347,12 @@ class _Expander:
             return None
         spec = CellSpec(backbone=backbone, dataset=dataset, head=head, recipe=recipe)
         parent = self.cells[point.parent] if point.parent is not None else None
+        # A teacher is what the head adds: what is compared with is trained without.
+        before = parent if teacher_stage(point.head) is None else None
         cell_id = spec.cell_id(parent.cell_id if parent else None)
         if cell_id in self.by_id:
             return self.by_id[cell_id]
-        chain = f"{parent.labels['head']}-then-{point.head.label}" if parent else point.head.label
+        chain = f"{before.labels['head']}-then-{point.head.label}" if before else point.head.label
         labels = {
             "backbone": point.backbone.label,
             "dataset": point.dataset.label,
@@ -344,7 +365,7 @@ class _Expander:
             Cell(
                 spec=spec,
                 cell_id=cell_id,
-                match_id=spec.match_id(parent.match_id if parent else None),
+                match_id=spec.match_id(before.match_id if before else None),
                 stage=stage,
                 labels=labels,
                 axes=point.axes,
@@ -361,6 +382,7 @@ class _Expander:
         mine = self.of_cell.setdefault(index, {})
         for seed in seeds:
             if cell.parent is not None and seed not in parents:
+                # The parent's run was excluded.
                 continue
             parent = parents.get(seed)
             run_id = digest(cell.spec.text(seeds=seeds_text(seed), init_from=parent))
@@ -371,25 +393,3 @@ class _Expander:
             self.runs.append(Run(run_id, index, seed, parent))
         if len(self.runs) > self.max_runs:
             self._too_many("more runs than allowed")
-
-
-def _coordinate(value: Any) -> str | int | float:
-    return value if isinstance(value, str | int | float) else str(value)
-
-
-def _matches(rule: dict[str, Any], coordinates: dict[str, set[Any]]) -> bool:
-    """Whether every condition but the seed's holds."""
-    for key, value in rule.items():
-        if key == "seed":
-            continue
-        found = coordinates.get(key)
-        if found is None or not any(part in found or str(part) in found for part in as_list(value)):
-            return False
-    return True
-
-
-def _pick(name: str, listed: list[Entry], path: Path_) -> Entry:
-    for entry in listed:
-        if name in (entry.label, entry.name):
-            return entry
-    return Entry(name=name, path=path, label=name)

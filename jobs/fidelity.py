@@ -39,7 +39,8 @@ def of_head(head: dict[str, Any], backbone: str, recipe: str = "") -> list[Setti
     usual = {key: field.get_default(call_default_factory=True) for key, field in HEADS[name].model_fields.items()}
     facts = library.backbones().get(backbone.partition("(")[0], {})
     published, paper = (
-        usual | library.recipe_head(recipe, name, which) | preset(name, which, facts) for which in (fidelity, "paper")
+        usual | library.recipe_head(recipe, name, which) | preset(name, which, facts, params)
+        for which in (fidelity, "paper")
     )
     found = []
     for key, value in params.items():

@@ -58,6 +58,7 @@ def freeze(
         "resources": grid.resources.model_dump(mode="json"),
         "checkpoint_every_s": grid.checkpoint_every,
         "evaluate_every": grid.evaluate_every,
+        "sets": grid.data.sets,
         "max_running": grid.max_running,
         "halve_micro_batch": grid.halve_micro_batch,
         "backend": backend,

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     BaseModel,
@@ -13,6 +13,7 @@ from pydantic import (
     Tag,
     WithJsonSchema,
     field_validator,
+    model_validator,
 )
 
 from . import library
@@ -97,7 +98,26 @@ class Stage(Strict):
     recipe: str | None = None
     train: Train = Field(default_factory=dict)
     datasets: Datasets | None = None
+    backbones: Backbones | None = Field(None, description="of a stage that starts anew, such as a teacher's")
     init_from: str | None = Field(None, description="an earlier stage, whose final weights this one starts from")
+
+
+class Data(Strict):
+    """How every dataset of the grid is used."""
+
+    val: Annotated[float, Field(gt=0, lt=1)] | None = Field(
+        None, description="share of the training images that is held out, stratified; scored as the set val"
+    )
+    sets: list[Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_]{0,31}$")]] = Field(
+        default_factory=list, description="further sets that each run is scored on, such as v2"
+    )
+
+    @model_validator(mode="after")
+    def _each_once(self) -> Self:
+        names = ["test", *(["val"] if self.val else []), *self.sets]
+        if len(set(names)) < len(names):
+            raise ValueError(f"sets: {', '.join(names)} has one twice; test and a held-out val are always scored")
+        return self
 
 
 class LocalBackend(Strict):
@@ -126,6 +146,7 @@ class Grid(Strict):
     seeds: Seeds = Field(description="a count n (0…n-1), a list, or {range: [first, end]}")
     recipe: str | None = None
     train: Train = Field(default_factory=dict, description="changes to the recipe")
+    data: Data = Data()
     axes: dict[str, list[Any]] = Field(default_factory=dict, description="further axes, by dotted path")
     exclude: list[dict[str, Any]] = Field(default_factory=list)
     include: list[dict[str, Any]] = Field(default_factory=list)
@@ -262,6 +283,9 @@ def _stage_problems(grid: Grid, document: Document) -> list[Problem]:
         if stage.init_from is not None and stage.init_from not in names:
             message = f"no earlier stage {stage.init_from!r}"
             problems.append(document.problem((*where, "init_from"), message, suggest(stage.init_from, names)))
+        if stage.init_from is not None and stage.backbones is not None:
+            message = "a stage with init_from keeps the backbones of the stage that it starts from"
+            problems.append(document.problem((*where, "backbones"), message))
         names.append(stage.name)
     parts: list[tuple[Path_, Stage | None]] = [(("stages", index), stage) for index, stage in enumerate(grid.stages)]
     for place, part in parts or [((), None)]:

@@ -84,7 +84,30 @@ class RelViT(Head):
         return [task for task in get_args(Task) if task in tasks]
 
 
-HEADS: dict[str, type[Head]] = {"supervised": Supervised, "drloc": DRLoc, "relvit": RelViT}
+class Distill(Head):
+    """What a teacher says of the same images, beside the labels (Touvron et al. 2021, DeiT; thesis, section 3.3).
+
+    A backbone with a distillation token learns the teacher's answers from that, any other one from its classifier.
+    """
+
+    fidelity: Fidelity = Field("paper", description="what the open parameters follow: the text, or its published code")
+    teacher: str | dict[str, Any] | None = Field(
+        None, description="an earlier stage of the grid, or a timm model with its weights: {MODEL: {weights: FILE}}"
+    )
+    kind: Literal["hard", "soft"] = Field("hard", description="the teacher's decision, or its whole distribution")
+    weight: Annotated[float, Field(ge=0, le=1)] | None = Field(
+        None, description="λ, the teacher's share of the loss; the labels have the rest"
+    )
+    temperature: Annotated[float, Field(gt=0)] | None = Field(None, description="τ, for soft")
+    mean_over: Literal["images", "elements"] | None = Field(
+        None, description="for soft: of the divergence, elements being images and classes as in the code"
+    )
+    fusion: Literal["softmax", "logits"] | None = Field(
+        None, description="what is added up at test time where the backbone has a distillation token"
+    )
+
+
+HEADS: dict[str, type[Head]] = {"supervised": Supervised, "drloc": DRLoc, "relvit": RelViT, "distill": Distill}
 BASELINE = "supervised"
 # Heads that need a grid of tokens with at least two rows and two columns.
 SPATIAL = frozenset(("drloc", "relvit"))
@@ -118,19 +141,36 @@ PRESETS: dict[str, dict[str, dict[str, Any]]] = {
         "paper": {"rank": "full", "pooling": "none", "mega_cuts": "apart", "patch_clamp": False},
         "code": {"rank": "low", "pooling": "none", "mega_cuts": "shared", "patch_clamp": True},
     },
+    "distill": {
+        "paper": {"temperature": 3.0, "mean_over": "images", "fusion": "softmax"},
+        "code": {"temperature": 1.0, "mean_over": "elements", "fusion": "logits"},
+    },
 }
 # Of which the papers say nothing, so that `paper` too takes the published code's value.
-SILENT: dict[str, frozenset[str]] = {"drloc": frozenset(("tokens", "init")), "relvit": frozenset(("pooling",))}
+SILENT: dict[str, frozenset[str]] = {
+    "drloc": frozenset(("tokens", "init")),
+    "relvit": frozenset(("pooling",)),
+    "distill": frozenset(),
+}
 
 
-def preset(name: str, fidelity: Fidelity, backbone: dict[str, Any]) -> dict[str, Any]:
+# The teacher's share of the loss, by fidelity and kind.
+TEACHERS_SHARE = {"paper": {"hard": 0.5, "soft": 0.1}, "code": {"hard": 0.5, "soft": 0.5}}
+
+
+def preset(
+    name: str, fidelity: Fidelity, backbone: dict[str, Any], params: dict[str, Any] | None = None
+) -> dict[str, Any]:
     """Return what a preset says of a head's open parameters beside a backbone.
 
     Args:
         name: of the head.
         fidelity: of the preset.
         backbone: the catalogue's entry of the backbone, whose own values come first.
+        params: what the grid says of the head; some values depend on others.
     """
     own = backbone.get(name, {})
     mine = {key: value for key, value in own.items() if key not in ("paper", "code")}
+    if name == "distill":
+        mine["weight"] = TEACHERS_SHARE[fidelity][(params or {}).get("kind", "hard")]
     return {**PRESETS.get(name, {}).get(fidelity, {}), **mine, **own.get(fidelity, {})}

@@ -14,7 +14,7 @@ from .folder import describe_folder, file_sha256
 from .heads import HEADS, preset
 from .recipe import Recipe
 from .schema import validate
-from .spec import canonical
+from .spec import STAGE, canonical
 from .yamlio import Document, Path_, dotted
 
 IMAGENET = {"mean": [0.485, 0.456, 0.406], "std": [0.229, 0.224, 0.225]}
@@ -64,6 +64,20 @@ def _label(name: str, settings: Any, names: list[str], short: list[str]) -> str:
 def _short(name: str) -> str:
     """Return a folder's last part, the class of a lab's own head, and every other name as it is."""
     return name.rpartition(":")[2] if ":" in name else Path(name).name if "/" in name else name
+
+
+def pick(name: str, listed: list[Entry], path: Path_) -> Entry:
+    """Return the entry of this name or label, or a new one where the grid lists none."""
+    for entry in listed:
+        if name in (entry.label, entry.name):
+            return entry
+    return Entry(name=name, path=path, label=name)
+
+
+def teacher_stage(head: Entry) -> str | None:
+    """Return the stage that a head names for its teacher, or None."""
+    teacher = head.settings.get("teacher") if head.name == "distill" and isinstance(head.settings, dict) else None
+    return teacher if isinstance(teacher, str) else None
 
 
 class Resolver:
@@ -151,6 +165,7 @@ class Resolver:
             self.problem(entry.path, f"unknown dataset {entry.name!r}", fix)
             return None
         allowed = {"path", "mean", "std"} if folder else {"mean", "std"}
+        val, sets = settings.pop("val", None), settings.pop("sets", [])
         for setting in settings:
             if setting not in allowed:
                 self.problem((*entry.path, entry.name, setting), f"unknown key {setting!r}", suggest(setting, allowed))
@@ -161,6 +176,13 @@ class Resolver:
             self.paths[str(facts["fingerprint"])] = str(path.resolve())
         else:
             facts = known[entry.name]
+            path = Path()
+        for name in sets:
+            known_sets = facts.get("sets", {})
+            if name == "train" or not (name in known_sets or (folder and (path / name).is_dir())):
+                fix = suggest(name, known_sets) if known_sets else ""
+                self.problem(("data", "sets"), f"dataset {entry.label} has no set {name!r}", fix)
+                return None
         facts = {**facts, **{key: settings[key] for key in ("mean", "std") if key in settings}}
         for setting in ("mean", "std"):
             values = facts[setting]
@@ -171,7 +193,11 @@ class Resolver:
                 self.problem((*entry.path, entry.name, setting), "must be greater than 0")
                 return None
         spec = {key: facts[key] for key in ("channels", "classes", "fingerprint", "mean", "std", "train", "test")}
-        return canonical(spec | {"name": "folder" if folder else entry.name})
+        if val is not None and not 0 < round(val * facts["train"]) < facts["train"]:
+            self.problem(("data", "val"), f"{val} of {entry.label}'s {facts['train']} training images is none, or all")
+            return None
+        held = {"val": val} if val is not None else {}
+        return canonical(spec | held | {"name": "folder" if folder else entry.name})
 
     def head(self, entry: Entry, backbone: Entry, changes: dict[str, Any], recipe: str = "") -> str | None:
         """Return the canonical JSON of a head for this backbone, or None where it cannot be used.
@@ -235,13 +261,31 @@ class Resolver:
             return None
         values = params.model_dump(mode="json")
         if "fidelity" in values:
-            published = preset(entry.name, values["fidelity"], library.backbones().get(backbone.name, {}))
+            published = preset(entry.name, values["fidelity"], library.backbones().get(backbone.name, {}), values)
             values |= {name: value for name, value in published.items() if values[name] is None}
+        if entry.name == "distill":
+            values["teacher"] = self._teacher(entry, values["teacher"])
+            if values["teacher"] is None:
+                return None
         if values.get("weight", 0) is None:
             message = f"no published weight of {entry.name} for backbone {backbone.name}"
             self.problem(entry.path, message, f"Give one: {entry.name}: {{weight: 0.5}}")
             return None
         return canonical({"name": entry.name, "params": values})
+
+    def _teacher(self, entry: Entry, teacher: Any) -> Any:
+        """Return a teacher as a run has it, or None where it cannot be used."""
+        if isinstance(teacher, str):
+            # Which stage that is, expansion knows.
+            return STAGE
+        where: Path_ = (*entry.path, entry.name, "teacher")
+        settings = next(iter(teacher.values())) if isinstance(teacher, dict) and len(teacher) == 1 else None
+        if not isinstance(settings, dict) or not settings.get("weights"):
+            fix = "Name an earlier stage, or {MODEL: {weights: FILE}}"
+            self.problem(where, "expected a teacher with weights", fix)
+            return None
+        found = self.backbone(Entry(name=str(next(iter(teacher))), settings=settings, path=where), {})
+        return json.loads(found) if found is not None else None
 
     def fit(self, head: str, recipe: str, dataset: str, entry: Entry) -> bool:
         """Whether a head, a recipe and a dataset, as canonical JSON, can be trained together."""

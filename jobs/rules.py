@@ -90,7 +90,7 @@ class Rules:
     def _names(self, key: str) -> set[str]:
         found = list({"backbone": self.backbones, "dataset": self.datasets, "head": self.heads}[key])
         for index, stage in enumerate(self.grid.stages):
-            items: list[Any] = {"head": stage.heads, "dataset": stage.datasets}.get(key) or []
+            items: list[Any] = getattr(stage, f"{key}s") or []
             found += entries(items, ("stages", index, f"{key}s"))
         names = {name for entry in found for name in (entry.name, entry.label, entry.setting)}
         return names | {str(part) for rule in self.grid.include for part in as_list(rule.get(key))}
@@ -106,3 +106,19 @@ class Rules:
         names = self._names(room)
         if rest.split(".")[0] not in names:
             self.resolver.problem(where, f"{path}: no such {room} in this grid", suggest(rest.split(".")[0], names))
+
+
+def coordinate(value: Any) -> str | int | float:
+    """Return what a condition compares an axis's value with."""
+    return value if isinstance(value, str | int | float) else str(value)
+
+
+def matches(rule: dict[str, Any], coordinates: dict[str, set[Any]]) -> bool:
+    """Whether every condition but the seed's holds."""
+    for key, value in rule.items():
+        if key == "seed":
+            continue
+        found = coordinates.get(key)
+        if found is None or not any(part in found or str(part) in found for part in as_list(value)):
+            return False
+    return True

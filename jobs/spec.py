@@ -3,6 +3,7 @@
 import hashlib
 import json
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 # Raised when a change of ours changes results, so that old and new runs are not taken for the same.
@@ -11,6 +12,9 @@ NUMERICS = 1
 STREAMS = ("init", "split", "order", "augment", "mix", "drop", "pair")
 
 RUN_ID_LENGTH = 16
+
+# The teacher of a run of a stage with `teacher_from`.
+STAGE = "stage"
 
 
 def canonical(value: Any) -> str:
@@ -26,6 +30,12 @@ def digest(text: str, length: int = RUN_ID_LENGTH) -> str:
 def seeds_of(seed: int) -> dict[str, int]:
     """Return the seed of every stream where one seed moves them all."""
     return dict.fromkeys(STREAMS, seed)
+
+
+@cache
+def seeds_text(seed: int) -> str:
+    """Return the canonical JSON of a seed that moves every stream."""
+    return canonical(seeds_of(seed))
 
 
 def seed_label(seeds: dict[str, int]) -> int | None:
@@ -74,7 +84,7 @@ class RunSpec:
     recipe: dict[str, Any]
     seeds: dict[str, int]
     init_from: str | None
-    # The run_id whose final weights this run starts from.
+    # The run_id whose final weights this run starts from, or learns from where its head names `stage` as teacher.
     numerics: int = NUMERICS
 
     @classmethod
@@ -92,6 +102,11 @@ class RunSpec:
     def canonical(self) -> str:
         """Return the JSON that the run is named by."""
         return canonical({name: getattr(self, name) for name in self.__slots__})
+
+    @property
+    def learns_from_parent(self) -> bool:
+        """Whether the run of `init_from` is its teacher, and not what its own weights start from."""
+        return bool(self.head["params"].get("teacher") == STAGE)
 
     @property
     def run_id(self) -> str:

@@ -13,6 +13,7 @@ from ..jobs.files import read_cache, to_json, write_over
 from ..jobs.folder import cache_folder
 from ..jobs.heads import SPATIAL
 from ..jobs.host import clean_environment
+from ..jobs.recipe import trained_on
 from ..jobs.spec import canonical, digest
 from ..jobs.yamlio import Document
 
@@ -132,7 +133,7 @@ def check_backbones(expansion: Expansion, document: Document, *, halves: bool = 
 
 def _last_share(cell: Cell) -> int:
     """Return the size of the smallest share that a virtual rank ever gets, empty ones left out."""
-    recipe, train = json.loads(cell.spec.recipe), json.loads(cell.spec.dataset)["train"]
+    recipe, train = json.loads(cell.spec.recipe), trained_on(json.loads(cell.spec.dataset))
     rest = 0 if recipe["drop_last"] else train % recipe["batch_size"]
     whole = recipe["batch_size"] // recipe["virtual_ranks"]
     return int(min(whole, max(1, rest // recipe["virtual_ranks"])) if rest else whole)

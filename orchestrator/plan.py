@@ -30,6 +30,8 @@ def shape_of(settings: dict[str, Any], backend: Backend) -> Shape:
         lead_s=_lead(settings["site"].get("lead"), resources["walltime"]),
         checkpoint_every_s=settings["checkpoint_every_s"],
         evaluate_every=settings["evaluate_every"],
+        # Grids of older versions have none.
+        sets=tuple(settings.get("sets", ())),
     )
 
 

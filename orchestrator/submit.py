@@ -19,7 +19,7 @@ from ..jobs.frozen import FrozenGrid, freeze, write_grid
 from ..jobs.grid import Grid
 from ..jobs.host import gpu_capability
 from ..jobs.intake import take_in
-from ..jobs.recipe import steps_per_epoch
+from ..jobs.recipe import steps_per_epoch, trained_on
 from ..jobs.site import Slurm, configured
 from ..jobs.states import RunState
 from ..jobs.yamlio import Document
@@ -128,7 +128,7 @@ def _warnings(expansion: Expansion) -> list[str]:
     found: list[str] = []
     for cell in expansion.cells:
         recipe, dataset = json.loads(cell.spec.recipe), json.loads(cell.spec.dataset)
-        steps = steps_per_epoch(dataset["train"], recipe["batch_size"], drop_last=recipe["drop_last"])
+        steps = steps_per_epoch(trained_on(dataset), recipe["batch_size"], drop_last=recipe["drop_last"])
         if steps < FEW_STEPS:
             text = f"{cell.labels['dataset']} with batch {recipe['batch_size']} is {steps} step(s) per epoch"
             found += [text] if text not in found else []

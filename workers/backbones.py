@@ -1,5 +1,6 @@
 """Backbones from timm: made as a run describes them, and their weights."""
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,8 @@ def build(
     except (RuntimeError, TypeError, ValueError, AssertionError, AttributeError) as error:
         text = str(error).split("\n")[0] or type(error).__name__
         raise BackboneError(f"backbone {name}: {text}") from error
+    if recipe.get("drop_path_rule") == "uniform":
+        _drop_evenly(model, arguments.get("drop_path_rate", 0.0))
     if not params.get("positions", True):
         if getattr(model, "pos_embed", None) is None:
             raise BackboneError(f"backbone {name}: it has no positional embedding to leave out")
@@ -58,11 +61,25 @@ def build(
         model.pos_embed = None
     if params.get("mega") is not None:
         _shrink(model, name, recipe["image_size"], params["mega"])
+    if head is not None and head.get("name") == "distill":
+        from .distill import prepare_student
+
+        prepare_student(model, head)
     if not params.get("labels", True):
         if not hasattr(model, "reset_classifier"):
             raise BackboneError(f"backbone {name}: its classifier cannot be left out")
         model.reset_classifier(0)
     return model
+
+
+def _drop_evenly(model: nn.Module, rate: float) -> None:
+    """Drop every block's branches at one rate, where timm lets it grow with the depth."""
+    from timm.layers import DropPath
+
+    for layer in model.modules():
+        for name in ("drop_path", "drop_path1", "drop_path2"):
+            if isinstance(getattr(layer, name, None), DropPath | nn.Identity):
+                setattr(layer, name, DropPath(rate) if rate else nn.Identity())
 
 
 def _shrink(model: Any, name: str, size: int, mega: int) -> None:
@@ -110,18 +127,49 @@ def input_side(head: dict[str, Any], model: Any, size: int) -> int:
 def load_weights(model: nn.Module, path: Path) -> list[str]:
     """Load weights from a safetensors file (or a weights-only torch file); return the names left as they were.
 
-    Tensors of another shape, such as the classifier of another number of classes, are left out.
+    Positions of another image size are interpolated (bicubic); a classifier of other classes is left out.
 
     Raises:
-        BackboneError: the file cannot be read, or nothing in it fits.
+        BackboneError: the file cannot be read, nothing in it fits, or a trained tensor has another shape.
     """
     state = read_weights(path)
     own = model.state_dict()
+    if any(name in own and own[name].shape != value.shape for name, value in state.items()):
+        state = _resampled(model, state)
+        _check_shapes(model, state, path)
     fitting = {name: value for name, value in state.items() if name in own and own[name].shape == value.shape}
     if not fitting:
         raise BackboneError(f"weights {path}: no tensor fits the backbone")
     model.load_state_dict(fitting, strict=False)
     return sorted(set(own) - set(fitting))
+
+
+def _resampled(model: Any, state: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Bring positional embeddings and relative position tables to the model's own grid.
+
+    Most of timm's families have a function for that beside them, which timm calls on the weights that it publishes.
+    """
+    from timm.layers import resample_abs_pos_embed
+
+    adapt = getattr(sys.modules[type(model).__module__], "checkpoint_filter_fn", None)
+    found = dict(adapt(state, model) if adapt is not None else state)
+    own, given = getattr(model, "pos_embed", None), found.get("pos_embed")
+    if own is not None and given is not None and own.requires_grad and own.shape != given.shape:
+        grid = model.patch_embed.grid_size
+        prefix = own.shape[1] - grid[0] * grid[1]
+        found["pos_embed"] = resample_abs_pos_embed(given, new_size=list(grid), num_prefix_tokens=prefix)
+    return found
+
+
+def _check_shapes(model: Any, state: dict[str, Tensor], path: Path) -> None:
+    classifier = (getattr(model, "pretrained_cfg", None) or {}).get("classifier") or ()
+    free = tuple(f"{name}." for name in ((classifier,) if isinstance(classifier, str) else classifier))
+    for name, own in model.named_parameters():
+        given = state.get(name)
+        if given is None or given.shape == own.shape or not own.requires_grad or name.startswith(free or ("\0",)):
+            continue
+        sizes = f"{'x'.join(map(str, given.shape))}, the backbone's is {'x'.join(map(str, own.shape))}"
+        raise BackboneError(f"weights {path}: {name} is {sizes}")
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:

@@ -32,11 +32,18 @@ class TrainSource(Protocol):
 
 
 class Order:
-    """Which images each step and virtual rank gets: a permutation per epoch, cut the same way at any world size."""
+    """Which images each step and virtual rank gets: a permutation per epoch, cut the same way at any world size.
 
-    def __init__(self, size: int, batch_size: int, virtual_ranks: int, *, drop_last: bool, streams: Streams) -> None:
+    With `repeats` each image stands that many times in a row, and the copies go to different virtual ranks (repeated
+    augmentation, Hoffer et al. 2020); an epoch is as long as ever, so it ends before all images were seen.
+    """
+
+    def __init__(
+        self, size: int, batch_size: int, virtual_ranks: int, *, drop_last: bool, streams: Streams, repeats: int = 1
+    ) -> None:
         self.size = size
         self.batch_size = batch_size
+        self.repeats = repeats
         self.virtual_ranks = virtual_ranks
         self.steps = size // batch_size if drop_last else -(-size // batch_size)
         if self.steps == 0:
@@ -51,8 +58,17 @@ class Order:
             generator = self._streams.generator("order", "train", epoch)
             self._permutation = torch.randperm(self.size, generator=generator)
             self._epoch = epoch
-        whole = self._permutation[step * self.batch_size : (step + 1) * self.batch_size]
-        return list(torch.tensor_split(whole, self.virtual_ranks))
+        return [self._permutation[slots // self.repeats] for slots in self._slots(step)]
+
+    def copies(self, step: int) -> list[Tensor]:
+        """Return, in the form of `step`, which copy of its image each one is, counted from 0."""
+        return [slots % self.repeats for slots in self._slots(step)]
+
+    def _slots(self, step: int) -> list[Tensor]:
+        whole = torch.arange(step * self.batch_size, min((step + 1) * self.batch_size, self.size))
+        if self.repeats == 1:
+            return list(torch.tensor_split(whole, self.virtual_ranks))
+        return [whole[rank :: self.virtual_ranks] for rank in range(self.virtual_ranks)]
 
 
 def normaliser(spec: dict[str, Any], device: torch.device) -> tuple[Tensor, Tensor]:
@@ -141,7 +157,7 @@ class EvalSource:
         kernel, crop_pct = recipe["interpolation"], recipe["eval_crop_pct"]
         self.images = None
         if len(mine):
-            held = resident(_part(images, mine), recipe["image_size"], kernel=kernel, crop_pct=crop_pct)
+            held = resident(images.part(mine), recipe["image_size"], kernel=kernel, crop_pct=crop_pct)
             self.images = held.to(device)
         self.mean, self.std = normaliser(spec, device)
 
@@ -155,10 +171,3 @@ class EvalSource:
                 yield (self.images[part].float() - self.mean) / self.std, self.labels[part]
             else:
                 yield None
-
-
-def _part(images: ImageSet, indices: Tensor) -> ImageSet:
-    if images.images is not None:
-        return ImageSet(labels=images.labels[indices], images=images.images[indices])
-    chosen = indices.tolist()
-    return ImageSet(labels=images.labels[indices], reader=lambda index: images.pil(chosen[index]))

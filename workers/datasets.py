@@ -1,7 +1,8 @@
 """Read the datasets: those of the catalogue through their usual loaders, and image folders."""
 
+import dataclasses
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,9 @@ from torch import Tensor
 
 from ..jobs import library
 from ..jobs.errors import VtjobsError
+from ..jobs.recipe import held_out
 from . import trees
+from .randomness import Streams
 
 Reader = Callable[[int], Any]
 
@@ -35,6 +38,25 @@ class ImageSet:
     def __len__(self) -> int:
         return len(self.labels)
 
+    def part(self, indices: Tensor) -> "ImageSet":
+        """Return the images of these indices, [M] int64, in their order."""
+        if self.images is not None:
+            return ImageSet(labels=self.labels[indices], images=self.images[indices])
+        chosen = indices.tolist()
+        return ImageSet(labels=self.labels[indices], reader=lambda index: self.pil(chosen[index]))
+
+    def watched(self, on_read: Callable[[], None]) -> "ImageSet":
+        """Return the same images, each reading of one told."""
+        read = self.reader
+        if read is None:
+            return self
+
+        def reader(index: int) -> Any:
+            on_read()
+            return read(index)
+
+        return dataclasses.replace(self, reader=reader)
+
     def pil(self, index: int) -> Any:
         """Return one image as Pillow's."""
         if self.reader is not None:
@@ -46,12 +68,41 @@ class ImageSet:
         return Image.fromarray(array[:, :, 0] if array.shape[2] == 1 else array)
 
 
+def sets_of(spec: dict[str, Any], more: Sequence[str] = ()) -> tuple[str, ...]:
+    """Return the sets that a run is scored on: test, what it holds out of train, and what its grid names."""
+    return ("test", *(("val",) if "val" in spec else ()), *more)
+
+
+def load_part(
+    spec: dict[str, Any], split: str, streams: Streams, *, data_root: Path, paths: dict[str, str]
+) -> ImageSet:
+    """Load a split as a run uses it: where it holds out `val`, that is no part of its `train`.
+
+    The held-out images are drawn by the `split` stream, stratified by class.
+
+    Raises:
+        DataError: as `load`; or a class has too few images to be in both parts.
+    """
+    if split not in ("train", "val") or "val" not in spec:
+        return load(spec, split, data_root=data_root, paths=paths)
+    from sklearn.model_selection import train_test_split
+
+    whole = load(spec, "train", data_root=data_root, paths=paths)
+    key = streams.key("split", "val") & 0xFFFFFFFF
+    everything = numpy.arange(len(whole))
+    try:
+        parts = train_test_split(everything, test_size=held_out(spec), stratify=whole.labels.numpy(), random_state=key)
+    except ValueError as error:
+        raise DataError(f"dataset {spec['name']}: no stratified part can be held out ({error})") from None
+    return whole.part(torch.from_numpy(numpy.sort(parts[0 if split == "train" else 1])))
+
+
 def load(spec: dict[str, Any], split: str, *, data_root: Path, paths: dict[str, str]) -> ImageSet:
-    """Load the `train` or `test` split of a dataset.
+    """Load a split of a dataset.
 
     Args:
         spec: the dataset part of a RunSpec.
-        split: train or test.
+        split: train, test, or another set of the dataset.
         data_root: where `vtjobs data prepare` puts known datasets.
         paths: folder by fingerprint, for image folders.
 
@@ -59,6 +110,9 @@ def load(spec: dict[str, Any], split: str, *, data_root: Path, paths: dict[str, 
         DataError: files are missing or have the wrong number of images.
     """
     name = spec["name"]
+    further = library.datasets().get(name, {}).get("sets", {})
+    if split not in ("train", "test", *further) and name != "folder":
+        raise DataError(f"dataset {name} has no set {split!r}")
     if name == "folder":
         loaded = _folder(Path(paths.get(spec["fingerprint"], "")), split)
     elif name in _LOADERS:
@@ -72,8 +126,9 @@ def load(spec: dict[str, Any], split: str, *, data_root: Path, paths: dict[str, 
             raise DataError(_not_there(name, data_root)) from error
     else:
         raise DataError(f"unknown dataset {name!r}")
-    if len(loaded) != spec[split]:
-        raise DataError(f"dataset {name}: {len(loaded)} {split} images, expected {spec[split]}")
+    expected = spec[split] if split in ("train", "test") else further.get(split, {}).get("count", len(loaded))
+    if len(loaded) != expected:
+        raise DataError(f"dataset {name}: {len(loaded)} {split} images, expected {expected}")
     if len(loaded.labels) and not 0 <= int(loaded.labels.min()) <= int(loaded.labels.max()) < spec["classes"]:
         raise DataError(f"dataset {name}: {split} labels beyond its {spec['classes']} classes")
     return loaded
@@ -86,15 +141,27 @@ def _not_there(name: str, data_root: Path) -> str:
     return f"dataset {name} is not in {data_root}, expected {layout}"
 
 
-def _digits(_: Path, split: str) -> ImageSet:
+def _digits300(_: Path, split: str) -> ImageSet:
+    # Every sixth image trains; the others are two test sets, taken turn by turn.
+    whole = _all_digits()
+    index = torch.arange(len(whole))
+    rest = index[index % 6 != 0]
+    return whole.part({"train": index[index % 6 == 0], "test": rest[::2], "independent": rest[1::2]}[split])
+
+
+def _all_digits() -> ImageSet:
     from sklearn.datasets import load_digits
 
     data = load_digits()
-    # Levels are 0…16; even indices train, odd ones test, so both halves hold every writer and digit alike.
+    # Levels are 0…16.
     images = torch.from_numpy(numpy.round(data.images * (255 / 16)).astype(numpy.uint8))[:, None]
-    labels = torch.from_numpy(data.target.astype(numpy.int64))
-    part = slice(0, None, 2) if split == "train" else slice(1, None, 2)
-    return ImageSet(images=images[part].contiguous(), labels=labels[part].contiguous())
+    return ImageSet(images=images, labels=torch.from_numpy(data.target.astype(numpy.int64)))
+
+
+def _digits(_: Path, split: str) -> ImageSet:
+    # Even indices train, odd ones test, so both halves hold every writer and digit alike.
+    whole = _all_digits()
+    return whole.part(torch.arange(0 if split == "train" else 1, len(whole), 2))
 
 
 def _cifar(classes: int) -> Callable[[Path, str], ImageSet]:
@@ -157,6 +224,9 @@ def _folder(root: Path, split: str) -> ImageSet:
     if not place.is_dir():
         raise DataError(f"dataset folder {place} does not exist")
     data = datasets.ImageFolder(str(place))
+    classes = sorted(path.name for path in (root / "train").iterdir() if path.is_dir())
+    if data.classes != classes:
+        raise DataError(f"dataset folder {place} has other classes than {root / 'train'}")
     return ImageSet(labels=torch.tensor(data.targets), reader=lambda index: data[index][0])
 
 
@@ -173,6 +243,7 @@ DOMAINS = ("clipart", "infograph", "painting", "quickdraw", "real", "sketch")
 
 _LOADERS: dict[str, Callable[[Path, str], ImageSet]] = {
     "digits": _digits,
+    "digits300": _digits300,
     "cifar10": _cifar(10),
     "cifar100": _cifar(100),
     "svhn": _svhn,

@@ -96,32 +96,41 @@ class Examiner:
     """Scores what is trained: the classifier (and its moving average), or the head where there is no classifier."""
 
     def __init__(
-        self, trainee: Any, ema: Any, source: EvalSource, group: Group, numerics: Any, patches: PatchWork | None,
-        streams: Streams,
+        self, trainee: Any, ema: Any, sources: dict[str, EvalSource], group: Group, numerics: Any,
+        patches: PatchWork | None, streams: Streams,
     ) -> None:  # fmt: skip
-        self.trainee, self.ema, self.source = trainee, ema, source
+        self.trainee, self.ema, self.sources = trainee, ema, sources
         self.group, self.numerics = group, numerics
         self.patches, self.streams = patches, streams
 
-    def scores(self, keep_going: Callable[[], bool]) -> dict[str, float] | None:
-        """Return the scores on the split, or None where the ranks agreed to stop.
+    def scores(self, keep_going: Callable[[], bool]) -> dict[str, dict[str, float]] | None:
+        """Return set -> scores, or None where the ranks agreed to stop.
 
         Raises:
             Diverged: the loss is no number.
         """
+        found = {}
+        for name, source in self.sources.items():
+            scores = self._of_set(name, source, keep_going)
+            if scores is None:
+                return None
+            found[name] = scores
+        return found
+
+    def _of_set(self, name: str, source: EvalSource, keep_going: Callable[[], bool]) -> dict[str, float] | None:
         found: dict[str, float] = {}
         modules = {"": self.trainee.backbone, **({"ema_": self.ema.module} if self.ema is not None else {})}
         for prefix, module in modules.items() if self.trainee.labels else [("", self.trainee)]:
             self.group.broadcast(list(module.buffers()))
             if self.trainee.labels:
-                scores = evaluate(module, self.source, self.group, self.numerics, keep_going=keep_going)
+                scores = evaluate(module, source, self.group, self.numerics, keep_going=keep_going)
             else:
-                scores = means(self._head, module, self.source, self.group, keep_going=keep_going)
+                scores = means(self._head, module, source, self.group, keep_going=keep_going)
             if scores is None:
                 return None
             if not math.isfinite(scores["loss"]):
-                raise Diverged(f"the test loss is {scores['loss']}")
-            found |= {f"{prefix}{name}": value for name, value in scores.items()}
+                raise Diverged(f"the {name} loss is {scores['loss']}")
+            found |= {f"{prefix}{metric}": value for metric, value in scores.items()}
         return found
 
     def _head(self, images: Tensor, _: Tensor, number: int) -> dict[str, Tensor]:

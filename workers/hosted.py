@@ -30,7 +30,7 @@ from .process import send_signal
 from .pulse import Pulse
 from .rank import DUMP_SIGNAL
 from .record import AttemptJournal
-from .resume import NoCheckpoint, choose_resume, parent_weights
+from .resume import NoCheckpoint, choose_resume, from_parent
 
 FENCE_S = float(os.environ.get("VTJOBS_FENCE_S", "10"))
 PROGRESS_S = 5.0
@@ -148,7 +148,7 @@ class HostedRun:
         resume = None
         if not self.task.clean:
             resume = choose_resume(self.folder, self.task.run_id, number, rejected=self._rejected)
-        init = parent_weights(self.workspace, spec.init_from) if spec.init_from and resume is None else None
+        given = from_parent(self.workspace, spec, resumed=resume is not None)
         exact = None
         if resume is not None:
             exact = resume.manifest.origin == here and (here["device"] == "cpu" or spec.recipe["deterministic"])
@@ -164,8 +164,8 @@ class HostedRun:
             exact=exact,
             software=here["software"],
         )
-        place = self.folder
-        self._gather(make_order(self.allocation, self.task, place, spec=spec, origin=here, resume=resume, init=init))
+        given |= {"origin": here, "resume": resume}
+        self._gather(make_order(self.allocation, self.task, self.folder, spec=spec, **given))
 
     def _gather(self, order: dict[str, Any]) -> None:
         """Open rank 0's rendezvous, tell the other nodes, and fork this node's ranks."""

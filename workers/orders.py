@@ -13,7 +13,7 @@ from .resume import Resume
 
 def make_order(
     allocation: Allocation, task: Task, folder: RunFolder, *, spec: RunSpec, origin: dict[str, Any],
-    resume: Resume | None, init: Path | None,
+    resume: Resume | None, init: Path | None, parent: Path | None,
 ) -> dict[str, Any]:  # fmt: skip
     """Return what the ranks of all nodes have in common, but for where rank 0 listens."""
     shape = allocation.shape
@@ -30,8 +30,10 @@ def make_order(
         "paths": allocation.paths,
         "resume": str(resume.folder) if resume else None,
         "init": str(init) if init else None,
+        "parent": str(parent) if parent else None,
         "checkpoint_every_s": shape.checkpoint_every_s,
         "evaluate_every": shape.evaluate_every,
+        "sets": list(shape.sets),
         "micro_split": task.micro_split,
         "pipeline": spec.recipe["pipeline"],
         "origin": origin,

@@ -30,12 +30,13 @@ class PilTransform:
     def __init__(self, images: ImageSet, spec: dict[str, Any], recipe: dict[str, Any], streams: Streams) -> None:
         from timm.data import create_transform
 
-        resized = recipe["crop"] == "resized"
+        resized, simple = recipe["crop"] == "resized", recipe["crop"] == "simple"
         self.images = images
         self.resized = resized
         self.channels = spec["channels"]
         self.streams = streams
         self.padding = recipe["crop_padding"] if recipe["crop"] == "pad" else 0
+        self.mirrored = recipe["crop_padding"] if simple else None
         self.size = recipe["image_size"]
         self.kernel = recipe["interpolation"]
         self.transform = create_transform(
@@ -55,9 +56,9 @@ class PilTransform:
             re_mode="pixel",
         )
 
-    def __call__(self, epoch: int, index: int) -> Tensor:
-        """Return one augmented, normalised image [C, S, S]."""
-        key = self.streams.key("augment", "pil", epoch, index)
+    def __call__(self, epoch: int, index: int, copy: int = 0) -> Tensor:
+        """Return one augmented, normalised image [C, S, S]; each copy of it in an epoch has draws of its own."""
+        key = self.streams.key("augment", "pil", epoch, index, *([copy] if copy else []))
         random.seed(key)
         numpy.random.seed(key & 0xFFFFFFFF)
         torch.default_generator.manual_seed(key)
@@ -68,11 +69,17 @@ class PilTransform:
         return transformed
 
     def _fitted(self, image: Any) -> Any:
-        """Show what the tensor pipeline shows: shorter side to size, centre, and the padded crop where there is one."""
-        from torchvision.transforms import InterpolationMode
+        """Show what the tensor pipeline shows: shorter side to size, centre, and the padded crop where there is one.
+
+        Or DeiT III's simple random crop (Touvron et al. 2022, section 3): a square at random, borders mirrored.
+        """
+        from torchvision.transforms import InterpolationMode, RandomCrop
         from torchvision.transforms import functional as F
 
-        image = F.center_crop(F.resize(image, self.size, InterpolationMode(self.kernel)), self.size)
+        image = F.resize(image, self.size, InterpolationMode(self.kernel))
+        if self.mirrored is not None:
+            return RandomCrop(self.size, padding=self.mirrored, padding_mode="reflect")(image)
+        image = F.center_crop(image, self.size)
         if not self.padding:
             return image
         padded = F.pad(image, self.padding)
@@ -97,7 +104,8 @@ class _Steps(torch.utils.data.Dataset[tuple[Tensor, Tensor]]):
         indices = self.order.step(self.epoch, step)[virtual_rank]
         if not len(indices):
             return torch.empty(0), torch.empty(0, dtype=torch.int64)
-        images = torch.stack([self.transform(self.epoch, int(index)) for index in indices])
+        pairs = zip(indices.tolist(), self.order.copies(step)[virtual_rank].tolist(), strict=True)
+        images = torch.stack([self.transform(self.epoch, index, copy) for index, copy in pairs])
         return images, self.transform.images.labels[indices]
 
 

@@ -43,6 +43,11 @@ def prepare(name: str, root: Path, *, download: bool = True) -> str:
         classes = len(set(found.labels.tolist()))
         if classes != facts["classes"]:
             raise DataError(f"dataset {name}: {classes} classes in its {split} part, expected {facts['classes']}")
+    for split in facts.get("sets", {}):
+        try:
+            load(facts | {"name": name}, split, data_root=root, paths={})
+        except DataError as error:
+            print(f"without set {split}: {error}", file=sys.stderr)
     return f"{name}: {facts['train']} train, {facts['test']} test, {facts['classes']} classes, {facts['fingerprint']}"
 
 

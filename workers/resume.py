@@ -3,9 +3,11 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from ..jobs.errors import VtjobsError
 from ..jobs.lineage import candidates, completed_by
+from ..jobs.spec import RunSpec
 from ..jobs.workspace import RunFolder, Workspace
 from .manifest import MODEL, Manifest, Rejected, verify
 
@@ -49,6 +51,19 @@ def choose_resume(
             f"none of {len(found)} checkpoints can be used ({reasons[0]}); start anew with: vtjobs rerun"
         )
     return None
+
+
+def from_parent(workspace: Workspace, spec: RunSpec, *, resumed: bool) -> dict[str, Any]:
+    """Return what a run's ranks need of the parent stage, `init` and `parent`: its final weights, its description.
+
+    One that is its teacher is needed to the end, one that it starts from only at the start.
+
+    Raises:
+        NoCheckpoint: the weights are gone or damaged.
+    """
+    if spec.init_from is None or (resumed and not spec.learns_from_parent):
+        return {"init": None, "parent": None}
+    return {"init": parent_weights(workspace, spec.init_from), "parent": workspace.run(spec.init_from).spec}
 
 
 def parent_weights(workspace: Workspace, parent: str) -> Path:

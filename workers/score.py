@@ -16,8 +16,7 @@ from ..jobs.files import make_folder
 from ..jobs.journal import JournalWriter
 from ..jobs.workspace import Workspace
 from .final import NoWeights, final_of
-
-SETS = ("train", "test")
+from .randomness import Streams
 
 
 def score(
@@ -33,7 +32,7 @@ def score(
 
     from .backbones import build, load_weights
     from .data import EvalSource
-    from .datasets import load
+    from .datasets import load_part
     from .dist import Group
     from .evaluate import evaluate
     from .trainee import make_numerics, with_labels
@@ -49,7 +48,7 @@ def score(
     model.to(device)
     found: dict[str, Any] = {}
     for name in sets:
-        split = load(spec.dataset, name, data_root=data_root, paths=paths)
+        split = load_part(spec.dataset, name, Streams(spec.seeds), data_root=data_root, paths=paths)
         source = EvalSource(split, spec.dataset, spec.recipe, device)
         group = Group(rank=0, world_size=1, device=device)
         found[name] = evaluate(model, source, group, numerics)

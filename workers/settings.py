@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ..jobs.spec import RunSpec
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
@@ -18,9 +20,12 @@ class Plan:
     resume: Path | None = None
     # A verified checkpoint of this run to go on from.
     init: Path | None = None
-    # The parent stage's final weights.
+    # The parent stage's final weights, and what it was, where a run has one.
+    parent: RunSpec | None = None
     checkpoint_every_s: float = 600.0
     evaluate_every: int = 1
+    sets: tuple[str, ...] = ()
+    # Scored beside test and, where it is held out, val.
     micro_split: int = 1
     workers: int = 0
     superseded: Callable[[], bool] = lambda: False

@@ -1,7 +1,6 @@
 """The training loop: one optimizer step from the shares of all virtual ranks, whatever number of real ranks."""
 
 import contextlib
-import dataclasses
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -9,17 +8,18 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from ..jobs.spec import RunSpec
 from . import checkpoint
 from .backbones import input_side, load_weights
 from .data import EvalSource, Order, Position, TensorSource, TrainSource
-from .datasets import ImageSet, load
+from .datasets import ImageSet, load_part, sets_of
 from .dist import Group, StopVote
+from .distill import make_distillation
 from .evaluate import Diverged, Examiner
 from .heads.base import OwnHeadError, weight_at
 from .mixup import make_mixup
+from .objective import Objective
 from .patches import patch_work
 from .pil import PilSource, PilTransform
 from .randomness import Streams
@@ -40,9 +40,8 @@ Report = Callable[..., None]
 # How often the loss is looked at on a GPU, where looking waits for the device.
 CHECK_EVERY_STEPS = 50
 MARK_EVERY_S = 1.0
-EVAL_SET = "test"
 # What training itself sums up over an epoch.
-OWN_SUMS = frozenset(("loss", "cross_entropy", "examples", "grad_norm"))
+OWN_SUMS = frozenset(("loss", "cross_entropy", "bce", "distillation", "examples", "grad_norm"))
 
 
 class Training:
@@ -76,39 +75,39 @@ class Training:
             recipe["virtual_ranks"],
             drop_last=recipe["drop_last"],
             streams=self.streams,
+            repeats=recipe["repeats"],
         )
         self.source = self._source(train)
-        test = EvalSource(
-            self._split("test"), spec.dataset, recipe, group.device, rank=group.rank, world_size=group.world_size
-        )
+        place = {"rank": group.rank, "world_size": group.world_size}
+        scored = {
+            name: EvalSource(self._split(name), spec.dataset, recipe, group.device, **place)
+            for name in sets_of(spec.dataset, self.plan.sets)
+        }
         self.mark("model")
         self.numerics = make_numerics(recipe, group.device)
         trainee = make_trainee(spec, self.streams)
         self._start_weights(trainee.backbone)
         memory_format = torch.channels_last if recipe["channels_last"] else torch.contiguous_format
         self.trainee = trainee.to(device=group.device, memory_format=memory_format)
+        distillation = make_distillation(spec, self.plan, group.device, self.numerics)
         self.statistics = layers_with_statistics(trainee)
         self.optimizer = make_optimizer(trainee, recipe)
         self.schedule = make_schedule(self.optimizer, recipe, self.order.steps)
         self.mixup = make_mixup(recipe, spec.dataset["classes"])
+        self.objective = Objective(recipe, mixed=self.mixup is not None, distillation=distillation)
         self.patches = patch_work(spec.head, spec.dataset, trainee.patch, group.device)
         self.ema = make_ema(trainee, recipe)
-        self.examiner = Examiner(trainee, self.ema, test, group, self.numerics, self.patches, self.streams)
+        self.examiner = Examiner(trainee, self.ema, scored, group, self.numerics, self.patches, self.streams)
         self._resume()
         self.model = self._wrapped()
 
     def _split(self, name: str) -> ImageSet:
-        split = load(self.spec.dataset, name, data_root=self.plan.data_root, paths=self.plan.paths)
-        read = split.reader
-        if read is None or (name == "train" and self.recipe["pipeline"] == "pil"):
+        plan = self.plan
+        split = load_part(self.spec.dataset, name, self.streams, data_root=plan.data_root, paths=plan.paths)
+        if name == "train" and self.recipe["pipeline"] == "pil":
             return split
-
-        def reader(index: int) -> Any:
-            # Decoding a large folder takes minutes; the agent must not take that for a hang.
-            self.mark("decode")
-            return read(index)
-
-        return dataclasses.replace(split, reader=reader)
+        # Decoding a large folder takes minutes; the agent must not take that for a hang.
+        return split.watched(lambda: self.mark("decode"))
 
     def _source(self, train: ImageSet) -> TrainSource:
         if self.recipe["pipeline"] == "tensor":
@@ -120,7 +119,7 @@ class Training:
         weights = self.spec.backbone["weights"]
         if self.plan.resume is not None:
             return
-        if self.plan.init is not None:
+        if self.plan.init is not None and not self.spec.learns_from_parent:
             load_weights(backbone, self.plan.init)
         elif weights is not None:
             load_weights(backbone, Path(self.plan.paths[weights["fingerprint"]]))
@@ -245,14 +244,9 @@ class Training:
         with self.numerics.autocast():
             logits, head_loss, metrics = self.model(images, generator, places)
         count = len(images)
-        total = torch.zeros((), device=images.device)
-        if logits is not None:
-            smoothing = 0.0 if self.mixup is not None else self.recipe["label_smoothing"]
-            entropy = F.cross_entropy(logits.float(), targets, reduction="sum", label_smoothing=smoothing)
-            self._add("cross_entropy", entropy.detach())
-            total = entropy
-        if head_loss is not None:
-            total = total + self.head_weight * head_loss.float() * count
+        total, parts = self.objective(images, logits, targets, head_loss, self.head_weight)
+        for name, value in parts.items():
+            self._add(name, value)
         # DDP averages over ranks; the factor turns that into the sum over all examples.
         self.numerics.scaler.scale(total * (self.group.world_size / examples)).backward()
         self._add("loss", total.detach())
@@ -271,8 +265,10 @@ class Training:
         with frozen_statistics(self.statistics, True):
             with self.numerics.autocast():
                 logits, head_loss, metrics = model(images, torch.Generator().manual_seed(0))
-            torch.stack([part.float().sum() * 0.0 for part in (logits, head_loss) if part is not None]).sum().backward()
-        for name in ("loss", *(["cross_entropy"] if logits is not None else []), "examples", *metrics):
+            all_logits = logits if isinstance(logits, tuple) else (logits,)
+            given = [part for part in (*all_logits, head_loss) if part is not None]
+            torch.stack([part.float().sum() * 0.0 for part in given]).sum().backward()
+        for name in ("loss", *(self.objective.names if self.trainee.labels else ()), "examples", *metrics):
             # Every rank must hold the same sums, or they cannot be added up.
             self._add(name, torch.zeros(()))
 
@@ -309,8 +305,8 @@ class Training:
         metrics = self._epoch_metrics()
         if self.group.is_primary:
             self.report("epoch", epoch=epoch, step=self.global_step, metrics=metrics)
-            if scores is not None:
-                self.report("evaluation", epoch=epoch, step=self.global_step, set=EVAL_SET, metrics=scores)
+            for name, of_set in (scores or {}).items():
+                self.report("evaluation", epoch=epoch, step=self.global_step, set=name, metrics=of_set)
         return True
 
     def _keep_going(self) -> bool:

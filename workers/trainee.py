@@ -40,8 +40,8 @@ class Trainee(nn.Module):
 
     def forward(
         self, images: Tensor, generator: torch.Generator | None = None, places: Tensor | None = None
-    ) -> tuple[Tensor | None, Tensor | None, dict[str, Tensor]]:
-        """Return logits [B, classes] (or None), the head's loss (or None) and the head's metrics."""
+    ) -> tuple[Tensor | tuple[Tensor, Tensor] | None, Tensor | None, dict[str, Tensor]]:
+        """Return logits [B, classes] (or two, or None), the head's loss (or None) and the head's metrics."""
         if self.head is None or self._tap is None or generator is None:
             return self.backbone.forward_head(self.backbone.forward_features(images)), None, {}
         features, grids = self._tap.features(images)
@@ -54,7 +54,7 @@ def make_trainee(spec: Any, streams: Streams) -> Trainee:
     """Make backbone and head; each draws its initial weights from its own key, so neither shifts the other's."""
     streams.seed_torch("init", "backbone")
     backbone = build(spec.backbone, spec.dataset, spec.recipe, spec.head)
-    if spec.head["name"] == "supervised":
+    if spec.head["name"] in ("supervised", "distill"):
         return Trainee(backbone, None, None)
     tap = tap_of(backbone, spec.head)
     side = input_side(spec.head, backbone, spec.recipe["image_size"])
@@ -156,6 +156,9 @@ def make_optimizer(trainee: Trainee, recipe: dict[str, Any]) -> torch.optim.Opti
     options: dict[str, Any] = {}
     if "sgd" in recipe["optimizer"] or "momentum" in recipe["optimizer"]:
         options["momentum"] = recipe["momentum"]
+    if recipe["optimizer"].startswith("lamb"):
+        # timm's clips at 1 by itself; the recipe's `clip_grad` says what is clipped.
+        options["max_grad_norm"] = None
     optimizer: torch.optim.Optimizer = create_optimizer_v2(
         trainee,
         opt=recipe["optimizer"],

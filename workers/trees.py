@@ -10,6 +10,8 @@ from torch import Tensor
 
 from ..jobs import library
 
+V2 = "imagenetv2-matched-frequency-format-val"
+
 
 class Listed:
     """Pictures by path, opened one by one."""
@@ -46,9 +48,13 @@ def imagenet(root: Path, split: str, *, only: str | None = None) -> Listed:
 
     Args:
         root: the data folder.
-        split: train, or test, which is the published val part.
+        split: train, test, which is the published val part, or v2.
         only: a list of the catalogue that names the classes.
     """
+    if split == "v2":
+        # ImageNetV2 (Recht et al. 2019), whose folders are the classes' numbers.
+        place = root / "imagenet1k" / V2
+        return Listed((path, label) for label in range(1000) for path in _pictures(place / str(label)))
     place = root / "imagenet1k" / ("train" if split == "train" else "val")
     names = library.class_list(only) if only else sorted(path.name for path in place.iterdir() if path.is_dir())
     return Listed((path, label) for label, name in enumerate(names) for path in _pictures(place / name))

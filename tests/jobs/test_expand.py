@@ -115,6 +115,29 @@ def test_what_does_not_decide_the_weights_keeps_every_run(change: dict[str, Any]
     assert run_ids(grid(**change)) == run_ids(grid())
 
 
+def test_further_sets_to_score_keep_every_run_and_a_held_out_part_makes_others() -> None:
+    plain = run_ids(grid(datasets=["digits300"]))
+    assert run_ids(grid(datasets=["digits300"], data={"sets": ["independent"]})) == plain
+    assert not run_ids(grid(datasets=["digits300"], data={"val": 0.1})) & plain
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ({"sets": ["v2"]}, "data.sets: dataset digits has no set 'v2'"),
+        ({"sets": ["../x"]}, r"data.sets\[0\]: string should match"),
+        ({"sets": ["test"]}, "has one twice"),
+        ({"val": 0.1, "sets": ["val"]}, "has one twice"),
+        ({"val": 1.5}, "data.val: "),
+        ({"val": 0.0001}, "data.val: 0.0001 of digits's 899 training images is none, or all"),
+        ({"vals": 0.1}, "unknown key 'vals'"),
+    ],
+)
+def test_a_use_of_data_that_cannot_be_is_told(data: dict[str, Any], message: str) -> None:
+    with pytest.raises(BadInput, match=message):
+        grid(datasets=["digits"], data=data)
+
+
 def test_only_cells_and_runs_go_into_identity() -> None:
     deciding = {
         "backbones",
@@ -128,6 +151,8 @@ def test_only_cells_and_runs_go_into_identity() -> None:
         "include",
         "overrides",
         "stages",
+        # Of which `sets` does not.
+        "data",
     }
     covered = {"name", "description", "resources", "backend", "retries", "checkpoint_every", "evaluate_every"}
     covered |= {"max_running", "halve_micro_batch"}
@@ -135,7 +160,8 @@ def test_only_cells_and_runs_go_into_identity() -> None:
 
 
 OTHER: dict[str, Any] = {
-    "fidelity": "code", "schedule_epochs": 60, "decay_all": True,
+    "fidelity": "code", "schedule_epochs": 60, "decay_all": True, "repeats": 3, "loss": "bce", "bce_threshold": 0.2,
+    "drop_path_rule": "uniform",
     "epochs": 51, "batch_size": 64, "virtual_ranks": 2, "drop_last": True, "optimizer": "sgd", "lr": 1e-4,
     "weight_decay": 0.1, "momentum": 0.8, "schedule": "constant", "warmup_epochs": 1.5, "warmup_lr": 1e-6,
     "min_lr": 1e-6, "clip_grad": None, "precision": "bf16", "tf32": True, "channels_last": True, "compile": True,
@@ -150,11 +176,9 @@ OTHER: dict[str, Any] = {
 @pytest.mark.parametrize("field", Recipe.model_fields)
 def test_every_field_of_the_recipe_decides_the_weights(field: str) -> None:
     train = {field: OTHER[field]}
-    if field in ("auto_augment", "color_jitter"):
-        before = grid(heads=["supervised"], train={"pipeline": "pil"})
-        after = grid(heads=["supervised"], train={"pipeline": "pil", **train})
-    else:
-        before, after = grid(heads=["supervised"]), grid(heads=["supervised"], train=train)
+    needs = {"auto_augment": {"pipeline": "pil"}, "color_jitter": {"pipeline": "pil"}, "bce_threshold": {"loss": "bce"}}
+    common = needs.get(field, {})
+    before, after = (grid(heads=["supervised"], train={**common, **more}) for more in ({}, train))
     assert not run_ids(before) & run_ids(after)
 
 

@@ -65,7 +65,11 @@ def test_the_two_presets_are_two_runs() -> None:
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_a_preset_fills_exactly_what_a_grid_may_leave_open(name: str) -> None:
-    optional = {key for key, field in HEADS[name].model_fields.items() if field.default is None} - {"weight", "mega"}
+    optional = {key for key, field in HEADS[name].model_fields.items() if field.default is None} - {
+        "weight",
+        "mega",
+        "teacher",
+    }
     for values in PRESETS[name].values():
         assert set(values) == optional
     assert SILENT[name] <= optional

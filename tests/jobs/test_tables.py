@@ -13,6 +13,7 @@ TABLES = {
     "drloc-table2a": (5, 5), "drloc-table2b": (12, 12), "drloc-table3": (12, 36), "drloc-table4": (80, 80),
     "drloc-table8": (8, 8), "drloc-table9": (6, 6), "drloc-table14": (6, 6), "drloc-table16": (9, 9),
     "relvit-table2": (12, 120), "relvit-table3": (32, 160), "relvit-table4": (16, 32), "relvit-table5": (44, 88),
+    "thesis-seeds": (1, 100), "thesis-lowres": (6, 12),
 }  # fmt: skip
 
 
@@ -50,3 +51,13 @@ def test_resized_crops_of_pictures_of_many_sizes_need_pillow_and_that_is_told_be
     with pytest.raises(BadInput, match=r"train: crop: resized on pictures of many sizes \(sketch\) needs"):
         take_in("drloc-table4", changes={**tensors, "datasets": ["sketch"]})
     assert take_in("drloc-table4", changes={**tensors, "datasets": ["svhn"]}).expansion.runs
+
+
+def test_low_resolution_comes_first_and_224_pixels_last() -> None:
+    found = take_in("thesis-lowres").expansion
+    sizes = {(cell.stage, json.loads(cell.spec.recipe)["image_size"]) for cell in found.cells}
+    assert sizes == {("lowres", 128), ("lowres", 160), ("lowres", 192), ("at224", 224)}
+
+
+def test_the_seed_study_has_the_seeds_1_to_100() -> None:
+    assert [run.seed for run in take_in("thesis-seeds").expansion.runs] == list(range(1, 101))

@@ -75,3 +75,49 @@ def test_a_weights_file_with_code_in_it_is_refused_and_not_run(tmp_path: Path) -
     with pytest.raises(BackboneError):
         read_weights(tmp_path / "x.pth")
     assert not witness.exists()
+
+
+def test_an_even_drop_path_is_the_same_in_every_block() -> None:
+    def rates(**recipe: Any) -> list[float]:
+        model = _model(VIT, drop_path=0.2, **recipe)
+        return [layer.drop_prob for layer in model.modules() if type(layer).__name__ == "DropPath"]
+
+    assert rates() == [pytest.approx(0.2)] * 2
+    assert rates(drop_path_rule="uniform") == [pytest.approx(0.2)] * 4
+    assert not [
+        layer for layer in _model(VIT, drop_path_rule="uniform").modules() if type(layer).__name__ == "DropPath"
+    ]
+
+
+CAIT = {"model": "cait_xxs24_224", "args": {"patch_size": 4, "embed_dim": 16, "depth": 1, "num_heads": 2}}
+SWIN = {"model": "swin_tiny_patch4_window7_224", **library.backbones()["swin_mini"]}
+
+
+@pytest.mark.parametrize("backbone", [{**VIT, "args": VIT["args"] | {"patch_size": 4}}, CAIT])
+def test_positions_of_another_image_size_are_interpolated(tmp_path: Path, backbone: dict[str, Any]) -> None:
+    small, large = _model(backbone, image_size=16), _model(backbone, image_size=32)
+    prefix = small.pos_embed.shape[1] - 16
+    # A plane over the grid is again one on the finer grid, but for its borders.
+    rows = torch.arange(4.0).repeat_interleave(4)
+    with torch.no_grad():
+        small.pos_embed[0, prefix:] = rows[:, None]
+    save_file(small.state_dict(), str(tmp_path / "small.safetensors"))
+    assert load_weights(large, tmp_path / "small.safetensors") == []
+    found = large.pos_embed[0, prefix:, 0].detach().view(8, 8)
+    torch.testing.assert_close(found[2:6], (torch.arange(2.0, 6.0) / 2 - 0.25)[:, None].expand(4, 8), atol=0.1, rtol=0)
+
+
+def test_relative_positions_of_another_window_are_interpolated(tmp_path: Path) -> None:
+    small = _model({**SWIN, "args": SWIN["args"] | {"window_size": 2}})
+    large = _model({**SWIN, "args": SWIN["args"] | {"window_size": 4}})
+    save_file(small.state_dict(), str(tmp_path / "small.safetensors"))
+    before = weights_of(large)["layers.0.blocks.0.attn.relative_position_bias_table"]
+    load_weights(large, tmp_path / "small.safetensors")
+    assert not torch.equal(before, weights_of(large)["layers.0.blocks.0.attn.relative_position_bias_table"])
+
+
+def test_weights_that_are_tied_to_an_image_size_are_not_taken_for_another(tmp_path: Path) -> None:
+    mixer = {"model": "resmlp_s12", "args": {"patch_size": 4, "embed_dim": 16, "num_blocks": 1}}
+    save_file(_model(mixer, image_size=16).state_dict(), str(tmp_path / "small.safetensors"))
+    with pytest.raises(BackboneError, match=r"linear_tokens.weight is 16x16, the backbone's is 64x64"):
+        load_weights(_model(mixer, image_size=32), tmp_path / "small.safetensors")

@@ -143,3 +143,25 @@ def test_the_digits_are_normalised_to_zero_mean_and_unit_deviation(tmp_path: Pat
     mean, std = data.normaliser(facts, CPU)
     normal = (images.float() - mean) / std
     assert abs(float(normal.mean())) < 0.01 and abs(float(normal.std()) - 1) < 0.01
+
+
+@settings(max_examples=40, deadline=None)
+@given(size=st.integers(8, 300), shares=st.integers(2, 8), each=st.integers(1, 20), repeats=st.integers(2, 4))
+def test_repeated_images_come_in_as_many_copies_on_different_shares(
+    size: int, shares: int, each: int, repeats: int
+) -> None:
+    repeats = min(repeats, shares)
+    order = Order(size, shares * each, shares, drop_last=False, streams=Streams(seeds_of(0)), repeats=repeats)
+    where: dict[int, list[tuple[int, int]]] = {}
+    for step in range(order.steps):
+        for rank, (share, copies) in enumerate(zip(order.step(0, step), order.copies(step), strict=True)):
+            for image, copy in zip(share.tolist(), copies.tolist(), strict=True):
+                where.setdefault(image, []).append((rank, copy))
+    # The epoch is as long as ever, and ends within the copies of its last image.
+    assert sum(map(len, where.values())) == size
+    assert len(where) == -(-size // repeats)
+    assert sorted(map(len, where.values()))[1:] == [repeats] * (len(where) - 1)
+    for places in where.values():
+        ranks, copies = zip(*places, strict=True)
+        assert len(set(ranks)) == len(ranks)
+        assert sorted(copies) == list(range(len(copies)))

@@ -10,7 +10,9 @@ from sklearn.datasets import load_digits
 from torchvision import datasets as published
 
 from vtjobs.jobs import library
-from vtjobs.workers.datasets import DataError, ImageSet, load
+from vtjobs.jobs.spec import STREAMS, seeds_of
+from vtjobs.workers.datasets import DataError, ImageSet, load, load_part
+from vtjobs.workers.randomness import Streams
 
 from ..support.published import md5, python2_pickle, write_cifar, write_flowers, write_svhn
 from ..support.training import image_folder, on_folder, run_spec
@@ -144,3 +146,64 @@ def test_another_number_of_images_than_the_catalogue_says_is_an_error(
 def test_an_unknown_dataset_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="unknown dataset 'mnist'"):
         _load({"name": "mnist", "train": 1, "test": 1}, "train", tmp_path)
+
+
+def test_the_small_digits_have_two_test_sets_without_an_image_in_common(tmp_path: Path) -> None:
+    facts = _facts("digits300")
+    parts = [_load(facts, split, tmp_path) for split in ("train", "test", "independent")]
+    assert [len(part) for part in parts] == [300, 749, 748]
+    seen = [image.numpy().tobytes() for part in parts for image in part.images]
+    whole = [
+        image.numpy().tobytes()
+        for split in ("train", "test")
+        for image in _load(_facts("digits"), split, tmp_path).images
+    ]
+    assert sorted(seen) == sorted(whole)
+    assert all(int(part.labels.bincount().min()) > 20 for part in parts)
+
+
+def test_a_held_out_part_has_each_class_in_its_share_and_moves_with_the_split_stream_alone(tmp_path: Path) -> None:
+    facts = _facts("digits") | {"val": 0.1}
+
+    def parts(**seeds: int) -> list[ImageSet]:
+        streams = Streams(seeds_of(0) | seeds)
+        return [load_part(facts, split, streams, data_root=tmp_path, paths={}) for split in ("train", "val")]
+
+    train, val = parts()
+    assert (len(train), len(val)) == (809, 90)
+    assert int(val.labels.bincount().min()) >= 8 and int(val.labels.bincount().max()) <= 10
+    whole = _load(facts, "train", tmp_path)
+    both = sorted(image.numpy().tobytes() for part in (train, val) for image in part.images)
+    assert both == sorted(image.numpy().tobytes() for image in whole.images)
+    others = {stream: 7 for stream in STREAMS if stream != "split"}
+    assert torch.equal(parts(**others)[1].images, val.images)
+    assert not torch.equal(parts(split=7)[1].images, val.images)
+
+
+def test_nothing_is_held_out_where_no_run_asks_for_it(tmp_path: Path) -> None:
+    facts = _facts("digits")
+    assert len(load_part(facts, "train", Streams(seeds_of(0)), data_root=tmp_path, paths={})) == facts["train"]
+
+
+def test_too_few_images_of_a_class_for_a_held_out_part_are_told(tmp_path: Path) -> None:
+    facts = _facts("digits") | {"val": 0.005}
+    with pytest.raises(DataError, match="no stratified part can be held out"):
+        load_part(facts, "val", Streams(seeds_of(0)), data_root=tmp_path, paths={})
+
+
+def test_a_set_that_a_dataset_has_not_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="dataset digits has no set 'v2'"):
+        _load(_facts("digits"), "v2", tmp_path)
+
+
+def test_a_folders_further_set_has_its_classes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    root = image_folder(tmp_path / "images", train=3, test=2)
+    facts = on_folder(run_spec(), root).dataset
+    (root / "night").symlink_to(root / "test")
+    paths = {facts["fingerprint"]: str(root)}
+    assert len(load(facts, "night", data_root=tmp_path, paths=paths)) == 4
+    (root / "odd" / "class-1").mkdir(parents=True)
+    (root / "odd" / "class-1" / "0.png").write_bytes((root / "test" / "class-1" / "0.png").read_bytes())
+    with pytest.raises(DataError, match="has other classes than"):
+        load(facts, "odd", data_root=tmp_path, paths=paths)

@@ -120,3 +120,73 @@ def test_a_share_without_images_is_empty(folder: Any) -> None:
     few = replace(images, labels=images.labels[:5])
     found = _batches(spec, few, 0)
     assert [len(labels) for _, labels in found] == [2, 2, 1, 0]
+
+
+def test_each_copy_of_an_image_is_augmented_anew(folder: Any) -> None:
+    spec, images = folder
+    transform = PilTransform(images, spec.dataset, spec.recipe, Streams(spec.seeds))
+    first, second = transform(0, 3, 0), transform(0, 3, 1)
+    assert torch.equal(first, transform(0, 3))
+    assert not torch.equal(first, second)
+    assert torch.equal(second, transform(0, 3, 1))
+
+
+def test_loader_workers_make_each_copy_with_its_own_draws(folder: Any) -> None:
+    spec, images = folder
+    streams = Streams(spec.seeds)
+    order = Order(len(images), 4, 2, drop_last=False, streams=streams, repeats=2)
+    transform = PilTransform(images, spec.dataset, spec.recipe, streams)
+    source = PilSource(transform, order, workers=1, device=CPU)
+    source.begin(0, 0, [0, 1])
+    one, other = (
+        source.batch(order.step(0, 0)[rank], Position(epoch=0, step=0, virtual_rank=rank))[0] for rank in (0, 1)
+    )
+    image = int(order.step(0, 0)[0][0])
+    assert torch.equal(one[0], transform(0, image, 0)) and torch.equal(other[0], transform(0, image, 1))
+
+
+@pytest.mark.parametrize("shape", [(40, 20), (20, 40)])
+def test_the_simple_crop_moves_along_the_longer_side_and_mirrors_the_borders(shape: tuple[int, int]) -> None:
+    """Rows (or columns) tell where they come from; the shorter side is the whole image, shifted by four at most."""
+    height, width = shape
+    ramp = torch.arange(height)[:, None].expand(height, width) if height > width else torch.arange(width).expand(shape)
+    grey = (ramp * 6).to(torch.uint8)
+    images = ImageSet(labels=torch.zeros(1, dtype=torch.int64), images=grey[None, None])
+    spec = run_spec(pipeline="pil", crop="simple", image_size=20)
+    dataset = spec.dataset | {"mean": [0.0], "std": [1 / 255]}
+    transform = PilTransform(images, dataset, spec.recipe, Streams(spec.seeds))
+    # 20 + 2 * 4 rows to choose from across, 40 + 2 * 4 along; what lies beyond an end comes back.
+    padded = [*range(4, 0, -1), *range(40), *range(38, 34, -1)]
+    windows = {tuple(padded[start : start + 20]) for start in range(29)}
+    seen = set()
+    for epoch in range(40):
+        shown = (transform(epoch, 0)[0] / 6).round().int()
+        lines = shown if height > width else shown.T
+        assert all(bool((line == line[0]).all()) for line in lines)
+        seen.add(tuple(int(line[0]) for line in lines))
+    assert seen <= windows
+    assert len(seen) > 10
+
+
+def test_three_augment_does_exactly_one_of_its_three_each_as_often(folder: Any) -> None:
+    """Grey has no colour, a solarized image no bright level that was not dark before, a blurred one neither."""
+    spec, _ = folder
+    draw = torch.Generator().manual_seed(0)
+    # Bright red noise: a solarized one loses its bright reds, a grey one its colour, a blurred one its contrast.
+    pixels = torch.stack([torch.randint(160, 256, (16, 16), generator=draw), *torch.zeros(2, 16, 16)]).to(torch.uint8)
+    images = ImageSet(labels=torch.zeros(1, dtype=torch.int64), images=pixels[None])
+    recipe = run_spec(pipeline="pil", crop="none", auto_augment="3a").recipe
+    plain = spec.dataset | {"mean": [0.0] * 3, "std": [1 / 255] * 3}
+    transform = PilTransform(images, plain, recipe, Streams(spec.seeds))
+    counts = dict.fromkeys(("grey", "solarized", "blurred"), 0)
+    for epoch in range(300):
+        red, green, blue = transform(epoch, 0)
+        if torch.allclose(red, green, atol=0.5) and torch.allclose(red, blue, atol=0.5):
+            counts["grey"] += 1
+        elif float(red.max()) < 128:
+            counts["solarized"] += 1
+        else:
+            assert float(red.std()) < float(pixels[0].float().std())
+            counts["blurred"] += 1
+    # 100 of each on average, with a deviation of 8.
+    assert all(70 < count < 130 for count in counts.values()), counts

@@ -1,6 +1,7 @@
 """The training loop: what a step is made of, and that a head or an evaluation shifts nothing of it."""
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +10,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from vtjobs.jobs import library
 from vtjobs.jobs.spec import RunSpec
-from vtjobs.workers import train
+from vtjobs.workers import objective
 from vtjobs.workers.train import Diverged, Training
 
 from ..support.training import (
@@ -50,7 +52,7 @@ class Watch:
             return targets(logits, labels, **more)
 
         with monkeypatch.context() as patch:
-            patch.setattr(train.F, "cross_entropy", cross_entropy)
+            patch.setattr(objective.F, "cross_entropy", cross_entropy)
             run.trainee.train()
             for step in range(2):
                 run.step = step
@@ -222,3 +224,26 @@ def test_only_the_two_newest_checkpoints_are_kept(tmp_path: Path) -> None:
 def test_a_run_that_a_higher_attempt_has_claimed_removes_no_checkpoint(tmp_path: Path) -> None:
     training(run_spec(epochs=3), tmp_path, checkpoint_every_s=0, superseded=lambda: True).run()
     assert len(list(tmp_path.glob("step-*"))) >= 3
+
+
+def test_each_set_of_a_run_is_scored_apart_and_the_weights_do_not_depend_on_it(tmp_path: Path) -> None:
+    facts = library.datasets()["digits300"]
+    plain = run_spec(epochs=1, batch_size=128)
+    small = {name: facts[name] for name in ("train", "test")} | {"name": "digits300"}
+    spec = replace(plain, dataset=plain.dataset | small)
+    found: dict[str, dict[str, float]] = {}
+
+    def report(kind: str, **event: Any) -> None:
+        if kind == "evaluation":
+            found[event["set"]] = event["metrics"]
+
+    ends = []
+    for sets in ((), ("independent",)):
+        one = training(spec, tmp_path / str(len(sets)), sets=sets, report=report)
+        assert one.run()
+        ends.append(weights_of(one.trainee.backbone))
+    assert differences(*ends) == []
+    assert {name: scores["n"] for name, scores in found.items()} == {"test": 749, "independent": 748}
+    held = replace(spec, dataset=spec.dataset | {"val": 0.2})
+    assert training(held, tmp_path / "held", report=report).run()
+    assert found["val"]["n"] == 60

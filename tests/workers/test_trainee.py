@@ -263,3 +263,44 @@ def test_everything_decays_where_the_recipe_says_so() -> None:
     spec = run_spec(VIT, weight_decay=0.1, decay_all=True)
     optimizer = make_optimizer(make_trainee(spec, Streams(spec.seeds)), spec.recipe)
     assert {group["weight_decay"] for group in optimizer.param_groups} == {0.1}
+
+
+@pytest.mark.parametrize("fidelity", ["paper", "code"])
+@pytest.mark.parametrize("name", library.recipe_names())
+def test_the_learning_rate_of_every_recipe_follows_its_formula(name: str, fidelity: str) -> None:
+    recipe = library.recipe_data(name, fidelity)
+    spec, steps = run_spec(VIT), 3
+    optimizer = make_optimizer(Trainee(build(spec.backbone, spec.dataset, spec.recipe), None, None), recipe)
+    schedule = make_schedule(optimizer, recipe, steps)
+    warmup = round(recipe["warmup_epochs"] * steps)
+    total = (recipe["schedule_epochs"] or recipe["epochs"]) * steps
+    for step in range(recipe["epochs"] * steps):
+        schedule.step_update(step)
+        if step < warmup:
+            wanted = recipe["warmup_lr"] + step / warmup * (recipe["lr"] - recipe["warmup_lr"])
+        else:
+            quarter = recipe["schedule"] == "quarter_cosine"
+            share = math.cos(math.pi / 2 * step / total) if quarter else (1 + math.cos(math.pi * step / total)) / 2
+            wanted = recipe["min_lr"] + share * (recipe["lr"] - recipe["min_lr"])
+        assert optimizer.param_groups[0]["lr"] == pytest.approx(wanted, rel=1e-9), step
+
+
+def test_lamb_clips_where_the_recipe_does_and_not_by_itself() -> None:
+    """A step of LAMB on one parameter, without clipping, from its definition (You et al. 2020, algorithm 2)."""
+    layer = nn.Linear(2, 1, bias=False)
+    start = torch.tensor([[3.0, 4.0]])
+    with torch.no_grad():
+        layer.weight.copy_(start)
+    recipe = run_spec(optimizer="lamb", lr=0.1, weight_decay=0.02).recipe
+    trainee = Trainee(layer, None, None)
+    optimizer = make_optimizer(trainee, recipe)
+    gradient = torch.tensor([[300.0, -40.0]])
+    for _ in range(2):
+        layer.weight.grad = gradient.clone()
+        before = layer.weight.detach().clone()
+        optimizer.step()
+    # With one gradient over and over both moments, freed of their bias, are that gradient and its square.
+    update = gradient.sign() + 0.02 * before
+    wanted = before - 0.1 * before.norm() / update.norm() * update
+    torch.testing.assert_close(layer.weight.detach(), wanted, atol=1e-5, rtol=1e-5)
+    assert optimizer.defaults["max_grad_norm"] is None

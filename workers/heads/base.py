@@ -90,7 +90,7 @@ def weight_at(head: dict[str, Any], epoch: int, epochs: int) -> float:
     `code` is the schedule of DRLoc's published program, which its paper does not mention: 20 epochs up from 0, then
     down in a straight line to 0 at the end.
     """
-    weight = float(head["params"]["weight"])
+    weight = float(head["params"].get("weight", 0.0))
     if head["params"].get("weight_schedule") != "code":
         return weight
     if epoch <= CODE_WARMUP:

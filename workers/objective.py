@@ -1,0 +1,67 @@
+"""The loss of a part of a batch: the classifier's, a teacher's and a head's, as sums over the images."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from .distill import Distillation
+
+
+class Objective:
+    """What an optimizer step lowers; what it sums up beside is shown by name, each a sum over the images.
+
+    Args:
+        recipe: of the run.
+        mixed: whether the targets are those of Mixup or CutMix, [B, classes].
+        distillation: what a teacher adds, or None.
+    """
+
+    def __init__(self, recipe: dict[str, Any], *, mixed: bool, distillation: Distillation | None) -> None:
+        self.names = (recipe["loss"], *(("distillation",) if distillation else ()))
+        # Of the parts that it reports.
+        self._classify = _criterion(recipe, mixed)
+        self._distillation = distillation
+
+    def __call__(
+        self,
+        images: Tensor,
+        logits: Tensor | tuple[Tensor, Tensor] | None,
+        targets: Tensor,
+        head_loss: Tensor | None,
+        weight: float,
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return the total and its parts, scalars.
+
+        Args:
+            images: [B, C, S, S], as the student saw them.
+            logits: [B, classes], or those of the classifier and of the distillation token; None without a classifier.
+            targets: [B] int64 or [B, classes].
+            head_loss: mean over the images; None where there is no head.
+            weight: of the head's loss, or of the teacher's.
+        """
+        total = torch.zeros((), device=images.device)
+        parts: dict[str, Tensor] = {}
+        if logits is not None:
+            own, to_teacher = logits if isinstance(logits, tuple) else (logits, logits)
+            parts[self.names[0]] = total = self._classify(own.float(), targets)
+            if self._distillation is not None:
+                parts[self.names[1]] = taught = self._distillation(images, to_teacher.float())
+                total = (1.0 - weight) * total + weight * taught
+        if head_loss is not None:
+            total = total + weight * head_loss.float() * len(images)
+        return total, {name: value.detach() for name, value in parts.items()}
+
+
+def _criterion(recipe: dict[str, Any], mixed: bool) -> Callable[[Tensor, Tensor], Tensor]:
+    """Return the classifier's loss, a sum over the images; Mixup has smoothed its targets already."""
+    smoothing = 0.0 if mixed else recipe["label_smoothing"]
+    if recipe["loss"] == "cross_entropy":
+        return lambda logits, targets: F.cross_entropy(logits, targets, reduction="sum", label_smoothing=smoothing)
+    from timm.loss import BinaryCrossEntropy
+
+    made = BinaryCrossEntropy(smoothing=smoothing, target_threshold=recipe["bce_threshold"], reduction="none")
+    # A mean over the classes, as in the recipes that use it.
+    return lambda logits, targets: made(logits, targets).mean(1).sum()
