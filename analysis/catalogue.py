@@ -12,9 +12,16 @@ from ..jobs.recipe import steps_per_epoch, trained_on
 SCHEMA_VERSION = 1
 
 
-def grids() -> list[dict[str, Any]]:
-    """Return the ready grids: cells of the last stage, runs, and how many images are trained on in all."""
-    return [_grid(name) for name in library.grid_names()]
+def grids(rate: float | None = None) -> list[dict[str, Any]]:
+    """Return the ready grids: cells of the last stage, runs, and how many images are trained on in all.
+
+    Args:
+        rate: images that a GPU trains on in a second, for the hours.
+    """
+    found = [_grid(name) for name in library.grid_names()]
+    for grid in found:
+        grid["gpu_hours"] = round(grid["images"] / rate / 3600, 3) if rate is not None else None
+    return found
 
 
 def _grid(name: str) -> dict[str, Any]:

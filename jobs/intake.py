@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from . import library
@@ -21,23 +22,26 @@ class Intake:
     expansion: Expansion
 
 
-def take_in(source: str, *, changes: dict[str, Any] | None = None, max_runs: int = 100_000) -> Intake:
+def take_in(
+    source: str, *, changes: dict[str, Any] | None = None, max_runs: int = 100_000, data_root: Path | None = None
+) -> Intake:
     """Read, check and expand a grid.
 
     Args:
         source: a file's path or a built-in grid's name.
         changes: settings from the command line (`--set`), by dotted path.
         max_runs: the largest grid to take.
+        data_root: where weights lie that are named and not given by their path; None: such are not looked for.
 
     Raises:
         BadInput: with every mistake of the file, in its order.
     """
-    return take_in_document(grid_document(source, changes=changes), max_runs=max_runs)
+    return take_in_document(grid_document(source, changes=changes), max_runs=max_runs, data_root=data_root)
 
 
-def take_in_document(document: Document, *, max_runs: int = 100_000) -> Intake:
+def take_in_document(document: Document, *, max_runs: int = 100_000, data_root: Path | None = None) -> Intake:
     """Check and expand what was read already; raises as `take_in` does."""
-    resolver = Resolver(document)
+    resolver = Resolver(document, data_root)
     grid, problems = check_grid(document)
     # Also where the schema was violated elsewhere: a user wants to hear of both in one go.
     _check_names(document, resolver)

@@ -17,6 +17,7 @@ from .schema import validate
 from .spec import STAGE, canonical
 from .yamlio import Document, Path_, dotted
 
+WEIGHTS_FILES = (".safetensors", ".pth", ".pt", ".bin", ".tar")
 IMAGENET = {"mean": [0.485, 0.456, 0.406], "std": [0.229, 0.224, 0.225]}
 
 
@@ -83,8 +84,9 @@ def teacher_stage(head: Entry) -> str | None:
 class Resolver:
     """Resolve names, remember the answers, and gather the mistakes."""
 
-    def __init__(self, document: Document) -> None:
+    def __init__(self, document: Document, data_root: Path | None = None) -> None:
         self.document = document
+        self.data_root = data_root
         self.problems: list[Problem] = []
         self.paths: dict[str, str] = {}
         # Where data lies: a dataset's or weights file's fingerprint -> path.
@@ -135,8 +137,13 @@ class Resolver:
         if weights is None:
             return None
         path = Path(str(weights)).expanduser()
+        named = path.suffix not in WEIGHTS_FILES and len(path.parts) == 1
+        if named and self.data_root is None:
+            return {"fingerprint": f"named:{path}"}
+        if named and self.data_root is not None:
+            path = self.data_root / "weights" / f"{path}.safetensors"
         if not path.is_file():
-            fix = "Download it once with: vtjobs data prepare weights:MODEL"
+            fix = f"Download it once with: vtjobs data prepare weights:{weights if named else 'MODEL'}"
             self.problem((*entry.path, entry.name, "weights"), f"{path}: no such file", fix)
             return None
         sha = f"sha256:{file_sha256(path)}"

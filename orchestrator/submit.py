@@ -64,7 +64,7 @@ def prepare(
         BadInput: with every mistake.
         SchedulerUnreachable: what the site allows could not be asked; nothing was done.
     """
-    intake = take_in(source, changes=changes, max_runs=max_runs)
+    intake = take_in(source, changes=changes, max_runs=max_runs, data_root=config.data_root)
     grid, document, expansion = intake.grid, intake.document, intake.expansion
     name = backend or grid.backend_name(config.get("backend"))
     frozen = freeze(grid, expansion, at=at, backend=name, site=_site(config, grid, document, name))

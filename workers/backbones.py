@@ -1,5 +1,6 @@
 """Backbones from timm: made as a run describes them, and their weights."""
 
+import argparse
 import sys
 from pathlib import Path
 from typing import Any
@@ -134,7 +135,7 @@ def load_weights(model: nn.Module, path: Path) -> list[str]:
     """
     state = read_weights(path)
     own = model.state_dict()
-    if any(name in own and own[name].shape != value.shape for name, value in state.items()):
+    if any(name not in own or own[name].shape != value.shape for name, value in state.items()):
         state = _resampled(model, state)
         _check_shapes(model, state, path)
     fitting = {name: value for name, value in state.items() if name in own and own[name].shape == value.shape}
@@ -145,7 +146,7 @@ def load_weights(model: nn.Module, path: Path) -> list[str]:
 
 
 def _resampled(model: Any, state: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Bring positional embeddings and relative position tables to the model's own grid.
+    """Bring names to the model's own, and positional embeddings and relative position tables to its grid.
 
     Most of timm's families have a function for that beside them, which timm calls on the weights that it publishes.
     """
@@ -180,12 +181,15 @@ def read_weights(path: Path) -> dict[str, Tensor]:
     try:
         if path.suffix == ".safetensors":
             return load_file(str(path))
-        found = torch.load(path, map_location="cpu", weights_only=True)
+        # timm and what follows it save the options of their command line beside the weights.
+        with torch.serialization.safe_globals([argparse.Namespace]):
+            found = torch.load(path, map_location="cpu", weights_only=True)
     except (SafetensorError, RuntimeError, OSError, EOFError, ValueError, KeyError, TypeError) as error:
         raise BackboneError(f"weights {path}: cannot be read ({error})") from error
     except Exception as error:  # pickle's own errors; weights_only refuses objects with one of them
         raise BackboneError(f"weights {path}: refused, not a weights-only file") from error
-    state: dict[str, Tensor] = found.get("model", found.get("state_dict", found))
+    wrapped = next((found[name] for name in ("state_dict_ema", "model", "state_dict") if name in found), found)
+    state: dict[str, Tensor] = wrapped
     return state
 
 

@@ -1,6 +1,7 @@
 """The built-in grids of the papers' tables expand to as many cells as the tables have."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +12,7 @@ from vtjobs.jobs.intake import take_in
 # cells of the table, runs of all its stages
 TABLES = {
     "drloc-table2a": (5, 5), "drloc-table2b": (12, 12), "drloc-table3": (12, 36), "drloc-table4": (80, 80),
+    "drloc-table5": (60, 60),
     "drloc-table8": (8, 8), "drloc-table9": (6, 6), "drloc-table14": (6, 6), "drloc-table16": (9, 9),
     "relvit-table2": (12, 120), "relvit-table3": (32, 160), "relvit-table4": (16, 32), "relvit-table5": (44, 88),
     "thesis-seeds": (1, 100), "thesis-lowres": (6, 12),
@@ -61,3 +63,15 @@ def test_low_resolution_comes_first_and_224_pixels_last() -> None:
 
 def test_the_seed_study_has_the_seeds_1_to_100() -> None:
     assert [run.seed for run in take_in("thesis-seeds").expansion.runs] == list(range(1, 101))
+
+
+def test_table_5_starts_from_weights_in_the_data_folder(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match=r"t2t_vit_14.safetensors: no such file. Download it once") as caught:
+        take_in("drloc-table5", data_root=tmp_path)
+    assert len(caught.value.problems) == 3
+    (tmp_path / "weights").mkdir()
+    for name in ("t2t_vit_14", "swin_tiny_patch4_window7_224.ms_in1k", "resnet50.tv_in1k"):
+        (tmp_path / "weights" / f"{name}.safetensors").write_bytes(name.encode())
+    found = take_in("drloc-table5", data_root=tmp_path).expansion
+    weights = {json.loads(cell.spec.backbone)["weights"]["fingerprint"] for cell in found.cells}
+    assert {Path(found.paths[name]).parent for name in weights} == {tmp_path / "weights"}

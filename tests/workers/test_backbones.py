@@ -1,5 +1,6 @@
 """Backbones from timm, made as a run describes them, and their weights."""
 
+import argparse
 from pathlib import Path
 from typing import Any
 
@@ -121,3 +122,19 @@ def test_weights_that_are_tied_to_an_image_size_are_not_taken_for_another(tmp_pa
     save_file(_model(mixer, image_size=16).state_dict(), str(tmp_path / "small.safetensors"))
     with pytest.raises(BackboneError, match=r"linear_tokens.weight is 16x16, the backbone's is 64x64"):
         load_weights(_model(mixer, image_size=32), tmp_path / "small.safetensors")
+
+
+def test_the_authors_names_of_t2t_weights_are_ours(tmp_path: Path) -> None:
+    """As their program saves them: an EMA's state beside the options of its command line, other names in two places."""
+    small = {"model": "t2t_vit_14", "args": {"embed_dim": 16, "depth": 1, "num_heads": 2}}
+    source = _model(small, image_size=32)
+    renamed = {
+        name.replace("patch_embed.", "tokens_to_token.").replace(".features", ".w"): value
+        for name, value in source.state_dict().items()
+    }
+    assert "tokens_to_token.attention1.w" in renamed
+    torch.save({"state_dict_ema": renamed, "state_dict": {}, "args": argparse.Namespace(lr=1.0)}, tmp_path / "t2t.pth")
+    torch.manual_seed(1)
+    target = _model(small, image_size=32)
+    assert load_weights(target, tmp_path / "t2t.pth") == []
+    assert differences(weights_of(target), weights_of(source)) == []

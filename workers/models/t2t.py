@@ -5,6 +5,7 @@ the fixed positions.
 """
 
 import math
+import re
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any
@@ -143,6 +144,14 @@ def t2t_vit_14(pretrained: bool = False, **arguments: Any) -> T2TViT:
         "norm_layer": partial(nn.LayerNorm, eps=1e-5),
     }
     return T2TViT(**{**usual, **_known(arguments)})
+
+
+def checkpoint_filter_fn(state: dict[str, Tensor], model: nn.Module) -> dict[str, Tensor]:
+    """Give the weights that the authors published our names; ours stay as they are."""
+    return {
+        re.sub(r"(attention[12])\.w$", r"\1.features", name.replace("tokens_to_token.", "patch_embed.", 1)): value
+        for name, value in state.items()
+    }
 
 
 def _known(arguments: dict[str, Any]) -> dict[str, Any]:
