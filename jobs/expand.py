@@ -12,7 +12,7 @@ from .errors import BadInput, suggest
 from .grid import Grid, Override
 from .heads import BASELINE
 from .resolve import Entry, Resolver, entries, pick, teacher_stage
-from .rules import Rules, as_list, coordinate, matches
+from .rules import VARIANT, Rules, as_list, coordinate, matches
 from .spec import CellSpec, digest, seeds_text
 from .yamlio import Document, Path_
 
@@ -154,6 +154,7 @@ class _Expander:
         for room, listed in parts.items():
             runs *= sum(math.prod(self._lengths(f"{room}.{entry.name}.")) for entry in listed)
         runs *= math.prod(len(values) for path, values in self.grid.axes.items() if path.split(".")[0] not in parts)
+        runs *= max(1, len(self.grid.variants))
         # What exclusions and stages leave is known only afterwards.
         room_for = self.max_runs * (100 if self.grid.exclude or self.grid.stages else 1)
         if runs > room_for:
@@ -197,6 +198,8 @@ class _Expander:
             if room in mine and rest.split(".")[0] not in (mine[room],):
                 continue
             live.append([(path, value) for value in ([given[path]] if path in given else values)])
+        if self.grid.variants:
+            live.append([(VARIANT, name) for name in ([given[VARIANT]] if VARIANT in given else self.grid.variants)])
         for combination in itertools.product(*live):
             yield dict(combination)
 
@@ -314,14 +317,15 @@ class _Expander:
             settings.train[key], settings.sources[key] = value, ("train", key)
         for key, (value, where) in train.items():
             settings.train[key], settings.sources[key] = value, where
-        changes: list[tuple[str, Any, Path_]] = [(key, value, ("axes", key)) for key, value in point.axes.items()]
+        changes: list[tuple[str, Any, Path_]] = []
+        for key, value in point.axes.items():
+            if key == VARIANT:
+                changes += [(k, v, ("variants", value, k)) for k, v in self.grid.variants[value].items()]
+            else:
+                changes.append((key, value, ("axes", key)))
         for index, values in sets:
             changes += [(key, value, ("overrides", index, "set", key)) for key, value in values.items()]
-        mine = {
-            "backbone": point.backbone.setting,
-            "dataset": point.dataset.setting,
-            "head": point.head.setting,
-        }
+        mine = {"backbone": point.backbone.setting, "dataset": point.dataset.setting, "head": point.head.setting}
         for dotted, value, where in changes:
             room, _, rest = dotted.partition(".")
             if dotted == "recipe":

@@ -148,6 +148,9 @@ class Grid(Strict):
     train: Train = Field(default_factory=dict, description="changes to the recipe")
     data: Data = Data()
     axes: dict[str, list[Any]] = Field(default_factory=dict, description="further axes, by dotted path")
+    variants: dict[Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9 _.+-]{0,63}$")], dict[str, Any]] = Field(
+        default_factory=dict, description="an axis of named sets of changes by dotted path, such as {no-mixup: {…}}"
+    )
     exclude: list[dict[str, Any]] = Field(default_factory=list)
     include: list[dict[str, Any]] = Field(default_factory=list)
     overrides: list[Override] = Field(default_factory=list)

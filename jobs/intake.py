@@ -84,8 +84,10 @@ def _owners(data: dict[str, Any]) -> Iterator[tuple[Path_, dict[str, Any]]]:
 
 def _varied(data: dict[str, Any]) -> set[str]:
     """Return the dotted paths that axes and overrides set: what they touch is judged with their values."""
-    axes, overrides = data.get("axes"), data.get("overrides")
+    axes, overrides, variants = data.get("axes"), data.get("overrides"), data.get("variants")
     found = set(axes) if isinstance(axes, dict) else set()
+    for changes in variants.values() if isinstance(variants, dict) else ():
+        found |= set(changes) if isinstance(changes, dict) else set()
     for override in overrides if isinstance(overrides, list) else []:
         if isinstance(override, dict) and isinstance(override.get("set"), dict):
             found |= set(override["set"])

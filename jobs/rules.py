@@ -9,6 +9,8 @@ from .resolve import Entry, Resolver, entries
 from .yamlio import Path_
 
 COORDINATES = ("backbone", "dataset", "head", "seed", "stage", "recipe")
+# The axis of named sets of changes.
+VARIANT = "variant"
 
 
 def as_list(value: Any) -> list[Any]:
@@ -44,6 +46,9 @@ class Rules:
             self._include(("include", index), rule)
         for axis in self.grid.axes:
             self._dotted(axis, ("axes", axis))
+        for name, changes in self.grid.variants.items():
+            for setting in changes:
+                self._dotted(setting, ("variants", name, setting))
         for index, override in enumerate(self.grid.overrides):
             for setting in override.set:
                 self._dotted(setting, ("overrides", index, "set", setting))
@@ -63,8 +68,9 @@ class Rules:
                 self.resolver.problem(path, f"{key} is required")
 
     def _condition(self, path: Path_, key: str, value: Any) -> None:
-        if key not in COORDINATES and key not in self.grid.axes:
-            self.resolver.problem(path, f"unknown key {key!r}", suggest(key, [*COORDINATES, *self.grid.axes]))
+        known = [*COORDINATES, *([VARIANT] if self.grid.variants else []), *self.grid.axes]
+        if key not in known:
+            self.resolver.problem(path, f"unknown key {key!r}", suggest(key, known))
             return
         if not as_list(value):
             self.resolver.problem(path, "at least one value is needed")
@@ -81,6 +87,8 @@ class Rules:
         match key:
             case "backbone" | "dataset" | "head":
                 return self._names(key)
+            case "variant":
+                return set(self.grid.variants)
             case "stage":
                 return {stage.name for stage in self.grid.stages} or None
             case "seed":

@@ -150,6 +150,7 @@ def test_only_cells_and_runs_go_into_identity() -> None:
         "exclude",
         "include",
         "overrides",
+        "variants",
         "stages",
         # Of which `sets` does not.
         "data",
@@ -435,3 +436,50 @@ def test_a_whole_lab_in_one_grid_is_counted_before_it_is_gone_through() -> None:
     axes = {"train.lr": [n / 1e6 for n in range(1, 1001)], "train.weight_decay": [n / 1e3 for n in range(1000)]}
     with pytest.raises(BadInput, match=r"24,000,000 runs \(limit 100,000"):
         grid(axes=axes)
+
+
+VARIANTS = {"all": {}, "no-clip": {"train.clip_grad": None}, "flat": {"train.lr": 1e-3, "head.drloc.pairs": 8}}
+
+
+def test_each_variant_changes_its_own_settings_alone() -> None:
+    found = grid(heads=["supervised", {"drloc": {"weight": 0.5}}], variants=VARIANTS)
+    assert len(found.runs) == 3 * len(grid(heads=["supervised", {"drloc": {"weight": 0.5}}]).runs)
+    for cell in found.cells:
+        recipe, head = json.loads(cell.spec.recipe), json.loads(cell.spec.head)
+        variant = cell.axes["variant"]
+        assert (recipe["clip_grad"] is None) == (variant == "no-clip")
+        assert (recipe["lr"] == 1e-3) == (variant == "flat")
+        if head["name"] == "drloc":
+            assert (head["params"]["pairs"] == 8) == (variant == "flat")
+
+
+def test_a_variant_without_changes_is_the_run_that_was_there_before() -> None:
+    assert run_ids(grid()) < run_ids(grid(variants={"none": {}, "short": {"train.epochs": 10}}))
+
+
+def test_a_later_stage_keeps_the_variant_and_rules_may_name_it() -> None:
+    stages = [
+        {"name": "pretrain", "heads": ["relvit"]},
+        {"name": "finetune", "heads": ["supervised"], "init_from": "pretrain"},
+    ]
+    rule = [{"stage": "finetune", "variant": "flat"}]
+    variants = {**VARIANTS, "flat": {"train.lr": 1e-3}}
+    found = grid(heads=None, stages=stages, variants=variants, exclude=rule)
+    children = [cell for cell in found.cells if cell.parent is not None]
+    assert all(cell.axes == found.cells[cell.parent].axes for cell in children if cell.parent is not None)
+    assert {cell.axes["variant"] for cell in children} == {"all", "no-clip"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"variants": {"x": {"lr": 1}}}, "variants.x.lr: cannot vary 'lr'"),
+        ({"variants": {"x": {"train.lrr": 1}}}, "variants.x.train.lrr: "),
+        ({"variants": {"x": {}}, "exclude": [{"variant": "y"}]}, "'y' is not among this grid's variants"),
+        ({"exclude": [{"variant": "y"}]}, "unknown key 'variant'"),
+        ({"variants": {"../x": {}}}, "variants"),
+    ],
+)
+def test_a_variant_that_cannot_be_is_told(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(BadInput, match=message):
+        grid(**changes)

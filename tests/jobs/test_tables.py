@@ -15,7 +15,7 @@ TABLES = {
     "drloc-table5": (60, 60),
     "drloc-table8": (8, 8), "drloc-table9": (6, 6), "drloc-table14": (6, 6), "drloc-table16": (9, 9),
     "relvit-table2": (12, 120), "relvit-table3": (32, 160), "relvit-table4": (16, 32), "relvit-table5": (44, 88),
-    "thesis-seeds": (1, 100), "thesis-lowres": (6, 12),
+    "thesis-seeds": (1, 100), "thesis-lowres": (6, 12), "thesis-table3-8": (12, 12),
 }  # fmt: skip
 
 
