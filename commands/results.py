@@ -100,6 +100,8 @@ def _print_table(table: Any, style: str, *, right: tuple[int, ...]) -> None:
 def evaluate(
     selector: Selector = None,
     sets: Annotated[str, typer.Option(help="Comma-separated: test, train, val, or another of the dataset.")] = "test",
+    image_size: Annotated[int | None, typer.Option(help="Another input size; the set is test@256px.", min=4)] = None,
+    crop_pct: Annotated[float | None, typer.Option(help="Another centre crop; test@crop1.", min=0.01, max=1)] = None,
     as_json: Json = False,
     workspace: Workspace = None,
 ) -> None:
@@ -109,7 +111,8 @@ def evaluate(
 
     context = open_workspace(workspace)
     fresh(context)
-    found = score(context, select_ids(context, selector), sets.split(","), show=not as_json)
+    run_ids = select_ids(context, selector)
+    found = score(context, run_ids, sets.split(","), show=not as_json, image_size=image_size, crop_pct=crop_pct)
     if as_json:
         terminal.emit_json(found)
 

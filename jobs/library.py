@@ -102,6 +102,16 @@ def datasets() -> dict[str, dict[str, Any]]:
     return dict(_document("datasets.yaml").data)
 
 
+def sets_of(dataset: dict[str, Any]) -> list[str]:
+    """Return the sets that a run's dataset is known to have; an image folder may have further ones.
+
+    Args:
+        dataset: the part of a run's description.
+    """
+    further = datasets().get(dataset["name"], {}).get("sets", {})
+    return ["train", "test", *(["val"] if "val" in dataset else []), *further]
+
+
 @cache
 def class_list(name: str) -> list[str]:
     """Return the class names of a list of the catalogue, sorted."""

@@ -13,7 +13,8 @@ from ..db import models as m
 from ..db import queries
 from ..db.engine import reading
 from ..db.ingest import ingest_evaluations
-from ..jobs.errors import BadInput, NothingMatched, VtjobsError
+from ..jobs import library
+from ..jobs.errors import BadInput, NothingMatched, VtjobsError, suggest
 from ..jobs.host import clean_environment
 from ..jobs.states import RunState
 from .context import Context
@@ -22,17 +23,24 @@ from .context import Context
 MOST_IDS = 1000
 
 
-def evaluate(context: Context, run_ids: Sequence[str], sets: Sequence[str], *, show: bool) -> list[dict[str, Any]]:
+def evaluate(
+    context: Context, run_ids: Sequence[str], sets: Sequence[str], *, show: bool, image_size: int | None = None,
+    crop_pct: float | None = None,
+) -> list[dict[str, Any]]:  # fmt: skip
     """Score the completed ones among these runs; return their results on these sets.
+
+    Args:
+        context: workspace and ledger.
+        run_ids: any runs.
+        sets: names of sets of their datasets.
+        show: whether the scores are printed as they come.
+        image_size: another side of the input than the recipe's, pixels.
+        crop_pct: another share that the centre crop keeps.
 
     Raises:
         BadInput: a set is unknown.
         NothingMatched: none of the runs has completed.
     """
-    for name in sets:
-        if not name.isidentifier():
-            # A dataset says itself what it has; a name is no path.
-            raise BadInput(f"--sets {name}: no name of a set, such as test, train, val")
     by_grid: dict[str, list[str]] = defaultdict(list)
     with reading(context.ledger.engine) as connection:
         for start in range(0, len(run_ids), 5000):
@@ -44,17 +52,32 @@ def evaluate(context: Context, run_ids: Sequence[str], sets: Sequence[str], *, s
             )
             for row in connection.execute(query):
                 if _has_classifier(row.spec):
+                    _check_sets(json.loads(row.spec)["dataset"], sets)
                     by_grid[row.grid_id].append(row.run_id)
         settings = queries.grid_settings(connection, set(by_grid))
     if not by_grid:
         raise NothingMatched("none of these runs has completed and has a classifier to score")
-    codes = [_score(context, ids, sets, settings[grid_id]["paths"], show) for grid_id, ids in by_grid.items()]
+    more = ["--image-size", str(image_size)] if image_size is not None else []
+    more += ["--crop-pct", str(crop_pct)] if crop_pct is not None else []
+    codes = [
+        _score(context, ids, [*more, "--sets", ",".join(sets)], settings[grid_id]["paths"], show)
+        for grid_id, ids in by_grid.items()
+    ]
     chosen = [run_id for ids in by_grid.values() for run_id in ids]
     ingest_evaluations(context.ledger, context.workspace, chosen)
     if any(codes):
         raise VtjobsError("some runs could not be scored")
     with reading(context.ledger.engine) as connection:
-        return [row for row in queries.results_of(connection, chosen) if row["set_name"] in sets]
+        return [row for row in queries.results_of(connection, chosen) if row["set_name"].partition("@")[0] in sets]
+
+
+def _check_sets(dataset: Any, sets: Sequence[str]) -> None:
+    facts = json.loads(dataset) if isinstance(dataset, str) else dataset
+    known = library.sets_of(facts)
+    for name in sets:
+        # What a folder has the scoring sees; a name is no path.
+        if name not in known and not (facts["name"] == "folder" and name.isidentifier()):
+            raise BadInput(f"--sets {name}: dataset {facts['name']} has no such set. {suggest(name, known)}")
 
 
 def _has_classifier(spec: str) -> bool:
@@ -63,9 +86,9 @@ def _has_classifier(spec: str) -> bool:
     return bool(params.get("labels", True))
 
 
-def _score(context: Context, run_ids: list[str], sets: Sequence[str], paths: dict[str, str], show: bool) -> int:
+def _score(context: Context, run_ids: list[str], options: list[str], paths: dict[str, str], show: bool) -> int:
     command = [sys.executable, "-m", "vtjobs.workers.score", "--workspace", str(context.workspace.root)]
-    command += ["--data", str(context.config.data_root), "--paths", json.dumps(paths), "--sets", ",".join(sets)]
+    command += ["--data", str(context.config.data_root), "--paths", json.dumps(paths), *options]
     output = None if show else subprocess.DEVNULL
     codes = [
         subprocess.run(

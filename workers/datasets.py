@@ -111,7 +111,7 @@ def load(spec: dict[str, Any], split: str, *, data_root: Path, paths: dict[str, 
     """
     name = spec["name"]
     further = library.datasets().get(name, {}).get("sets", {})
-    if split not in ("train", "test", *further) and name != "folder":
+    if name in library.datasets() and split not in library.sets_of(spec):
         raise DataError(f"dataset {name} has no set {split!r}")
     if name == "folder":
         loaded = _folder(Path(paths.get(spec["fingerprint"], "")), split)

@@ -20,9 +20,19 @@ from .randomness import Streams
 
 
 def score(
-    workspace: Workspace, run_id: str, sets: list[str], *, data_root: Path, paths: dict[str, str]
-) -> dict[str, Any]:
+    workspace: Workspace, run_id: str, sets: list[str], *, data_root: Path, paths: dict[str, str],
+    image_size: int | None = None, crop_pct: float | None = None,
+) -> dict[str, Any]:  # fmt: skip
     """Return set -> scores of a run's final weights, and journal them.
+
+    Args:
+        workspace: where the run lies.
+        run_id: of the run.
+        sets: of its dataset.
+        data_root: where known datasets lie.
+        paths: folders by fingerprint.
+        image_size: another side of the input, pixels; the set is then called `test@256px`.
+        crop_pct: another share that the centre crop keeps; `test@crop1`.
 
     Raises:
         NoWeights: the run has not completed, or its weights are gone or damaged.
@@ -41,19 +51,27 @@ def score(
     spec = final.spec
     if not with_labels(spec.head):
         raise NoWeights(f"run {run_id} has no classifier: it was trained without labels")
+    given = {"image_size": image_size, "eval_crop_pct": crop_pct}
+    recipe = spec.recipe | {name: value for name, value in given.items() if value is not None}
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    numerics = make_numerics(spec.recipe, device)
-    model = build(spec.backbone, spec.dataset, spec.recipe, spec.head)
+    numerics = make_numerics(recipe, device)
+    model = build(spec.backbone, spec.dataset, recipe, spec.head)
     load_weights(model, final.weights)
     model.to(device)
     found: dict[str, Any] = {}
     for name in sets:
         split = load_part(spec.dataset, name, Streams(spec.seeds), data_root=data_root, paths=paths)
-        source = EvalSource(split, spec.dataset, spec.recipe, device)
+        source = EvalSource(split, spec.dataset, recipe, device)
         group = Group(rank=0, world_size=1, device=device)
-        found[name] = evaluate(model, source, group, numerics)
+        found[_label(name, image_size, crop_pct)] = evaluate(model, source, group, numerics)
     _journal(workspace.run(run_id).evaluations, final.attempt, final.manifest, found)
     return found
+
+
+def _label(name: str, image_size: int | None, crop_pct: float | None) -> str:
+    parts = [f"{image_size}px"] if image_size is not None else []
+    parts += [f"crop{crop_pct:g}"] if crop_pct is not None else []
+    return f"{name}@{'-'.join(parts)}" if parts else name
 
 
 def _journal(folder: Path, attempt: int, manifest: Any, found: dict[str, Any]) -> None:
@@ -73,6 +91,8 @@ def main() -> int:
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--paths", default="{}")
     parser.add_argument("--sets", required=True)
+    parser.add_argument("--image-size", type=int)
+    parser.add_argument("--crop-pct", type=float)
     parser.add_argument("run_ids", nargs="+")
     options = parser.parse_args()
     import json
@@ -87,6 +107,8 @@ def main() -> int:
                 options.sets.split(","),
                 data_root=options.data,
                 paths=json.loads(options.paths),
+                image_size=options.image_size,
+                crop_pct=options.crop_pct,
             )
         except VtjobsError as error:
             print(f"error: {error}", file=sys.stderr)

@@ -87,3 +87,14 @@ def test_one_run_that_cannot_be_scored_does_not_keep_the_others_from_it(finished
     assert done.returncode == 1
     assert f"error: run {'f' * 16} has not completed" in done.stderr
     assert done.stdout == f"{spec.run_id} test: top1 {scores['top1']:.2f}  loss {scores['loss']:.4f}  n 898\n"
+
+
+def test_another_size_and_crop_are_a_set_of_their_own_and_train_nothing(finished: Any, tmp_path: Path) -> None:
+    workspace, spec, scores = finished
+    before = sorted(path for path in workspace.run(spec.run_id).path.rglob("*.safetensors"))
+    found = score(workspace, spec.run_id, ["test"], data_root=tmp_path, paths={}, image_size=24, crop_pct=0.75)
+    assert set(found) == {"test@24px-crop0.75"}
+    assert found["test@24px-crop0.75"]["loss"] != scores["loss"]
+    same = score(workspace, spec.run_id, ["test"], data_root=tmp_path, paths={}, crop_pct=1.0)
+    assert same["test@crop1"]["loss"] == pytest.approx(scores["loss"], rel=1e-6)
+    assert before == sorted(path for path in workspace.run(spec.run_id).path.rglob("*.safetensors"))
