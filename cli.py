@@ -26,7 +26,7 @@ for command in (
     *(look.status, look.runs, look.show, look.logs, look.failures, look.why),
     *(results.report, results.compare, results.evaluate, results.export),
     *(steer.cancel, steer.retry, steer.rerun, steer.hold, steer.release, steer.supervise),
-    *(submit.run, catalog.catalog, keep.gc, keep.doctor, keep.schema, keep.init),
+    *(submit.run, catalog.catalog, catalog.measure, keep.gc, keep.doctor, keep.schema, keep.init),
 ):
     app.command()(command)
 

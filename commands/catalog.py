@@ -1,6 +1,9 @@
-"""The command that shows what the catalogue holds."""
+"""What the catalogue holds, and what a backbone costs."""
 
-from typing import Annotated
+import json
+import subprocess
+import sys
+from typing import Annotated, Any
 
 import typer
 
@@ -52,3 +55,58 @@ def _grids(as_json: bool, rate: float | None) -> None:
 
 def _text(value: object) -> str:
     return "–" if value is None else ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def measure(
+    backbones: Annotated[list[str], typer.Argument(help="Short names, or timm's.")],
+    batch: Annotated[str, typer.Option(help="Images at a time, or: largest.")] = "32",
+    image_size: Annotated[int, typer.Option(help="Side of the input, pixels.", min=4, max=4096)] = 224,
+    classes: Annotated[int, typer.Option(help="Of the classifier.", min=1)] = 1000,
+    precision: Annotated[str, typer.Option(help="fp32, fp16 or bf16.")] = "fp32",
+    repeats: Annotated[int, typer.Option(help="Timed passes.", min=1, max=100_000)] = 30,
+    training: Annotated[bool, typer.Option("--training", help="Forward and backward; by default forward.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Measure parameters, FLOPs, images per second and peak memory of backbones, here and now."""
+    from ..analysis import terminal
+    from ..jobs.errors import BadInput, suggest
+    from ..jobs.host import clean_environment
+
+    if batch != "largest" and not (batch.isascii() and batch.isdigit() and 0 < int(batch) <= 1 << 16):
+        raise BadInput(f"--batch {batch}: a number from 1 to 65536, or largest")
+    if precision not in ("fp32", "fp16", "bf16"):
+        raise BadInput(f"--precision {precision}: unknown. {suggest(precision, ('fp32', 'fp16', 'bf16'))}")
+    command = [sys.executable, "-m", "vtjobs.workers.measure", "--image-size", str(image_size)]
+    command += ["--classes", str(classes), "--precision", precision, "--repeats", str(repeats)]
+    command += [*(["--training"] if training else []), *(["--batch", batch] if batch != "largest" else [])]
+    done = subprocess.run([*command, "--", *backbones], stdout=subprocess.PIPE, env=clean_environment())
+    found = [json.loads(line) for line in done.stdout.splitlines()]
+    if as_json:
+        terminal.emit_json(found)
+    elif found:
+        rows = [_cost(one) for one in found]
+        terminal.print_table(
+            ["BACKBONE", "PARAMETERS", "GFLOPS", "IMAGES/S", "BATCH", "PEAK MEMORY"], rows, right=(1, 2, 3, 4, 5)
+        )
+        one = found[0]
+        made = ", ".join(f"{name} {version}" for name, version in one["software"].items() if name in ("torch", "timm"))
+        what = f"{one['pass']} at {one['image_size']} pixels, {one['precision']}, mean of {one['repeats']} passes"
+        terminal.say(f"{what}; {one['device']}; {made}; FLOPs are multiply-adds of one image.")
+    if done.returncode:
+        raise typer.Exit(done.returncode)
+
+
+def _cost(one: dict[str, Any]) -> list[str]:
+    peak = one["peak_memory_bytes"]
+    speed = f"{one['images_per_second']:.4g}"
+    if one["seconds_std"] is not None:
+        speed += f" ± {one['images_per_second'] * one['seconds_std'] / one['seconds']:.2g}"
+    memory = "–" if peak is None else f"{peak / 2**20:,.0f} MiB"
+    return [
+        one["backbone"],
+        f"{one['parameters']:,}",
+        f"{one['multiply_adds'] / 1e9:.3g}",
+        speed,
+        str(one["batch"]),
+        memory,
+    ]
