@@ -4,6 +4,7 @@ import json
 import os
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,9 @@ from vtjobs.jobs.journal import JournalWriter
 from vtjobs.jobs.workspace import RunFolder, Workspace
 from vtjobs.workers import checkpoint
 from vtjobs.workers.manifest import EMA, MANIFEST, MODEL, STATE, Rejected, verify
-from vtjobs.workers.resume import NoCheckpoint, choose_resume, parent_weights
+from vtjobs.workers.resume import NoCheckpoint, choose_resume, from_parent, parent_weights
+
+from ..support.training import run_spec
 
 RUN = "a" * 16
 FILES = [MODEL, EMA, STATE]
@@ -165,3 +168,17 @@ def test_a_parent_whose_weights_are_gone_names_the_way_to_make_them_anew(tmp_pat
     _attempt(workspace.run(RUN), 1, [], end="completed")
     with pytest.raises(NoCheckpoint, match=f"vtjobs rerun {RUN}"):
         parent_weights(workspace, RUN)
+
+
+def test_a_teacher_is_needed_to_the_end_and_a_start_only_at_the_start(tmp_path: Path) -> None:
+    workspace = Workspace(tmp_path).create()
+    _attempt(workspace.run(RUN), 1, [1, 2], end="completed")
+    start = replace(run_spec(seed=1), init_from=RUN)
+    student = replace(run_spec(head="distill", params={"teacher": "stage"}), init_from=RUN)
+    given = {"init": parent_weights(workspace, RUN), "parent": workspace.run(RUN).spec}
+    nothing = {"init": None, "parent": None}
+    assert from_parent(workspace, start, resumed=False) == given
+    assert from_parent(workspace, start, resumed=True) == nothing
+    assert from_parent(workspace, student, resumed=False) == given
+    assert from_parent(workspace, student, resumed=True) == given
+    assert from_parent(workspace, run_spec(), resumed=False) == nothing

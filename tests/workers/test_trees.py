@@ -41,6 +41,16 @@ def test_imagenet_is_numbered_in_the_order_of_its_class_ids(tmp_path: Path) -> N
     assert test.pil(0).mode == "RGB", "grey pictures have three channels as well"
 
 
+def test_imagenet_v2_is_numbered_by_its_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(library.datasets()["imagenet1k"]["sets"]["v2"], "count", 1000)
+    place = tmp_path / "imagenet1k" / "imagenetv2-matched-frequency-format-val"
+    for label in range(1000):
+        _picture(place / str(label) / "a.jpeg", label % 250)
+    found = _load("imagenet1k", "v2", tmp_path, classes=1000)
+    assert found.labels.tolist() == list(range(1000))
+    assert _levels(found.part(found.labels[7:9])) == pytest.approx([7, 8], abs=3)
+
+
 def test_imagenet_100_takes_the_listed_classes_alone(tmp_path: Path) -> None:
     listed = library.class_list("imagenet100")
     for name in [*listed, "n00000000", "n99999999"]:
