@@ -62,6 +62,33 @@ def of_cells(cells: list[dict[str, Any]]) -> Table:
     return Table(heading=heading, body=body, notes=notes(cells), labels=len(names))
 
 
+def of_descriptions(cells: list[dict[str, Any]]) -> Table:
+    """Return what `report --detail` shows: how far mean and spread can be trusted, and the luck of the best seed."""
+    names = columns(cells)
+    level = f"{100 * cells[0]['description']['level']:g}% CI"
+    spread = [f"{level} of the mean", f"{level} of the std", "one more seed", "min … max"]
+    heading = [*names, cells[0]["metric"], "n", *spread, "best from mean", "by luck"]
+    body = []
+    for cell in cells:
+        found = cell["description"]
+        ranges = [_range(found[name]) for name in ("interval", "std_interval", "prediction")]
+        extremes = "" if found["min"] is None else f"{found['min']:.2f} … {found['max']:.2f}"
+        luck = ["" if found[name] is None else f"{found[name]:.2f}" for name in ("best_of_n", "luck")]
+        body.append([*labels(cell, names), score(cell), count(cell), *ranges, extremes, *luck])
+    said = [
+        "Intervals by t and χ², for runs that are roughly normal; one more seed: where the next run falls so often.",
+        "By luck: how far the best of as many normal draws lies from the mean.",
+    ]
+    constant = [cell for cell in cells if cell["description"]["constant"]]
+    if constant:
+        said.append(f"In {len(constant)} cell(s) all seeds are equal: is the seed wired in?")
+    return Table(heading=heading, body=body, notes=[*notes(cells), *said], labels=len(names))
+
+
+def _range(bounds: list[float] | None) -> str:
+    return "" if bounds is None else f"[{bounds[0]:.2f}, {bounds[1]:.2f}]"
+
+
 def of_comparisons(document: dict[str, Any]) -> Table:
     """Return comparisons as text: the difference with its interval, the adjusted p, the verdict."""
     found = document["comparisons"]

@@ -17,6 +17,9 @@ def report(
     selector: Selector = None,
     metric: Metric = "top1",
     set_name: SetName = "test",
+    detail: Annotated[
+        bool, typer.Option("--detail", help="Intervals, extremes and the luck of the best seed.")
+    ] = False,
     style: Format = "table",
     as_json: Json = False,
     quiet: Quiet = False,
@@ -26,6 +29,13 @@ def report(
     from ..analysis import render, terminal
 
     cells = _cells(selector, metric, set_name, style, workspace)
+    if detail:
+        from ..analysis.describe import describe
+
+        for cell in cells:
+            cell["description"] = describe(
+                {int(seed): value for seed, value in cell["values"].items()}, better=cell["better"]
+            )
     if quiet:
         print("\n".join(cell["cell_id"] for cell in cells))
     elif as_json or style == "json":
@@ -33,7 +43,7 @@ def report(
     elif style == "csv":
         print(render.as_csv(cells), end="")
     else:
-        table = render.of_cells(cells)
+        table = render.of_descriptions(cells) if detail else render.of_cells(cells)
         _print_table(table, style, right=(table.labels, *range(table.labels + 2, len(table.heading))))
 
 

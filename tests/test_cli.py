@@ -122,6 +122,16 @@ def test_show_tells_the_whole_story(trained: Cli) -> None:
     assert "running -> completed  (journal: end completed)" in text
 
 
+def test_report_with_detail_says_what_the_seeds_leave_open(trained: Cli) -> None:
+    cells = trained.json("report", "tiny", "--detail")
+    for cell in cells:
+        found = cell["description"]
+        low, high = found["interval"]
+        assert found["mean"] == cell["mean"] and low < cell["mean"] < high
+        assert f"[{low:.2f}, {high:.2f}]" in trained.ok("report", "tiny", "--detail")
+    assert "By luck" in trained.ok("report", "tiny", "--detail", "--format", "markdown")
+
+
 def test_report_has_mean_std_and_gain_in_every_format(trained: Cli) -> None:
     cells = trained.json("report", "tiny")
     supervised, relvit = cells
