@@ -5,6 +5,8 @@ import io
 from dataclasses import dataclass, field
 from typing import Any
 
+from .declared import told
+
 FORMATS = ("table", "markdown", "latex", "csv", "json")
 
 _LATEX = str.maketrans(
@@ -131,7 +133,7 @@ def comparison_notes(document: dict[str, Any]) -> list[str]:
     ]
     if document["margin"] is not None:
         found.append(f"A tie: two one-sided tests against ±{document['margin']:g}, not adjusted.")
-    return [*found, "Test and margin were chosen with the results at hand, not declared before the runs."]
+    return [*found, *told(document["declared"])]
 
 
 BASELINE_WORD = "supervised"

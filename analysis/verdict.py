@@ -3,31 +3,26 @@
 from collections.abc import Sequence
 from typing import Any
 
-from .difference import ALPHA, Difference, Test, detectable, equivalence, holm, paired, seeds_for, welch
+from .declared import Plan
+from .difference import Difference, Test, detectable, equivalence, holm, paired, seeds_for, welch
 
 SCHEMA_VERSION = 1
 
 
-def compare(
-    cells: Sequence[dict[str, Any]],
-    *,
-    test: Test = Test.WELCH,
-    alpha: float = ALPHA,
-    margin: float | None = None,
-    min_effect: float | None = None,
-) -> dict[str, Any]:
+def compare(cells: Sequence[dict[str, Any]], plan: Plan | None = None) -> dict[str, Any]:
     """Compare every cell with the baseline that differs from it in the head alone.
 
     The p values of one table are one family (Holm). A comparison that cannot be tested counts in it.
 
     Args:
         cells: a report's, from `analysis.table.report`.
-        test: how; to be settled before the values are seen.
-        alpha: how often at least one of the family may be called separable where nothing is.
-        margin: in the metric's unit; a difference within ± this counts as none. Without it nothing is ever a tie.
-        min_effect: in the metric's unit; the smallest difference worth finding. Seeds are counted for it, never for
-            the difference that was seen.
+        plan: how, to be settled before the values are seen. `alpha`: how often at least one of the family may be called
+            separable where nothing is. `margin`, in the metric's unit: a difference within ± this counts as none;
+            without it nothing is ever a tie. `min_effect`: the smallest difference worth finding; seeds are counted
+            for it, never for the difference that was seen.
     """
+    plan = plan or Plan()
+    test, alpha, margin, min_effect = plan.test, plan.alpha, plan.margin, plan.min_effect
     by_id = {cell["cell_id"]: cell for cell in cells}
     pairs = [(cell, by_id[cell["baseline"]]) for cell in cells if cell["baseline"] in by_id]
     found = [_difference(cell, baseline, test, alpha) for cell, baseline in pairs]
@@ -39,6 +34,7 @@ def compare(
         "family": len(found),
         "margin": margin,
         "min_effect": min_effect,
+        "declared": plan.declared,
         "comparisons": [
             _document(cell, baseline, one, p, alpha, margin, min_effect, test)
             for (cell, baseline), one, p in zip(pairs, found, adjusted, strict=True)

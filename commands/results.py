@@ -49,10 +49,16 @@ def report(
 
 def compare(
     selector: Selector = None,
-    metric: Metric = "top1",
-    set_name: SetName = "test",
-    test: Annotated[str, typer.Option(help="welch, or paired by seed.")] = "welch",
-    alpha: Annotated[float, typer.Option(min=1e-6, max=0.5, help="How often luck may pass for a difference.")] = 0.05,
+    metric: Annotated[
+        str | None, typer.Option(help="top1, top5, loss, ema_top1, … [default: as declared, or top1]")
+    ] = None,
+    set_name: Annotated[
+        str | None, typer.Option("--set", help="The set it was scored on [default: as declared, or test].")
+    ] = None,
+    test: Annotated[str | None, typer.Option(help="welch, or paired by seed [default: as declared, or welch].")] = None,
+    alpha: Annotated[
+        float | None, typer.Option(min=1e-6, max=0.5, help="How often luck may pass for a difference [default: 0.05].")
+    ] = None,
     margin: Annotated[float | None, typer.Option(help="A difference within ± this is none [default: no ties].")] = None,
     min_effect: Annotated[float | None, typer.Option(help="The smallest difference worth finding.")] = None,
     style: Format = "table",
@@ -62,16 +68,20 @@ def compare(
 ) -> None:
     """Say of every cell whether it differs from the supervised one by more than the luck of the seed."""
     from ..analysis import render, terminal
-    from ..analysis.difference import Test
+    from ..analysis.declared import settle
     from ..analysis.verdict import compare as judge
 
-    if test not in tuple(Test):
-        raise BadInput(f"--test {test}: unknown. {suggest(test, Test)}")
-    for name, value in (("--margin", margin), ("--min-effect", min_effect)):
-        if value is not None and not 0 < value < float("inf"):
-            raise BadInput(f"{name} {value:g}: a number above 0, in the metric's unit")
-    cells = _cells(selector, metric, set_name, style, workspace)
-    document = judge(cells, test=Test(test), alpha=alpha, margin=margin, min_effect=min_effect)
+    context, chosen = _opened(selector, style, workspace)
+    given = {
+        "test": test,
+        "alpha": alpha,
+        "margin": margin,
+        "min_effect": min_effect,
+        "metric": metric,
+        "set": set_name,
+    }
+    plan = settle(context.ledger, chosen, given)
+    document = judge(_table(context, chosen, plan.metric, plan.set), plan)
     if as_json or style == "json":
         terminal.emit_json(document)
     elif quiet:
@@ -86,14 +96,24 @@ def compare(
 
 
 def _cells(selector: Any, metric: str, set_name: str, style: str, workspace: Any) -> list[dict[str, Any]]:
+    context, chosen = _opened(selector, style, workspace)
+    return _table(context, chosen, metric, set_name)
+
+
+def _opened(selector: Any, style: str, workspace: Any) -> tuple[Any, Any]:
     from ..analysis import render
-    from ..analysis.table import report as table
 
     if style not in render.FORMATS:
         raise BadInput(f"--format {style}: unknown. {suggest(style, render.FORMATS)}")
     context = open_workspace(workspace)
     fresh(context)
-    return table(context.ledger, selection(selector, default_all=True), metric=metric, set_name=set_name)
+    return context, selection(selector, default_all=True)
+
+
+def _table(context: Any, chosen: Any, metric: str, set_name: str) -> list[dict[str, Any]]:
+    from ..analysis.table import report as table
+
+    return table(context.ledger, chosen, metric=metric, set_name=set_name)
 
 
 def _print_table(table: Any, style: str, *, right: tuple[int, ...]) -> None:

@@ -35,6 +35,9 @@ def submit(
         typer.Option("--canary", help="One run per backbone, dataset and head goes first; the rest once it passed."),
     ] = False,
     hold: Annotated[bool, typer.Option("--hold", help="Store the grid, start nothing until `vtjobs release`.")] = False,
+    amend: Annotated[
+        str | None, typer.Option(help="Why the grid's `compare` changes although runs have started.")
+    ] = None,
     dry_run: DryRun = False,
     settings: Set = None,
     max_runs: MaxRuns = None,
@@ -54,7 +57,7 @@ def submit(
     with _told_when_interrupted(workspace, prepared.frozen.grid_id):
         context = open_workspace(workspace, create=True)
         fresh(context, start=False)
-        document = store(context, prepared, hold=hold, canary=canary)
+        document = store(context, prepared, hold=hold, canary=canary, amend=amend)
         fresh(context)
     if as_json:
         terminal.emit_json(document)

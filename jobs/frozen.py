@@ -59,6 +59,7 @@ def freeze(
         "checkpoint_every_s": grid.checkpoint_every,
         "evaluate_every": grid.evaluate_every,
         "sets": grid.data.sets,
+        "compare": grid.compare.model_dump(mode="json") if grid.compare is not None else None,
         "max_running": grid.max_running,
         "halve_micro_batch": grid.halve_micro_batch,
         "backend": backend,

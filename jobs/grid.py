@@ -120,6 +120,17 @@ class Data(Strict):
         return self
 
 
+class Compare(Strict):
+    """How heads will be compared with the supervised one, said before the runs."""
+
+    test: Literal["welch", "paired"] = "welch"
+    alpha: Annotated[float, Field(gt=0, le=0.5)] = 0.05
+    margin: Annotated[float, Field(gt=0)] | None = Field(None, description="a difference within ± this counts as none")
+    min_effect: Annotated[float, Field(gt=0)] | None = Field(None, description="the smallest difference worth finding")
+    metric: str = "top1"
+    set: str = "test"
+
+
 class LocalBackend(Strict):
     slots: int | None = Field(None, ge=1, le=1024, description="runs at a time; by default one per GPU or CPU share")
 
@@ -155,6 +166,7 @@ class Grid(Strict):
     include: list[dict[str, Any]] = Field(default_factory=list)
     overrides: list[Override] = Field(default_factory=list)
     stages: list[Stage] = Field(default_factory=list)
+    compare: Compare | None = Field(None, description="how heads will be compared; later changes need a reason")
     resources: Resources = Resources()
     retries: int = Field(3, ge=0, le=100, description="tries for failures that count")
     checkpoint_every: Duration = 600

@@ -26,6 +26,7 @@ from ..jobs.yamlio import Document
 from .actions import held_runs, mark_held
 from .backends.base import Room
 from .context import Context, make_backend
+from .declare import declarations
 from .guard import choose_canary, set_canary
 from .inspect import check_backbones
 from .plan import check_precision, check_world_size, shape_of
@@ -211,7 +212,9 @@ def _estimate(context: Context | None, frozen: FrozenGrid, to_do: list[Any]) -> 
     }
 
 
-def submit(context: Context, prepared: Prepared, *, hold: bool = False, canary: bool = False) -> dict[str, Any]:
+def submit(
+    context: Context, prepared: Prepared, *, hold: bool = False, canary: bool = False, amend: str | None = None
+) -> dict[str, Any]:
     """Store a grid and its runs; idempotent. Return the summary as it was before.
 
     Args:
@@ -219,8 +222,13 @@ def submit(context: Context, prepared: Prepared, *, hold: bool = False, canary: 
         prepared: the grid.
         hold: whether its runs are held, from before anybody could start one.
         canary: whether one run per backbone, dataset and head goes first.
+        amend: why `compare` changes although runs have started.
+
+    Raises:
+        BadInput: it changes, and no reason is given; nothing was stored.
     """
     document = summary(context, prepared)
+    prepared.frozen.settings["declarations"] = declarations(context, prepared.frozen, amend)
     write_grid(context.workspace, prepared.frozen, prepared.text)
     chosen = {run[0] for run in prepared.frozen.runs}
     # A run follows its newest grid; one that is held in another stays held.

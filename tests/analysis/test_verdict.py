@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from vtjobs.analysis.declared import Plan
 from vtjobs.analysis.difference import Test
 from vtjobs.analysis.render import comparisons_csv, latex, markdown, of_comparisons
 from vtjobs.analysis.verdict import compare
@@ -26,7 +27,7 @@ def cell(name: str, values: list[float], *, baseline: str | None = "base", **sta
 def judged(values: list[float], **options: Any) -> dict[str, Any]:
     """Return the only comparison of two cells."""
     cells = [cell("base", BASE, baseline=None), cell("head", values)]
-    (found,) = compare(cells, **options)["comparisons"]
+    (found,) = compare(cells, Plan(**options))["comparisons"]
     return dict(found)
 
 
@@ -97,7 +98,7 @@ def test_pairs_see_what_the_spread_of_seeds_hides() -> None:
     cells = [cell("base", wide, baseline=None), cell("head", [a + b for a, b in zip(wide, BASE, strict=True)])]
     cells[1]["values"] = {str(seed): value + 1 + 0.1 * (seed % 2) for seed, value in enumerate(wide)}
     assert compare(cells)["comparisons"][0]["verdict"] == "inconclusive"
-    assert compare(cells, test=Test.PAIRED)["comparisons"][0]["verdict"] == "separable"
+    assert compare(cells, Plan(test=Test.PAIRED))["comparisons"][0]["verdict"] == "separable"
 
 
 def test_the_order_of_the_seeds_changes_no_byte() -> None:

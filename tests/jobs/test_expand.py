@@ -109,6 +109,7 @@ def test_the_name_in_the_ledger_is_the_hash_of_the_spec() -> None:
         {"evaluate_every": 7},
         {"max_running": 1},
         {"halve_micro_batch": True},
+        {"compare": {"test": "paired", "alpha": 0.01, "min_effect": 0.5}},
     ],
 )
 def test_what_does_not_decide_the_weights_keeps_every_run(change: dict[str, Any]) -> None:
@@ -156,7 +157,7 @@ def test_only_cells_and_runs_go_into_identity() -> None:
         "data",
     }
     covered = {"name", "description", "resources", "backend", "retries", "checkpoint_every", "evaluate_every"}
-    covered |= {"max_running", "halve_micro_batch"}
+    covered |= {"max_running", "halve_micro_batch", "compare"}
     assert deciding | covered == set(Grid.model_fields), "a new key of the grid must be put in one of the two"
 
 

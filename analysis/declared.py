@@ -1,0 +1,79 @@
+"""How cells are to be compared: as their grid declared it before the runs, or as the command line says now."""
+
+import math
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..db import queries
+from ..db.engine import reading
+from ..db.ledger import Ledger
+from ..jobs.errors import BadInput, suggest
+from ..jobs.selector import Selection
+from .difference import ALPHA, Test
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What a comparison is made of."""
+
+    test: Test = Test.WELCH
+    alpha: float = ALPHA
+    margin: float | None = None
+    min_effect: float | None = None
+    metric: str = "top1"
+    set: str = "test"
+    declared: list[dict[str, Any]] = field(default_factory=list)
+    # The grid's declarations, the last of which this is; none where it was chosen with the results at hand.
+
+
+def settle(ledger: Ledger, selection: Selection, given: dict[str, Any]) -> Plan:
+    """Return the plan for a selection of runs.
+
+    Args:
+        ledger: where the grids are.
+        selection: the runs; a declaration counts where all of them belong to one grid.
+        given: what the command line says, None where it leaves it open. Anything but the declared values makes the plan
+            one of afterwards.
+
+    Raises:
+        BadInput: a value that cannot be.
+    """
+    declared = _declared(ledger, selection)
+    base: dict[str, Any] = declared[-1]["compare"] if declared and declared[-1]["compare"] else {}
+    values = base | {name: value for name, value in given.items() if value is not None}
+    if values.get("test", Test.WELCH) not in tuple(Test):
+        raise BadInput(f"--test {values['test']}: unknown. {suggest(values['test'], tuple(Test))}")
+    for name in ("margin", "min_effect"):
+        value = values.get(name)
+        if value is not None and not 0 < value < math.inf:
+            raise BadInput(f"--{name.replace('_', '-')} {value:g}: a number above 0, in the metric's unit")
+    values["test"] = Test(values.get("test", Test.WELCH))
+    return Plan(**values, declared=declared if base and values == base | {"test": Test(base["test"])} else [])
+
+
+def _declared(ledger: Ledger, selection: Selection) -> list[dict[str, Any]]:
+    with reading(ledger.engine) as connection:
+        grids = {row.grid_id for row in queries.list_runs(connection, selection)}
+        if len(grids) != 1:
+            return []
+        settings = queries.grid_settings(connection, grids)
+    found: list[dict[str, Any]] = next(iter(settings.values()), {}).get("declarations", [])
+    return found
+
+
+def told(declarations: list[dict[str, Any]]) -> list[str]:
+    """Return when a comparison was declared, and what was changed since and why."""
+    if not declarations:
+        return ["Test and margin were chosen with the results at hand, not declared before the runs."]
+    first, *amended = declarations
+    lines = [f"Declared on {_day(first)}, {_when(first)}."]
+    return [*lines, *(f"Amended on {_day(one)}, {_when(one)}: {one['reason']}" for one in amended)]
+
+
+def _day(one: dict[str, Any]) -> str:
+    return time.strftime("%Y-%m-%d", time.localtime(one["at"]))
+
+
+def _when(one: dict[str, Any]) -> str:
+    return f"when {one['started']} of {one['runs']} runs had started" if one["started"] else "before the first run"

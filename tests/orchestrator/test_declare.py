@@ -1,0 +1,104 @@
+"""What a grid declares of its comparison is kept with its moment; a change after the first run needs a reason."""
+
+from typing import Any
+
+import pytest
+
+from vtjobs.analysis.declared import Plan, settle, told
+from vtjobs.analysis.difference import Test
+from vtjobs.jobs.errors import BadInput
+from vtjobs.jobs.files import read_json
+from vtjobs.jobs.selector import Selection
+from vtjobs.orchestrator.submit import submit
+
+from ..support.grids import tiny_grid
+from ..support.lab import Lab
+
+NOTHING = dict.fromkeys(("test", "alpha", "margin", "min_effect", "metric", "set"))
+
+
+def _grid(compare: str | None, **more: Any) -> str:
+    return tiny_grid(extra=f"compare: {compare}" if compare else "", **more)
+
+
+def _declared(lab: Lab, text: str, **more: Any) -> list[dict[str, Any]]:
+    prepared = lab.prepare(text)
+    submit(lab.context, prepared, **more)
+    stored = read_json(lab.context.workspace.grid(prepared.frozen.grid_id) / "grid.json")
+    assert stored is not None
+    found: list[dict[str, Any]] = stored["declarations"]
+    return found
+
+
+def _plan(lab: Lab, **given: Any) -> Plan:
+    return settle(lab.context.ledger, Selection(), NOTHING | given)
+
+
+def test_a_declaration_is_kept_with_its_moment(quiet_lab: Lab) -> None:
+    (found,) = _declared(quiet_lab, _grid("{test: paired, min_effect: 0.5}"))
+    assert (found["started"], found["runs"], found["reason"]) == (0, 2, None)
+    assert found["compare"]["test"] == "paired" and found["compare"]["alpha"] == 0.05
+    assert _declared(quiet_lab, _grid("{test: paired, min_effect: 0.5}")) == [found]
+    assert told([found]) == [f"Declared on {told([found])[0][12:22]}, before the first run."]
+
+
+def test_it_changes_freely_before_the_first_run(quiet_lab: Lab) -> None:
+    _declared(quiet_lab, _grid("{alpha: 0.05}"))
+    (found,) = _declared(quiet_lab, _grid("{alpha: 0.01}"))
+    assert found["compare"]["alpha"] == 0.01
+
+
+def test_it_needs_a_reason_once_a_run_has_started_and_every_report_says_it(lab: Lab) -> None:
+    lab.submit(_grid("{alpha: 0.05}"))
+    lab.finish()
+    with pytest.raises(BadInput, match=r"compare: declared otherwise on .*, and 2 of 2 runs have started"):
+        submit(lab.context, lab.prepare(_grid("{alpha: 0.1}")))
+    assert _plan(lab).alpha == 0.05
+    with pytest.raises(BadInput, match="declared otherwise"):
+        submit(lab.context, lab.prepare(_grid(None)))
+    first, second = _declared(lab, _grid("{alpha: 0.1}"), amend="the reviewers asked")
+    assert (first["reason"], second["reason"], second["started"]) == (None, "the reviewers asked", 2)
+    plan = _plan(lab)
+    assert plan.alpha == 0.1
+    assert told(plan.declared)[1].endswith("when 2 of 2 runs had started: the reviewers asked")
+    # More seeds under the same name go on with what was declared.
+    wider = _declared(lab, _grid("{alpha: 0.1}", seeds="3"))
+    assert wider == [first, second]
+
+
+def test_a_first_declaration_after_the_runs_says_so(lab: Lab) -> None:
+    lab.submit(_grid(None))
+    lab.finish()
+    (found,) = _declared(lab, _grid("{test: welch}"))
+    assert found["started"] == 2
+    assert "when 2 of 2 runs had started" in told([found])[0]
+
+
+def test_a_comparison_follows_the_declaration_unless_the_command_says_otherwise(quiet_lab: Lab) -> None:
+    _declared(quiet_lab, _grid("{test: paired, metric: loss, margin: 0.2}"))
+    plan = _plan(quiet_lab)
+    assert (plan.test, plan.metric, plan.set, plan.margin) == (Test.PAIRED, "loss", "test", 0.2)
+    assert plan.declared and _plan(quiet_lab, test="paired").declared
+    other = _plan(quiet_lab, test="welch")
+    assert (other.test, other.metric, other.declared) == (Test.WELCH, "loss", [])
+    assert "chosen with the results at hand" in told(other.declared)[0]
+
+
+def test_runs_of_several_grids_have_no_common_declaration(quiet_lab: Lab) -> None:
+    _declared(quiet_lab, _grid("{test: paired}"))
+    _declared(quiet_lab, _grid("{test: paired}", name="other", epochs=3))
+    assert _plan(quiet_lab) == Plan()
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"test": "student"}, "--test student"),
+        ({"margin": -1.0}, "--margin -1"),
+        ({"min_effect": 0.0}, "--min-effect 0"),
+    ],
+)
+def test_a_plan_that_cannot_be_is_told(quiet_lab: Lab, given: dict[str, Any], message: str) -> None:
+    quiet_lab.submit(tiny_grid())
+    with pytest.raises(BadInput, match=message):
+        _plan(quiet_lab, **given)
