@@ -27,7 +27,8 @@ def grids(rate: float | None = None) -> list[dict[str, Any]]:
 def _grid(name: str) -> dict[str, Any]:
     intake = take_in(name)
     found = intake.expansion
-    parents = {cell.parent for cell in found.cells if cell.parent is not None}
+    # A cell that others only learn from is one of the table's.
+    parents = {cell.parent for cell in found.cells if cell.parent is not None and "teacher" not in cell.spec.head}
     images = 0
     for cell, runs in Counter(run.cell for run in found.runs).items():
         spec = found.cells[cell].spec

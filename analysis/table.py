@@ -15,6 +15,7 @@ from ..db.ledger import Ledger, in_parts
 from ..db.results import smaller_is_better
 from ..jobs import library
 from ..jobs.selector import Selection
+from ..jobs.spec import STAGE
 from ..jobs.states import RunState
 
 SCHEMA_VERSION = 1
@@ -30,16 +31,19 @@ def report(
     """
     with reading(ledger.engine) as connection:
         rows = queries.list_runs(connection, selection)
+        cells = queries.cell_rows(connection, {row.cell_id for row in rows})
+        taught = {cell_id for cell_id, cell in cells.items() if _has_teacher(cell)}
+        # A run that another one only learns from is not its beginning.
+        begun = {row.run_id: row.parent for row in rows if row.parent and row.cell_id not in taught}
         if not any(condition.field in ("stage", "run") for condition in selection.conditions):
-            rows = _last_stages(connection, rows)
+            rows = _last_stages(rows, begun)
         results = {
             row["run_id"]: row
             for row in queries.results_of(connection, [row.run_id for row in rows])
             if row["metric"] == metric and row["set_name"] == set_name
         }
-        cells = queries.cell_rows(connection, {row.cell_id for row in rows})
         inexact = _inexact(connection, [row.run_id for row in rows])
-        before = _cells_before(connection, rows)
+        before = _cells_before(connection, {row.cell_id: begun[row.run_id] for row in rows if row.run_id in begun})
         cells |= queries.cell_rows(connection, {cell for chain in before.values() for cell in chain} - cells.keys())
     grouped: dict[str, list[queries.RunRow]] = defaultdict(list)
     for row in rows:
@@ -54,9 +58,13 @@ def report(
     return documents
 
 
-def _cells_before(connection: Any, rows: list[queries.RunRow]) -> dict[str, list[str]]:
-    """Return cell -> the cells of the stages before it, of one of its runs; a query for each stage of a chain."""
-    parents = {row.cell_id: row.parent for row in rows if row.parent}
+def _cells_before(connection: Any, parents: dict[str, str]) -> dict[str, list[str]]:
+    """Return cell -> the cells of the stages before it; a query for each stage of a chain.
+
+    Args:
+        connection: to the ledger.
+        parents: cell -> the parent of one of its runs.
+    """
     found: dict[str, list[str]] = {cell_id: [] for cell_id in parents}
     while parents:
         above: dict[str, Any] = {}
@@ -70,12 +78,17 @@ def _cells_before(connection: Any, rows: list[queries.RunRow]) -> dict[str, list
     return found
 
 
-def _last_stages(connection: Any, rows: list[queries.RunRow]) -> list[queries.RunRow]:
-    """Leave out the runs that only serve as another selected run's beginning."""
-    parents = {row.parent for row in rows if row.parent}
+def _last_stages(rows: list[queries.RunRow], begun: dict[str, str]) -> list[queries.RunRow]:
+    """Leave out the runs that only serve as another selected run's beginning.
+
+    Args:
+        rows: the runs.
+        begun: run -> the run that it starts from.
+    """
+    parents = set(begun.values())
     left = [row for row in rows if row.run_id not in parents]
     stages = {row.stage for row in left}
-    last = {row.stage for row in rows if row.parent}
+    last = {row.stage for row in rows if row.run_id in begun}
     return [row for row in left if row.stage in last] if last and len(stages) > 1 else left
 
 
@@ -135,10 +148,21 @@ def _cell(
     }
 
 
+def _part(cell: dict[str, Any], name: str) -> dict[str, Any]:
+    part = json.loads(cell["spec"])[name]
+    found: dict[str, Any] = json.loads(part) if isinstance(part, str) else part
+    return found
+
+
+def _has_teacher(cell: dict[str, Any]) -> bool:
+    # The description is searched before it is read: few have one, and there may be thousands.
+    head = _part(cell, "head") if "teacher" in cell["spec"] else {}
+    return head.get("name") == "distill" and bool(head["params"].get("teacher") == STAGE)
+
+
 def _fidelity(cell: dict[str, Any]) -> dict[str, str]:
     """Return name -> preset of the recipe and, where it was published, the head."""
-    spec = json.loads(cell["spec"])
-    head, recipe = (json.loads(part) if isinstance(part, str) else part for part in (spec["head"], spec["recipe"]))
+    head, recipe = _part(cell, "head"), _part(cell, "recipe")
     published = cell["recipe"] in library.recipe_names() and library.recipe_file(cell["recipe"]).source != "vtjobs"
     found = {cell["recipe"]: recipe.get("fidelity")} if published else {}
     if head.get("params"):

@@ -1,19 +1,18 @@
 """Grid -> cells -> runs: ordered, without doubles, the same every time."""
 
-import dataclasses
 import itertools
-import json
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from .errors import BadInput, suggest
+from .errors import BadInput
 from .grid import Grid, Override
 from .heads import BASELINE
-from .resolve import Entry, Resolver, entries, pick, teacher_stage
+from .resolve import Entry, Resolver, entries, pick
 from .rules import VARIANT, Rules, as_list, coordinate, matches
 from .spec import CellSpec, digest, seeds_text
+from .teachers import teacher_stage, with_teachers
 from .yamlio import Document, Path_
 
 
@@ -131,7 +130,9 @@ class _Expander:
             for index, stage in enumerate(self.grid.stages):
                 made[stage.name] = self._stage(index, made)
         else:
-            points = self._taught(self._product(self.heads, self.datasets, self.backbones), {})
+            points = with_teachers(
+                self._product(self.heads, self.datasets, self.backbones), {}, self.cells, self.resolver
+            )
             self._points(points, "", {}, self.grid.recipe or "", ("recipe",))
         self._raise()
         if not self.runs:
@@ -173,7 +174,7 @@ class _Expander:
         for dataset, backbone, head in itertools.product(datasets, backbones, heads):
             for axes in self._axes(backbone, dataset, head, {}):
                 yield _Point(backbone, dataset, head, axes, self.grid.seeds)
-        for index, rule in enumerate(self.grid.include):
+        for index, rule in enumerate(self.grid.include if backbones is self.backbones else ()):
             yield from self._included(rule, index, heads)
 
     def _included(self, rule: dict[str, Any], index: int, heads: list[Entry]) -> Iterator[_Point]:
@@ -181,6 +182,9 @@ class _Expander:
         names = [as_list(rule.get(key)) for key in ("dataset", "backbone", "head")]
         seeds = as_list(rule["seed"]) if "seed" in rule else self.grid.seeds
         names[2] = names[2] or [entry.label for entry in heads]
+        if self.grid.stages:
+            # Each stage has heads of its own.
+            names[2] = [name for name in names[2] if any(name in (entry.label, entry.name) for entry in heads)]
         for dataset, backbone, head in itertools.product(*names):
             chosen = (
                 pick(str(backbone), self.backbones, (*path, "backbone")),
@@ -212,35 +216,20 @@ class _Expander:
         train = {key: (value, (*path, "train", key)) for key, value in stage.train.items()}
         if stage.init_from is None:
             backbones = entries(stage.backbones, (*path, "backbones")) if stage.backbones else self.backbones
-            points = self._taught(self._product(heads, own or self.datasets, backbones), made)
+            points = with_teachers(
+                self._product(heads, own or self.datasets, backbones), made, self.cells, self.resolver
+            )
         else:
             points = self._children(made[stage.init_from], heads, own)
-        first = len(self.cells)
-        self._points(points, stage.name, train, recipe or "", recipe_path)
-        return list(range(first, len(self.cells)))
-
-    def _taught(self, points: Iterator[_Point], made: dict[str, list[int]]) -> Iterator[_Point]:
-        """Give each point whose head names a stage for its teacher that stage's cell of the same dataset."""
-        for point in points:
-            stage = teacher_stage(point.head)
-            if stage is None:
-                yield point
-                continue
-            where: Path_ = (*point.head.path, point.head.name, "teacher")
-            if stage not in made:
-                self.resolver.problem(where, f"no earlier stage {stage!r}", suggest(stage, made))
-                continue
-            teachers = [index for index in made[stage] if self.cells[index].entries[1].key == point.dataset.key]
-            if len(teachers) != 1:
-                message = f"stage {stage!r} has {len(teachers)} cells on {point.dataset.label}; a teacher is one"
-                self.resolver.problem(where, message)
-                continue
-            if not json.loads(self.cells[teachers[0]].spec.head)["params"].get("labels", True):
-                self.resolver.problem(where, f"stage {stage!r} trains without labels; a teacher needs a classifier")
-                continue
-            yield dataclasses.replace(point, parent=teachers[0])
+        return self._points(points, stage.name, train, recipe or "", recipe_path)
 
     def _children(self, parents: list[int], heads: list[Entry], own: list[Entry] | None) -> Iterator[_Point]:
+        for head in heads:
+            if teacher_stage(head) is not None:
+                message = "a run of a stage with init_from has a parent already"
+                fix = "Give the teacher as {MODEL: {weights: FILE}}"
+                self.resolver.problem((*head.path, head.name, "teacher"), message, fix)
+                return
         for parent in parents:
             cell = self.cells[parent]
             backbone, dataset = cell.entries
@@ -252,7 +241,9 @@ class _Expander:
 
     def _points(
         self, points: Iterator[_Point], stage: str, train: dict[str, tuple[Any, Path_]], recipe: str, path: Path_
-    ) -> None:
+    ) -> list[int]:
+        """Make the cells and runs of some points; return the cells, those that were there before included."""
+        found: dict[int, None] = {}
         for point in points:
             coordinates: dict[str, set[Any]] = {
                 "backbone": {point.backbone.name, point.backbone.label},
@@ -270,6 +261,8 @@ class _Expander:
                 cell = self._cell(point, settings, stage)
                 if cell is not None:
                     self._add_runs(cell, kept)
+                    found[cell] = None
+        return list(found)
 
     def _by_override(
         self, point: _Point, coordinates: dict[str, set[Any]]
@@ -311,8 +304,7 @@ class _Expander:
         path: Path_,
         sets: list[tuple[int, dict[str, Any]]],
     ) -> _Settings:
-        data = self.grid.data
-        settings = _Settings(recipe, path, dataset={"sets": data.sets} | ({"val": data.val} if data.val else {}))
+        settings = _Settings(recipe, path)
         for key, value in self.grid.train.items():
             settings.train[key], settings.sources[key] = value, ("train", key)
         for key, (value, where) in train.items():
@@ -386,7 +378,8 @@ class _Expander:
         mine = self.of_cell.setdefault(index, {})
         for seed in seeds:
             if cell.parent is not None and seed not in parents:
-                # The parent's run was excluded.
+                why = "{the teacher's run}"
+                self.excluded[why] = self.excluded.get(why, 0) + 1
                 continue
             parent = parents.get(seed)
             run_id = digest(cell.spec.text(seeds=seeds_text(seed), init_from=parent))

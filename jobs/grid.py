@@ -108,7 +108,7 @@ class Data(Strict):
     val: Annotated[float, Field(gt=0, lt=1)] | None = Field(
         None, description="share of the training images that is held out, stratified; scored as the set val"
     )
-    sets: list[Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_]{0,31}$")]] = Field(
+    sets: list[Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,31}$")]] = Field(
         default_factory=list, description="further sets that each run is scored on, such as v2"
     )
 

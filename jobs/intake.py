@@ -43,6 +43,8 @@ def take_in_document(document: Document, *, max_runs: int = 100_000, data_root: 
     """Check and expand what was read already; raises as `take_in` does."""
     resolver = Resolver(document, data_root)
     grid, problems = check_grid(document)
+    if grid is not None:
+        resolver.data = grid.data.model_dump()
     # Also where the schema was violated elsewhere: a user wants to hear of both in one go.
     _check_names(document, resolver)
     expansion = None

@@ -14,10 +14,10 @@ from .folder import describe_folder, file_sha256
 from .heads import HEADS, preset
 from .recipe import Recipe
 from .schema import validate
-from .spec import STAGE, canonical
+from .spec import STAGE, canonical, without_later
 from .yamlio import Document, Path_, dotted
 
-WEIGHTS_FILES = (".safetensors", ".pth", ".pt", ".bin", ".tar")
+WEIGHTS_FILES = (".safetensors", ".pth", ".pt", ".bin", ".pth.tar")
 IMAGENET = {"mean": [0.485, 0.456, 0.406], "std": [0.229, 0.224, 0.225]}
 
 
@@ -75,18 +75,14 @@ def pick(name: str, listed: list[Entry], path: Path_) -> Entry:
     return Entry(name=name, path=path, label=name)
 
 
-def teacher_stage(head: Entry) -> str | None:
-    """Return the stage that a head names for its teacher, or None."""
-    teacher = head.settings.get("teacher") if head.name == "distill" and isinstance(head.settings, dict) else None
-    return teacher if isinstance(teacher, str) else None
-
-
 class Resolver:
     """Resolve names, remember the answers, and gather the mistakes."""
 
     def __init__(self, document: Document, data_root: Path | None = None) -> None:
         self.document = document
         self.data_root = data_root
+        self.data: dict[str, Any] = {}
+        # The grid's `data`: val and sets.
         self.problems: list[Problem] = []
         self.paths: dict[str, str] = {}
         # Where data lies: a dataset's or weights file's fingerprint -> path.
@@ -137,11 +133,12 @@ class Resolver:
         if weights is None:
             return None
         path = Path(str(weights)).expanduser()
-        named = path.suffix not in WEIGHTS_FILES and len(path.parts) == 1
-        if named and self.data_root is None:
-            return {"fingerprint": f"named:{path}"}
-        if named and self.data_root is not None:
-            path = self.data_root / "weights" / f"{path}.safetensors"
+        named = "/" not in str(weights) and not path.is_file() and not str(weights).endswith(WEIGHTS_FILES)
+        if named:
+            if self.data_root is None:
+                return {"fingerprint": f"named:{path}"}
+            places = [self.data_root / "weights" / f"{path}{suffix}" for suffix in WEIGHTS_FILES]
+            path = next((place for place in places if place.is_file()), places[0])
         if not path.is_file():
             fix = f"Download it once with: vtjobs data prepare weights:{weights if named else 'MODEL'}"
             self.problem((*entry.path, entry.name, "weights"), f"{path}: no such file", fix)
@@ -172,7 +169,6 @@ class Resolver:
             self.problem(entry.path, f"unknown dataset {entry.name!r}", fix)
             return None
         allowed = {"path", "mean", "std"} if folder else {"mean", "std"}
-        val, sets = settings.pop("val", None), settings.pop("sets", [])
         for setting in settings:
             if setting not in allowed:
                 self.problem((*entry.path, entry.name, setting), f"unknown key {setting!r}", suggest(setting, allowed))
@@ -184,7 +180,7 @@ class Resolver:
         else:
             facts = known[entry.name]
             path = Path()
-        for name in sets:
+        for name in self.data.get("sets", ()):
             known_sets = facts.get("sets", {})
             if name == "train" or not (name in known_sets or (folder and (path / name).is_dir())):
                 fix = suggest(name, known_sets) if known_sets else ""
@@ -200,11 +196,14 @@ class Resolver:
                 self.problem((*entry.path, entry.name, setting), "must be greater than 0")
                 return None
         spec = {key: facts[key] for key in ("channels", "classes", "fingerprint", "mean", "std", "train", "test")}
-        if val is not None and not 0 < round(val * facts["train"]) < facts["train"]:
-            self.problem(("data", "val"), f"{val} of {entry.label}'s {facts['train']} training images is none, or all")
+        val = self.data.get("val")
+        held, classes = round((val or 0.0) * facts["train"]), facts["classes"]
+        if val is not None and min(held, facts["train"] - held) < classes:
+            message = f"{val} of {entry.label}'s {facts['train']} training images is {held}"
+            self.problem(("data", "val"), f"{message}; both parts need an image of each of the {classes} classes")
             return None
-        held = {"val": val} if val is not None else {}
-        return canonical(spec | held | {"name": "folder" if folder else entry.name})
+        kept = {"val": val} if val is not None else {}
+        return canonical(spec | kept | {"name": "folder" if folder else entry.name})
 
     def head(self, entry: Entry, backbone: Entry, changes: dict[str, Any], recipe: str = "") -> str | None:
         """Return the canonical JSON of a head for this backbone, or None where it cannot be used.
@@ -363,7 +362,7 @@ class Resolver:
                 text = match[0] if match else problems[0]
                 self.problem(where, text.message, text.fix)
             return None
-        return canonical(recipe.model_dump(mode="json"))
+        return canonical(without_later(recipe.model_dump(mode="json")))
 
 
 def _are_numbers(values: Any, count: int) -> bool:

@@ -111,6 +111,9 @@ class Rules:
             fix = "Write train.FIELD, head.NAME.PARAMETER, backbone.NAME.ARGUMENT, dataset.NAME.SETTING or recipe"
             self.resolver.problem(where, f"cannot vary {path!r}", fix)
             return
+        if path == "head.distill.teacher":
+            self.resolver.problem(where, f"{path} cannot be varied", "List distill once for each teacher")
+            return
         names = self._names(room)
         if rest.split(".")[0] not in names:
             self.resolver.problem(where, f"{path}: no such {room} in this grid", suggest(rest.split(".")[0], names))

@@ -13,13 +13,22 @@ STREAMS = ("init", "split", "order", "augment", "mix", "drop", "pair")
 
 RUN_ID_LENGTH = 16
 
-# The teacher of a run of a stage with `teacher_from`.
+# Fields of the recipe that came after the first ones, and what was the case before: at that value they are left out of
+# the description, so that runs keep their names.
+LATER: dict[str, Any] = {"repeats": 1, "loss": "cross_entropy", "bce_threshold": None, "drop_path_rule": "model"}
+
+# The teacher of a run that learns from an earlier stage's.
 STAGE = "stage"
 
 
 def canonical(value: Any) -> str:
     """Write JSON in the one way that is hashed: sorted keys, no spaces, ASCII, no NaN."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+
+
+def without_later(recipe: dict[str, Any]) -> dict[str, Any]:
+    """Return a recipe as it is described: the fields of `LATER` only where they say something."""
+    return {name: value for name, value in recipe.items() if name not in LATER or value != LATER[name]}
 
 
 def digest(text: str, length: int = RUN_ID_LENGTH) -> str:
@@ -97,16 +106,18 @@ class RunSpec:
         data = json.loads(text)
         if not isinstance(data, dict) or set(data) != {*cls.__slots__}:
             raise ValueError("not a run's description")
-        return cls(**data)
+        return cls(**{**data, "recipe": LATER | data["recipe"]})
 
     def canonical(self) -> str:
         """Return the JSON that the run is named by."""
-        return canonical({name: getattr(self, name) for name in self.__slots__})
+        values = {name: getattr(self, name) for name in self.__slots__}
+        return canonical(values | {"recipe": without_later(self.recipe)})
 
     @property
     def learns_from_parent(self) -> bool:
         """Whether the run of `init_from` is its teacher, and not what its own weights start from."""
-        return bool(self.head["params"].get("teacher") == STAGE)
+        mine = self.head["name"] == "distill" and "source" not in self.head
+        return mine and bool(self.head["params"].get("teacher") == STAGE)
 
     @property
     def run_id(self) -> str:

@@ -76,7 +76,7 @@ def _check_sets(dataset: Any, sets: Sequence[str]) -> None:
     known = library.sets_of(facts)
     for name in sets:
         # What a folder has the scoring sees; a name is no path.
-        if name not in known and not (facts["name"] == "folder" and name.isidentifier()):
+        if name not in known and not (facts["name"] == "folder" and name.replace("-", "_").isidentifier()):
             raise BadInput(f"--sets {name}: dataset {facts['name']} has no such set. {suggest(name, known)}")
 
 

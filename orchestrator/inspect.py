@@ -14,7 +14,7 @@ from ..jobs.folder import cache_folder
 from ..jobs.heads import SPATIAL
 from ..jobs.host import clean_environment
 from ..jobs.recipe import trained_on
-from ..jobs.spec import canonical, digest
+from ..jobs.spec import STAGE, canonical, digest
 from ..jobs.yamlio import Document
 
 TIMEOUT_S = 300
@@ -33,21 +33,25 @@ _HEAD_FIELDS = {
 def questions(expansion: Expansion) -> dict[str, dict[str, Any]]:
     """Return the distinct backbones of a grid as they will be made, by a hash of the question."""
     found: dict[str, dict[str, Any]] = {}
-    seen: set[tuple[str, str, str, str]] = set()
+    seen: set[Any] = set()
     for cell in expansion.cells:
-        key = (cell.spec.backbone, cell.spec.dataset, cell.spec.recipe, cell.spec.head)
+        parent = expansion.cells[cell.parent].spec if cell.parent is not None else None
+        key = tuple(
+            (spec.backbone, spec.dataset, spec.recipe, spec.head) for spec in (cell.spec, parent) if spec is not None
+        )
         if key in seen:
             continue
         seen.add(key)
-        question = ask(cell.spec)
+        question = ask(cell.spec, parent)
         found[digest(canonical(question))] = question
     return found
 
 
-def ask(spec: Any) -> dict[str, Any]:
-    """Return what the making of a cell's backbone depends on."""
-    dataset, recipe, params = json.loads(spec.dataset), json.loads(spec.recipe), json.loads(spec.head)["params"]
-    return {
+def ask(spec: Any, parent: Any = None) -> dict[str, Any]:
+    """Return what the making of a cell's backbone depends on; of one that starts from another cell, that one too."""
+    dataset, recipe, head = json.loads(spec.dataset), json.loads(spec.recipe), json.loads(spec.head)
+    params = head["params"]
+    question: dict[str, Any] = {
         "backbone": json.loads(spec.backbone) | {"weights": None},
         "dataset": {name: dataset[name] for name in ("channels", "classes")},
         "recipe": {name: recipe[name] for name in _RECIPE_FIELDS},
@@ -55,6 +59,12 @@ def ask(spec: Any) -> dict[str, Any]:
             "params": {name: params[name] for name, usual in _HEAD_FIELDS.items() if params.get(name, usual) != usual}
         },
     }
+    if parent is not None:
+        question["parent"] = ask(parent)
+    if head["name"] == "distill" and "source" not in head:
+        # Whether it is the parent, or another model at this cell's classes and size.
+        question["teacher"] = STAGE if params["teacher"] == STAGE else params["teacher"] | {"weights": None}
+    return question
 
 
 def answers(expansion: Expansion) -> dict[str, dict[str, Any]]:
@@ -107,7 +117,8 @@ def check_backbones(expansion: Expansion, document: Document, *, halves: bool = 
     found = answers(expansion)
     problems: list[Problem] = []
     for cell in expansion.cells if found else []:
-        answer = found[digest(canonical(ask(cell.spec)))]
+        parent = expansion.cells[cell.parent].spec if cell.parent is not None else None
+        answer = found[digest(canonical(ask(cell.spec, parent)))]
         where = cell.entries[0].path
         head = json.loads(cell.spec.head)
         problem = None

@@ -72,6 +72,7 @@ def prepare(
     shape, room = _placed(config, frozen, document)
     problems = check_backbones(expansion, document, halves=grid.halve_micro_batch)
     problems += _world_size_problems(shape, frozen, document)
+    problems += _without_a_step(expansion, document)
     more, hints = _precision(shape, frozen, document)
     if problems + more:
         raise BadInput(problems + more)
@@ -123,6 +124,18 @@ def _precision(shape: Shape, frozen: FrozenGrid, document: Document) -> tuple[li
             problems.append(document.problem(("train", "precision"), found.message, found.fix))
         hints += [hint] if hint else []
     return problems, hints
+
+
+def _without_a_step(expansion: Expansion, document: Document) -> list[Problem]:
+    problems: list[Problem] = []
+    for cell in expansion.cells:
+        recipe, dataset = json.loads(cell.spec.recipe), json.loads(cell.spec.dataset)
+        if not steps_per_epoch(trained_on(dataset), recipe["batch_size"], drop_last=recipe["drop_last"]):
+            message = f"{cell.labels['dataset']}: {trained_on(dataset)} training images are fewer than one batch"
+            fix = f"Set a batch_size below {recipe['batch_size']}, or drop_last: false"
+            problem = document.problem(("train", "batch_size"), message, fix)
+            problems += [problem] if problem not in problems else []
+    return problems
 
 
 def _warnings(expansion: Expansion) -> list[str]:

@@ -1,12 +1,8 @@
-"""Backbones from timm: made as a run describes them, and their weights."""
+"""Backbones from timm, made as a run describes them."""
 
-import argparse
-import sys
-from pathlib import Path
 from typing import Any
 
-import torch
-from torch import Tensor, nn
+from torch import nn
 
 from .heads.base import Grid
 from .tokens import BackboneError
@@ -54,7 +50,7 @@ def build(
         text = str(error).split("\n")[0] or type(error).__name__
         raise BackboneError(f"backbone {name}: {text}") from error
     if recipe.get("drop_path_rule") == "uniform":
-        _drop_evenly(model, arguments.get("drop_path_rate", 0.0))
+        _drop_evenly(model, arguments.get("drop_path_rate"))
     if not params.get("positions", True):
         if getattr(model, "pos_embed", None) is None:
             raise BackboneError(f"backbone {name}: it has no positional embedding to leave out")
@@ -73,13 +69,20 @@ def build(
     return model
 
 
-def _drop_evenly(model: nn.Module, rate: float) -> None:
-    """Drop every block's branches at one rate, where timm lets it grow with the depth."""
-    from timm.layers import DropPath
+def _drop_evenly(model: nn.Module, rate: float | None) -> None:
+    """Drop the branches of every block at one rate, the largest where none is given: timm lets it grow with the depth.
 
+    Class attention has none (thesis, section 3.5.2).
+    """
+    from timm.layers import DropPath
+    from timm.models.cait import LayerScaleBlockClassAttn
+
+    if rate is None:
+        rate = max((layer.drop_prob for layer in model.modules() if isinstance(layer, DropPath)), default=0.0)
     for layer in model.modules():
         for name in ("drop_path", "drop_path1", "drop_path2"):
-            if isinstance(getattr(layer, name, None), DropPath | nn.Identity):
+            spared = isinstance(layer, LayerScaleBlockClassAttn)
+            if isinstance(getattr(layer, name, None), DropPath | nn.Identity) and not spared:
                 setattr(layer, name, DropPath(rate) if rate else nn.Identity())
 
 
@@ -123,74 +126,6 @@ def input_side(head: dict[str, Any], model: Any, size: int) -> int:
     """Return the side of the images that the model gets, pixels."""
     mega = head["params"].get("mega")
     return size if mega is None else mega * (patch_side(model, size) or 1)
-
-
-def load_weights(model: nn.Module, path: Path) -> list[str]:
-    """Load weights from a safetensors file (or a weights-only torch file); return the names left as they were.
-
-    Positions of another image size are interpolated (bicubic); a classifier of other classes is left out.
-
-    Raises:
-        BackboneError: the file cannot be read, nothing in it fits, or a trained tensor has another shape.
-    """
-    state = read_weights(path)
-    own = model.state_dict()
-    if any(name not in own or own[name].shape != value.shape for name, value in state.items()):
-        state = _resampled(model, state)
-        _check_shapes(model, state, path)
-    fitting = {name: value for name, value in state.items() if name in own and own[name].shape == value.shape}
-    if not fitting:
-        raise BackboneError(f"weights {path}: no tensor fits the backbone")
-    model.load_state_dict(fitting, strict=False)
-    return sorted(set(own) - set(fitting))
-
-
-def _resampled(model: Any, state: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Bring names to the model's own, and positional embeddings and relative position tables to its grid.
-
-    Most of timm's families have a function for that beside them, which timm calls on the weights that it publishes.
-    """
-    from timm.layers import resample_abs_pos_embed
-
-    adapt = getattr(sys.modules[type(model).__module__], "checkpoint_filter_fn", None)
-    found = dict(adapt(state, model) if adapt is not None else state)
-    own, given = getattr(model, "pos_embed", None), found.get("pos_embed")
-    if own is not None and given is not None and own.requires_grad and own.shape != given.shape:
-        grid = model.patch_embed.grid_size
-        prefix = own.shape[1] - grid[0] * grid[1]
-        found["pos_embed"] = resample_abs_pos_embed(given, new_size=list(grid), num_prefix_tokens=prefix)
-    return found
-
-
-def _check_shapes(model: Any, state: dict[str, Tensor], path: Path) -> None:
-    classifier = (getattr(model, "pretrained_cfg", None) or {}).get("classifier") or ()
-    free = tuple(f"{name}." for name in ((classifier,) if isinstance(classifier, str) else classifier))
-    for name, own in model.named_parameters():
-        given = state.get(name)
-        if given is None or given.shape == own.shape or not own.requires_grad or name.startswith(free or ("\0",)):
-            continue
-        sizes = f"{'x'.join(map(str, given.shape))}, the backbone's is {'x'.join(map(str, own.shape))}"
-        raise BackboneError(f"weights {path}: {name} is {sizes}")
-
-
-def read_weights(path: Path) -> dict[str, Tensor]:
-    """Read a file of named tensors without running anything in it."""
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
-
-    try:
-        if path.suffix == ".safetensors":
-            return load_file(str(path))
-        # timm and what follows it save the options of their command line beside the weights.
-        with torch.serialization.safe_globals([argparse.Namespace]):
-            found = torch.load(path, map_location="cpu", weights_only=True)
-    except (SafetensorError, RuntimeError, OSError, EOFError, ValueError, KeyError, TypeError) as error:
-        raise BackboneError(f"weights {path}: cannot be read ({error})") from error
-    except Exception as error:  # pickle's own errors; weights_only refuses objects with one of them
-        raise BackboneError(f"weights {path}: refused, not a weights-only file") from error
-    wrapped = next((found[name] for name in ("state_dict_ema", "model", "state_dict") if name in found), found)
-    state: dict[str, Tensor] = wrapped
-    return state
 
 
 def batch_norms(model: nn.Module) -> list[nn.Module]:

@@ -68,7 +68,7 @@ class ImageSet:
         return Image.fromarray(array[:, :, 0] if array.shape[2] == 1 else array)
 
 
-def sets_of(spec: dict[str, Any], more: Sequence[str] = ()) -> tuple[str, ...]:
+def scored_sets(spec: dict[str, Any], more: Sequence[str] = ()) -> tuple[str, ...]:
     """Return the sets that a run is scored on: test, what it holds out of train, and what its grid names."""
     return ("test", *(("val",) if "val" in spec else ()), *more)
 
@@ -85,16 +85,25 @@ def load_part(
     """
     if split not in ("train", "val") or "val" not in spec:
         return load(spec, split, data_root=data_root, paths=paths)
-    from sklearn.model_selection import train_test_split
-
     whole = load(spec, "train", data_root=data_root, paths=paths)
-    key = streams.key("split", "val") & 0xFFFFFFFF
-    everything = numpy.arange(len(whole))
-    try:
-        parts = train_test_split(everything, test_size=held_out(spec), stratify=whole.labels.numpy(), random_state=key)
-    except ValueError as error:
-        raise DataError(f"dataset {spec['name']}: no stratified part can be held out ({error})") from None
-    return whole.part(torch.from_numpy(numpy.sort(parts[0 if split == "train" else 1])))
+    held = torch.zeros(len(whole), dtype=torch.bool)
+    counts = whole.labels.bincount(minlength=spec["classes"])
+    for label, number in enumerate(_quotas(counts, held_out(spec)).tolist()):
+        if not 0 < number < counts[label]:
+            size = f"{number} of the {int(counts[label])} images of class {label}"
+            raise DataError(f"dataset {spec['name']}: no stratified part can be held out ({size})")
+        order = torch.randperm(int(counts[label]), generator=streams.generator("split", "val", label))
+        held[(whole.labels == label).nonzero()[order[:number], 0]] = True
+    return whole.part((held if split == "val" else ~held).nonzero()[:, 0])
+
+
+def _quotas(counts: Tensor, total: int) -> Tensor:
+    """Return each class's number of `total` images by largest remainders: [classes] int64."""
+    shares = counts.double() * total / counts.sum()
+    quotas = shares.floor().long()
+    more = (shares - quotas).argsort(descending=True, stable=True)[: total - int(quotas.sum())]
+    quotas[more] += 1
+    return quotas
 
 
 def load(spec: dict[str, Any], split: str, *, data_root: Path, paths: dict[str, str]) -> ImageSet:

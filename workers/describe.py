@@ -4,6 +4,8 @@ import json
 import sys
 from typing import Any
 
+from ..jobs.spec import STAGE
+
 
 def describe(question: dict[str, Any]) -> dict[str, Any]:
     """Return parameters, token grid, width and whether there are batch norms; or an error in timm's words."""
@@ -24,6 +26,7 @@ def describe(question: dict[str, Any]) -> dict[str, Any]:
                 grid = grid_shapes(tap_of(model, head), question["dataset"]["channels"], side)[-1]
                 if min(grid.height, grid.columns) > 0:
                     cell_side(head, question["backbone"]["model"], grid, side)
+                _check_weights(question, model)
         except BackboneError as error:
             failure = str(error)
             continue
@@ -41,6 +44,27 @@ def describe(question: dict[str, Any]) -> dict[str, Any]:
             "batch_norm": bool(batch_norms(model)),
         }
     return {"error": failure}
+
+
+def _check_weights(question: dict[str, Any], model: Any) -> None:
+    """Find out whether a model can take its parent's weights, or a teacher those that it was trained with.
+
+    Raises:
+        BackboneError: it cannot, at this image size, with these channels or classes.
+    """
+    from .backbones import build
+    from .weights import fit
+
+    teacher, parent = question.get("teacher"), question.get("parent")
+    if teacher not in (None, STAGE):
+        build(teacher, question["dataset"], question["recipe"])
+    if parent is None:
+        return
+    given = build(parent["backbone"], parent["dataset"], parent["recipe"], parent["head"])
+    if teacher == STAGE:
+        model = build(parent["backbone"], question["dataset"], question["recipe"], parent["head"])
+    sizes = f"at {parent['recipe']['image_size']} and {question['recipe']['image_size']} pixels"
+    fit(model, given.state_dict(), f"weights of {parent['backbone']['model']} {sizes}")
 
 
 def main() -> int:

@@ -10,9 +10,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ..jobs.spec import STAGE, RunSpec
-from .backbones import build, load_weights
+from .backbones import build
 from .settings import Plan
 from .tokens import BackboneError
+from .weights import load_weights
 
 
 class Distillation:
@@ -63,7 +64,8 @@ def make_distillation(spec: RunSpec, plan: Plan, device: torch.device, numerics:
     # In evaluation there is no dropout; another image size gets its positions from those it was trained with.
     recipe = {"image_size": spec.recipe["image_size"]}
     model = build(backbone, spec.dataset, recipe, head)
-    left = load_weights(model, weights)
+    trained = {name for name, parameter in model.named_parameters() if parameter.requires_grad}
+    left = sorted(trained & set(load_weights(model, weights)))
     if left:
         raise BackboneError(f"teacher {backbone['model']}: the weights lack {', '.join(left[:3])}")
     return Distillation(params, model.to(device), numerics)
@@ -85,7 +87,7 @@ class LateFusion(VisionTransformerDistilled):
 
 def prepare_student(model: nn.Module, head: dict[str, Any]) -> None:
     """Let a model with a distillation token give both logits in training, and join them elsewhere as the head says."""
-    if not isinstance(model, VisionTransformerDistilled):
+    if not isinstance(model, VisionTransformerDistilled) or head["params"]["weight"] == 0:
         return
     model.set_distilled_training(True)
     if head["params"]["fusion"] == "softmax":

@@ -128,11 +128,11 @@ def card(
         f"- run `{final.manifest.run_id}` of grid `{facts['grid_id']}`, seed {', '.join(map(str, seeds))}",
         f"- weights of epoch {final.manifest.epoch}, step {final.manifest.step}: the last ones, chosen by no score",
         f"- recipe `{labels['recipe']}`, fidelity {spec.recipe.get('fidelity', 'paper')}",
-        f"- head {spec.head['name']} {json.dumps(head)}; nothing of it is in these weights",
+        f"- head {spec.head['name']} {json.dumps(head)}; {_left(final)}",
         f"- dataset fingerprint `{spec.dataset['fingerprint']}`",
     ]
     if spec.init_from:
-        lines.append(f"- started from run `{spec.init_from}`")
+        lines.append(f"- {'taught by' if spec.learns_from_parent else 'started from'} run `{spec.init_from}`")
     lines += ["", "| set | metric | last epoch |", "|---|---|---|"]
     lines += [f"| {row['set_name']} | {row['metric']} | {row['last']:.4g} |" for row in facts["results"]]
     if facts["cell"]["n"] > 1:
@@ -143,6 +143,14 @@ def card(
     if environment and environment.get("software"):
         lines += ["", "Made with " + ", ".join(f"{k} {v}" for k, v in environment["software"].items()) + "."]
     return "\n".join(lines) + "\n"
+
+
+def _left(final: Final) -> str:
+    if final.spec.head["name"] != "distill":
+        return "nothing of it is in these weights"
+    if "distilled" in final.spec.backbone["model"] and final.spec.head["params"]["fusion"] == "softmax":
+        return "the scores below add up both tokens' softmax outputs, timm's model takes the mean of their logits"
+    return "nothing of the teacher is in these weights"
 
 
 def _loading(config: dict[str, Any], form: str) -> list[str]:

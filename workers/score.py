@@ -40,12 +40,13 @@ def score(
     """
     import torch
 
-    from .backbones import build, load_weights
+    from .backbones import build
     from .data import EvalSource
     from .datasets import load_part
     from .dist import Group
     from .evaluate import evaluate
     from .trainee import make_numerics, with_labels
+    from .weights import load_weights
 
     final = final_of(workspace, run_id)
     spec = final.spec

@@ -11,9 +11,9 @@ from torch import Tensor
 
 from ..jobs.spec import RunSpec
 from . import checkpoint
-from .backbones import input_side, load_weights
+from .backbones import input_side
 from .data import EvalSource, Order, Position, TensorSource, TrainSource
-from .datasets import ImageSet, load_part, sets_of
+from .datasets import ImageSet, load_part, scored_sets
 from .dist import Group, StopVote
 from .distill import make_distillation
 from .evaluate import Diverged, Examiner
@@ -34,6 +34,7 @@ from .trainee import (
     make_trainee,
     schedule_epochs,
 )
+from .weights import load_weights
 
 Report = Callable[..., None]
 
@@ -81,7 +82,7 @@ class Training:
         place = {"rank": group.rank, "world_size": group.world_size}
         scored = {
             name: EvalSource(self._split(name), spec.dataset, recipe, group.device, **place)
-            for name in sets_of(spec.dataset, self.plan.sets)
+            for name in scored_sets(spec.dataset, self.plan.sets)
         }
         self.mark("model")
         self.numerics = make_numerics(recipe, group.device)

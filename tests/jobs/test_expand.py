@@ -130,8 +130,9 @@ def test_further_sets_to_score_keep_every_run_and_a_held_out_part_makes_others()
         ({"sets": ["test"]}, "has one twice"),
         ({"val": 0.1, "sets": ["val"]}, "has one twice"),
         ({"val": 1.5}, "data.val: "),
-        ({"val": 0.0001}, "data.val: 0.0001 of digits's 899 training images is none, or all"),
+        ({"val": 0.0001}, "data.val: 0.0001 of digits's 899 training images is 0; both parts need an image of each"),
         ({"vals": 0.1}, "unknown key 'vals'"),
+        ({"val": 0.005}, "899 training images is 4; both parts need an image of each of the 10 classes"),
     ],
 )
 def test_a_use_of_data_that_cannot_be_is_told(data: dict[str, Any], message: str) -> None:

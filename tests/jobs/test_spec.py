@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vtjobs.jobs.spec import NUMERICS, STREAMS, CellSpec, RunSpec, canonical, digest, seed_label, seeds_of
+from vtjobs.jobs.recipe import Recipe
+from vtjobs.jobs.spec import LATER, NUMERICS, STREAMS, CellSpec, RunSpec, canonical, digest, seed_label, seeds_of
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
@@ -23,7 +24,7 @@ SPECS = st.builds(
     backbone=PARTS,
     dataset=PARTS,
     head=PARTS,
-    recipe=PARTS,
+    recipe=PARTS.map(lambda fields: LATER | fields),
     seeds=st.fixed_dictionaries({name: st.integers(0, 2**32 - 1) for name in STREAMS}),
     init_from=st.none() | st.text("0123456789abcdef", min_size=16, max_size=16),
 )
@@ -35,6 +36,19 @@ def test_a_spec_is_what_its_canonical_text_says(spec: RunSpec) -> None:
     assert RunSpec.parse(text) == spec
     assert RunSpec.parse(text).canonical() == text
     assert text.isascii()
+
+
+def test_a_run_from_before_a_field_keeps_its_name_and_reads_what_was_the_case() -> None:
+    before = '{"backbone":{},"dataset":{},"head":{},"init_from":null,"numerics":1,"recipe":{"lr":0.1},"seeds":{}}'
+    spec = RunSpec.parse(before)
+    assert spec.canonical() == before
+    assert spec.recipe == {"lr": 0.1} | LATER
+    other = RunSpec.parse(before.replace('"lr":0.1', '"loss":"bce","lr":0.1'))
+    assert other.run_id != spec.run_id and other.recipe["loss"] == "bce"
+
+
+def test_what_was_the_case_before_a_field_is_its_default() -> None:
+    assert {name: Recipe.model_fields[name].default for name in LATER} == LATER
 
 
 def reordered(value: Any) -> Any:

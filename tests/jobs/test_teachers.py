@@ -131,3 +131,48 @@ def test_a_stage_that_starts_from_another_keeps_its_backbones() -> None:
     ]
     with pytest.raises(BadInput, match="keeps the backbones of the stage that it starts from"):
         grid(stages=stages)
+
+
+def test_a_stage_that_starts_from_another_has_no_second_parent() -> None:
+    fine = {"name": "fine", "init_from": "big", "heads": [{"distill": {"teacher": "big"}}]}
+    with pytest.raises(BadInput, match="a run of a stage with init_from has a parent already"):
+        grid(stages=[BASE["stages"][0], fine])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"axes": {"head.distill.teacher": ["big"]}},
+        {"overrides": [{"when": {"head": "distill"}, "set": {"head.distill.teacher": "big"}}]},
+        {"variants": {"other": {"head.distill.teacher": "big"}}},
+    ],
+)
+def test_a_teacher_is_not_varied_by_a_path(change: dict[str, Any]) -> None:
+    with pytest.raises(BadInput, match=r"head.distill.teacher cannot be varied. List distill once for each"):
+        grid(**change)
+
+
+def test_a_student_learns_from_the_teacher_in_its_place_of_an_axis() -> None:
+    found = grid(axes={"train.lr": [1e-3, 1e-4]}, variants={"plain": {}, "short": {"train.epochs": 10}})
+    students = [cell for cell in found.cells if _head(cell)["name"] == "distill"]
+    assert len(students) == 2 * 2 * 2 * 2
+    for cell in students:
+        assert cell.parent is not None and found.cells[cell.parent].axes == cell.axes
+
+
+def test_a_teacher_that_is_an_earlier_stages_own_cell_is_found() -> None:
+    same = {"name": "again", "backbones": ["resnet50"], "heads": ["supervised"]}
+    student = {"name": "student", "heads": [{"distill": {"teacher": "again"}}]}
+    found = grid(stages=[BASE["stages"][0], same, student])
+    assert len(found.cells) == 2 + 2 * 2
+
+
+def test_students_without_a_teachers_run_are_counted() -> None:
+    found = grid(exclude=[{"stage": "big", "seed": 1}])
+    assert found.excluded == {"{stage: big, seed: 1}": 2, "{the teacher's run}": 4}
+
+
+def test_an_included_backbone_is_a_student_and_no_teacher() -> None:
+    rule = [{"backbone": "deit_s", "dataset": "digits", "head": "supervised"}]
+    found = grid(include=rule)
+    assert [cell.stage for cell in found.cells if cell.labels["backbone"] == "deit_s"] == ["student"]

@@ -142,3 +142,9 @@ def arm(kill_at: int) -> Callable[[], int]:
         setattr(os, name, counted(getattr(os, name)))
     event.listen(Engine, "commit", lambda _: step())
     return lambda: steps
+
+
+def test_a_batch_larger_than_the_training_set_is_no_run(quiet_lab: Lab) -> None:
+    text = tiny_grid(train="drop_last: true").replace("batch_size: 128", "batch_size: 1024")
+    with pytest.raises(BadInput, match=r"train.batch_size: digits: 899 training images are fewer than one batch"):
+        quiet_lab.prepare(text)

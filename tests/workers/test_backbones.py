@@ -9,8 +9,9 @@ import torch
 from safetensors.torch import save_file
 
 from vtjobs.jobs import library
-from vtjobs.workers.backbones import build, load_weights, read_weights
+from vtjobs.workers.backbones import build
 from vtjobs.workers.tokens import BackboneError
+from vtjobs.workers.weights import load_weights, read_weights
 
 from ..support.training import VIT, differences, run_spec, weights_of
 
@@ -138,3 +139,40 @@ def test_the_authors_names_of_t2t_weights_are_ours(tmp_path: Path) -> None:
     target = _model(small, image_size=32)
     assert load_weights(target, tmp_path / "t2t.pth") == []
     assert differences(weights_of(target), weights_of(source)) == []
+
+
+@pytest.mark.parametrize("name", ["t2t_vit_14", "cvt_13", "cvt_13_drloc", "patchconvnet_s60", "resmlp_s12", "deit_s"])
+def test_a_classifier_of_other_classes_is_left_out_of_every_familys_weights(tmp_path: Path, name: str) -> None:
+    small = {"patchconvnet_s60": {"depth": 1}, "resmlp_s12": {"num_blocks": 1}}.get(name, {})
+    if name in ("t2t_vit_14", "deit_s"):
+        small = {"embed_dim": 16, "depth": 1, "num_heads": 2}
+    entry = library.backbones()[name]
+    backbone = {"model": entry["model"], "args": entry.get("args", {}) | small}
+    source, target = (build(backbone, {"classes": classes, "channels": 3}, {"image_size": 32}) for classes in (7, 3))
+    save_file(source.state_dict(), str(tmp_path / "weights.safetensors"))
+    assert load_weights(target, tmp_path / "weights.safetensors") == ["head.bias", "head.weight"]
+
+
+def test_an_even_drop_path_is_the_models_own_largest_where_none_is_given_and_spares_class_attention() -> None:
+    def rates(name: str, **args: Any) -> list[float]:
+        model = _model({"model": name, "args": args}, image_size=32, drop_path_rule="uniform")
+        return [layer.drop_prob for layer in model.modules() if type(layer).__name__ == "DropPath"]
+
+    assert rates("patchconvnet_s60", depth=3) == [pytest.approx(0.15)] * 3
+    small = {"patch_size": 8, "embed_dim": 16, "depth": 2, "num_heads": 2}
+    assert rates("cait_xxs24_224", drop_path_rate=0.2, **small) == [pytest.approx(0.2)] * 2
+
+
+@pytest.mark.parametrize("saved", [[1, 2], torch.zeros(3), {"model": {"epoch": 3}}])
+def test_a_file_without_a_table_of_tensors_is_an_error(tmp_path: Path, saved: Any) -> None:
+    torch.save(saved, tmp_path / "x.pth")
+    with pytest.raises(BackboneError, match="no table of named tensors"):
+        read_weights(tmp_path / "x.pth")
+
+
+def test_weights_that_timm_cannot_adapt_are_an_error_in_its_words(tmp_path: Path) -> None:
+    args = VIT["args"]
+    plain = _model({"model": "deit_tiny_patch16_224", "args": args})
+    save_file(plain.state_dict(), str(tmp_path / "plain.safetensors"))
+    with pytest.raises(BackboneError, match="VisionTransformerDistilled cannot take them"):
+        load_weights(_model({"model": "deit_tiny_distilled_patch16_224", "args": args}), tmp_path / "plain.safetensors")

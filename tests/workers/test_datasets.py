@@ -186,7 +186,7 @@ def test_nothing_is_held_out_where_no_run_asks_for_it(tmp_path: Path) -> None:
 
 
 def test_too_few_images_of_a_class_for_a_held_out_part_are_told(tmp_path: Path) -> None:
-    facts = _facts("digits") | {"val": 0.005}
+    facts = _facts("digits") | {"val": 0.007}
     with pytest.raises(DataError, match="no stratified part can be held out"):
         load_part(facts, "val", Streams(seeds_of(0)), data_root=tmp_path, paths={})
 

@@ -58,3 +58,31 @@ def test_many_questions_are_answered_by_one_process(tmp_path: Path) -> None:
     )  # fmt: skip
     answers = json.loads(done.stdout)
     assert answers["a"]["grid"] == [2, 2] and answers["b"]["batch_norm"] and "nonsense" in answers["c"]["error"]
+
+
+def _question(model: str, size: int, **more: Any) -> dict[str, Any]:
+    args = {"num_blocks": 1} if "resmlp" in model else {"embed_dim": 16, "depth": 1, "num_heads": 2}
+    return {
+        "backbone": {"model": model, "args": {"patch_size": 8, **args}, "weights": None},
+        "dataset": {"channels": 3, "classes": 10},
+        "recipe": {"image_size": size, "dropout": None, "drop_path": None},
+        "head": {"params": {}},
+        **more,
+    }
+
+
+def test_a_backbone_that_is_tied_to_its_size_starts_from_no_other_one() -> None:
+    tied = describe(_question("resmlp_s12", 32, parent=_question("resmlp_s12", 16)))
+    assert "linear_tokens.weight is 4x4, the backbone's is 16x16" in tied["error"]
+    assert "error" not in describe(
+        _question("deit_tiny_patch16_224", 32, parent=_question("deit_tiny_patch16_224", 16))
+    )
+
+
+def test_a_teacher_must_work_at_its_students_size_and_be_a_model() -> None:
+    student = "deit_tiny_patch16_224"
+    tied = describe(_question(student, 32, parent=_question("resmlp_s12", 16), teacher="stage"))
+    assert "linear_tokens.weight" in tied["error"]
+    assert "error" not in describe(_question(student, 32, parent=_question("resmlp_s12", 32), teacher="stage"))
+    odd = describe(_question(student, 32, teacher={"model": "resnet18", "args": {"nonsense": 3}, "weights": None}))
+    assert "nonsense" in odd["error"]

@@ -117,6 +117,19 @@ def test_a_share_of_zero_trains_the_baseline_bit_for_bit(tmp_path: Path) -> None
     assert not differences(*ends)
 
 
+def test_a_share_of_zero_leaves_a_distillation_token_as_timm_trains_it(tmp_path: Path) -> None:
+    one = training(_student("stage", DISTILLED, weight=0.0), tmp_path)
+    assert not isinstance(one.trainee.backbone.train()(torch.rand(2, 1, 16, 16)), tuple)
+    assert one.run()
+
+
+def test_a_head_of_the_labs_own_with_a_teacher_is_no_student() -> None:
+    spec = replace(_student("stage"), init_from="0" * 16)
+    assert spec.learns_from_parent
+    assert not replace(spec, head=spec.head | {"source": "class distill: ..."}).learns_from_parent
+    assert not replace(spec, head=spec.head | {"name": "other"}).learns_from_parent
+
+
 def test_a_student_takes_its_teacher_and_not_its_start_from_the_earlier_stage(tmp_path: Path) -> None:
     teacher = run_spec(seed=3)
     before = training(teacher, tmp_path / "teacher")

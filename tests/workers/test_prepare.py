@@ -13,9 +13,9 @@ from vtjobs.jobs import library
 from vtjobs.jobs.errors import BadInput
 from vtjobs.jobs.folder import file_sha256
 from vtjobs.workers import prepare as module
-from vtjobs.workers.backbones import read_weights
 from vtjobs.workers.datasets import DataError
 from vtjobs.workers.prepare import prepare
+from vtjobs.workers.weights import read_weights
 
 from ..support.published import write_svhn
 from ..support.training import image_folder

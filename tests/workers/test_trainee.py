@@ -11,7 +11,7 @@ from torch import nn
 
 from vtjobs.jobs import library
 from vtjobs.jobs.recipe import Recipe
-from vtjobs.workers.backbones import build, create_arguments, load_weights
+from vtjobs.workers.backbones import build, create_arguments
 from vtjobs.workers.manifest import MODEL
 from vtjobs.workers.randomness import Streams
 from vtjobs.workers.tokens import BackboneError
@@ -25,6 +25,7 @@ from vtjobs.workers.trainee import (
     make_schedule,
     make_trainee,
 )
+from vtjobs.workers.weights import load_weights
 
 from ..support.training import CONVNET, CPU, VIT, contents, differences, newest, run_spec, training, weights_of
 

@@ -199,6 +199,10 @@ class CvT(nn.Module):
                 image = block(image)
         return image
 
+    def get_classifier(self) -> nn.Module:
+        """Return what is left out of weights for other classes."""
+        return self.head
+
     def reset_classifier(self, num_classes: int) -> None:
         """Replace the classifier; with no classes there is none."""
         self.num_classes = num_classes

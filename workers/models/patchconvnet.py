@@ -80,6 +80,10 @@ class PatchConvNet(nn.Module):
         out: Tensor = self.norm(torch.cat([token, patches], dim=1))
         return out
 
+    def get_classifier(self) -> nn.Module:
+        """Return what is left out of weights for other classes."""
+        return self.head
+
     def reset_classifier(self, num_classes: int) -> None:
         """Replace the classifier; with no classes there is none."""
         self.num_classes = num_classes
