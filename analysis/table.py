@@ -22,9 +22,16 @@ SCHEMA_VERSION = 1
 
 
 def report(
-    ledger: Ledger, selection: Selection, *, metric: str = "top1", set_name: str = "test"
+    ledger: Ledger, selection: Selection, *, metric: str = "top1", set_name: str = "test", with_specs: bool = False
 ) -> list[dict[str, Any]]:
     """Return the selected cells in the order of their grid; no number in it is ever NaN.
+
+    Args:
+        ledger: where the results are.
+        selection: of runs.
+        metric: of the scores.
+        set_name: that they were made on.
+        with_specs: whether each cell brings `specs`: its description, and those of the stages before it.
 
     Raises:
         NothingMatched: no run is selected.
@@ -52,8 +59,11 @@ def report(
         _cell(cells[cell_id], members, results, inexact, metric, set_name) for cell_id, members in grouped.items()
     ]
     for document in documents:
-        for cell_id in before.get(document["cell_id"], ()):
+        chain = [document["cell_id"], *before.get(document["cell_id"], ())]
+        for cell_id in chain[1:]:
             document["fidelity"] = _fidelity(cells[cell_id]) | document["fidelity"]
+        if with_specs:
+            document["specs"] = [{name: _part(cells[one], name) for name in ("head", "recipe")} for one in chain]
     _add_gains(documents, cells)
     return documents
 

@@ -95,6 +95,33 @@ def compare(
         _print_table(table, style, right=(table.labels + 1, table.labels + 3))
 
 
+def against(
+    paper: Annotated[str, typer.Argument(metavar="PAPER:TABLE", help="drloc:4, relvit:2")],
+    selector: Selector = None,
+    alpha: Annotated[float, typer.Option(min=1e-6, max=0.5, help="How often luck may pass for a difference.")] = 0.05,
+    margin: Annotated[float | None, typer.Option(help="In points: within ± this a number is reproduced.")] = None,
+    style: Format = "table",
+    as_json: Json = False,
+    workspace: Workspace = None,
+) -> None:
+    """Put our cells beside a paper's printed numbers: reproduced, different, or not comparable and why."""
+    from ..analysis import render, terminal
+    from ..analysis.against import against as judge
+    from ..analysis.table import report as table
+
+    if margin is not None and not 0 < margin < float("inf"):
+        raise BadInput(f"--margin {margin:g}: a number above 0, in points")
+    context, chosen = _opened(selector, style, workspace)
+    cells = table(context.ledger, chosen, with_specs=True)
+    document = judge(paper, cells, alpha=alpha, margin=margin)
+    if as_json or style == "json":
+        terminal.emit_json(document)
+    elif style == "csv":
+        raise BadInput("--format csv: use --json")
+    else:
+        _print_table(render.of_published(document), style, right=(4, 5, 6))
+
+
 def _cells(selector: Any, metric: str, set_name: str, style: str, workspace: Any) -> list[dict[str, Any]]:
     context, chosen = _opened(selector, style, workspace)
     return _table(context, chosen, metric, set_name)
