@@ -24,7 +24,7 @@ app = typer.Typer(
 for command in (
     *(submit.submit, submit.plan),
     *(look.status, look.runs, look.show, look.logs, look.failures, look.why),
-    *(results.report, results.compare, results.against, results.evaluate, results.export),
+    *(results.report, results.compare, results.variance, results.against, results.evaluate, results.export),
     *(steer.cancel, steer.retry, steer.rerun, steer.hold, steer.release, steer.supervise),
     *(submit.run, catalog.catalog, catalog.measure, keep.gc, keep.doctor, keep.schema, keep.init),
 ):

@@ -141,6 +141,36 @@ def of_published(document: dict[str, Any]) -> Table:
     return Table(heading=heading, body=body, notes=[said, *extra], labels=4)
 
 
+def of_variances(rows: list[dict[str, Any]]) -> Table:
+    """Return how spread over seeds splits as text, in percentage points."""
+    names = columns(rows)
+    numbers = ("std", "std_carries", "std_test_set", "std_binomial", "disagreement")
+    heading = [*names, "n", "images", "std over seeds", "carries", "this test set", "one accuracy", "disagree"]
+    body = [
+        [
+            *labels(row, names),
+            str(row["n"]),
+            str(row["images"] or ""),
+            *("—" if row[name] is None else f"{row[name]:.2f}" for name in numbers),
+        ]
+        for row in rows
+    ]
+    notes = [
+        "Points of accuracy. Std over seeds² = carries² + this test set²: what new images would show as well, and what "
+        "errors that are independent between runs and images make on so many.",
+        "One accuracy: the binomial error of a single run. Disagree: images that one of two seeds gets right, percent.",
+    ]
+    for row in rows:
+        label = " ".join(str(row[name]) for name in ("backbone", "dataset", "head"))
+        if row["why_not"]:
+            notes.append(f"{label}: {row['why_not']}.")
+        elif row["variance_carries"] < 0:
+            notes.append(
+                f"{label}: the estimate of what carries is below 0 ({row['variance_carries']:.4f}); 0 is shown."
+            )
+    return Table(heading=heading, body=body, notes=notes, labels=len(names))
+
+
 def labels(row: dict[str, Any], names: list[str]) -> list[str]:
     """Return what names a cell."""
     return [str(row.get(name, row["axes"].get(name, ""))) for name in names]

@@ -31,7 +31,8 @@ def report(
         selection: of runs.
         metric: of the scores.
         set_name: that they were made on.
-        with_specs: whether each cell brings `specs`: its description, and those of the stages before it.
+        with_specs: whether each cell brings `specs`: its description, and those of the stages before it; and `run_ids`,
+            seed -> the completed run.
 
     Raises:
         NothingMatched: no run is selected.
@@ -63,6 +64,8 @@ def report(
         for cell_id in chain[1:]:
             document["fidelity"] = _fidelity(cells[cell_id]) | document["fidelity"]
         if with_specs:
+            mine = grouped[document["cell_id"]]
+            document["run_ids"] = {str(row.seed): row.run_id for row in mine if row.state == RunState.COMPLETED}
             document["specs"] = [{name: _part(cells[one], name) for name in ("head", "recipe")} for one in chain]
     _add_gains(documents, cells)
     return documents

@@ -122,6 +122,29 @@ def against(
         _print_table(render.of_published(document), style, right=(4, 5, 6))
 
 
+def variance(
+    selector: Selector = None,
+    set_name: SetName = "test",
+    style: Format = "table",
+    as_json: Json = False,
+    workspace: Workspace = None,
+) -> None:
+    """Split each cell's spread over seeds: what carries to new images, and what this test set makes."""
+    from ..analysis import render, terminal
+    from ..analysis.examples import variance as parts
+    from ..analysis.table import report as table
+
+    context, chosen = _opened(selector, style, workspace)
+    found = parts(context.workspace, table(context.ledger, chosen, set_name=set_name, with_specs=True))
+    if as_json or style == "json":
+        terminal.emit_json(found)
+    elif style == "csv":
+        raise BadInput("--format csv: use --json")
+    else:
+        laid = render.of_variances(found)
+        _print_table(laid, style, right=tuple(range(laid.labels, laid.labels + 7)))
+
+
 def _cells(selector: Any, metric: str, set_name: str, style: str, workspace: Any) -> list[dict[str, Any]]:
     context, chosen = _opened(selector, style, workspace)
     return _table(context, chosen, metric, set_name)

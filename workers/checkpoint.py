@@ -9,11 +9,12 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy
 import torch
 from torch import Tensor
 
 from ..jobs.files import fsync_folder, make_folder
-from .manifest import EMA, MANIFEST, MODEL, STATE, Manifest
+from .manifest import CORRECT, EMA, MANIFEST, MODEL, STATE, Manifest
 
 KEEP = 2
 STAGE_PREFIX = ".stage-"
@@ -29,8 +30,11 @@ def save(
     ema: dict[str, Tensor] | None,
     state: dict[str, Any],
     origin: dict[str, Any],
+    correct: dict[str, Tensor] | None = None,
 ) -> tuple[Path, int]:
     """Publish a checkpoint as `folder/step-<step>`; return its path and size in bytes.
+
+    Of `correct`, set -> [N] bool, eight images go into a byte, the first one in its highest bit; N is in the metadata.
 
     It is either whole and on disk when this returns, or not there. Older ones but the last two are then removed.
 
@@ -43,6 +47,9 @@ def save(
     contents = {MODEL: to_bytes(_plain(model)), STATE: _torch_bytes(state)}
     if ema is not None:
         contents[EMA] = to_bytes(_plain(ema))
+    if correct:
+        packed = {name: torch.from_numpy(numpy.packbits(bits.numpy())) for name, bits in correct.items()}
+        contents[CORRECT] = to_bytes(packed, {name: str(len(bits)) for name, bits in correct.items()})
     total = sum(len(data) for data in contents.values())
     _require_space(folder, total)
     staged = folder / f"{STAGE_PREFIX}{step}-{secrets.token_hex(4)}"

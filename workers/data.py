@@ -147,6 +147,8 @@ class EvalSource:
         world_size: int = 1,
     ) -> None:  # fmt: skip
         self.classes = int(spec["classes"])
+        self.size = len(images)
+        self.batch_size = EVAL_BATCH
         # As many batches on every rank; where only other ranks still have one, this one has none.
         starts = range(0, len(images), EVAL_BATCH * world_size)
         bounds = [(start + rank * EVAL_BATCH, start + (rank + 1) * EVAL_BATCH) for start in starts]

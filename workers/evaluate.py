@@ -26,19 +26,23 @@ def evaluate(
     numerics: Any,
     *,
     keep_going: Callable[[], bool] = lambda: True,
+    correct: Tensor | None = None,
 ) -> dict[str, float] | None:
     """Return top1 and top5 in percent, loss (mean cross-entropy) and n; None where the ranks agreed to stop.
 
-    Evaluation draws no random numbers.
+    Evaluation draws no random numbers. `correct`, [N] float64 zeros, is given a 1 for each image of this rank that is
+    classified rightly.
     """
     wanted = min(5, source.classes)
 
-    def score(images: Tensor, labels: Tensor, _: int) -> dict[str, Tensor]:
+    def score(images: Tensor, labels: Tensor, number: int) -> dict[str, Tensor]:
         with numerics.autocast():
             logits = model(images)
         logits = logits.float()
         ranked = logits.topk(wanted, dim=1).indices == labels[:, None]
         loss = F.cross_entropy(logits, labels, reduction="sum")
+        if correct is not None:
+            correct[number * source.batch_size :][: len(labels)] = ranked[:, 0].double().cpu()
         return {"top1": 100 * ranked[:, 0].sum(), "loss": loss, "top5": 100 * ranked.sum()}
 
     found = means(score, model, source, group, keep_going=keep_going)
@@ -102,28 +106,37 @@ class Examiner:
         self.trainee, self.ema, self.sources = trainee, ema, sources
         self.group, self.numerics = group, numerics
         self.patches, self.streams = patches, streams
+        self.correct: dict[str, Tensor] = {}
+        # Set -> [N] bool, where the last look was the final one.
 
-    def scores(self, keep_going: Callable[[], bool]) -> dict[str, dict[str, float]] | None:
-        """Return set -> scores, or None where the ranks agreed to stop.
+    def scores(self, keep_going: Callable[[], bool], *, final: bool) -> dict[str, dict[str, float]] | None:
+        """Return set -> scores, or None where the ranks agreed to stop; after the final look `correct` is there.
 
         Raises:
             Diverged: the loss is no number.
         """
         found = {}
         for name, source in self.sources.items():
-            scores = self._of_set(name, source, keep_going)
+            bits = torch.zeros(source.size, dtype=torch.float64) if final and self.trainee.labels else None
+            scores = self._of_set(name, source, keep_going, bits)
             if scores is None:
                 return None
             found[name] = scores
+            if bits is not None:
+                self.correct[name] = self.group.sum(bits) > 0
         return found
 
-    def _of_set(self, name: str, source: EvalSource, keep_going: Callable[[], bool]) -> dict[str, float] | None:
+    def _of_set(
+        self, name: str, source: EvalSource, keep_going: Callable[[], bool], bits: Tensor | None
+    ) -> dict[str, float] | None:
         found: dict[str, float] = {}
         modules = {"": self.trainee.backbone, **({"ema_": self.ema.module} if self.ema is not None else {})}
         for prefix, module in modules.items() if self.trainee.labels else [("", self.trainee)]:
             self.group.broadcast(list(module.buffers()))
             if self.trainee.labels:
-                scores = evaluate(module, source, self.group, self.numerics, keep_going=keep_going)
+                scores = evaluate(
+                    module, source, self.group, self.numerics, keep_going=keep_going, correct=None if prefix else bits
+                )
             else:
                 scores = means(self._head, module, source, self.group, keep_going=keep_going)
             if scores is None:

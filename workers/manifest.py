@@ -11,6 +11,8 @@ MANIFEST = "manifest.json"
 MODEL = "model.safetensors"
 EMA = "ema.safetensors"
 STATE = "train.pt"
+# Of the last checkpoint: which images of each set the final weights classify rightly, a bit each.
+CORRECT = "correct.safetensors"
 
 
 class Rejected(Exception):
@@ -59,7 +61,7 @@ def verify(folder: Path, *, run_id: str, only: tuple[str, ...] | None = None) ->
 def _read(folder: Path) -> Manifest:
     try:
         manifest = Manifest(**json.loads((folder / MANIFEST).read_bytes()))
-        known = all(name in (MODEL, EMA, STATE) for name in manifest.files)
+        known = all(name in (MODEL, EMA, STATE, CORRECT) for name in manifest.files)
         if not known or not all({"bytes", "sha256"} <= facts.keys() for facts in manifest.files.values()):
             raise ValueError("its list of files makes no sense")
     except FileNotFoundError:

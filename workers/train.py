@@ -300,7 +300,7 @@ class Training:
         epoch = self.epoch + 1
         scores = None
         if epoch % self.plan.evaluate_every == 0 or epoch == self.recipe["epochs"]:
-            scores = self.examiner.scores(self._keep_going)
+            scores = self.examiner.scores(self._keep_going, final=epoch == self.recipe["epochs"])
             if scores is None:
                 return False
         metrics = self._epoch_metrics()
@@ -361,6 +361,7 @@ class Training:
             ema=self.ema.module.state_dict() if self.ema is not None else None,
             state=state,
             origin=self.plan.origin,
+            correct=self.examiner.correct,
         )
         self.report("checkpoint", epoch=self.epoch, step=self.global_step, bytes=size)
         if not self.plan.superseded():

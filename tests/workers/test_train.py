@@ -5,18 +5,26 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy
 import pytest
 import torch
+from safetensors import safe_open
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from vtjobs.jobs import library
 from vtjobs.jobs.spec import RunSpec
 from vtjobs.workers import objective
+from vtjobs.workers.backbones import build
+from vtjobs.workers.data import EvalSource
+from vtjobs.workers.datasets import load
 from vtjobs.workers.train import Diverged, Training
+from vtjobs.workers.weights import load_weights
 
+from ..support.ranks import Ranks
 from ..support.training import (
     CONVNET,
+    CPU,
     EVERYTHING,
     VIT,
     contents,
@@ -247,3 +255,39 @@ def test_each_set_of_a_run_is_scored_apart_and_the_weights_do_not_depend_on_it(t
     held = replace(spec, dataset=spec.dataset | {"val": 0.2})
     assert training(held, tmp_path / "held", report=report).run()
     assert found["val"]["n"] == 60
+
+
+def _bits(place: Path) -> dict[str, list[bool]]:
+    with safe_open(str(place / "correct.safetensors"), framework="np") as stored:
+        sizes = stored.metadata()
+        return {
+            name: numpy.unpackbits(stored.get_tensor(name), count=int(sizes[name])).astype(bool).tolist()
+            for name in stored.keys()
+        }
+
+
+@pytest.mark.parametrize("world_size", [1, 3])
+def test_the_last_checkpoint_says_which_images_are_classified_rightly(
+    ranks: Ranks, tmp_path: Path, world_size: int
+) -> None:
+    spec = run_spec(epochs=2, virtual_ranks=3, batch_size=255)
+    ended = ranks.train(spec, tmp_path / "run", world_size=world_size, checkpoint_every_s=0.0)
+    assert set(ended.statuses) == {0}, ended.text
+    last = newest(tmp_path / "run", spec.run_id)
+    assert last is not None
+    found = _bits(last)
+    scores = [event["metrics"] for event in ended.events if event["kind"] == "evaluation"][-1]
+    assert len(found["test"]) == scores["n"] == 898
+    assert 100 * sum(found["test"]) / 898 == pytest.approx(scores["top1"])
+    # As the model itself says of each image, in the order of the set.
+    model = build(spec.backbone, spec.dataset, spec.recipe)
+    load_weights(model, last / "model.safetensors")
+    source = EvalSource(load(spec.dataset, "test", data_root=tmp_path, paths={}), spec.dataset, spec.recipe, CPU)
+    model.eval()
+    with torch.no_grad():
+        wanted = [
+            flag for batch in source.batches() if batch for flag in (model(batch[0]).argmax(1) == batch[1]).tolist()
+        ]
+    assert sum(a != b for a, b in zip(found["test"], wanted, strict=True)) <= 1
+    earlier = [place for place in (tmp_path / "run").glob("step-*") if place != last]
+    assert earlier and not any((place / "correct.safetensors").exists() for place in earlier)

@@ -1,0 +1,97 @@
+"""What of the seeds' spread would carry to new images: from which image each seed classifies rightly.
+
+A run's accuracy is a mean over the images of a finite test set. Of the variance over seeds one part is the seeds' own;
+the other is that each seed errs on other images of this very set, and would shrink with a larger one.
+"""
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ..jobs.lineage import completed_by
+from ..jobs.workspace import Workspace
+
+SCHEMA_VERSION = 1
+FILE = "correct.safetensors"
+
+
+def split(correct: Mapping[int, Any]) -> dict[str, Any]:
+    """Split the variance of accuracy over seeds, in percentage points, by crossed mean squares of runs and images.
+
+    σ²(run) = (MS_run - MS_rest) / J is the part that carries to new images, MS_rest / J what errors that are
+    independent between runs and images make on J of them; their sum is the sample variance over seeds.
+
+    Args:
+        correct: seed -> [J] bool array, all of one set.
+
+    Returns:
+        `std` over seeds, `std_carries` and `std_test_set` (√ of the two parts; a negative estimate of the first is 0
+        and stands in `variance_carries` as it is), `std_binomial` of one accuracy on J images, `disagreement`: the
+        share of images on which two seeds differ in being right, mean over pairs, in percent.
+    """
+    import numpy
+
+    runs, images = len(correct), len(next(iter(correct.values()))) if correct else 0
+    found: dict[str, Any] = {"n": runs, "images": images, "why_not": ""}
+    names = ("std", "std_carries", "std_test_set", "variance_carries", "std_binomial", "disagreement")
+    found |= dict.fromkeys(names)
+    if runs < 3:
+        return found | {"why_not": "it takes three seeds with their bits"}
+    table = numpy.stack([numpy.asarray(correct[seed], dtype=numpy.float64) for seed in sorted(correct)])
+    grand, by_run, by_image = table.mean(), table.mean(1), table.mean(0)
+    ms_run = images * float(((by_run - grand) ** 2).sum()) / (runs - 1)
+    rest = table - by_run[:, None] - by_image[None, :] + grand
+    ms_rest = float((rest**2).sum()) / ((runs - 1) * (images - 1))
+    carries = (ms_run - ms_rest) / images
+    # Two seeds differ on an image where one is right and the other wrong: r (K - r) of the pairs.
+    right = table.sum(0)
+    pairs = runs * (runs - 1) / 2
+    return found | {
+        "std": 100 * math.sqrt(ms_run / images),
+        "std_carries": 100 * math.sqrt(max(0.0, carries)),
+        "std_test_set": 100 * math.sqrt(ms_rest / images),
+        "variance_carries": 10_000 * carries,
+        "std_binomial": 100 * math.sqrt(float(grand * (1 - grand)) / images),
+        "disagreement": 100 * float((right * (runs - right)).sum()) / pairs / images,
+    }
+
+
+def read(workspace: Workspace, run_id: str, set_name: str) -> Any:
+    """Return [J] bool of a completed run's final weights on a set, or None where there are no bits.
+
+    Runs of older versions and those without a classifier have none.
+    """
+    folder = workspace.run(run_id)
+    attempt = completed_by(folder, 1 << 30)
+    if attempt is None:
+        return None
+    place = max(folder.checkpoints(attempt).glob("step-*"), default=None)
+    return _bits(place / FILE, set_name) if place is not None and (place / FILE).exists() else None
+
+
+def _bits(path: Path, set_name: str) -> Any:
+    import numpy
+    from safetensors import safe_open
+
+    with safe_open(str(path), framework="np") as stored:
+        if set_name not in stored.keys():
+            return None
+        size = int(stored.metadata()[set_name])
+        return numpy.unpackbits(stored.get_tensor(set_name), count=size).astype(bool)
+
+
+def variance(workspace: Workspace, cells: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return for each cell of a report (with its `run_ids`) how the spread of its accuracy splits.
+
+    A seed whose bits are not there is named in `without`, and is part of nothing.
+    """
+    found = []
+    for cell in cells:
+        bits = {int(seed): read(workspace, run_id, cell["set"]) for seed, run_id in cell["run_ids"].items()}
+        there = {seed: one for seed, one in bits.items() if one is not None}
+        names = ("cell_id", "backbone", "dataset", "head", "recipe", "stage", "axes", "set")
+        without = sorted(set(bits) - set(there))
+        head = {"schema_version": SCHEMA_VERSION, **{name: cell[name] for name in names}}
+        found.append({**head, "mean": cell["mean"], "without": without, **split(there)})
+    return found
