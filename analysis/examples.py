@@ -58,7 +58,7 @@ def split(correct: Mapping[int, Any]) -> dict[str, Any]:
 
 
 def read(workspace: Workspace, run_id: str, set_name: str) -> Any:
-    """Return [J] bool of a completed run's final weights on a set, or None where there are no bits.
+    """Return [J] bool of a completed run's final weights on a set, or None where there are no bits to be read.
 
     Runs of older versions and those without a classifier have none.
     """
@@ -72,13 +72,16 @@ def read(workspace: Workspace, run_id: str, set_name: str) -> Any:
 
 def _bits(path: Path, set_name: str) -> Any:
     import numpy
-    from safetensors import safe_open
+    from safetensors import SafetensorError, safe_open
 
-    with safe_open(str(path), framework="np") as stored:
-        if set_name not in stored.keys():
-            return None
-        size = int(stored.metadata()[set_name])
-        return numpy.unpackbits(stored.get_tensor(set_name), count=size).astype(bool)
+    try:
+        with safe_open(str(path), framework="np") as stored:
+            if set_name not in stored.keys():
+                return None
+            size = int(stored.metadata()[set_name])
+            return numpy.unpackbits(stored.get_tensor(set_name), count=size).astype(bool)
+    except (SafetensorError, OSError):
+        return None
 
 
 def variance(workspace: Workspace, cells: list[dict[str, Any]]) -> list[dict[str, Any]]:

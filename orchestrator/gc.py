@@ -15,7 +15,8 @@ from ..jobs.states import RunState
 from .context import Context
 
 # What stays of the final checkpoint of a completed run.
-WEIGHTS = ("model.safetensors", "ema.safetensors", "manifest.json")
+# With the bit per test image, which is small and cannot be had again without scoring.
+WEIGHTS = ("model.safetensors", "ema.safetensors", "correct.safetensors", "manifest.json")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

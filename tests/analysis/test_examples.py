@@ -4,14 +4,20 @@ import itertools
 import json
 import math
 import statistics
+from pathlib import Path
+from typing import Any
 
 import numpy
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vtjobs.analysis.examples import split
+from vtjobs.analysis.examples import read, split
 from vtjobs.analysis.render import markdown, of_variances
+from vtjobs.jobs.journal import JournalWriter
+from vtjobs.jobs.workspace import Workspace
+
+from ..support.training import run_spec, training
 
 TABLES = st.integers(3, 6).flatmap(
     lambda runs: st.integers(2, 20).flatmap(
@@ -74,3 +80,29 @@ def test_the_text_holds_every_number_and_says_what_is_missing() -> None:
     json.dumps(rows, allow_nan=False)
     text = markdown(of_variances(rows))
     assert f"{rows[0]['std']:.2f}" in text and "b d other: it takes three seeds with their bits." in text
+
+
+def test_bits_are_read_from_the_checkpoint_of_the_attempt_that_completed(tmp_path: Path) -> None:
+    workspace = Workspace(tmp_path / "runs").create()
+    spec = run_spec(epochs=1)
+    folder = workspace.run(spec.run_id)
+    assert read(workspace, spec.run_id, "test") is None
+    folder.attempt(1).mkdir(parents=True)
+    journal = JournalWriter(folder.journal(1, 0))
+    journal.write("start", at=0.0, attempt=1, resumed_attempt=None, resumed_step=None)
+    scores: dict[str, float] = {}
+
+    def report(kind: str, **event: Any) -> None:
+        if kind == "evaluation":
+            scores.update(event["metrics"])
+
+    assert training(spec, folder.checkpoints(1), report=report).run()
+    assert read(workspace, spec.run_id, "test") is None, "the run has not completed"
+    journal.write("end", at=1.0, state="completed")
+    journal.close()
+    found = read(workspace, spec.run_id, "test")
+    assert len(found) == 898 and 100 * found.mean() == pytest.approx(scores["top1"])
+    assert read(workspace, spec.run_id, "val") is None
+    place = max(folder.checkpoints(1).glob("step-*")) / "correct.safetensors"
+    place.write_bytes(place.read_bytes()[:20])
+    assert read(workspace, spec.run_id, "test") is None

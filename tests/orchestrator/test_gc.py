@@ -8,7 +8,7 @@ from ..support.grids import tiny_grid
 from ..support.journals import ended, journal, scored, started
 from ..support.lab import Lab
 
-FILES = ("model.safetensors", "ema.safetensors", "train.pt", "manifest.json")
+FILES = ("model.safetensors", "ema.safetensors", "correct.safetensors", "train.pt", "manifest.json")
 
 
 def checkpoint(lab: Lab, run_id: str, attempt: int, step: int | str, *, bytes: int = 1000) -> Path:
@@ -36,7 +36,7 @@ def two_attempts(lab: Lab) -> str:
 def test_a_completed_run_keeps_its_final_weights_alone(quiet_lab: Lab) -> None:
     run_id = two_attempts(quiet_lab)
     garbage = gc.find(quiet_lab.context, [run_id])
-    assert sum(item.bytes for item in garbage) == gc.remove(garbage) == 3 * 4000 + 1000
+    assert sum(item.bytes for item in garbage) == gc.remove(garbage) == 3 * 1000 * len(FILES) + 1000
     left = {path.relative_to(quiet_lab.run(run_id).path / "attempts") for path in quiet_lab.run(run_id).path.rglob("*")
             if path.is_file() and "checkpoints" in path.parts}  # fmt: skip
     assert {str(path) for path in left} == {
