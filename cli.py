@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import typer
 
-from .commands import catalog, keep, look, papers, results, steer, submit
+from .commands import catalog, keep, look, papers, results, seeds, steer, submit
 from .jobs.errors import SchedulerUnreachable, VtjobsError
 
 # The exit code after Ctrl-C; newer parsers return it themselves.
@@ -22,9 +22,17 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 for command in (
-    *(submit.submit, submit.plan),
+    *(submit.submit, submit.plan, seeds.topup),
     *(look.status, look.runs, look.show, look.logs, look.failures, look.why),
-    *(results.report, results.compare, results.variance, results.against, results.evaluate, results.export),
+    *(
+        results.report,
+        results.compare,
+        results.variance,
+        results.against,
+        seeds.power,
+        results.evaluate,
+        results.export,
+    ),
     *(steer.cancel, steer.retry, steer.rerun, steer.hold, steer.release, steer.supervise),
     *(submit.run, catalog.catalog, catalog.measure, keep.gc, keep.doctor, keep.schema, keep.init),
 ):

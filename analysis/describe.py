@@ -54,7 +54,7 @@ def describe(values: Mapping[int, float], *, better: str = "max", level: float =
     }
     if mean is None or std is None:
         return found
-    half = _student(level, n - 1) * std
+    half = student(level, n - 1) * std
     found["interval"] = [mean - half / math.sqrt(n), mean + half / math.sqrt(n)]
     if n >= 3:
         low, high = spread_factors(n, level)
@@ -79,7 +79,8 @@ def _robust(values: Sequence[float]) -> dict[str, float]:
 
 
 @lru_cache(maxsize=4096)
-def _student(level: float, df: int) -> float:
+def student(level: float, df: int) -> float:
+    """Return the two-sided quantile of Student's t."""
     from scipy.stats import t
 
     return float(t.ppf(0.5 + level / 2, df))

@@ -171,6 +171,32 @@ def of_variances(rows: list[dict[str, Any]]) -> Table:
     return Table(heading=heading, body=body, notes=notes, labels=len(names))
 
 
+def of_needs(document: dict[str, Any]) -> Table:
+    """Return what `power` and `topup` show."""
+    rows = document["cells"]
+    names = columns(rows)
+    heading = [*names, "n", "std", "needed", "more", "GPU-hours", ""]
+    body = [
+        [
+            *labels(row, names),
+            count(row | {"states": {}}),
+            "—" if row["std"] is None else f"{row['std']:.2f}",
+            "—" if row["needed"] is None else str(row["needed"]),
+            "" if row["more"] is None else str(row["more"]),
+            "" if row["gpu_hours"] is None else f"{row['gpu_hours']:.2f}",
+            row["why_not"],
+        ]
+        for row in rows
+    ]
+    if document["half_width"] is not None:
+        goal = f"each mean within ±{document['half_width']:g} (95 %), by Stein's rule from the deviation so far"
+    else:
+        goal = f"a difference of {document['effect']:g} found four times in five, at the deviation so far"
+    cost = f"{document['run_hours']:.2f} run-hours, {document['gpu_hours']:.2f} GPU-hours by the cells' own history"
+    notes = [f"{document['metric']} on {document['set']}: {goal}.", f"{document['runs']} more runs; {cost}."]
+    return Table(heading=heading, body=body, notes=notes, labels=len(names))
+
+
 def labels(row: dict[str, Any], names: list[str]) -> list[str]:
     """Return what names a cell."""
     return [str(row.get(name, row["axes"].get(name, ""))) for name in names]

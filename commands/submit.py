@@ -53,19 +53,19 @@ def submit(
     from ..orchestrator.submit import submit as store
 
     # First, so that a grid with a mistake in it makes neither workspace nor ledger.
-    prepared = _prepare(workspace, source, settings, max_runs, backend)
-    with _told_when_interrupted(workspace, prepared.frozen.grid_id):
+    grid = prepared(workspace, source, settings, max_runs, backend)
+    with _told_when_interrupted(workspace, grid.frozen.grid_id):
         context = open_workspace(workspace, create=True)
         fresh(context, start=False)
-        document = store(context, prepared, hold=hold, canary=canary, amend=amend)
+        document = store(context, grid, hold=hold, canary=canary, amend=amend)
         fresh(context)
     if as_json:
         terminal.emit_json(document)
-    terminal.say(_submitted(document))
+    terminal.say(submitted(document))
     if canary:
         terminal.say("the canary goes first; the next vtjobs command, or `vtjobs supervise`, releases the rest")
     if wait:
-        _wait(context, [document["grid_id"]])
+        wait_for(context, [document["grid_id"]])
 
 
 @contextmanager
@@ -84,7 +84,8 @@ def _told_when_interrupted(workspace: str | None, grid_id: str) -> Iterator[None
         raise
 
 
-def _submitted(document: dict[str, Any]) -> str:
+def submitted(document: dict[str, Any]) -> str:
+    """Return what was, or would be, submitted, in a line."""
     parts = [f"{document['new']} new"]
     for state in ("completed", "running", "queued", "pending", "failed", "diverged", "cancelled", "blocked"):
         if document[state]:
@@ -92,7 +93,12 @@ def _submitted(document: dict[str, Any]) -> str:
     return f"grid {document['grid_id']}: {document['runs']} runs, {', '.join(parts)}"
 
 
-def _wait(context: "Context", words: list[str]) -> None:
+def wait_for(context: "Context", words: list[str]) -> None:
+    """Follow runs to their end.
+
+    Raises:
+        RunsFailed: some did not complete.
+    """
     from ..analysis.terminal import Progress, say
     from ..orchestrator.wait import wait
 
@@ -118,12 +124,12 @@ def plan(
 
     exists = config(workspace).workspace.identity.exists()
     context = open_workspace(workspace) if exists else None
-    prepared = _prepare(workspace, source, settings, max_runs, backend)
-    document = summary(context, prepared)
+    grid = prepared(workspace, source, settings, max_runs, backend)
+    document = summary(context, grid)
     if as_json:
         terminal.emit_json(document)
         return
-    print(_submitted(document))
+    print(submitted(document))
     for rule, number in document["excluded"].items():
         print(f"excluded by {rule}: {number}")
     for allocation in document["allocations"]:
@@ -140,9 +146,11 @@ def plan(
     print(f"estimate: {estimate['run_hours']:.2f} run-hours, {estimate['gpu_hours']:.2f} GPU-hours{unknown}")
 
 
-def _prepare(
-    workspace: str | None, source: str, settings: list[str] | None, max_runs: int | None, backend: str | None
-) -> Any:
+def prepared(
+    workspace: str | None, source: str, settings: list[str] | None, max_runs: int | None, backend: str | None,
+    choose: Any = None,
+) -> Any:  # fmt: skip
+    """Read, check and expand a grid, and tell its warnings; `choose` may leave runs out."""
     import time
 
     from ..analysis.terminal import say
@@ -152,12 +160,13 @@ def _prepare(
     limit = max_runs or settings_found.get("max_runs")
     if backend is not None and backend not in BACKENDS:
         raise BadInput(f"--backend {backend}: unknown. {suggest(backend, BACKENDS)}")
-    prepared = prepare(
-        settings_found, source, changes=_changes(settings), max_runs=limit, at=time.time(), backend=backend
+    changes = _changes(settings)
+    grid = prepare(
+        settings_found, source, changes=changes, max_runs=limit, at=time.time(), backend=backend, choose=choose
     )
-    for warning in prepared.warnings:
+    for warning in grid.warnings:
         say(f"warning: {warning}")
-    return prepared
+    return grid
 
 
 def _changes(settings: list[str] | None) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,8 +50,9 @@ class Prepared:
 
 
 def prepare(
-    config: Config, source: str, *, changes: dict[str, Any], max_runs: int, at: float, backend: str | None = None
-) -> Prepared:
+    config: Config, source: str, *, changes: dict[str, Any], max_runs: int, at: float, backend: str | None = None,
+    choose: Callable[[Expansion], Expansion] | None = None,
+) -> Prepared:  # fmt: skip
     """Read, check and expand a grid; neither workspace nor ledger need exist.
 
     Args:
@@ -60,13 +62,15 @@ def prepare(
         max_runs: the largest grid to take.
         at: the time of submission.
         backend: where the runs go, by default as the grid or the configuration says.
+        choose: leaves runs of the expansion out.
 
     Raises:
         BadInput: with every mistake.
         SchedulerUnreachable: what the site allows could not be asked; nothing was done.
     """
     intake = take_in(source, changes=changes, max_runs=max_runs, data_root=config.data_root)
-    grid, document, expansion = intake.grid, intake.document, intake.expansion
+    grid, document = intake.grid, intake.document
+    expansion = choose(intake.expansion) if choose is not None else intake.expansion
     name = backend or grid.backend_name(config.get("backend"))
     frozen = freeze(grid, expansion, at=at, backend=name, site=_site(config, grid, document, name))
     shape, room = _placed(config, frozen, document)

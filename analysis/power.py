@@ -1,0 +1,103 @@
+"""How many seeds a goal needs: a half-width for every mean, or an effect for every comparison. Pure.
+
+Only finished runs count; nothing looks at the curves of unfinished ones.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from .declared import Plan
+from .describe import LEVEL, student
+from .difference import MOST_SEEDS, Test, paired, seeds_for, welch
+
+SCHEMA_VERSION = 1
+
+
+def for_precision(cells: Sequence[dict[str, Any]], half_width: float) -> list[dict[str, Any]]:
+    """Return what each cell needs so that the 95 % interval of its mean is no wider than ± `half_width`.
+
+    Stein's rule (1945): of n₀ seeds with deviation s, N = max(n₀, ⌈(t · s / h)²⌉), t with n₀ - 1 degrees of freedom.
+    It holds exactly where the interval of all N seeds is then made with s and its degrees of freedom.
+
+    Args:
+        cells: of a report.
+        half_width: in the metric's unit, above 0.
+    """
+    found = []
+    for cell in cells:
+        n, std = cell["n"], cell["std"]
+        if std is None:
+            found.append(_need(cell, None, "two finished seeds come first"))
+            continue
+        wanted = math.ceil((student(LEVEL, n - 1) * std / half_width) ** 2)
+        found.append(_need(cell, max(n, wanted) if wanted <= MOST_SEEDS else None, f"more than {MOST_SEEDS:,} seeds"))
+    return found
+
+
+def for_effect(cells: Sequence[dict[str, Any]], plan: Plan) -> list[dict[str, Any]]:
+    """Return what each cell needs so that its comparisons find the plan's effect four times in five.
+
+    The deviation is that of the runs so far; the difference that was seen plays no part. A baseline needs as many as
+    the most demanding of its comparisons.
+
+    Args:
+        cells: of a report.
+        plan: with `min_effect`.
+    """
+    assert plan.min_effect is not None
+    by_id = {cell["cell_id"]: cell for cell in cells}
+    needed: dict[str, int] = {}
+    why: dict[str, str] = {}
+    for cell in cells:
+        baseline = by_id.get(cell["baseline"])
+        if baseline is None:
+            continue
+        both = [{int(seed): value for seed, value in one["values"].items()} for one in (cell, baseline)]
+        pairs = plan.test is Test.PAIRED
+        tested = paired(*both) if pairs else welch(list(both[0].values()), list(both[1].values()))
+        count = seeds_for(plan.min_effect / tested.std, alpha=plan.alpha, pairs=pairs) if tested.std else None
+        for one in (cell, baseline):
+            if count is None:
+                why[one["cell_id"]] = tested.why_not or f"more than {MOST_SEEDS:,} seeds"
+            else:
+                needed[one["cell_id"]] = max(count, needed.get(one["cell_id"], 0))
+    return [
+        _need(cell, needed.get(cell["cell_id"]), why.get(cell["cell_id"], "it is compared with nothing"))
+        for cell in cells
+    ]
+
+
+def _need(cell: dict[str, Any], needed: int | None, why_not: str) -> dict[str, Any]:
+    names = ("cell_id", "backbone", "dataset", "head", "recipe", "stage", "axes", "n", "planned", "std")
+    return {
+        **{name: cell[name] for name in names},
+        "needed": needed,
+        # Seeds that are planned already will come by themselves.
+        "more": max(0, needed - cell["planned"]) if needed is not None else None,
+        "why_not": "" if needed is not None else why_not,
+    }
+
+
+def with_hours(
+    needs: list[dict[str, Any]], seconds: dict[str, tuple[float, int]], gpus: dict[str, int]
+) -> dict[str, Any]:
+    """Return the whole document, with the hours that the missing seeds will take by the cells' own history.
+
+    Args:
+        needs: of either goal.
+        seconds: cell -> seconds of a run, number of runs.
+        gpus: cell -> GPUs of a run.
+    """
+    for need in needs:
+        known = seconds.get(need["cell_id"])
+        hours = known[0] * need["more"] / 3600 if known is not None and need["more"] is not None else None
+        need["run_hours"] = hours
+        need["gpu_hours"] = hours * gpus.get(need["cell_id"], 0) if hours is not None else None
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "cells": needs,
+        "runs": sum(need["more"] or 0 for need in needs),
+        "run_hours": sum(need["run_hours"] or 0.0 for need in needs),
+        "gpu_hours": sum(need["gpu_hours"] or 0.0 for need in needs),
+    }

@@ -1,0 +1,126 @@
+"""How many seeds a goal needs, and their submission."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ..jobs.errors import BadInput
+from .options import (
+    BackendName,
+    DryRun,
+    Json,
+    Selector,
+    Set,
+    Source,
+    Workspace,
+    fresh,
+    open_workspace,
+    selection,
+)
+
+if TYPE_CHECKING:
+    from ..orchestrator.context import Context
+
+HalfWidth = Annotated[float | None, typer.Option(help="Every mean known to ± this (95 %), in the metric's unit.")]
+Effect = Annotated[float | None, typer.Option(help="Every difference this large found four times in five.")]
+Metric = Annotated[str | None, typer.Option(help="top1, loss, … [default: as declared, or top1]")]
+
+
+def power(
+    selector: Selector = None,
+    half_width: HalfWidth = None,
+    effect: Effect = None,
+    metric: Metric = None,
+    as_json: Json = False,
+    workspace: Workspace = None,
+) -> None:
+    """Say which cells need how many more seeds, and what they cost by the ledger's own history."""
+    from ..analysis import terminal
+
+    context = open_workspace(workspace)
+    fresh(context)
+    document = _needs(context, selection(selector, default_all=True), half_width, effect, metric)
+    if as_json:
+        terminal.emit_json(document)
+    else:
+        _show(document)
+
+
+def topup(
+    source: Source,
+    half_width: HalfWidth = None,
+    effect: Effect = None,
+    metric: Metric = None,
+    wait: Annotated[bool, typer.Option("--wait", help="Follow the runs to their end.")] = False,
+    dry_run: DryRun = False,
+    settings: Set = None,
+    backend: BackendName = None,
+    as_json: Json = False,
+    workspace: Workspace = None,
+) -> None:
+    """Submit just the seeds that `power` finds missing of a grid, for the cells that need them."""
+    from ..analysis import terminal
+    from ..orchestrator.submit import submit, summary
+    from ..orchestrator.topup import chooser, seeds_of_cells
+    from .submit import prepared, submitted, wait_for
+
+    own = prepared(workspace, source, settings, None, backend)
+    context = open_workspace(workspace)
+    fresh(context, start=False)
+    needs = _needs(context, selection([own.grid.name]), half_width, effect, metric)
+    wanted = {need["cell_id"]: need["planned"] + (need["more"] or 0) for need in needs["cells"]}
+    target = seeds_of_cells(own.expansion, wanted)
+    every = sorted({seed for seeds in target.values() for seed in seeds})
+    wider = prepared(workspace, source, [*(settings or []), f"seeds={every}"], None, backend, choose=chooser(target))
+    document = summary(context, wider) if dry_run else submit(context, wider)
+    if not dry_run:
+        fresh(context)
+    if as_json:
+        terminal.emit_json(document | {"needs": needs})
+        return
+    _show(needs)
+    terminal.say(submitted(document))
+    if wait and not dry_run:
+        wait_for(context, [document["grid_id"]])
+
+
+def _needs(
+    context: "Context", chosen: Any, half_width: float | None, effect: float | None, metric: str | None
+) -> dict[str, Any]:
+    from ..analysis.declared import settle
+    from ..analysis.power import for_effect, for_precision, with_hours
+    from ..analysis.table import report
+    from ..db import queries
+    from ..db.engine import reading
+
+    if (half_width is not None and effect is not None) or (
+        half_width is not None and not 0 < half_width < float("inf")
+    ):
+        raise BadInput("give --half-width (above 0) for means, or --effect for differences")
+    given = dict.fromkeys(("test", "alpha", "margin", "set")) | {"min_effect": effect, "metric": metric}
+    plan = settle(context.ledger, chosen, given)
+    if half_width is None and plan.min_effect is None:
+        raise BadInput("no goal: give --half-width or --effect, or declare compare: {min_effect: …} in the grid")
+    cells = report(context.ledger, chosen, metric=plan.metric, set_name=plan.set, with_specs=True)
+    needs = for_precision(cells, half_width) if half_width is not None else for_effect(cells, plan)
+    with reading(context.ledger.engine) as connection:
+        seconds = queries.seconds_per_run(connection)
+        rows = queries.list_runs(connection, chosen)
+        grids = queries.grid_settings(connection, {row.grid_id for row in rows})
+    gpus = {row.cell_id: _gpus(grids[row.grid_id]) for row in rows}
+    goal = {"half_width": half_width, "effect": None if half_width is not None else plan.min_effect}
+    return with_hours(needs, seconds, gpus) | goal | {"metric": plan.metric, "set": plan.set}
+
+
+def _gpus(settings: dict[str, Any]) -> int:
+    resources = settings["resources"]
+    return int((resources["gpus_per_node"] or 0) * resources["nodes"])
+
+
+def _show(document: dict[str, Any]) -> None:
+    from ..analysis import render, terminal
+
+    laid = render.of_needs(document)
+    terminal.print_table(laid.heading, laid.body, right=tuple(range(laid.labels, laid.labels + 5)))
+    for note in laid.notes:
+        terminal.say(terminal.encodable(note))

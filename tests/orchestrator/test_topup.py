@@ -1,0 +1,65 @@
+"""More seeds for just the cells that need them, with the runs that they start from."""
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vtjobs.jobs.expand import Expansion
+from vtjobs.jobs.intake import take_in_document
+from vtjobs.jobs.yamlio import Document
+from vtjobs.orchestrator.topup import chooser, seeds_of_cells
+
+GRID: dict[str, Any] = {
+    "name": "more",
+    "backbones": ["vit_mini", "swin_mini"],
+    "datasets": ["digits"],
+    "heads": ["supervised", {"drloc": {"weight": 0.5}}],
+    "seeds": [0, 2],
+    "recipe": "quickstart",
+}
+CHAIN = {
+    **{key: value for key, value in GRID.items() if key != "heads"},
+    "stages": [
+        {"name": "pretrain", "heads": ["relvit", "supervised"]},
+        {"name": "finetune", "heads": ["supervised"], "init_from": "pretrain"},
+    ],
+}
+
+
+def expand(grid: dict[str, Any], **changes: Any) -> Expansion:
+    return take_in_document(Document(file="grid.yaml", data={**grid, **changes})).expansion
+
+
+def topped_up(grid: dict[str, Any], wanted: dict[str, int]) -> Expansion:
+    target = seeds_of_cells(expand(grid), wanted)
+    every = sorted({seed for seeds in target.values() for seed in seeds})
+    return chooser(target)(expand(grid, seeds=every))
+
+
+@given(st.lists(st.integers(0, 9), min_size=4, max_size=4))
+def test_each_cell_gets_as_many_seeds_as_it_needs_and_keeps_its_own(numbers: list[int]) -> None:
+    before = expand(GRID)
+    ids = [cell.cell_id for cell in before.cells]
+    after = topped_up(GRID, dict(zip(ids, numbers, strict=True)))
+    assert {run.run_id for run in before.runs} <= {run.run_id for run in after.runs}
+    for cell_id, number in zip(ids, numbers, strict=True):
+        seeds = [run.seed for run in after.runs if after.cells[run.cell].cell_id == cell_id]
+        assert len(seeds) == max(2, number)
+        # The smallest that were free.
+        assert set(seeds) == {0, 2} | set([seed for seed in range(10) if seed not in (0, 2)][: max(0, number - 2)])
+
+
+def test_the_runs_that_the_new_ones_start_from_come_along() -> None:
+    before = expand(CHAIN)
+    last = next(cell for cell in before.cells if cell.stage == "finetune")
+    after = topped_up(CHAIN, {last.cell_id: 5})
+    new = {run.run_id for run in after.runs} - {run.run_id for run in before.runs}
+    assert len(new) == 2 * 3
+    by_id = {run.run_id: run for run in after.runs}
+    for run in after.runs:
+        assert run.parent is None or run.parent in by_id
+
+
+def test_nothing_wanted_is_the_grid_itself() -> None:
+    assert [run.run_id for run in topped_up(GRID, {}).runs] == [run.run_id for run in expand(GRID).runs]
