@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..jobs import fidelity
+from ..jobs.rules import VARIANT
 from .difference import ALPHA, Difference, against_one, equivalence, holm, seeds_for, welch_of_summaries
-from .published import HALF_UNIT, Published, select
+from .published import Published, select, widest
 
 SCHEMA_VERSION = 1
 # What the papers' records call a recipe.
@@ -23,10 +24,22 @@ RECIPES = {
     "relvit_downstream_only_variants": "relvit-joint",
     "relvit_pretrain_finetune": "relvit-finetune",
     "relvit_supervised_pretrain_finetune": "relvit-finetune",
+    "deit": "deit",
+    "cait": "cait",
+    "resmlp": "resmlp",
+    "patchconvnet_1k": "patchconvnet",
+    "rsb_a2": "resnet50-a2",
+    "deit3_1k": "deit3-1k",
 }
-# CvT-13 as the DRLoc paper trained it has a name of its own; RelViT's protocol of Flowers is another dataset.
-BACKBONES = {"cvt_13": ("cvt_13_drloc", "cvt_13")}
-DATASETS = {("relvit", "flowers102"): "flowers102_relvit"}
+# Fine-tuned at 224 pixels, the runs of these have the fine-tuning's recipe.
+LOWRES = "lowres_finetune224"
+CHAINED = ("pretrain_finetune", "finetune_res", LOWRES)
+# CvT-13 as the DRLoc paper trained it has a name of its own; the thesis calls its DeiT III models ViT; Flowers in
+# RelViT's protocol is another dataset.
+BACKBONES = {"cvt_13": ("cvt_13_drloc", "cvt_13"), **{f"vit_{size}": (f"deit3_{size}",) for size in "tsbl"}}
+DATASETS = {("relvit", "flowers102"): "flowers102_relvit", "inat18": "inat2018", "inat19": "inat2019"}
+# Further test sets are datasets of their own in the records.
+SETS = {"imagenet_v2": ("imagenet1k", "v2"), "imagenet_real": ("imagenet1k", "real")}
 _LOSSES = {"l1": "drloc", "signed": "drloc_signed", "ce": "drloc_ce", "reg": "drloc_reg"}
 
 
@@ -38,6 +51,8 @@ class Ours:
     head: dict[str, Any]
     # The first of its chain that is not the supervised one.
     recipe: dict[str, Any]
+    first_recipe: dict[str, Any]
+    # Of the chain's beginning.
     chained: bool
 
     @property
@@ -52,7 +67,13 @@ def of_cell(cell: dict[str, Any]) -> Ours:
     """Read a document of `analysis.table.report(…, with_specs=True)`."""
     heads = [spec["head"] for spec in cell["specs"]]
     head = next((head for head in heads if head["name"] != "supervised"), heads[0])
-    return Ours(cell=cell, head=head, recipe=cell["specs"][0]["recipe"], chained=len(heads) > 1)
+    return Ours(
+        cell=cell,
+        head=head,
+        recipe=cell["specs"][0]["recipe"],
+        first_recipe=cell["specs"][-1]["recipe"],
+        chained=len(heads) > 1,
+    )
 
 
 def against(
@@ -92,9 +113,16 @@ def _is(one: Ours, record: Published, paper: str) -> bool:
     backbone, params = one.cell["backbone"].partition("(")[0], one.head["params"]
     if backbone not in BACKBONES.get(record.backbone, (record.backbone,)):
         return False
-    if one.cell["dataset"] != DATASETS.get((paper, record.dataset), record.dataset) or one.method != record.method:
+    dataset, set_name = SETS.get(record.dataset, (record.dataset, "test"))
+    dataset = DATASETS.get((paper, dataset), DATASETS.get(dataset, dataset))
+    if (one.cell["dataset"], one.cell["set"], one.method) != (dataset, set_name, record.method):
         return False
-    if one.chained != (record.protocol == "pretrain_finetune"):
+    if one.chained != (record.protocol in CHAINED):
+        return False
+    sizes = {"train_res": one.first_recipe["image_size"], "test_res": one.recipe["image_size"]}
+    if any(record.variant.get(name, size) != size for name, size in sizes.items()):
+        return False
+    if "change" in record.variant and record.variant["change"].replace(",", "") != one.cell["axes"].get(VARIANT):
         return False
     if record.ssl_tasks and sorted(params.get("tasks", ())) != sorted(record.ssl_tasks):
         return False
@@ -139,21 +167,22 @@ def _why_not(record: Published, one: Ours | None) -> str:
     if one is None or not one.cell["n"]:
         return "no finished run of ours" if one is not None else "no cell of ours"
     reasons = []
-    recipe = RECIPES.get(record.recipe or "")
+    lowres = record.protocol == LOWRES
+    recipe = "deit3-finetune" if lowres else RECIPES.get(record.recipe or "")
+    epochs = (one.first_recipe if lowres else one.recipe)["epochs"]
     if recipe is None:
         reasons.append(f"recipe {record.recipe or 'unknown'} is none of ours")
     elif one.cell["recipe"] != recipe:
         reasons.append(f"recipe {one.cell['recipe']}, theirs is {recipe}")
-    if record.epochs is not None and one.recipe["epochs"] != record.epochs:
-        reasons.append(f"{one.recipe['epochs']} epochs, theirs {record.epochs}")
+    if record.epochs is not None and epochs != record.epochs:
+        reasons.append(f"{epochs} epochs, theirs {record.epochs}")
     changed = [
         setting.name
         for setting in fidelity.of_recipe(one.recipe, one.cell["recipe"])
         if setting.source == fidelity.CHANGED and setting.name not in _NO_DIFFERENCE
     ]
-    reasons += [f"train.{name} was changed" for name in changed]
-    if one.cell["set"] != "test":
-        reasons.append(f"our set is {one.cell['set']}")
+    # What an ablation changes is what its record says.
+    reasons += [f"train.{name} was changed" for name in changed if "change" not in record.variant]
     return "; ".join(reasons)
 
 
@@ -188,10 +217,8 @@ def _test(cell: dict[str, Any], mean: float, std: float | None, n: int | None, a
 def _worst(record: Published, cell: dict[str, Any], alpha: float) -> float | None:
     """Return the largest p that rounding of the printed numbers, and a deviation with ddof 0, leave open."""
     gap = cell["mean"] - record.mean
-    nearest = cell["mean"] - math.copysign(max(0.0, abs(gap) - HALF_UNIT), gap)
-    std, n = record.std, record.n_seeds or 0
-    widest = (std + HALF_UNIT) * math.sqrt(n / (n - 1)) if std is not None and n > 1 else std
-    return _test(cell, nearest, widest, record.n_seeds, alpha).p
+    nearest = cell["mean"] - math.copysign(max(0.0, abs(gap) - record.half_unit), gap)
+    return _test(cell, nearest, widest(record), record.n_seeds, alpha).p
 
 
 def _word(row: dict[str, Any], p: float | None, alpha: float, margin: float | None) -> tuple[str, str]:

@@ -10,9 +10,7 @@ from ..jobs.errors import BadInput, NothingMatched, suggest
 from .difference import Difference, against_one, welch_of_summaries
 
 SCHEMA_VERSION = 1
-PAPERS = ("drloc", "relvit")
-# Numbers are printed with two decimals: each may be off by half a unit.
-HALF_UNIT = 0.005
+PAPERS = ("drloc", "relvit", "thesis")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +29,12 @@ class Published:
     std: float | None = None
     n_seeds: int | None = None
     # None where the source does not say.
+    decimals: int = 2
+    # As many are printed.
+    min: float | None = None
+    max: float | None = None
+    seed0: float | None = None
+    # Of a study over seeds, of which seed 0 is none.
     recipe: str | None = None
     pretrain: str | None = None
     baseline: str | None = None
@@ -44,6 +48,11 @@ class Published:
     doubtful: str = ""
     # Why a look is needed before the number is used.
     note: str = ""
+
+    @property
+    def half_unit(self) -> float:
+        """By how much a printed number may be off."""
+        return 0.5 / 10.0**self.decimals
 
 
 @cache
@@ -110,7 +119,7 @@ def audit(name: str) -> list[dict[str, Any]]:
                 "printed": printed,
                 "recomputed": round(gain, 10),
                 # Printed numbers are multiples of a hundredth; the slack is that of floats.
-                "agrees": None if printed is None else abs(gain - printed) < HALF_UNIT,
+                "agrees": None if printed is None else abs(gain - printed) < record.half_unit,
                 "p": tested.p,
                 "p_worst": _worst(record, baseline),
                 "interval": [tested.interval.low, tested.interval.high] if tested.interval else None,
@@ -139,19 +148,20 @@ def _test(
 def _worst(record: Published, baseline: Published) -> float | None:
     gain = record.mean - baseline.mean
     # Both means may be off by half a unit; at the least the difference is none.
-    least = max(0.0, abs(gain) - 2 * HALF_UNIT)
+    least = max(0.0, abs(gain) - record.half_unit - baseline.half_unit)
     found = _test(
         record,
         baseline,
         mean=baseline.mean + least,
-        std=_widest(record.std, record.n_seeds),
-        std_baseline=_widest(baseline.std, baseline.n_seeds),
+        std=widest(record),
+        std_baseline=widest(baseline),
     )
     return found.p
 
 
-def _widest(std: float | None, n: int | None) -> float | None:
-    """Return the largest sample deviation that may stand behind a printed one."""
-    if std is None or n is None or n < 2:
-        return std
-    return (std + HALF_UNIT) * math.sqrt(n / (n - 1))
+def widest(record: Published) -> float | None:
+    """Return the largest sample deviation that may stand behind a printed one: rounded, or with ddof 0."""
+    n = record.n_seeds
+    if record.std is None or n is None or n < 2:
+        return record.std
+    return (record.std + record.half_unit) * math.sqrt(n / (n - 1))

@@ -6,7 +6,7 @@ import typer
 
 from .options import Json
 
-Name = Annotated[str, typer.Argument(metavar="PAPER[:TABLE]", help="drloc, relvit; drloc:3")]
+Name = Annotated[str, typer.Argument(metavar="PAPER[:TABLE]", help="drloc, relvit, thesis; drloc:3")]
 
 
 def show(name: Name, as_json: Json = False) -> None:

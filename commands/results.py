@@ -96,8 +96,9 @@ def compare(
 
 
 def against(
-    paper: Annotated[str, typer.Argument(metavar="PAPER:TABLE", help="drloc:4, relvit:2")],
+    paper: Annotated[str, typer.Argument(metavar="PAPER:TABLE", help="drloc:4, relvit:2, thesis:6.6")],
     selector: Selector = None,
+    set_name: SetName = "test",
     alpha: Annotated[float, typer.Option(min=1e-6, max=0.5, help="How often luck may pass for a difference.")] = 0.05,
     margin: Annotated[float | None, typer.Option(help="In points: within ± this a number is reproduced.")] = None,
     style: Format = "table",
@@ -112,7 +113,7 @@ def against(
     if margin is not None and not 0 < margin < float("inf"):
         raise BadInput(f"--margin {margin:g}: a number above 0, in points")
     context, chosen = _opened(selector, style, workspace)
-    cells = table(context.ledger, chosen, with_specs=True)
+    cells = table(context.ledger, chosen, set_name=set_name, with_specs=True)
     document = judge(paper, cells, alpha=alpha, margin=margin)
     if as_json or style == "json":
         terminal.emit_json(document)

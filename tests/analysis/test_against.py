@@ -8,6 +8,7 @@ import pytest
 from scipy.stats import ttest_ind_from_stats
 
 from vtjobs.analysis.against import against
+from vtjobs.analysis.published import records
 from vtjobs.analysis.render import latex, markdown, of_published
 from vtjobs.jobs import library
 from vtjobs.jobs.heads import HEADS
@@ -21,6 +22,7 @@ CHAIN = ("supervised", "relvit")
 def ours(
     values: list[float], *, backbone: str = "vit_s4", dataset: str = "cifar10", heads: tuple[str, ...] = CHAIN,
     recipe: str = "relvit-finetune", changes: dict[str, Any] | None = None, params: dict[str, Any] | None = None,
+    set_name: str = "test", axes: dict[str, Any] | None = None, first: dict[str, Any] | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     """A cell as a report has it: the heads of its chain from the last stage back."""
     n = len(values)
@@ -30,12 +32,16 @@ def ours(
         "backbone": backbone,
         "dataset": dataset,
         "recipe": recipe,
-        "set": "test",
+        "set": set_name,
+        "axes": axes or {},
         "n": n,
         "mean": statistics.fmean(values) if n else None,
         "std": statistics.stdev(values) if n > 1 else None,
         "fidelity": {recipe: "paper"},
-        "specs": [{"head": _head(head, params or {}), "recipe": fields} for head in heads],
+        "specs": [
+            {"head": _head(head, params or {}), "recipe": fields | (first or {} if number == len(heads) - 1 else {})}
+            for number, head in enumerate(heads)
+        ],
     }
 
 
@@ -139,3 +145,46 @@ def test_every_accuracy_of_the_table_has_its_row_and_every_layout_holds_it() -> 
     assert len(document["rows"]) == 12
     for text in (markdown(of_published(document)), latex(of_published(document))):
         assert "90.23" in text and "reproduced" in text and "no cell of ours" in text and "nan" not in text.lower()
+
+
+def test_a_study_over_seeds_on_another_test_set_is_compared_with_that_set() -> None:
+    like: dict[str, Any] = {
+        "backbone": "resnet50",
+        "dataset": "imagenet1k",
+        "heads": ("supervised",),
+        "recipe": "resnet50-a2",
+    }
+    record = "thesis.statistics.tfig6.7.imagenet_v2.resnet50.supervised"
+    found = row([ours([67.9, 68.1, 68.0], set_name="v2", **like)], record, "thesis:fig6.7", margin=1.0)
+    assert (found["printed"], found["printed_std"], found["printed_n"]) == (67.99, 0.23, 100)
+    assert found["word"] == "reproduced"
+    assert row([ours([67.9, 68.1, 68.0], **like)], record, "thesis:fig6.7")["detail"] == "no cell of ours"
+
+
+def test_low_resolution_first_is_told_apart_by_where_it_began() -> None:
+    record = "thesis.r.t6.6.imagenet1k.vit_b.supervised.400.lowres_finetune224.128"
+    like: dict[str, Any] = {"backbone": "deit3_b", "dataset": "imagenet1k", "recipe": "deit3-finetune"}
+    like["heads"] = ("supervised", "supervised")
+    cells = [ours([83.1, 83.2, 83.3], first={"image_size": size, "epochs": 400}, **like) for size in (128, 160)]
+    assert row(cells[:1], record, "thesis:6.6")["comparable"]
+    assert row(cells[1:], record, "thesis:6.6")["detail"] == "no cell of ours"
+
+
+def test_an_ablation_is_compared_with_the_record_of_its_change() -> None:
+    like: dict[str, Any] = {"backbone": "deit_b", "dataset": "imagenet1k", "heads": ("supervised",), "recipe": "deit"}
+    cell = ours([78.6, 78.7, 78.8], axes={"variant": "no mixup"}, changes={"mixup": 0.0}, **like)
+    record = "thesis.r.t3.8.imagenet1k.deit_b.supervised.scratch.change=no_mixup"
+    assert row([cell], record, "thesis:3.8")["comparable"]
+    assert not row([cell], record.replace("mixup", "cutmix"), "thesis:3.8")["comparable"]
+
+
+def test_one_decimal_leaves_more_open_than_two() -> None:
+    assert {one.half_unit for one in records("drloc").values()} == {0.005}
+    assert {one.half_unit for one in records("thesis").values() if one.table != "fig6.7"} == {0.05}
+
+
+def test_a_deviation_over_an_unknown_number_of_runs_is_not_tested() -> None:
+    like: dict[str, Any] = {"backbone": "deit_b", "dataset": "imagenet1k", "heads": ("supervised",), "recipe": "deit"}
+    cell = ours([81.0, 81.1, 81.2], axes={"variant": "none"}, **like)
+    found = row([cell], "thesis.r.t3.8.imagenet1k.deit_b.supervised.scratch.change=none", "thesis:3.8")
+    assert (found["printed"], found["p"], found["detail"]) == (81.8, None, "their number of runs is unknown")
