@@ -23,6 +23,8 @@ class Plan:
     min_effect: float | None = None
     metric: str = "top1"
     set: str = "test"
+    looks: tuple[int, ...] = ()
+    # Numbers of seeds; none: one look, at whatever there is.
     declared: list[dict[str, Any]] = field(default_factory=list)
     # The grid's declarations, the last of which this is; none where it was chosen with the results at hand.
 
@@ -48,8 +50,10 @@ def settle(ledger: Ledger, selection: Selection, given: dict[str, Any]) -> Plan:
         value = values.get(name)
         if value is not None and not 0 < value < math.inf:
             raise BadInput(f"--{name.replace('_', '-')} {value:g}: a number above 0, in the metric's unit")
+    same = bool(base) and values == base
     values["test"] = Test(values.get("test", Test.WELCH))
-    return Plan(**values, declared=declared if base and values == base | {"test": Test(base["test"])} else [])
+    values["looks"] = tuple(values.get("looks", ())) if same else ()
+    return Plan(**values, declared=declared if same else [])
 
 
 def _declared(ledger: Ledger, selection: Selection) -> list[dict[str, Any]]:

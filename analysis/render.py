@@ -217,6 +217,9 @@ def comparison_notes(document: dict[str, Any]) -> list[str]:
         f"{one['metric']} on {one['set']} at the last epoch; {test}, two-sided; p by Holm over m={document['family']}; "
         f"α={document['alpha']:g}; intervals are not adjusted."
     ]
+    if document["looks"]:
+        sizes = ", ".join(map(str, document["looks"]))
+        found.append(f"Looks at {sizes} seeds, α spent over them 1 : 2 : 3 …; what is decided stays decided.")
     if document["margin"] is not None:
         found.append(f"A tie: two one-sided tests against ±{document['margin']:g}, not adjusted.")
     return [*found, *told(document["declared"])]

@@ -1,10 +1,12 @@
 """From a report's cells to one comparison with the baseline each, and a word that the seeds can carry."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from .declared import Plan
 from .difference import Difference, Test, detectable, equivalence, holm, paired, seeds_for, welch
+from .looks import Seen, look
 
 SCHEMA_VERSION = 1
 
@@ -25,25 +27,51 @@ def compare(cells: Sequence[dict[str, Any]], plan: Plan | None = None) -> dict[s
     test, alpha, margin, min_effect = plan.test, plan.alpha, plan.margin, plan.min_effect
     by_id = {cell["cell_id"]: cell for cell in cells}
     pairs = [(cell, by_id[cell["baseline"]]) for cell in cells if cell["baseline"] in by_id]
-    found = [_difference(cell, baseline, test, alpha) for cell, baseline in pairs]
-    adjusted = holm([one.p for one in found])
+    seen = _seen(pairs, plan)
     return {
         "schema_version": SCHEMA_VERSION,
         "test": str(test),
         "alpha": alpha,
-        "family": len(found),
+        "family": len(pairs),
+        "looks": list(plan.looks),
         "margin": margin,
         "min_effect": min_effect,
         "declared": plan.declared,
         "comparisons": [
-            _document(cell, baseline, one, p, alpha, margin, min_effect, test)
-            for (cell, baseline), one, p in zip(pairs, found, adjusted, strict=True)
+            _document(cell, baseline, one, margin, min_effect, test)
+            for (cell, baseline), one in zip(pairs, seen, strict=True)
         ],
     }
 
 
-def _difference(cell: dict[str, Any], baseline: dict[str, Any], test: Test, alpha: float) -> Difference:
+def _seen(pairs: list[tuple[dict[str, Any], dict[str, Any]]], plan: Plan) -> list[Seen]:
+    """Return what is found of each comparison: at the declared looks, or at one over all seeds."""
+    family = [partial(_difference, cell, baseline, plan.test, plan.alpha) for cell, baseline in pairs]
+    if plan.looks:
+        common = [_common(cell, baseline, plan.test) for cell, baseline in pairs]
+        return look(family, common, alpha=plan.alpha, looks=plan.looks)
+    found = [one(None) for one in family]
+    adjusted = holm([one.p for one in found])
+    return [
+        Seen(found=one, adjusted=p, alpha=plan.alpha, look=None, next_look=None)
+        for one, p in zip(found, adjusted, strict=True)
+    ]
+
+
+def _common(cell: dict[str, Any], baseline: dict[str, Any], test: Test) -> int:
     ours, theirs = _values(cell), _values(baseline)
+    return len(ours.keys() & theirs.keys()) if test is Test.PAIRED else min(len(ours), len(theirs))
+
+
+def _difference(
+    cell: dict[str, Any], baseline: dict[str, Any], test: Test, alpha: float, size: int | None
+) -> Difference:
+    """Compare two cells by their first `size` seeds, or by all."""
+    ours, theirs = _values(cell), _values(baseline)
+    if test is Test.PAIRED:
+        shared = sorted(ours.keys() & theirs.keys())
+        ours, theirs = ({seed: one[seed] for seed in shared} for one in (ours, theirs)) if size else (ours, theirs)
+    ours, theirs = ({seed: one[seed] for seed in sorted(one)[:size]} for one in (ours, theirs))
     if test is Test.PAIRED:
         found = paired(ours, theirs, alpha=alpha)
     else:
@@ -67,15 +95,19 @@ def _ordered(values: dict[int, float]) -> list[float]:
 def _document(
     cell: dict[str, Any],
     baseline: dict[str, Any],
-    found: Difference,
-    adjusted: float | None,
-    alpha: float,
+    seen: Seen,
     margin: float | None,
     min_effect: float | None,
     test: Test,
 ) -> dict[str, Any]:
+    found, adjusted = seen.found, seen.adjusted
     tie = None if margin is None else equivalence(found, margin)
-    word, detail = _verdict(found, adjusted, tie, alpha, min_effect, test)
+    word, detail = _verdict(found, adjusted, tie, seen.alpha, min_effect, test)
+    if seen.look is not None:
+        ahead = f"; the next look is at {seen.next_look}" if seen.next_look and word != "separable" else ""
+        detail = "; ".join(filter(None, [detail, f"at the look of {seen.look} seeds{ahead}"]))
+    elif seen.next_look is not None:
+        word, detail = "not testable", f"the first look is at {seen.next_look} seeds"
     return {
         "cell_id": cell["cell_id"],
         "baseline": baseline["cell_id"],
@@ -92,6 +124,8 @@ def _document(
         "df": found.df,
         "p": found.p,
         "p_adjusted": adjusted,
+        "alpha": seen.alpha,
+        "look": seen.look,
         "p_equivalence": tie,
         "effect": found.effect,
         "correlation": found.correlation,

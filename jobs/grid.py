@@ -129,6 +129,16 @@ class Compare(Strict):
     min_effect: Annotated[float, Field(gt=0)] | None = Field(None, description="the smallest difference worth finding")
     metric: str = "top1"
     set: str = "test"
+    looks: list[Annotated[int, Field(ge=3)]] = Field(
+        default_factory=list, description="numbers of seeds at which is looked, α spent over them 1 : 2 : 3 …"
+    )
+
+    @field_validator("looks")
+    @classmethod
+    def _ascending(cls, looks: list[int]) -> list[int]:
+        if looks != sorted(set(looks)):
+            raise ValueError(f"looks are numbers of seeds in ascending order, got {looks}")
+        return looks
 
 
 class LocalBackend(Strict):

@@ -485,3 +485,18 @@ def test_a_later_stage_keeps_the_variant_and_rules_may_name_it() -> None:
 def test_a_variant_that_cannot_be_is_told(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(BadInput, match=message):
         grid(**changes)
+
+
+@pytest.mark.parametrize(
+    ("compare", "message"),
+    [
+        ({"looks": [5, 3]}, r"looks are numbers of seeds in ascending order, got \[5, 3\]"),
+        ({"looks": [2, 4]}, r"compare.looks\[0\]: "),
+        ({"test": "student"}, "compare.test: "),
+        ({"margin": 0.0}, "compare.margin: "),
+        ({"tests": "welch"}, "unknown key 'tests'"),
+    ],
+)
+def test_a_comparison_that_cannot_be_declared_is_told(compare: dict[str, Any], message: str) -> None:
+    with pytest.raises(BadInput, match=message):
+        grid(compare=compare)
