@@ -36,6 +36,8 @@ class LiveAttempt:
     accepted: bool
     # Whether the scheduler's acceptance is on record.
     launching_until: float
+    # 0 once it is accepted.
+    submitted_at: float = 0.0
     is_cancelled: bool = False
     # Whether a cancel on disk covers it.
     heartbeat_at: float | None = None
@@ -72,7 +74,8 @@ def decide(attempt: LiveAttempt, view: JobView, *, now: float) -> Action:
         if not attempt.accepted:
             return Action(decision=Decision.ACCEPTED)
         return Action(decision=Decision.CANCEL) if attempt.is_cancelled else NOTHING
-    if not view.is_settled and now - (attempt.heartbeat_at or attempt.launching_until) < UNSETTLED_S:
+    alive_at = attempt.heartbeat_at or max(attempt.launching_until, attempt.submitted_at)
+    if not view.is_settled and now - alive_at < UNSETTLED_S:
         return NOTHING
     if view.state is JobState.ABSENT and not attempt.accepted:
         if now < attempt.launching_until:

@@ -159,6 +159,7 @@ def _attempt(context: Context, row: Any, view: JobView) -> LiveAttempt:
         state=AttemptState(row.state),
         accepted=row.job_id is not None,
         launching_until=row.launching_until,
+        submitted_at=row.submitted_at or 0.0,
         is_cancelled=max(on_disk, row.cancelled_through) >= row.number,
         heartbeat_at=row.heartbeat_at,
         is_over=row.exit_code is not None,

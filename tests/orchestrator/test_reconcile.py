@@ -180,6 +180,15 @@ def test_what_both_queries_lack_is_not_judged_while_news_is_under_way_but_for_an
     assert judged(state, settled, heartbeat_at=NOW - 900).decision is Decision.END
 
 
+def test_a_waiting_job_is_not_judged_either_for_an_hour_after_its_submission() -> None:
+    view = replace(ended(AttemptState.LOST, FailureClass.NOT_SUBMITTED), is_settled=False)
+    # Once a submission is accepted nothing is launching any more, and a waiting job has no heartbeat.
+    queued = LiveAttempt(state=AttemptState.QUEUED, accepted=True, launching_until=0.0, submitted_at=NOW - 900)
+    assert decide(queued, view, now=NOW).decision is Decision.NOTHING
+    assert decide(queued, view, now=NOW + UNSETTLED_S).decision is Decision.END
+    assert decide(queued, replace(view, is_settled=True), now=NOW).decision is Decision.END
+
+
 def test_a_submission_that_nobody_has_heard_of_is_not_repeated_while_news_is_under_way() -> None:
     absent = JobView(state=JobState.ABSENT, is_settled=False)
     attempt = LiveAttempt(state=AttemptState.SUBMITTING, accepted=False, launching_until=NOW - 60)

@@ -20,6 +20,8 @@ from .words import view_of
 
 # Accounting learns of a job seconds after the controller.
 SETTLE_S = 30.0
+# How long after its submission a waiting job that the queue has lost may still be cancelled news to the books.
+UNTOLD_S = 300.0
 # Clocks of two hosts, and sacct's idea of a job's time.
 SLACK_S = 3600.0
 
@@ -86,7 +88,11 @@ def look(places: Sequence[Place], *, now: float, deadline_s: float, settle_s: fl
         known = queue.jobs.get(place.token)
         if known is None and place.token not in books.live:
             known = books.jobs.get(place.token)
-        found[place.key] = replace(_vanished(place, known, accounted=accounted), is_settled=not behind)
+        # Still waiting in the books and gone from the queue: they are told seconds after it was cancelled; or never,
+        # after a crash of the controller.
+        untold = place.token in books.live and known is None and now - place.submitted_at < UNTOLD_S
+        unclear = behind or (untold and not place.is_started)
+        found[place.key] = replace(_vanished(place, known, accounted=accounted), is_settled=not unclear)
     return found
 
 

@@ -5,7 +5,7 @@ import pytest
 from vtjobs.jobs.errors import SchedulerUnreachable
 from vtjobs.jobs.states import AttemptState, FailureClass
 from vtjobs.orchestrator.backends.base import JobState, JobView, Key, Place
-from vtjobs.orchestrator.backends.slurm.look import SETTLE_S, SLACK_S, look
+from vtjobs.orchestrator.backends.slurm.look import SETTLE_S, SLACK_S, UNTOLD_S, look
 
 from ...support.scheduler import Commands
 
@@ -186,3 +186,15 @@ def test_without_accounting_the_queue_alone_decides_and_nobody_is_said_to_have_c
     found = one(what)
     assert (found.state, found.failure, found.source) == (state, failure, "squeue")
     assert found.end is not AttemptState.CANCELLED
+
+
+def test_a_waiting_job_that_only_the_books_still_have_is_not_judged_soon_after_its_submission(
+    cluster: Commands,
+) -> None:
+    cluster.prints("sdiag", BEHIND.format(0))
+    cluster.prints("sacct", "34|PENDING|0:0|Unknown|None assigned|None|vtj-1")
+    assert not one(place(age_s=UNTOLD_S - 1)).is_settled
+    # Later the controller has lost its memory: such rows stay for ever.
+    late = one(place(age_s=UNTOLD_S + 1))
+    assert (late.is_settled, late.end) == (True, AttemptState.LOST)
+    assert one(place(age_s=UNTOLD_S - 1, is_started=True)).is_settled
