@@ -388,6 +388,8 @@ def test_an_array_that_the_crashed_controller_forgot_is_submitted_again_and_who_
         slurm.ask("scancel", stranger)
     wait_for(lambda: gone(agents(user)), 60)
     wait_for(lambda: (user.ok("status"), first.record(2).start or second.record(2).start)[1], 180)
+    # The one that waited is not judged in the first two minutes: it might have been cancelled this very moment.
+    wait_for(lambda: (user.ok("status"), attempts(second.show())[0]["state"] == "lost")[1], 180)
     ends = [(attempts(run.show())[0]["state"], attempts(run.show())[0]["failure"]) for run in (first, second)]
     assert ends == [("lost", "agent_died"), ("lost", "not_submitted")]
     assert user.json("status")["runs"]["cancelled"] == 0

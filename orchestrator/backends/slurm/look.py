@@ -21,7 +21,7 @@ from .words import view_of
 # Accounting learns of a job seconds after the controller.
 SETTLE_S = 30.0
 # How long after its submission a waiting job that the queue has lost may still be cancelled news to the books.
-UNTOLD_S = 300.0
+UNTOLD_S = 120.0
 # Clocks of two hosts, and sacct's idea of a job's time.
 SLACK_S = 3600.0
 
