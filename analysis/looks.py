@@ -53,5 +53,9 @@ def look(
             last[index] = Seen(found=found[index], adjusted=p, alpha=spent, look=size, next_look=coming)
             if p is not None and p <= spent:
                 decided[index] = last[index]
-    early = [Seen(found=one(None), adjusted=None, alpha=0.0, look=None, next_look=looks[0]) for one in family]
-    return [decided.get(index) or last.get(index) or early[index] for index in range(len(family))]
+    return [
+        decided.get(index)
+        or last.get(index)
+        or Seen(found=one(None), adjusted=None, alpha=0.0, look=None, next_look=looks[0])
+        for index, one in enumerate(family)
+    ]

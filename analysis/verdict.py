@@ -69,8 +69,9 @@ def _difference(
     """Compare two cells by their first `size` seeds, or by all."""
     ours, theirs = _values(cell), _values(baseline)
     if test is Test.PAIRED:
-        shared = sorted(ours.keys() & theirs.keys())
-        ours, theirs = ({seed: one[seed] for seed in shared} for one in (ours, theirs)) if size else (ours, theirs)
+        # The first seeds that both have.
+        shared = ours.keys() & theirs.keys()
+        ours, theirs = ({seed: one[seed] for seed in shared} for one in (ours, theirs))
     ours, theirs = ({seed: one[seed] for seed in sorted(one)[:size]} for one in (ours, theirs))
     if test is Test.PAIRED:
         found = paired(ours, theirs, alpha=alpha)

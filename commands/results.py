@@ -44,7 +44,7 @@ def report(
         print(render.as_csv(cells), end="")
     else:
         table = render.of_descriptions(cells) if detail else render.of_cells(cells)
-        _print_table(table, style, right=(table.labels, *range(table.labels + 2, len(table.heading))))
+        print_table(table, style, right=(table.labels, *range(table.labels + 2, len(table.heading))))
 
 
 def compare(
@@ -92,7 +92,7 @@ def compare(
         print(render.comparisons_csv(document), end="")
     else:
         table = render.of_comparisons(document)
-        _print_table(table, style, right=(table.labels + 1, table.labels + 3))
+        print_table(table, style, right=(table.labels + 1, table.labels + 3))
 
 
 def against(
@@ -120,7 +120,7 @@ def against(
     elif style == "csv":
         raise BadInput("--format csv: use --json")
     else:
-        _print_table(render.of_published(document), style, right=(4, 5, 6))
+        print_table(render.of_published(document), style, right=(4, 5, 6))
 
 
 def variance(
@@ -143,7 +143,7 @@ def variance(
         raise BadInput("--format csv: use --json")
     else:
         laid = render.of_variances(found)
-        _print_table(laid, style, right=tuple(range(laid.labels, laid.labels + 7)))
+        print_table(laid, style, right=tuple(range(laid.labels, laid.labels + 7)))
 
 
 def _cells(selector: Any, metric: str, set_name: str, style: str, workspace: Any) -> list[dict[str, Any]]:
@@ -167,7 +167,8 @@ def _table(context: Any, chosen: Any, metric: str, set_name: str) -> list[dict[s
     return table(context.ledger, chosen, metric=metric, set_name=set_name)
 
 
-def _print_table(table: Any, style: str, *, right: tuple[int, ...]) -> None:
+def print_table(table: Any, style: str, *, right: tuple[int, ...]) -> None:
+    """Print a table in the style that was asked for, its notes on stderr where it is for a terminal."""
     from ..analysis import render, terminal
 
     if style == "table":

@@ -118,9 +118,8 @@ def _gpus(settings: dict[str, Any]) -> int:
 
 
 def _show(document: dict[str, Any]) -> None:
-    from ..analysis import render, terminal
+    from ..analysis import render
+    from .results import print_table
 
     laid = render.of_needs(document)
-    terminal.print_table(laid.heading, laid.body, right=tuple(range(laid.labels, laid.labels + 5)))
-    for note in laid.notes:
-        terminal.say(terminal.encodable(note))
+    print_table(laid, "table", right=tuple(range(laid.labels, laid.labels + 5)))

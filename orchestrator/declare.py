@@ -11,6 +11,7 @@ from ..db.engine import reading
 from ..db.ledger import in_parts
 from ..jobs.errors import BadInput
 from ..jobs.frozen import FrozenGrid
+from ..jobs.grid import Compare
 from .context import Context
 
 
@@ -25,7 +26,7 @@ def declarations(context: Context, frozen: FrozenGrid, reason: str | None) -> li
     """
     compare = frozen.settings["compare"]
     earlier = _earlier(context, frozen)
-    if (earlier[-1]["compare"] if earlier else None) == compare:
+    if _whole(earlier[-1]["compare"] if earlier else None) == compare:
         return earlier
     started = _started(context, [run[0] for run in frozen.runs])
     this = {"at": frozen.settings["submitted_at"], "started": started, "runs": len(frozen.runs), "compare": compare}
@@ -37,6 +38,11 @@ def declarations(context: Context, frozen: FrozenGrid, reason: str | None) -> li
         message = f"compare: declared otherwise on {day}, and {started} of {len(frozen.runs)} runs have started since"
         raise BadInput(f'{message}. Leave it as it was, or say why it changes: --amend "REASON"')
     return [*earlier, {**this, "reason": reason}]
+
+
+def _whole(compare: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Return a stored declaration with what has come to it since: an older version's is no other one for that."""
+    return Compare.model_validate(compare).model_dump(mode="json") if compare is not None else None
 
 
 def _earlier(context: Context, frozen: FrozenGrid) -> list[dict[str, Any]]:

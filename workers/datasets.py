@@ -88,12 +88,13 @@ def load_part(
     whole = load(spec, "train", data_root=data_root, paths=paths)
     held = torch.zeros(len(whole), dtype=torch.bool)
     counts = whole.labels.bincount(minlength=spec["classes"])
+    of_class = whole.labels.argsort(stable=True).split(counts.tolist())
     for label, number in enumerate(_quotas(counts, held_out(spec)).tolist()):
         if not 0 < number < counts[label]:
             size = f"{number} of the {int(counts[label])} images of class {label}"
             raise DataError(f"dataset {spec['name']}: no stratified part can be held out ({size})")
         order = torch.randperm(int(counts[label]), generator=streams.generator("split", "val", label))
-        held[(whole.labels == label).nonzero()[order[:number], 0]] = True
+        held[of_class[label][order[:number]]] = True
     return whole.part((held if split == "val" else ~held).nonzero()[:, 0])
 
 

@@ -15,8 +15,9 @@ from torch import nn
 from torch.nn import functional as F
 
 from ..jobs import library
-from ..jobs.errors import BadInput, VtjobsError, suggest
+from ..jobs.errors import BadInput, suggest
 from .backbones import build
+from .each import each
 from .environment import software
 from .trainee import make_numerics
 
@@ -181,14 +182,7 @@ def main() -> int:
     parser.add_argument("names", nargs="+")
     options = vars(parser.parse_args())
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    worst = 0
-    for name in options.pop("names"):
-        try:
-            print(json.dumps(measure(name, **options, device=device)), flush=True)
-        except VtjobsError as error:
-            print(f"error: {error}", file=sys.stderr)
-            worst = max(worst, error.exit_code)
-    return worst
+    return each(options.pop("names"), lambda name: json.dumps(measure(name, **options, device=device)))
 
 
 if __name__ == "__main__":

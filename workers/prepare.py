@@ -9,10 +9,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ..jobs import library
-from ..jobs.errors import BadInput, VtjobsError, suggest
+from ..jobs.errors import BadInput, suggest
 from ..jobs.files import make_folder
 from ..jobs.folder import describe_folder, file_sha256
 from .datasets import DataError, load
+from .each import each
 
 # What can be fetched from where it was published; the others lie on a cluster already, or need an account.
 _FETCHED = ("cifar10", "cifar100", "svhn", "flowers102")
@@ -96,14 +97,7 @@ def main() -> int:
     parser.add_argument("--verify", action="store_true")
     parser.add_argument("names", nargs="+")
     options = parser.parse_args()
-    worst = 0
-    for name in options.names:
-        try:
-            print(prepare(name, options.data, download=not options.verify), flush=True)
-        except VtjobsError as error:
-            print(f"error: {error}", file=sys.stderr)
-            worst = max(worst, error.exit_code)
-    return worst
+    return each(options.names, lambda name: prepare(name, options.data, download=not options.verify))
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ The scores go into a journal of their own in the run's folder, `evaluations/<att
 """
 
 import argparse
+import json
 import os
 import secrets
 import sys
@@ -11,10 +12,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from ..jobs.errors import VtjobsError
 from ..jobs.files import make_folder
 from ..jobs.journal import JournalWriter
 from ..jobs.workspace import Workspace
+from .each import each
 from .final import NoWeights, final_of
 from .randomness import Streams
 
@@ -96,31 +97,24 @@ def main() -> int:
     parser.add_argument("--crop-pct", type=float)
     parser.add_argument("run_ids", nargs="+")
     options = parser.parse_args()
-    import json
-
     os.umask(0o077)
-    worst = 0
-    for run_id in options.run_ids:
-        try:
-            found = score(
-                Workspace(options.workspace),
-                run_id,
-                options.sets.split(","),
-                data_root=options.data,
-                paths=json.loads(options.paths),
-                image_size=options.image_size,
-                crop_pct=options.crop_pct,
-            )
-        except VtjobsError as error:
-            print(f"error: {error}", file=sys.stderr)
-            worst = max(worst, error.exit_code)
-            continue
-        for name, metrics in found.items():
-            print(
-                f"{run_id} {name}: top1 {metrics['top1']:.2f}  loss {metrics['loss']:.4f}  n {metrics['n']:.0f}",
-                flush=True,
-            )
-    return worst
+
+    def tell(run_id: str) -> str:
+        found = score(
+            Workspace(options.workspace),
+            run_id,
+            options.sets.split(","),
+            data_root=options.data,
+            paths=json.loads(options.paths),
+            image_size=options.image_size,
+            crop_pct=options.crop_pct,
+        )
+        return "\n".join(
+            f"{run_id} {name}: top1 {metrics['top1']:.2f}  loss {metrics['loss']:.4f}  n {metrics['n']:.0f}"
+            for name, metrics in found.items()
+        )
+
+    return each(options.run_ids, tell)
 
 
 if __name__ == "__main__":

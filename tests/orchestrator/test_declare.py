@@ -102,3 +102,15 @@ def test_a_plan_that_cannot_be_is_told(quiet_lab: Lab, given: dict[str, Any], me
     quiet_lab.submit(tiny_grid())
     with pytest.raises(BadInput, match=message):
         _plan(quiet_lab, **given)
+
+
+def test_a_declaration_of_an_older_version_is_no_other_one_for_a_field_that_came_since(lab: Lab) -> None:
+    lab.submit(_grid("{alpha: 0.05}"))
+    lab.finish()
+    prepared = lab.prepare(_grid("{alpha: 0.05}"))
+    stored = _declared(lab, _grid("{alpha: 0.05}"))
+    del stored[0]["compare"]["looks"]
+    prepared.frozen.settings["declarations"] = stored
+    lab.context.ledger.add_grid(prepared.frozen)
+    assert _declared(lab, _grid("{alpha: 0.05}")) == stored
+    assert _plan(lab).declared == stored
