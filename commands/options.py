@@ -31,7 +31,7 @@ DryRun = Annotated[bool, typer.Option("--dry-run", "-n", help="Show what would h
 Set = Annotated[list[str] | None, typer.Option("--set", help="Change the grid: train.epochs=10 (several times).")]
 BackendName = Annotated[
     str | None,
-    typer.Option("--backend", help="Where the runs go: local or slurm.", autocompletion=lambda: list(BACKENDS)),
+    typer.Option("--backend", help="Where the runs go: local, slurm or ray.", autocompletion=lambda: list(BACKENDS)),
 ]
 MaxRuns = Annotated[int | None, typer.Option("--max-runs", min=1, help="The largest grid to take.")]
 

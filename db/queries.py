@@ -309,7 +309,7 @@ def waiting_words(connection: Connection) -> list[Any]:
     query = (
         select(
             m.runs.c.grid_id, m.allocations.c.backend, table.word, func.count().label("runs"),
-            func.min(table.run_id).label("run_id"),
+            func.min(table.run_id).label("run_id"), func.min(table.token).label("token"),
         )
         .select_from(m.attempts)
         .join(m.runs, m.runs.c.run_id == table.run_id)

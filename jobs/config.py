@@ -25,15 +25,16 @@ DEFAULTS: dict[str, Any] = {
     "backend": "local",
     "local.slots": None,
     "slurm": {},
+    "ray": {},
     # How often a scheduler is asked about running work, in seconds.
     "poll_s": 30,
     "max_runs": 100_000,
 }
-BACKENDS = ("local", "slurm")
+BACKENDS = ("local", "slurm", "ray")
 _PATHS = frozenset(("workspace", "data"))
 _WHOLE = frozenset(("local.slots", "max_runs", "poll_s"))
 # Settings that are mappings themselves; they are checked where they are used.
-_MAPPINGS = frozenset(("slurm",))
+_MAPPINGS = frozenset(("slurm", "ray"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +82,9 @@ def load_config(
                 more[key] = Setting(value={**found[key].value, **more[key].value}, origin=more[key].origin)
             found |= more
     found |= _from_environment(environ)
+    if address := environ.get("RAY_ADDRESS"):
+        # Ray's own variable. It may say what only Ray's own programs understand: judged where it is used.
+        found["ray"] = Setting(value={**found["ray"].value, "address": address}, origin="RAY_ADDRESS")
     given = {key: value for key, value in (overrides or {}).items() if value is not None}
     found |= {key: Setting(value=_checked(key, value, "--"), origin="command line") for key, value in given.items()}
     return Config({key: _absolute(key, setting, folder) for key, setting in found.items()})

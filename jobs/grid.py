@@ -23,7 +23,7 @@ from .names import name_problem
 from .recipe import Recipe
 from .resources import Duration, Resources
 from .schema import validate
-from .site import Slurm
+from .site import Ray, Slurm
 from .units import format_duration
 from .yamlio import Document, Path_, parse, read
 
@@ -150,6 +150,7 @@ class Backend(Strict):
 
     local: LocalBackend | None = None
     slurm: Slurm | None = None
+    ray: Ray | None = None
 
 
 def _backend_form(value: object) -> str:
@@ -185,7 +186,7 @@ class Grid(Strict):
     halve_micro_batch: bool = Field(False, description="after running out of memory, once, with half the micro-batch")
     backend: (
         Annotated[
-            Annotated[Literal["local", "slurm"], Tag("<name>")] | Annotated[Backend, Tag("<settings>")],
+            Annotated[Literal["local", "slurm", "ray"], Tag("<name>")] | Annotated[Backend, Tag("<settings>")],
             Discriminator(_backend_form),
         ]
         | None
@@ -202,7 +203,7 @@ class Grid(Strict):
         """Return the backend that the grid names: by its name, or by being the only one with settings."""
         if isinstance(self.backend, str):
             return self.backend
-        named = [name for name in ("local", "slurm") if getattr(self.backend, name, None) is not None]
+        named = [name for name in Backend.model_fields if getattr(self.backend, name, None) is not None]
         return named[0] if len(named) == 1 else default
 
     def site(self, name: str) -> dict[str, Any]:

@@ -1,6 +1,7 @@
-"""What a site asks of a SLURM job: partition, account, modules… Every value passes an allow-list of ours.
+"""What a site asks of a job: SLURM's partition and modules, Ray's address… Every value passes an allow-list of ours.
 
-submitit's own quoting lets a crafted value run a line of shell, and sbatch reads backslashes inside quotes.
+submitit's own quoting lets a crafted value run a line of shell, sbatch reads backslashes inside quotes, and Ray hands
+an entrypoint to a shell.
 """
 
 import re
@@ -26,6 +27,10 @@ _PROGRAM = re.compile(r"[A-Za-z0-9_./][A-Za-z0-9_./:=,@%+-]{0,511}\Z")
 _LINE = re.compile(r"[\x20-\x7e]{1,1000}\Z")
 _AMOUNT = re.compile(r"[0-9]{1,9}[KMGT]?\Z")
 _VALUE = re.compile(r"[A-Za-z0-9_.,:=@+-]{1,255}\Z")
+# The address of a Ray dashboard: a host by name or number, an IPv6 one in brackets, and perhaps a port and a path.
+_URL = re.compile(
+    r"https?://(?:[A-Za-z0-9][A-Za-z0-9.-]{0,252}|\[[0-9A-Fa-f:.]{2,45}\])(?::[0-9]{1,5})?(?:/[A-Za-z0-9_./-]{0,255})?\Z"
+)
 
 # Options of sbatch that decide nothing that vtjobs decides.
 EXTRA = frozenset(
@@ -54,7 +59,14 @@ def _as_list(value: object) -> object:
     return [value] if isinstance(value, str) else value
 
 
+def _as_url(value: str) -> str:
+    if not _URL.match(value):
+        raise ValueError(f"expected the address of Ray's dashboard, such as http://127.0.0.1:8265, got {value!r}")
+    return value.rstrip("/")
+
+
 Name = Annotated[str, _text(_NAME)]
+Lines = Annotated[list[Annotated[str, _text(_LINE)]], BeforeValidator(_as_list)]
 
 
 class Slurm(BaseModel):
@@ -78,9 +90,7 @@ class Slurm(BaseModel):
     modules: Annotated[list[Annotated[str, _text(_MODULE)]], BeforeValidator(_as_list)] = Field(
         default_factory=list, description="`module load` these"
     )
-    setup: Annotated[list[Annotated[str, _text(_LINE)]], BeforeValidator(_as_list)] = Field(
-        default_factory=list, description="lines of shell that the job script runs first"
-    )
+    setup: Lines = Field(default_factory=list, description="lines of shell that the job script runs first")
     container: list[Annotated[str, _text(_WORD)]] = Field(
         default_factory=list, description="the command that the agent is started under, word by word"
     )
@@ -108,14 +118,36 @@ class Slurm(BaseModel):
         return value
 
 
-def configured(config: Config) -> dict[str, Any]:
-    """Return the `slurm` settings of the configuration, checked.
+class Ray(BaseModel):
+    """The `ray` settings of a grid's `backend` block and of the configuration."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    address: Annotated[str, AfterValidator(_as_url)] | None = Field(
+        None, description="the dashboard's address, such as http://127.0.0.1:8265; by default RAY_ADDRESS"
+    )
+    insecure: bool = Field(False, description="send the token to another host by plain http")
+    autoscale: bool = Field(False, description="the cluster adds nodes for what waits: what none has now may come")
+    cpus_per_gpu: int | None = Field(None, ge=1, le=512, description="by default the node's share")
+    resources: dict[Name, Annotated[float, Field(gt=0, le=1e6)]] = Field(
+        default_factory=dict, description="custom resources of the cluster that each node of a run takes"
+    )
+    lead: Duration = Field(60, description="how long before the walltime a run is told to save and stop")
+    setup: Lines = Field(default_factory=list, description="lines of shell that run before the agent")
+    python: Annotated[str, _text(_PROGRAM)] | None = Field(None, description="the interpreter on the nodes")
+
+
+SITES: dict[str, type[BaseModel]] = {"slurm": Slurm, "ray": Ray}
+
+
+def configured(config: Config, name: str) -> dict[str, Any]:
+    """Return a backend's settings of the configuration, checked.
 
     Raises:
         BadInput: a value is not allowed.
     """
-    given = config.settings["slurm"]
-    usual, problems = validate(Slurm, given.value, Document(file=given.origin, data=given.value), ("slurm",))
+    given = config.settings[name]
+    usual, problems = validate(SITES[name], given.value, Document(file=given.origin, data=given.value), (name,))
     if usual is None:
         raise BadInput(problems)
     return usual.model_dump(mode="json")

@@ -90,6 +90,10 @@ def make_backend(name: str, config: Config, *, clock: Clock = time.time) -> Back
         from .backends.slurm import SlurmBackend
 
         return SlurmBackend(config.workspace, poll_s=float(config.get("poll_s")), clock=clock)
+    if name == "ray":
+        from .backends.ray import RayBackend
+
+        return RayBackend(config, poll_s=float(config.get("poll_s")), clock=clock)
     if name != "local":
         raise BadInput(f"unknown backend {name!r}. {suggest(name, BACKENDS)}")
     from .backends.local import LocalBackend

@@ -21,7 +21,7 @@ from ..jobs.markers import Closed, closed
 from ..jobs.states import LIVE, AttemptState, RunState
 from .backends.base import Room, SubmitOutcome
 from .context import Context
-from .plan import pack, shape_of
+from .plan import pack, shape_of, spread
 
 # How long a submitter may take from writing an allocation down to hearing from the scheduler.
 LAUNCH_S = 60.0
@@ -158,7 +158,7 @@ def _dispatch_grid(context: Context, settings: dict[str, Any], rows: list[Any], 
         # What it takes is asked for as seldom as everything else.
         return
     shape = shape_of(settings, backend)
-    room = backend.room(shape, settings)
+    rows, room = spread(rows, backend.room(shape, settings))
     if room.free is not None:
         notes.note_full(context.ledger, backend.name, len(rows) > room.free * room.tasks)
         rows = rows[: room.free * room.tasks]

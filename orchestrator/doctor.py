@@ -57,6 +57,8 @@ def examine(config: Config, *, probe: bool = False) -> list[Finding]:
             found.append(check(config))
         except (VtjobsError, OSError) as error:
             found.append(Finding(name=check.__name__.lstrip("_"), ok=False, text=str(error)))
+    if config.get("backend") == "ray":
+        return found + _ray(config, probe=probe)
     return found + _slurm(config, probe=probe)
 
 
@@ -68,7 +70,7 @@ def _slurm(config: Config, *, probe: bool) -> list[Finding]:
             return []
         return [Finding(name="slurm", ok=False, text="sbatch not found", fix="Is this a login node of the cluster?")]
     try:
-        site = configured(config)
+        site = configured(config, "slurm")
         found = checkup.examine(site)
         if probe and all(ok for _, ok, _, _ in found[:1]):
             found += checkup.probe(config.workspace.root.resolve(), site)
@@ -77,6 +79,19 @@ def _slurm(config: Config, *, probe: bool) -> list[Finding]:
     if config.get("backend") != "slurm" and not probe and not found[0][1]:
         # Its commands are installed and nothing is meant to go there.
         return [Finding(name="slurm", ok=True, text=f"not in use ({found[0][2]})")]
+    return [Finding(name=name, ok=ok, text=text, fix=fix) for name, ok, text, fix in found]
+
+
+def _ray(config: Config, *, probe: bool) -> list[Finding]:
+    from .backends.ray import checkup
+
+    try:
+        site = configured(config, "ray")
+        found = checkup.examine(site)
+        if probe and all(ok for _, ok, _, _ in found):
+            found += checkup.probe(config.workspace, site)
+    except VtjobsError as error:
+        found = [("ray", False, str(error), "")]
     return [Finding(name=name, ok=ok, text=text, fix=fix) for name, ok, text, fix in found]
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import func, select
 
 from ..db import models as m
-from ..db import queries
+from ..db import notes, queries
 from ..db.engine import reading
 from ..jobs.files import read_json, to_json, write_new, write_over
 from ..jobs.frozen import FrozenGrid
@@ -37,9 +37,10 @@ def _watch_queue(context: Context) -> list[str]:
     """Say which queued runs will not start by themselves."""
     with reading(context.ledger.engine) as connection:
         words = queries.waiting_words(connection)
+    away = notes.away(context.ledger)
     found = []
     for row in words:
-        waiting = context.backend(row.backend).explain(row.word)
+        waiting = None if row.backend in away else context.backend(row.backend).explain(row.word, token=row.token)
         if waiting is None or waiting.kind is WaitKind.WAIT:
             continue
         never = "can never start" if waiting.kind is WaitKind.NEVER else "will not start by itself"

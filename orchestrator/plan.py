@@ -2,6 +2,7 @@
 
 import secrets
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from ..jobs.allocation import Allocation, Shape, Task
@@ -66,6 +67,26 @@ def _lead(asked: int | None, walltime_s: int | None) -> int:
     """Return how long before the walltime to stop; of a short one, at most a quarter."""
     lead = asked or LEAD_S
     return lead if walltime_s is None else max(1, min(lead, walltime_s // 4))
+
+
+def spread(rows: list[Any], room: Room) -> tuple[list[Any], Room]:
+    """Deal runs out so that every place that can work at this time gets as many, of every part of the grid.
+
+    Args:
+        rows: the runs that are due, in the grid's order.
+        room: what the backend has.
+
+    Returns:
+        The runs in the order in which `pack` puts them into places, and the room with as many runs to a place as that
+        takes; both as they were where the backend does not ask for it.
+    """
+    if not room.spread or len(rows) <= room.spread * room.lanes:
+        return rows, replace(room, tasks=room.lanes) if room.spread else room
+    tasks = min(room.tasks, max(room.lanes, -(-len(rows) // room.spread)))
+    places = -(-len(rows) // tasks)
+    dealt = [rows[start::places] for start in range(places)]
+    # A place holds exactly `tasks` but for the last: the longer deals come first.
+    return [row for part in dealt for row in part], replace(room, tasks=tasks)
 
 
 def pack(

@@ -13,9 +13,6 @@ from .backends.base import JobState, JobView
 
 # A job that the scheduler calls completed may have an end record that this host does not see yet.
 NO_RESULT_S = 120.0
-# So long after its last sign of life an attempt that both queries lack is given up, even where accounting is never
-# seen to be up to date.
-UNSETTLED_S = 3600.0
 
 
 class Decision(StrEnum):
@@ -75,7 +72,7 @@ def decide(attempt: LiveAttempt, view: JobView, *, now: float) -> Action:
             return Action(decision=Decision.ACCEPTED)
         return Action(decision=Decision.CANCEL) if attempt.is_cancelled else NOTHING
     alive_at = attempt.heartbeat_at or max(attempt.launching_until, attempt.submitted_at)
-    if not view.is_settled and now - alive_at < UNSETTLED_S:
+    if not view.is_settled and now - alive_at < view.patience_s:
         return NOTHING
     if view.state is JobState.ABSENT and not attempt.accepted:
         if now < attempt.launching_until:
@@ -95,6 +92,8 @@ def _end(attempt: LiveAttempt, view: JobView, now: float) -> Action:
         return _ended(AttemptState.CANCELLED, FailureClass.CANCELLED, signature)
     if view.failure in (FailureClass.NO_RESULT, FailureClass.AGENT_DIED) and attempt.is_over:
         return _ended(AttemptState.PREEMPTED, FailureClass.STOPPED, "told to stop, the scheduler does not say why")
+    if view.failure is FailureClass.SKIPPED and view.end is not None and not attempt.is_started:
+        return _ended(view.end, view.failure, f"given up by the scheduler before it started {_word(view)}")
     if view.failure is FailureClass.NO_RESULT:
         if now - (view.ended_at or 0.0) < NO_RESULT_S:
             return NOTHING

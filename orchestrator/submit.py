@@ -21,7 +21,7 @@ from ..jobs.grid import Grid
 from ..jobs.host import gpu_capability
 from ..jobs.intake import take_in
 from ..jobs.recipe import steps_per_epoch, trained_on
-from ..jobs.site import Slurm, configured
+from ..jobs.site import SITES, configured
 from ..jobs.states import RunState
 from ..jobs.yamlio import Document
 from .actions import held_runs, mark_held
@@ -30,7 +30,7 @@ from .context import Context, make_backend
 from .declare import declarations
 from .guard import choose_canary, set_canary
 from .inspect import check_backbones
-from .plan import check_precision, check_world_size, shape_of
+from .plan import check_precision, check_world_size, shape_of, spread
 
 FEW_STEPS = 5
 
@@ -94,7 +94,8 @@ def _placed(config: Config, frozen: FrozenGrid, document: Document) -> tuple[Sha
         return shape, room
     except BadInput as error:
         found = error.problems[0]
-        place = ("backend", backend.name) if found.key in Slurm.model_fields else ("resources",)
+        fields = SITES[backend.name].model_fields if backend.name in SITES else ()
+        place = ("backend", backend.name) if found.key in fields else ("resources",)
         raise BadInput(document.problem((*place, *filter(None, [found.key])), found.message, found.fix)) from None
 
 
@@ -102,7 +103,9 @@ def _site(config: Config, grid: Grid, document: Document, name: str) -> dict[str
     """Return the backend's settings: the configuration's, with the grid's on top."""
     if name == "local":
         return {"slots": grid.site("local").get("slots") or config.get("local.slots")}
-    return {**configured(config), **grid.site("slurm")}
+    # Where the cluster is may change while the grid waits: only what the grid itself names stays.
+    usual = {key: value for key, value in configured(config, name).items() if key != "address"}
+    return {**usual, **grid.site(name)}
 
 
 def _world_size_problems(shape: Shape, frozen: FrozenGrid, document: Document) -> list[Problem]:
@@ -184,7 +187,7 @@ def summary(context: Context | None, prepared: Prepared) -> dict[str, Any]:
 def _allocation_counts(prepared: Prepared, runs: int) -> list[dict[str, Any]]:
     if not runs:
         return []
-    shape, room = prepared.shape, prepared.room
+    shape, (_, room) = prepared.shape, spread(list(range(runs)), prepared.room)
     places = -(-runs // room.tasks)
     count = -(-places // room.places)
     return [

@@ -102,7 +102,7 @@ def _queued(context: Context, attempt: dict[str, Any], place: dict[str, Any] | N
     if attempt["state"] == AttemptState.SUBMITTING or place is None:
         sentence = "its submission was not answered yet; it is looked up before it is tried again"
         return "wait", sentence, "", ""
-    waiting = context.backend(place["backend"]).explain(attempt["word"], job=place["job"])
+    waiting = context.backend(place["backend"]).explain(attempt["word"], job=place["job"], token=place["token"])
     if waiting is None:
         return "wait", f"{place['backend']} has it" + (f" ({attempt['word']})" if attempt["word"] else ""), "", ""
     sentence = f"in {place['backend']} as {place['job']}: {waiting.sentence}"

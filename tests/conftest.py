@@ -16,6 +16,7 @@ from vtjobs.workers.forge import Forge
 from .support.cli import Cli
 from .support.lab import Lab, a_template
 from .support.postgres import PostgresServer, binaries, roomy_memory
+from .support.ray import RayCluster
 from .support.slurm import SlurmCluster, missing
 
 
@@ -112,6 +113,26 @@ def slurm_cluster() -> Iterator[SlurmCluster]:
     finally:
         cluster.down()
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def ray_cluster() -> Iterator[RayCluster]:
+    """A Ray cluster of two nodes with a pretended GPU each."""
+    # Ray's sockets have long names, and paths to sockets must be short.
+    cluster = RayCluster(Path(tempfile.mkdtemp(prefix="vtjobs-ray-", dir=roomy_memory())))
+    try:
+        cluster.up()
+        yield cluster
+    finally:
+        cluster.down()
+        shutil.rmtree(cluster.folder, ignore_errors=True)
+
+
+@pytest.fixture
+def ray(ray_cluster: RayCluster) -> RayCluster:
+    """The cluster, whole."""
+    ray_cluster.up()
+    return ray_cluster
 
 
 @pytest.fixture

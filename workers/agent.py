@@ -24,6 +24,7 @@ from ..jobs.workspace import Workspace
 from .cause import Inquiry, Ruling, own_job
 from .forge import Forge, TemplateDied
 from .hosted import STOP_GRACE_S, HostedRun, Lane
+from .network import address_towards
 from .orders import read_order
 from .peer import PeerRun
 from .successor import submit_successor
@@ -51,7 +52,7 @@ class Agent:
     ) -> None:
         self.node = node
         self.mirror = mirror
-        self.job = own_job()
+        self.job = own_job() if allocation.shape.backend == "slurm" else ""
         self.workspace = workspace
         self.allocation = allocation
         self.waiting: deque[Task] = deque(allocation.tasks[index])
@@ -232,6 +233,9 @@ class Agent:
         elif number == signal.SIGTERM and self.job:
             # Only node 0's word counts, so only its agent asks why.
             self._stop(AttemptState.PREEMPTED, within_s=TERM_GRACE_S, settled=bool(self.node))
+        elif number == signal.SIGTERM and self.allocation.shape.backend == "ray":
+            # Somebody's stop, or a node that goes: Ray says which afterwards.
+            self._stop(AttemptState.PREEMPTED, settled=bool(self.node))
         else:
             self._stop(AttemptState.PREEMPTED)
 
@@ -294,7 +298,16 @@ def main() -> int:
         logger.error("%s: no such allocation", options.token)
         return int(ExitCode.SETUP_ERROR)
     allocation = Allocation.from_dict(data)
+    if allocation.shape.backend == "ray":
+        _take_ray_name()
     return Agent(workspace, allocation, options.index, node=options.node, mirror=options.mirror).run()
+
+
+def _take_ray_name() -> None:
+    """Call this node as Ray does: by its address on the way to the head."""
+    head = os.environ.get("RAY_ADDRESS", "").rpartition(":")[0]
+    if address := address_towards(head) if head else "":
+        os.environ["VTJOBS_NODE"] = address
 
 
 def _number(name: str) -> int:

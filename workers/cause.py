@@ -55,6 +55,9 @@ class Inquiry:
 
     def look(self) -> Ruling | None:
         """Return the ruling once there is one; UNEXPLAINED when the time is up."""
+        if not self._job:
+            # A scheduler that cannot be asked from here.
+            return UNEXPLAINED
         now = time.monotonic()
         ruling = self._answer()
         if ruling is None and now < self._deadline:

@@ -62,6 +62,17 @@ def interface_of(address: str) -> str | None:
     return None
 
 
+def address_towards(host: str) -> str:
+    """Return this machine's address on the way to a host, or "" where there is none."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            # Sends nothing; the kernel only chooses the route.
+            probe.connect((host, 9))
+        except OSError:
+            return ""
+        return str(probe.getsockname()[0])
+
+
 def _resolve(name: str) -> str:
     try:
         return socket.gethostbyname(name)
@@ -70,10 +81,5 @@ def _resolve(name: str) -> str:
 
 
 def _of_default_route() -> str:
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        try:
-            # Sends nothing; the kernel only chooses the route. The address is one reserved for documentation.
-            probe.connect(("192.0.2.1", 9))
-        except OSError:
-            return ""
-        return str(probe.getsockname()[0])
+    # An address that is reserved for documentation: nobody's own.
+    return address_towards("192.0.2.1")

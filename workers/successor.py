@@ -2,6 +2,7 @@
 
 import dataclasses
 import logging
+import os
 import secrets
 import subprocess
 import time
@@ -42,19 +43,25 @@ def submit_successor(
     # What it waited for has ended.
     successor = dataclasses.replace(allocation, token=token, created_at=time.time(), tasks=(tasks,), after=())
     write_new(workspace.allocation(token), to_json(successor.to_dict()))
-    job = own_job()
+    job = own_job() if allocation.shape.backend == "slurm" else ""
     command = [part.replace("{token}", token).replace("{job}", job) for part in allocation.argv]
     try:
         # This job's own variables would pass for options of the next one.
         subprocess.run(
-            command, check=True, timeout=60, stdin=subprocess.DEVNULL, env=clean_environment(),
-            preexec_fn=ignore_signals,
+            command, check=True, timeout=60, stdin=subprocess.DEVNULL, preexec_fn=ignore_signals,
+            env={**clean_environment(), **_ray_auth(allocation)},
         )  # fmt: skip
     except (OSError, subprocess.SubprocessError) as error:
         # The file is there: the next vtjobs command finds it and submits it.
         logger.error("%s: could not be submitted (%s)", token, error)
     logger.info("%s: handed on to %s", allocation.token, token)
     return token
+
+
+def _ray_auth(allocation: Allocation) -> dict[str, str]:
+    """Return how this node shows Ray that it may submit."""
+    is_ray = allocation.shape.backend == "ray"
+    return {name: value for name, value in os.environ.items() if is_ray and name.startswith("RAY_AUTH_")}
 
 
 def _is_ours(workspace: Workspace, task: Task) -> bool:

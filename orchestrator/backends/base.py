@@ -59,6 +59,8 @@ class JobView:
     # Which query said so, where a backend has several.
     is_settled: bool = True
     # Whether all that has happened is known; if not, what is missing may still come.
+    patience_s: float = 3600.0
+    # For how long after its last sign of life that is waited for; the attempt is then given up.
 
 
 class WaitKind(StrEnum):
@@ -113,6 +115,8 @@ class Room:
     # Most places of one allocation.
     free: int | None = None
     # Places that may be submitted now; None where the site has no limit.
+    spread: int | None = None
+    # Places that can run at a time, where runs are to be spread over these rather than to fill the first.
     site: dict[str, Any] = field(default_factory=dict)
     # The site's settings as they hold for these runs.
 
@@ -163,7 +167,7 @@ class Backend(Protocol):
         """Have the agents at these places look at claims and cancels at once, where that is possible."""
         ...
 
-    def explain(self, word: str, *, job: str = "") -> Waiting | None:
+    def explain(self, word: str, *, job: str = "", token: str = "") -> Waiting | None:
         """Say why a job waits, from the raw word of its view; None where it does not wait or nothing is known."""
         ...
 

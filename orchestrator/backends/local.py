@@ -85,7 +85,7 @@ class LocalBackend:
         for place in places:
             self.queue.signal(place.token, signal.SIGUSR1)
 
-    def explain(self, word: str, *, job: str = "") -> Waiting | None:
+    def explain(self, word: str, *, job: str = "", token: str = "") -> Waiting | None:
         if word != "queued":
             return None
         return Waiting(kind=WaitKind.WAIT, reason=word, sentence="it waits for free cores or GPUs of this machine")

@@ -180,12 +180,12 @@ def test_a_mistake_in_the_configuration_is_told_with_file_key_and_character(
 ) -> None:
     (tmp_path / "vtjobs.yaml").write_text(f"slurm:\n  {setting}\n")
     with pytest.raises(BadInput) as caught:
-        configured(load_config(environ={}, folder=tmp_path))
+        configured(load_config(environ={}, folder=tmp_path), "slurm")
     assert str(caught.value).startswith(f"{tmp_path}/vtjobs.yaml: slurm.{says}")
 
 
 def test_the_configurations_settings_are_complete_once_checked(tmp_path: Path) -> None:
     (tmp_path / "vtjobs.yaml").write_text("slurm: {partition: gpu, modules: gcc, lead: 5m}\n")
-    found = configured(load_config(environ={}, folder=tmp_path))
+    found = configured(load_config(environ={}, folder=tmp_path), "slurm")
     assert found.keys() == Slurm.model_fields.keys()
     assert (found["partition"], found["modules"], found["lead"], found["handover"]) == ("gpu", ["gcc"], 300, True)

@@ -225,6 +225,11 @@ def children(pid: int) -> list[int]:
     return sorted(found)
 
 
+def parent_of(pid: int) -> int:
+    """Return the process that started a process, or that has adopted it."""
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
 def is_running(pid: int) -> bool:
     """Whether a process lives, zombies not counted."""
     try:

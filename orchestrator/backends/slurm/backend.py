@@ -121,7 +121,7 @@ class SlurmBackend:
     def nudge(self, places: Sequence[Place]) -> None:
         self._scancel((place for place in places if place.is_started), "--signal=USR1")
 
-    def explain(self, word: str, *, job: str = "") -> Waiting | None:
+    def explain(self, word: str, *, job: str = "", token: str = "") -> Waiting | None:
         return explain(word, job=job)
 
     def wake(self) -> None:

@@ -1,0 +1,202 @@
+"""Ray behind the one protocol of all schedulers.
+
+One Ray job per allocation, named by its token; its entrypoint is the agent. Ray ends a job that has waited for 15
+minutes and forgets everything with its head, so little waits there: the runs of a grid are spread over as many agents
+as can work at a time, and what is beyond that waits with us.
+"""
+
+import hashlib
+import shlex
+import time
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ....jobs.allocation import Allocation, Shape
+from ....jobs.config import Config
+from ....jobs.errors import BadInput, Problem, SchedulerUnreachable
+from ....jobs.files import read_json
+from ....jobs.site import configured
+from ..base import JobView, Key, Place, Room, Submission, Waiting
+from . import cluster
+from .api import Api, Refused
+from .look import forgotten, look
+from .submission import JOBS, python, submit, successor
+
+MOST_TASKS = 64
+# Places that are with Ray for each one that can run: when one ends, another one is there.
+WAVES = 2
+# Where nodes are added for what waits, something has to wait.
+MOST_WAITING = 32
+PREFIX = "vtj-"
+
+
+class RayBackend:
+    """The clusters that a workspace's runs go to, most often one."""
+
+    name = "ray"
+    chains = False
+
+    def __init__(self, config: Config, *, poll_s: float = 30.0, clock: Callable[[], float] = time.time) -> None:
+        self.workspace = config.workspace
+        self.config = config
+        self.clock = clock
+        self.poll_s = poll_s
+        self.look_s = 2.0
+        self.deadline_s = 15.0
+        self._apis: dict[str, Api] = {}
+        self._sites: dict[str, dict[str, Any]] = {}
+
+    # Placing -------------------------------------------------------------------------------------------------
+
+    def room(self, shape: Shape, settings: Mapping[str, Any]) -> Room:
+        site = {**settings["site"], "address": self._address(settings["site"])}
+        api = self._api(site)
+        api.require_safe(deadline_s=self.deadline_s)
+        present = cluster.nodes(api, deadline_s=self.deadline_s)
+        pack = settings["resources"].get("pack", "auto")
+        lanes = pack if isinstance(pack, int) else 1
+        need = cluster.need_of(shape, lanes, site, present)
+        if not site.get("autoscale"):
+            cluster.check(need, shape, present)
+        slots = cluster.places_at_a_time(need, shape.nodes, present)
+        live = sum(job["status"] in ("PENDING", "RUNNING") for job in self._jobs(api, self.deadline_s))
+        most = max(WAVES * slots, MOST_WAITING if site.get("autoscale") else 0)
+        resolved = {
+            "address": site["address"],
+            "insecure": bool(site.get("insecure")),
+            "autoscale": bool(site.get("autoscale")),
+            "python": site.get("python"),
+            "setup": site.get("setup") or [],
+            "cpus": need.cpus,
+            "gpus": need.gpus,
+            "custom": need.as_resources(),
+        }
+        alone = pack == "none" or shape.nodes > 1 or site.get("autoscale")
+        return Room(
+            lanes=lanes,
+            tasks=lanes if alone else max(lanes, MOST_TASKS),
+            spread=None if alone else slots,
+            free=max(0, most - live),
+            site=resolved,
+        )
+
+    def rehearse(self, shape: Shape, room: Room) -> None:
+        from .sight import require_sight
+
+        require_sight(self._api(room.site), room.site, self.workspace)
+
+    def default_gpus(self, settings: Mapping[str, Any]) -> int:
+        """Return as many as the largest node has and the recipe's virtual ranks can be spread over."""
+        api = self._api({**settings["site"], "address": self._address(settings["site"])})
+        present = max((node.gpus for node in cluster.nodes(api, deadline_s=self.deadline_s)), default=0)
+        ranks = settings.get("virtual_ranks") or 1
+        return max((count for count in range(1, present + 1) if ranks % count == 0), default=0)
+
+    # Submitting ----------------------------------------------------------------------------------------------
+
+    def argv(self, allocation: Allocation) -> tuple[str, ...]:
+        return successor(allocation, self.workspace)
+
+    def submit(self, allocation: Allocation) -> Submission:
+        return submit(self._api(allocation.site), allocation, self.workspace)
+
+    # Looking and ending --------------------------------------------------------------------------------------
+
+    def observe(self, places: Sequence[Place]) -> dict[Key, JobView]:
+        found: dict[Key, JobView] = {}
+        for api, mine in self._by_cluster(places):
+            try:
+                views = look(mine, self._jobs(api, self.look_s))
+            except SchedulerUnreachable:
+                if api.address == self._address({}, required=False):
+                    raise
+                # Another cluster is in use by now; for the runs of this one the lease decides.
+                views = {place.token: forgotten(place) for place in mine if place.job_id is not None}
+            found |= {place.key: views[place.token] for place in mine if place.token in views}
+        return found
+
+    def cancel(self, places: Sequence[Place]) -> None:
+        for api, mine in self._by_cluster([place for place in places if place.job_id is not None]):
+            tokens = {place.token for place in mine}
+            for token in sorted(tokens):
+                try:
+                    api.ask(f"{JOBS}{token}/stop", post=True, deadline_s=self.deadline_s)
+                except Refused:
+                    # It is not there: there is nothing to stop.
+                    continue
+            waiting = [job["submission_id"] for job in self._jobs(api, self.deadline_s) if job["status"] == "PENDING"]
+            self._withdraw(api, self._site_of(mine[0].token), sorted(tokens.intersection(waiting)))
+
+    def _withdraw(self, api: Api, site: Mapping[str, Any], tokens: list[str]) -> None:
+        """Take jobs that wait out of Ray's queue. Stopping one waits for it to start, and may add a node for it."""
+        if not tokens:
+            return
+        command = [*python(dict(site)), "-m", "vtjobs.workers.ray_withdraw", *tokens]
+        # The same wish within a minute is the same job.
+        wish = hashlib.sha256(f"{int(self.clock() // 60)} {tokens}".encode()).hexdigest()[:16]
+        body = {"submission_id": f"vtw-{wish}", "entrypoint": f"cd /; exec {shlex.join(command)}"}
+        try:
+            api.ask(JOBS, body=body, deadline_s=self.deadline_s)
+        except Refused as error:
+            if "already exists" not in str(error):
+                raise SchedulerUnreachable(f"Ray: {error}") from None
+
+    def nudge(self, places: Sequence[Place]) -> None:
+        # There is no way to signal an agent; it looks by itself every few seconds.
+        return
+
+    def explain(self, word: str, *, job: str = "", token: str = "") -> Waiting | None:
+        from .reasons import explain
+
+        data = read_json(self.workspace.allocation(token)) if word and token else None
+        return explain(word, data, self._api(data["site"]), deadline_s=self.look_s) if data else None
+
+    def wake(self) -> None:
+        return
+
+    # Which cluster -------------------------------------------------------------------------------------------
+
+    def _address(self, site: Mapping[str, Any], *, required: bool = True) -> str:
+        found = site.get("address") or configured(self.config, "ray")["address"]
+        if found is None and required:
+            message = "no Ray cluster is named"
+            fix = "Set RAY_ADDRESS, or ray.address in vtjobs.yaml, to its dashboard, such as http://127.0.0.1:8265"
+            raise BadInput(Problem(key="address", message=message, fix=fix))
+        return found or ""
+
+    def _api(self, site: Mapping[str, Any]) -> Api:
+        address, insecure = str(site["address"]), bool(site.get("insecure"))
+        known = self._apis.get(address)
+        if known is None or known.insecure != insecure:
+            known = self._apis[address] = Api(address, insecure=insecure)
+        return known
+
+    def _site_of(self, token: str) -> dict[str, Any]:
+        """Return the site's settings that an allocation was submitted with, {} where it is not known."""
+        if token not in self._sites:
+            data = read_json(self.workspace.allocation(token)) if token.startswith(PREFIX) else None
+            if data is None:
+                return {}
+            self._sites[token] = dict(data["site"])
+        return self._sites[token]
+
+    def _by_cluster(self, places: Sequence[Place]) -> list[tuple[Api, list[Place]]]:
+        found: dict[str, list[Place]] = defaultdict(list)
+        for place in places:
+            # Without its file it was never submitted, and its fate is the submitter's.
+            if site := self._site_of(place.token):
+                found[site["address"]].append(place)
+            elif place.job_id is None and (address := self._address({}, required=False)):
+                found[address].append(place)
+        return [
+            (self._api(self._site_of(mine[0].token) or {"address": address}), mine) for address, mine in found.items()
+        ]
+
+    def _jobs(self, api: Api, deadline_s: float) -> list[dict[str, Any]]:
+        """Return the jobs that are ours."""
+        try:
+            jobs = api.ask(JOBS, deadline_s=deadline_s)
+        except Refused as error:
+            raise SchedulerUnreachable(f"Ray at {api.address}: {error}") from None
+        return [job for job in jobs if str(job.get("submission_id") or "").startswith(PREFIX)]

@@ -1,0 +1,131 @@
+"""What a Ray cluster has: its nodes, and how many places of a shape fit them."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ....jobs.allocation import Shape
+from ....jobs.errors import BadInput, Problem, suggest
+from .api import Api
+
+MOST_NODES = 10_000
+KIND = "accelerator_type:"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """A node that is alive."""
+
+    node_id: str
+    host: str
+    # Its address, which is Ray's name for it.
+    resources: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def gpus(self) -> int:
+        return int(self.resources.get("GPU", 0))
+
+    @property
+    def cpus(self) -> int:
+        return int(self.resources.get("CPU", 0))
+
+    @property
+    def kinds(self) -> set[str]:
+        """The kinds of GPU, in lower case."""
+        return {name.removeprefix(KIND).lower() for name in self.resources if name.startswith(KIND)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Need:
+    """What a place takes of each of its nodes."""
+
+    gpus: int
+    cpus: int
+    kind: str | None = None
+    custom: Mapping[str, float] = field(default_factory=dict)
+
+    def fits(self, node: Node) -> int:
+        """Return how many of it fit on a node."""
+        if self.kind is not None and self.kind not in node.kinds:
+            return 0
+        parts: list[tuple[float, float]] = [(self.gpus, node.gpus), (self.cpus, node.cpus)]
+        parts += [(amount, node.resources.get(name, 0.0)) for name, amount in self.custom.items()]
+        return min(int(has // takes) for takes, has in parts if takes)
+
+    def as_resources(self) -> dict[str, float]:
+        """Return the custom resources to ask for; a kind of GPU is one, of which a trace will do."""
+        kind = {KIND + self.kind.upper(): 0.001} if self.kind else {}
+        return {**self.custom, **kind}
+
+    def __str__(self) -> str:
+        kind = f" {self.kind}" if self.kind else ""
+        gpus = [f"{self.gpus}{kind} GPUs"] if self.gpus else []
+        return " and ".join([*gpus, f"{self.cpus} CPUs", *(f"{value:g} {name}" for name, value in self.custom.items())])
+
+
+def nodes(api: Api, *, deadline_s: float) -> list[Node]:
+    """Return the nodes that are alive.
+
+    Raises:
+        SchedulerUnreachable, Refused: see Api.ask.
+    """
+    answer = api.ask(f"/api/v0/nodes?detail=1&limit={MOST_NODES}", deadline_s=deadline_s)
+    return [_node(row) for row in answer["data"]["result"]["result"] if row["state"] == "ALIVE"]
+
+
+def _node(row: Mapping[str, Any]) -> Node:
+    return Node(node_id=row["node_id"], host=row["node_ip"], resources=dict(row.get("resources_total") or {}))
+
+
+def need_of(shape: Shape, lanes: int, site: Mapping[str, Any], present: Iterable[Node]) -> Need:
+    """Return what a place of this shape takes of each of its nodes."""
+    least = shape.ranks * shape.threads * lanes
+    gpus = shape.gpus * lanes
+    roomy = [node for node in present if node.gpus >= gpus] if gpus else []
+    # A GPU's share of its node's cores, on the node where that is least.
+    share = min((node.cpus // node.gpus for node in roomy), default=0)
+    cpus = max(least, (site.get("cpus_per_gpu") or share) * gpus) if gpus else least
+    if roomy:
+        cpus = min(cpus, max(least, min(node.cpus for node in roomy)))
+    kind = shape.gpu.lower() if shape.gpu else None
+    return Need(gpus=gpus, cpus=cpus, kind=kind, custom=site.get("resources") or {})
+
+
+def places_at_a_time(need: Need, nodes_each: int, present: Iterable[Node]) -> int:
+    """Return how many places the cluster can host at once, were it empty."""
+    fits = [need.fits(node) for node in present]
+    if nodes_each == 1:
+        return sum(fits)
+    # As many as have that many different nodes each: the largest n with n · nodes_each <= Σ min(fits, n).
+    count = 0
+    while sum(min(fit, count + 1) for fit in fits) >= (count + 1) * nodes_each:
+        count += 1
+    return count
+
+
+def check(need: Need, shape: Shape, present: list[Node]) -> None:
+    """Refuse what these nodes can never host: Ray itself would let it wait.
+
+    Raises:
+        BadInput: with what the largest node has.
+    """
+    later = "If the cluster adds such nodes when jobs wait for them, set backend.ray.autoscale: true"
+    if not present:
+        raise BadInput(Problem(key="address", message="this cluster has no nodes", fix=later))
+    kinds = set().union(*(node.kinds for node in present))
+    if need.kind is not None and need.kind not in kinds:
+        fix = suggest(need.kind, kinds) if kinds else "Start its nodes with a GPU kind, or leave resources.gpu out"
+        raise BadInput(Problem(key="gpu", message=f"this cluster has no {need.kind}", fix=f"{fix}. {later}"))
+    able = [node for node in present if need.fits(node)]
+    if len(able) >= shape.nodes:
+        return
+    if able:
+        message = f"{shape.nodes} requested, {len(able)} of this cluster's nodes have {need}"
+        raise BadInput(Problem(key="nodes", message=message, fix=later))
+    most = max(present, key=lambda node: (node.gpus, node.cpus))
+    missing = sorted(name for name in need.custom if not any(node.resources.get(name) for node in present))
+    if missing:
+        raise BadInput(Problem(key="resources", message=f"no node has the resource {missing[0]!r}", fix=later))
+    key = "gpus_per_node" if need.gpus > most.gpus else "threads"
+    message = f"a run takes {need} of a node, the largest of this cluster has {most.gpus} GPUs and {most.cpus} CPUs"
+    raise BadInput(Problem(key=key, message=message, fix=later))

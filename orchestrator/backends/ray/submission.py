@@ -1,0 +1,138 @@
+"""How an allocation becomes a Ray job: what its entrypoint runs, what it asks for, and what came of asking.
+
+python -m vtjobs.orchestrator.backends.ray.submission --workspace DIR --token TOKEN    an agent hands its runs on
+"""
+
+import argparse
+import json
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ....jobs.allocation import Allocation
+from ....jobs.errors import SchedulerUnreachable, VtjobsError
+from ....jobs.files import read_json
+from ....jobs.workspace import Workspace
+from ..base import Submission, SubmitOutcome
+from .api import Api, Refused
+from .cluster import Node, nodes
+
+DEADLINE_S = 15.0
+# Longer than ranks get to reach a common step and save; Ray's own 3 s would kill them before.
+STOP_WAIT_S = 150
+NODE_ID = "ray.io/node-id"
+JOBS = "/api/jobs/"
+
+
+def submit(api: Api, allocation: Allocation, workspace: Workspace) -> Submission:
+    """Submit an allocation under its token, which Ray takes once; say whether Ray has it."""
+    try:
+        avoid = bad_nodes(allocation, nodes(api, deadline_s=DEADLINE_S)) if allocation.exclude else []
+        api.ask(JOBS, body=request(allocation, workspace, avoid=avoid), deadline_s=DEADLINE_S)
+    except Refused as error:
+        if "already exists" in str(error):
+            return Submission(outcome=SubmitOutcome.ACCEPTED, job_id=allocation.token)
+        outcome = SubmitOutcome.REFUSED if 400 <= error.status < 500 else SubmitOutcome.UNCLEAR
+        return Submission(outcome=outcome, reason=f"Ray: {error}")
+    except SchedulerUnreachable as error:
+        return Submission(outcome=SubmitOutcome.UNCLEAR, reason=str(error))
+    return Submission(outcome=SubmitOutcome.ACCEPTED, job_id=allocation.token)
+
+
+def request(allocation: Allocation, workspace: Workspace, *, avoid: Sequence[str] = ()) -> dict[str, Any]:
+    """Return the body of the submission.
+
+    Args:
+        allocation: what is submitted, with the site's settings in it.
+        workspace: where the agent finds it and writes its log.
+        avoid: ids of nodes that it shall not run on.
+    """
+    site = allocation.site
+    found: dict[str, Any] = {
+        "submission_id": allocation.token,
+        "entrypoint": entrypoint(allocation, workspace, avoid=avoid),
+        # Whoever looks at a job may read these: never a secret.
+        "runtime_env": {"env_vars": {"RAY_JOB_STOP_WAIT_TIME_S": str(STOP_WAIT_S)}},
+        "metadata": {"vtjobs_grid": allocation.all_tasks[0].grid_id, "vtjobs_runs": str(len(allocation.all_tasks))},
+    }
+    if allocation.shape.nodes > 1:
+        # Without resources of its own it runs on the head and gathers the nodes.
+        return found
+    found |= {"entrypoint_num_cpus": site["cpus"], "entrypoint_num_gpus": site["gpus"]}
+    if site["custom"]:
+        found["entrypoint_resources"] = site["custom"]
+    if avoid:
+        found["entrypoint_label_selector"] = selector(avoid)
+    return found
+
+
+def entrypoint(allocation: Allocation, workspace: Workspace, *, avoid: Sequence[str] = ()) -> str:
+    """Return the line of shell that becomes the agent, or what starts one on each of several nodes.
+
+    It replaces the shell, so that a stop reaches it, and logs into the workspace: Ray's logs go with its head.
+    """
+    root, token = str(workspace.root.resolve()), allocation.token
+    module = "vtjobs.workers.agent"
+    more = ["--index", "0", "--node", "0"]
+    if allocation.shape.nodes > 1:
+        site = allocation.site
+        bundle = {"GPU": site["gpus"], "CPU": site["cpus"], **site["custom"]}
+        module = "vtjobs.workers.ray_nodes"
+        more = ["--nodes", str(allocation.shape.nodes), "--bundle", json.dumps(bundle)]
+        more += ["--avoid", json.dumps(selector(avoid))] if avoid else []
+    command = [*python(allocation.site), "-m", module, "--workspace", root, "--token", token, *more]
+    log = workspace.agent_log(token, 0, 0).resolve()
+    lines = ["umask 077", "cd /", *allocation.site.get("setup", ())]
+    return "; ".join(lines) + f"; exec {shlex.join(command)} >> {shlex.quote(str(log))} 2>&1"
+
+
+def python(site: dict[str, Any]) -> list[str]:
+    """Return the interpreter on the nodes."""
+    return [site.get("python") or sys.executable, "-P"]
+
+
+def successor(allocation: Allocation, workspace: Workspace) -> tuple[str, ...]:
+    """Return the command by which a node hands on its unfinished runs."""
+    root = str(workspace.root.resolve())
+    module = "vtjobs.orchestrator.backends.ray.submission"
+    return (*python(allocation.site), "-m", module, "--workspace", root, "--token", "{token}")
+
+
+def selector(avoid: Sequence[str]) -> dict[str, str]:
+    """Return Ray's label selector for every node but these."""
+    return {NODE_ID: f"!in({','.join(avoid)})"}
+
+
+def bad_nodes(allocation: Allocation, present: Sequence[Node]) -> list[str]:
+    """Return the ids of the nodes to avoid; none where too few would be left: a bad node is better than none."""
+    bad = [node.node_id for node in present if node.host in allocation.exclude]
+    return bad if len(present) - len(bad) >= allocation.shape.nodes else []
+
+
+def main() -> int:
+    """Submit an allocation whose file is there already."""
+    parser = argparse.ArgumentParser(prog="vtjobs.orchestrator.backends.ray.submission")
+    parser.add_argument("--workspace", type=Path, required=True)
+    parser.add_argument("--token", required=True)
+    options = parser.parse_args()
+    workspace = Workspace(options.workspace)
+    try:
+        workspace.check()
+        data = read_json(workspace.allocation(options.token))
+        if data is None:
+            print(f"{options.token}: no such allocation", file=sys.stderr)
+            return 1
+        allocation = Allocation.from_dict(data)
+        api = Api(allocation.site["address"], insecure=allocation.site["insecure"])
+        found = submit(api, allocation, workspace)
+    except VtjobsError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return error.exit_code
+    print(found.outcome, found.reason, file=sys.stderr)
+    return 0 if found.outcome is SubmitOutcome.ACCEPTED else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
