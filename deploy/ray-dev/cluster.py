@@ -68,6 +68,8 @@ class Cluster:
     def up(self) -> list[str]:
         """Start what does not run; return the names of what was started."""
         started = []
+        if not self.runs(0):
+            self._end_rest()
         for number in range(self.settings["nodes"]):
             if not self.runs(number):
                 self._start(number)
@@ -94,6 +96,15 @@ class Cluster:
                 start_new_session=True,
             )  # fmt: skip
         (self.folder / f"node-{number}.pid").write_text(str(process.pid))
+
+    def _end_rest(self) -> None:
+        """End what is left of a cluster whose head is gone: Ray takes it for one that runs, and starts no other."""
+        deadline = time.monotonic() + STOP_WITHIN_S
+        while (left := [pid for pid in self.processes() if b"--gcs-address=" in command_of(pid)]) and (
+            time.monotonic() < deadline
+        ):
+            send(left, signal.SIGKILL)
+            time.sleep(0.1)
 
     def log(self, number: int) -> Path:
         return self.folder / f"node-{number}.log"
@@ -142,12 +153,23 @@ class Cluster:
         for number in (signal.SIGTERM, signal.SIGKILL):
             deadline = time.monotonic() + STOP_WITHIN_S
             while (left := self.processes()) and time.monotonic() < deadline:
-                for pid in left:
-                    try:
-                        os.kill(pid, number)
-                    except ProcessLookupError:
-                        continue
+                send(left, number)
                 time.sleep(0.2)
+
+
+def send(pids: list[int], number: int) -> None:
+    for pid in pids:
+        try:
+            os.kill(pid, number)
+        except ProcessLookupError:
+            continue
+
+
+def command_of(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
 
 
 def own_address() -> str:

@@ -3,8 +3,6 @@
 import os
 import signal
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -25,7 +23,7 @@ from ..support.slurm import SlurmCluster
 
 pytestmark = pytest.mark.xdist_group("ray")
 # Long enough to be interrupted, and saved every second.
-LONG = {"epochs": 150, "extra": "checkpoint_every: 1s"}
+LONG = {"epochs": 80, "extra": "checkpoint_every: 1s"}
 
 
 def saved_step(run: OneRun) -> int:
@@ -57,7 +55,8 @@ def test_after_a_killed_agent_the_run_goes_on_from_its_last_checkpoint(user: Cli
     wait_for(lambda: gone(processes))
     saved = saved_step(run)
     first, second = finish(user, run)
-    assert (first["state"], first["failure"], first["word"]) == ("lost", "agent_died", "FAILED exit 137")
+    assert (first["state"], first["failure"]) == ("lost", "agent_died")
+    assert "FAILED signal 9" in str(first["signature"])
     assert second["resumed_step"] == saved
 
 
@@ -73,16 +72,17 @@ def test_with_rays_own_process_of_a_job_its_agent_dies_and_the_run_goes_on(user:
 
 
 def test_a_run_goes_on_elsewhere_when_its_node_dies(user: Cli, ray: RayCluster) -> None:
-    run, agent = interrupted(user)
-    number = node_of(agent, ray)
-    ray.kill_node(number)
-    wait_for(lambda: gone([agent]) or run.record(2).start or (user.ok("status"), None)[1])
-    if number == 0:
-        # The head itself answers no more without its raylet.
-        ray.up()
+    runs = submit(user, ray_grid(seeds="2", **LONG))
+    for run in runs:
+        wait_for(lambda run=run: run.events(1, "checkpoint"))
+    (agent,) = [agent for agent in agents(user) if node_of(agent, ray) == 1]
+    (run,) = [run for run in runs if str(attempts(run.show())[0]["token"]) in words_of(agent)]
+    ray.kill_node(1)
     first, second = finish(user, run)
-    assert first["state"] in ("node_fail", "superseded"), first
-    assert second["resumed_step"] and second["state"] == "completed"
+    assert (first["state"], first["failure"]) == ("node_fail", "hardware")
+    assert second["state"] == "completed" and second["resumed_step"]
+    (other,) = [other for other in runs if other != run]
+    assert [attempt["state"] for attempt in attempts(other.show())] == ["completed"]
 
 
 def node_of(agent: int, ray: RayCluster) -> int:
@@ -108,7 +108,8 @@ def test_after_a_restart_of_the_head_nothing_is_doubled_and_what_is_lost_goes_on
     assert len(attempts(run.show())) == 1
     after_the_lease(user, monkeypatch)
     first, second = finish(user, run)
-    assert (first["state"], first["failure"], first["word"]) == ("lost", "agent_died", "unknown to Ray")
+    assert (first["state"], first["failure"]) == ("lost", "agent_died")
+    assert "unknown to Ray" in str(first["signature"])
     assert second["exact"] is True and second["resumed_step"] == saved_step(run)
 
 
@@ -122,28 +123,27 @@ def after_the_lease(user: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_an_orphan_of_a_head_that_is_gone_finishes_its_run_and_nothing_is_doubled(user: Cli, ray: RayCluster) -> None:
-    (run,) = submit(user, ray_grid(epochs=250, extra="checkpoint_every: 1s"))
+    (run,) = submit(user, ray_grid(epochs=500, extra="checkpoint_every: 1s"))
     wait_for(lambda: run.events(1, "checkpoint"))
     (agent,) = agents(user)
-    with orphaned(agent):
-        ray.kill_head()
-        ray.up()
-        assert not gone([agent]), "it is no orphan"
-        assert states(user) == {"running": 1}
+    orphan(agent, ray)
+    ray.up()
+    assert not gone([agent]), "it is no orphan"
+    assert states(user) == {"running": 1}
     run.ends(1)
     (only,) = finish(user, run)
     assert only["state"] == "completed"
 
 
-@contextmanager
-def orphaned(agent: int) -> Iterator[None]:
-    """Kill the watcher that ends an agent with Ray's own process: versions before 2.50 leave orphans by themselves."""
+def orphan(agent: int, ray: RayCluster) -> None:
+    """Have the head die without its agent, as versions of Ray do that do not end a job with its node."""
     supervisor = parent_of(agent)
-    watchers = [pid for pid in children(supervisor) if f"kill -9 -{agent}" in words_of(pid)]
-    assert len(watchers) == 1
-    kill(watchers)
-    os.kill(agent, 0)
-    yield
+    (watcher,) = [pid for pid in children(supervisor) if f"kill -9 -{agent}" in words_of(pid)]
+    kill([watcher])
+    # One that is stopped cannot end its children.
+    kill([supervisor], signal.SIGSTOP)
+    ray.kill_head()
+    kill([supervisor])
 
 
 def words_of(pid: int) -> str:
@@ -152,8 +152,7 @@ def words_of(pid: int) -> str:
 
 def test_a_rank_that_runs_out_of_memory_is_told_as_such(user: Cli) -> None:
     # More than any machine has, asked for at once: the allocator refuses it.
-    huge = ray_grid(train="batch_size: 1024, image_size: 224", extra="retries: 1")
-    huge = huge.replace("embed_dim: 16", "embed_dim: 3000000")
+    huge = ray_grid(extra="retries: 1").replace("embed_dim: 16", "embed_dim: 3000000")
     (run,) = submit(user, huge)
     end = run.ends(1)
     assert (end["state"], end["class"]) == ("out_of_memory", "out_of_memory"), end

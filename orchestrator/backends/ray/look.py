@@ -29,7 +29,8 @@ _NODE_DIED = (
     "node was terminated",
     "owner's node has crashed",
 )
-_NO_MEMORY = ("running low on memory", "out of memory", "outofmemory", "oom")
+# Not a mere "OOM": Ray names that among the possible causes of any death that it cannot explain.
+_NO_MEMORY = ("running low on memory", "node_out_of_memory")
 
 
 def view_of(job: Mapping[str, Any]) -> JobView:
@@ -63,8 +64,9 @@ def _end(status: str, job: Mapping[str, Any]) -> tuple[AttemptState, FailureClas
 
 
 def _detail(job: Mapping[str, Any]) -> str:
-    if job.get("driver_exit_code") is not None:
-        return f"exit {job['driver_exit_code']}"
+    code = job.get("driver_exit_code")
+    if code is not None:
+        return f"exit {code}" if code >= 0 else f"signal {-code}"
     return str(job.get("error_type") or "").removeprefix("JOB_").lower().replace("_", " ")
 
 
