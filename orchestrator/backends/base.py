@@ -8,6 +8,10 @@ from typing import Any, Protocol
 from ...jobs.allocation import Allocation, Shape
 from ...jobs.states import AttemptState, FailureClass
 
+# So long after its last sign of life an attempt that a scheduler lacks is given up, even where not all that happened is
+# ever known.
+UNSETTLED_S = 3600.0
+
 
 class JobState(StrEnum):
     """Where an allocation, or one element of its array, stands in its scheduler."""
@@ -59,8 +63,8 @@ class JobView:
     # Which query said so, where a backend has several.
     is_settled: bool = True
     # Whether all that has happened is known; if not, what is missing may still come.
-    patience_s: float = 3600.0
-    # For how long after its last sign of life that is waited for; the attempt is then given up.
+    patience_s: float = UNSETTLED_S
+    # For how long after the attempt's last sign of life that is waited for.
 
 
 class WaitKind(StrEnum):

@@ -77,7 +77,10 @@ def test_an_empty_variable_is_not_set(tmp_path: Path) -> None:
         ("max_runs: '²'\n", "expected a whole number of at least 1"),
         ("data: 3\n", "data: expected text, got 3"),
         ('data: "a\\nb"\n', "data: expected text"),
-        ("backend: slurmm\n", "backend: unknown backend 'slurmm'. Did you mean 'slurm'? Allowed: one of: local, slurm"),
+        (
+            "backend: slurmm\n",
+            "backend: unknown backend 'slurmm'. Did you mean 'slurm'? Allowed: one of: local, ray, slurm",
+        ),
         ("data: /x\nslurm: gpu\n", "vtjobs.yaml:2: slurm: expected a mapping"),
         ("slurm: [gpu]\n", "slurm: expected a mapping"),
         ("poll_s: 0\n", "poll_s: expected a whole number of at least 1, got 0"),

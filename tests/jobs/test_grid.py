@@ -158,7 +158,7 @@ def taken(folder: Path, text: str) -> Grid:
         ("evaluate_every", "0", "evaluate_every: must be greater than or equal to 1, got 0"),
         ("retries", "-1", "retries: must be greater than or equal to 0, got -1"),
         ("max_running", "0", "max_running: must be greater than or equal to 1, got 0"),
-        ("backend", "slurmm", "backend: must be 'local' or 'slurm', got text 'slurmm'"),
+        ("backend", "slurmm", "backend: must be 'local', 'slurm' or 'ray', got text 'slurmm'"),
         ("backend", "3", "backend: expected a mapping, got 3"),
         ("backend", "{slurm: {extra: {output: x}}}", "backend.slurm.extra: 'output' is set by vtjobs"),
         ("backend", "{local: {slots: 0}}", "backend.local.slots: must be greater than or equal to 1, got 0"),

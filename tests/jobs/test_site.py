@@ -184,6 +184,23 @@ def test_a_mistake_in_the_configuration_is_told_with_file_key_and_character(
     assert str(caught.value).startswith(f"{tmp_path}/vtjobs.yaml: slurm.{says}")
 
 
+def test_rays_own_variable_names_the_cluster_and_the_grid_beats_it(tmp_path: Path) -> None:
+    (tmp_path / "vtjobs.yaml").write_text("ray: {address: 'http://a:8265', autoscale: true}\n")
+    found = configured(load_config(environ={"RAY_ADDRESS": "https://b/ray/"}, folder=tmp_path), "ray")
+    assert (found["address"], found["autoscale"]) == ("https://b/ray", True)
+    grid, _ = check_grid(parse(tiny_grid(extra="backend: {ray: {address: 'http://c:1'}}").encode(), file="grid.yaml"))
+    assert grid is not None and grid.site("ray") == {"address": "http://c:1"}
+    assert grid.backend_name("local") == "ray"
+
+
+@pytest.mark.parametrize(
+    "address", ["auto", "ray://h:10001", "h:6379", "http://u:p@h", "http://h:8265/?x=1", "http://h h"]
+)
+def test_an_address_that_is_none_is_told_with_where_it_stands(tmp_path: Path, address: str) -> None:
+    with pytest.raises(BadInput, match=r"RAY_ADDRESS: ray\.address: expected the address of Ray's dashboard"):
+        configured(load_config(environ={"RAY_ADDRESS": address}, folder=tmp_path), "ray")
+
+
 def test_the_configurations_settings_are_complete_once_checked(tmp_path: Path) -> None:
     (tmp_path / "vtjobs.yaml").write_text("slurm: {partition: gpu, modules: gcc, lead: 5m}\n")
     found = configured(load_config(environ={}, folder=tmp_path), "slurm")

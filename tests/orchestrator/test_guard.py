@@ -193,7 +193,7 @@ def test_a_grid_with_nothing_left_to_start_needs_no_stop(quiet_lab: Lab) -> None
 class Speaking(SleepingBackend):
     """A queue that explains its words as SLURM does."""
 
-    def explain(self, word: str, *, job: str = "") -> Waiting | None:
+    def explain(self, word: str, *, job: str = "", token: str = "") -> Waiting | None:
         return explain(word, job=job)
 
 

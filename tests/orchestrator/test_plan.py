@@ -4,12 +4,14 @@ import re
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from vtjobs.jobs.allocation import Allocation, Shape, Task
 from vtjobs.jobs.workspace import Workspace
 from vtjobs.orchestrator.backends.base import Room
 from vtjobs.orchestrator.backends.local import LocalBackend
-from vtjobs.orchestrator.plan import check_world_size, pack, shape_of
+from vtjobs.orchestrator.plan import check_world_size, pack, shape_of, spread
 
 SETTINGS: dict[str, Any] = {
     "backend": "local",
@@ -91,3 +93,25 @@ def test_a_run_is_told_to_stop_at_most_a_quarter_of_its_walltime_early(
 def test_an_allocation_survives_its_file() -> None:
     (made,) = packed(3)
     assert Allocation.from_dict(made.to_dict()) == made
+
+
+@given(st.integers(0, 400), st.integers(0, 20), st.integers(1, 3), st.integers(3, 64))
+def test_runs_are_dealt_out_over_all_places_that_can_work(count: int, slots: int, lanes: int, tasks: int) -> None:
+    rows, room = spread(list(range(count)), Room(lanes=lanes, tasks=tasks, spread=slots))
+    assert sorted(rows) == list(range(count))
+    assert lanes <= room.tasks <= tasks
+    places = -(-count // room.tasks)
+    # No place waits while another one has two more turns than it needs, unless a place may not have so many.
+    assert room.tasks == tasks or not slots or room.tasks == max(lanes, -(-count // slots))
+    if slots and count <= slots * tasks:
+        assert places <= max(slots, -(-count // lanes))
+
+
+def test_every_part_of_a_grid_is_dealt_to_every_place() -> None:
+    rows, room = spread(list(range(8)), Room(lanes=1, tasks=64, spread=2))
+    assert (rows, room.tasks) == ([0, 2, 4, 6, 1, 3, 5, 7], 4)
+
+
+def test_a_backend_that_does_not_ask_for_it_gets_runs_in_order() -> None:
+    room = Room(lanes=1, tasks=4)
+    assert spread([3, 1, 2], room) == ([3, 1, 2], room)

@@ -7,8 +7,8 @@ import pytest
 
 from vtjobs.jobs.journal import LEASE_S
 from vtjobs.jobs.states import LIVE, AttemptState, FailureClass
-from vtjobs.orchestrator.backends.base import JobState, JobView
-from vtjobs.orchestrator.reconcile import NO_RESULT_S, UNSETTLED_S, Action, Decision, LiveAttempt, decide
+from vtjobs.orchestrator.backends.base import UNSETTLED_S, JobState, JobView
+from vtjobs.orchestrator.reconcile import NO_RESULT_S, Action, Decision, LiveAttempt, decide
 
 NOW = 1000.0
 
@@ -195,3 +195,15 @@ def test_a_submission_that_nobody_has_heard_of_is_not_repeated_while_news_is_und
     assert decide(attempt, absent, now=NOW).decision is Decision.NOTHING
     assert decide(attempt, replace(absent, is_settled=True), now=NOW).decision is Decision.RESUBMIT
     assert decide(attempt, absent, now=NOW + UNSETTLED_S).decision is Decision.RESUBMIT
+
+
+def test_what_a_scheduler_has_forgotten_is_given_up_when_its_lease_is_over() -> None:
+    view = replace(ended(AttemptState.LOST, FailureClass.AGENT_DIED), is_settled=False, patience_s=LEASE_S)
+    assert judged(AttemptState.RUNNING, view, heartbeat_at=NOW - LEASE_S + 1).decision is Decision.NOTHING
+    assert judged(AttemptState.RUNNING, view, heartbeat_at=NOW - LEASE_S - 1).decision is Decision.END
+
+
+def test_a_job_that_waited_too_long_for_its_scheduler_costs_nothing() -> None:
+    view = ended(AttemptState.SUPERSEDED, FailureClass.SKIPPED)
+    found = judged(AttemptState.QUEUED, view)
+    assert (found.decision, found.state, found.failure) == (Decision.END, "superseded", "skipped")

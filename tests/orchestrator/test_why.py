@@ -27,7 +27,7 @@ stages:
 class Speaking(SleepingBackend):
     """A queue that explains its words as SLURM does."""
 
-    def explain(self, word: str, *, job: str = "") -> Waiting | None:
+    def explain(self, word: str, *, job: str = "", token: str = "") -> Waiting | None:
         return explain(word, job=job)
 
 

@@ -180,10 +180,14 @@ def weights_of(root: Path, run_id: str) -> str:
 def wait_for(until: Callable[[], Any], seconds: float = PATIENCE_S) -> Any:
     """Poll until something is true; return it."""
     deadline = time.monotonic() + seconds
-    while not (found := until()):
+    while True:
+        began = time.monotonic()
+        if found := until():
+            return found
+        took = time.monotonic() - began
         assert time.monotonic() < deadline, f"not within {seconds:.0f} s"
-        time.sleep(0.05)
-    return found
+        # A look that starts a process leaves the machine to the others for as long.
+        time.sleep(min(1.0, max(0.05, took)))
 
 
 def serve(

@@ -34,9 +34,13 @@ def missing() -> list[str]:
 def until(found: Callable[[], object], what: str, within_s: float = 30.0) -> None:
     """Return once something is so; fail with its name when it never is."""
     deadline = time.monotonic() + within_s
-    while not found():
+    while True:
+        began = time.monotonic()
+        if found():
+            return
+        took = time.monotonic() - began
         assert time.monotonic() < deadline, f"not within {within_s:.0f} s: {what}"
-        time.sleep(0.1)
+        time.sleep(min(1.0, max(0.1, took)))
 
 
 class SlurmCluster:
