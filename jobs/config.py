@@ -82,8 +82,9 @@ def load_config(
                 more[key] = Setting(value={**found[key].value, **more[key].value}, origin=more[key].origin)
             found |= more
     found |= _from_environment(environ)
-    if address := environ.get("RAY_ADDRESS"):
-        # Ray's own variable. It may say what only Ray's own programs understand: judged where it is used.
+    address = environ.get("RAY_ADDRESS")
+    if address and (address.startswith(("http://", "https://")) or "address" not in found["ray"].value):
+        # Ray's own variable, which may name what is no dashboard: then it is told of where nothing else is named.
         found["ray"] = Setting(value={**found["ray"].value, "address": address}, origin="RAY_ADDRESS")
     given = {key: value for key, value in (overrides or {}).items() if value is not None}
     found |= {key: Setting(value=_checked(key, value, "--"), origin="command line") for key, value in given.items()}

@@ -135,7 +135,7 @@ def _handing_on(connection: Any, context: Context) -> set[str]:
         .where((ended.c.ended_at > context.clock() - HAND_ON_S) | is_busy)
         .where(select(m.events.c.id).where(by_agent).exists())
     )
-    return {row.run_id for row in connection.execute(query) if context.backend(row.backend).chains}
+    return {row.run_id for row in connection.execute(query) if context.backend(row.backend).hands_on}
 
 
 def _live_by_grid(connection: Any) -> dict[str, int]:

@@ -91,6 +91,9 @@ def _placed(config: Config, frozen: FrozenGrid, document: Document) -> tuple[Sha
         shape = shape_of(frozen.settings, backend)
         room = backend.room(shape, frozen.settings)
         backend.rehearse(shape, room)
+        if backend.name == "ray":
+            # Its nodes come and go; what a run trains on does not change with them.
+            frozen.settings["resources"]["gpus_per_node"] = shape.gpus
         return shape, room
     except BadInput as error:
         found = error.problems[0]

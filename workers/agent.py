@@ -306,7 +306,7 @@ def main() -> int:
 def _take_ray_name() -> None:
     """Call this node as Ray does: by its address on the way to the head."""
     head = os.environ.get("RAY_ADDRESS", "").rpartition(":")[0]
-    if address := address_towards(head) if head else "":
+    if "VTJOBS_NODE" not in os.environ and (address := address_towards(head) if head else ""):
         os.environ["VTJOBS_NODE"] = address
 
 

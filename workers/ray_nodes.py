@@ -25,6 +25,8 @@ logger = logging.getLogger("vtjobs.ray")
 
 # After node 0's agent has ended, the others get this long to end by themselves.
 OTHERS_S = 60.0
+# Others end by themselves when node 0 orders nothing for five minutes; one that never started will not come then.
+NO_LEAD_S = 120.0
 LOOK_S = 0.5
 
 
@@ -38,12 +40,17 @@ class NodeAgent:
 
     def serve(self, command: list[str], log: str) -> int:
         """Run the agent to its end; return its exit code, negative for a signal."""
+        import ray
+
+        # Named as Ray names it: what it is to avoid is told by that.
+        environment = {**os.environ, "VTJOBS_NODE": ray.util.get_node_ip_address()}  # type: ignore[no-untyped-call]
         handle = os.open(log, os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600)
         try:
             with self._lock:
                 self._child = subprocess.Popen(
-                    command, stdin=subprocess.DEVNULL, stdout=handle, stderr=handle, cwd="/", preexec_fn=_as_agent
-                )
+                    command, stdin=subprocess.DEVNULL, stdout=handle, stderr=handle, cwd="/", env=environment,
+                    preexec_fn=_as_agent,
+                )  # fmt: skip
                 if self._signal:
                     self._child.send_signal(self._signal)
         finally:
@@ -79,7 +86,9 @@ def main() -> int:
         signal.signal(number, lambda *_: stop.set())
     import ray
 
-    ray.init(address="auto", log_to_driver=False, logging_level=logging.ERROR)
+    # By the interpreter of this process, which need not be Ray's own.
+    same = {"py_executable": sys.executable}
+    ray.init(address="auto", log_to_driver=False, logging_level=logging.ERROR, runtime_env=same)
     for number in (signal.SIGTERM, signal.SIGINT):
         # Ray has put its own in their place.
         signal.signal(number, lambda *_: stop.set())
@@ -123,8 +132,8 @@ def _serve(ray: Any, options: argparse.Namespace, actors: list[Any], stop: threa
         for node, actor in enumerate(actors)
     }
     codes: dict[int, int] = {}
-    left_s = OTHERS_S
-    while len(codes) < len(actors) and left_s > 0:
+    left_s = {True: OTHERS_S, False: NO_LEAD_S}
+    while len(codes) < len(actors) and left_s[0 in codes] > 0:
         done, _ = ray.wait([ref for ref, node in ends.items() if node not in codes], timeout=LOOK_S)
         for ref in done:
             codes[ends[ref]] = _code(ray, ref, ends[ref])
@@ -132,7 +141,7 @@ def _serve(ray: Any, options: argparse.Namespace, actors: list[Any], stop: threa
             stop.clear()
             for actor in actors:
                 actor.signal.remote(signal.SIGTERM)
-        left_s -= LOOK_S if 0 in codes else 0.0
+        left_s[0 in codes] -= LOOK_S if codes else 0.0
     # What still runs dies with its actor.
     return codes.get(0, int(ExitCode.HARDWARE))
 

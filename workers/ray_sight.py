@@ -8,7 +8,7 @@ import json
 import logging
 import os
 import sys
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,11 @@ def sight(path: str, text: str) -> dict[str, Any]:
         ok = Path(path).read_text() == text and os.access(Path(path).parent, os.W_OK)
     except OSError:
         ok = False
-    return {"ok": ok, "python": sys.version.split()[0], "vtjobs": version("vtjobs")}
+    try:
+        installed: str | None = version("vtjobs")
+    except PackageNotFoundError:
+        installed = None
+    return {"ok": ok, "python": sys.version.split()[0], "vtjobs": installed}
 
 
 def main() -> int:
@@ -34,7 +38,9 @@ def main() -> int:
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-    ray.init(address="auto", log_to_driver=False, logging_level=logging.ERROR)
+    # By the interpreter that agents run under, which need not be Ray's own.
+    same = {"py_executable": sys.executable}
+    ray.init(address="auto", log_to_driver=False, logging_level=logging.ERROR, runtime_env=same)
     look = ray.remote(num_cpus=0, max_retries=0)(sight)
     asked = {}
     for node in ray.nodes():  # type: ignore[no-untyped-call]
@@ -46,11 +52,10 @@ def main() -> int:
     for answer in done:
         node = asked[answer]
         try:
-            seen = ray.get(answer)
+            found.append({"node_id": node["NodeID"], "host": node["NodeManagerAddress"], **ray.get(answer)})
         except ray.exceptions.RayError as error:
-            # What keeps this from running keeps an agent from running.
-            seen = {"ok": False, "error": str(error).splitlines()[0]}
-        found.append({"node_id": node["NodeID"], "host": node["NodeManagerAddress"], **seen})
+            # It may have died meanwhile; one that lives is asked again next time.
+            print(f"{node['NodeManagerAddress']}: {str(error).splitlines()[0]}", file=sys.stderr)
     print(MARK + json.dumps(found), flush=True)
     return 0
 

@@ -59,9 +59,11 @@ def submit_successor(
 
 
 def _ray_auth(allocation: Allocation) -> dict[str, str]:
-    """Return how this node shows Ray that it may submit."""
+    """Return where Ray's head is, and how this node shows it that it may submit."""
     is_ray = allocation.shape.backend == "ray"
-    return {name: value for name, value in os.environ.items() if is_ray and name.startswith("RAY_AUTH_")}
+    return {
+        name: value for name, value in os.environ.items() if is_ray and name.startswith(("RAY_AUTH_", "RAY_ADDRESS"))
+    }
 
 
 def _is_ours(workspace: Workspace, task: Task) -> bool:

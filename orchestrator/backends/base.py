@@ -138,6 +138,8 @@ class Backend(Protocol):
     # How long an answer to that is waited for.
     chains: bool
     # Whether it can start an allocation after another one has ended.
+    hands_on: bool
+    # Whether its agents may take a while to hand on what they stopped.
 
     def room(self, shape: Shape, settings: Mapping[str, Any]) -> Room:
         """Return how runs of this shape share an allocation; BadInput where the site can never run one."""

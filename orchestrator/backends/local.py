@@ -35,6 +35,7 @@ class LocalBackend:
     poll_s = 0.0
     look_s = 0.0
     chains = False
+    hands_on = False
 
     def __init__(self, workspace: Workspace) -> None:
         self.workspace = workspace

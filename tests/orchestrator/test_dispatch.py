@@ -158,6 +158,7 @@ class NarrowScheduler(SleepingBackend):
     """A scheduler whose limit cannot be asked for: it takes so many places of one allocation, and no more."""
 
     chains = True
+    hands_on = True
     most = 2
 
     def room(self, shape: Shape, settings: Mapping[str, Any]) -> Room:
@@ -284,6 +285,7 @@ class ChainingScheduler(SlowScheduler):
     """A scheduler that can start one job after another, and whose arrays and limits are small."""
 
     chains = True
+    hands_on = True
     places = 64
     free: int | None = None
     most = 10**6
@@ -342,7 +344,7 @@ def test_a_stage_whose_parent_has_completed_waits_for_no_job(quiet_lab: Lab, cha
 def test_a_stage_is_not_chained_to_a_submission_that_nobody_has_answered(
     quiet_lab: Lab, scheduler: SlowScheduler
 ) -> None:
-    scheduler.chains = True
+    scheduler.chains = scheduler.hands_on = True
     parent, child = two_stages(quiet_lab)
     scheduler.outcome = SubmitOutcome.UNCLEAR
     dispatch(quiet_lab.context)

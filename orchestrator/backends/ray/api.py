@@ -22,12 +22,15 @@ _MOST_BYTES = 256 << 20
 _OPEN_TO_ALL = "answers without a token, so anybody who reaches it can run code there"
 
 
-class Refused(Exception):
-    """The cluster's clear no, with its HTTP status."""
+class Refused(SchedulerUnreachable):
+    """The cluster's clear no, with its HTTP status; to whoever only wanted to know something it is no answer."""
 
-    def __init__(self, status: int, reason: str) -> None:
-        super().__init__(reason)
+    def __init__(self, status: int, text: str) -> None:
+        lines = [line for line in text.splitlines() if any(map(str.isalpha, line))]
+        super().__init__(_plain(lines[-1]) if lines else f"HTTP {status}")
         self.status = status
+        self.is_known = "already exists" in text
+        # Whether the id of a submission is taken: by an earlier try at the same one.
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
@@ -88,7 +91,8 @@ class Api:
             return SchedulerUnreachable(f"Ray at {self.address}: authentication failed ({status}). {_TOKEN}")
         if status in (502, 503, 504):
             return SchedulerUnreachable(f"Ray at {self.address}: HTTP {status}")
-        return Refused(status, _plain(text.strip().rpartition("\n")[2]) or f"HTTP {status}")
+        # The head hands on what a node's own agent said, and calls it a fault of its own.
+        return Refused(400 if "status code 400" in text else status, text)
 
     def require_safe(self, *, deadline_s: float) -> None:
         """Refuse a cluster that anybody can send code to; asked once per process.
@@ -126,14 +130,23 @@ def is_loopback(address: str) -> bool:
 
 
 def auth_token() -> str:
-    """Return the token for Ray, from where Ray itself looks for it, or ""."""
-    if token := os.environ.get("RAY_AUTH_TOKEN", "").strip():
-        return token
-    path = os.environ.get("RAY_AUTH_TOKEN_PATH") or os.path.expanduser("~/.ray/auth_token")
-    try:
-        return Path(path).read_text().strip()
-    except OSError:
-        return ""
+    """Return the token for Ray, from where Ray itself looks for it, or "".
+
+    Raises:
+        BadInput: what is there is no token.
+    """
+    place = "RAY_AUTH_TOKEN"
+    token = os.environ.get(place, "").strip()
+    if not token:
+        place = os.environ.get("RAY_AUTH_TOKEN_PATH") or os.path.expanduser("~/.ray/auth_token")
+        try:
+            token = Path(place).read_text(errors="replace").strip()
+        except OSError:
+            return ""
+    if not all("!" <= char <= "~" for char in token):
+        # Not shown: part of it may be one.
+        raise BadInput(f"{place}: expected one line with Ray's token")
+    return token
 
 
 def _plain(text: str) -> str:

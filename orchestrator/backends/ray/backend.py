@@ -6,7 +6,6 @@ as can work at a time, and what is beyond that waits with us.
 """
 
 import hashlib
-import shlex
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -21,9 +20,9 @@ from ..base import JobView, Key, Place, Room, Submission, Waiting
 from . import cluster
 from .api import Api, Refused
 from .look import forgotten, look
-from .submission import JOBS, python, submit, successor
+from .submission import JOBS, kind_of, line_of, python, submit, successor
 
-MOST_TASKS = 64
+MOST_TASKS = 256
 # Places that are with Ray for each one that can run: when one ends, another one is there.
 WAVES = 2
 # Where nodes are added for what waits, something has to wait.
@@ -36,6 +35,7 @@ class RayBackend:
 
     name = "ray"
     chains = False
+    hands_on = True
 
     def __init__(self, config: Config, *, poll_s: float = 30.0, clock: Callable[[], float] = time.time) -> None:
         self.workspace = config.workspace
@@ -60,10 +60,16 @@ class RayBackend:
         if not site.get("autoscale"):
             cluster.check(need, shape, present)
         slots = cluster.places_at_a_time(need, shape.nodes, present)
-        live = sum(job["status"] in ("PENDING", "RUNNING") for job in self._jobs(api, self.deadline_s))
+        kind = kind_of(need, shape.nodes, self.workspace)
+        live = sum(
+            job["status"] in ("PENDING", "RUNNING") and (job.get("metadata") or {}).get("vtjobs_kind") == kind
+            for job in self._jobs(api, self.deadline_s)
+        )
         most = max(WAVES * slots, MOST_WAITING if site.get("autoscale") else 0)
         resolved = {
             "address": site["address"],
+            # Where the grid itself names its cluster, it has no other one.
+            "is_named": bool(settings["site"].get("address")),
             "insecure": bool(site.get("insecure")),
             "autoscale": bool(site.get("autoscale")),
             "python": site.get("python"),
@@ -88,6 +94,9 @@ class RayBackend:
 
     def default_gpus(self, settings: Mapping[str, Any]) -> int:
         """Return as many as the largest node has and the recipe's virtual ranks can be spread over."""
+        if settings["site"].get("autoscale"):
+            fix = "Write how many, or 0: a node that has them may not be there yet"
+            raise BadInput(Problem(key="gpus_per_node", message="needed where the cluster adds nodes", fix=fix))
         api = self._api({**settings["site"], "address": self._address(settings["site"])})
         present = max((node.gpus for node in cluster.nodes(api, deadline_s=self.deadline_s)), default=0)
         ranks = settings.get("virtual_ranks") or 1
@@ -104,17 +113,23 @@ class RayBackend:
     # Looking and ending --------------------------------------------------------------------------------------
 
     def observe(self, places: Sequence[Place]) -> dict[Key, JobView]:
-        found: dict[Key, JobView] = {}
-        for api, mine in self._by_cluster(places):
+        by_cluster = self._by_cluster(places)
+        asked = {place.token for _, mine in by_cluster for place in mine}
+        # Without its file nothing was submitted.
+        found = {place.key: forgotten(place) for place in places if place.token not in asked}
+        for api, mine in by_cluster:
             try:
                 views = look(mine, self._jobs(api, self.look_s))
             except SchedulerUnreachable:
-                if api.address == self._address({}, required=False):
+                if not self._is_given_up(self._site_of(mine[0].token)):
                     raise
-                # Another cluster is in use by now; for the runs of this one the lease decides.
-                views = {place.token: forgotten(place) for place in mine if place.job_id is not None}
-            found |= {place.key: views[place.token] for place in mine if place.token in views}
+                views = {place.token: forgotten(place) for place in mine}
+            found |= {place.key: views[place.token] for place in mine}
         return found
+
+    def _is_given_up(self, site: Mapping[str, Any]) -> bool:
+        """Whether another cluster is in use by now: for the runs of the one before the lease decides."""
+        return not site["is_named"] and self._address({}, required=False) not in ("", site["address"])
 
     def cancel(self, places: Sequence[Place]) -> None:
         for api, mine in self._by_cluster([place for place in places if place.job_id is not None]):
@@ -122,9 +137,10 @@ class RayBackend:
             for token in sorted(tokens):
                 try:
                     api.ask(f"{JOBS}{token}/stop", post=True, deadline_s=self.deadline_s)
-                except Refused:
+                except Refused as error:
+                    if error.status != 404:
+                        raise
                     # It is not there: there is nothing to stop.
-                    continue
             waiting = [job["submission_id"] for job in self._jobs(api, self.deadline_s) if job["status"] == "PENDING"]
             self._withdraw(api, self._site_of(mine[0].token), sorted(tokens.intersection(waiting)))
 
@@ -132,15 +148,15 @@ class RayBackend:
         """Take jobs that wait out of Ray's queue. Stopping one waits for it to start, and may add a node for it."""
         if not tokens:
             return
-        command = [*python(dict(site)), "-m", "vtjobs.workers.ray_withdraw", *tokens]
+        command = [*python(site), "-m", "vtjobs.workers.ray_withdraw", *tokens]
         # The same wish within a minute is the same job.
         wish = hashlib.sha256(f"{int(self.clock() // 60)} {tokens}".encode()).hexdigest()[:16]
-        body = {"submission_id": f"vtw-{wish}", "entrypoint": f"cd /; exec {shlex.join(command)}"}
+        body = {"submission_id": f"vtw-{wish}", "entrypoint": line_of(site, command)}
         try:
             api.ask(JOBS, body=body, deadline_s=self.deadline_s)
         except Refused as error:
-            if "already exists" not in str(error):
-                raise SchedulerUnreachable(f"Ray: {error}") from None
+            if not error.is_known:
+                raise
 
     def nudge(self, places: Sequence[Place]) -> None:
         # There is no way to signal an agent; it looks by itself every few seconds.
@@ -158,7 +174,12 @@ class RayBackend:
     # Which cluster -------------------------------------------------------------------------------------------
 
     def _address(self, site: Mapping[str, Any], *, required: bool = True) -> str:
-        found = site.get("address") or configured(self.config, "ray")["address"]
+        found = site.get("address")
+        try:
+            found = found or configured(self.config, "ray")["address"]
+        except BadInput:
+            if required:
+                raise
         if found is None and required:
             message = "no Ray cluster is named"
             fix = "Set RAY_ADDRESS, or ray.address in vtjobs.yaml, to its dashboard, such as http://127.0.0.1:8265"
@@ -184,19 +205,13 @@ class RayBackend:
     def _by_cluster(self, places: Sequence[Place]) -> list[tuple[Api, list[Place]]]:
         found: dict[str, list[Place]] = defaultdict(list)
         for place in places:
-            # Without its file it was never submitted, and its fate is the submitter's.
             if site := self._site_of(place.token):
                 found[site["address"]].append(place)
-            elif place.job_id is None and (address := self._address({}, required=False)):
-                found[address].append(place)
-        return [
-            (self._api(self._site_of(mine[0].token) or {"address": address}), mine) for address, mine in found.items()
-        ]
+        return [(self._api(self._site_of(mine[0].token)), mine) for mine in found.values()]
 
     def _jobs(self, api: Api, deadline_s: float) -> list[dict[str, Any]]:
         """Return the jobs that are ours."""
-        try:
-            jobs = api.ask(JOBS, deadline_s=deadline_s)
-        except Refused as error:
-            raise SchedulerUnreachable(f"Ray at {api.address}: {error}") from None
+        jobs = api.ask(JOBS, deadline_s=deadline_s)
+        if not isinstance(jobs, list):
+            raise SchedulerUnreachable(f"Ray at {api.address}: its answer about jobs is not understood")
         return [job for job in jobs if str(job.get("submission_id") or "").startswith(PREFIX)]

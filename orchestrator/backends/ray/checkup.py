@@ -40,8 +40,9 @@ def _token(api: Api) -> Check:
         api.require_safe(deadline_s=DEADLINE_S)
     except BadInput as error:
         return "ray_token", False, error.problems[0].message, error.problems[0].fix
-    found = "found" if auth_token() else "none found"
-    return "ray_token", bool(auth_token()), f"the cluster asks for a token, {found}", "Set RAY_AUTH_TOKEN_PATH"
+    if auth_token():
+        return "ray_token", True, "the cluster asks for a token, and here is one", ""
+    return "ray_token", False, "the cluster asks for a token, and there is none here", "Set RAY_AUTH_TOKEN_PATH"
 
 
 def _nodes(present: list[Node], *, autoscale: bool) -> Check:

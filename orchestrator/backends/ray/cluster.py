@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ....jobs.allocation import Shape
-from ....jobs.errors import BadInput, Problem, suggest
+from ....jobs.allocation import Allocation, Shape
+from ....jobs.errors import BadInput, Problem, SchedulerUnreachable, suggest
 from .api import Api
 
 MOST_NODES = 10_000
@@ -42,6 +42,8 @@ class Need:
     gpus: int
     cpus: int
     kind: str | None = None
+    spelled: str = ""
+    # The kind as the nodes spell it.
     custom: Mapping[str, float] = field(default_factory=dict)
 
     def fits(self, node: Node) -> int:
@@ -54,7 +56,7 @@ class Need:
 
     def as_resources(self) -> dict[str, float]:
         """Return the custom resources to ask for; a kind of GPU is one, of which a trace will do."""
-        kind = {KIND + self.kind.upper(): 0.001} if self.kind else {}
+        kind = {KIND + (self.spelled or self.kind.upper()): 0.001} if self.kind else {}
         return {**self.custom, **kind}
 
     def __str__(self) -> str:
@@ -70,7 +72,10 @@ def nodes(api: Api, *, deadline_s: float) -> list[Node]:
         SchedulerUnreachable, Refused: see Api.ask.
     """
     answer = api.ask(f"/api/v0/nodes?detail=1&limit={MOST_NODES}", deadline_s=deadline_s)
-    return [_node(row) for row in answer["data"]["result"]["result"] if row["state"] == "ALIVE"]
+    try:
+        return [_node(row) for row in answer["data"]["result"]["result"] if row["state"] == "ALIVE"]
+    except (KeyError, TypeError):
+        raise SchedulerUnreachable(f"Ray at {api.address}: its answer about nodes is not understood") from None
 
 
 def _node(row: Mapping[str, Any]) -> Node:
@@ -80,15 +85,24 @@ def _node(row: Mapping[str, Any]) -> Node:
 def need_of(shape: Shape, lanes: int, site: Mapping[str, Any], present: Iterable[Node]) -> Need:
     """Return what a place of this shape takes of each of its nodes."""
     least = shape.ranks * shape.threads * lanes
-    gpus = shape.gpus * lanes
-    roomy = [node for node in present if node.gpus >= gpus] if gpus else []
+    gpus, kind = shape.gpus * lanes, shape.gpu.lower() if shape.gpu else None
+    able = [node for node in present if kind is None or kind in node.kinds]
+    roomy = [node for node in able if node.gpus >= gpus] if gpus else []
     # A GPU's share of its node's cores, on the node where that is least.
     share = min((node.cpus // node.gpus for node in roomy), default=0)
     cpus = max(least, (site.get("cpus_per_gpu") or share) * gpus) if gpus else least
     if roomy:
         cpus = min(cpus, max(least, min(node.cpus for node in roomy)))
-    kind = shape.gpu.lower() if shape.gpu else None
-    return Need(gpus=gpus, cpus=cpus, kind=kind, custom=site.get("resources") or {})
+    names = [name.removeprefix(KIND) for node in able for name in node.resources if name.startswith(KIND)]
+    spelled = next((name for name in names if name.lower() == kind), "")
+    return Need(gpus=gpus, cpus=cpus, kind=kind, spelled=spelled, custom=site.get("resources") or {})
+
+
+def need_from(allocation: Allocation) -> Need:
+    """Return what a place of an allocation takes, as it was submitted."""
+    site, kind = allocation.site, allocation.shape.gpu.lower() if allocation.shape.gpu else None
+    custom = {name: amount for name, amount in site["custom"].items() if not name.startswith(KIND)}
+    return Need(gpus=site["gpus"], cpus=site["cpus"], kind=kind, custom=custom)
 
 
 def places_at_a_time(need: Need, nodes_each: int, present: Iterable[Node]) -> int:

@@ -6,8 +6,8 @@ from typing import Any
 from ....jobs.allocation import Allocation
 from ....jobs.errors import BadInput, SchedulerUnreachable
 from ..base import Waiting, WaitKind
-from .api import Api, Refused
-from .cluster import KIND, Need, check, nodes
+from .api import Api
+from .cluster import check, need_from, nodes
 from .look import UNKNOWN
 
 _FORGOTTEN = (
@@ -30,9 +30,7 @@ def explain(word: str, data: Mapping[str, Any], api: Api, *, deadline_s: float) 
     site, several = allocation.site, allocation.shape.nodes > 1
     if word != "PENDING" and not (several and word == "RUNNING"):
         return None
-    kind = allocation.shape.gpu.lower() if allocation.shape.gpu else None
-    custom = {name: amount for name, amount in site["custom"].items() if not name.startswith(KIND)}
-    need = Need(gpus=site["gpus"], cpus=site["cpus"], kind=kind, custom=custom)
+    need = need_from(allocation)
     nodes_each = f"{allocation.shape.nodes} nodes with {need} each" if several else f"{need} on one node"
     try:
         check(need, allocation.shape, nodes(api, deadline_s=deadline_s))
@@ -42,6 +40,6 @@ def explain(word: str, data: Mapping[str, Any], api: Api, *, deadline_s: float) 
             sentence = f"it waits for the cluster to add nodes: {problem.message}"
             return Waiting(kind=WaitKind.WAIT, reason=word, sentence=sentence, action="See: ray status")
         return Waiting(kind=WaitKind.NEVER, reason=word, sentence=problem.message, action=problem.fix or "")
-    except (SchedulerUnreachable, Refused):
+    except SchedulerUnreachable:
         return Waiting(kind=WaitKind.WAIT, reason=word, sentence=f"it waits for {nodes_each}")
     return Waiting(kind=WaitKind.WAIT, reason=word, sentence=f"it waits for {nodes_each} to come free")

@@ -6,7 +6,6 @@ The answer is kept in this user's cache, by workspace and node, so that only new
 import contextlib
 import json
 import secrets
-import shlex
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -17,9 +16,9 @@ from ....jobs.errors import BadInput, SchedulerUnreachable
 from ....jobs.files import read_cache, to_json, write_over
 from ....jobs.folder import cache_folder
 from ....jobs.workspace import Workspace
-from .api import Api, Refused
+from .api import Api
 from .cluster import Node, nodes
-from .submission import DEADLINE_S, JOBS, python
+from .submission import DEADLINE_S, JOBS, line_of, python
 
 # A head that is busy takes its time to start a job.
 WITHIN_S = 90.0
@@ -43,6 +42,8 @@ def require_sight(api: Api, site: Mapping[str, Any], workspace: Workspace) -> No
     blind = [node for node_id, node in present.items() if node_id in seen and not seen[node_id]["ok"]]
     if blind:
         raise BadInput(_complaint(blind, len(present), workspace))
+    if unable := [row for row in seen.values() if not row["vtjobs"]]:
+        raise BadInput(_broken(f"no vtjobs on {unable[0]['host']}", python(site)[0]))
     with contextlib.suppress(OSError):
         # Ids of nodes that are gone mean nothing to anybody.
         write_over(path, to_json(read_cache(path) | {place: sorted(seen)}))
@@ -60,7 +61,8 @@ def ask_nodes(api: Api, site: Mapping[str, Any], workspace: Workspace) -> list[d
     """Run a job that looks at the workspace from every node; return what each saw.
 
     Returns:
-        Per node `node_id`, `host` (its address), `ok` (it sees the workspace and may write it), `python`, `vtjobs`.
+        Per node that answered `node_id`, `host` (its address), `ok` (it sees the workspace and may write it), `python`,
+        `vtjobs` (its version, None where it has none).
 
     Raises:
         BadInput: the job failed, so agents would fail as well.
@@ -68,15 +70,10 @@ def ask_nodes(api: Api, site: Mapping[str, Any], workspace: Workspace) -> list[d
     """
     with _marker(workspace) as (path, text):
         module = "vtjobs.workers.ray_sight"
-        command = [*python(dict(site)), "-m", module, "--path", str(path), "--text", text]
-        setup = "; ".join(["cd /", *site.get("setup", ())])
+        command = [*python(site), "-m", module, "--path", str(path), "--text", text]
         token = f"vts-{secrets.token_hex(8)}"
-        body = {"submission_id": token, "entrypoint": f"{setup}; exec {shlex.join(command)}"}
-        try:
-            api.ask(JOBS, body=body, deadline_s=DEADLINE_S)
-            return _answer(api, token, python(dict(site))[0])
-        except Refused as error:
-            raise SchedulerUnreachable(f"Ray: {error}") from None
+        api.ask(JOBS, body={"submission_id": token, "entrypoint": line_of(site, command)}, deadline_s=DEADLINE_S)
+        return _answer(api, token, command[0])
 
 
 @contextmanager
@@ -105,6 +102,8 @@ def _answer(api: Api, token: str, interpreter: str) -> list[dict[str, Any]]:
             lines = [line.removeprefix(MARK) for line in logs.splitlines() if line.startswith(MARK)]
             if job["status"] == "SUCCEEDED" and lines:
                 return list(json.loads(lines[-1]))
+            if str(job.get("error_type") or "").startswith("JOB_SUPERVISOR"):
+                raise SchedulerUnreachable(f"Ray at {api.address}: {job['error_type']}")
             raise BadInput(_broken(logs, interpreter))
         time.sleep(LOOK_S)
     raise SchedulerUnreachable(f"Ray at {api.address}: no node looked at the workspace within {WITHIN_S:.0f} s")

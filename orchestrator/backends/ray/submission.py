@@ -4,10 +4,13 @@ python -m vtjobs.orchestrator.backends.ray.submission --workspace DIR --token TO
 """
 
 import argparse
+import hashlib
 import json
+import os
 import shlex
+import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +19,8 @@ from ....jobs.errors import SchedulerUnreachable, VtjobsError
 from ....jobs.files import read_json
 from ....jobs.workspace import Workspace
 from ..base import Submission, SubmitOutcome
-from .api import Api, Refused
-from .cluster import Node, nodes
+from .api import Api, Refused, is_loopback
+from .cluster import Need, Node, need_from, nodes
 
 DEADLINE_S = 15.0
 # Longer than ranks get to reach a common step and save; Ray's own 3 s would kill them before.
@@ -30,9 +33,13 @@ def submit(api: Api, allocation: Allocation, workspace: Workspace) -> Submission
     """Submit an allocation under its token, which Ray takes once; say whether Ray has it."""
     try:
         avoid = bad_nodes(allocation, nodes(api, deadline_s=DEADLINE_S)) if allocation.exclude else []
+    except SchedulerUnreachable:
+        # A bad node is better than none.
+        avoid = []
+    try:
         api.ask(JOBS, body=request(allocation, workspace, avoid=avoid), deadline_s=DEADLINE_S)
     except Refused as error:
-        if "already exists" in str(error):
+        if error.is_known:
             return Submission(outcome=SubmitOutcome.ACCEPTED, job_id=allocation.token)
         outcome = SubmitOutcome.REFUSED if 400 <= error.status < 500 else SubmitOutcome.UNCLEAR
         return Submission(outcome=outcome, reason=f"Ray: {error}")
@@ -55,7 +62,11 @@ def request(allocation: Allocation, workspace: Workspace, *, avoid: Sequence[str
         "entrypoint": entrypoint(allocation, workspace, avoid=avoid),
         # Whoever looks at a job may read these: never a secret.
         "runtime_env": {"env_vars": {"RAY_JOB_STOP_WAIT_TIME_S": str(STOP_WAIT_S)}},
-        "metadata": {"vtjobs_grid": allocation.all_tasks[0].grid_id, "vtjobs_runs": str(len(allocation.all_tasks))},
+        "metadata": {
+            "vtjobs_grid": allocation.all_tasks[0].grid_id,
+            "vtjobs_runs": str(len(allocation.all_tasks)),
+            "vtjobs_kind": kind_of(need_from(allocation), allocation.shape.nodes, workspace),
+        },
     }
     if allocation.shape.nodes > 1:
         # Without resources of its own it runs on the head and gathers the nodes.
@@ -84,11 +95,20 @@ def entrypoint(allocation: Allocation, workspace: Workspace, *, avoid: Sequence[
         more += ["--avoid", json.dumps(selector(avoid))] if avoid else []
     command = [*python(allocation.site), "-m", module, "--workspace", root, "--token", token, *more]
     log = workspace.agent_log(token, 0, 0).resolve()
-    lines = ["umask 077", "cd /", *allocation.site.get("setup", ())]
-    return "; ".join(lines) + f"; exec {shlex.join(command)} >> {shlex.quote(str(log))} 2>&1"
+    return line_of(allocation.site, command) + f" >> {shlex.quote(str(log))} 2>&1"
 
 
-def python(site: dict[str, Any]) -> list[str]:
+def line_of(site: Mapping[str, Any], command: Sequence[str]) -> str:
+    """Return the shell lines that end as a command, after the site's own."""
+    return "\n".join(["umask 077", "cd /", *site.get("setup", ()), f"exec {shlex.join(command)}"])
+
+
+def kind_of(need: Need, nodes_each: int, workspace: Workspace) -> str:
+    """Return what the places of one workspace have in common that take as much: they follow each other."""
+    return f"{nodes_each} x {need} for {hashlib.sha256(str(workspace.root.resolve()).encode()).hexdigest()[:12]}"
+
+
+def python(site: Mapping[str, Any]) -> list[str]:
     """Return the interpreter on the nodes."""
     return [site.get("python") or sys.executable, "-P"]
 
@@ -107,8 +127,22 @@ def selector(avoid: Sequence[str]) -> dict[str, str]:
 
 def bad_nodes(allocation: Allocation, present: Sequence[Node]) -> list[str]:
     """Return the ids of the nodes to avoid; none where too few would be left: a bad node is better than none."""
+    need = need_from(allocation)
     bad = [node.node_id for node in present if node.host in allocation.exclude]
-    return bad if len(present) - len(bad) >= allocation.shape.nodes else []
+    left = [node for node in present if node.node_id not in bad and need.fits(node)]
+    return bad if len(left) >= allocation.shape.nodes else []
+
+
+def _is_head() -> bool:
+    """Whether this node is the one where Ray's head is."""
+    host = os.environ.get("RAY_ADDRESS", "").rpartition(":")[0]
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            # Only an address of this machine can be bound to.
+            probe.bind((host, 0))
+        except OSError:
+            return False
+    return bool(host)
 
 
 def main() -> int:
@@ -126,6 +160,11 @@ def main() -> int:
             return 1
         allocation = Allocation.from_dict(data)
         api = Api(allocation.site["address"], insecure=allocation.site["insecure"])
+        if is_loopback(api.address) and not _is_head():
+            # A tunnel of the submitter's: who listens there on this node is somebody else.
+            print(f"{api.address} is not the head's from here", file=sys.stderr)
+            return 1
+        api.require_safe(deadline_s=DEADLINE_S)
         found = submit(api, allocation, workspace)
     except VtjobsError as error:
         print(f"error: {error}", file=sys.stderr)

@@ -23,6 +23,7 @@ class SlurmBackend:
 
     name = "slurm"
     chains = True
+    hands_on = True
 
     def __init__(
         self,

@@ -80,3 +80,7 @@ def test_a_kind_of_gpu_is_asked_for_by_rays_name() -> None:
     need = need_of(shape(gpu="v100"), 1, {}, [kind])
     check(need, shape(gpu="v100"), [kind])
     assert need.as_resources() == {"accelerator_type:V100": 0.001}
+    mixed = node(**{"accelerator_type:AMD-Instinct-MI210": 1.0})
+    assert need_of(shape(gpu="amd-instinct-mi210"), 1, {}, [mixed]).as_resources() == {
+        "accelerator_type:AMD-Instinct-MI210": 0.001
+    }

@@ -5,9 +5,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from vtjobs.jobs.allocation import Allocation, Shape, Task
+from vtjobs.jobs.errors import BadInput
 from vtjobs.jobs.workspace import Workspace
-from vtjobs.orchestrator.backends.ray.api import is_loopback
+from vtjobs.orchestrator.backends.ray.api import Api, Refused, auth_token, is_loopback
 from vtjobs.orchestrator.backends.ray.cluster import Node
 from vtjobs.orchestrator.backends.ray.submission import bad_nodes, request
 
@@ -24,11 +27,11 @@ def allocation(*, nodes: int = 1, exclude: tuple[str, ...] = (), **site: Any) ->
 
 def test_a_job_becomes_the_agent_and_logs_into_the_workspace(tmp_path: Path) -> None:
     workspace = Workspace(tmp_path / "it's; here")
-    found = request(allocation(setup=["module load x"]), workspace)
+    found = request(allocation(setup=["module load x  # with a remark"]), workspace)
     assert found["submission_id"] == "vtj-1"
     assert (found["entrypoint_num_cpus"], found["entrypoint_num_gpus"]) == (8, 1)
     line = found["entrypoint"]
-    assert line.startswith("umask 077; cd /; module load x; exec ")
+    assert line.startswith("umask 077\ncd /\nmodule load x  # with a remark\nexec ")
     words = shlex.split(line.partition("exec ")[2])
     assert words[:4] == ["/opt/py thon", "-P", "-m", "vtjobs.workers.agent"]
     assert words[words.index("--workspace") + 1] == str(workspace.root)
@@ -43,7 +46,9 @@ def test_a_job_of_several_nodes_takes_nothing_itself(tmp_path: Path) -> None:
 
 
 def test_nodes_that_failed_a_run_before_are_avoided_where_others_are_left(tmp_path: Path) -> None:
-    present = [Node(node_id="1", host="10.0.0.1"), Node(node_id="2", host="10.0.0.2")]
+    has = {"GPU": 8.0, "CPU": 64.0}
+    present = [Node(node_id=name, host=f"10.0.0.{name}", resources=has) for name in ("1", "2")]
+    present.append(Node(node_id="head", host="10.0.0.9", resources={"CPU": 64.0}))
     assert bad_nodes(allocation(exclude=("10.0.0.1",)), present) == ["1"]
     assert bad_nodes(allocation(exclude=("10.0.0.1", "10.0.0.2")), present) == []
     assert bad_nodes(allocation(exclude=("10.0.0.1",), nodes=2), present) == []
@@ -54,10 +59,42 @@ def test_nodes_that_failed_a_run_before_are_avoided_where_others_are_left(tmp_pa
 def test_a_job_shows_nothing_but_its_grid_and_size(tmp_path: Path) -> None:
     made = replace(allocation(), data_root="/data")
     found = request(made, Workspace(tmp_path))
-    assert found["metadata"] == {"vtjobs_grid": "g-1", "vtjobs_runs": "1"}
+    assert found["metadata"].keys() == {"vtjobs_grid", "vtjobs_runs", "vtjobs_kind"}
+    assert str(tmp_path) not in str(found["metadata"]) and "/data" not in str(found)
     assert found["runtime_env"] == {"env_vars": {"RAY_JOB_STOP_WAIT_TIME_S": "150"}}
 
 
 def test_only_this_machine_is_loopback() -> None:
     assert all(map(is_loopback, ("http://127.0.0.1:8265", "http://localhost", "http://[::1]:8265", "http://127.8.0.1")))
     assert not any(map(is_loopback, ("http://10.0.0.1:8265", "http://head", "http://localhost.evil.org", "http://1")))
+
+
+@pytest.mark.parametrize(
+    ("status", "text", "means", "reason"),
+    [
+        (
+            500,
+            "RuntimeError: Request failed with status code 400: Traceback\nValueError: no such label\n.",
+            400,
+            "no such",
+        ),
+        (500, "ValueError: Job with submission_id vtj-1 already exists. Please use another.\n.", 500, "already exists"),
+        (500, "No available agent to submit job, please try again later.", 500, "No available agent"),
+        (404, "", 404, "HTTP 404"),
+    ],
+)
+def test_a_clusters_no_is_told_by_the_line_that_says_it(status: int, text: str, means: int, reason: str) -> None:
+    found = Api("http://127.0.0.1:1")._no(status, text)
+    assert isinstance(found, Refused)
+    assert (found.status, found.is_known) == (means, "already exists" in text)
+    assert reason in str(found)
+
+
+@pytest.mark.parametrize("text", ["one\ntwo", "a b", "caf\u00e9", "\udcff"])
+def test_what_is_no_token_is_not_shown(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "token").write_bytes(text.encode(errors="surrogateescape"))
+    monkeypatch.delenv("RAY_AUTH_TOKEN", raising=False)
+    monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", str(tmp_path / "token"))
+    with pytest.raises(BadInput) as caught:
+        auth_token()
+    assert text not in str(caught.value) and "token" in str(caught.value)
