@@ -18,7 +18,7 @@ test: .venv/.ready-test
 	$(PYTEST) -m "not long" -n 3 --dist worksteal
 
 test-long: .venv/.ready-test
-	$(PYTEST) -m long -n 2 --dist worksteal
+	$(PYTEST) -m long -n 3 --dist worksteal
 
 lint: .venv/.ready-test
 	.venv/bin/ruff check .
@@ -31,6 +31,7 @@ bench: .venv/.ready-test
 	$(PYTHON) benchmarks/ledger.py
 	$(PYTHON) benchmarks/warm.py
 	$(PYTHON) benchmarks/submit.py
+	$(PYTHON) benchmarks/ray.py
 
 .venv/.ready: pyproject.toml deploy/setup
 	deploy/setup run

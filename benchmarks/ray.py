@@ -1,9 +1,10 @@
-"""Ray: seconds from submission to the first step, and runs per minute, beside plain `ray job submit` and the local queue.
+"""Ray: seconds from submission to the first epoch, and runs per minute, beside `ray job submit` and the local queue.
 
 python benchmarks/ray.py [--noops 50] [--runs 20]
 
-One private cluster of one node serves all three; they take turns. A no-op is a job that ends at once, by `ray job submit`
-(one process per job, as its documentation has it) and through our client. A tiny run is two epochs of a small model.
+One private cluster of one node serves all three; they take turns. A no-op is a job that ends at once, by
+`ray job submit` (one process per job, as its documentation has it) and through our client. A tiny run is two epochs of
+a small model.
 """
 
 import argparse

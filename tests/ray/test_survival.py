@@ -39,6 +39,7 @@ def interrupted(user: Cli) -> tuple[OneRun, int]:
     return run, agent
 
 
+@pytest.mark.long
 def test_a_killed_rank_is_an_end_of_its_own_and_the_run_goes_on(user: Cli) -> None:
     run, agent = interrupted(user)
     (template,) = children(agent)
@@ -60,6 +61,7 @@ def test_after_a_killed_agent_the_run_goes_on_from_its_last_checkpoint(user: Cli
     assert second["resumed_step"] == saved
 
 
+@pytest.mark.long
 def test_with_rays_own_process_of_a_job_its_agent_dies_and_the_run_goes_on(user: Cli) -> None:
     run, agent = interrupted(user)
     processes = family(agent)
@@ -71,6 +73,7 @@ def test_with_rays_own_process_of_a_job_its_agent_dies_and_the_run_goes_on(user:
     assert second["resumed_step"] == saved
 
 
+@pytest.mark.long
 def test_a_run_goes_on_elsewhere_when_its_node_dies(user: Cli, ray: RayCluster) -> None:
     runs = submit(user, ray_grid(seeds="2", **LONG))
     for run in runs:
@@ -122,6 +125,7 @@ def after_the_lease(user: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     context.ledger.engine.dispose()
 
 
+@pytest.mark.long
 def test_an_orphan_of_a_head_that_is_gone_finishes_its_run_and_nothing_is_doubled(user: Cli, ray: RayCluster) -> None:
     (run,) = submit(user, ray_grid(epochs=500, extra="checkpoint_every: 1s"))
     wait_for(lambda: run.events(1, "checkpoint"))
@@ -150,6 +154,7 @@ def words_of(pid: int) -> str:
     return Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").replace("\0", " ")
 
 
+@pytest.mark.long
 def test_a_rank_that_runs_out_of_memory_is_told_as_such(user: Cli) -> None:
     # More than any machine has, asked for at once: the allocator refuses it.
     huge = ray_grid(extra="retries: 1").replace("embed_dim: 16", "embed_dim: 3000000")
@@ -159,6 +164,7 @@ def test_a_rank_that_runs_out_of_memory_is_told_as_such(user: Cli) -> None:
     wait_for(lambda: states(user) == {"failed": 1})
 
 
+@pytest.mark.long
 def test_the_agent_keeps_the_walltime_and_hands_its_run_on_without_any_command(user: Cli) -> None:
     (run,) = submit(user, ray_grid(epochs=ENDLESS, resources="walltime: 20s", extra="checkpoint_every: 1s"))
     assert run.ends(1)["state"] == "timeout"
