@@ -18,7 +18,7 @@ test: .venv/.ready-test
 	$(PYTEST) -m "not long" -n 3 --dist worksteal
 
 test-long: .venv/.ready-test
-	$(PYTEST) -m long -n 3 --dist worksteal
+	$(PYTEST) -m long -n 2 --dist worksteal
 
 lint: .venv/.ready-test
 	.venv/bin/ruff check .

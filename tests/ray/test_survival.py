@@ -39,38 +39,27 @@ def interrupted(user: Cli) -> tuple[OneRun, int]:
     return run, agent
 
 
-@pytest.mark.long
-def test_a_killed_rank_is_an_end_of_its_own_and_the_run_goes_on(user: Cli) -> None:
-    run, agent = interrupted(user)
-    (template,) = children(agent)
-    kill(children(template))
-    first, second = finish(user, run)
-    assert (first["state"], first["failure"]) == ("failed", "crash")
-    assert second["exact"] is True and second["resumed_step"] == saved_step(run)
-
-
-def test_after_a_killed_agent_the_run_goes_on_from_its_last_checkpoint(user: Cli) -> None:
-    run, agent = interrupted(user)
-    processes = family(agent)
-    kill([agent])
-    wait_for(lambda: gone(processes))
-    saved = saved_step(run)
-    first, second = finish(user, run)
-    assert (first["state"], first["failure"]) == ("lost", "agent_died")
-    assert "FAILED signal 9" in str(first["signature"])
-    assert second["resumed_step"] == saved
-
-
-@pytest.mark.long
-def test_with_rays_own_process_of_a_job_its_agent_dies_and_the_run_goes_on(user: Cli) -> None:
-    run, agent = interrupted(user)
-    processes = family(agent)
-    kill([parent_of(agent)])
-    wait_for(lambda: gone(processes))
-    saved = saved_step(run)
-    first, second = finish(user, run)
-    assert (first["state"], first["failure"]) == ("lost", "agent_died")
-    assert second["resumed_step"] == saved
+def test_a_run_goes_on_from_its_last_checkpoint_whichever_of_its_processes_is_killed(user: Cli) -> None:
+    (run,) = submit(user, ray_grid(epochs=300, extra="checkpoint_every: 1s"))
+    saved = []
+    for number in (1, 2, 3):
+        wait_for(lambda number=number: run.events(number, "checkpoint"))
+        (agent,) = agents(user)
+        (template,) = children(agent)
+        # A rank, the agent, and Ray's own process of the job.
+        kill({1: children(template), 2: [agent], 3: [parent_of(agent)]}[number])
+        wait_for(lambda agent=agent, template=template: gone([agent, template]))
+        saved.append(candidates(run.folder, number + 1)[0].step)
+        wait_for(lambda number=number: (user.ok("status"), run.record(number + 1).start)[1])
+    found = finish(user, run)
+    assert [(attempt["state"], attempt["failure"]) for attempt in found[:3]] == [
+        ("failed", "crash"),
+        ("lost", "agent_died"),
+        ("lost", "agent_died"),
+    ]
+    assert "FAILED signal 9" in str(found[1]["signature"])
+    assert [attempt["resumed_step"] for attempt in found[1:]] == saved
+    assert [attempt["exact"] for attempt in found[1:]] == [True] * 3
 
 
 @pytest.mark.long
