@@ -85,7 +85,7 @@ def spread(rows: list[Any], room: Room) -> tuple[list[Any], Room]:
     tasks = min(room.tasks, max(room.lanes, -(-len(rows) // room.spread)))
     places = -(-len(rows) // tasks)
     dealt = [rows[start::places] for start in range(places)]
-    # A place holds exactly `tasks` but for the last: the longer deals come first.
+    # Dealt one by one: neighbours in the grid, which take alike, come to different places.
     return [row for part in dealt for row in part], replace(room, tasks=tasks)
 
 

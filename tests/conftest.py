@@ -34,6 +34,15 @@ def cli(tmp_path: Path, cache: Path) -> Iterator[Cli]:
     end_processes(user.workspace)
 
 
+def finished(folder: Path, cache: Path, grid: str) -> Iterator[Cli]:
+    """Yield a user whose one grid has finished, for a module's tests that only read."""
+    user = Cli(folder, cache)
+    user.write("grid.yaml", grid)
+    user.ok("submit", "grid.yaml", "--wait")
+    yield user
+    end_processes(user.workspace)
+
+
 @pytest.fixture
 def lab(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]:
     """An empty workspace driven from here; agents look at claims and cancels twice a second."""

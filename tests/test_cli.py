@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import end_processes
+from .conftest import finished
 from .support.cli import Cli
 from .support.grids import tiny_grid
 from .support.scheduler import Commands
@@ -22,11 +22,7 @@ GRID = tiny_grid(heads="[supervised, relvit]", seeds="2", epochs=3)
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Iterator[Cli]:
     """A workspace with one finished grid, for commands that only read."""
-    user = Cli(tmp_path_factory.mktemp("trained"), cache)
-    user.write("grid.yaml", GRID)
-    user.ok("submit", "grid.yaml", "--wait")
-    yield user
-    end_processes(user.workspace)
+    yield from finished(tmp_path_factory.mktemp("trained"), cache, GRID)
 
 
 def imported_by(code: str) -> set[str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from scipy.stats import t
 
-from .conftest import end_processes
+from .conftest import finished
 from .support.cli import Cli
 from .support.grids import tiny_grid
 
@@ -18,11 +18,7 @@ GRID = tiny_grid(heads="[supervised, relvit]", seeds="3", epochs=2)
 @pytest.fixture(scope="module")
 def study(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Iterator[Cli]:
     """A workspace with one finished grid."""
-    user = Cli(tmp_path_factory.mktemp("study"), cache)
-    user.write("grid.yaml", GRID)
-    user.ok("submit", "grid.yaml", "--wait")
-    yield user
-    end_processes(user.workspace)
+    yield from finished(tmp_path_factory.mktemp("study"), cache, GRID)
 
 
 def test_variance_splits_the_spread_into_what_carries_and_what_the_test_set_makes(study: Cli) -> None:

@@ -52,7 +52,7 @@ class Agent:
     ) -> None:
         self.node = node
         self.mirror = mirror
-        self.job = "" if allocation.shape.backend == "ray" else own_job()
+        self.job = own_job(allocation.shape.backend)
         self.workspace = workspace
         self.allocation = allocation
         self.waiting: deque[Task] = deque(allocation.tasks[index])

@@ -38,8 +38,13 @@ class Ruling:
 UNEXPLAINED = Ruling(state=AttemptState.PREEMPTED, explained=False)
 
 
-def own_job() -> str:
-    """Return the id of the SLURM job that this process belongs to, `ARRAYJOB_TASK` for an array's element, or ""."""
+def own_job(backend: str) -> str:
+    """Return the id of the SLURM job that this process belongs to, `ARRAYJOB_TASK` for an array's element, or "".
+
+    A Ray cluster may itself live in a SLURM job, which is not the agent's to ask about.
+    """
+    if backend == "ray":
+        return ""
     array, task = os.environ.get("SLURM_ARRAY_JOB_ID"), os.environ.get("SLURM_ARRAY_TASK_ID")
     return f"{array}_{task}" if array and task else os.environ.get("SLURM_JOB_ID", "")
 

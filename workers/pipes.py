@@ -65,8 +65,9 @@ class StopFlag:
     def __call__(self) -> bool:
         if not self._stopped:
             try:
-                # An empty read means that the agent is gone; the kernel is about to end this rank too.
-                self._stopped = os.read(self._handle, 1) in (STOP, b"")
+                # An empty read means that the agent is gone. The kernel is about to end this rank too, and until then
+                # it must not have the other nodes' ranks stop in good order: they are to miss this one.
+                self._stopped = os.read(self._handle, 1) == STOP
             except BlockingIOError:
                 pass
         return self._stopped

@@ -43,7 +43,7 @@ def submit_successor(
     # What it waited for has ended.
     successor = dataclasses.replace(allocation, token=token, created_at=time.time(), tasks=(tasks,), after=())
     write_new(workspace.allocation(token), to_json(successor.to_dict()))
-    job = "" if allocation.shape.backend == "ray" else own_job()
+    job = own_job(allocation.shape.backend)
     command = [part.replace("{token}", token).replace("{job}", job) for part in allocation.argv]
     try:
         # This job's own variables would pass for options of the next one.

@@ -6,6 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from vtjobs.orchestrator.backends.ray.api import Api
+from vtjobs.orchestrator.backends.ray.submission import selector
+
 from ..support.cli import Cli
 from ..support.ray import RayCluster
 from ..support.ray_user import between, ray_grid, secrets_in, states, submit, wait_for
@@ -80,6 +83,20 @@ def test_a_request_that_lost_its_nodes_can_never_start_and_says_why(user: Cli, r
     answer = wait_for(lambda: (found := user.json("why", run.run_id))["verdict"] == "never" and found)
     assert "no node has the resource 'rare'" in answer["sentence"]
     assert "can never start" in user("status").stderr
+
+
+def test_ray_keeps_a_job_off_the_nodes_that_it_is_to_avoid(user: Cli, ray: RayCluster) -> None:
+    rows = ray.cluster.ask("/api/v0/nodes?limit=1000")["data"]["result"]["result"]
+    alive = [row["node_id"] for row in rows if row["state"] == "ALIVE"]
+    for bad in alive:
+        name = f"avoid-{bad[:8]}"
+        body = {"submission_id": name, "entrypoint": "true", "entrypoint_num_cpus": 1}
+        api = Api(ray.cluster.address)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("RAY_AUTH_TOKEN", ray.token)
+            api.ask("/api/jobs/", body={**body, "entrypoint_label_selector": selector([bad])}, deadline_s=15)
+        wait_for(lambda name=name: ray.jobs()[name]["status"] == "SUCCEEDED")
+        assert ray.jobs()[name]["driver_node_id"] in set(alive) - {bad}
 
 
 # What is refused ---------------------------------------------------------------------------------------------

@@ -104,12 +104,12 @@ def test_without_the_command_there_is_no_answer(tmp_path: Path, monkeypatch: pyt
 def test_an_element_of_an_array_is_asked_about_by_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("SLURM_JOB_ID", "SLURM_ARRAY_JOB_ID", "SLURM_ARRAY_TASK_ID"):
         monkeypatch.delenv(name, raising=False)
-    assert own_job() == ""
+    assert own_job("slurm") == ""
     monkeypatch.setenv("SLURM_JOB_ID", "43")
-    assert own_job() == "43"
+    assert own_job("slurm") == "43"
     monkeypatch.setenv("SLURM_ARRAY_JOB_ID", "40")
     monkeypatch.setenv("SLURM_ARRAY_TASK_ID", "0")
-    assert own_job() == "40_0"
+    assert own_job("slurm") == "40_0"
 
 
 def test_a_failure_of_its_own_needs_no_explanation() -> None:

@@ -19,7 +19,7 @@ from ....jobs.site import configured
 from ..base import JobView, Key, Place, Room, Submission, Waiting
 from . import cluster
 from .api import Api, Refused
-from .look import forgotten, look
+from .look import forgotten, given_up, look
 from .submission import JOBS, kind_of, line_of, python, submit, successor
 
 MOST_TASKS = 256
@@ -123,7 +123,7 @@ class RayBackend:
             except SchedulerUnreachable:
                 if not self._is_given_up(self._site_of(mine[0].token)):
                     raise
-                views = {place.token: forgotten(place) for place in mine}
+                views = {place.token: given_up(place) for place in mine}
             found |= {place.key: views[place.token] for place in mine}
         return found
 

@@ -77,12 +77,15 @@ def look(places: Iterable[Place], jobs: Iterable[Mapping[str, Any]]) -> dict[str
 
 
 def forgotten(place: Place) -> JobView:
-    """Judge a place of which its cluster knows nothing, or whose cluster is given up."""
-    if place.job_id is None:
-        return JobView(state=JobState.ABSENT, source="ray")
+    """Judge a place of which its cluster knows nothing."""
+    return JobView(state=JobState.ABSENT, source="ray") if place.job_id is None else given_up(place)
+
+
+def given_up(place: Place) -> JobView:
+    """Judge a place whose job, if there ever was one, is known to nobody who can be asked."""
     return JobView(
         state=JobState.ENDED,
-        job_id=place.job_id,
+        job_id=place.job_id or "",
         raw=UNKNOWN,
         end=AttemptState.LOST,
         failure=FailureClass.AGENT_DIED if place.is_started else FailureClass.NOT_SUBMITTED,

@@ -6,7 +6,7 @@ import pytest
 
 from vtjobs.jobs.journal import LEASE_S
 from vtjobs.orchestrator.backends.base import JobState, JobView, Place
-from vtjobs.orchestrator.backends.ray.look import UNKNOWN, look, view_of
+from vtjobs.orchestrator.backends.ray.look import UNKNOWN, given_up, look, view_of
 
 DIED = (
     "Job supervisor actor died: The actor died unexpectedly before finishing this task.\n\tclass_name: JobSupervisor\n"
@@ -67,6 +67,11 @@ def test_times_are_seconds() -> None:
 
 def test_what_was_never_accepted_and_is_not_there_is_absent() -> None:
     assert look([Place(token="vtj-2")], [job("RUNNING")])["vtj-2"].state is JobState.ABSENT
+
+
+def test_a_submission_that_nobody_can_be_asked_about_is_not_repeated_there() -> None:
+    view = given_up(Place(token="vtj-2"))
+    assert (view.state, view.failure, view.patience_s) == (JobState.ENDED, "not_submitted", LEASE_S)
 
 
 @pytest.mark.parametrize(("started", "failure"), [(True, "agent_died"), (False, "not_submitted")])
