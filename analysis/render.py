@@ -73,7 +73,7 @@ def of_descriptions(cells: list[dict[str, Any]]) -> Table:
     body = []
     for cell in cells:
         found = cell["description"]
-        ranges = [_range(found[name]) for name in ("interval", "std_interval", "prediction")]
+        ranges = [as_range(found[name]) for name in ("interval", "std_interval", "prediction")]
         extremes = "" if found["min"] is None else f"{found['min']:.2f} … {found['max']:.2f}"
         luck = ["" if found[name] is None else f"{found[name]:.2f}" for name in ("best_of_n", "luck")]
         body.append([*labels(cell, names), score(cell), count(cell), *ranges, extremes, *luck])
@@ -87,7 +87,7 @@ def of_descriptions(cells: list[dict[str, Any]]) -> Table:
     return Table(heading=heading, body=body, notes=[*notes(cells), *said], labels=len(names))
 
 
-def _range(bounds: list[float] | None) -> str:
+def as_range(bounds: list[float] | None) -> str:
     return "" if bounds is None else f"[{bounds[0]:.2f}, {bounds[1]:.2f}]"
 
 
@@ -127,7 +127,7 @@ def of_published(document: dict[str, Any]) -> Table:
                 printed + (" (doubtful)" if row["doubtful"] else ""),
                 ours,
                 "" if row["difference"] is None else f"{row['difference']:+.2f}",
-                _range(row["interval"]),
+                as_range(row["interval"]),
                 p_value(row["p_adjusted"]),
                 row["word"] + (f": {row['detail']}" if row["detail"] else ""),
             ]
@@ -259,6 +259,8 @@ def notes(cells: list[dict[str, Any]]) -> list[str]:
         if cell["missing_seeds"]:
             label = " ".join(str(cell[name]) for name in ("backbone", "dataset", "head"))
             found.append(f"{label}: seeds {', '.join(map(str, cell['missing_seeds']))} are missing.")
+    if apart := sum(cell["apart"] for cell in cells):
+        found.append(f"{apart} runs vary streams of randomness apart and are no replicates: see `vtjobs variance`.")
     resumed = sum(cell["resumed"] for cell in cells)
     if resumed:
         inexact = sum(cell["resumed_inexactly"] for cell in cells)

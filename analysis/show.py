@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from ..jobs.design import seed_text
 from ..jobs.names import printable
 from ..jobs.units import format_bytes, format_duration
 
@@ -9,7 +10,8 @@ from ..jobs.units import format_bytes, format_duration
 def lines(document: dict[str, Any]) -> list[str]:
     """Return what `vtjobs show` prints for a run's document."""
     axes = " ".join(f"{name}={value}" for name, value in document["axes"].items())
-    what = f"{document['backbone']} on {document['dataset']}, {document['head']}, seed {document['seed']} {axes}"
+    seed = seed_text(document["seed"], document["streams"])
+    what = f"{document['backbone']} on {document['dataset']}, {document['head']}, seed {seed} {axes}"
     found = [
         f"run      {document['run_id']}  ({document['grid_id']})",
         f"what     {what.rstrip()}",

@@ -3,7 +3,7 @@
 import json
 import math
 import statistics
-from collections import Counter, defaultdict
+from collections import Counter
 from typing import Any
 
 from sqlalchemy import select
@@ -53,13 +53,17 @@ def report(
         inexact = _inexact(connection, [row.run_id for row in rows])
         before = _cells_before(connection, {row.cell_id: begun[row.run_id] for row in rows if row.run_id in begun})
         cells |= queries.cell_rows(connection, {cell for chain in before.values() for cell in chain} - cells.keys())
-    grouped: dict[str, list[queries.RunRow]] = defaultdict(list)
+    grouped: dict[str, list[queries.RunRow]] = {row.cell_id: [] for row in rows}
     for row in rows:
-        grouped[row.cell_id].append(row)
+        if row.streams is None:
+            grouped[row.cell_id].append(row)
+    apart = Counter(row.cell_id for row in rows if row.streams is not None)
     documents = [
         _cell(cells[cell_id], members, results, inexact, metric, set_name) for cell_id, members in grouped.items()
     ]
     for document in documents:
+        # Runs of a study of streams are no replicates of each other: no mean over them is that of a seed.
+        document["apart"] = apart[document["cell_id"]]
         chain = [document["cell_id"], *before.get(document["cell_id"], ())]
         for cell_id in chain[1:]:
             document["fidelity"] = _fidelity(cells[cell_id]) | document["fidelity"]

@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from typing import Any
 
+from ..jobs.design import seed_text
 from ..jobs.names import printable
 from ..jobs.units import format_duration
 
@@ -140,7 +141,7 @@ class Progress:
         grid = Table.grid(padding=(0, 2))
         for row in [row for row in rows if row.state == "running"][:16]:
             bar = ProgressBar(total=100, completed=100 * _share(row), width=24)
-            name = f"{row.run_id[:8]}  {row.backbone} {row.dataset} {row.head} seed {row.seed}"
+            name = f"{row.run_id[:8]}  {row.backbone} {row.dataset} {row.head} seed {seed_text(row.seed, row.streams)}"
             grid.add_row(Text(printable(name)), bar, Text(f"epoch {row.epoch or 0}"))
         return Group(Text(printable(line), style="bold"), grid)
 

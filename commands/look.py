@@ -35,6 +35,7 @@ def runs(
 ) -> None:
     """List runs with state, progress and result."""
     from ..analysis import terminal
+    from ..jobs.design import seed_text
     from ..jobs.units import format_duration
     from ..orchestrator import views
 
@@ -48,7 +49,8 @@ def runs(
     else:
         rows = [
             [
-                run["run_id"][:8], run["backbone"], run["dataset"], run["head"], str(run["seed"]), run["shown_state"],
+                run["run_id"][:8], run["backbone"], run["dataset"], run["head"],
+                seed_text(run["seed"], run["streams"]), run["shown_state"],
                 str(run["epoch"] or ""), str(run["attempts"]),
                 format_duration(run["seconds"]) if run["seconds"] else "",
                 "" if run["top1"] is None else f"{run['top1']:.2f}",

@@ -130,20 +130,27 @@ def variance(
     as_json: Json = False,
     workspace: Workspace = None,
 ) -> None:
-    """Split each cell's spread over seeds: what carries to new images, and what this test set makes."""
+    """Split the spread over seeds: what carries to new images, what this test set makes, what each stream does."""
     from ..analysis import render, terminal
     from ..analysis.examples import variance as parts
+    from ..analysis.parts import of_study
+    from ..analysis.study import studies
     from ..analysis.table import report as table
 
     context, chosen = _opened(selector, style, workspace)
     found = parts(context.workspace, table(context.ledger, chosen, set_name=set_name, with_specs=True))
+    of_cells = studies(context.ledger, context.workspace, chosen, metric="top1", set_name=set_name)
+    found = [cell | {"studies": of_cells.get(cell["cell_id"], [])} for cell in found]
     if as_json or style == "json":
         terminal.emit_json(found)
     elif style == "csv":
         raise BadInput("--format csv: use --json")
     else:
-        laid = render.of_variances(found)
-        print_table(laid, style, right=tuple(range(laid.labels, laid.labels + 7)))
+        # Where nothing was replicated there is nothing to split by images.
+        plain = [cell for cell in found if cell["n"] or not cell["studies"]]
+        tables = [render.of_variances(plain)] if plain else []
+        for laid in tables + [of_study(cell, study) for cell in found for study in cell["studies"]]:
+            print_table(laid, style, right=tuple(range(laid.labels, len(laid.heading))))
 
 
 def _cells(selector: Any, metric: str, set_name: str, style: str, workspace: Any) -> list[dict[str, Any]]:

@@ -140,12 +140,14 @@ class Ledger:
             return self._known(connection, run_ids)
 
     def _run_row(self, frozen: FrozenGrid, run: tuple[str, int, int, str | None], now: float) -> dict[str, Any]:
-        run_id, cell, seed, parent = run
+        run_id, cell, place, parent = run
+        seed, streams = frozen.seed_of(place)
         return {
             "run_id": run_id,
             "cell_id": frozen.cells[cell].cell_id,
             "grid_id": frozen.grid_id,
             "seed": seed,
+            "streams": streams,
             "parent": parent,
             "state": RunState.PENDING,
             "tries": frozen.settings["retries"],

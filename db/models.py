@@ -56,7 +56,8 @@ runs = Table(
     Column("run_id", String(16), primary_key=True),
     Column("cell_id", String(16), ForeignKey("cells.cell_id"), nullable=False, index=True),
     Column("grid_id", String(80), nullable=False),  # whose settings hold: the newest submission
-    Column("seed", BigInteger, nullable=False),
+    Column("seed", BigInteger, nullable=False),  # or the place in the design, where streams vary apart
+    Column("streams", Text, nullable=False, server_default=""),  # JSON, where they vary apart
     Column("parent", String(16), index=True),
     Column("state", String(16), nullable=False),  # derived, see db/machine.py
     Column("reason", Text, nullable=False, server_default=""),

@@ -28,6 +28,8 @@ class RunRow:
     stage: str
     axes: dict[str, Any]
     seed: int
+    # Or the place in the design, where streams vary apart.
+    streams: dict[str, int] | None
     state: str
     reason: str
     parent: str | None
@@ -170,8 +172,13 @@ def list_runs(connection: Connection, selection: Selection, *, limit: int | None
     rows = connection.execute(query.limit(limit) if limit else query).mappings().all()
     if not rows:
         raise NothingMatched("no run matches")
-    names = RunRow.__slots__
-    return [RunRow(**{**{name: row[name] for name in names}, "axes": json.loads(row["axes"])}) for row in rows]
+    return [_run_row(row) for row in rows]
+
+
+def _run_row(row: Any) -> RunRow:
+    found = {name: row[name] for name in RunRow.__slots__}
+    streams = json.loads(row["streams"]) if row["streams"] else None
+    return RunRow(**{**found, "axes": json.loads(row["axes"]), "streams": streams})
 
 
 def status_counts(connection: Connection, selection: Selection | None = None) -> dict[str, int]:

@@ -11,7 +11,7 @@ from .grid import Grid, Override
 from .heads import BASELINE
 from .resolve import Entry, Resolver, entries, pick
 from .rules import VARIANT, Rules, as_list, coordinate, matches
-from .spec import CellSpec, digest, seeds_text
+from .spec import CellSpec, canonical, digest, seeds_text
 from .teachers import teacher_stage, with_teachers
 from .yamlio import Document, Path_
 
@@ -42,6 +42,7 @@ class Run:
     run_id: str
     cell: int
     seed: int
+    # Or the place in the design, where streams vary apart.
     parent: str | None
 
 
@@ -55,6 +56,8 @@ class Expansion:
     # How many runs each exclusion rule took away.
     paths: dict[str, str]
     # Where datasets and weights lie, by fingerprint.
+    streams: dict[int, dict[str, int]] = field(default_factory=dict)
+    # Place in the design -> value of each stream; empty where one seed moves them all.
 
     @property
     def grid_hash(self) -> str:
@@ -111,6 +114,8 @@ class _Expander:
         self.by_id: dict[str, int] = {}
         self.runs: list[Run] = []
         self.seen: set[str] = set()
+        apart = {place: canonical(streams) for place, streams in grid.streams.items()}
+        self.seeds_text = apart.__getitem__ if apart else seeds_text
         self.of_cell: dict[int, dict[int, str]] = {}
         # cell -> seed -> run_id, for the stages that start from it.
         self.excluded: dict[str, int] = {}
@@ -138,7 +143,13 @@ class _Expander:
         if not self.runs:
             raise BadInput(self.document.problem((), "no run is left after the exclusions"))
         excluded = dict(sorted(self.excluded.items()))
-        return Expansion(cells=self.cells, runs=self.runs, excluded=excluded, paths=self.resolver.paths)
+        return Expansion(
+            cells=self.cells,
+            runs=self.runs,
+            excluded=excluded,
+            paths=self.resolver.paths,
+            streams=self.grid.streams,
+        )
 
     def _raise(self) -> None:
         if self.resolver.problems:
@@ -151,7 +162,7 @@ class _Expander:
         first = next((stage.heads for stage in self.grid.stages if stage.heads), None)
         heads = self.heads or entries(first or [], ("stages",))
         parts = {"backbone": self.backbones, "dataset": self.datasets, "head": heads}
-        runs = len(self.grid.seeds)
+        runs = len(self.grid.replicates)
         for room, listed in parts.items():
             runs *= sum(math.prod(self._lengths(f"{room}.{entry.name}.")) for entry in listed)
         runs *= math.prod(len(values) for path, values in self.grid.axes.items() if path.split(".")[0] not in parts)
@@ -173,14 +184,14 @@ class _Expander:
     def _product(self, heads: list[Entry], datasets: list[Entry], backbones: list[Entry]) -> Iterator[_Point]:
         for dataset, backbone, head in itertools.product(datasets, backbones, heads):
             for axes in self._axes(backbone, dataset, head, {}):
-                yield _Point(backbone, dataset, head, axes, self.grid.seeds)
+                yield _Point(backbone, dataset, head, axes, self.grid.replicates)
         for index, rule in enumerate(self.grid.include if backbones is self.backbones else ()):
             yield from self._included(rule, index, heads)
 
     def _included(self, rule: dict[str, Any], index: int, heads: list[Entry]) -> Iterator[_Point]:
         path: Path_ = ("include", index)
         names = [as_list(rule.get(key)) for key in ("dataset", "backbone", "head")]
-        seeds = as_list(rule["seed"]) if "seed" in rule else self.grid.seeds
+        seeds = as_list(rule["seed"]) if "seed" in rule else self.grid.replicates
         names[2] = names[2] or [entry.label for entry in heads]
         if self.grid.stages:
             # Each stage has heads of its own.
@@ -382,7 +393,7 @@ class _Expander:
                 self.excluded[why] = self.excluded.get(why, 0) + 1
                 continue
             parent = parents.get(seed)
-            run_id = digest(cell.spec.text(seeds=seeds_text(seed), init_from=parent))
+            run_id = digest(cell.spec.text(seeds=self.seeds_text(seed), init_from=parent))
             if run_id in self.seen:
                 continue
             self.seen.add(run_id)

@@ -2,11 +2,11 @@
 
 import json
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from .files import make_folder, read_json, to_json, write_new, write_over
-from .spec import CellSpec, canonical, seeds_of
+from .spec import CellSpec, canonical, seed_label, seeds_of
 from .workspace import Workspace
 
 if TYPE_CHECKING:
@@ -37,11 +37,24 @@ class FrozenGrid:
     # grid_id, name, submitted_at and everything that may change without changing a run.
     cells: list[FrozenCell]
     runs: list[tuple[str, int, int, str | None]]
-    # run_id, index of the cell, seed, the parent's run_id
+    # run_id, index of the cell, seed or place in the design, the parent's run_id
+    streams: dict[int, dict[str, int]] = field(default_factory=dict)
+    # Place in the design -> value of each stream; empty where one seed moves them all.
 
     @property
     def grid_id(self) -> str:
         return str(self.settings["grid_id"])
+
+    def seed_of(self, place: int) -> tuple[int, str]:
+        """Return a run's seed and "", or its place in the design and the canonical JSON of its streams.
+
+        Where the streams of a place happen to agree, it is the run of that seed.
+        """
+        streams = self.streams.get(place)
+        if streams is None:
+            return place, ""
+        seed = seed_label(streams)
+        return (place, canonical(streams)) if seed is None else (seed, "")
 
 
 def freeze(
@@ -59,6 +72,7 @@ def freeze(
         "checkpoint_every_s": grid.checkpoint_every,
         "evaluate_every": grid.evaluate_every,
         "sets": grid.data.sets,
+        "variance": grid.variance.model_dump(mode="json") if grid.variance is not None else None,
         "compare": grid.compare.model_dump(mode="json") if grid.compare is not None else None,
         "max_running": grid.max_running,
         "halve_micro_batch": grid.halve_micro_batch,
@@ -83,7 +97,10 @@ def freeze(
         for cell in expansion.cells
     ]
     return FrozenGrid(
-        settings=settings, cells=cells, runs=[(r.run_id, r.cell, r.seed, r.parent) for r in expansion.runs]
+        settings=settings,
+        cells=cells,
+        runs=[(r.run_id, r.cell, r.seed, r.parent) for r in expansion.runs],
+        streams=expansion.streams,
     )
 
 
@@ -104,7 +121,8 @@ def write_grid(workspace: Workspace, frozen: FrozenGrid, text: bytes) -> None:
         }
         for cell in frozen.cells
     ]
-    write_new(folder / "runs.json", json.dumps({"cells": cells, "runs": frozen.runs}).encode())
+    stored = {"cells": cells, "runs": frozen.runs, "streams": frozen.streams}
+    write_new(folder / "runs.json", json.dumps(stored).encode())
     # Last: a folder without it is a submission that was cut off, and counts for nothing.
     write_over(folder / "grid.json", to_json(frozen.settings))
 
@@ -117,7 +135,13 @@ def read_grid(workspace: Workspace, grid_id: str) -> FrozenGrid | None:
     if settings is None or stored is None:
         return None
     cells = [FrozenCell(**{**cell, "spec": CellSpec(**cell["spec"])}) for cell in stored["cells"]]
-    return FrozenGrid(settings=settings, cells=cells, runs=[tuple(run) for run in stored["runs"]])
+    return FrozenGrid(
+        settings=settings, cells=cells, runs=[tuple(run) for run in stored["runs"]], streams=_streams(stored)
+    )
+
+
+def _streams(stored: dict[str, Any]) -> dict[int, dict[str, int]]:
+    return {int(place): streams for place, streams in stored.get("streams", {}).items()}
 
 
 def write_spec(workspace: Workspace, grid_id: str, run_id: str) -> None:
@@ -136,7 +160,8 @@ def write_spec(workspace: Workspace, grid_id: str, run_id: str) -> None:
     _, cell, seed, parent = run
     spec = CellSpec(**stored["cells"][cell]["spec"])
     make_folder(folder.path)
-    write_new(folder.spec, spec.text(seeds=canonical(seeds_of(seed)), init_from=parent).encode())
+    seeds = canonical(_streams(stored).get(seed) or seeds_of(seed))
+    write_new(folder.spec, spec.text(seeds=seeds, init_from=parent).encode())
 
 
 def grid_ids(workspace: Workspace) -> list[str]:

@@ -1,12 +1,11 @@
 """The grid file: its schema, and every mistake in it with file, line, key and fix."""
 
-from collections import Counter
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     BaseModel,
-    BeforeValidator,
     ConfigDict,
     Discriminator,
     Field,
@@ -17,18 +16,17 @@ from pydantic import (
 )
 
 from . import library
+from .design import Design
 from .errors import BadInput, Problem, suggest
 from .heads import HEADS
 from .names import name_problem
 from .recipe import Recipe
 from .resources import Duration, Resources
 from .schema import validate
+from .seeds import Seeds, Variance
 from .site import Ray, Slurm
 from .units import format_duration
 from .yamlio import Document, Path_, parse, read
-
-MAX_SEED = 2**32 - 1
-MAX_SEEDS = 1_000_000
 
 
 def _entry_list(*names: str) -> WithJsonSchema:
@@ -36,45 +34,6 @@ def _entry_list(*names: str) -> WithJsonSchema:
     return WithJsonSchema({"type": "array", "items": item, "minItems": 1})
 
 
-def _seeds(value: object) -> list[int]:
-    if isinstance(value, bool) or isinstance(value, float):
-        raise ValueError(f"whole number 0…{MAX_SEED}, got {str(value).lower()}")
-    if isinstance(value, str):
-        if ".." in value:
-            low, _, high = value.partition("..")
-            fix = "a list"
-            if high.isascii() and high.isdigit() and len(high) < 10:
-                fix = f"[{low}, …, {high}] or {{range: [{low}, {int(high) + 1}]}}"
-            raise ValueError(f"write {fix}")
-        raise ValueError(f"write plain decimal numbers, got {value}")
-    if isinstance(value, int):
-        if not 1 <= value <= MAX_SEEDS:
-            raise ValueError(f"a count of seeds is 1…{MAX_SEEDS:,}, got {value}")
-        return list(range(value))
-    if isinstance(value, dict):
-        bounds = value.get("range")
-        if set(value) != {"range"} or not isinstance(bounds, list) or [type(part) for part in bounds] != [int, int]:
-            raise ValueError("write {range: [first, end]}; end is not included")
-        if bounds[1] - bounds[0] > MAX_SEEDS:
-            raise ValueError(f"at most {MAX_SEEDS:,} seeds, got {bounds[1] - bounds[0]:,}")
-        value = list(range(bounds[0], bounds[1]))
-    if not isinstance(value, list) or not value:
-        raise ValueError("a count, a list of seeds, or {range: [first, end]}")
-    for seed in value:
-        if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed <= MAX_SEED:
-            shown = f"write plain decimal numbers, got {seed}" if isinstance(seed, str) else f"got {seed}"
-            raise ValueError(f"whole number 0…{MAX_SEED}, {shown}")
-    if len(set(value)) < len(value):
-        twice = min(seed for seed, times in Counter(value).items() if times > 1)
-        raise ValueError(f"{twice} listed twice (would create duplicate runs)")
-    return value
-
-
-Seeds = Annotated[
-    list[int],
-    BeforeValidator(_seeds),
-    WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 1}, {"type": "array", "items": {"type": "integer"}}]}),
-]
 Backbones = Annotated[list[Any], _entry_list("swin_t", "resnet50")]
 Datasets = Annotated[list[Any], _entry_list("digits", "cifar10")]
 Heads = Annotated[list[Any], _entry_list(*HEADS)]
@@ -165,7 +124,8 @@ class Grid(Strict):
     backbones: Backbones
     datasets: Datasets
     heads: Heads | None = None
-    seeds: Seeds = Field(description="a count n (0…n-1), a list, or {range: [first, end]}")
+    seeds: Seeds = Field(default_factory=list, description="a count n (0…n-1), a list, or {range: [first, end]}")
+    variance: Variance | None = Field(None, description="in place of seeds: streams of randomness that vary apart")
     recipe: str | None = None
     train: Train = Field(default_factory=dict, description="changes to the recipe")
     data: Data = Data()
@@ -198,6 +158,16 @@ class Grid(Strict):
         if problem := name_problem(value):
             raise ValueError(problem)
         return value
+
+    @cached_property
+    def streams(self) -> dict[int, dict[str, int]]:
+        """The value of every stream by run of a cell, counted from 0; empty where one seed moves them all."""
+        return dict(enumerate(self.variance.rows())) if self.variance is not None else {}
+
+    @property
+    def replicates(self) -> list[int]:
+        """What the runs of a cell are told apart by: seeds, or the places in the design of `variance`."""
+        return list(self.streams) or self.seeds
 
     def backend_name(self, default: str) -> str:
         """Return the backend that the grid names: by its name, or by being the only one with settings."""
@@ -238,6 +208,7 @@ def check_grid(document: Document) -> tuple[Grid | None, list[Problem]]:
     if grid is not None:
         problems += _stage_problems(grid, document)
         problems += _cadence_problems(grid, document)
+        problems += _seed_problems(grid, document)
     return grid, problems
 
 
@@ -319,6 +290,20 @@ def _stage_problems(grid: Grid, document: Document) -> list[Problem]:
             if not (getattr(part, key, None) or getattr(grid, key)):
                 problems.append(document.problem((*place, key), "is required"))
     return problems
+
+
+def _seed_problems(grid: Grid, document: Document) -> list[Problem]:
+    apart = grid.variance is not None and grid.variance.design is not Design.TOGETHER
+    if apart and grid.seeds:
+        message = "the design of `variance` says what every stream is seeded with"
+        return [document.problem(("seeds",), message, "Leave seeds out, or variance")]
+    if apart:
+        seeded = [index for index, rule in enumerate(grid.include) if "seed" in rule]
+        message = "the runs of a study follow from its design"
+        return [document.problem(("include", index, "seed"), message, "Leave it out") for index in seeded]
+    if not apart and not grid.seeds:
+        return [document.problem(("seeds",), "is required")]
+    return []
 
 
 def _cadence_problems(grid: Grid, document: Document) -> list[Problem]:

@@ -25,7 +25,9 @@ from typing import Any
 
 from .errors import DamagedJournal
 
-KINDS = frozenset(("start", "progress", "epoch", "evaluation", "checkpoint", "rejected", "heartbeat", "end"))
+KINDS = frozenset(
+    ("start", "fingerprints", "progress", "epoch", "evaluation", "checkpoint", "rejected", "heartbeat", "end")
+)
 # What must survive a power cut the moment it is announced.
 DURABLE = frozenset(("start", "checkpoint", "end"))
 HEARTBEAT_S = 30.0

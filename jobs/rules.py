@@ -4,8 +4,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from .errors import suggest
-from .grid import MAX_SEED, Grid
+from .grid import Grid
 from .resolve import Entry, Resolver, entries
+from .seeds import MAX_SEED
 from .yamlio import Path_
 
 COORDINATES = ("backbone", "dataset", "head", "seed", "stage", "recipe")
@@ -92,7 +93,7 @@ class Rules:
             case "stage":
                 return {stage.name for stage in self.grid.stages} or None
             case "seed":
-                return set(self.grid.seeds) | included
+                return set(self.grid.replicates) | included
         return set(map(str, self.grid.axes[key])) if key in self.grid.axes else None
 
     def _names(self, key: str) -> set[str]:

@@ -50,7 +50,7 @@ def seeds_text(seed: int) -> str:
 def seed_label(seeds: dict[str, int]) -> int | None:
     """Return the one seed of a run, or None where its streams vary apart."""
     values = set(seeds.values())
-    return values.pop() if len(values) == 1 else None
+    return values.pop() if len(values) == 1 and not seeds.keys() - STREAMS else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -84,6 +84,7 @@ def _run_document(context: Context, row: queries.RunRow, score: float | None, is
         "stage": row.stage,
         "axes": row.axes,
         "seed": row.seed,
+        "streams": row.streams,
         "state": row.state,
         "shown_state": _shown_state(context, row, is_held),
         "reason": row.reason,

@@ -55,10 +55,12 @@ class Order:
     def step(self, epoch: int, step: int) -> list[Tensor]:
         """Return the indices of each virtual rank; a short last batch is shared as evenly as it goes."""
         if epoch != self._epoch:
-            generator = self._streams.generator("order", "train", epoch)
-            self._permutation = torch.randperm(self.size, generator=generator)
-            self._epoch = epoch
+            self._permutation, self._epoch = self.permutation(epoch), epoch
         return [self._permutation[slots // self.repeats] for slots in self._slots(step)]
+
+    def permutation(self, epoch: int) -> Tensor:
+        """Return all images in the order of an epoch: [size] int64."""
+        return torch.randperm(self.size, generator=self._streams.generator("order", "train", epoch))
 
     def copies(self, step: int) -> list[Tensor]:
         """Return, in the form of `step`, which copy of its image each one is, counted from 0."""

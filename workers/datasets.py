@@ -34,6 +34,8 @@ class ImageSet:
     # [N, C, H, W] uint8, where all have one size
     reader: Reader | None = None
     # index -> PIL image, where they have not
+    places: Tensor | None = None
+    # [N] int64, where these images stand in the split that they are a part of
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -41,9 +43,9 @@ class ImageSet:
     def part(self, indices: Tensor) -> "ImageSet":
         """Return the images of these indices, [M] int64, in their order."""
         if self.images is not None:
-            return ImageSet(labels=self.labels[indices], images=self.images[indices])
+            return ImageSet(labels=self.labels[indices], images=self.images[indices], places=indices)
         chosen = indices.tolist()
-        return ImageSet(labels=self.labels[indices], reader=lambda index: self.pil(chosen[index]))
+        return ImageSet(labels=self.labels[indices], reader=lambda index: self.pil(chosen[index]), places=indices)
 
     def watched(self, on_read: Callable[[], None]) -> "ImageSet":
         """Return the same images, each reading of one told."""

@@ -11,8 +11,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from ..jobs.design import seed_text
 from ..jobs.errors import BadInput, VtjobsError
 from ..jobs.files import read_json
+from ..jobs.spec import seed_label
 from ..jobs.workspace import Workspace
 from .final import Final, final_of
 
@@ -120,12 +122,13 @@ def card(
 ) -> str:
     """Return the model card: what this is, how it was made, what it scores, how to load it."""
     spec, labels = final.spec, facts["labels"]
-    seeds = sorted(set(spec.seeds.values()))
+    seed = seed_label(spec.seeds)
+    seeds = str(seed) if seed is not None else seed_text(0, spec.seeds)
     head = {name: value for name, value in spec.head["params"].items() if value is not None}
     lines = [
         f"# {labels['backbone']} on {labels['dataset']}, {labels['head']}",
         "",
-        f"- run `{final.manifest.run_id}` of grid `{facts['grid_id']}`, seed {', '.join(map(str, seeds))}",
+        f"- run `{final.manifest.run_id}` of grid `{facts['grid_id']}`, seed {seeds}",
         f"- weights of epoch {final.manifest.epoch}, step {final.manifest.step}: the last ones, chosen by no score",
         f"- recipe `{labels['recipe']}`, fidelity {spec.recipe.get('fidelity', 'paper')}",
         f"- head {spec.head['name']} {json.dumps(head)}; {_left(final)}",

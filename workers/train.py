@@ -17,6 +17,7 @@ from .datasets import ImageSet, load_part, scored_sets
 from .dist import Group, StopVote
 from .distill import make_distillation
 from .evaluate import Diverged, Examiner
+from .fingerprint import fingerprints
 from .heads.base import OwnHeadError, weight_at
 from .mixup import make_mixup
 from .objective import Objective
@@ -99,6 +100,11 @@ class Training:
         self.patches = patch_work(spec.head, spec.dataset, trainee.patch, group.device)
         self.ema = make_ema(trainee, recipe)
         self.examiner = Examiner(trainee, self.ema, scored, group, self.numerics, self.patches, self.streams)
+        if self.plan.resume is None:
+            # Every rank takes part: a head of somebody's own may remember a forward pass.
+            found = fingerprints(self, train)
+            if group.is_primary:
+                self.report("fingerprints", streams=found)
         self._resume()
         self.model = self._wrapped()
 
@@ -135,17 +141,11 @@ class Training:
         model = torch.nn.parallel.DistributedDataParallel(
             model, device_ids=on_gpu, broadcast_buffers=False, gradient_as_bucket_view=True
         )
-        self._settle_buckets(model)
-        return model
-
-    def _settle_buckets(self, model: torch.nn.Module) -> None:
-        """Let DDP order its gradient buckets before the first real step.
-
-        It does so after its first backward pass; in a resumed run that would come at another step than in an
-        uninterrupted one, and with three ranks or more the order of summation would differ.
-        """
+        # DDP orders its gradient buckets after its first backward pass; in a resumed run that would come at another
+        # step than in an uninterrupted one, and with three ranks or more the order of summation would differ.
         self._backward_nothing(model)
         self.optimizer.zero_grad(set_to_none=True)
+        return model
 
     # The loop ----------------------------------------------------------------------------------------------
 
