@@ -65,6 +65,10 @@ def topup(
     from .submit import prepared, submitted, wait_for
 
     own = prepared(workspace, source, settings, None, backend)
+    if own.grid.streams:
+        raise BadInput(
+            f"{source}: the design of `variance` says how many runs each cell has. Give it more values instead"
+        )
     context = open_workspace(workspace)
     fresh(context, start=False)
     needs = _needs(context, selection([own.grid.name]), half_width, effect, metric)

@@ -63,3 +63,42 @@ def test_topup_submits_just_the_seeds_that_power_finds_missing(study: Cli) -> No
     found = {cell["head"]: cell["n"] for cell in study.json("report", "tiny")}
     assert found == {need["head"]: 3 + need["more"] for need in needs}
     assert json.loads(study.ok("status", "--json"))["runs"]["completed"] == 6 + more
+
+
+APART = GRID.replace("name: tiny", "name: apart").replace("heads: [supervised, relvit]", "heads: [supervised]")
+APART = APART.replace("seeds: 3", "variance: {design: crossed, vary: {init: 2, order: 2}, ride: [augment]}")
+
+
+def test_a_study_of_streams_says_which_of_them_the_spread_comes_from(study: Cli) -> None:
+    study.write("apart.yaml", APART)
+    study.ok("submit", "apart.yaml", "--wait")
+    (cell,) = study.json("variance", "apart")
+    (found,) = cell["studies"]
+    assert (found["n"], found["planned"], found["design"]) == (4, 4, "crossed")
+    wired = {one["stream"]: (one["values"], one["fingerprints"]) for one in found["wiring"]}
+    assert (wired["init"], wired["order"], wired["augment"], wired["mix"]) == ((2, 2), (2, 2), (4, 4), (1, 0))
+    shares = [one["share"] for one in (*found["parts"]["streams"], found["parts"]["interactions"])]
+    assert sum(shares) == pytest.approx(1)
+    shown = study("variance", "apart")
+    assert "interactions and hardware" in shown.stdout and "crossed: init (2), order (2)" in shown.stderr
+    labels = {run["run_id"]: run["streams"] for run in study.json("runs", "apart")}
+    assert sum(streams is None for streams in labels.values()) == 1, "where all streams are 0 it is seed 0"
+    assert "init 1, order 1" in study("runs", "apart").stdout
+
+
+def test_a_report_takes_no_mean_over_runs_whose_streams_vary_apart(study: Cli) -> None:
+    study.write("apart.yaml", APART)
+    study.ok("submit", "apart.yaml", "--wait")
+    (cell,) = study.json("report", "apart")
+    assert (cell["n"], cell["std"], cell["apart"]) == (1, None, 3)
+    assert "3 runs vary streams of randomness apart" in study("report", "apart").stderr
+    together = study.json("report", "head=supervised")
+    assert sum(cell["apart"] for cell in together) == 3
+    assert all(cell["n"] == cell["planned"] == len(cell["values"]) for cell in together)
+
+
+def test_a_study_of_streams_is_not_topped_up(study: Cli) -> None:
+    study.write("apart.yaml", APART)
+    refused = study("topup", "apart.yaml", "--half-width", "1")
+    assert refused.returncode == 2
+    assert "the design of `variance` says how many runs each cell has" in refused.stderr

@@ -4,14 +4,17 @@ import multiprocessing
 import os
 from typing import Any
 
+from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import inspect
+from sqlalchemy import inspect, text
 
+from vtjobs.db import queries
 from vtjobs.db.engine import SCHEMA_VERSION, open_engine, parse_url, reading, schema_version, writing
 from vtjobs.db.models import metadata
 from vtjobs.db.upgrade import alembic_config, upgrade
+from vtjobs.jobs.selector import Selection
 from vtjobs.jobs.states import LIVE
 
 from ..support.ledgers import World, paper_grid
@@ -40,6 +43,22 @@ def test_the_index_against_two_live_attempts_names_every_live_state(ledger_url: 
     where = str(index["dialect_options"][f"{engine.dialect.name}_where"])
     assert index["unique"] and all(f"'{state}'" in where for state in LIVE)
     assert where.count("'") == 2 * len(LIVE)
+    engine.dispose()
+
+
+def test_the_runs_of_an_older_ledger_are_those_of_seeds(ledger_url: str) -> None:
+    engine = open_engine(parse_url(ledger_url))
+    with writing(engine) as connection:
+        config: Any = alembic_config()
+        config.attributes["connection"] = connection
+        command.upgrade(config, "0001")
+        connection.execute(text("INSERT INTO cells VALUES ('c', 'm', '', 'b', 'd', 'h', 'r', '{}', true, '{}')"))
+        columns = "run_id, cell_id, grid_id, seed, state, tries, created_at, changed_at"
+        connection.execute(text(f"INSERT INTO runs ({columns}) VALUES ('r', 'c', 'g', 3, 'pending', 3, 0, 0)"))
+    assert upgrade(engine) == ("0001", SCHEMA_VERSION)
+    with reading(engine) as connection:
+        (row,) = queries.list_runs(connection, Selection(everything=True))
+    assert (row.seed, row.streams) == (3, None)
     engine.dispose()
 
 
@@ -73,8 +92,6 @@ def test_a_migration_that_is_cut_off_leaves_an_empty_database(ledger_url: str) -
     engine = open_engine(parse_url(ledger_url))
     try:
         with writing(engine) as connection:
-            from alembic import command
-
             config: Any = alembic_config()
             config.attributes["connection"] = connection
             command.upgrade(config, "head")

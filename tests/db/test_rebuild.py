@@ -1,6 +1,7 @@
 """A ledger that was made anew from the workspace equals the one that was lost."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,9 @@ from vtjobs.db.ledger import Ledger
 from vtjobs.db.models import metadata
 from vtjobs.db.rebuild import adopt_allocations, make_ledger, rebuild
 from vtjobs.jobs.files import make_folder, to_json, write_new
+from vtjobs.jobs.frozen import write_spec
 from vtjobs.jobs.journal import JournalWriter
+from vtjobs.jobs.spec import canonical, digest, seeds_of
 from vtjobs.jobs.states import AttemptState
 
 from ..support.ledgers import World, an_allocation, measured, paper_grid
@@ -97,6 +100,22 @@ def test_rebuilding_twice_adds_nothing(world: World) -> None:
     before = everything(world)
     assert rebuild(world.ledger, world.workspace) == {"grids": 1, "runs": 0, "allocations": 0, "events": 0}
     assert everything(world) == before
+
+
+def test_streams_that_vary_apart_come_back_and_where_they_agree_it_is_the_seed(
+    world: World, lose_and_rebuild: Callable[[], None]
+) -> None:
+    streams = {0: seeds_of(7), 1: seeds_of(0) | {"init": 1}}
+    plain = paper_grid(seeds=2)
+    texts = [plain.cells[0].spec.text(seeds=canonical(streams[place]), init_from=None) for place in streams]
+    runs = [(digest(text), 0, place, None) for place, text in enumerate(texts)]
+    run_ids = world.submit(replace(plain, runs=runs, streams=streams))
+    for run_id, spec in zip(run_ids, texts, strict=True):
+        write_spec(world.workspace, plain.grid_id, run_id)
+        assert world.folder(run_id).spec.read_text() == spec
+    rows = {row["run_id"]: (row["seed"], row["streams"]) for row in world.rows(m.runs)}
+    assert rows == {run_ids[0]: (7, ""), run_ids[1]: (1, canonical(streams[1]))}
+    lose_and_rebuild()
 
 
 def test_tries_that_were_spent_stay_spent(world: World, lose_and_rebuild: Callable[[], None]) -> None:

@@ -15,7 +15,7 @@ from vtjobs.jobs.expand import Expansion
 from vtjobs.jobs.grid import Grid
 from vtjobs.jobs.intake import take_in_document
 from vtjobs.jobs.recipe import Recipe
-from vtjobs.jobs.spec import RunSpec
+from vtjobs.jobs.spec import STREAMS, RunSpec
 from vtjobs.jobs.yamlio import Document
 
 BASE: dict[str, Any] = {
@@ -146,6 +146,7 @@ def test_only_cells_and_runs_go_into_identity() -> None:
         "datasets",
         "heads",
         "seeds",
+        "variance",
         "recipe",
         "train",
         "axes",
@@ -500,3 +501,47 @@ def test_a_variant_that_cannot_be_is_told(changes: dict[str, Any], message: str)
 def test_a_comparison_that_cannot_be_declared_is_told(compare: dict[str, Any], message: str) -> None:
     with pytest.raises(BadInput, match=message):
         grid(compare=compare)
+
+
+# Streams that vary apart -----------------------------------------------------------------------------------------
+
+CROSSED = {"design": "crossed", "vary": {"init": 3, "order": 2}, "hold": {"split": 1}}
+
+
+def test_a_study_has_a_run_for_each_row_of_its_design_in_each_cell() -> None:
+    found = grid(seeds=None, variance=CROSSED)
+    assert len(found.runs) == len(run_ids(found)) == 6 * len(found.cells)
+    assert [run.seed for run in found.runs[:6]] == list(range(6))
+    assert found.streams[3] == dict.fromkeys(STREAMS, 0) | {"split": 1, "init": 1, "order": 1}
+
+
+def test_cells_of_a_study_are_those_of_the_plain_grid() -> None:
+    assert [cell.cell_id for cell in grid(seeds=None, variance=CROSSED).cells] == [
+        cell.cell_id for cell in grid().cells
+    ]
+
+
+@given(st.integers(2, 5))
+def test_where_all_streams_agree_a_studys_run_is_that_of_the_seed(levels: int) -> None:
+    plain = grid(seeds=levels)
+    every = {"design": "one-at-a-time", "vary": dict.fromkeys(STREAMS, levels)}
+    assert run_ids(plain) <= run_ids(grid(seeds=None, variance=every))
+
+
+def test_together_is_what_seeds_are() -> None:
+    assert grid(variance={"design": "together"}).runs == grid().runs
+
+
+def test_repeats_are_runs_of_their_own() -> None:
+    assert len(run_ids(grid(seeds=None, variance=CROSSED | {"repeat": 2}))) == 2 * len(
+        run_ids(grid(seeds=None, variance=CROSSED))
+    )
+
+
+def test_a_study_of_two_stages_goes_on_from_the_run_of_its_own_row() -> None:
+    stages = [{"name": "first", "heads": ["supervised"]}, {"name": "second", "heads": ["relvit"], "init_from": "first"}]
+    found = grid(seeds=None, heads=None, stages=stages, variance=CROSSED)
+    by_id = {run.run_id: run for run in found.runs}
+    children = [run for run in found.runs if run.parent is not None]
+    assert len(children) == len(found.runs) / 2
+    assert all(by_id[str(run.parent)].seed == run.seed for run in children)

@@ -127,6 +127,7 @@ def taken(folder: Path, text: str) -> Grid:
         ("exclude", "[{backbones: vit_mini}]", "unknown key 'backbones'. Did you mean 'backbone'?"),
         ("exclude", "[{backbone: {vit_mini: {}}}]", "exclude[0].backbone: expected a backbone, or a list of them"),
         ("exclude", "[{backbone: }]", "exclude[0].backbone: at least one value is needed"),
+        ("variance", "{design: crossed, vary: {init: 2, order: 2}}", "seeds: the design of `variance` says what every"),
         ("exclude", "[{seed: 7}]", "exclude[0].seed: 7 is not among this grid's seeds"),
         ("exclude", "[{seed: true}]", "exclude[0].seed: expected a seed, or a list of them"),
         ("exclude", "{backbone: vit_mini}", "exclude: expected a list, got a mapping"),
@@ -325,3 +326,43 @@ def test_a_document_is_checked_without_being_changed() -> None:
     before = json.dumps(document.data)
     assert check_grid(document)[1] == []
     assert json.dumps(document.data) == before
+
+
+@pytest.mark.parametrize(
+    ("variance", "says"),
+    [
+        ("{vary: {init: 2}}", "variance.design: is required"),
+        (
+            "{design: factorial}",
+            "variance.design: must be 'together', 'crossed', 'orthogonal' or",
+        ),
+        ("{design: together}", "seeds: is required"),
+        ("{design: together, vary: {init: 2}}", "variance: together: one seed moves every stream"),
+        ("{design: crossed, vary: {init: 5}}", "variance: crossed: vary at least two streams"),
+        ("{design: crossed, vary: {init: 5, weights: 5}}", "variance.vary.weights"),
+        ("{design: crossed, vary: {init: 5, order: 1}}", "variance: vary order: two values or more, got one"),
+        (
+            "{design: crossed, vary: {init: 2, order: 2}, hold: {init: 3}}",
+            "init: a stream is varied, held or rides along",
+        ),
+        ("{design: crossed, vary: {init: 2, order: 2}, ride: [drop, drop]}", "drop: a stream is varied, held or rides"),
+        ("{design: crossed, vary: {init: 2, order: 2}, hold: {mix: -1}}", "variance.hold.mix"),
+        ("{design: crossed, vary: {init: 2, order: 2}, repeat: 0}", "variance.repeat"),
+        ("{design: one-at-a-time}", "variance: one-at-a-time: vary at least one stream"),
+        ("{design: one-at-a-time, vary: {init: 3}, ride: [mix]}", "nothing rides along"),
+        ("{design: orthogonal, vary: {init: 4, order: 4}}", "a prime number of values, got 4. Give 5 to each"),
+        ("{design: orthogonal, vary: {init: 3, order: 5}}", "orthogonal: every stream has as many values"),
+        ("{design: orthogonal, vary: {init: 3, order: 3, mix: 3, drop: 3}}", "3 values carry up to 3 streams"),
+    ],
+)
+def test_a_study_that_cannot_be_is_refused(tmp_path: Path, variance: str, says: str) -> None:
+    lines = [line for line in GOOD.splitlines() if not line.startswith("seeds:")]
+    found = said(tmp_path, "\n".join([*lines, f"variance: {variance}"]))
+    assert any(says in problem for problem in found), found
+
+
+def test_the_runs_of_a_study_follow_from_its_design_alone(tmp_path: Path) -> None:
+    lines = [line for line in GOOD.splitlines() if not line.startswith("seeds:")]
+    study = ["variance: {design: crossed, vary: {init: 2, order: [4, 7]}}", "include: [{backbone: vit_mini, seed: 9}]"]
+    found = said(tmp_path, "\n".join([*lines, *study]))
+    assert found == ["grid.yaml:9: include[0].seed: the runs of a study follow from its design. Leave it out"]
