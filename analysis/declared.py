@@ -23,6 +23,8 @@ class Plan:
     min_effect: float | None = None
     metric: str = "top1"
     set: str = "test"
+    anytime: bool = False
+    # By e-values, which hold at any stopping time.
     looks: tuple[int, ...] = ()
     # Numbers of seeds; none: one look, at whatever there is.
     declared: list[dict[str, Any]] = field(default_factory=list)

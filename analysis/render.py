@@ -220,6 +220,8 @@ def comparison_notes(document: dict[str, Any]) -> list[str]:
     if document["looks"]:
         sizes = ", ".join(map(str, document["looks"]))
         found.append(f"Looks at {sizes} seeds, α spent over them 1 : 2 : 3 …; what is decided stays decided.")
+    if document["anytime"]:
+        found.append("p is the inverse of an e-value: it holds after any number of seeds, however often one looks.")
     if document["margin"] is not None:
         found.append(f"A tie: two one-sided tests against ±{document['margin']:g}, not adjusted.")
     return [*found, *told(document["declared"])]

@@ -1,11 +1,13 @@
 """From a report's cells to one comparison with the baseline each, and a word that the seeds can carry."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from . import ranks
 from .declared import Plan
-from .difference import Difference, Test, detectable, equivalence, holm, paired, seeds_for, welch
+from .difference import Difference, Test, detectable, e_value, equivalence, holm, paired, seeds_for, welch
 from .looks import Seen, look
 
 SCHEMA_VERSION = 1
@@ -34,6 +36,7 @@ def compare(cells: Sequence[dict[str, Any]], plan: Plan | None = None) -> dict[s
         "alpha": alpha,
         "family": len(pairs),
         "looks": list(plan.looks),
+        "anytime": plan.anytime,
         "margin": margin,
         "min_effect": min_effect,
         "declared": plan.declared,
@@ -46,7 +49,7 @@ def compare(cells: Sequence[dict[str, Any]], plan: Plan | None = None) -> dict[s
 
 def _seen(pairs: list[tuple[dict[str, Any], dict[str, Any]]], plan: Plan) -> list[Seen]:
     """Return what is found of each comparison: at the declared looks, or at one over all seeds."""
-    family = [partial(_difference, cell, baseline, plan.test, plan.alpha) for cell, baseline in pairs]
+    family = [partial(_difference, cell, baseline, plan) for cell, baseline in pairs]
     if plan.looks:
         common = [_common(cell, baseline, plan.test) for cell, baseline in pairs]
         return look(family, common, alpha=plan.alpha, looks=plan.looks)
@@ -63,11 +66,10 @@ def _common(cell: dict[str, Any], baseline: dict[str, Any], test: Test) -> int:
     return len(ours.keys() & theirs.keys()) if test is Test.PAIRED else min(len(ours), len(theirs))
 
 
-def _difference(
-    cell: dict[str, Any], baseline: dict[str, Any], test: Test, alpha: float, size: int | None
-) -> Difference:
+def _difference(cell: dict[str, Any], baseline: dict[str, Any], plan: Plan, size: int | None) -> Difference:
     """Compare two cells by their first `size` seeds, or by all."""
     ours, theirs = _values(cell), _values(baseline)
+    test, alpha = plan.test, plan.alpha
     if test is Test.PAIRED:
         # The first seeds that both have.
         shared = ours.keys() & theirs.keys()
@@ -82,6 +84,9 @@ def _difference(
         # Without it the difference would be that of the runs that went well.
         why = f"{diverged} diverged run(s): an outcome without a value"
         return Difference(n=found.n, n_baseline=found.n_baseline, difference=found.difference, why_not=why)
+    if plan.anytime and (evidence := e_value(found, pairs=test is Test.PAIRED)) is not None:
+        # The inverse of an e-value is a p value at any stopping time.
+        return replace(found, p=min(1.0, 1 / evidence))
     return found
 
 
@@ -102,6 +107,7 @@ def _document(
     test: Test,
 ) -> dict[str, Any]:
     found, adjusted = seen.found, seen.adjusted
+    ours, theirs = _values(cell), _values(baseline)
     tie = None if margin is None else equivalence(found, margin)
     word, detail = _verdict(found, adjusted, tie, seen.alpha, min_effect, test)
     if seen.look is not None:
@@ -130,6 +136,10 @@ def _document(
         "p_equivalence": tie,
         "effect": found.effect,
         "correlation": found.correlation,
+        "e_value": e_value(found, pairs=test is Test.PAIRED),
+        "ranks": ranks.of_pairs(ours, theirs)
+        if test is Test.PAIRED
+        else ranks.of_two(_ordered(ours), _ordered(theirs)),
         "rank_floor": found.floor,
         "verdict": word,
         "detail": detail,

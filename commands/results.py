@@ -61,6 +61,9 @@ def compare(
     ] = None,
     margin: Annotated[float | None, typer.Option(help="A difference within ± this is none [default: no ties].")] = None,
     min_effect: Annotated[float | None, typer.Option(help="The smallest difference worth finding.")] = None,
+    anytime: Annotated[
+        bool, typer.Option("--anytime", help="By e-values: right after any number of seeds, however often one looks.")
+    ] = False,
     style: Format = "table",
     as_json: Json = False,
     quiet: Quiet = False,
@@ -79,6 +82,7 @@ def compare(
         "min_effect": min_effect,
         "metric": metric,
         "set": set_name,
+        "anytime": anytime or None,
     }
     plan = settle(context.ledger, chosen, given)
     document = judge(_table(context, chosen, plan.metric, plan.set), plan)

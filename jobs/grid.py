@@ -92,6 +92,14 @@ class Compare(Strict):
         default_factory=list, description="numbers of seeds at which is looked, α spent over them 1 : 2 : 3 …"
     )
 
+    anytime: bool = Field(False, description="by e-values: may be looked at after every seed; in place of looks")
+
+    @model_validator(mode="after")
+    def _one_rule(self) -> Self:
+        if self.anytime and self.looks:
+            raise ValueError("anytime: holds at every number of seeds; leave looks out")
+        return self
+
     @field_validator("looks")
     @classmethod
     def _ascending(cls, looks: list[int]) -> list[int]:

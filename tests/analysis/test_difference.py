@@ -3,6 +3,7 @@
 import math
 import statistics
 
+import numpy
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
@@ -11,6 +12,7 @@ from vtjobs.analysis.difference import (
     Difference,
     against_one,
     detectable,
+    e_value,
     equivalence,
     holm,
     paired,
@@ -165,3 +167,41 @@ def test_welch_finds_nothing_in_nothing_as_often_as_it_says() -> None:
     hits = statistics.fmean((welch(list(row[:5]), list(row[5:])).p or 1.0) <= 0.05 for row in draws)
     # Welch is a little conservative at n = 5: .045, here ± four standard errors.
     assert 0.032 < hits < 0.058
+
+
+# E-values ----------------------------------------------------------------------------------------------------------
+
+
+def test_an_e_value_is_the_ratio_of_two_densities_of_t() -> None:
+    # With an effect N(0, g) in standard deviations, t is distributed as √(1 + νg) t under the alternative.
+    from scipy.stats import t as student
+
+    found = welch_of_summaries(1.0, 2.0, 6, 0.0, 2.0, 6)
+    size, df = 3.0, 10
+    t = 0.5 * math.sqrt(size)
+    wider = math.sqrt(1 + 4 * size)
+    expected = student.pdf(t / wider, df) / wider / student.pdf(t, df)
+    assert e_value(found) == pytest.approx(float(expected))
+
+
+def test_stopping_as_soon_as_the_e_value_is_20_is_rarely_wrong() -> None:
+    draw = numpy.random.default_rng(5)
+    times, wrong = 1000, 0
+    for _ in range(times):
+        ours, theirs = draw.normal(size=20).tolist(), draw.normal(size=20).tolist()
+        wrong += any((e_value(welch(ours[:n], theirs[:n])) or 0.0) >= 20 for n in range(2, 21))
+    # The rule allows 5 %; naive looks at p < 0.05 find 20 %.
+    assert wrong / times <= 0.05
+
+
+def test_paired_e_values_are_those_of_one_sample() -> None:
+    found = paired(dict(enumerate(FIRST)), dict(enumerate(SECOND)))
+    assert found.t is not None and (strong := e_value(found, pairs=True)) is not None
+    wider = 1 + 10 * 4.0
+    by_hand = wider**-0.5 * ((1 + found.t**2 / 9) / (1 + found.t**2 / (9 * wider))) ** 5
+    assert strong == pytest.approx(by_hand)
+
+
+def test_what_cannot_be_tested_has_no_e_value() -> None:
+    assert e_value(welch([1.0], [2.0, 3.0])) is None
+    assert e_value(welch([1.0, 1.0], [1.0, 1.0])) is None
