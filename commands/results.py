@@ -20,6 +20,10 @@ def report(
     detail: Annotated[
         bool, typer.Option("--detail", help="Intervals, extremes and the luck of the best seed.")
     ] = False,
+    html: Annotated[
+        Path | None,
+        typer.Option(help="Write a page with tables and figures, their data and a document, into a folder."),
+    ] = None,
     style: Format = "table",
     as_json: Json = False,
     quiet: Quiet = False,
@@ -28,6 +32,10 @@ def report(
     """Print mean ± std over seeds for every cell, and its gain over the supervised one."""
     from ..analysis import render, terminal
 
+    if html is not None:
+        written = _write_page(selector, metric, set_name, html, workspace)
+        terminal.emit_json({name: str(path) for name, path in written.items()}) if as_json else None
+        return
     cells = _cells(selector, metric, set_name, style, workspace)
     if detail:
         from ..analysis.describe import describe
@@ -45,6 +53,21 @@ def report(
     else:
         table = render.of_descriptions(cells) if detail else render.of_cells(cells)
         print_table(table, style, right=(table.labels, *range(table.labels + 2, len(table.heading))))
+
+
+def _write_page(selector: Any, metric: str, set_name: str, folder: Path, workspace: Any) -> dict[str, Path]:
+    from ..analysis import page, terminal
+    from ..analysis.declared import settle
+    from ..analysis.gather import gather
+
+    if folder.exists() and not folder.is_dir():
+        raise BadInput(f"--html {folder}: a file; name a folder, which is made where it is not there")
+    context, chosen = _opened(selector, "table", workspace)
+    given = {"metric": metric, "set": set_name}
+    document = gather(context.ledger, context.workspace, chosen, settle(context.ledger, chosen, given))
+    written = page.write(document, folder)
+    terminal.say(f"{written['page']} written, {len(written['figures']) // 3} figures beside it")
+    return {"page": written["page"], "document": written["document"]}
 
 
 def compare(

@@ -96,6 +96,17 @@ def _scores(connection: Connection, run_ids: list[str]) -> dict[tuple[str, str, 
     return found
 
 
+def curves(connection: Connection, run_ids: Iterable[str], metric: str, set_name: str) -> dict[str, dict[int, float]]:
+    """Return run -> epoch -> value, as far as the run was scored, along its lineage."""
+    found: dict[str, dict[int, float]] = {}
+    ordered = sorted(run_ids)
+    for start in range(0, len(ordered), 2000):
+        for (run_id, *of), by_epoch in _scores(connection, ordered[start : start + 2000]).items():
+            if of == [set_name, metric]:
+                found[run_id] = {epoch: value for epoch, (_, value) in sorted(by_epoch.items())}
+    return found
+
+
 def _results(scores: dict[tuple[str, str, str], dict[int, tuple[int, float]]]) -> list[dict[str, Any]]:
     rows = []
     for (run_id, set_name, metric), by_epoch in scores.items():

@@ -1,0 +1,1 @@
+"""Figures of a report: each from plain documents, with its data beside it and a text that stands for it."""
