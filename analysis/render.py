@@ -234,7 +234,11 @@ def score(cell: dict[str, Any]) -> str:
     """Return mean ± sample standard deviation over seeds; no ± at n = 1."""
     if cell["mean"] is None:
         return "—"
-    return f"{cell['mean']:.2f}" if cell["std"] is None else f"{cell['mean']:.2f} ± {cell['std']:.2f}"
+    if cell["std"] is None:
+        return f"{cell['mean']:.2f}"
+    # A spread that is there is never printed as none, nor none as one that was rounded away.
+    spread = "0" if cell["std"] == 0 else "<0.01" if cell["std"] < 0.005 else f"{cell['std']:.2f}"
+    return f"{cell['mean']:.2f} ± {spread}"
 
 
 def count(cell: dict[str, Any]) -> str:

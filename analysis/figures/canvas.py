@@ -40,6 +40,12 @@ class Drawn:
     rows: list[list[Any]]
     figure: Any
 
+    def __post_init__(self) -> None:
+        # The layout is solved by steps, and would come out a little different each time that it is drawn.
+        with styled():
+            self.figure.draw_without_rendering()
+        self.figure.set_layout_engine("none")
+
     def svg(self) -> str:
         """Return it as SVG without a date and without a declaration, to stand inside a page."""
         with styled():

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from statistics import quantiles
 from typing import Any
 
 from ..render import columns, score
@@ -44,10 +45,11 @@ def completeness(cells: Sequence[dict[str, Any]], states: dict[str, dict[int, st
         for side in ("left", "bottom"):
             axes.spines[side].set_visible(False)
         known = [state for state in STATE_COLOURS if state in used]
-        axes.legend(
-            handles=[_tile(0, 0, STATE_COLOURS[state]) for state in known], labels=known, ncols=max(1, len(known)),
-            loc="lower left", bbox_to_anchor=(0, 1),
-        )  # fmt: skip
+        if known:
+            axes.legend(
+                handles=[_tile(0, 0, STATE_COLOURS[state]) for state in known], labels=known, ncols=max(1, len(known)),
+                loc="lower left", bbox_to_anchor=(0, 1),
+            )  # fmt: skip
     done = sum(row[2] == "completed" for row in rows)
     text = f"{done} of {len(rows)} runs have completed.{more}"
     return Drawn(
@@ -103,9 +105,9 @@ def _draw_seeds(axes: Any, line: int, cell: dict[str, Any]) -> None:
     colour = GREY if cell["is_baseline"] else COLOURS[0]
     interval = cell["description"]["interval"]
     if len(values) >= 10:
-        axes.boxplot(values, positions=[line], vert=False, widths=0.5, showfliers=False, manage_ticks=False,
-                     boxprops={"color": FAINT}, whiskerprops={"color": FAINT}, capprops={"color": FAINT},
-                     medianprops={"color": FAINT})  # fmt: skip
+        low, middle, high = quantiles(values, n=4)
+        axes.plot([low, high], [line, line], color=FAINT, linewidth=14, solid_capstyle="butt")
+        axes.plot([middle] * 2, [line - 0.25, line + 0.25], color="white", linewidth=1.5)
     if interval is not None:
         axes.plot(interval, [line, line], color=colour, linewidth=5, alpha=0.25, solid_capstyle="butt")
     if cell["mean"] is not None:
@@ -138,7 +140,7 @@ def distribution(cell: dict[str, Any], label: str) -> Drawn | None:
     from scipy.stats import norm
 
     mean, std = cell["mean"], cell["std"]
-    quantiles = norm.ppf((numpy.arange(len(values)) + 0.5) / len(values))
+    normal = norm.ppf((numpy.arange(len(values)) + 0.5) / len(values))
     with styled():
         figure = new_figure(2.8)
         left, right = figure.subplots(1, 2)
@@ -147,8 +149,8 @@ def distribution(cell: dict[str, Any], label: str) -> Drawn | None:
         left.plot(reach, norm.pdf(reach, mean, std), color=COLOURS[0])
         left.plot(values, [0.0] * len(values), "|", color="black", markersize=6)
         left.set(title=f"n={len(values)}, normal fit", xlabel=f"{cell['metric']} on {cell['set']}", ylabel="density")
-        right.plot(quantiles, values, "o", color=COLOURS[0], markersize=3)
-        right.plot(quantiles[[0, -1]], mean + std * quantiles[[0, -1]], color=GREY)
+        right.plot(normal, values, "o", color=COLOURS[0], markersize=3)
+        right.plot(normal[[0, -1]], mean + std * normal[[0, -1]], color=GREY)
         right.set(title="quantiles", xlabel="of a standard normal", ylabel=cell["metric"])
     luck = cell["description"]["luck"]
     text = (

@@ -47,6 +47,8 @@ def learning(
             lower.set_xlabel("epoch")
     rest = f" The first {MOST_PANELS} of {len(panels)} are drawn; the data has all."
     more = rest if len(panels) > len(shown) else ""
+    if max(map(len, panels.values())) > len(COLOURS):
+        more += f" Of each panel the first {len(COLOURS)} lines."
     text = (
         f"{metric} on {set_name} by epoch: every seed thin, the mean thick, its pointwise 95 % t interval shaded from "
         f"three seeds on. Below: how many seeds; a tick at the top where a run was interrupted.{more}"
@@ -56,7 +58,7 @@ def learning(
 
 
 def _panel(upper: Any, lower: Any, lines: Mapping[str, Curves], breaks: Sequence[int]) -> None:
-    for (line, curves), colour in zip(lines.items(), COLOURS * (1 + len(lines) // len(COLOURS)), strict=False):
+    for (line, curves), colour in zip(lines.items(), COLOURS, strict=False):
         for _, curve in sorted(curves.items()):
             epochs = sorted(curve)
             upper.plot(epochs, [curve[epoch] for epoch in epochs], color=colour, linewidth=0.5, alpha=0.35)
