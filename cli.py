@@ -28,6 +28,7 @@ for command in (
         results.report,
         results.compare,
         results.variance,
+        results.mcnemar,
         results.against,
         seeds.power,
         results.evaluate,

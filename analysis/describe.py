@@ -12,6 +12,10 @@ from typing import Any
 LEVEL = 0.95
 # Below it the interquartile mean is the mean, and a median absolute deviation says little.
 ROBUST_FROM = 8
+# Below it a bootstrap covers far less than it says: 84 % at five seeds where 95 % is meant.
+BOOTSTRAP_FROM = 10
+# With fewer seeds hardly any value can stand out.
+OUTLIER_FROM = 5
 
 
 def describe(values: Mapping[int, float], *, better: str = "max", level: float = LEVEL) -> dict[str, Any]:
@@ -26,7 +30,9 @@ def describe(values: Mapping[int, float], *, better: str = "max", level: float =
         n, mean, median, std (ddof 1), sem, min and max; `interval` of the mean by t, `std_interval` by χ²,
         `prediction` of one more seed; from eight seeds on `mad` and `iqm`; `seed_0` and its offset from the mean of
         the others; `best_of_n` and `luck`, how far the best of n seeds lies from the mean, and how far that of n normal
-        draws would; `constant` where all seeds agree.
+        draws would; `best_of`, k -> the expected best of k of these seeds (Tang et al. 2020); from five seeds on
+        `outlier`, the seed that is farthest out, by Grubbs; from ten on `bca`, the bootstrap's interval of the mean;
+        `constant` where all seeds agree.
     """
     ordered = [values[seed] for seed in sorted(values)]
     n = len(ordered)
@@ -49,6 +55,9 @@ def describe(values: Mapping[int, float], *, better: str = "max", level: float =
         "iqm": None,
         "best_of_n": abs(best - mean) if mean is not None and n > 1 else None,
         "luck": std * expected_best(n) if std is not None else None,
+        "best_of": {},
+        "outlier": None,
+        "bca": None,
         "constant": std == 0.0,
         **_seed_0(values),
     }
@@ -62,7 +71,40 @@ def describe(values: Mapping[int, float], *, better: str = "max", level: float =
         found["prediction"] = [mean - half * math.sqrt(1 + 1 / n), mean + half * math.sqrt(1 + 1 / n)]
     if n >= ROBUST_FROM:
         found |= _robust(ordered)
+    ranked = sorted(ordered, reverse=better == "min")
+    found["best_of"] = {str(k): best_of(ranked, k) for k in (2, 3, 5, 10, 30) if k <= n}
+    if n >= OUTLIER_FROM and std > 0:
+        found["outlier"] = _grubbs(values, mean, std, level)
+    if n >= BOOTSTRAP_FROM and std > 0:
+        found["bca"] = _bca(ordered, level)
     return found
+
+
+def best_of(ranked: Sequence[float], k: int) -> float:
+    """Return the expected best of k of n values drawn without replacement, worst value first, k at most n."""
+    n = len(ranked)
+    return math.fsum(math.comb(place, k - 1) / math.comb(n, k) * value for place, value in enumerate(ranked))
+
+
+def _grubbs(values: Mapping[int, float], mean: float, std: float, level: float) -> dict[str, Any]:
+    """Name the farthest seed, and whether it is farther than chance would have it (Grubbs 1969)."""
+    from scipy.stats import t
+
+    n = len(values)
+    seed = max(sorted(values), key=lambda one: abs(values[one] - mean))
+    quantile = float(t.ppf(1 - (1 - level) / (2 * n), n - 2))
+    critical = (n - 1) / math.sqrt(n) * math.sqrt(quantile**2 / (n - 2 + quantile**2))
+    distance = abs(values[seed] - mean) / std
+    return {"seed": seed, "g": distance, "critical": critical, "flagged": distance > critical}
+
+
+def _bca(values: Sequence[float], level: float) -> list[float]:
+    import numpy
+    from scipy.stats import bootstrap
+
+    draw = numpy.random.default_rng(0)
+    found = bootstrap((sorted(values),), numpy.mean, confidence_level=level, method="BCa", rng=draw).confidence_interval
+    return [float(found.low), float(found.high)]
 
 
 def _seed_0(values: Mapping[int, float]) -> dict[str, float | None]:

@@ -57,6 +57,32 @@ def split(correct: Mapping[int, Any]) -> dict[str, Any]:
     }
 
 
+def mcnemar(one: Any, other: Any) -> dict[str, Any]:
+    """Compare two checkpoints on the same images (McNemar 1947, exact): it says nothing of the methods behind them.
+
+    Args:
+        one: [J] bool, which images the first classifies rightly.
+        other: the same of the second.
+
+    Returns:
+        `images`, right by `both`, by `only_first`, `only_second` and by `neither`, `difference` in points, and `p`: two
+        sides of a fair coin over the images where just one is right; None where there is no such image.
+    """
+    from scipy.stats import binomtest
+
+    first, second = int((one & ~other).sum()), int((other & ~one).sum())
+    images = len(one)
+    return {
+        "images": images,
+        "both": int((one & other).sum()),
+        "only_first": first,
+        "only_second": second,
+        "neither": int((~one & ~other).sum()),
+        "difference": 100 * (first - second) / images,
+        "p": float(binomtest(first, first + second).pvalue) if first + second else None,
+    }
+
+
 def read(workspace: Workspace, run_id: str, set_name: str) -> Any:
     """Return [J] bool of a completed run's final weights on a set, or None where there are no bits to be read.
 
@@ -87,14 +113,32 @@ def _bits(path: Path, set_name: str) -> Any:
 def variance(workspace: Workspace, cells: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return for each cell of a report (with its `run_ids`) how the spread of its accuracy splits.
 
-    A seed whose bits are not there is named in `without`, and is part of nothing.
+    A seed whose bits are not there is named in `without`, and is part of nothing. `disagreement_baseline` is the share
+    of images on which just one of the cell and its baseline is right, mean over seeds, in percent.
     """
+    by_id = {cell["cell_id"]: cell for cell in cells}
+    baselines: dict[str, dict[int, Any]] = {}
     found = []
     for cell in cells:
-        bits = {int(seed): read(workspace, run_id, cell["set"]) for seed, run_id in cell["run_ids"].items()}
-        there = {seed: one for seed, one in bits.items() if one is not None}
+        there = _read_all(workspace, cell)
+        baseline = cell["baseline"] if cell["baseline"] in by_id else None
+        if baseline is not None and baseline not in baselines:
+            baselines[baseline] = _read_all(workspace, by_id[baseline])
         names = ("cell_id", "backbone", "dataset", "head", "recipe", "stage", "axes", "set")
-        without = sorted(set(bits) - set(there))
         head = {"schema_version": SCHEMA_VERSION, **{name: cell[name] for name in names}}
-        found.append({**head, "mean": cell["mean"], "without": without, **split(there)})
+        head["mean"] = cell["mean"]
+        head["without"] = sorted(int(seed) for seed in cell["run_ids"] if int(seed) not in there)
+        head["disagreement_baseline"] = _between(there, baselines[baseline]) if baseline is not None else None
+        found.append(head | split(there))
     return found
+
+
+def _read_all(workspace: Workspace, cell: dict[str, Any]) -> dict[int, Any]:
+    bits = {int(seed): read(workspace, run_id, cell["set"]) for seed, run_id in cell["run_ids"].items()}
+    return {seed: one for seed, one in bits.items() if one is not None}
+
+
+def _between(one: Mapping[int, Any], other: Mapping[int, Any]) -> float | None:
+    """Return the share of images on which just one of two methods is right, mean over the seeds of both, in percent."""
+    shares = [float((one[seed] != other[seed]).mean()) for seed in sorted(one.keys() & other.keys())]
+    return 100 * math.fsum(shares) / len(shares) if shares else None

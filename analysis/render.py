@@ -25,7 +25,11 @@ _LATEX = str.maketrans(
 )
 
 
-_SIGNS = {"±": r"$\pm$", "−": "$-$", "—": "---", "α": r"$\alpha$", "<": "$<$"}
+# What pdflatex has no letter for, or another one.
+_SIGNS = {
+    "±": r"$\pm$", "−": "$-$", "—": "---", "α": r"$\alpha$", "χ": r"$\chi$", "²": "$^2$", "₀": "$_0$", "≥": r"$\geq$",
+    "<": "$<$", ">": "$>$", "|": "$|$",
+}  # fmt: skip
 
 
 @dataclass(slots=True, kw_only=True)
@@ -81,6 +85,14 @@ def of_descriptions(cells: list[dict[str, Any]]) -> Table:
         "Intervals by t and χ², for runs that are roughly normal; one more seed: where the next run falls so often.",
         "By luck: how far the best of as many normal draws lies from the mean.",
     ]
+    for cell in cells:
+        outlier = cell["description"]["outlier"]
+        if outlier and outlier["flagged"]:
+            label = " ".join(str(cell[name]) for name in ("backbone", "dataset", "head"))
+            said.append(
+                f"{label}: seed {outlier['seed']} stands out ({outlier['g']:.2f} deviations, Grubbs' limit "
+                f"{outlier['critical']:.2f}); it is part of every number."
+            )
     constant = [cell for cell in cells if cell["description"]["constant"]]
     if constant:
         said.append(f"In {len(constant)} cell(s) all seeds are equal: is the seed wired in?")
@@ -144,8 +156,9 @@ def of_published(document: dict[str, Any]) -> Table:
 def of_variances(rows: list[dict[str, Any]]) -> Table:
     """Return how spread over seeds splits as text, in percentage points."""
     names = columns(rows)
-    numbers = ("std", "std_carries", "std_test_set", "std_binomial", "disagreement")
-    heading = [*names, "n", "images", "std over seeds", "carries", "this test set", "one accuracy", "disagree"]
+    numbers = ("std", "std_carries", "std_test_set", "std_binomial", "disagreement", "disagreement_baseline")
+    spread = ["std over seeds", "carries", "this test set", "one accuracy", "disagree", f"with {BASELINE_WORD}"]
+    heading = [*names, "n", "images", *spread]
     body = [
         [
             *labels(row, names),
@@ -158,7 +171,8 @@ def of_variances(rows: list[dict[str, Any]]) -> Table:
     notes = [
         "Points of accuracy. Std over seeds² = carries² + this test set²: what new images would show as well, and what "
         "errors that are independent between runs and images make on so many.",
-        "One accuracy: the binomial error of a single run. Disagree: images that one of two seeds gets right, percent.",
+        "One accuracy: the binomial error of a single run. Disagree: images that just one of two seeds gets right, "
+        f"percent; with {BASELINE_WORD}: that just one of the two methods does, seed by seed.",
     ]
     for row in rows:
         label = " ".join(str(row[name]) for name in ("backbone", "dataset", "head"))

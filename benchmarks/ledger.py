@@ -24,6 +24,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from tests.support.ledgers import World, journal_bytes, paper_grid
 from tests.support.postgres import PostgresServer, binaries, roomy_memory
+from vtjobs.analysis import table
 from vtjobs.db import models as m
 from vtjobs.db import queries
 from vtjobs.db.engine import reading, writing
@@ -145,6 +146,11 @@ class Work:
         chosen = parse_selection(["grid17"])
         return self.read(lambda connection: queries.list_runs(connection, chosen)) * 1e3
 
+    def report(self) -> float:
+        """Five of the grids: 1,000 cells with 5 seeds each."""
+        chosen = parse_selection([f"grid{number}" for number in range(5)])
+        return timed(lambda: table.report(self.world.ledger, chosen)) * 1e3
+
     def add(self) -> float:
         self.added += 1
         first = 2 * CELLS + self.added * 2_000
@@ -188,6 +194,7 @@ ROWS = [
     ("status counts, 100,000 runs", "counts", "ms", {"SQLite": 50, "PostgreSQL": 50}),
     ("mean and std of 20,000 cells", "cells", "ms", {"SQLite": 300, "PostgreSQL": 300}),
     ("list a grid of 1,000 runs", "runs", "ms", {}),
+    ("report of 1,000 cells, of 100,000 runs", "report", "ms", {"SQLite": 3_000, "PostgreSQL": 3_000}),
     ("add a grid of 10,000 runs", "add", "ms", {}),
     (f"ingest {JOURNALS} × {EVENTS:,} events", "events", "events/s", {"SQLite": 50_000, "PostgreSQL": 20_000}),
 ]

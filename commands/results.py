@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ..jobs.errors import BadInput, suggest
+from ..jobs.errors import BadInput, NothingMatched, suggest
 from .options import Json, Quiet, Selector, Workspace, fresh, one_run, open_workspace, select_ids, selection
 
 Metric = Annotated[str, typer.Option(help="top1, top5, loss, ema_top1, …")]
@@ -178,6 +178,40 @@ def variance(
         tables = [render.of_variances(plain)] if plain else []
         for laid in tables + [of_study(cell, study) for cell in found for study in cell["studies"]]:
             print_table(laid, style, right=tuple(range(laid.labels, len(laid.heading))))
+
+
+def mcnemar(
+    run: Annotated[str, typer.Argument(help="A run id, or its beginning.")],
+    other: Annotated[str, typer.Argument(help="The run to compare it with, on the same images.")],
+    set_name: SetName = "test",
+    as_json: Json = False,
+    workspace: Workspace = None,
+) -> None:
+    """Compare two checkpoints on the same images: this says nothing of the methods behind them."""
+    from ..analysis import examples, terminal
+    from ..analysis.render import p_value
+
+    context = open_workspace(workspace)
+    fresh(context)
+    run_ids = [one_run(context, name) for name in (run, other)]
+    bits = [examples.read(context.workspace, run_id, set_name) for run_id in run_ids]
+    for run_id, one in zip(run_ids, bits, strict=True):
+        if one is None:
+            raise NothingMatched(f"run {run_id} has no bits of single images on {set_name}: it must have completed")
+    if len(bits[0]) != len(bits[1]):
+        raise BadInput(f"{set_name} of the two runs is not the same: {len(bits[0]):,} and {len(bits[1]):,} images")
+    found = examples.mcnemar(*bits)
+    if as_json:
+        terminal.emit_json({"schema_version": 1, "runs": run_ids, "set": set_name, **found})
+        return
+    rows = [[f"{run_ids[0][:8]} right", str(found["both"]), str(found["only_first"])],
+            [f"{run_ids[0][:8]} wrong", str(found["only_second"]), str(found["neither"])]]  # fmt: skip
+    terminal.print_table(["", f"{run_ids[1][:8]} right", f"{run_ids[1][:8]} wrong"], rows, right=(1, 2))
+    p = f", p={p_value(found['p'])} (McNemar, exact)" if found["p"] is not None else ""
+    terminal.say(
+        f"{found['images']:,} images of {set_name}; difference {found['difference']:+.2f} points{p}. "
+        "Compares these two checkpoints, not the methods: for those, see `vtjobs compare`."
+    )
 
 
 def _cells(selector: Any, metric: str, set_name: str, style: str, workspace: Any) -> list[dict[str, Any]]:

@@ -102,3 +102,44 @@ def test_a_study_of_streams_is_not_topped_up(study: Cli) -> None:
     refused = study("topup", "apart.yaml", "--half-width", "1")
     assert refused.returncode == 2
     assert "the design of `variance` says how many runs each cell has" in refused.stderr
+
+
+def test_a_report_is_written_as_one_page_with_figures_and_data_beside_it(study: Cli) -> None:
+    out = study.folder / "out" / "page"
+    done = study("report", "tiny", "--html", str(out))
+    assert done.returncode == 0 and f"{out}/report.html written" in done.stderr and done.stdout == ""
+    text = (out / "report.html").read_text()
+    assert text.count("<svg") == len(list((out / "figures").glob("*.svg"))) >= 5
+    assert "vit_small_patch16_224" in text and "relvit" in text and "n=3" in text
+    assert "http" not in text.replace("http://www.w3.org", "").replace("http://purl.org", "").replace(
+        "http://creativecommons.org", ""
+    )
+    document = json.loads((out / "report.json").read_text())
+    assert document["schema_version"] == 1 and len(document["cells"]) == 2
+    before = {path.name: path.read_bytes() for path in (out / "figures").iterdir()}
+    assert study.json("report", "tiny", "--html", str(out))["page"] == str(out / "report.html")
+    assert {path.name: path.read_bytes() for path in (out / "figures").iterdir()} == before
+
+
+def test_a_page_goes_into_a_folder(study: Cli) -> None:
+    study.write("taken", "")
+    refused = study("report", "tiny", "--html", "taken")
+    assert refused.returncode == 2 and "--html taken: a file" in refused.stderr
+
+
+def test_e_values_hold_however_often_one_looks(study: Cli) -> None:
+    (plain,), (anytime,) = (study.json("compare", "tiny", *words)["comparisons"] for words in ((), ("--anytime",)))
+    assert plain["e_value"] == anytime["e_value"] and anytime["p"] == pytest.approx(min(1, 1 / plain["e_value"]))
+    assert plain["ranks"]["pairs"] == plain["n"] * plain["n_baseline"] and plain["ranks"]["p"] <= 1
+    assert "however often one looks" in study("compare", "tiny", "--anytime").stderr
+
+
+def test_two_checkpoints_are_compared_on_the_same_images(study: Cli) -> None:
+    first, other = study("runs", "tiny", "seed=0", "--quiet").stdout.split()
+    found = study.json("mcnemar", first[:10], other)
+    assert found["images"] == found["both"] + found["only_first"] + found["only_second"] + found["neither"] == 898
+    scores = {run["run_id"]: run["top1"] for run in study.json("runs", "tiny")}
+    assert found["difference"] == pytest.approx(scores[first] - scores[other])
+    assert "not the methods" in study("mcnemar", first, other).stderr
+    missing = study("mcnemar", first, other, "--set", "val")
+    assert missing.returncode == 3 and "has no bits of single images on val" in missing.stderr

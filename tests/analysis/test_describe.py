@@ -1,6 +1,9 @@
 """Centre and spread of a cell against certified and published numbers, and what few seeds cannot say."""
 
+import itertools
+import json
 import math
+import statistics
 from typing import Any
 
 import numpy
@@ -8,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vtjobs.analysis.describe import describe, expected_best, spread_factors
+from vtjobs.analysis.describe import best_of, describe, expected_best, spread_factors
 
 # R's `sleep`, group 1: t.test(extra)$conf.int.
 SLEEP = [0.7, -1.6, -0.2, -1.2, -0.1, 3.4, 3.7, 0.8, 0.0, 2.0]
@@ -91,11 +94,16 @@ def test_shifts_and_scales_move_what_they_should_and_no_number_is_nan(
     for name, value in plain.items():
         if name in ("n", "level", "constant", "seed_0", "seed_0_offset") or value is None:
             continue
+        if name == "outlier":
+            assert {**moved[name], "g": 0, "seed": 0} == {**value, "g": 0, "seed": 0}
+            assert moved[name]["g"] == pytest.approx(value["g"])
+            continue
+        if name == "best_of":
+            value, moved[name] = list(value.values()), list(moved[name].values())
         offset = 0.0 if name in ("std", "sem", "std_interval", "mad", "best_of_n", "luck") else float(shift)
         wanted = [scale * part + offset for part in value] if isinstance(value, list) else scale * value + offset
         assert moved[name] == pytest.approx(wanted, rel=1e-9, abs=1e-6)
-    numbers = [part for value in moved.values() for part in (value if isinstance(value, list) else [value])]
-    assert all(part is None or math.isfinite(part) for part in numbers)
+    json.dumps(moved, allow_nan=False)
 
 
 @given(st.permutations(list(enumerate([1.5, 2.25, 0.1, 7.0, 3.3, 3.4, 9.0, -2.0, 4.0]))))
@@ -116,3 +124,40 @@ def test_the_intervals_cover_as_often_as_they_say(n: int) -> None:
         next_one += found["prediction"][0] <= other <= found["prediction"][1]
     for covered in (mean, spread, next_one):
         assert covered / 4000 == pytest.approx(0.95, abs=0.014)
+
+
+# Best of k, outliers, bootstrap --------------------------------------------------------------------------------------
+
+
+@given(st.lists(st.integers(0, 100).map(float), min_size=2, max_size=7), st.data())
+def test_the_best_of_k_is_the_mean_over_all_choices_of_k_seeds(values: list[float], data: st.DataObject) -> None:
+    k = data.draw(st.integers(1, len(values)))
+    choices = [max(chosen) for chosen in itertools.combinations(values, k)]
+    assert best_of(sorted(values), k) == pytest.approx(statistics.fmean(choices))
+    smallest = [min(chosen) for chosen in itertools.combinations(values, k)]
+    assert best_of(sorted(values, reverse=True), k) == pytest.approx(statistics.fmean(smallest))
+
+
+def test_an_outlier_is_the_one_of_nists_handbook() -> None:
+    # Section 1.3.5.17.1, mass spectrometry of a uranium isotope: G = 2.4687, critical value 2.032 for two sides.
+    values = [199.31, 199.53, 200.19, 200.82, 201.92, 201.95, 202.18, 245.57]
+    found = _of(values)["outlier"]
+    assert (values[found["seed"] - 1], found["flagged"]) == (245.57, True)
+    assert found["g"] == pytest.approx(2.4687, abs=1e-4)
+    # Its table is for one side at 0.05, which is two at 0.1.
+    one_sided = describe(dict(enumerate(values)), level=0.9)["outlier"]
+    assert one_sided["critical"] == pytest.approx(2.032, abs=5e-4)
+
+
+def test_an_outlier_stays_in_every_number() -> None:
+    values = [80.0, 80.1, 79.9, 80.05, 79.95, 90.0]
+    found = _of(values)
+    assert found["outlier"]["flagged"] and found["mean"] == pytest.approx(statistics.fmean(values))
+    assert _of(values[:4])["outlier"] is None and _of([80.0] * 6)["outlier"] is None
+
+
+def test_the_bootstrap_is_there_from_ten_seeds_on_and_does_not_depend_on_their_order() -> None:
+    values = [80.0 + math.sin(seed) for seed in range(12)]
+    one, other = _of(values)["bca"], _of(values[::-1])["bca"]
+    assert one == other and one[0] < statistics.fmean(values) < one[1]
+    assert _of(values[:9])["bca"] is None and _of([80.0] * 12)["bca"] is None

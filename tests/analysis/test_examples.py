@@ -11,8 +11,9 @@ import numpy
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.stats import norm
 
-from vtjobs.analysis.examples import read, split
+from vtjobs.analysis.examples import mcnemar, read, split
 from vtjobs.analysis.render import markdown, of_variances
 from vtjobs.jobs.journal import JournalWriter
 from vtjobs.jobs.workspace import Workspace
@@ -74,8 +75,8 @@ def test_the_text_holds_every_number_and_says_what_is_missing() -> None:
     cell = {"backbone": "b", "dataset": "d", "head": "h", "recipe": "r", "axes": {}}
     draw = numpy.random.default_rng(1)
     rows = [
-        {**cell, **split({seed: draw.random(50) < 0.9 for seed in range(4)})},
-        {**cell, "head": "other", **split({0: draw.random(50) < 0.9})},
+        {**cell, "disagreement_baseline": None, **split({seed: draw.random(50) < 0.9 for seed in range(4)})},
+        {**cell, "head": "other", "disagreement_baseline": 2.5, **split({0: draw.random(50) < 0.9})},
     ]
     json.dumps(rows, allow_nan=False)
     text = markdown(of_variances(rows))
@@ -106,3 +107,26 @@ def test_bits_are_read_from_the_checkpoint_of_the_attempt_that_completed(tmp_pat
     place = max(folder.checkpoints(1).glob("step-*")) / "correct.safetensors"
     place.write_bytes(place.read_bytes()[:20])
     assert read(workspace, spec.run_id, "test") is None
+
+
+def test_two_checkpoints_are_compared_on_the_images_that_just_one_gets_right() -> None:
+    # Agresti, Categorical Data Analysis, table 10.1: approval of a prime minister, 150 against 86 changed their mind.
+    one = numpy.array([True] * 794 + [True] * 150 + [False] * 86 + [False] * 570)
+    other = numpy.array([True] * 794 + [False] * 150 + [True] * 86 + [False] * 570)
+    found = mcnemar(one, other)
+    assert [found[name] for name in ("images", "both", "only_first", "only_second", "neither")] == [
+        1600,
+        794,
+        150,
+        86,
+        570,
+    ]
+    assert found["difference"] == pytest.approx(4.0)
+    # z = -4.17 by the normal approximation.
+    assert math.log(found["p"]) == pytest.approx(math.log(2 * norm.sf(4.17)), rel=0.03)
+    assert mcnemar(other, one)["p"] == found["p"]
+
+
+def test_checkpoints_that_agree_on_every_image_have_no_p() -> None:
+    one = numpy.array([True, False])
+    assert mcnemar(one, one)["p"] is None

@@ -1,0 +1,42 @@
+"""The report of a ledger does not depend on the database."""
+
+import json
+import random
+from pathlib import Path
+
+from vtjobs.analysis.declared import Plan
+from vtjobs.analysis.table import report
+from vtjobs.analysis.verdict import compare
+from vtjobs.db.ingest import ingest_live
+from vtjobs.jobs.selector import Selection
+
+from ..support.ledgers import World, paper_grid
+from ..support.postgres import PostgresServer
+
+
+def told(folder: Path, url: str) -> str:
+    """Return the JSON of a report and its comparisons over a ledger with completed, failed and waiting runs."""
+    world = World(folder, url)
+    draw = random.Random(0)
+    run_ids = world.submit(paper_grid(cells=6, seeds=4))
+    for number, run_id in enumerate(run_ids):
+        scores = {epoch: 70 + draw.gauss(0, 1) / 3 for epoch in range(3)}
+        if number % 5 == 4:
+            continue
+        world.launch(run_id)
+        world.start(run_id, 1)
+        for epoch, score in scores.items():
+            world.epoch(run_id, 1, epoch, score)
+        failed = number % 7 == 6
+        world.end(run_id, 1, "failed" if failed else "completed", "crash" if failed else None)
+    ingest_live(world.ledger, world.workspace)
+    cells = report(world.ledger, Selection(everything=True))
+    document = {"cells": cells, "comparisons": compare(cells, Plan(margin=0.2))}
+    world.close()
+    assert sum(cell["n"] for cell in cells) > 10
+    return json.dumps(document, allow_nan=False)
+
+
+def test_the_report_is_the_same_byte_for_byte_on_both_databases(tmp_path: Path, postgres: PostgresServer) -> None:
+    on_sqlite = told(tmp_path / "one", f"sqlite:///{tmp_path / 'ledger.sqlite'}")
+    assert told(tmp_path / "other", postgres.new_database()) == on_sqlite
