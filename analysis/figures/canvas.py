@@ -47,10 +47,10 @@ class Drawn:
         self.figure.set_layout_engine("none")
 
     def svg(self) -> str:
-        """Return it as SVG without a date and without a declaration, to stand inside a page."""
+        """Return it as SVG without a date, a maker and a declaration, to stand inside a page."""
         with styled():
             stream = io.StringIO()
-            self.figure.savefig(stream, format="svg", metadata={"Date": None, "Title": self.title})
+            self.figure.savefig(stream, format="svg", metadata={"Date": None, "Creator": None, "Title": self.title})
         text = stream.getvalue()
         return text[text.index("<svg") :]
 
