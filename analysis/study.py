@@ -3,9 +3,12 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from sqlalchemy import Connection, select
+
+from ..db import models as m
 from ..db import queries
 from ..db.engine import reading
-from ..db.ledger import Ledger
+from ..db.ledger import Ledger, in_parts
 from ..jobs.design import REPEAT, Design, rows, seed_text
 from ..jobs.errors import DamagedJournal
 from ..jobs.journal import read_all
@@ -31,7 +34,7 @@ def studies(
     found: dict[str, list[dict[str, Any]]] = {}
     with reading(ledger.engine) as connection:
         chosen = [row for row in queries.list_runs(connection, selection) if row.streams is not None]
-        settings = queries.grid_settings(connection, {row.grid_id for row in chosen})
+        settings = queries.grid_settings(connection, _grids_of(connection, [row.run_id for row in chosen]))
         for grid_id, one in sorted(settings.items()):
             if not one.get("variance"):
                 continue
@@ -41,12 +44,24 @@ def studies(
                 for row in queries.results_of(connection, [row.run_id for row in members])
                 if row["metric"] == metric and row["set_name"] == set_name
             }
-            for cell_id in dict.fromkeys(row.cell_id for row in chosen if row.grid_id == grid_id):
-                mine = [row for row in members if row.cell_id == cell_id]
+            mine_of: dict[str, list[queries.RunRow]] = {}
+            for row in members:
+                mine_of.setdefault(row.cell_id, []).append(row)
+            for cell_id in dict.fromkeys(row.cell_id for row in chosen if row.cell_id in mine_of):
+                mine = mine_of[cell_id]
                 document = study(one["variance"], mine, scores)
                 prints = [(_streams(row), fingerprints(workspace.run(row.run_id))) for row in mine]
                 document["wiring"] = wiring(prints)
                 found.setdefault(cell_id, []).append({"grid_id": grid_id, "metric": metric, **document})
+    return found
+
+
+def _grids_of(connection: Connection, run_ids: list[str]) -> set[str]:
+    """Return the grids that hold any of the runs: a run may be part of several studies."""
+    found: set[str] = set()
+    for part in in_parts(run_ids):
+        query = select(m.grid_runs.c.grid_id).where(m.grid_runs.c.run_id.in_(part)).distinct()
+        found |= set(connection.execute(query).scalars())
     return found
 
 
