@@ -120,6 +120,7 @@ def allocation(
     known = sorted(known, key=lambda cell: -_half(cell["std"], cell["n"]))
     shown = known[: len(COLOURS)]
     most = max(20, 2 * max(cell["n"] for cell in shown))
+    fewest = max(3, min(cell["n"] for cell in shown) // 3)
     rows = [
         [label_of(cell, names), n, _half(cell["std"], n), hours.get(cell["cell_id"])]
         for cell in known
@@ -129,15 +130,14 @@ def allocation(
         figure = new_figure(3.2)
         axes = figure.add_subplot()
         for cell, colour in zip(shown, COLOURS, strict=False):
-            sizes = list(range(3, most + 1))
+            sizes = list(range(fewest, most + 1))
             cost = f", {hours[cell['cell_id']]:.2g} h a seed" if cell["cell_id"] in hours else ""
             axes.plot(sizes, [_half(cell["std"], n) for n in sizes], color=colour, linewidth=1,
                       label=f"{label_of(cell, names)}{cost}")  # fmt: skip
             axes.plot(cell["n"], _half(cell["std"], cell["n"]), "o", color=colour, markersize=5)
         for look in looks:
             axes.axvline(look, color=GREY, linestyle=":", linewidth=0.8)
-        top = max(_half(cell["std"], max(3, cell["n"])) for cell in shown)
-        axes.set(xlabel="seeds", ylabel=f"± of the mean ({metric})", ylim=(0, 1.15 * top))
+        axes.set(xlabel="seeds", ylabel=f"± of the mean ({metric})", ylim=(0, None))
         axes.legend(fontsize=7)
     said = "; ".join(f"{label_of(cell, names)} ±{_half(cell['std'], cell['n']):.2f} at n={cell['n']}" for cell in shown)
     rest = f" The {len(shown)} widest of {len(known)} cells are drawn." if len(known) > len(shown) else ""
