@@ -5,6 +5,7 @@ All streams are random factors, and what they do together is the rest. Negative 
 """
 
 import math
+import statistics
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -30,14 +31,15 @@ def components(
 ) -> dict[str, Any]:
     """Split the variance of a complete, balanced study.
 
-    Crossed and orthogonal designs by the analysis of variance: σ²(stream) = (MS(stream) - MS(rest)) / runs per value
-    (Searle, Casella and McCulloch 1992, ch. 4). `share` is the stream's own part of the whole (first-order effect);
-    `total_share` adds all that streams do together, of which each gets the whole (an upper bound of the total effect).
+    Crossed designs of two streams and orthogonal ones by the analysis of variance:
+    σ²(stream) = (MS(stream) - MS(rest)) / runs per value (Searle, Casella and McCulloch 1992, ch. 4). `share` is the
+    stream's own part of the whole (first-order effect); `total_share` adds all that streams do together, of which each
+    gets the whole (an upper bound of the total effect).
     Without repeats the hardware's part is in there too. Intervals of shares are generalised confidence intervals
     (Weerahandi 1993): each mean square over its χ².
 
-    One at a time: the deviation of each arm, and its ratio to that of all streams moving together, by F. These are
-    total effects at one base point and add up to more than the whole.
+    One at a time: the deviation of each arm, and its ratio to that of all streams moving together, by F. These hold at
+    one base point; with interactions they add up to more than the whole.
 
     Args:
         design: crossed, orthogonal or one-at-a-time.
@@ -161,25 +163,20 @@ def _arms(vary: Sequence[str], runs: Sequence[tuple[Mapping[str, int], float]], 
     """Take the arms apart again: what differs from the base point in one stream, in all of them, or in none."""
     base = runs[0][0]
     arms: dict[str, list[float]] = {stream: [runs[0][1]] for stream in vary}
-    arms |= {"all": [runs[0][1]], REPEAT: [runs[0][1]]}
+    arms |= {"all": [], REPEAT: [runs[0][1]]}
     for streams, value in runs[1:]:
         moved = [stream for stream in vary if streams[stream] != base[stream]]
         arms[REPEAT if not moved else moved[0] if len(moved) == 1 else "all"].append(value)
-    reference = _variance(arms["all"]) if len(vary) > 1 else None
+    reference = statistics.variance(arms["all"]) if len(vary) > 1 else None
     found = [_arm(name, arms[name], reference, len(arms["all"]), level) for name in vary]
     others = {name: _arm(name, arms[name], None, 0, level) if len(arms[name]) > 1 else None for name in ("all", REPEAT)}
     return {"level": level, "streams": found, **others}
 
 
-def _variance(values: Sequence[float]) -> float:
-    mean = math.fsum(values) / len(values)
-    return math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1)
-
-
 def _arm(name: str, values: Sequence[float], reference: float | None, size: int, level: float) -> dict[str, Any]:
     from scipy.stats import f as fisher
 
-    variance, df = _variance(values), len(values) - 1
+    variance, df = statistics.variance(values), len(values) - 1
     std = math.sqrt(variance)
     low, high = spread_factors(len(values), level)
     found: dict[str, Any] = {

@@ -53,6 +53,8 @@ def settle(ledger: Ledger, selection: Selection, given: dict[str, Any]) -> Plan:
         if value is not None and not 0 < value < math.inf:
             raise BadInput(f"--{name.replace('_', '-')} {value:g}: a number above 0, in the metric's unit")
     same = bool(base) and values == base
+    if values.get("anytime") and values.get("margin") is not None:
+        raise BadInput("margin: a tie is tested once, at a declared number of seeds; leave anytime or the margin out")
     values["test"] = Test(values.get("test", Test.WELCH))
     values["looks"] = tuple(values.get("looks", ())) if same else ()
     return Plan(**values, declared=declared if same else [])

@@ -130,7 +130,7 @@ def paired(values: Mapping[int, float], baseline: Mapping[int, float], *, alpha:
     if n == 0:
         return Difference(n=0, n_baseline=0, why_not="no seed is finished on both sides")
     ours, theirs = [values[seed] for seed in seeds], [baseline[seed] for seed in seeds]
-    each = [own - other for own, other in zip(ours, theirs, strict=True)]
+    each = exactly([own - other for own, other in zip(ours, theirs, strict=True)], [*ours, *theirs])
     difference = statistics.fmean(each)
     if n < 3:
         return Difference(n=n, n_baseline=n, difference=difference, why_not="a paired test needs three pairs")
@@ -151,6 +151,16 @@ def paired(values: Mapping[int, float], baseline: Mapping[int, float], *, alpha:
         correlation=None if constant else statistics.correlation(ours, theirs),
         floor=2 / 2**n,
     )
+
+
+def exactly(differences: Sequence[float], values: Sequence[float]) -> list[float]:
+    """Return differences without what the subtraction of `values` alone has left in their last digits.
+
+    Accuracies are counts over a number of images; pairs that differ by as many images must be seen to do so.
+    """
+    scale = max(map(abs, values), default=0.0)
+    digits = 12 - math.floor(math.log10(scale)) if scale > 0 else 12
+    return [round(one, digits) for one in differences]
 
 
 def _tested(difference: float, error: float, df: float, alpha: float, **facts: float | int | None) -> Difference:

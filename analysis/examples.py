@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..jobs.lineage import completed_by
+from ..jobs.spec import RunSpec
 from ..jobs.workspace import Workspace
 
 SCHEMA_VERSION = 1
@@ -83,6 +84,14 @@ def mcnemar(one: Any, other: Any) -> dict[str, Any]:
     }
 
 
+def images_of(workspace: Workspace, run_id: str, set_name: str) -> tuple[Any, ...]:
+    """Return what decides which images a run's set has: equal where they are the same ones."""
+    spec = RunSpec.parse(workspace.run(run_id).spec.read_text())
+    dataset = spec.dataset
+    drawn = (dataset.get("val"), spec.seeds["split"]) if set_name == "val" and "val" in dataset else ()
+    return (dataset["name"], dataset["fingerprint"], set_name, *drawn)
+
+
 def read(workspace: Workspace, run_id: str, set_name: str) -> Any:
     """Return [J] bool of a completed run's final weights on a set, or None where there are no bits to be read.
 
@@ -128,6 +137,12 @@ def variance(workspace: Workspace, cells: list[dict[str, Any]]) -> list[dict[str
         head = {"schema_version": SCHEMA_VERSION, **{name: cell[name] for name in names}}
         head["mean"] = cell["mean"]
         head["without"] = sorted(int(seed) for seed in cell["run_ids"] if int(seed) not in there)
+        of = {images_of(workspace, cell["run_ids"][str(seed)], cell["set"]) for seed in there}
+        if len(of) > 1:
+            found.append(
+                head | {"disagreement_baseline": None} | split({}) | {"why_not": "every seed holds out others"}
+            )
+            continue
         head["disagreement_baseline"] = _between(there, baselines[baseline]) if baseline is not None else None
         found.append(head | split(there))
     return found

@@ -40,7 +40,7 @@ def gather(ledger: Ledger, workspace: Workspace, selection: Selection, plan: Pla
         cell["description"] = describe(values, better=cell["better"])
     run_ids = {run_id: (cell["cell_id"], seed) for cell in cells for seed, run_id in cell["run_ids"].items()}
     with reading(ledger.engine) as connection:
-        rows = [row for row in queries.list_runs(connection, selection) if row.streams is None]
+        rows = queries.list_runs(connection, selection)
         grids = queries.grid_settings(connection, {row.grid_id for row in rows})
         seconds = queries.seconds_per_run(connection)
         scored = curves(connection, run_ids, plan.metric, plan.set)
@@ -48,9 +48,11 @@ def gather(ledger: Ledger, workspace: Workspace, selection: Selection, plan: Pla
         names = _sets(connection, list(run_ids))
         sizes = _sizes(connection, {cell["cell_id"]: min(cell["run_ids"].values(), default="") for cell in cells})
     states: dict[str, dict[str, str]] = {cell["cell_id"]: {} for cell in cells}
+    apart: dict[str, dict[str, str]] = {}
     for row in rows:
         if row.cell_id in states:
-            states[row.cell_id][str(row.seed)] = row.state
+            of = states if row.streams is None else apart
+            of.setdefault(row.cell_id, {})[str(row.seed)] = row.state
     by_cell: dict[str, dict[str, dict[int, float]]] = {}
     breaks: dict[str, list[int]] = {}
     for run_id, (cell_id, seed) in run_ids.items():
@@ -68,6 +70,7 @@ def gather(ledger: Ledger, workspace: Workspace, selection: Selection, plan: Pla
         "set": plan.set,
         "cells": cells,
         "states": states,
+        "apart": apart,
         "comparisons": compare(cells, plan),
         "curves": by_cell,
         "interrupted": {cell_id: sorted(epochs) for cell_id, epochs in breaks.items()},
@@ -88,9 +91,9 @@ def _interrupted(connection: Connection, run_ids: list[str]) -> dict[str, list[i
     """Return run -> the epochs in which attempts at it ended before their time."""
     table = m.attempts.c
     found: dict[str, list[int]] = {}
-    for start in range(0, len(run_ids), 5000):
+    for part in in_parts(run_ids):
         query = select(table.run_id, table.epoch).where(
-            table.run_id.in_(run_ids[start : start + 5000]), table.state != "completed", table.epoch.is_not(None)
+            table.run_id.in_(part), table.state != "completed", table.epoch.is_not(None)
         )
         for row in connection.execute(query):
             found.setdefault(row.run_id, []).append(int(row.epoch))
@@ -99,8 +102,8 @@ def _interrupted(connection: Connection, run_ids: list[str]) -> dict[str, list[i
 
 def _sets(connection: Connection, run_ids: list[str]) -> list[str]:
     found: set[str] = set()
-    for start in range(0, len(run_ids), 5000):
-        query = select(m.results.c.set_name).where(m.results.c.run_id.in_(run_ids[start : start + 5000])).distinct()
+    for part in in_parts(run_ids):
+        query = select(m.results.c.set_name).where(m.results.c.run_id.in_(part)).distinct()
         found |= set(connection.execute(query).scalars())
     return sorted(found)
 
@@ -122,7 +125,8 @@ def _over_datasets(cells: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Rank the heads over datasets, for each backbone and recipe that has them on more than one."""
     groups: dict[tuple[str, str], dict[str, dict[str, float]]] = {}
     for cell in cells:
-        if cell["mean"] is not None and not cell["axes"]:
+        # A mean over the runs that went well is no rank of a method that may diverge.
+        if cell["mean"] is not None and not cell["axes"] and not cell["states"].get("diverged"):
             of = groups.setdefault((cell["backbone"], cell["recipe"]), {})
             of.setdefault(cell["dataset"], {})[cell["head"]] = cell["mean"]
     better = cells[0]["better"]

@@ -46,7 +46,10 @@ def ranks(means: Mapping[str, Mapping[str, float]], *, better: str = "max", alph
     quantile = float(studentized_range.ppf(1 - alpha, k, math.inf)) / math.sqrt(2)
     found["cd"] = quantile * math.sqrt(k * (k + 1) / (6 * n))
     rest = n * (k - 1) - chi_square
-    if rest > 1e-9:
+    if rest <= 1e-9:
+        # All datasets agree: one order of k! on the first, and the same on the others.
+        found["p"] = math.factorial(k) ** (1.0 - n)
+    else:
         found["f"] = (n - 1) * chi_square / rest
         found["p"] = max(5e-324, float(fisher.sf(found["f"], k - 1, (k - 1) * (n - 1))))
     return found

@@ -39,8 +39,10 @@ def figures(document: dict[str, Any]) -> list[Drawn]:
     """Return the figures of a document that have something to show, the map of what is there first."""
     cells, plan = document["cells"], document["comparisons"]
     names = render.columns(cells)
-    states = {cell: {int(seed): state for seed, state in own.items()} for cell, own in document["states"].items()}
-    found: list[Drawn | None] = [of_cells.completeness(cells, states)]
+    by_id = {cell["cell_id"]: label_of(cell, names) for cell in cells}
+    lines = [(by_id[cell_id], own) for cell_id, own in document["states"].items() if own]
+    lines += [(f"{by_id[cell_id]}, streams apart", own) for cell_id, own in document["apart"].items()]
+    found: list[Drawn | None] = [of_cells.completeness(lines)]
     replicated = [cell for cell in cells if cell["n"]]
     if replicated:
         found.append(of_cells.strip(replicated))
@@ -52,7 +54,10 @@ def figures(document: dict[str, Any]) -> list[Drawn]:
         found.append(of_cells.distribution(cell, label_of(cell, names)))
         found += _sets(document, cell, label_of(cell, names))
     found.append(of_comparisons.allocation(cells, document["hours"], plan["looks"], metric=document["metric"]))
-    found += [of_comparisons.critical_difference(one) for one in document["ranks"]]
+    found += [
+        of_comparisons.critical_difference(one, f"{one['backbone']}, {one['recipe']}", f"ranks-{place}")
+        for place, one in enumerate(document["ranks"])
+    ]
     return [figure for figure in found if figure is not None]
 
 
@@ -118,12 +123,14 @@ def page(document: dict[str, Any], drawn: list[Drawn]) -> str:
     for cell_id, found in document["studies"].items():
         tables += [("Where the spread comes from", of_study(by_id[cell_id], one)) for one in found if cell_id in by_id]
     without = [f"{one['backbone']}: {one['why_not']}." for one in document["ranks"] if one["why_not"]]
+    every = (*document["states"].values(), *document["apart"].values())
+    states = [state for own in every for state in own.values()]
     return environment.get_template("report.html").render(
         document=document,
         first=first,
         figures=others,
         tables=tables,
-        runs=sum(cell["planned"] for cell in cells),
-        done=sum(cell["n"] for cell in cells),
+        runs=len(states),
+        done=states.count("completed"),
         without=without,
     )

@@ -24,8 +24,9 @@ def of_study(cell: dict[str, Any], study: dict[str, Any]) -> Table:
 
 
 def _told(study: dict[str, Any]) -> str:
+    riders = f"; {', '.join(study['ride'])} new with each, and part of the rest" if study["ride"] else ""
     vary = ", ".join(f"{stream} ({count})" for stream, count in study["vary"].items())
-    return f"{study['metric']} of {study['n']} runs, {study['design']}: {vary}."
+    return f"{study['metric']} of {study['n']} runs, {study['design']}: {vary}{riders}."
 
 
 def _of_components(parts: dict[str, Any]) -> tuple[list[str], list[list[str]], list[str]]:
@@ -52,7 +53,7 @@ def _of_components(parts: dict[str, Any]) -> tuple[list[str], list[list[str]], l
         "Variance components of random factors by the analysis of variance; intervals of shares by generalised "
         "confidence intervals. A share without a narrow interval is poorly determined: few values, few degrees of "
         "freedom.",
-        "With interactions: the most that a stream may have a part in; these add up to more than the whole.",
+        "With interactions: the most that a stream may have a part in; these shares overlap.",
     ]
     if any(one["variance"] < 0 for one in (*parts["streams"], parts["interactions"])):
         notes.append("A variance below 0 is an estimate of one near 0, and counts as 0 in the shares.")
@@ -74,7 +75,9 @@ def _of_arms(parts: dict[str, Any]) -> tuple[list[str], list[list[str]], list[st
         ]
         for one in arms
     ]
-    said = "One stream at a time from one base point: total effects there, which add up to more than the whole."
+    said = (
+        "One stream at a time from one base point, then all together; with interactions they exceed the whole in sum."
+    )
     return heading, body, [said]
 
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .describe import LEVEL
+from .difference import exactly
 
 # From here on a side has enough seeds for the interval of a probability.
 INTERVAL_FROM = 8
@@ -20,7 +21,7 @@ def of_two(values: Sequence[float], baseline: Sequence[float], *, level: float =
         baseline: the same of the other cell.
         level: of the interval.
 
-    Returns:
+    Returns, where more is better:
         `p` of the two-sided Mann-Whitney test, exact with ties too, and `floor`, the smallest that so many seeds can
         give; `wins` and `draws` of the `pairs` of one value each; `improvement`, P(value > baseline) + ½ P(equal), and
         from eight seeds a side its `interval` (Brunner and Munzel 2000), within 0 and 1.
@@ -49,7 +50,8 @@ def of_pairs(values: Mapping[int, float], baseline: Mapping[int, float]) -> dict
 
     seeds = sorted(values.keys() & baseline.keys())
     n = len(seeds)
-    each = [values[seed] - baseline[seed] for seed in seeds]
+    both = [*(values[seed] for seed in seeds), *(baseline[seed] for seed in seeds)]
+    each = exactly([values[seed] - baseline[seed] for seed in seeds], both)
     wins, draws = sum(one > 0 for one in each), sum(one == 0 for one in each)
     found: dict[str, Any] = {"p": None, "floor": None, "wins": wins, "draws": draws, "pairs": n, "interval": None}
     found["improvement"] = (wins + draws / 2) / n if n else None

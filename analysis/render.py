@@ -227,6 +227,8 @@ def comparison_notes(document: dict[str, Any]) -> list[str]:
     """Return what was done, in the words of a caption."""
     one = document["comparisons"][0]
     test = "Welch's t" if document["test"] == "welch" else "paired t by seed"
+    if document["anytime"]:
+        test = "e-values of t" + (" by seed" if document["test"] == "paired" else "")
     found = [
         f"{one['metric']} on {one['set']} at the last epoch; {test}, two-sided; p by Holm over m={document['family']}; "
         f"α={document['alpha']:g}; intervals are not adjusted."
@@ -235,7 +237,10 @@ def comparison_notes(document: dict[str, Any]) -> list[str]:
         sizes = ", ".join(map(str, document["looks"]))
         found.append(f"Looks at {sizes} seeds, α spent over them 1 : 2 : 3 …; what is decided stays decided.")
     if document["anytime"]:
-        found.append("p is the inverse of an e-value: it holds after any number of seeds, however often one looks.")
+        found.append(
+            "p is the inverse of an e-value (pooled variance, as many seeds a side): it holds after any number of "
+            "seeds, however often one looks. Intervals hold at one look."
+        )
     if document["margin"] is not None:
         found.append(f"A tie: two one-sided tests against ±{document['margin']:g}, not adjusted.")
     return [*found, *told(document["declared"])]

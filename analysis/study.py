@@ -1,5 +1,6 @@
 """A grid's study of its streams of randomness: its design, what came of it, and whether the streams are wired in."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -86,6 +87,7 @@ def study(variance: dict[str, Any], members: Sequence[queries.RunRow], scores: M
     document: dict[str, Any] = {
         "design": str(design),
         "vary": {stream: len(values) for stream, values in variance["vary"].items()},
+        "ride": list(variance["ride"]),
         "n": len(planned) - len(missing),
         "planned": len(planned),
         "missing": [seed_text(0, streams) for streams in missing],
@@ -94,11 +96,19 @@ def study(variance: dict[str, Any], members: Sequence[queries.RunRow], scores: M
     }
     if missing:
         # Of what is left no balanced design can be made, and means over it would mix the streams.
-        return document | {
-            "why_not": f"{len(missing)} of its {len(planned)} runs are missing: it is split when all are in"
-        }
+        return document | {"why_not": _why_not(members, missing, len(planned))}
     document["parts"] = components(design, vary, [(streams, done[_key(streams)]) for streams in planned])
     return document
+
+
+def _why_not(members: Sequence[queries.RunRow], missing: Sequence[Mapping[str, int]], planned: int) -> str:
+    keys = {_key(streams) for streams in missing}
+    states = Counter(row.state for row in members if _key(_streams(row)) in keys)
+    if diverged := states[RunState.DIVERGED]:
+        return f"{diverged} of its {planned} runs diverged, an outcome without a value: it cannot be split"
+    if scoreless := states[RunState.COMPLETED]:
+        return f"{scoreless} of its {planned} runs have completed without this score"
+    return f"{len(missing)} of its {planned} runs are missing: it is split when all are in"
 
 
 def _streams(row: queries.RunRow) -> dict[str, int]:

@@ -72,7 +72,20 @@ def report(
             document["run_ids"] = {str(row.seed): row.run_id for row in mine if row.state == RunState.COMPLETED}
             document["specs"] = [{name: _part(cells[one], name) for name in ("head", "recipe")} for one in chain]
     _add_gains(documents, cells)
+    _tell_apart(documents)
     return documents
+
+
+def _tell_apart(documents: list[dict[str, Any]]) -> None:
+    """Give cells that have all their labels in common, and differ in a setting, an axis with their id."""
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for document in documents:
+        labels = [document[name] for name in ("backbone", "dataset", "head", "recipe", "stage", "axes")]
+        groups.setdefault(json.dumps(labels, sort_keys=True), []).append(document)
+    for alike in groups.values():
+        if len(alike) > 1:
+            for document in alike:
+                document["axes"] = {**document["axes"], "cell": document["cell_id"][:8]}
 
 
 def _cells_before(connection: Any, parents: dict[str, str]) -> dict[str, list[str]]:

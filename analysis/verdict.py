@@ -41,7 +41,7 @@ def compare(cells: Sequence[dict[str, Any]], plan: Plan | None = None) -> dict[s
         "min_effect": min_effect,
         "declared": plan.declared,
         "comparisons": [
-            _document(cell, baseline, one, margin, min_effect, test)
+            _document(cell, baseline, one, None if plan.anytime else margin, min_effect, test, plan.anytime)
             for (cell, baseline), one in zip(pairs, seen, strict=True)
         ],
     }
@@ -74,6 +74,9 @@ def _difference(cell: dict[str, Any], baseline: dict[str, Any], plan: Plan, size
         # The first seeds that both have.
         shared = ours.keys() & theirs.keys()
         ours, theirs = ({seed: one[seed] for seed in shared} for one in (ours, theirs))
+    if plan.anytime:
+        # With sides of one size it hardly matters that an e-value takes their variances for equal.
+        size = min(len(ours), len(theirs))
     ours, theirs = ({seed: one[seed] for seed in sorted(one)[:size]} for one in (ours, theirs))
     if test is Test.PAIRED:
         found = paired(ours, theirs, alpha=alpha)
@@ -105,11 +108,15 @@ def _document(
     margin: float | None,
     min_effect: float | None,
     test: Test,
+    anytime: bool,
 ) -> dict[str, Any]:
     found, adjusted = seen.found, seen.adjusted
     ours, theirs = _values(cell), _values(baseline)
     tie = None if margin is None else equivalence(found, margin)
     word, detail = _verdict(found, adjusted, tie, seen.alpha, min_effect, test)
+    if anytime and word == "inconclusive":
+        # Powers of a test at one declared number of seeds say nothing of this one.
+        detail = "look again with more seeds"
     if seen.look is not None:
         ahead = f"; the next look is at {seen.next_look}" if seen.next_look and word != "separable" else ""
         detail = "; ".join(filter(None, [detail, f"at the look of {seen.look} seeds{ahead}"]))
@@ -137,13 +144,19 @@ def _document(
         "effect": found.effect,
         "correlation": found.correlation,
         "e_value": e_value(found, pairs=test is Test.PAIRED),
-        "ranks": ranks.of_pairs(ours, theirs)
-        if test is Test.PAIRED
-        else ranks.of_two(_ordered(ours), _ordered(theirs)),
+        "ranks": _ranks(ours, theirs, test, smaller_is_better=cell["better"] == "min"),
         "rank_floor": found.floor,
         "verdict": word,
         "detail": detail,
     }
+
+
+def _ranks(ours: dict[int, float], theirs: dict[int, float], test: Test, *, smaller_is_better: bool) -> dict[str, Any]:
+    if smaller_is_better:
+        ours, theirs = ({seed: -value for seed, value in one.items()} for one in (ours, theirs))
+    if test is Test.PAIRED:
+        return ranks.of_pairs(ours, theirs)
+    return ranks.of_two(_ordered(ours), _ordered(theirs))
 
 
 def _verdict(

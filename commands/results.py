@@ -15,8 +15,8 @@ Format = Annotated[str, typer.Option("--format", "-f", help="table, markdown, la
 
 def report(
     selector: Selector = None,
-    metric: Metric = "top1",
-    set_name: SetName = "test",
+    metric: Annotated[str | None, typer.Option(help="top1, top5, loss, ema_top1, … [default: top1]")] = None,
+    set_name: Annotated[str | None, typer.Option("--set", help="The set it was scored on [default: test].")] = None,
     detail: Annotated[
         bool, typer.Option("--detail", help="Intervals, extremes and the luck of the best seed.")
     ] = False,
@@ -36,7 +36,7 @@ def report(
         written = _write_page(selector, metric, set_name, html, workspace)
         terminal.emit_json({name: str(path) for name, path in written.items()}) if as_json else None
         return
-    cells = _cells(selector, metric, set_name, style, workspace)
+    cells = _cells(selector, metric or "top1", set_name or "test", style, workspace)
     if detail:
         from ..analysis.describe import describe
 
@@ -55,7 +55,9 @@ def report(
         print_table(table, style, right=(table.labels, *range(table.labels + 2, len(table.heading))))
 
 
-def _write_page(selector: Any, metric: str, set_name: str, folder: Path, workspace: Any) -> dict[str, Path]:
+def _write_page(
+    selector: Any, metric: str | None, set_name: str | None, folder: Path, workspace: Any
+) -> dict[str, Path]:
     from ..analysis import page, terminal
     from ..analysis.declared import settle
     from ..analysis.gather import gather
@@ -153,6 +155,7 @@ def against(
 def variance(
     selector: Selector = None,
     set_name: SetName = "test",
+    metric: Annotated[str, typer.Option(help="Of a study of streams; images are split by top1.")] = "top1",
     style: Format = "table",
     as_json: Json = False,
     workspace: Workspace = None,
@@ -166,7 +169,7 @@ def variance(
 
     context, chosen = _opened(selector, style, workspace)
     found = parts(context.workspace, table(context.ledger, chosen, set_name=set_name, with_specs=True))
-    of_cells = studies(context.ledger, context.workspace, chosen, metric="top1", set_name=set_name)
+    of_cells = studies(context.ledger, context.workspace, chosen, metric=metric, set_name=set_name)
     found = [cell | {"studies": of_cells.get(cell["cell_id"], [])} for cell in found]
     if as_json or style == "json":
         terminal.emit_json(found)
@@ -198,8 +201,9 @@ def mcnemar(
     for run_id, one in zip(run_ids, bits, strict=True):
         if one is None:
             raise NothingMatched(f"run {run_id} has no bits of single images on {set_name}: it must have completed")
-    if len(bits[0]) != len(bits[1]):
-        raise BadInput(f"{set_name} of the two runs is not the same: {len(bits[0]):,} and {len(bits[1]):,} images")
+    first, second = (examples.images_of(context.workspace, run_id, set_name) for run_id in run_ids)
+    if first != second:
+        raise BadInput(f"{set_name} is not the same images in both runs: another dataset, or another part held out")
     found = examples.mcnemar(*bits)
     if as_json:
         terminal.emit_json({"schema_version": 1, "runs": run_ids, "set": set_name, **found})

@@ -101,11 +101,13 @@ def _named(connection: Connection, name: str) -> Any:
 
 def _condition(connection: Connection, condition: Condition) -> Any:
     values = list(condition.values)
+    found: Any
     if condition.field == "grid":
         grids = [grid for value in values for grid in resolve_grids(connection, value)]
         found = m.runs.c.run_id.in_(select(m.grid_runs.c.run_id).where(m.grid_runs.c.grid_id.in_(grids)))
     elif condition.field == "seed":
-        found = m.runs.c.seed.in_([int(value) for value in values])
+        # A place in a study's design is no seed.
+        found = and_(m.runs.c.seed.in_([int(value) for value in values]), m.runs.c.streams == "")
     else:
         found = _CONDITION_COLUMNS[condition.field].in_(values)
     return not_(found) if condition.negated else found

@@ -16,7 +16,7 @@ class Design(StrEnum):
     TOGETHER = "together"
     # One seed moves them all: the usual replicates.
     CROSSED = "crossed"
-    # Every combination.
+    # Every combination of the values of two streams.
     ORTHOGONAL = "orthogonal"
     # L² combinations of up to L + 1 streams with L values each, every pair of values of two streams once; L is prime.
     ONE_AT_A_TIME = "one-at-a-time"
@@ -37,7 +37,7 @@ def rows(
         design: any but `together`.
         vary: stream -> its values.
         hold: the value of streams that stay; 0 where it says nothing.
-        ride: streams that take a new value with every run.
+        ride: streams that take a new value with every combination.
         repeat: how often each combination is run; of `one-at-a-time`, its base point.
     """
     held = dict.fromkeys(STREAMS, 0) | dict(hold or {})
@@ -48,9 +48,10 @@ def rows(
         combinations = _crossed(vary) if design is Design.CROSSED else _orthogonal(vary)
         times = [repeat] * len(combinations)
     found: list[dict[str, int]] = []
-    for combination, often in zip(combinations, times, strict=True):
+    for place, (combination, often) in enumerate(zip(combinations, times, strict=True)):
+        # Repeats share it: they are to differ by the hardware alone.
+        riding = dict.fromkeys(ride, place)
         for again in range(often):
-            riding = dict.fromkeys(ride, len(found))
             found.append(held | combination | riding | ({REPEAT: again} if again else {}))
     return found
 
@@ -70,13 +71,14 @@ def _orthogonal(vary: Mapping[str, Sequence[int]]) -> list[dict[str, int]]:
 
 
 def _one_at_a_time(vary: Mapping[str, Sequence[int]]) -> list[dict[str, int]]:
-    """The base point (each stream's first value), each stream from there, then all together as far as all go."""
+    """The base point (each stream's first value), each stream from there, then all together with fresh values."""
     base = {stream: values[0] for stream, values in vary.items()}
     found = [base]
     for stream, values in vary.items():
         found += [base | {stream: value} for value in values[1:]]
     if len(vary) > 1:
-        found += [dict(zip(vary, values, strict=False)) for values in list(zip(*vary.values(), strict=False))[1:]]
+        fresh = [[(value + max(values) - min(values) + 1) % 2**32 for value in values] for values in vary.values()]
+        found += [dict(zip(vary, values, strict=True)) for values in zip(*fresh, strict=False)]
     return found
 
 
@@ -92,4 +94,6 @@ def seed_text(seed: int, streams: Mapping[str, int] | None) -> str:
     values = [streams[stream] for stream in STREAMS]
     base = max(sorted(set(values)), key=values.count)
     parts = [f"{stream} {streams[stream]}" for stream in STREAMS if streams[stream] != base]
+    if parts and base:
+        parts.append(f"others {base}")
     return ", ".join((parts or [f"all {base}"]) + ([f"{REPEAT} {streams[REPEAT]}"] if REPEAT in streams else []))

@@ -3,7 +3,7 @@
 import itertools
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from .errors import BadInput
@@ -143,13 +143,8 @@ class _Expander:
         if not self.runs:
             raise BadInput(self.document.problem((), "no run is left after the exclusions"))
         excluded = dict(sorted(self.excluded.items()))
-        return Expansion(
-            cells=self.cells,
-            runs=self.runs,
-            excluded=excluded,
-            paths=self.resolver.paths,
-            streams=self.grid.streams,
-        )
+        found = Expansion(cells=self.cells, runs=self.runs, excluded=excluded, paths=self.resolver.paths)
+        return replace(found, streams=self.grid.streams)
 
     def _raise(self) -> None:
         if self.resolver.problems:

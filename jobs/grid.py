@@ -98,6 +98,8 @@ class Compare(Strict):
     def _one_rule(self) -> Self:
         if self.anytime and self.looks:
             raise ValueError("anytime: holds at every number of seeds; leave looks out")
+        if self.anytime and self.margin is not None:
+            raise ValueError("anytime: a tie is tested once, at a declared number of seeds; leave the margin out")
         return self
 
     @field_validator("looks")
@@ -306,9 +308,11 @@ def _seed_problems(grid: Grid, document: Document) -> list[Problem]:
         message = "the design of `variance` says what every stream is seeded with"
         return [document.problem(("seeds",), message, "Leave seeds out, or variance")]
     if apart:
-        seeded = [index for index, rule in enumerate(grid.include) if "seed" in rule]
+        rules: list[tuple[Path_, dict[str, Any]]] = [(("include", i), rule) for i, rule in enumerate(grid.include)]
+        rules += [(("exclude", i), rule) for i, rule in enumerate(grid.exclude)]
+        rules += [(("overrides", i, "when"), rule.when) for i, rule in enumerate(grid.overrides)]
         message = "the runs of a study follow from its design"
-        return [document.problem(("include", index, "seed"), message, "Leave it out") for index in seeded]
+        return [document.problem((*place, "seed"), message, "Leave it out") for place, rule in rules if "seed" in rule]
     if not apart and not grid.seeds:
         return [document.problem(("seeds",), "is required")]
     return []

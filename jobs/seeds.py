@@ -1,5 +1,6 @@
 """What a grid file says about seeds: one that moves every stream of randomness, or streams that vary apart."""
 
+import math
 from collections import Counter
 from typing import Annotated, Self
 
@@ -11,6 +12,8 @@ from .spec import STREAMS
 
 MAX_SEED = 2**32 - 1
 MAX_SEEDS = 1_000_000
+# Of one cell in a study; far more than anybody pays for.
+MAX_RUNS = 10_000
 
 
 def _seeds(value: object) -> list[int]:
@@ -66,7 +69,7 @@ class Variance(BaseModel):
         default_factory=dict, description="stream: its values, as seeds are given; what is not named is held"
     )
     hold: dict[Stream, StreamSeed] = Field(default_factory=dict, description="the value of a stream that stays; else 0")
-    ride: list[Stream] = Field(default_factory=list, description="streams that take a new value with every run")
+    ride: list[Stream] = Field(default_factory=list, description="streams that take a new value with every combination")
     repeat: int = Field(1, ge=1, le=100, description="runs of each combination: what they differ in is the hardware's")
 
     @model_validator(mode="after")
@@ -88,6 +91,10 @@ class Variance(BaseModel):
                 raise ValueError("one-at-a-time: all that is not varied is held; nothing rides along")
         elif len(levels) < 2:
             raise ValueError(f"{self.design}: vary at least two streams")
+        elif self.design is Design.CROSSED and len(levels) > 2:
+            raise ValueError("crossed: two streams, whose interaction is the rest; for more give design: orthogonal")
+        if self.count > MAX_RUNS:
+            raise ValueError(f"{self.count:,} runs of each cell; at most {MAX_RUNS:,}")
         if self.design is Design.ORTHOGONAL:
             self._orthogonal(levels)
         return self
@@ -105,6 +112,15 @@ class Variance(BaseModel):
                 f"orthogonal: {count} values carry up to {count} streams and leave something to judge them by, "
                 f"got {len(levels)}"
             )
+
+    @property
+    def count(self) -> int:
+        """How many runs the design gives each cell."""
+        levels = [len(values) for values in self.vary.values()]
+        if self.design is Design.ONE_AT_A_TIME:
+            together = min(levels) if len(levels) > 1 else 0
+            return self.repeat + sum(level - 1 for level in levels) + together
+        return self.repeat * (math.prod(levels) if self.design is Design.CROSSED else levels[0] ** 2)
 
     def rows(self) -> list[dict[str, int]]:
         """Return the runs of each cell as stream -> value; empty where one seed moves them all."""

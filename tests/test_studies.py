@@ -129,7 +129,7 @@ def test_a_page_goes_into_a_folder(study: Cli) -> None:
 
 def test_e_values_hold_however_often_one_looks(study: Cli) -> None:
     (plain,), (anytime,) = (study.json("compare", "tiny", *words)["comparisons"] for words in ((), ("--anytime",)))
-    assert plain["e_value"] == anytime["e_value"] and anytime["p"] == pytest.approx(min(1, 1 / plain["e_value"]))
+    assert anytime["p"] == pytest.approx(min(1, 1 / anytime["e_value"])) and plain["p"] != anytime["p"]
     assert plain["ranks"]["pairs"] == plain["n"] * plain["n_baseline"] and plain["ranks"]["p"] <= 1
     assert "however often one looks" in study("compare", "tiny", "--anytime").stderr
 
@@ -143,3 +143,30 @@ def test_two_checkpoints_are_compared_on_the_same_images(study: Cli) -> None:
     assert "not the methods" in study("mcnemar", first, other).stderr
     missing = study("mcnemar", first, other, "--set", "val")
     assert missing.returncode == 3 and "has no bits of single images on val" in missing.stderr
+
+
+def test_images_that_every_seed_holds_out_anew_are_not_compared(study: Cli) -> None:
+    held = GRID.replace("name: tiny", "name: held").replace("heads: [supervised, relvit]", "heads: [supervised]")
+    study.write("held.yaml", held + "data: {val: 0.1}\n")
+    study.ok("submit", "held.yaml", "--wait")
+    first, other, _ = study("runs", "held", "--quiet").stdout.split()
+    refused = study("mcnemar", first, other, "--set", "val")
+    assert refused.returncode == 2 and "val is not the same images in both runs" in refused.stderr
+    (cell,) = study.json("variance", "held", "--set", "val")
+    assert cell["why_not"] == "every seed holds out others" and cell["disagreement"] is None
+
+
+def test_cells_that_differ_in_a_setting_alone_are_told_apart(study: Cli) -> None:
+    longer = (
+        GRID.replace("name: tiny", "name: longer").replace("epochs: 2", "epochs: 3").replace("seeds: 3", "seeds: 1")
+    )
+    study.write("longer.yaml", longer)
+    study.ok("submit", "longer.yaml", "--wait")
+    cells = study.json("report", "tiny", "longer")
+    assert len(cells) == 4 and all(cell["axes"]["cell"] == cell["cell_id"][:8] for cell in cells)
+    assert all("cell" not in cell["axes"] for cell in study.json("report", "tiny"))
+
+
+def test_a_tie_cannot_be_looked_for_at_any_time(study: Cli) -> None:
+    refused = study("compare", "tiny", "--anytime", "--margin", "1")
+    assert refused.returncode == 2 and "a tie is tested once" in refused.stderr

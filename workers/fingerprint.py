@@ -16,82 +16,109 @@ from .data import Position, TensorSource
 from .datasets import ImageSet
 from .pil import PilTransform
 from .randomness import Streams
-from .trainee import Numerics, Trainee, frozen_statistics, layers_with_statistics
 
 if TYPE_CHECKING:
     from .train import Training
 
-# Images of the probe, an even number for Mixup's halves.
-COUNT = 4
+# Images of the probe: with fewer, two values of a stream that only flips images may well do the same.
+COUNT = {"tensor": 32, "pil": 20}
+# Batches that Mixup is asked for: it may leave some as they are.
+BATCHES = 8
 START = (0, 0, 0)
 
 
 def fingerprints(training: "Training", train: ImageSet) -> dict[str, str | None]:
     """Return stream -> 16 hexadecimal digits, before the first step.
 
-    Each is taken of what training itself uses: the initial weights, the held-out part, the first epoch's order, what
-    augmentation and Mixup make of the same synthetic images, and what one forward pass draws. It moves no weight and no
-    running statistic.
+    Each is taken of what training itself uses: the weights as they were drawn, the held-out part, the first epoch's
+    order, what augmentation and Mixup make of the same synthetic images, and whether a forward pass draws. It moves no
+    weight and no buffer.
 
     Args:
         training: set up, but not begun.
         train: the images that it trains on.
     """
-    spec, streams, trainee = training.spec, training.streams, training.trainee
-    images = _probe(spec.dataset, spec.recipe)
-    augmented = _augmented(images, spec, streams)
-    found: dict[str, str | None] = {
-        "init": _hash(*(value for _, value in sorted(trainee.state_dict().items()))),
+    spec, streams = training.spec, training.streams
+    other = Streams({**spec.seeds, "augment": spec.seeds["augment"] + 1})
+    augmented, again = (_augmented(training, one) for one in (streams, other))
+    return {
+        "init": training.drawn_weights,
         "split": _hash(train.places) if "val" in spec.dataset and train.places is not None else None,
         "order": _hash(training.order.permutation(0)),
-        "augment": None,
-        "mix": None,
+        # Nothing is augmented where another value does the same.
+        "augment": _hash(augmented) if not torch.equal(augmented, again) else None,
+        "mix": _mixed(training),
+        **_drawn(training),
     }
-    if training.mixup is not None:
-        streams.seed_numpy("mix", "mixup", *START)
-        plain = torch.linspace(0.0, 1.0, augmented.numel()).view_as(augmented)
-        found["mix"] = _hash(*training.mixup(plain, images.labels))
-    if training.patches is not None:
-        generator = streams.generator("augment", "patches", *START)
-        moved, places = training.patches.train(augmented.to(training.group.device), generator)
-        augmented = moved if places is None else torch.cat([moved.flatten().cpu(), places.flatten().float().cpu()])
-    found["augment"] = _hash(augmented)
-    return found | _drawn(spec, streams, trainee, training.numerics)
+
+
+def of_weights(model: torch.nn.Module) -> str:
+    """Return the fingerprint of all parameters and buffers."""
+    return _hash(*(value for _, value in sorted(model.state_dict().items()) if isinstance(value, Tensor)))
 
 
 def _probe(dataset: dict[str, Any], recipe: dict[str, Any]) -> ImageSet:
-    shape = (COUNT, dataset["channels"], recipe["image_size"], recipe["image_size"])
+    count = COUNT[recipe["pipeline"]]
+    shape = (count, dataset["channels"], recipe["image_size"], recipe["image_size"])
     pattern = torch.arange(torch.Size(shape).numel()).mul(97).remainder(251).to(torch.uint8).view(shape)
-    return ImageSet(labels=torch.arange(COUNT) % dataset["classes"], images=pattern)
+    return ImageSet(labels=torch.arange(count) % dataset["classes"], images=pattern)
 
 
-def _augmented(images: ImageSet, spec: Any, streams: Streams) -> Tensor:
+def _augmented(training: "Training", streams: Streams) -> Tensor:
+    spec, patches = training.spec, training.patches
+    images = _probe(spec.dataset, spec.recipe)
+    every = torch.arange(len(images))
     if spec.recipe["pipeline"] == "pil":
         transform = PilTransform(images, spec.dataset, spec.recipe, streams)
-        return torch.stack([transform(0, index) for index in range(COUNT)])
-    source = TensorSource(images, spec.dataset, spec.recipe, streams, torch.device("cpu"))
-    return source.batch(torch.arange(COUNT), Position(epoch=0, step=0, virtual_rank=0))[0]
+        found = torch.stack([transform(0, index) for index in every.tolist()])
+    else:
+        source = TensorSource(images, spec.dataset, spec.recipe, streams, torch.device("cpu"))
+        found = source.batch(every, Position(epoch=0, step=0, virtual_rank=0))[0]
+    if patches is None:
+        return found
+    moved, places = patches.train(found.to(training.group.device), streams.generator("augment", "patches", *START))
+    return torch.cat([moved.flatten().cpu(), *([] if places is None else [places.flatten().float().cpu()])])
 
 
-def _drawn(spec: Any, streams: Streams, trainee: Trainee, numerics: Numerics) -> dict[str, str | None]:
-    """Return what one forward pass in training takes from the streams `drop` and `pair`."""
+def _mixed(training: "Training") -> str | None:
+    if training.mixup is None:
+        return None
+    images = _probe(training.spec.dataset, training.spec.recipe)
+    assert images.images is not None
+    plain = images.images.float() / 255
+    parts: list[Tensor] = []
+    for step in range(BATCHES):
+        training.streams.seed_numpy("mix", "mixup", 0, step, 0)
+        parts += training.mixup(plain.clone(), images.labels)
+    return _hash(*parts)
+
+
+def _drawn(training: "Training") -> dict[str, str | None]:
+    """Return where the streams `drop` and `pair` stand at the first pass, if that draws from them at all."""
+    spec, streams, trainee = training.spec, training.streams, training.trainee
+    device = training.group.device
     size = input_side(spec.head, trainee.backbone, spec.recipe["image_size"])
-    images = torch.zeros(2, spec.dataset["channels"], size, size, device=numerics.device)
+    images = torch.zeros(4, spec.dataset["channels"], size, size, device=device)
+    buffers = {name: value.clone() for name, value in trainee.named_buffers()}
     generator = streams.generator("pair", "head", *START, 0)
     streams.seed_torch("drop", "backbone", *START, 0)
-    before = generator.get_state(), _torch_state()
-    with torch.no_grad(), frozen_statistics(layers_with_statistics(trainee), True), numerics.autocast():
-        trainee(images, generator)
-    after = generator.get_state(), _torch_state()
-    pair, drop = (None if torch.equal(*states) else _hash(states[1]) for states in zip(before, after, strict=True))
-    return {"drop": drop, "pair": pair}
-
-
-def _torch_state() -> Tensor:
-    states = [torch.default_generator.get_state()]
-    if torch.cuda.is_available():
-        states.append(torch.cuda.get_rng_state())
-    return torch.cat(states)
+    before = generator.get_state(), torch.default_generator.get_state()
+    # Dropout on a GPU draws from the GPU's generator.
+    on_gpu = torch.cuda.get_rng_state(device) if device.type == "cuda" else None
+    try:
+        with training.numerics.autocast():
+            trainee(images, generator)
+    except Exception:
+        # A head of somebody's own may need more than this; training itself will say so if it does.
+        return {"drop": None, "pair": None}
+    finally:
+        with torch.no_grad():
+            for name, value in trainee.named_buffers():
+                value.copy_(buffers[name])
+    pairs = not torch.equal(before[0], generator.get_state())
+    drops = not torch.equal(before[1], torch.default_generator.get_state())
+    drops |= on_gpu is not None and not torch.equal(on_gpu, torch.cuda.get_rng_state(device))
+    return {"drop": _hash(before[1]) if drops else None, "pair": _hash(before[0]) if pairs else None}
 
 
 def _hash(*values: Tensor) -> str:

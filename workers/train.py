@@ -17,7 +17,7 @@ from .datasets import ImageSet, load_part, scored_sets
 from .dist import Group, StopVote
 from .distill import make_distillation
 from .evaluate import Diverged, Examiner
-from .fingerprint import fingerprints
+from .fingerprint import fingerprints, of_weights
 from .heads.base import OwnHeadError, weight_at
 from .mixup import make_mixup
 from .objective import Objective
@@ -88,6 +88,7 @@ class Training:
         self.mark("model")
         self.numerics = make_numerics(recipe, group.device)
         trainee = make_trainee(spec, self.streams)
+        self.drawn_weights = of_weights(trainee)
         self._start_weights(trainee.backbone)
         memory_format = torch.channels_last if recipe["channels_last"] else torch.contiguous_format
         self.trainee = trainee.to(device=group.device, memory_format=memory_format)

@@ -23,7 +23,7 @@ WIDTH = 9.6
 _STYLE = {
     "svg.fonttype": "none", "svg.hashsalt": "vtjobs", "pdf.fonttype": 42, "font.size": 9.0, "axes.spines.top": False,
     "axes.spines.right": False, "axes.titlesize": 9.0, "axes.titleweight": "bold", "axes.titlelocation": "left",
-    "legend.frameon": False, "figure.constrained_layout.use": True,
+    "text.parse_math": False, "legend.frameon": False, "figure.constrained_layout.use": True,
 }  # fmt: skip
 
 

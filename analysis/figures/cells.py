@@ -1,7 +1,7 @@
 """Figures of cells: which runs are there, and what their seeds say."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from statistics import quantiles
 from typing import Any
 
@@ -12,35 +12,28 @@ from .canvas import COLOURS, FAINT, GREY, STATE_COLOURS, Drawn, cut, label_of, n
 DISTRIBUTION_FROM = 30
 
 
-def completeness(cells: Sequence[dict[str, Any]], states: dict[str, dict[int, str]]) -> Drawn:
+def completeness(lines: Sequence[tuple[str, Mapping[str, str]]]) -> Drawn:
     """Draw a tile for each run in the colour of its state, a line per cell.
 
     Args:
-        cells: of a report.
-        states: cell -> seed -> state.
+        lines: what a cell is called, and seed -> state; of a study of streams the place in its design.
     """
-    names = columns(list(cells))
-    shown, more = cut(cells, "cells")
-    seeds = sorted({seed for own in states.values() for seed in own})
-    rows = [
-        [label_of(cell, names), seed, state]
-        for cell in cells
-        for seed, state in sorted(states.get(cell["cell_id"], {}).items())
-    ]
+    shown, more = cut(lines, "cells")
+    seeds = sorted({int(seed) for _, own in lines for seed in own})
+    rows = [[label, int(seed), state] for label, own in lines for seed, state in own.items()]
     with styled():
         figure = new_figure(0.9 + 0.22 * len(shown))
         axes = figure.add_subplot()
         column = {seed: place for place, seed in enumerate(seeds)}
         used = []
-        for line, cell in enumerate(shown):
-            for seed, state in sorted(states.get(cell["cell_id"], {}).items()):
+        for line, (_, own) in enumerate(shown):
+            for seed, state in own.items():
                 used.append(state)
-                colour = STATE_COLOURS.get(state, FAINT)
-                axes.add_patch(_tile(column[seed], line, colour))
+                axes.add_patch(_tile(column[int(seed)], line, STATE_COLOURS.get(state, FAINT)))
         axes.set(xlim=(-0.5, max(len(seeds), 1) - 0.5), ylim=(len(shown) - 0.5, -0.5), xlabel="seed")
         every = max(1, -(-len(seeds) // 20))
         axes.set_xticks(range(0, len(seeds), every), [str(seed) for seed in seeds[::every]])
-        axes.set_yticks(range(len(shown)), [label_of(cell, names) for cell in shown])
+        axes.set_yticks(range(len(shown)), [label for label, _ in shown])
         axes.tick_params(length=0)
         for side in ("left", "bottom"):
             axes.spines[side].set_visible(False)

@@ -58,11 +58,13 @@ def _difference(one: dict[str, Any]) -> str:
     return "none" if one["difference"] is None else f"{one['difference']:+.2f}"
 
 
-def critical_difference(found: dict[str, Any]) -> Drawn | None:
+def critical_difference(found: dict[str, Any], label: str, name: str) -> Drawn | None:
     """Draw mean ranks over datasets and join methods that the critical difference does not tell apart (Demšar 2006).
 
     Args:
         found: of `over_datasets.ranks`; None is drawn where it has a `why_not`.
+        label: what the methods have in common.
+        name: the stem of the files.
     """
     if found["why_not"]:
         return None
@@ -83,8 +85,10 @@ def critical_difference(found: dict[str, Any]) -> Drawn | None:
         axes.set_title(f"{len(found['datasets'])} datasets, critical difference {found['cd']:.2f}")
     said = ", ".join(f"{method} {rank:.2f}" for method, rank in methods)
     p = "" if found["p"] is None else f" Friedman's test by Iman and Davenport: p={p_value(found['p'])}."
-    text = f"Mean ranks over {len(found['datasets'])} datasets: {said}; critical difference {found['cd']:.2f}.{p}"
-    return Drawn(name="ranks", title="Ranks over datasets", text=text, heading=["method", "mean rank"],
+    text = (
+        f"{label}: mean ranks over {len(found['datasets'])} datasets: {said}; critical difference {found['cd']:.2f}.{p}"
+    )
+    return Drawn(name=name, title=f"Ranks over datasets: {label}", text=text, heading=["method", "mean rank"],
                  rows=[list(one) for one in methods], figure=figure)  # fmt: skip
 
 

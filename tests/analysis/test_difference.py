@@ -205,3 +205,11 @@ def test_paired_e_values_are_those_of_one_sample() -> None:
 def test_what_cannot_be_tested_has_no_e_value() -> None:
     assert e_value(welch([1.0], [2.0, 3.0])) is None
     assert e_value(welch([1.0, 1.0], [1.0, 1.0])) is None
+
+
+def test_pairs_that_all_differ_by_one_image_have_no_spread() -> None:
+    ours = {seed: 100 * count / 898 for seed, count in enumerate((700, 650, 801))}
+    theirs = {seed: 100 * count / 898 for seed, count in enumerate((699, 649, 800))}
+    found = paired(ours, theirs)
+    assert found.p is None and found.why_not == "all pairs differ by the same amount"
+    assert e_value(found, pairs=True) is None

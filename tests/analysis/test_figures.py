@@ -47,7 +47,8 @@ def document(cells: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
     }
     return {
         "schema_version": 1, "vtjobs": "0", "grids": [{"grid_id": "g-1", "name": "g", "description": "<b>why</b>"}],
-        "metric": "top1", "set": "test", "cells": cells, "states": states, "comparisons": plan, "curves": curves,
+        "metric": "top1", "set": "test", "cells": cells, "states": states, "apart": {},
+        "comparisons": plan, "curves": curves,
         "interrupted": {cells[0]["cell_id"]: [2]}, "sets": {}, "sizes": {}, "images": [], "studies": {}, "ranks": [],
         "hours": {cells[0]["cell_id"]: 0.25},
     } | more  # fmt: skip
@@ -174,7 +175,7 @@ def test_shares_of_streams_are_drawn_with_intervals(design: Design) -> None:
     values = numpy.random.default_rng(1).normal(80, 1, len(planned)).tolist()
     parts = components(design, ["init", "order"], list(zip(planned, values, strict=True)))
     study = {"design": design, "n": len(planned), "parts": parts, "metric": "top1", "vary": {}, "wiring": []}
-    study |= {"planned": len(planned), "missing": [], "why_not": "", "grid_id": "g-1"}
+    study |= {"planned": len(planned), "missing": [], "ride": [], "why_not": "", "grid_id": "g-1"}
     cells = usual()
     figure = drawn(document(cells, studies={cells[0]["cell_id"]: [study]}))["streams-supervis-0"]
     kept = {row[figure.heading[0]]: row for row in data(figure)}
@@ -186,9 +187,9 @@ def test_ranks_over_datasets_are_drawn_where_there_are_enough() -> None:
 
     means = {str(number): {"a": 80.0 + number, "b": 79.0 + number % 3, "c": 70.0} for number in range(6)}
     whole = document(usual(), ranks=[{"backbone": "vit", "recipe": "r", **ranks(means)}])
-    assert "critical difference" in drawn(whole)["ranks"].svg()
+    assert "critical difference" in drawn(whole)["ranks-0"].svg() and "vit, r: mean" in drawn(whole)["ranks-0"].text
     few = document(usual(), ranks=[{"backbone": "vit", "recipe": "r", **ranks(dict(list(means.items())[:3]))}])
-    assert "ranks" not in drawn(few) and "it takes 5" in page.page(few, page.figures(few))
+    assert "ranks-0" not in drawn(few) and "it takes 5" in page.page(few, page.figures(few))
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 3])

@@ -41,7 +41,16 @@ def tables() -> dict[str, render.Table]:
     bits = {seed: draw.random(50) < 0.9 for seed in range(4)}
     planned = rows(Design.CROSSED, {"init": range(3), "order": range(3)}, repeat=2)
     values = draw.normal(80, 1, len(planned)).tolist()
-    study = {"design": "crossed", "n": 18, "planned": 18, "metric": "top1", "why_not": "", "missing": [], "wiring": []}
+    study = {
+        "design": "crossed",
+        "n": 18,
+        "planned": 18,
+        "metric": "top1",
+        "why_not": "",
+        "missing": [],
+        "ride": ["mix"],
+        "wiring": [],
+    }
     study |= {"vary": {"init": 3, "order": 3}}
     study["parts"] = components(Design.CROSSED, ["init", "order"], list(zip(planned, values, strict=True)))
     return {

@@ -91,3 +91,15 @@ def test_one_seed_has_no_rank_test() -> None:
     assert (found["p"], found["floor"], found["improvement"]) == (None, None, 0.0)
     assert of_two([], [1.0])["improvement"] is None
     assert of_pairs({0: 1.0}, {1: 1.0})["improvement"] is None
+
+
+def test_pairs_that_differ_by_as_many_images_are_tied_and_not_apart_in_their_last_digits() -> None:
+    images = 898
+    ours = {seed: 100 * count / images for seed, count in enumerate((700, 650, 801, 640, 777, 699))}
+    steps = (1, -1, 1, 1, 1, 1)
+    theirs = {
+        seed: 100 * (round(value * images / 100) - step) / images
+        for (seed, value), step in zip(ours.items(), steps, strict=True)
+    }
+    # Five of six signs alike, all ranks tied: 14 of 64 cases are as far out.
+    assert of_pairs(ours, theirs)["p"] == pytest.approx(14 / 64)

@@ -48,8 +48,15 @@ def test_a_complete_study_is_split_and_shown() -> None:
     assert "top1 of 9 runs, crossed: init (3), order (3)." in text
 
 
-@pytest.mark.parametrize("how", ["failed", "diverged", "not scored"])
-def test_a_study_with_a_hole_is_not_split_and_names_it(how: str) -> None:
+@pytest.mark.parametrize(
+    ("how", "why"),
+    [
+        ("failed", "1 of its 9 runs are missing: it is split when all are in"),
+        ("diverged", "1 of its 9 runs diverged, an outcome without a value"),
+        ("not scored", "1 of its 9 runs have completed without this score"),
+    ],
+)
+def test_a_study_with_a_hole_is_not_split_and_names_it(how: str, why: str) -> None:
     there, scores = members(), dict(SCORES)
     if how == "not scored":
         del scores["run-5"]
@@ -58,7 +65,7 @@ def test_a_study_with_a_hole_is_not_split_and_names_it(how: str) -> None:
     found = study(VARIANCE, there, scores)
     assert (found["parts"], found["missing"], found["n"]) == (None, ["init 1, order 2"], 8)
     text = markdown(of_study(CELL, {**found, "metric": "top1", "wiring": []}))
-    assert "1 of its 9 runs are missing" in text and "init 1, order 2" in text
+    assert why in text and "init 1, order 2" in text
 
 
 def prints(**changed: str | None) -> dict[str, str | None]:

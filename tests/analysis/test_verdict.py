@@ -119,3 +119,18 @@ def test_every_layout_holds_the_words_and_no_nan() -> None:
         assert "separable" in text and "not testable" in text
         assert "nan" not in text.lower() and "p=0" not in text
     assert r"$\alpha$" in texts[1] and "α" not in texts[1]
+
+
+def test_of_a_loss_the_smaller_run_wins() -> None:
+    cells = [cell("base", BASE, baseline=None), cell("head", [value - 5 for value in BASE])]
+    for one in cells:
+        one["better"] = "min"
+    (found,) = compare(cells, Plan())["comparisons"]
+    assert found["ranks"]["improvement"] == 1.0 and found["difference"] == pytest.approx(-5)
+
+
+def test_at_any_time_as_many_seeds_a_side_are_used_and_no_power_is_promised() -> None:
+    cells = [cell("base", [*BASE, 70.0, 71.0], baseline=None), cell("head", [value + 0.1 for value in BASE])]
+    (found,) = compare(cells, Plan(anytime=True, min_effect=0.2))["comparisons"]
+    assert (found["n"], found["n_baseline"]) == (5, 5)
+    assert (found["verdict"], found["detail"]) == ("inconclusive", "look again with more seeds")

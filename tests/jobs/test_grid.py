@@ -348,6 +348,8 @@ def test_a_document_is_checked_without_being_changed() -> None:
         ("{design: crossed, vary: {init: 2, order: 2}, ride: [drop, drop]}", "drop: a stream is varied, held or rides"),
         ("{design: crossed, vary: {init: 2, order: 2}, hold: {mix: -1}}", "variance.hold.mix"),
         ("{design: crossed, vary: {init: 2, order: 2}, repeat: 0}", "variance.repeat"),
+        ("{design: crossed, vary: {init: 2, order: 2, mix: 2}}", "crossed: two streams, whose interaction is the rest"),
+        ("{design: crossed, vary: {init: 1000, order: 1000}}", "1,000,000 runs of each cell; at most 10,000"),
         ("{design: one-at-a-time}", "variance: one-at-a-time: vary at least one stream"),
         ("{design: one-at-a-time, vary: {init: 3}, ride: [mix]}", "nothing rides along"),
         ("{design: orthogonal, vary: {init: 4, order: 4}}", "a prime number of values, got 4. Give 5 to each"),
@@ -363,6 +365,11 @@ def test_a_study_that_cannot_be_is_refused(tmp_path: Path, variance: str, says: 
 
 def test_the_runs_of_a_study_follow_from_its_design_alone(tmp_path: Path) -> None:
     lines = [line for line in GOOD.splitlines() if not line.startswith("seeds:")]
-    study = ["variance: {design: crossed, vary: {init: 2, order: [4, 7]}}", "include: [{backbone: vit_mini, seed: 9}]"]
-    found = said(tmp_path, "\n".join([*lines, *study]))
-    assert found == ["grid.yaml:9: include[0].seed: the runs of a study follow from its design. Leave it out"]
+    study = "variance: {design: crossed, vary: {init: 2, order: [4, 7]}}"
+    for rule, where in (
+        ("include: [{backbone: vit_mini, seed: 9}]", "include[0]"),
+        ("exclude: [{seed: 1}]", "exclude[0]"),
+        ("overrides: [{when: {seed: 1}, set: {train.lr: 0.1}}]", "overrides[0].when"),
+    ):
+        found = said(tmp_path, "\n".join([*lines, study, rule]))
+        assert found == [f"grid.yaml:9: {where}.seed: the runs of a study follow from its design. Leave it out"]

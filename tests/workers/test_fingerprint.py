@@ -11,8 +11,6 @@ from vtjobs.workers import train
 
 from ..support.training import CONVNET, EVERYTHING, VIT, run_spec, training
 
-RELVIT = {"crop": "resized", "pipeline": "tensor"}
-
 
 def prints(spec: RunSpec, folder: Path, **seeds: int) -> dict[str, str | None]:
     found: dict[str, Any] = {}
@@ -47,6 +45,8 @@ def test_another_value_of_a_stream_changes_its_fingerprint_alone(
 def test_a_stream_that_decides_nothing_has_no_fingerprint(tmp_path: Path) -> None:
     found = prints(run_spec(), tmp_path)
     assert [name for name in STREAMS if found[name] is None] == ["split", "mix", "drop", "pair"]
+    still = prints(run_spec(crop="none"), tmp_path)
+    assert still["augment"] is None
 
 
 def test_relvit_draws_its_patches_from_the_stream_of_augmentation(tmp_path: Path) -> None:
