@@ -80,6 +80,11 @@ def describe(values: Mapping[int, float], *, better: str = "max", level: float =
     return found
 
 
+def values_of(cell: Mapping[str, Any]) -> dict[int, float]:
+    """Return seed -> value of a report's cell; its JSON has text for keys."""
+    return {int(seed): value for seed, value in cell["values"].items()}
+
+
 def best_of(ranked: Sequence[float], k: int) -> float:
     """Return the expected best of k of n values drawn without replacement, worst value first, k at most n."""
     n = len(ranked)

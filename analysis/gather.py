@@ -15,7 +15,7 @@ from ..db.results import curves
 from ..jobs.selector import Selection
 from ..jobs.workspace import Workspace
 from .declared import Plan
-from .describe import describe
+from .describe import describe, values_of
 from .examples import variance
 from .over_datasets import ranks
 from .study import studies
@@ -36,8 +36,7 @@ def gather(ledger: Ledger, workspace: Workspace, selection: Selection, plan: Pla
     """
     cells = report(ledger, selection, metric=plan.metric, set_name=plan.set, with_specs=True)
     for cell in cells:
-        values = {int(seed): value for seed, value in cell["values"].items()}
-        cell["description"] = describe(values, better=cell["better"])
+        cell["description"] = describe(values_of(cell), better=cell["better"])
     run_ids = {run_id: (cell["cell_id"], seed) for cell in cells for seed, run_id in cell["run_ids"].items()}
     with reading(ledger.engine) as connection:
         rows = queries.list_runs(connection, selection)

@@ -6,10 +6,11 @@ from typing import Any
 from ..jobs.files import to_json
 from . import render
 from .curves import agreement
+from .describe import values_of
 from .figures import cells as of_cells
 from .figures import comparisons as of_comparisons
 from .figures import curves as of_curves
-from .figures.canvas import Drawn, label_of
+from .figures.canvas import Drawn
 from .figures.parts import shares
 from .parts import of_study
 
@@ -39,7 +40,7 @@ def figures(document: dict[str, Any]) -> list[Drawn]:
     """Return the figures of a document that have something to show, the map of what is there first."""
     cells, plan = document["cells"], document["comparisons"]
     names = render.columns(cells)
-    by_id = {cell["cell_id"]: label_of(cell, names) for cell in cells}
+    by_id = {cell["cell_id"]: render.label_of(cell, names) for cell in cells}
     lines = [(by_id[cell_id], own) for cell_id, own in document["states"].items() if own]
     lines += [(f"{by_id[cell_id]}, streams apart", own) for cell_id, own in document["apart"].items()]
     found: list[Drawn | None] = [of_cells.completeness(lines)]
@@ -51,8 +52,8 @@ def figures(document: dict[str, Any]) -> list[Drawn]:
     found += _curves(document, names)
     found += _studies(document, names)
     for cell in replicated[:MOST_EACH]:
-        found.append(of_cells.distribution(cell, label_of(cell, names)))
-        found += _sets(document, cell, label_of(cell, names))
+        found.append(of_cells.distribution(cell, render.label_of(cell, names)))
+        found += _sets(document, cell, render.label_of(cell, names))
     found.append(of_comparisons.allocation(cells, document["hours"], plan["looks"], metric=document["metric"]))
     found += [
         of_comparisons.critical_difference(one, f"{one['backbone']}, {one['recipe']}", f"ranks-{place}")
@@ -69,10 +70,10 @@ def _curves(document: dict[str, Any], names: list[str]) -> list[Drawn | None]:
     for cell in document["cells"]:
         own = {int(seed): curve for seed, curve in document["curves"].get(cell["cell_id"], {}).items() if curve}
         if own:
-            panel = label_of(cell, of_panel)
+            panel = render.label_of(cell, of_panel)
             panels.setdefault(panel, {})[cell["head"]] = own
             breaks.setdefault(panel, []).extend(document["interrupted"].get(cell["cell_id"], ()))
-            whole[label_of(cell, names)] = own
+            whole[render.label_of(cell, names)] = own
     metric, set_name = document["metric"], document["set"]
     drawn = of_curves.learning(panels, breaks, metric=metric, set_name=set_name)
     return [drawn, of_curves.spread(whole, metric=metric)]
@@ -81,7 +82,7 @@ def _curves(document: dict[str, Any], names: list[str]) -> list[Drawn | None]:
 def _studies(document: dict[str, Any], names: list[str]) -> list[Drawn | None]:
     by_id = {cell["cell_id"]: cell for cell in document["cells"]}
     return [
-        shares(study, label_of(by_id[cell_id], names), f"streams-{cell_id[:8]}-{place}")
+        shares(study, render.label_of(by_id[cell_id], names), f"streams-{cell_id[:8]}-{place}")
         for cell_id, found in document["studies"].items()
         if cell_id in by_id
         for place, study in enumerate(found)
@@ -95,7 +96,7 @@ def _sets(document: dict[str, Any], cell: dict[str, Any], label: str) -> list[Dr
         other = next((one for one in others if one["cell_id"] == cell["cell_id"]), None)
         if other is None:
             continue
-        values = [{int(seed): value for seed, value in one["values"].items()} for one in (cell, other)]
+        values = [values_of(one) for one in (cell, other)]
         known = (sizes[cell["set"]], sizes[name]) if {cell["set"], name} <= sizes.keys() else None
         agreed = agreement(*values, better=cell["better"])
         found.append(of_cells.sets(cell, other, agreed, label, known if cell["metric"].endswith("top1") else None))

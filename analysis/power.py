@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from .declared import Plan
-from .describe import LEVEL, student
+from .describe import LEVEL, student, values_of
 from .difference import MOST_SEEDS, Test, paired, seeds_for, welch
+from .verdict import compare
 
 SCHEMA_VERSION = 1
 
@@ -53,7 +54,7 @@ def for_effect(cells: Sequence[dict[str, Any]], plan: Plan) -> list[dict[str, An
         baseline = by_id.get(cell["baseline"])
         if baseline is None:
             continue
-        both = [{int(seed): value for seed, value in one["values"].items()} for one in (cell, baseline)]
+        both = [values_of(one) for one in (cell, baseline)]
         pairs = plan.test is Test.PAIRED
         tested = paired(*both) if pairs else welch(list(both[0].values()), list(both[1].values()))
         count = seeds_for(plan.min_effect / tested.std, alpha=plan.alpha, pairs=pairs) if tested.std else None
@@ -66,6 +67,23 @@ def for_effect(cells: Sequence[dict[str, Any]], plan: Plan) -> list[dict[str, An
         _need(cell, needed.get(cell["cell_id"]), why.get(cell["cell_id"], "it is compared with nothing"))
         for cell in cells
     ]
+
+
+def for_looks(cells: Sequence[dict[str, Any]], plan: Plan) -> list[dict[str, Any]]:
+    """Return what each cell needs so that its comparisons that are still open come to their next declared look.
+
+    A baseline needs as many as its open comparisons. Nothing is bought for what is decided.
+
+    Args:
+        cells: of a report.
+        plan: with `looks`.
+    """
+    needed: dict[str, int] = {}
+    for one in compare(cells, plan)["comparisons"]:
+        if one["next_look"] is not None:
+            for cell_id in (one["cell_id"], one["baseline"]):
+                needed[cell_id] = max(one["next_look"], needed.get(cell_id, 0))
+    return [_need(cell, needed.get(cell["cell_id"]), "decided, or past its last look") for cell in cells]
 
 
 def _need(cell: dict[str, Any], needed: int | None, why_not: str) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 import csv
 import io
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -88,7 +89,7 @@ def of_descriptions(cells: list[dict[str, Any]]) -> Table:
     for cell in cells:
         outlier = cell["description"]["outlier"]
         if outlier and outlier["flagged"]:
-            label = " ".join(str(cell[name]) for name in ("backbone", "dataset", "head"))
+            label = label_of(cell)
             said.append(
                 f"{label}: seed {outlier['seed']} stands out ({outlier['g']:.2f} deviations, Grubbs' limit "
                 f"{outlier['critical']:.2f}); it is part of every number."
@@ -175,7 +176,7 @@ def of_variances(rows: list[dict[str, Any]]) -> Table:
         f"percent; with {BASELINE_WORD}: that just one of the two methods does, seed by seed.",
     ]
     for row in rows:
-        label = " ".join(str(row[name]) for name in ("backbone", "dataset", "head"))
+        label = label_of(row)
         if row["why_not"]:
             notes.append(f"{label}: {row['why_not']}.")
         elif row["variance_carries"] < 0:
@@ -204,6 +205,9 @@ def of_needs(document: dict[str, Any]) -> Table:
     ]
     if document["half_width"] is not None:
         goal = f"each mean within ±{document['half_width']:g} (95 %), by Stein's rule from the deviation so far"
+    elif document["effect"] is None:
+        sizes = ", ".join(map(str, document["looks"]))
+        goal = f"the next of the looks declared at {sizes} seeds a side, for what is still open"
     else:
         goal = f"a difference of {document['effect']:g} found four times in five, at the deviation so far"
     cost = f"{document['run_hours']:.2f} run-hours, {document['gpu_hours']:.2f} GPU-hours by the cells' own history"
@@ -214,6 +218,11 @@ def of_needs(document: dict[str, Any]) -> Table:
 def labels(row: dict[str, Any], names: list[str]) -> list[str]:
     """Return what names a cell."""
     return [str(row.get(name, row["axes"].get(name, ""))) for name in names]
+
+
+def label_of(row: dict[str, Any], names: Sequence[str] = ("backbone", "dataset", "head")) -> str:
+    """Return what a cell is called in a sentence."""
+    return " ".join(labels(row, list(names)))
 
 
 def p_value(p: float | None) -> str:
@@ -282,7 +291,7 @@ def notes(cells: list[dict[str, Any]]) -> list[str]:
         found.append("; ".join(f"{name} as in the {_PRESETS[fidelity]}" for name, fidelity in presets) + ".")
     for cell in cells:
         if cell["missing_seeds"]:
-            label = " ".join(str(cell[name]) for name in ("backbone", "dataset", "head"))
+            label = label_of(cell)
             found.append(f"{label}: seeds {', '.join(map(str, cell['missing_seeds']))} are missing.")
     if apart := sum(cell["apart"] for cell in cells):
         found.append(f"{apart} runs vary streams of randomness apart and are no replicates: see `vtjobs variance`.")

@@ -7,6 +7,7 @@ from typing import Any
 
 from . import ranks
 from .declared import Plan
+from .describe import values_of
 from .difference import Difference, Test, detectable, e_value, equivalence, holm, paired, seeds_for, welch
 from .looks import Seen, look
 
@@ -62,13 +63,13 @@ def _seen(pairs: list[tuple[dict[str, Any], dict[str, Any]]], plan: Plan) -> lis
 
 
 def _common(cell: dict[str, Any], baseline: dict[str, Any], test: Test) -> int:
-    ours, theirs = _values(cell), _values(baseline)
+    ours, theirs = values_of(cell), values_of(baseline)
     return len(ours.keys() & theirs.keys()) if test is Test.PAIRED else min(len(ours), len(theirs))
 
 
 def _difference(cell: dict[str, Any], baseline: dict[str, Any], plan: Plan, size: int | None) -> Difference:
     """Compare two cells by their first `size` seeds, or by all."""
-    ours, theirs = _values(cell), _values(baseline)
+    ours, theirs = values_of(cell), values_of(baseline)
     test, alpha = plan.test, plan.alpha
     if test is Test.PAIRED:
         # The first seeds that both have.
@@ -93,10 +94,6 @@ def _difference(cell: dict[str, Any], baseline: dict[str, Any], plan: Plan, size
     return found
 
 
-def _values(cell: dict[str, Any]) -> dict[int, float]:
-    return {int(seed): value for seed, value in cell["values"].items()}
-
-
 def _ordered(values: dict[int, float]) -> list[float]:
     return [values[seed] for seed in sorted(values)]
 
@@ -111,7 +108,7 @@ def _document(
     anytime: bool,
 ) -> dict[str, Any]:
     found, adjusted = seen.found, seen.adjusted
-    ours, theirs = _values(cell), _values(baseline)
+    ours, theirs = values_of(cell), values_of(baseline)
     tie = None if margin is None else equivalence(found, margin)
     word, detail = _verdict(found, adjusted, tie, seen.alpha, min_effect, test)
     if anytime and word == "inconclusive":
@@ -140,6 +137,7 @@ def _document(
         "p_adjusted": adjusted,
         "alpha": seen.alpha,
         "look": seen.look,
+        "next_look": seen.next_look if word != "separable" else None,
         "p_equivalence": tie,
         "effect": found.effect,
         "correlation": found.correlation,

@@ -38,12 +38,10 @@ def report(
         return
     cells = _cells(selector, metric or "top1", set_name or "test", style, workspace)
     if detail:
-        from ..analysis.describe import describe
+        from ..analysis.describe import describe, values_of
 
         for cell in cells:
-            cell["description"] = describe(
-                {int(seed): value for seed, value in cell["values"].items()}, better=cell["better"]
-            )
+            cell["description"] = describe(values_of(cell), better=cell["better"])
     if quiet:
         print("\n".join(cell["cell_id"] for cell in cells))
     elif as_json or style == "json":

@@ -92,7 +92,7 @@ def _needs(
     context: "Context", chosen: Any, half_width: float | None, effect: float | None, metric: str | None
 ) -> dict[str, Any]:
     from ..analysis.declared import settle
-    from ..analysis.power import for_effect, for_precision, with_hours
+    from ..analysis.power import for_effect, for_looks, for_precision, with_hours
     from ..analysis.table import report
     from ..db import queries
     from ..db.engine import reading
@@ -103,16 +103,21 @@ def _needs(
         raise BadInput("give --half-width (above 0) for means, or --effect for differences")
     given = dict.fromkeys(("test", "alpha", "margin", "set")) | {"min_effect": effect, "metric": metric}
     plan = settle(context.ledger, chosen, given)
-    if half_width is None and plan.min_effect is None:
+    if half_width is None and plan.min_effect is None and not plan.looks:
         raise BadInput("no goal: give --half-width or --effect, or declare compare: {min_effect: …} in the grid")
     cells = report(context.ledger, chosen, metric=plan.metric, set_name=plan.set, with_specs=True)
-    needs = for_precision(cells, half_width) if half_width is not None else for_effect(cells, plan)
+    by_looks = half_width is None and bool(plan.looks)
+    if half_width is not None:
+        needs = for_precision(cells, half_width)
+    else:
+        needs = for_looks(cells, plan) if by_looks else for_effect(cells, plan)
     with reading(context.ledger.engine) as connection:
         seconds = queries.seconds_per_run(connection)
         rows = queries.list_runs(connection, chosen)
         grids = queries.grid_settings(connection, {row.grid_id for row in rows})
     gpus = {row.cell_id: _gpus(grids[row.grid_id]) for row in rows}
-    goal = {"half_width": half_width, "effect": None if half_width is not None else plan.min_effect}
+    effect = None if half_width is not None or by_looks else plan.min_effect
+    goal = {"half_width": half_width, "effect": effect, "looks": list(plan.looks) if by_looks else []}
     return with_hours(needs, seconds, gpus) | goal | {"metric": plan.metric, "set": plan.set}
 
 

@@ -170,3 +170,15 @@ def test_cells_that_differ_in_a_setting_alone_are_told_apart(study: Cli) -> None
 def test_a_tie_cannot_be_looked_for_at_any_time(study: Cli) -> None:
     refused = study("compare", "tiny", "--anytime", "--margin", "1")
     assert refused.returncode == 2 and "a tie is tested once" in refused.stderr
+
+
+def test_declared_looks_are_what_power_and_topup_count_to(study: Cli) -> None:
+    study.write("looked.yaml", GRID.replace("name: tiny", "name: looked") + "compare: {looks: [3, 9]}\n")
+    study.ok("submit", "looked.yaml", "--wait")
+    (one,) = study.json("compare", "looked")["comparisons"]
+    needs = study.json("power", "looked")
+    wanted = 9 if one["next_look"] else None
+    assert one["look"] == 3 and [cell["needed"] for cell in needs["cells"]] == [wanted, wanted]
+    assert (needs["looks"], needs["effect"], needs["half_width"]) == ([3, 9], None, None)
+    planned = study.json("topup", "looked.yaml", "--dry-run")
+    assert planned["runs"] == (18 if wanted else 6)

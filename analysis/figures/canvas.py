@@ -89,11 +89,6 @@ def new_figure(height: float, *, width: float = WIDTH) -> Any:
     return Figure(figsize=(width, height))
 
 
-def label_of(cell: dict[str, Any], names: Sequence[str]) -> str:
-    """Return what a line is called."""
-    return " ".join(str(cell.get(name, cell["axes"].get(name, ""))) for name in names)
-
-
 def cut(lines: Sequence[Any], what: str) -> tuple[list[Any], str]:
     """Return the lines that are drawn, and what to say of the others."""
     if len(lines) <= MOST_LINES:

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from statistics import quantiles
 from typing import Any
 
-from ..render import columns, score
-from .canvas import COLOURS, FAINT, GREY, STATE_COLOURS, Drawn, cut, label_of, new_figure, styled
+from ..render import columns, label_of, score
+from .canvas import COLOURS, FAINT, GREY, STATE_COLOURS, Drawn, cut, new_figure, styled
 
 # Fewer values make no histogram.
 DISTRIBUTION_FROM = 30

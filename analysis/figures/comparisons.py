@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..describe import LEVEL, student
-from ..render import columns, p_value
-from .canvas import COLOURS, FAINT, GREY, Drawn, cut, label_of, new_figure, styled
+from ..render import columns, label_of, p_value
+from .canvas import COLOURS, FAINT, GREY, Drawn, cut, new_figure, styled
 
 VERDICT_COLOURS = {"separable": COLOURS[0], "tie": COLOURS[2], "inconclusive": GREY, "not testable": "#AAAAAA"}
 

@@ -10,7 +10,7 @@ from scipy.stats import t as student
 
 from vtjobs.analysis.declared import Plan
 from vtjobs.analysis.difference import Test
-from vtjobs.analysis.power import for_effect, for_precision, with_hours
+from vtjobs.analysis.power import for_effect, for_looks, for_precision, with_hours
 from vtjobs.analysis.render import markdown, of_needs
 
 
@@ -109,3 +109,21 @@ def test_the_cost_is_by_the_cells_own_history() -> None:
     assert document["cells"][1]["gpu_hours"] is None and document["runs"] == 2 * more
     json.dumps(document, allow_nan=False)
     assert "Stein's rule" in markdown(of_needs(document))
+
+
+def test_what_is_open_goes_to_its_next_look_with_its_baseline_and_what_is_decided_buys_nothing() -> None:
+    cells = [cell("base", BASE), cell("far", [value + 9 for value in BASE], baseline="base")]
+    cells.append(cell("near", [value + 0.1 for value in BASE], baseline="base"))
+    for one in cells:
+        one |= {"states": {}, "metric": "top1", "set": "test", "better": "max"}
+    needs = {one["cell_id"]: one for one in for_looks(cells, Plan(looks=(3, 5, 10)))}
+    assert [needs[name]["needed"] for name in ("base", "far", "near")] == [10, None, 10]
+    assert needs["near"]["more"] == 5 and needs["far"]["why_not"] == "decided, or past its last look"
+    done = for_looks(cells, Plan(looks=(3, 5)))
+    assert [one["needed"] for one in done] == [None, None, None], "the last look was the last"
+    early = for_looks(cells, Plan(looks=(8, 10)))
+    assert [one["needed"] for one in early] == [8, 8, 8]
+    document = with_hours(early, {}, {}) | {"half_width": None, "effect": None, "looks": [8, 10]}
+    assert "the next of the looks declared at 8, 10 seeds a side" in markdown(
+        of_needs(document | {"metric": "top1", "set": "test"})
+    )
