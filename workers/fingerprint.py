@@ -114,7 +114,8 @@ def _drawn(training: "Training") -> dict[str, str | None]:
     finally:
         with torch.no_grad():
             for name, value in trainee.named_buffers():
-                value.copy_(buffers[name])
+                if name in buffers and buffers[name].shape == value.shape:
+                    value.copy_(buffers[name])
     pairs = not torch.equal(before[0], generator.get_state())
     drops = not torch.equal(before[1], torch.default_generator.get_state())
     drops |= on_gpu is not None and not torch.equal(on_gpu, torch.cuda.get_rng_state(device))

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from vtjobs.jobs.spec import STREAMS, RunSpec, seeds_of
-from vtjobs.workers import train
+from vtjobs.workers import fingerprint, train
 
 from ..support.training import CONVNET, EVERYTHING, VIT, run_spec, training
 
@@ -68,3 +68,21 @@ def test_taking_fingerprints_changes_nothing_in_the_run(
         assert run.run()
         weights.append({name: value.numpy().tobytes() for name, value in run.trainee.state_dict().items()})
     assert weights[0] == weights[1]
+
+
+def test_a_head_that_cannot_take_the_probe_trains_without_two_fingerprints(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = run_spec(CONVNET, "drloc", epochs=1)
+    run = training(spec, tmp_path)
+    before = {name: value.clone() for name, value in run.trainee.named_buffers()}
+
+    def refuse(*_: Any) -> None:
+        for value in run.trainee.buffers():
+            value += 1
+        raise ValueError("not with zeros")
+
+    monkeypatch.setattr(run.trainee, "forward", refuse)
+    found = fingerprint.fingerprints(run, run._split("train"))
+    assert (found["drop"], found["pair"]) == (None, None) and found["init"] is not None
+    assert all(before[name].equal(value) for name, value in run.trainee.named_buffers())
