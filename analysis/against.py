@@ -8,12 +8,13 @@ compared.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import fmean, stdev
 from typing import Any
 
 from ..jobs import fidelity
 from ..jobs.rules import VARIANT
 from .difference import ALPHA, Difference, against_one, equivalence, holm, seeds_for, welch_of_summaries
-from .published import Published, select, widest
+from .published import SELECTION, Published, select, widest
 
 SCHEMA_VERSION = 1
 # What the papers' records call a recipe.
@@ -92,7 +93,8 @@ def against(
         NothingMatched: it has no such table.
     """
     paper = name.partition(":")[0]
-    ours = [of_cell(cell) for cell in cells]
+    rule = SELECTION.get(paper, "last")
+    ours = [of_cell(_selected(cell, rule)) for cell in cells]
     rows = []
     for record in select(name):
         if record.metric != "top1":
@@ -105,7 +107,17 @@ def against(
         row["word"], row["detail"] = _word(row, p, alpha, margin)
     for row in rows:
         del row["_difference"]
-    return {"schema_version": SCHEMA_VERSION, "paper": name, "alpha": alpha, "margin": margin, "rows": rows}
+    head = {"schema_version": SCHEMA_VERSION, "paper": name, "selection": rule, "alpha": alpha, "margin": margin}
+    return head | {"rows": rows}
+
+
+def _selected(cell: dict[str, Any], rule: str) -> dict[str, Any]:
+    """Return a cell scored as the paper scores its own, for this table alone; the last epoch stays beside it."""
+    found = {**cell, "last": cell["mean"], "last_std": cell["std"]}
+    if rule == "best" and cell["n"]:
+        values = list(cell["best_values"].values())
+        found |= {"mean": fmean(values), "std": stdev(values) if len(values) > 1 else None}
+    return found
 
 
 def _is(one: Ours, record: Published, paper: str) -> bool:
@@ -149,6 +161,8 @@ def _row(record: Published, one: Ours | None, alpha: float) -> dict[str, Any]:
         "ours": cell.get("mean"),
         "ours_std": cell.get("std"),
         "ours_n": cell.get("n", 0),
+        "ours_last": cell.get("last"),
+        "ours_last_std": cell.get("last_std"),
         "fidelity": cell.get("fidelity", {}),
         "comparable": not why,
         "difference": found.difference,

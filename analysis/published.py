@@ -10,7 +10,10 @@ from ..jobs.errors import BadInput, NothingMatched, suggest
 from .difference import Difference, against_one, welch_of_summaries
 
 SCHEMA_VERSION = 1
-PAPERS = ("drloc", "relvit", "thesis")
+# Which epoch's accuracy a paper prints. The published code of DRLoc logs the maximum over epochs on the set that it
+# reports, RelViT's keeps the best checkpoint by that set; the thesis takes the last epoch (section 6.3.4).
+SELECTION = {"drloc": "best", "relvit": "best", "thesis": "last"}
+PAPERS = tuple(SELECTION)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

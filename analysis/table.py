@@ -31,8 +31,8 @@ def report(
         selection: of runs.
         metric: of the scores.
         set_name: that they were made on.
-        with_specs: whether each cell brings `specs`: its description, and those of the stages before it; and `run_ids`,
-            seed -> the completed run.
+        with_specs: whether each cell brings `specs`: its description, and those of the stages before it; `run_ids`,
+            seed -> the completed run; and `best_values`, seed -> its best epoch's value.
 
     Raises:
         NothingMatched: no run is selected.
@@ -70,6 +70,12 @@ def report(
         if with_specs:
             mine = grouped[document["cell_id"]]
             document["run_ids"] = {str(row.seed): row.run_id for row in mine if row.state == RunState.COMPLETED}
+            # Chosen on the very set: for papers that did so, and for nothing else.
+            document["best_values"] = {
+                seed: float(results[run_id]["best"])
+                for seed, run_id in document["run_ids"].items()
+                if seed in document["values"]
+            }
             document["specs"] = [{name: _part(cells[one], name) for name in ("head", "recipe")} for one in chain]
     _add_gains(documents, cells)
     _tell_apart(documents)

@@ -147,7 +147,8 @@ def against(
     elif style == "csv":
         raise BadInput("--format csv: use --json")
     else:
-        print_table(render.of_published(document), style, right=(4, 5, 6))
+        laid = render.of_published(document)
+        print_table(laid, style, right=tuple(range(laid.labels, len(laid.heading) - 3)))
 
 
 def variance(

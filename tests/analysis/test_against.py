@@ -23,6 +23,7 @@ def ours(
     values: list[float], *, backbone: str = "vit_s4", dataset: str = "cifar10", heads: tuple[str, ...] = CHAIN,
     recipe: str = "relvit-finetune", changes: dict[str, Any] | None = None, params: dict[str, Any] | None = None,
     set_name: str = "test", axes: dict[str, Any] | None = None, first: dict[str, Any] | None = None,
+    best: list[float] | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     """A cell as a report has it: the heads of its chain from the last stage back."""
     n = len(values)
@@ -37,6 +38,7 @@ def ours(
         "n": n,
         "mean": statistics.fmean(values) if n else None,
         "std": statistics.stdev(values) if n > 1 else None,
+        "best_values": {str(seed): value for seed, value in enumerate(best or values)},
         "fidelity": {recipe: "paper"},
         "specs": [
             {"head": _head(head, params or {}), "recipe": fields | (first or {} if number == len(heads) - 1 else {})}
@@ -188,3 +190,19 @@ def test_a_deviation_over_an_unknown_number_of_runs_is_not_tested() -> None:
     cell = ours([81.0, 81.1, 81.2], axes={"variant": "none"}, **like)
     found = row([cell], "thesis.r.t3.8.imagenet1k.deit_b.supervised.scratch.change=none", "thesis:3.8")
     assert (found["printed"], found["p"], found["detail"]) == (81.8, None, "their number of runs is unknown")
+
+
+def test_ours_are_chosen_as_theirs_were_and_the_last_epoch_stands_beside_them() -> None:
+    last, best = [90.0, 90.2, 90.4], [90.5, 90.6, 90.7]
+    document = against("relvit:2", [ours(last, best=best)])
+    found = next(one for one in document["rows"] if one["ours_n"])
+    assert document["selection"] == "best"
+    assert (found["ours"], found["ours_last"]) == pytest.approx((90.6, 90.2))
+    text = markdown(of_published(document))
+    assert "90.60 ± 0.10" in text and "90.20 ± 0.20" in text and "only here, ours are chosen alike" in text
+
+
+def test_the_thesis_prints_the_last_epoch() -> None:
+    document = against("thesis:fig6.7", [ours([79.7, 79.8, 79.9], best=[99.0, 99.0, 99.0])])
+    assert document["selection"] == "last" and "best epoch" not in markdown(of_published(document))
+    assert all(one["ours"] in (None, pytest.approx(79.8)) for one in document["rows"])
