@@ -10,6 +10,7 @@ from ..db.engine import reading
 from ..db.ledger import Ledger
 from ..jobs.errors import BadInput, suggest
 from ..jobs.selector import Selection
+from ..jobs.spec import BASELINE
 from .difference import ALPHA, Test
 
 
@@ -21,6 +22,8 @@ class Plan:
     alpha: float = ALPHA
     margin: float | None = None
     min_effect: float | None = None
+    baseline: str = BASELINE
+    # The head that all others are compared with.
     metric: str = "top1"
     set: str = "test"
     anytime: bool = False

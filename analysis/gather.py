@@ -34,7 +34,9 @@ def gather(ledger: Ledger, workspace: Workspace, selection: Selection, plan: Pla
         selection: of runs.
         plan: how cells are compared; its metric and set are those of the report.
     """
-    cells = report(ledger, selection, metric=plan.metric, set_name=plan.set, with_specs=True)
+    cells = report(
+        ledger, selection, metric=plan.metric, set_name=plan.set, with_specs=True, baseline=plan.baseline
+    )  # fmt: skip
     for cell in cells:
         cell["description"] = describe(values_of(cell), better=cell["better"])
     run_ids = {run_id: (cell["cell_id"], seed) for cell in cells for seed, run_id in cell["run_ids"].items()}

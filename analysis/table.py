@@ -14,15 +14,22 @@ from ..db.engine import reading
 from ..db.ledger import Ledger, in_parts
 from ..db.results import smaller_is_better
 from ..jobs import library
+from ..jobs.errors import BadInput, suggest
 from ..jobs.selector import Selection
-from ..jobs.spec import STAGE
+from ..jobs.spec import BASELINE, STAGE
 from ..jobs.states import RunState
 
 SCHEMA_VERSION = 1
 
 
 def report(
-    ledger: Ledger, selection: Selection, *, metric: str = "top1", set_name: str = "test", with_specs: bool = False
+    ledger: Ledger,
+    selection: Selection,
+    *,
+    metric: str = "top1",
+    set_name: str = "test",
+    with_specs: bool = False,
+    baseline: str = BASELINE,
 ) -> list[dict[str, Any]]:
     """Return the selected cells in the order of their grid; no number in it is ever NaN.
 
@@ -31,11 +38,13 @@ def report(
         selection: of runs.
         metric: of the scores.
         set_name: that they were made on.
+        baseline: the head that gains are over, by its label.
         with_specs: whether each cell brings `specs`: its description, and those of the stages before it; `run_ids`,
             seed -> the completed run; and `best_values`, seed -> its best epoch's value.
 
     Raises:
         NothingMatched: no run is selected.
+        BadInput: no selected cell has the baseline's head, unless it is the supervised one.
     """
     with reading(ledger.engine) as connection:
         rows = queries.list_runs(connection, selection)
@@ -77,7 +86,7 @@ def report(
                 if seed in document["values"]
             }
             document["specs"] = [{name: _part(cells[one], name) for name in ("head", "recipe")} for one in chain]
-    _add_gains(documents, cells)
+    _add_gains(documents, cells, baseline)
     _tell_apart(documents)
     return documents
 
@@ -206,8 +215,16 @@ def _fidelity(cell: dict[str, Any]) -> dict[str, str]:
     return {name: fidelity for name, fidelity in found.items() if fidelity}
 
 
-def _add_gains(documents: list[dict[str, Any]], cells: dict[str, dict[str, Any]]) -> None:
+def _add_gains(documents: list[dict[str, Any]], cells: dict[str, dict[str, Any]], head: str) -> None:
     """Add to each cell its gain over the baseline that differs from it in the head alone."""
+    if head != BASELINE:
+        heads = {document["head"] for document in documents}
+        if head not in heads:
+            raise BadInput(f"baseline {head}: no selected cell has this head. {suggest(head, sorted(heads))}")
+        for document in documents:
+            document["is_baseline"] = document["head"] == head
+    for document in documents:
+        document["baseline_head"] = head
     baselines = {cells[document["cell_id"]]["match_id"]: document for document in documents if document["is_baseline"]}
     for document in documents:
         baseline = baselines.get(cells[document["cell_id"]]["match_id"])

@@ -6,10 +6,14 @@ from typing import Annotated, Any
 import typer
 
 from ..jobs.errors import BadInput, NothingMatched, suggest
+from ..jobs.spec import BASELINE
 from .options import Json, Quiet, Selector, Workspace, fresh, one_run, open_workspace, select_ids, selection
 
 Metric = Annotated[str, typer.Option(help="top1, top5, loss, ema_top1, …")]
 SetName = Annotated[str, typer.Option("--set", help="The set it was scored on.")]
+Baseline = Annotated[
+    str | None, typer.Option(help="The head that others are compared with [default: as declared, or supervised].")
+]
 Format = Annotated[str, typer.Option("--format", "-f", help="table, markdown, latex, csv or json.")]
 
 
@@ -20,6 +24,7 @@ def report(
     detail: Annotated[
         bool, typer.Option("--detail", help="Intervals, extremes and the luck of the best seed.")
     ] = False,
+    baseline: Baseline = None,
     html: Annotated[
         Path | None,
         typer.Option(help="Write a page with tables and figures, their data and a document, into a folder."),
@@ -29,14 +34,16 @@ def report(
     quiet: Quiet = False,
     workspace: Workspace = None,
 ) -> None:
-    """Print mean ± std over seeds for every cell, and its gain over the supervised one."""
+    """Print mean ± std over seeds for every cell, and its gain over its baseline."""
     from ..analysis import render, terminal
 
     if html is not None:
-        written = _write_page(selector, metric, set_name, html, workspace)
+        given = {"metric": metric, "set": set_name, "baseline": baseline}
+        written = _write_page(selector, given, html, workspace)
         terminal.emit_json({name: str(path) for name, path in written.items()}) if as_json else None
         return
-    cells = _cells(selector, metric or "top1", set_name or "test", style, workspace)
+    context, chosen = _opened(selector, style, workspace)
+    cells = _table(context, chosen, metric or "top1", set_name or "test", baseline or BASELINE)
     if detail:
         from ..analysis.describe import describe, values_of
 
@@ -53,9 +60,7 @@ def report(
         print_table(table, style, right=(table.labels, *range(table.labels + 2, len(table.heading))))
 
 
-def _write_page(
-    selector: Any, metric: str | None, set_name: str | None, folder: Path, workspace: Any
-) -> dict[str, Path]:
+def _write_page(selector: Any, given: dict[str, Any], folder: Path, workspace: Any) -> dict[str, Path]:
     from ..analysis import page, terminal
     from ..analysis.declared import settle
     from ..analysis.gather import gather
@@ -63,7 +68,6 @@ def _write_page(
     if folder.exists() and not folder.is_dir():
         raise BadInput(f"--html {folder}: a file; name a folder, which is made where it is not there")
     context, chosen = _opened(selector, "table", workspace)
-    given = {"metric": metric, "set": set_name}
     document = gather(context.ledger, context.workspace, chosen, settle(context.ledger, chosen, given))
     written = page.write(document, folder)
     terminal.say(f"{written['page']} written, {len(written['figures']) // 3} figures beside it")
@@ -84,6 +88,7 @@ def compare(
     ] = None,
     margin: Annotated[float | None, typer.Option(help="A difference within ± this is none [default: no ties].")] = None,
     min_effect: Annotated[float | None, typer.Option(help="The smallest difference worth finding.")] = None,
+    baseline: Baseline = None,
     anytime: Annotated[
         bool, typer.Option("--anytime", help="By e-values: right after any number of seeds, however often one looks.")
     ] = False,
@@ -92,7 +97,7 @@ def compare(
     quiet: Quiet = False,
     workspace: Workspace = None,
 ) -> None:
-    """Say of every cell whether it differs from the supervised one by more than the luck of the seed."""
+    """Say of every cell whether it differs from its baseline by more than the luck of the seed."""
     from ..analysis import render, terminal
     from ..analysis.declared import settle
     from ..analysis.verdict import compare as judge
@@ -106,15 +111,16 @@ def compare(
         "metric": metric,
         "set": set_name,
         "anytime": anytime or None,
+        "baseline": baseline,
     }
     plan = settle(context.ledger, chosen, given)
-    document = judge(_table(context, chosen, plan.metric, plan.set), plan)
+    document = judge(_table(context, chosen, plan.metric, plan.set, plan.baseline), plan)
     if as_json or style == "json":
         terminal.emit_json(document)
     elif quiet:
         print("\n".join(f"{one['cell_id']} {one['verdict']}" for one in document["comparisons"]))
     elif not document["comparisons"]:
-        raise BadInput("nothing to compare: the selection has no cell beside a supervised one")
+        raise BadInput("nothing to compare: the selection has no cell beside one of the baseline")
     elif style == "csv":
         print(render.comparisons_csv(document), end="")
     else:
@@ -217,11 +223,6 @@ def mcnemar(
     )
 
 
-def _cells(selector: Any, metric: str, set_name: str, style: str, workspace: Any) -> list[dict[str, Any]]:
-    context, chosen = _opened(selector, style, workspace)
-    return _table(context, chosen, metric, set_name)
-
-
 def _opened(selector: Any, style: str, workspace: Any) -> tuple[Any, Any]:
     from ..analysis import render
 
@@ -232,10 +233,10 @@ def _opened(selector: Any, style: str, workspace: Any) -> tuple[Any, Any]:
     return context, selection(selector, default_all=True)
 
 
-def _table(context: Any, chosen: Any, metric: str, set_name: str) -> list[dict[str, Any]]:
+def _table(context: Any, chosen: Any, metric: str, set_name: str, baseline: str) -> list[dict[str, Any]]:
     from ..analysis.table import report as table
 
-    return table(context.ledger, chosen, metric=metric, set_name=set_name)
+    return table(context.ledger, chosen, metric=metric, set_name=set_name, baseline=baseline)
 
 
 def print_table(table: Any, style: str, *, right: tuple[int, ...]) -> None:

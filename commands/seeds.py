@@ -105,7 +105,9 @@ def _needs(
     plan = settle(context.ledger, chosen, given)
     if half_width is None and plan.min_effect is None and not plan.looks:
         raise BadInput("no goal: give --half-width or --effect, or declare compare: {min_effect: …} in the grid")
-    cells = report(context.ledger, chosen, metric=plan.metric, set_name=plan.set, with_specs=True)
+    cells = report(
+        context.ledger, chosen, metric=plan.metric, set_name=plan.set, with_specs=True, baseline=plan.baseline
+    )
     by_looks = half_width is None and bool(plan.looks)
     if half_width is not None:
         needs = for_precision(cells, half_width)

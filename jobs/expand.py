@@ -8,10 +8,9 @@ from typing import Any
 
 from .errors import BadInput
 from .grid import Grid, Override
-from .heads import BASELINE
 from .resolve import Entry, Resolver, entries, pick
 from .rules import VARIANT, Rules, as_list, coordinate, matches
-from .spec import CellSpec, canonical, digest, seeds_text
+from .spec import BASELINE, CellSpec, canonical, digest, seeds_text
 from .teachers import teacher_stage, with_teachers
 from .yamlio import Document, Path_
 

@@ -25,6 +25,7 @@ from .resources import Duration, Resources
 from .schema import validate
 from .seeds import Seeds, Variance
 from .site import Ray, Slurm
+from .spec import BASELINE
 from .units import format_duration
 from .yamlio import Document, Path_, parse, read
 
@@ -86,6 +87,7 @@ class Compare(Strict):
     alpha: Annotated[float, Field(gt=0, le=0.5)] = 0.05
     margin: Annotated[float, Field(gt=0)] | None = Field(None, description="a difference within ± this counts as none")
     min_effect: Annotated[float, Field(gt=0)] | None = Field(None, description="the smallest difference worth finding")
+    baseline: str = Field(BASELINE, description="the head that the others are compared with")
     metric: str = "top1"
     set: str = "test"
     looks: list[Annotated[int, Field(ge=3)]] = Field(
@@ -219,6 +221,7 @@ def check_grid(document: Document) -> tuple[Grid | None, list[Problem]]:
         problems += _stage_problems(grid, document)
         problems += _cadence_problems(grid, document)
         problems += _seed_problems(grid, document)
+        problems += _baseline_problems(grid, document)
     return grid, problems
 
 
@@ -316,6 +319,17 @@ def _seed_problems(grid: Grid, document: Document) -> list[Problem]:
     if not apart and not grid.seeds:
         return [document.problem(("seeds",), "is required")]
     return []
+
+
+def _baseline_problems(grid: Grid, document: Document) -> list[Problem]:
+    """Check the head that others are compared with; heads of a chain of stages have their names only later."""
+    if grid.compare is None or grid.compare.baseline == BASELINE or grid.stages:
+        return []
+    names = [next(iter(head)) if isinstance(head, dict) else str(head) for head in grid.heads or []]
+    named = grid.compare.baseline
+    if any(named == name or named.startswith(f"{name}(") for name in names):
+        return []
+    return [document.problem(("compare", "baseline"), f"no head {named!r} in this grid", suggest(named, names))]
 
 
 def _cadence_problems(grid: Grid, document: Document) -> list[Problem]:

@@ -108,7 +108,6 @@ class Distill(Head):
 
 
 HEADS: dict[str, type[Head]] = {"supervised": Supervised, "drloc": DRLoc, "relvit": RelViT, "distill": Distill}
-BASELINE = "supervised"
 # Heads that need a grid of tokens with at least two rows and two columns.
 SPATIAL = frozenset(("drloc", "relvit"))
 

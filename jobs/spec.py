@@ -11,6 +11,9 @@ NUMERICS = 1
 
 STREAMS = ("init", "split", "order", "augment", "mix", "drop", "pair")
 
+# The head that adds nothing.
+BASELINE = "supervised"
+
 RUN_ID_LENGTH = 16
 
 # Fields of the recipe that came after the first ones, and what was the case before: at that value they are left out of

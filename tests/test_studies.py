@@ -182,3 +182,16 @@ def test_declared_looks_are_what_power_and_topup_count_to(study: Cli) -> None:
     assert (needs["looks"], needs["effect"], needs["half_width"]) == ([3, 9], None, None)
     planned = study.json("topup", "looked.yaml", "--dry-run")
     assert planned["runs"] == (18 if wanted else 6)
+
+
+def test_another_head_can_be_what_the_others_are_compared_with(study: Cli) -> None:
+    (one,) = study.json("compare", "tiny", "--baseline", "relvit")["comparisons"]
+    (usual,) = study.json("compare", "tiny")["comparisons"]
+    assert (one["head"], one["baseline_head"]) == ("supervised", "relvit")
+    assert one["difference"] == pytest.approx(-usual["difference"])
+    assert "gain over relvit" in study("report", "tiny", "--baseline", "relvit").stdout
+    refused = study("compare", "tiny", "--baseline", "relvitt")
+    assert refused.returncode == 2 and "Did you mean 'relvit'?" in refused.stderr
+    study.write("bad.yaml", GRID + "compare: {baseline: drloc}\n")
+    wrong = study("plan", "bad.yaml")
+    assert wrong.returncode == 2 and "compare.baseline: no head 'drloc' in this grid" in wrong.stderr

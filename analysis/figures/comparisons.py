@@ -36,7 +36,9 @@ def forest(document: dict[str, Any]) -> Drawn:
             p = f"  p={p_value(one['p_adjusted'])}" if one["p_adjusted"] is not None else ""
             axes.text(1.01, line, f"{one['verdict']}{p}", transform=axes.get_yaxis_transform(), va="center", fontsize=7,
                       color=colour)  # fmt: skip
-        axes.set(ylim=(len(shown) - 0.5, -0.5), xlabel=f"difference in {found[0]['metric']} to the supervised cell")
+        axes.set(
+            ylim=(len(shown) - 0.5, -0.5), xlabel=f"difference in {found[0]['metric']} to {found[0]['baseline_head']}"
+        )
         labels = [f"{label_of(one, names)}  n={one['n']}, {one['n_baseline']}" for one in shown]
         axes.set_yticks(range(len(shown)), labels)
     said = "; ".join(f"{label_of(one, names)} {_difference(one)}: {one['verdict']}" for one in shown[:12])

@@ -26,7 +26,7 @@ def cell(name: str, values: dict[int, float], *, dataset: str = "digits", **more
         "cell_id": f"{name}-{dataset}", "backbone": "vit", "dataset": dataset, "head": name, "recipe": "quickstart",
         "stage": "", "axes": {}, "fidelity": {}, "metric": "top1", "better": "max", "set": "test", "n": len(values),
         "planned": len(values), "states": {}, "missing_seeds": [], "best_minus_last": 0.1, "epochs": [3], "resumed": 0,
-        "resumed_inexactly": 0, "apart": 0, "gain": None, 
+        "resumed_inexactly": 0, "apart": 0, "baseline_head": "supervised", "gain": None, 
         "baseline": None if name == "supervised" else f"supervised-{dataset}",
         "is_baseline": name == "supervised", "values": {str(seed): value for seed, value in values.items()},
         "mean": float(numpy.mean(numbers)) if numbers else None,
