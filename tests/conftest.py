@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from vtjobs.workers import hosted
 from vtjobs.workers.forge import Forge
@@ -18,6 +19,10 @@ from .support.lab import Lab, a_template
 from .support.postgres import PostgresServer, binaries, roomy_memory
 from .support.ray import RayCluster
 from .support.slurm import SlurmCluster, missing
+
+# Properties are tried on the same examples every time, however slow the machine is.
+settings.register_profile("calm", deadline=None, derandomize=True, database=None, max_examples=60)
+settings.load_profile("calm")
 
 
 @pytest.fixture(scope="session")

@@ -32,7 +32,7 @@ def test_pairs_are_compared_as_r_compares_them() -> None:
     assert (found["wins"], found["pairs"]) == (7, 9)
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(SMALL, SMALL)
 def test_with_ties_every_split_of_the_seeds_counts(one: list[float], other: list[float]) -> None:
     both, n = rankdata([*one, *other]), len(one)
@@ -43,7 +43,7 @@ def test_with_ties_every_split_of_the_seeds_counts(one: list[float], other: list
     assert of_two(one, other)["p"] == pytest.approx(expected)
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(SMALL)
 def test_with_ties_every_sign_of_the_differences_counts(differences: list[float]) -> None:
     each = [one - 1.0 for one in differences]
@@ -64,7 +64,7 @@ def test_samples_that_do_not_overlap_reach_the_floor_and_no_less(n: int, floor: 
     assert (found["improvement"], found["interval"]) == (1.0, None)
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(st.lists(st.integers(0, 30), min_size=8, max_size=10), st.lists(st.integers(0, 30), min_size=8, max_size=10))
 def test_the_interval_of_improvement_is_brunner_and_munzels(one: list[int], other: list[int]) -> None:
     found = of_two(one, other)
@@ -78,7 +78,7 @@ def test_the_interval_of_improvement_is_brunner_and_munzels(one: list[int], othe
     assert 0 <= found["interval"][0] <= found["improvement"] <= found["interval"][1] <= 1
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(SMALL, SMALL)
 def test_the_two_sides_are_alike(one: list[float], other: list[float]) -> None:
     left, right = of_two(one, other), of_two(other, one)

@@ -81,7 +81,7 @@ def test_boxes_follow_the_law_of_torchvision() -> None:
 
 
 @given(st.integers(2, 50), st.integers(2, 50), st.floats(0.01, 1.0), st.floats(0.1, 1.0), st.integers(0, 99))
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 def test_boxes_lie_within_the_image(height: int, width: int, smallest: float, ratio: float, seed: int) -> None:
     boxes = augment.crop_boxes(50, (height, width), (smallest, 1.0), (ratio, 1 / ratio), _draw(seed))
     top, left, h, w = boxes.unbind(1)
