@@ -1,7 +1,7 @@
 """All that a report's page is made of, as one versioned document."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from typing import Any
 
@@ -46,7 +46,7 @@ def gather(ledger: Ledger, workspace: Workspace, selection: Selection, plan: Pla
         seconds = queries.seconds_per_run(connection)
         scored = curves(connection, run_ids, plan.metric, plan.set)
         interrupted = _interrupted(connection, list(run_ids))
-        names = _sets(connection, list(run_ids))
+        further = _further_sets(connection, run_ids, plan)
         sizes = _sizes(connection, {cell["cell_id"]: min(cell["run_ids"].values(), default="") for cell in cells})
     states: dict[str, dict[str, str]] = {cell["cell_id"]: {} for cell in cells}
     apart: dict[str, dict[str, str]] = {}
@@ -59,8 +59,6 @@ def gather(ledger: Ledger, workspace: Workspace, selection: Selection, plan: Pla
     for run_id, (cell_id, seed) in run_ids.items():
         by_cell.setdefault(cell_id, {})[seed] = scored.get(run_id, {})
         breaks.setdefault(cell_id, []).extend(interrupted.get(run_id, ()))
-    others = [name for name in names if name != plan.set]
-    more = {name: report(ledger, selection, metric=plan.metric, set_name=name) for name in others}
     return {
         "schema_version": SCHEMA_VERSION,
         "vtjobs": version("vtjobs"),
@@ -75,17 +73,13 @@ def gather(ledger: Ledger, workspace: Workspace, selection: Selection, plan: Pla
         "comparisons": compare(cells, plan),
         "curves": by_cell,
         "interrupted": {cell_id: sorted(epochs) for cell_id, epochs in breaks.items()},
-        "sets": {name: [_short(cell) for cell in found] for name, found in more.items()},
+        "sets": further,
         "sizes": sizes,
         "images": variance(workspace, cells),
         "studies": studies(ledger, workspace, selection, metric=plan.metric, set_name=plan.set),
         "ranks": _over_datasets(cells),
         "hours": {cell["cell_id"]: seconds[cell["cell_id"]][0] / 3600 for cell in cells if cell["cell_id"] in seconds},
     }
-
-
-def _short(cell: dict[str, Any]) -> dict[str, Any]:
-    return {name: cell[name] for name in ("cell_id", "set", "metric", "better", "n", "mean", "std", "values")}
 
 
 def _interrupted(connection: Connection, run_ids: list[str]) -> dict[str, list[int]]:
@@ -101,12 +95,22 @@ def _interrupted(connection: Connection, run_ids: list[str]) -> dict[str, list[i
     return found
 
 
-def _sets(connection: Connection, run_ids: list[str]) -> list[str]:
-    found: set[str] = set()
-    for part in in_parts(run_ids):
-        query = select(m.results.c.set_name).where(m.results.c.run_id.in_(part)).distinct()
-        found |= set(connection.execute(query).scalars())
-    return sorted(found)
+def _further_sets(
+    connection: Connection, run_ids: Mapping[str, tuple[str, str]], plan: Plan
+) -> dict[str, dict[str, dict[str, float]]]:
+    """Return set -> cell -> seed -> value, for the sets beside the report's own.
+
+    Args:
+        connection: to the ledger.
+        run_ids: run -> cell, seed.
+        plan: with the report's metric and set.
+    """
+    found: dict[str, dict[str, dict[str, float]]] = {}
+    for row in queries.results_of(connection, sorted(run_ids)):
+        if row["metric"] == plan.metric and row["set_name"] != plan.set:
+            cell_id, seed = run_ids[row["run_id"]]
+            found.setdefault(row["set_name"], {}).setdefault(cell_id, {})[seed] = float(row["last"])
+    return dict(sorted(found.items()))
 
 
 def _sizes(connection: Connection, runs: dict[str, str]) -> dict[str, dict[str, int]]:

@@ -5,8 +5,6 @@ from typing import Any
 
 from ..jobs.files import to_json
 from . import render
-from .curves import agreement
-from .describe import values_of
 from .figures import cells as of_cells
 from .figures import comparisons as of_comparisons
 from .figures import curves as of_curves
@@ -90,16 +88,15 @@ def _studies(document: dict[str, Any], names: list[str]) -> list[Drawn | None]:
 
 
 def _sets(document: dict[str, Any], cell: dict[str, Any], label: str) -> list[Drawn | None]:
-    found = []
+    found: list[Drawn | None] = []
     sizes = document["sizes"].get(cell["cell_id"], {})
-    for name, others in document["sets"].items():
-        other = next((one for one in others if one["cell_id"] == cell["cell_id"]), None)
-        if other is None:
+    for name, of_cell in document["sets"].items():
+        if cell["cell_id"] not in of_cell:
             continue
-        values = [values_of(one) for one in (cell, other)]
+        other = {int(seed): value for seed, value in of_cell[cell["cell_id"]].items()}
         known = (sizes[cell["set"]], sizes[name]) if {cell["set"], name} <= sizes.keys() else None
-        agreed = agreement(*values, better=cell["better"])
-        found.append(of_cells.sets(cell, other, agreed, label, known if cell["metric"].endswith("top1") else None))
+        accuracy = known if cell["metric"].endswith("top1") else None
+        found.append(of_cells.sets(cell, name, other, label, accuracy))
     return found
 
 

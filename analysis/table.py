@@ -77,18 +77,23 @@ def report(
         for cell_id in chain[1:]:
             document["fidelity"] = _fidelity(cells[cell_id]) | document["fidelity"]
         if with_specs:
-            mine = grouped[document["cell_id"]]
-            document["run_ids"] = {str(row.seed): row.run_id for row in mine if row.state == RunState.COMPLETED}
-            # Chosen on the very set: for papers that did so, and for nothing else.
-            document["best_values"] = {
-                seed: float(results[run_id]["best"])
-                for seed, run_id in document["run_ids"].items()
-                if seed in document["values"]
-            }
-            document["specs"] = [{name: _part(cells[one], name) for name in ("head", "recipe")} for one in chain]
+            document |= _with_specs(document, grouped[document["cell_id"]], results, [cells[one] for one in chain])
     _add_gains(documents, cells, baseline)
     _tell_apart(documents)
     return documents
+
+
+def _with_specs(
+    document: dict[str, Any],
+    members: list[queries.RunRow],
+    results: dict[str, dict[str, Any]],
+    chain: list[dict[str, Any]],
+) -> dict[str, Any]:
+    run_ids = {str(row.seed): row.run_id for row in members if row.state == RunState.COMPLETED}
+    best = {seed: float(results[run]["best"]) for seed, run in run_ids.items() if seed in document["values"]}
+    specs = [{name: _part(cell, name) for name in ("head", "recipe")} for cell in chain]
+    # The best are chosen on the very set: for papers that did so, and for nothing else.
+    return {"run_ids": run_ids, "best_values": best, "specs": specs}
 
 
 def _tell_apart(documents: list[dict[str, Any]]) -> None:

@@ -27,23 +27,21 @@ def compare(cells: Sequence[dict[str, Any]], plan: Plan | None = None) -> dict[s
             for it, never for the difference that was seen.
     """
     plan = plan or Plan()
-    test, alpha, margin, min_effect = plan.test, plan.alpha, plan.margin, plan.min_effect
     by_id = {cell["cell_id"]: cell for cell in cells}
     pairs = [(cell, by_id[cell["baseline"]]) for cell in cells if cell["baseline"] in by_id]
     seen = _seen(pairs, plan)
     return {
         "schema_version": SCHEMA_VERSION,
-        "test": str(test),
-        "alpha": alpha,
+        "test": str(plan.test),
+        "alpha": plan.alpha,
         "family": len(pairs),
         "looks": list(plan.looks),
         "anytime": plan.anytime,
-        "margin": margin,
-        "min_effect": min_effect,
+        "margin": plan.margin,
+        "min_effect": plan.min_effect,
         "declared": plan.declared,
         "comparisons": [
-            _document(cell, baseline, one, None if plan.anytime else margin, min_effect, test, plan.anytime)
-            for (cell, baseline), one in zip(pairs, seen, strict=True)
+            _document(cell, baseline, one, plan) for (cell, baseline), one in zip(pairs, seen, strict=True)
         ],
     }
 
@@ -52,7 +50,7 @@ def _seen(pairs: list[tuple[dict[str, Any], dict[str, Any]]], plan: Plan) -> lis
     """Return what is found of each comparison: at the declared looks, or at one over all seeds."""
     family = [partial(_difference, cell, baseline, plan) for cell, baseline in pairs]
     if plan.looks:
-        common = [_common(cell, baseline, plan.test) for cell, baseline in pairs]
+        common = [_common(cell, baseline, plan) for cell, baseline in pairs]
         return look(family, common, alpha=plan.alpha, looks=plan.looks)
     found = [one(None) for one in family]
     adjusted = holm([one.p for one in found])
@@ -62,33 +60,44 @@ def _seen(pairs: list[tuple[dict[str, Any], dict[str, Any]]], plan: Plan) -> lis
     ]
 
 
-def _common(cell: dict[str, Any], baseline: dict[str, Any], test: Test) -> int:
-    ours, theirs = values_of(cell), values_of(baseline)
-    return len(ours.keys() & theirs.keys()) if test is Test.PAIRED else min(len(ours), len(theirs))
+Sides = tuple[dict[int, float], dict[int, float]]
 
 
-def _difference(cell: dict[str, Any], baseline: dict[str, Any], plan: Plan, size: int | None) -> Difference:
-    """Compare two cells by their first `size` seeds, or by all."""
+def _sides(cell: dict[str, Any], baseline: dict[str, Any], plan: Plan, size: int | None = None) -> Sides:
+    """Return seed -> value of both: the first `size` seeds, or all that may be compared."""
     ours, theirs = values_of(cell), values_of(baseline)
-    test, alpha = plan.test, plan.alpha
-    if test is Test.PAIRED:
+    if plan.test is Test.PAIRED:
         # The first seeds that both have.
         shared = ours.keys() & theirs.keys()
         ours, theirs = ({seed: one[seed] for seed in shared} for one in (ours, theirs))
     if plan.anytime:
         # With sides of one size it hardly matters that an e-value takes their variances for equal.
         size = min(len(ours), len(theirs))
-    ours, theirs = ({seed: one[seed] for seed in sorted(one)[:size]} for one in (ours, theirs))
-    if test is Test.PAIRED:
-        found = paired(ours, theirs, alpha=alpha)
+    first, second = ({seed: one[seed] for seed in sorted(one)[:size]} for one in (ours, theirs))
+    return first, second
+
+
+def _common(cell: dict[str, Any], baseline: dict[str, Any], plan: Plan) -> int:
+    return min(map(len, _sides(cell, baseline, plan)))
+
+
+def _diverged(cell: dict[str, Any], baseline: dict[str, Any]) -> int:
+    return int(cell["states"].get("diverged", 0) + baseline["states"].get("diverged", 0))
+
+
+def _difference(cell: dict[str, Any], baseline: dict[str, Any], plan: Plan, size: int | None) -> Difference:
+    """Compare two cells by their first `size` seeds, or by all."""
+    ours, theirs = _sides(cell, baseline, plan, size)
+    if plan.test is Test.PAIRED:
+        found = paired(ours, theirs, alpha=plan.alpha)
     else:
-        found = welch(_ordered(ours), _ordered(theirs), alpha=alpha)
-    diverged = cell["states"].get("diverged", 0) + baseline["states"].get("diverged", 0)
+        found = welch(_ordered(ours), _ordered(theirs), alpha=plan.alpha)
+    diverged = _diverged(cell, baseline)
     if diverged and found.difference is not None:
         # Without it the difference would be that of the runs that went well.
         why = f"{diverged} diverged run(s): an outcome without a value"
         return Difference(n=found.n, n_baseline=found.n_baseline, difference=found.difference, why_not=why)
-    if plan.anytime and (evidence := e_value(found, pairs=test is Test.PAIRED)) is not None:
+    if plan.anytime and (evidence := e_value(found, pairs=plan.test is Test.PAIRED)) is not None:
         # The inverse of an e-value is a p value at any stopping time.
         return replace(found, p=min(1.0, 1 / evidence))
     return found
@@ -98,20 +107,11 @@ def _ordered(values: dict[int, float]) -> list[float]:
     return [values[seed] for seed in sorted(values)]
 
 
-def _document(
-    cell: dict[str, Any],
-    baseline: dict[str, Any],
-    seen: Seen,
-    margin: float | None,
-    min_effect: float | None,
-    test: Test,
-    anytime: bool,
-) -> dict[str, Any]:
+def _document(cell: dict[str, Any], baseline: dict[str, Any], seen: Seen, plan: Plan) -> dict[str, Any]:
     found, adjusted = seen.found, seen.adjusted
-    ours, theirs = values_of(cell), values_of(baseline)
-    tie = None if margin is None else equivalence(found, margin)
-    word, detail = _verdict(found, adjusted, tie, seen.alpha, min_effect, test)
-    if anytime and word == "inconclusive":
+    tie = None if plan.margin is None else equivalence(found, plan.margin)
+    word, detail = _verdict(found, adjusted, tie, seen.alpha, plan.min_effect, plan.test)
+    if plan.anytime and word == "inconclusive":
         # Powers of a test at one declared number of seeds say nothing of this one.
         detail = "look again with more seeds"
     if seen.look is not None:
@@ -141,18 +141,20 @@ def _document(
         "p_equivalence": tie,
         "effect": found.effect,
         "correlation": found.correlation,
-        "e_value": e_value(found, pairs=test is Test.PAIRED),
-        "ranks": _ranks(ours, theirs, test, smaller_is_better=cell["better"] == "min"),
+        "e_value": e_value(found, pairs=plan.test is Test.PAIRED),
+        "ranks": _ranks(cell, baseline, plan, seen.look),
         "rank_floor": found.floor,
         "verdict": word,
         "detail": detail,
     }
 
 
-def _ranks(ours: dict[int, float], theirs: dict[int, float], test: Test, *, smaller_is_better: bool) -> dict[str, Any]:
-    if smaller_is_better:
+def _ranks(cell: dict[str, Any], baseline: dict[str, Any], plan: Plan, size: int | None) -> dict[str, Any]:
+    """Return what order says of the very seeds that were compared; of a cell with a diverged run it says nothing."""
+    ours, theirs = ({}, {}) if _diverged(cell, baseline) else _sides(cell, baseline, plan, size)
+    if cell["better"] == "min":
         ours, theirs = ({seed: -value for seed, value in one.items()} for one in (ours, theirs))
-    if test is Test.PAIRED:
+    if plan.test is Test.PAIRED:
         return ranks.of_pairs(ours, theirs)
     return ranks.of_two(_ordered(ours), _ordered(theirs))
 

@@ -11,6 +11,7 @@ from typing import Any
 from ..db import queries
 from ..db.engine import reading
 from ..jobs import fidelity
+from ..jobs.design import seed_text
 from ..jobs.files import read_json
 from ..jobs.journal import LEASE_S
 from ..jobs.selector import Selection
@@ -217,8 +218,9 @@ def _common(members: Iterable[queries.RunRow]) -> dict[str, Any]:
     """Return the coordinates that all members share."""
     found: dict[str, set[Any]] = defaultdict(set)
     for member in members:
-        for name in ("backbone", "dataset", "head", "seed"):
+        for name in ("backbone", "dataset", "head"):
             found[name].add(getattr(member, name))
+        found["seed"].add(seed_text(member.seed, member.streams) if member.streams else member.seed)
     return {name: values.pop() for name, values in found.items() if len(values) == 1}
 
 

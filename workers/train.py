@@ -88,7 +88,7 @@ class Training:
         self.mark("model")
         self.numerics = make_numerics(recipe, group.device)
         trainee = make_trainee(spec, self.streams)
-        self.drawn_weights = of_weights(trainee)
+        self.drawn_weights = of_weights(trainee) if self.plan.resume is None else ""
         self._start_weights(trainee.backbone)
         memory_format = torch.channels_last if recipe["channels_last"] else torch.contiguous_format
         self.trainee = trainee.to(device=group.device, memory_format=memory_format)

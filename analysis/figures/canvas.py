@@ -5,6 +5,7 @@ import io
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ _STYLE = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Drawn:
     """A figure, its data and its text."""
 
@@ -46,8 +47,9 @@ class Drawn:
             self.figure.draw_without_rendering()
         self.figure.set_layout_engine("none")
 
+    @cached_property
     def svg(self) -> str:
-        """Return it as SVG without a date, a maker and a declaration, to stand inside a page."""
+        """It as SVG without a date, a maker and a declaration, to stand inside a page."""
         with styled():
             stream = io.StringIO()
             self.figure.savefig(stream, format="svg", metadata={"Date": None, "Creator": None, "Title": self.title})
@@ -67,7 +69,7 @@ class Drawn:
         with styled():
             stream = io.BytesIO()
             self.figure.savefig(stream, format="pdf", metadata={"CreationDate": None, "Title": self.title})
-        contents = {"svg": self.svg().encode(), "pdf": stream.getvalue(), "csv": self.csv().encode()}
+        contents = {"svg": self.svg.encode(), "pdf": stream.getvalue(), "csv": self.csv().encode()}
         paths = []
         for suffix, content in contents.items():
             paths.append(folder / f"{self.name}.{suffix}")

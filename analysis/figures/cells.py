@@ -5,6 +5,8 @@ from collections.abc import Mapping, Sequence
 from statistics import quantiles
 from typing import Any
 
+from ..curves import agreement
+from ..describe import values_of
 from ..render import columns, label_of, score
 from .canvas import COLOURS, FAINT, GREY, STATE_COLOURS, Drawn, cut, new_figure, styled
 
@@ -159,48 +161,50 @@ def distribution(cell: dict[str, Any], label: str) -> Drawn | None:
 
 
 def sets(
-    cell: dict[str, Any], other: dict[str, Any], agreement: dict[str, Any], label: str, sizes: tuple[int, int] | None
+    cell: dict[str, Any], name: str, other: Mapping[int, float], label: str, sizes: tuple[int, int] | None
 ) -> Drawn | None:
     """Draw one test set against another, a dot per seed, the best of each ringed.
 
     Args:
         cell: of a report on the first set.
-        other: the same cell on the second.
-        agreement: of the two, from `curves.agreement`.
+        name: the second set.
+        other: seed -> value of the same cell on it.
         label: what the cell is called.
         sizes: images of both sets, for the binomial error of one accuracy; None where it is none.
 
     Returns:
         The figure (Touvron's thesis, figure 6.7), or None below five common seeds.
     """
-    seeds = sorted(cell["values"].keys() & other["values"].keys(), key=int)
+    values = values_of(cell)
+    seeds = sorted(values.keys() & other.keys())
     if len(seeds) < 5:
         return None
-    x, y = [cell["values"][seed] for seed in seeds], [other["values"][seed] for seed in seeds]
+    agreed = agreement(values, other, better=cell["better"])
+    x, y = [values[seed] for seed in seeds], [other[seed] for seed in seeds]
     choose = min if cell["better"] == "min" else max
     with styled():
         figure = new_figure(3.6, width=4.6)
         axes = figure.add_subplot()
         axes.plot(x, y, "o", color=COLOURS[0], markersize=3.5, alpha=0.8)
-        for values, colour in ((x, COLOURS[1]), (y, COLOURS[2])):
-            best = values.index(choose(values))
+        for scores, colour in ((x, COLOURS[1]), (y, COLOURS[2])):
+            best = scores.index(choose(scores))
             axes.plot(x[best], y[best], "o", markersize=9, markerfacecolor="none", markeredgecolor=colour)
         if len(seeds) <= 25:
             for seed, a, b in zip(seeds, x, y, strict=True):
-                axes.annotate(seed, (a, b), textcoords="offset points", xytext=(4, 3), fontsize=6, color=GREY)
+                axes.annotate(str(seed), (a, b), textcoords="offset points", xytext=(4, 3), fontsize=6, color=GREY)
         if sizes is not None:
             _binomial_cross(axes, x, y, sizes)
-        axes.set(xlabel=f"{cell['metric']} on {cell['set']}", ylabel=f"{cell['metric']} on {other['set']}")
-        axes.set_title(_correlation(agreement))
+        axes.set(xlabel=f"{cell['metric']} on {cell['set']}", ylabel=f"{cell['metric']} on {name}")
+        axes.set_title(_correlation(agreed))
     text = (
-        f"{label}: {_correlation(agreement)}. Seed {agreement['best']} is the best on {cell['set']} and number "
-        f"{agreement['rank']} on {other['set']}."
+        f"{label}: {_correlation(agreed)}. Seed {agreed['best']} is the best on {cell['set']} and number "
+        f"{agreed['rank']} on {name}."
     )
-    rows = [[int(seed), a, b] for seed, a, b in zip(seeds, x, y, strict=True)]
+    rows = [[seed, a, b] for seed, a, b in zip(seeds, x, y, strict=True)]
     return Drawn(
-        name=f"sets-{cell['set']}-{other['set']}-{cell['cell_id'][:8]}",
-        title=f"{cell['set']} against {other['set']}: {label}", text=text,
-        heading=["seed", cell["set"], other["set"]], rows=rows, figure=figure,
+        name=f"sets-{cell['set']}-{name}-{cell['cell_id'][:8]}",
+        title=f"{cell['set']} against {name}: {label}", text=text,
+        heading=["seed", cell["set"], name], rows=rows, figure=figure,
     )  # fmt: skip
 
 

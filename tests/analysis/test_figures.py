@@ -119,7 +119,7 @@ def test_every_seed_is_in_the_data_and_every_n_in_the_picture() -> None:
     assert values == {
         (f"vit {one['head']}", int(seed)): value for one in cells for seed, value in one["values"].items()
     }
-    assert figure.svg().count("n=5") == 2 and "80." in figure.text
+    assert figure.svg.count("n=5") == 2 and "80." in figure.text
 
 
 def test_the_forest_has_each_difference_its_interval_n_and_verdict() -> None:
@@ -128,8 +128,8 @@ def test_the_forest_has_each_difference_its_interval_n_and_verdict() -> None:
     (one,), (row,) = whole["comparisons"]["comparisons"], data(figure)
     assert (float(row["low"]), float(row["high"])) == tuple(one["interval"])
     assert (
-        one["verdict"] in figure.svg()
-        and f"n={one['n']}, {one['n_baseline']}" in figure.svg()
+        one["verdict"] in figure.svg
+        and f"n={one['n']}, {one['n_baseline']}" in figure.svg
         and "declared 0.3" in figure.text
     )
 
@@ -144,28 +144,28 @@ def test_curves_have_n_by_epoch_and_nothing_is_carried_forward() -> None:
 def test_persistence_is_drawn_from_five_seeds_on_and_says_what_it_is_for() -> None:
     assert "no run is stopped for its early scores" in drawn(document(usual()))["spread"].text
     few = drawn(document(usual(4)))["spread"]
-    assert "from five seeds on" in few.svg() and all(row["rho"] == "" for row in data(few))
+    assert "from five seeds on" in few.svg and all(row["rho"] == "" for row in data(few))
 
 
 def test_diverged_and_failed_runs_are_in_the_picture_and_in_no_mean() -> None:
     cells = usual()
     cells[1]["states"] = {"diverged": 1, "failed": 2}
-    svg = drawn(document(cells))["seeds"].svg()
+    svg = drawn(document(cells))["seeds"].svg
     assert "1 diverged" in svg and "2 failed" in svg
 
 
 def test_thirty_seeds_have_a_distribution_and_twenty_nine_have_none() -> None:
     assert not [name for name in drawn(document(usual(29))) if name.startswith("distribution")]
     figure = drawn(document(usual(30)))["distribution-supervis"]
-    assert len(data(figure)) == 30 and "n=30, normal fit" in figure.svg() and "normal draws" in figure.text
+    assert len(data(figure)) == 30 and "n=30, normal fit" in figure.svg and "normal draws" in figure.text
 
 
 def test_two_test_sets_are_drawn_against_each_other_with_the_best_of_each() -> None:
     cells = usual(6)
-    other = [{**one, "set": "v2", "values": {s: v - 12 for s, v in one["values"].items()}} for one in cells]
+    other = {one["cell_id"]: {seed: value - 12 for seed, value in one["values"].items()} for one in cells}
     whole = document(cells, sets={"v2": other}, sizes={one["cell_id"]: {"test": 898, "v2": 500} for one in cells})
     figure = drawn(whole)["sets-test-v2-supervis"]
-    assert "r=1.00" in figure.svg() and "binomial error" in figure.svg()
+    assert "r=1.00" in figure.svg and "binomial error" in figure.svg
     assert "is the best on test and number 1 on v2" in figure.text
 
 
@@ -187,7 +187,7 @@ def test_ranks_over_datasets_are_drawn_where_there_are_enough() -> None:
 
     means = {str(number): {"a": 80.0 + number, "b": 79.0 + number % 3, "c": 70.0} for number in range(6)}
     whole = document(usual(), ranks=[{"backbone": "vit", "recipe": "r", **ranks(means)}])
-    assert "critical difference" in drawn(whole)["ranks-0"].svg() and "vit, r: mean" in drawn(whole)["ranks-0"].text
+    assert "critical difference" in drawn(whole)["ranks-0"].svg and "vit, r: mean" in drawn(whole)["ranks-0"].text
     few = document(usual(), ranks=[{"backbone": "vit", "recipe": "r", **ranks(dict(list(means.items())[:3]))}])
     assert "ranks-0" not in drawn(few) and "it takes 5" in page.page(few, page.figures(few))
 
@@ -200,7 +200,7 @@ def test_a_report_of_few_seeds_has_no_figure_that_says_more_than_they_do(count: 
     assert found[0].name == "completeness"
     assert "nan" not in text.replace("nano", "").lower().split() and "± 0.00" not in text
     if count < 2:
-        assert "±" not in drawn(whole)["completeness"].svg() and "allocation" not in drawn(whole)
+        assert "±" not in drawn(whole)["completeness"].svg and "allocation" not in drawn(whole)
 
 
 def test_seeds_that_are_all_equal_are_drawn() -> None:

@@ -134,3 +134,13 @@ def test_at_any_time_as_many_seeds_a_side_are_used_and_no_power_is_promised() ->
     (found,) = compare(cells, Plan(anytime=True, min_effect=0.2))["comparisons"]
     assert (found["n"], found["n_baseline"]) == (5, 5)
     assert (found["verdict"], found["detail"]) == ("inconclusive", "look again with more seeds")
+
+
+def test_ranks_are_those_of_the_seeds_that_the_look_compares_and_of_no_cell_with_a_diverged_run() -> None:
+    more = [80.0, 80.3, 80.1]
+    cells = [cell("base", [*BASE, *more], baseline=None), cell("head", [value + 0.1 for value in (*BASE, *more)])]
+    (found,) = compare(cells, Plan(looks=(3, 5, 10)))["comparisons"]
+    assert (found["n"], found["ranks"]["pairs"]) == (5, 25)
+    cells[1]["states"] = {"diverged": 1}
+    (found,) = compare(cells, Plan())["comparisons"]
+    assert (found["ranks"]["p"], found["ranks"]["pairs"]) == (None, 0)
