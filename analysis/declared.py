@@ -2,7 +2,8 @@
 
 import math
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from typing import Any
 
 from ..db import queries
@@ -11,7 +12,30 @@ from ..db.ledger import Ledger
 from ..jobs.errors import BadInput, suggest
 from ..jobs.selector import Selection
 from ..jobs.spec import BASELINE
+from . import epochs
 from .difference import ALPHA, Test
+from .epochs import Select
+
+
+class Family(StrEnum):
+    """Which comparisons share α."""
+
+    TABLE = "table"
+    DATASET = "dataset"
+    SCREEN = "screen"
+    # The table, by the false discovery rate: what is worth seeds of its own, and no verdict.
+
+
+class Diverged(StrEnum):
+    """What a comparison makes of a run that diverged: an outcome without a value."""
+
+    SUPPRESS = "suppress"
+    # It is not tested.
+    CHANCE = "chance"
+    # The run counts as one that guesses.
+
+
+_WORDS = {"test": Test, "select": Select, "family": Family, "on_diverged": Diverged}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +50,9 @@ class Plan:
     # The head that all others are compared with.
     metric: str = "top1"
     set: str = "test"
+    select: Select = Select.LAST
+    family: Family = Family.TABLE
+    on_diverged: Diverged = Diverged.SUPPRESS
     anytime: bool = False
     # By e-values, which hold at any stopping time.
     looks: tuple[int, ...] = ()
@@ -49,8 +76,10 @@ def settle(ledger: Ledger, selection: Selection, given: dict[str, Any]) -> Plan:
     declared = _declared(ledger, selection)
     base: dict[str, Any] = declared[-1]["compare"] if declared and declared[-1]["compare"] else {}
     values = base | {name: value for name, value in given.items() if value is not None}
-    if values.get("test", Test.WELCH) not in tuple(Test):
-        raise BadInput(f"--test {values['test']}: unknown. {suggest(values['test'], tuple(Test))}")
+    for name, words in _WORDS.items():
+        if name in values and values[name] not in tuple(words):
+            option = name.replace("_", "-")
+            raise BadInput(f"--{option} {values[name]}: unknown. {suggest(values[name], tuple(words))}")
     for name in ("margin", "min_effect"):
         value = values.get(name)
         if value is not None and not 0 < value < math.inf:
@@ -58,9 +87,13 @@ def settle(ledger: Ledger, selection: Selection, given: dict[str, Any]) -> Plan:
     same = bool(base) and values == base
     if values.get("anytime") and values.get("margin") is not None:
         raise BadInput("margin: a tie is tested once, at a declared number of seeds; leave anytime or the margin out")
-    values["test"] = Test(values.get("test", Test.WELCH))
+    values |= {name: words(values[name]) for name, words in _WORDS.items() if name in values}
     values["looks"] = tuple(values.get("looks", ())) if same else ()
-    return Plan(**values, declared=declared if same else [])
+    plan = Plan(**values, declared=declared if same else [])
+    epochs.check(plan.select, plan.set)
+    if plan.family is Family.SCREEN and plan.anytime:
+        raise BadInput("family: screen is one look over many heads; leave it or anytime out")
+    return replace(plan, metric=epochs.metric_of(plan.metric, plan.select))
 
 
 def _declared(ledger: Ledger, selection: Selection) -> list[dict[str, Any]]:

@@ -234,6 +234,14 @@ def holm(ps: Sequence[float | None]) -> list[float | None]:
     return adjusted
 
 
+def false_discovery(ps: Sequence[float | None]) -> list[float | None]:
+    """Return p values adjusted so that of those below α a share α is expected to be luck (Benjamini-Hochberg 1995)."""
+    from scipy.stats import false_discovery_control
+
+    adjusted = false_discovery_control([_one(p) for p in ps]) if ps else []
+    return [None if p is None else float(value) for p, value in zip(ps, adjusted, strict=True)]
+
+
 def _one(p: float | None) -> float:
     return 1.0 if p is None else p
 

@@ -11,15 +11,16 @@ from ..db import models as m
 from ..db import queries
 from ..db.engine import reading
 from ..db.ledger import Ledger, in_parts
-from ..db.results import curves
+from ..db.results import by_epoch
 from ..jobs.selector import Selection
 from ..jobs.workspace import Workspace
+from . import epochs
 from .declared import Plan
 from .describe import describe, values_of
 from .examples import variance
 from .over_datasets import ranks
 from .study import studies
-from .table import report
+from .table import planned
 from .verdict import compare
 
 SCHEMA_VERSION = 1
@@ -34,9 +35,7 @@ def gather(ledger: Ledger, workspace: Workspace, selection: Selection, plan: Pla
         selection: of runs.
         plan: how cells are compared; its metric and set are those of the report.
     """
-    cells = report(
-        ledger, selection, metric=plan.metric, set_name=plan.set, with_specs=True, baseline=plan.baseline
-    )  # fmt: skip
+    cells = planned(ledger, selection, plan, with_specs=True)
     for cell in cells:
         cell["description"] = describe(values_of(cell), better=cell["better"])
     run_ids = {run_id: (cell["cell_id"], seed) for cell in cells for seed, run_id in cell["run_ids"].items()}
@@ -44,7 +43,7 @@ def gather(ledger: Ledger, workspace: Workspace, selection: Selection, plan: Pla
         rows = queries.list_runs(connection, selection)
         grids = queries.grid_settings(connection, {row.grid_id for row in rows})
         seconds = queries.seconds_per_run(connection)
-        scored = curves(connection, run_ids, plan.metric, plan.set)
+        scored = by_epoch(connection, run_ids, plan.metric).get(plan.set, {})
         interrupted = _interrupted(connection, list(run_ids))
         further = _further_sets(connection, run_ids, plan)
         sizes = _sizes(connection, {cell["cell_id"]: min(cell["run_ids"].values(), default="") for cell in cells})
@@ -67,12 +66,13 @@ def gather(ledger: Ledger, workspace: Workspace, selection: Selection, plan: Pla
         ],
         "metric": plan.metric,
         "set": plan.set,
+        "select": str(plan.select),
         "cells": cells,
         "states": states,
         "apart": apart,
         "comparisons": compare(cells, plan),
         "curves": by_cell,
-        "interrupted": {cell_id: sorted(epochs) for cell_id, epochs in breaks.items()},
+        "interrupted": {cell_id: sorted(found) for cell_id, found in breaks.items()},
         "sets": further,
         "sizes": sizes,
         "images": variance(workspace, cells),
@@ -106,10 +106,11 @@ def _further_sets(
         plan: with the report's metric and set.
     """
     found: dict[str, dict[str, dict[str, float]]] = {}
-    for row in queries.results_of(connection, sorted(run_ids)):
-        if row["metric"] == plan.metric and row["set_name"] != plan.set:
-            cell_id, seed = run_ids[row["run_id"]]
-            found.setdefault(row["set_name"], {}).setdefault(cell_id, {})[seed] = float(row["last"])
+    for set_name, own in epochs.scores(connection, sorted(run_ids), plan.metric, plan.select).items():
+        if set_name != plan.set:
+            for run_id, score in own.items():
+                cell_id, seed = run_ids[run_id]
+                found.setdefault(set_name, {}).setdefault(cell_id, {})[seed] = float(score["value"])
     return dict(sorted(found.items()))
 
 

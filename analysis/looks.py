@@ -18,6 +18,8 @@ class Seen:
     look: int | None
     # Seeds a side; None where there are not enough for the first look.
     next_look: int | None
+    m: int
+    # How many comparisons share α.
 
 
 def shares(alpha: float, looks: Sequence[int]) -> list[float]:
@@ -40,6 +42,7 @@ def look(
         alpha: how often at least one of the family may be called separable at any look where nothing is.
         looks: numbers of seeds, ascending.
     """
+    m = len(family)
     decided: dict[int, Seen] = {}
     last: dict[int, Seen] = {}
     for number, (size, spent) in enumerate(zip(looks, shares(alpha, looks), strict=True)):
@@ -50,12 +53,12 @@ def look(
         for index, p in zip(still, adjusted, strict=True):
             if index not in found:
                 continue
-            last[index] = Seen(found=found[index], adjusted=p, alpha=spent, look=size, next_look=coming)
+            last[index] = Seen(found=found[index], adjusted=p, alpha=spent, look=size, next_look=coming, m=m)
             if p is not None and p <= spent:
                 decided[index] = last[index]
     return [
         decided.get(index)
         or last.get(index)
-        or Seen(found=one(None), adjusted=None, alpha=0.0, look=None, next_look=looks[0])
+        or Seen(found=one(None), adjusted=None, alpha=0.0, look=None, next_look=looks[0], m=m)
         for index, one in enumerate(family)
     ]

@@ -5,11 +5,13 @@ from typing import Any
 
 from ..jobs.files import to_json
 from . import render
+from .epochs import told
 from .figures import cells as of_cells
 from .figures import comparisons as of_comparisons
 from .figures import curves as of_curves
 from .figures.canvas import Drawn
 from .figures.parts import shares
+from .layout import said
 from .parts import of_study
 
 # Cells that get a figure of their own; all are in the tables.
@@ -125,6 +127,8 @@ def page(document: dict[str, Any], drawn: list[Drawn]) -> str:
     states = [state for own in every for state in own.values()]
     return environment.get_template("report.html").render(
         document=document,
+        said=said,
+        told=told,
         first=first,
         figures=others,
         tables=tables,

@@ -3,7 +3,8 @@
 from typing import Any
 
 from ..jobs.design import REPEAT, Design
-from .render import Table, as_range, columns, labels, p_value
+from .layout import Table
+from .render import as_range, columns, labels, p_value
 
 
 def of_study(cell: dict[str, Any], study: dict[str, Any]) -> Table:

@@ -1,47 +1,11 @@
-"""Print cells and comparisons: terminal table, Markdown, LaTeX (booktabs), CSV. Rounding happens here and only here."""
+"""Cells and comparisons as text, with what must be said beside them. Rounding happens here and only here."""
 
-import csv
-import io
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
+from . import epochs
 from .declared import told
-
-FORMATS = ("table", "markdown", "latex", "csv", "json")
-
-_LATEX = str.maketrans(
-    {
-        "&": r"\&",
-        "%": r"\%",
-        "_": r"\_",
-        "#": r"\#",
-        "$": r"\$",
-        "{": r"\{",
-        "}": r"\}",
-        "~": r"\textasciitilde{}",
-        "^": r"\textasciicircum{}",
-        "\\": r"\textbackslash{}",
-    }
-)
-
-
-# What pdflatex has no letter for, or another one.
-_SIGNS = {
-    "±": r"$\pm$", "−": "$-$", "—": "---", "α": r"$\alpha$", "χ": r"$\chi$", "²": "$^2$", "₀": "$_0$", "≥": r"$\geq$",
-    "<": "$<$", ">": "$>$", "|": "$|$",
-}  # fmt: skip
-
-
-@dataclass(slots=True, kw_only=True)
-class Table:
-    """A table as text, before it is laid out."""
-
-    heading: list[str]
-    body: list[list[str]]
-    notes: list[str] = field(default_factory=list)
-    labels: int = 0
-    # The leading columns that are words.
+from .layout import Table
 
 
 def columns(cells: list[dict[str, Any]]) -> list[str]:
@@ -52,21 +16,56 @@ def columns(cells: list[dict[str, Any]]) -> list[str]:
     return ["backbone", "dataset", "head", *varied, *recipe]
 
 
-def of_cells(cells: list[dict[str, Any]]) -> Table:
+DECIMALS = 2
+BEST = "the best mean of its dataset among the cells with all their seeds"
+
+
+def of_cells(cells: list[dict[str, Any]], *, decimals: int = DECIMALS) -> Table:
     """Return a report as text: `97.10 ± 0.31`, `n=3/5, 1 failed`, gains with their sign."""
     names = columns(cells)
-    heading = [*names, cells[0]["metric"], "n", f"gain over {cells[0]['baseline_head']}", "best − last epoch"]
+    heading = [*names, cells[0]["metric"], "n", f"gain over {cells[0]['baseline_head']}", _BIAS[cells[0]["select"]]]
     body = [
         [
             *labels(cell, names),
-            score(cell),
+            score(cell, decimals) + (" †" if cell["marks"]["like_best"] else ""),
             count(cell),
-            "" if cell["gain"] is None else f"{cell['gain']:+.2f}",
-            "" if cell["best_minus_last"] is None else f"{cell['best_minus_last']:.2f}",
+            "" if cell["gain"] is None else f"{cell['gain']:+.{decimals}f}",
+            "" if cell["best_minus_last"] is None else f"{cell['best_minus_last']:.{decimals}f}",
         ]
         for cell in cells
     ]
-    return Table(heading=heading, body=body, notes=notes(cells), labels=len(names))
+    bold = frozenset((row, len(names)) for row, cell in enumerate(cells) if cell["marks"]["best"])
+    said = [*notes(cells), *mark_notes(cells), *_unrounded(cells, decimals)]
+    return Table(
+        heading=heading, body=body, notes=said, labels=len(names), bold=bold, bold_means=BEST if bold else ""
+    )  # fmt: skip
+
+
+# What choosing the best epoch on the reported set would add.
+_BIAS = {"last": "best − last epoch", "ema_last": "best − last epoch", "best_val": "best on this set − last epoch"}
+
+
+def mark_notes(cells: list[dict[str, Any]]) -> list[str]:
+    """Return what the marks mean, those that occur."""
+    marked = [cell["marks"] for cell in cells if cell["marks"]["like_best"]]
+    if not marked:
+        return []
+    sizes = {one["m"] for one in marked}
+    over = f"m={sizes.pop()}" if len(sizes) == 1 else "those of its dataset"
+    return [
+        f"† cannot be told from the best mean of its dataset (Welch, by Holm over {over}, α={marked[0]['alpha']:g})."
+    ]
+
+
+def _unrounded(cells: list[dict[str, Any]], decimals: int) -> list[str]:
+    """Say where a gain is not what the printed means give."""
+    by_id = {cell["cell_id"]: cell for cell in cells}
+    for cell in cells:
+        if cell["gain"] is not None and cell["baseline"] in by_id:
+            printed = round(cell["mean"], decimals) - round(by_id[cell["baseline"]]["mean"], decimals)
+            if round(printed, decimals) != round(cell["gain"], decimals):
+                return ["Gains are those of the means before rounding."]
+    return []
 
 
 def of_descriptions(cells: list[dict[str, Any]]) -> Table:
@@ -104,7 +103,7 @@ def as_range(bounds: list[float] | None) -> str:
     return "" if bounds is None else f"[{bounds[0]:.2f}, {bounds[1]:.2f}]"
 
 
-def of_comparisons(document: dict[str, Any]) -> Table:
+def of_comparisons(document: dict[str, Any], *, decimals: int = DECIMALS) -> Table:
     """Return comparisons as text: the difference with its interval, the adjusted p, the verdict."""
     found = document["comparisons"]
     names = columns(found)
@@ -114,8 +113,8 @@ def of_comparisons(document: dict[str, Any]) -> Table:
         [
             *labels(one, names),
             f"{one['n']}, {one['n_baseline']}",
-            "—" if one["difference"] is None else f"{one['difference']:+.2f}",
-            "" if one["interval"] is None else "[{:+.2f}, {:+.2f}]".format(*one["interval"]),
+            "—" if one["difference"] is None else f"{one['difference']:+.{decimals}f}",
+            "" if one["interval"] is None else "[{:+.{d}f}, {:+.{d}f}]".format(*one["interval"], d=decimals),
             p_value(one["p_adjusted"]),
             one["verdict"] + (f": {one['detail']}" if one["detail"] else ""),
         ]
@@ -244,9 +243,11 @@ def comparison_notes(document: dict[str, Any]) -> list[str]:
     if document["anytime"]:
         test = "e-values of t" + (" by seed" if document["test"] == "paired" else "")
     found = [
-        f"{one['metric']} on {one['set']} at the last epoch; {test}, two-sided; p by Holm over m={document['family']}; "
-        f"α={document['alpha']:g}; intervals are not adjusted."
+        f"{one['metric']} on {one['set']} at {epochs.told(document['select'], ())}; {test}, two-sided; "
+        f"p by {_adjusted(document)}; α={document['alpha']:g}; intervals are not adjusted."
     ]
+    if document["on_diverged"] == "chance":
+        found.append("Diverged runs count at chance level.")
     if document["looks"]:
         sizes = ", ".join(map(str, document["looks"]))
         found.append(f"Looks at {sizes} seeds, α spent over them 1 : 2 : 3 …; what is decided stays decided.")
@@ -260,15 +261,27 @@ def comparison_notes(document: dict[str, Any]) -> list[str]:
     return [*found, *told(document["declared"])]
 
 
-def score(cell: dict[str, Any]) -> str:
+def _adjusted(document: dict[str, Any]) -> str:
+    m = len(document["comparisons"])
+    if document["family"] == "screen":
+        return f"Benjamini and Hochberg over m={m}, a screen of what is worth seeds of its own"
+    sizes = sorted({one["m"] for one in document["comparisons"]})
+    if document["family"] == "dataset":
+        more = f"; among {m} in all luck may pass more often" if m > sizes[-1] else ""
+        return f"Holm over each dataset's m={', '.join(map(str, sizes))}{more}"
+    return f"Holm over m={m}"
+
+
+def score(cell: dict[str, Any], decimals: int = DECIMALS) -> str:
     """Return mean ± sample standard deviation over seeds; no ± at n = 1."""
     if cell["mean"] is None:
         return "—"
     if cell["std"] is None:
-        return f"{cell['mean']:.2f}"
+        return f"{cell['mean']:.{decimals}f}"
     # A spread that is there is never printed as none, nor none as one that was rounded away.
-    spread = "0" if cell["std"] == 0 else "<0.01" if cell["std"] < 0.005 else f"{cell['std']:.2f}"
-    return f"{cell['mean']:.2f} ± {spread}"
+    unit = 10**-decimals
+    small = f"<{unit:.{decimals}f}" if cell["std"] < unit / 2 else f"{cell['std']:.{decimals}f}"
+    return f"{cell['mean']:.{decimals}f} ± {'0' if cell['std'] == 0 else small}"
 
 
 def count(cell: dict[str, Any]) -> str:
@@ -286,7 +299,7 @@ def notes(cells: list[dict[str, Any]]) -> list[str]:
     """Return what must be said beside the numbers."""
     cell = cells[0]
     epoch = sorted({epoch for cell in cells for epoch in cell["epochs"]})
-    when = f"epoch {epoch[0]}" if len(epoch) == 1 else "the last epoch"
+    when = epochs.told(cell["select"], epoch)
     found = [f"{cell['metric']} on {cell['set']} at {when}; ± is the sample standard deviation over seeds (ddof 1)."]
     presets = sorted({item for cell in cells for item in cell["fidelity"].items()})
     if any(fidelity == "code" for _, fidelity in presets):
@@ -303,76 +316,3 @@ def notes(cells: list[dict[str, Any]]) -> list[str]:
         how = "all bit for bit" if not inexact else f"{inexact} of them not bit for bit"
         found.append(f"{resumed} runs were interrupted and resumed, {how}.")
     return found
-
-
-def markdown(table: Table) -> str:
-    """Return a Markdown table with its notes."""
-    lines = [table.heading, ["---"] * len(table.heading), *table.body]
-    text = "\n".join("| " + " | ".join(cell.replace("|", r"\|") for cell in line) + " |" for line in lines)
-    return text + "\n\n" + "\n".join(table.notes) + "\n"
-
-
-def latex(table: Table) -> str:
-    """Return a booktabs table."""
-    escaped = [[_tex(text) for text in line] for line in (table.heading, *table.body)]
-    lines = [" & ".join(line) + r" \\" for line in escaped]
-    caption = " ".join(_tex(note) for note in table.notes)
-    return "\n".join(
-        [
-            "% needs \\usepackage{booktabs}",
-            r"\begin{table}",
-            r"\centering",
-            r"\begin{tabular}{" + "l" * table.labels + "r" * (len(table.heading) - table.labels) + "}",
-            r"\toprule",
-            lines[0],
-            r"\midrule",
-            *lines[1:],
-            r"\bottomrule",
-            r"\end{tabular}",
-            rf"\caption{{{caption}}}",
-            r"\end{table}",
-            "",
-        ]
-    )
-
-
-def _tex(text: str) -> str:
-    done = text.translate(_LATEX)
-    for sign, command in _SIGNS.items():
-        done = done.replace(sign, command)
-    return done
-
-
-def as_csv(cells: list[dict[str, Any]]) -> str:
-    """Return one line per cell with full precision; an empty field is a number that does not exist."""
-    stream = io.StringIO()
-    names = columns(cells)
-    writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(
-        [*names, "metric", "set", "n", "planned", "mean", "std", "gain", "best_minus_last", "seeds", "values"]
-    )
-    for cell in cells:
-        shown = [cell.get(name, cell["axes"].get(name, "")) for name in names]
-        numbers = [cell[name] for name in ("n", "planned", "mean", "std", "gain", "best_minus_last")]
-        seeds, values = " ".join(cell["values"]), " ".join(map(repr, cell["values"].values()))
-        writer.writerow(
-            [*shown, cell["metric"], cell["set"], *("" if x is None else x for x in numbers), seeds, values]
-        )
-    return stream.getvalue()
-
-
-def comparisons_csv(document: dict[str, Any]) -> str:
-    """Return one line per comparison with full precision; an empty field is a number that does not exist."""
-    stream = io.StringIO()
-    found = document["comparisons"]
-    names = columns(found)
-    numbers = ("n", "n_baseline", "difference", "error", "df", "p", "p_adjusted", "p_equivalence", "effect")
-    writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow([*names, "metric", "set", *numbers, "low", "high", "verdict", "detail"])
-    for one in found:
-        shown = ["" if one[name] is None else one[name] for name in numbers]
-        interval = one["interval"] or ("", "")
-        writer.writerow(
-            [*labels(one, names), one["metric"], one["set"], *shown, *interval, one["verdict"], one["detail"]]
-        )
-    return stream.getvalue()

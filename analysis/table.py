@@ -6,7 +6,7 @@ import statistics
 from collections import Counter
 from typing import Any
 
-from sqlalchemy import select
+import sqlalchemy
 
 from ..db import models as m
 from ..db import queries
@@ -18,6 +18,10 @@ from ..jobs.errors import BadInput, suggest
 from ..jobs.selector import Selection
 from ..jobs.spec import BASELINE, STAGE
 from ..jobs.states import RunState
+from . import epochs
+from .declared import Plan
+from .epochs import Select
+from .marks import marks
 
 SCHEMA_VERSION = 1
 
@@ -28,6 +32,7 @@ def report(
     *,
     metric: str = "top1",
     set_name: str = "test",
+    select: Select = Select.LAST,
     with_specs: bool = False,
     baseline: str = BASELINE,
 ) -> list[dict[str, Any]]:
@@ -38,13 +43,15 @@ def report(
         selection: of runs.
         metric: of the scores.
         set_name: that they were made on.
+        select: the epoch that counts.
         baseline: the head that gains are over, by its label.
         with_specs: whether each cell brings `specs`: its description, and those of the stages before it; `run_ids`,
             seed -> the completed run; and `best_values`, seed -> its best epoch's value.
 
     Raises:
         NothingMatched: no run is selected.
-        BadInput: no selected cell has the baseline's head, unless it is the supervised one.
+        BadInput: no selected cell has the baseline's head, unless it is the supervised one; or the epoch is chosen by a
+            set that is reported, or on which nothing was scored.
     """
     with reading(ledger.engine) as connection:
         rows = queries.list_runs(connection, selection)
@@ -54,11 +61,7 @@ def report(
         begun = {row.run_id: row.parent for row in rows if row.parent and row.cell_id not in taught}
         if not any(condition.field in ("stage", "run") for condition in selection.conditions):
             rows = _last_stages(rows, begun)
-        results = {
-            row["run_id"]: row
-            for row in queries.results_of(connection, [row.run_id for row in rows])
-            if row["metric"] == metric and row["set_name"] == set_name
-        }
+        results = _results(connection, rows, metric, set_name, select)
         inexact = _inexact(connection, [row.run_id for row in rows])
         before = _cells_before(connection, {row.cell_id: begun[row.run_id] for row in rows if row.run_id in begun})
         cells |= queries.cell_rows(connection, {cell for chain in before.values() for cell in chain} - cells.keys())
@@ -68,7 +71,8 @@ def report(
             grouped[row.cell_id].append(row)
     apart = Counter(row.cell_id for row in rows if row.streams is not None)
     documents = [
-        _cell(cells[cell_id], members, results, inexact, metric, set_name) for cell_id, members in grouped.items()
+        _cell(cells[cell_id], members, results, inexact, metric, set_name) | {"select": str(select)}
+        for cell_id, members in grouped.items()
     ]
     for document in documents:
         # Runs of a study of streams are no replicates of each other: no mean over them is that of a seed.
@@ -81,6 +85,32 @@ def report(
     _add_gains(documents, cells, baseline)
     _tell_apart(documents)
     return documents
+
+
+def planned(ledger: Ledger, selection: Selection, plan: Plan, *, with_specs: bool = False) -> list[dict[str, Any]]:
+    """Return `report` as a plan has it, each cell with its `marks`."""
+    cells = report(
+        ledger,
+        selection,
+        metric=plan.metric,
+        set_name=plan.set,
+        select=plan.select,
+        baseline=plan.baseline,
+        with_specs=with_specs,
+    )
+    for cell, found in zip(cells, marks(cells, alpha=plan.alpha), strict=True):
+        cell["marks"] = found
+    return cells
+
+
+def _results(
+    connection: Any, rows: list[queries.RunRow], metric: str, set_name: str, select: Select
+) -> dict[str, dict[str, Any]]:
+    epochs.check(select, set_name)
+    found = epochs.scores(connection, [row.run_id for row in rows], metric, select)
+    if select is Select.BEST_VAL and not found and any(row.state == RunState.COMPLETED for row in rows):
+        raise BadInput(f"select {select}: no selected run was scored on val. Hold images out: data: {{val: 0.1}}")
+    return found.get(set_name, {})
 
 
 def _with_specs(
@@ -119,7 +149,9 @@ def _cells_before(connection: Any, parents: dict[str, str]) -> dict[str, list[st
     while parents:
         above: dict[str, Any] = {}
         for part in in_parts(sorted(set(parents.values()))):
-            query = select(m.runs.c.run_id, m.runs.c.cell_id, m.runs.c.parent).where(m.runs.c.run_id.in_(part))
+            query = sqlalchemy.select(m.runs.c.run_id, m.runs.c.cell_id, m.runs.c.parent).where(
+                m.runs.c.run_id.in_(part)
+            )
             above |= {row.run_id: row for row in connection.execute(query)}
         known = {cell_id: above[parent] for cell_id, parent in parents.items() if parent in above}
         for cell_id, row in known.items():
@@ -146,7 +178,7 @@ def _inexact(connection: Any, run_ids: list[str]) -> dict[str, bool]:
     """Return run -> whether a resume of it was inexact, for the runs that were resumed at all."""
     found: dict[str, bool] = {}
     for start in range(0, len(run_ids), 5000):
-        query = select(m.attempts.c.run_id, m.attempts.c.exact).where(
+        query = sqlalchemy.select(m.attempts.c.run_id, m.attempts.c.exact).where(
             m.attempts.c.run_id.in_(run_ids[start : start + 5000]), m.attempts.c.resumed_step.is_not(None)
         )
         for row in connection.execute(query):
@@ -165,7 +197,7 @@ def _cell(
     done = {
         row.seed: results[row.run_id] for row in members if row.state == RunState.COMPLETED and row.run_id in results
     }
-    values = {seed: float(result["last"]) for seed, result in done.items() if math.isfinite(result["last"])}
+    values = {seed: float(result["value"]) for seed, result in done.items() if math.isfinite(result["value"])}
     numbers = list(values.values())
     best_minus_last = [abs(result["best"] - result["last"]) for result in done.values()]
     return {
@@ -184,11 +216,14 @@ def _cell(
         "n": len(numbers),
         "planned": len(members),
         "states": dict(Counter(row.state for row in members if row.state != RunState.COMPLETED)),
+        "diverged_seeds": sorted(row.seed for row in members if row.state == RunState.DIVERGED),
+        "chance": _chance(cell, metric),
         "missing_seeds": sorted(row.seed for row in members if row.seed not in values),
         "values": {str(seed): values[seed] for seed in sorted(values)},
         "mean": statistics.fmean(numbers) if numbers else None,
         "std": statistics.stdev(numbers) if len(numbers) > 1 else None,
         "best_minus_last": statistics.fmean(best_minus_last) if best_minus_last else None,
+        "candidates": sorted({int(result["candidates"]) for result in done.values()}),
         "epochs": sorted({int(result["last_epoch"]) for result in done.values()}),
         "resumed": sum(row.run_id in inexact for row in members),
         "resumed_inexactly": sum(inexact.get(row.run_id, False) for row in members),
@@ -202,6 +237,13 @@ def _part(cell: dict[str, Any], name: str) -> dict[str, Any]:
     part = json.loads(cell["spec"])[name]
     found: dict[str, Any] = json.loads(part) if isinstance(part, str) else part
     return found
+
+
+def _chance(cell: dict[str, Any], metric: str) -> float | None:
+    """Return what guessing scores, in percent; None of a metric that has no such level."""
+    hits = {"top1": 1, "top5": 5}.get(metric.removeprefix("ema_"))
+    classes = _part(cell, "dataset").get("classes")
+    return min(100.0, 100.0 * hits / classes) if hits and classes else None
 
 
 def _has_teacher(cell: dict[str, Any]) -> bool:

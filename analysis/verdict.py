@@ -6,10 +6,21 @@ from functools import partial
 from typing import Any
 
 from . import ranks
-from .declared import Plan
-from .describe import values_of
-from .difference import Difference, Test, detectable, e_value, equivalence, holm, paired, seeds_for, welch
+from .declared import Family, Plan
+from .difference import (
+    Difference,
+    Test,
+    detectable,
+    e_value,
+    equivalence,
+    false_discovery,
+    holm,
+    paired,
+    seeds_for,
+    welch,
+)
 from .looks import Seen, look
+from .sides import bounds, sides, why_not
 
 SCHEMA_VERSION = 1
 
@@ -17,7 +28,8 @@ SCHEMA_VERSION = 1
 def compare(cells: Sequence[dict[str, Any]], plan: Plan | None = None) -> dict[str, Any]:
     """Compare every cell with the baseline that differs from it in the head alone.
 
-    The p values of one table are one family (Holm). A comparison that cannot be tested counts in it.
+    The p values of one family, the table or a dataset's part of it, are adjusted for their number (Holm). A comparison
+    that cannot be tested counts in it.
 
     Args:
         cells: a report's, from `analysis.table.report`.
@@ -34,7 +46,9 @@ def compare(cells: Sequence[dict[str, Any]], plan: Plan | None = None) -> dict[s
         "schema_version": SCHEMA_VERSION,
         "test": str(plan.test),
         "alpha": plan.alpha,
-        "family": len(pairs),
+        "family": str(plan.family),
+        "select": str(plan.select),
+        "on_diverged": str(plan.on_diverged),
         "looks": list(plan.looks),
         "anytime": plan.anytime,
         "margin": plan.margin,
@@ -48,54 +62,37 @@ def compare(cells: Sequence[dict[str, Any]], plan: Plan | None = None) -> dict[s
 
 def _seen(pairs: list[tuple[dict[str, Any], dict[str, Any]]], plan: Plan) -> list[Seen]:
     """Return what is found of each comparison: at the declared looks, or at one over all seeds."""
+    groups: dict[str, list[int]] = {}
+    for index, (cell, _) in enumerate(pairs):
+        groups.setdefault(cell["dataset"] if plan.family is Family.DATASET else "", []).append(index)
+    seen: dict[int, Seen] = {}
+    for members in groups.values():
+        seen |= zip(members, _family([pairs[index] for index in members], plan), strict=True)
+    return [seen[index] for index in range(len(pairs))]
+
+
+def _family(pairs: list[tuple[dict[str, Any], dict[str, Any]]], plan: Plan) -> list[Seen]:
+    """Return what is found of the comparisons that share α."""
     family = [partial(_difference, cell, baseline, plan) for cell, baseline in pairs]
     if plan.looks:
-        common = [_common(cell, baseline, plan) for cell, baseline in pairs]
+        common = [min(map(len, sides(cell, baseline, plan))) for cell, baseline in pairs]
         return look(family, common, alpha=plan.alpha, looks=plan.looks)
     found = [one(None) for one in family]
-    adjusted = holm([one.p for one in found])
+    adjust = false_discovery if plan.family is Family.SCREEN else holm
     return [
-        Seen(found=one, adjusted=p, alpha=plan.alpha, look=None, next_look=None)
-        for one, p in zip(found, adjusted, strict=True)
+        Seen(found=one, adjusted=p, alpha=plan.alpha, look=None, next_look=None, m=len(pairs))
+        for one, p in zip(found, adjust([one.p for one in found]), strict=True)
     ]
-
-
-Sides = tuple[dict[int, float], dict[int, float]]
-
-
-def _sides(cell: dict[str, Any], baseline: dict[str, Any], plan: Plan, size: int | None = None) -> Sides:
-    """Return seed -> value of both: the first `size` seeds, or all that may be compared."""
-    ours, theirs = values_of(cell), values_of(baseline)
-    if plan.test is Test.PAIRED:
-        # The first seeds that both have.
-        shared = ours.keys() & theirs.keys()
-        ours, theirs = ({seed: one[seed] for seed in shared} for one in (ours, theirs))
-    if plan.anytime:
-        # With sides of one size it hardly matters that an e-value takes their variances for equal.
-        size = min(len(ours), len(theirs))
-    first, second = ({seed: one[seed] for seed in sorted(one)[:size]} for one in (ours, theirs))
-    return first, second
-
-
-def _common(cell: dict[str, Any], baseline: dict[str, Any], plan: Plan) -> int:
-    return min(map(len, _sides(cell, baseline, plan)))
-
-
-def _diverged(cell: dict[str, Any], baseline: dict[str, Any]) -> int:
-    return int(cell["states"].get("diverged", 0) + baseline["states"].get("diverged", 0))
 
 
 def _difference(cell: dict[str, Any], baseline: dict[str, Any], plan: Plan, size: int | None) -> Difference:
     """Compare two cells by their first `size` seeds, or by all."""
-    ours, theirs = _sides(cell, baseline, plan, size)
+    ours, theirs = sides(cell, baseline, plan, size)
     if plan.test is Test.PAIRED:
         found = paired(ours, theirs, alpha=plan.alpha)
     else:
         found = welch(_ordered(ours), _ordered(theirs), alpha=plan.alpha)
-    diverged = _diverged(cell, baseline)
-    if diverged and found.difference is not None:
-        # Without it the difference would be that of the runs that went well.
-        why = f"{diverged} diverged run(s): an outcome without a value"
+    if found.difference is not None and (why := why_not(cell, baseline, plan)):
         return Difference(n=found.n, n_baseline=found.n_baseline, difference=found.difference, why_not=why)
     if plan.anytime and (evidence := e_value(found, pairs=plan.test is Test.PAIRED)) is not None:
         # The inverse of an e-value is a p value at any stopping time.
@@ -114,6 +111,9 @@ def _document(cell: dict[str, Any], baseline: dict[str, Any], seen: Seen, plan: 
     if plan.anytime and word == "inconclusive":
         # Powers of a test at one declared number of seeds say nothing of this one.
         detail = "look again with more seeds"
+    if plan.family is Family.SCREEN and word == "separable":
+        # Of many that pass a screen a share α is expected to be luck.
+        word, detail = "inconclusive", "screened in: worth seeds of its own"
     if seen.look is not None:
         ahead = f"; the next look is at {seen.next_look}" if seen.next_look and word != "separable" else ""
         detail = "; ".join(filter(None, [detail, f"at the look of {seen.look} seeds{ahead}"]))
@@ -129,12 +129,14 @@ def _document(cell: dict[str, Any], baseline: dict[str, Any], seen: Seen, plan: 
         "planned": cell["planned"],
         "planned_baseline": baseline["planned"],
         "difference": found.difference,
+        "bounds": bounds(cell, baseline, plan),
         "error": found.error,
         "interval": [found.interval.low, found.interval.high] if found.interval else None,
         "t": found.t,
         "df": found.df,
         "p": found.p,
         "p_adjusted": adjusted,
+        "m": seen.m,
         "alpha": seen.alpha,
         "look": seen.look,
         "next_look": seen.next_look if word != "separable" else None,
@@ -150,8 +152,8 @@ def _document(cell: dict[str, Any], baseline: dict[str, Any], seen: Seen, plan: 
 
 
 def _ranks(cell: dict[str, Any], baseline: dict[str, Any], plan: Plan, size: int | None) -> dict[str, Any]:
-    """Return what order says of the very seeds that were compared; of a cell with a diverged run it says nothing."""
-    ours, theirs = ({}, {}) if _diverged(cell, baseline) else _sides(cell, baseline, plan, size)
+    """Return what order says of the very seeds that were compared; of what is not tested it says nothing."""
+    ours, theirs = ({}, {}) if why_not(cell, baseline, plan) else sides(cell, baseline, plan, size)
     if cell["better"] == "min":
         ours, theirs = ({seed: -value for seed, value in one.items()} for one in (ours, theirs))
     if plan.test is Test.PAIRED:

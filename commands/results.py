@@ -6,7 +6,6 @@ from typing import Annotated, Any
 import typer
 
 from ..jobs.errors import BadInput, NothingMatched, suggest
-from ..jobs.spec import BASELINE
 from .options import Json, Quiet, Selector, Workspace, fresh, one_run, open_workspace, select_ids, selection
 
 Metric = Annotated[str, typer.Option(help="top1, top5, loss, ema_top1, …")]
@@ -14,16 +13,30 @@ SetName = Annotated[str, typer.Option("--set", help="The set it was scored on.")
 Baseline = Annotated[
     str | None, typer.Option(help="The head that others are compared with [default: as declared, or supervised].")
 ]
+PlannedMetric = Annotated[
+    str | None, typer.Option("--metric", help="top1, top5, loss, ema_top1, … [default: as declared, or top1]")
+]
+PlannedSet = Annotated[
+    str | None, typer.Option("--set", help="The set it was scored on [default: as declared, or test].")
+]
+Select = Annotated[
+    str | None,
+    typer.Option(help="The epoch that counts: last, best_val or ema_last [default: as declared, or last]."),
+]
+Decimals = Annotated[int, typer.Option(min=0, max=6, help="Of the printed numbers.")]
 Format = Annotated[str, typer.Option("--format", "-f", help="table, markdown, latex, csv or json.")]
 
 
 def report(
     selector: Selector = None,
-    metric: Annotated[str | None, typer.Option(help="top1, top5, loss, ema_top1, … [default: top1]")] = None,
-    set_name: Annotated[str | None, typer.Option("--set", help="The set it was scored on [default: test].")] = None,
+    metric: PlannedMetric = None,
+    set_name: PlannedSet = None,
+    select: Select = None,
     detail: Annotated[
         bool, typer.Option("--detail", help="Intervals, extremes and the luck of the best seed.")
     ] = False,
+    wide: Annotated[bool, typer.Option("--wide", help="A column for each dataset, as papers print.")] = False,
+    decimals: Decimals = 2,
     baseline: Baseline = None,
     html: Annotated[
         Path | None,
@@ -35,15 +48,19 @@ def report(
     workspace: Workspace = None,
 ) -> None:
     """Print mean ± std over seeds for every cell, and its gain over its baseline."""
-    from ..analysis import render, terminal
+    from ..analysis import as_csv, render, terminal
+    from ..analysis import wide as by_dataset
+    from ..analysis.table import planned
 
+    if detail and wide:
+        raise BadInput("--detail and --wide are two tables: give one of them")
+    given = {"metric": metric, "set": set_name, "select": select, "baseline": baseline}
     if html is not None:
-        given = {"metric": metric, "set": set_name, "baseline": baseline}
         written = _write_page(selector, given, html, workspace)
         terminal.emit_json({name: str(path) for name, path in written.items()}) if as_json else None
         return
-    context, chosen = _opened(selector, style, workspace)
-    cells = _table(context, chosen, metric or "top1", set_name or "test", baseline or BASELINE)
+    context, chosen, plan = _planned(selector, given, style, workspace)
+    cells = planned(context.ledger, chosen, plan)
     if detail:
         from ..analysis.describe import describe, values_of
 
@@ -54,21 +71,23 @@ def report(
     elif as_json or style == "json":
         terminal.emit_json(cells)
     elif style == "csv":
-        print(render.as_csv(cells), end="")
+        print(as_csv.of_cells(cells), end="")
+    elif wide:
+        table = by_dataset.of_cells(cells, decimals=decimals)
+        print_table(table, style, right=tuple(range(table.labels, len(table.heading))))
     else:
-        table = render.of_descriptions(cells) if detail else render.of_cells(cells)
+        table = render.of_descriptions(cells) if detail else render.of_cells(cells, decimals=decimals)
         print_table(table, style, right=(table.labels, *range(table.labels + 2, len(table.heading))))
 
 
 def _write_page(selector: Any, given: dict[str, Any], folder: Path, workspace: Any) -> dict[str, Path]:
     from ..analysis import page, terminal
-    from ..analysis.declared import settle
     from ..analysis.gather import gather
 
     if folder.exists() and not folder.is_dir():
         raise BadInput(f"--html {folder}: a file; name a folder, which is made where it is not there")
-    context, chosen = _opened(selector, "table", workspace)
-    document = gather(context.ledger, context.workspace, chosen, settle(context.ledger, chosen, given))
+    context, chosen, plan = _planned(selector, given, "table", workspace)
+    document = gather(context.ledger, context.workspace, chosen, plan)
     written = page.write(document, folder)
     terminal.say(f"{written['page']} written, {len(written['figures']) // 3} figures beside it")
     return {"page": written["page"], "document": written["document"]}
@@ -76,12 +95,9 @@ def _write_page(selector: Any, given: dict[str, Any], folder: Path, workspace: A
 
 def compare(
     selector: Selector = None,
-    metric: Annotated[
-        str | None, typer.Option(help="top1, top5, loss, ema_top1, … [default: as declared, or top1]")
-    ] = None,
-    set_name: Annotated[
-        str | None, typer.Option("--set", help="The set it was scored on [default: as declared, or test].")
-    ] = None,
+    metric: PlannedMetric = None,
+    set_name: PlannedSet = None,
+    select: Select = None,
     test: Annotated[str | None, typer.Option(help="welch, or paired by seed [default: as declared, or welch].")] = None,
     alpha: Annotated[
         float | None, typer.Option(min=1e-6, max=0.5, help="How often luck may pass for a difference [default: 0.05].")
@@ -92,17 +108,24 @@ def compare(
     anytime: Annotated[
         bool, typer.Option("--anytime", help="By e-values: right after any number of seeds, however often one looks.")
     ] = False,
+    family: Annotated[
+        str | None,
+        typer.Option(help="What α is shared over: table, dataset; or screen, by false discovery [default: table]."),
+    ] = None,
+    on_diverged: Annotated[
+        str | None, typer.Option(help="suppress: no test; chance: such a run counts as guessing [default: suppress].")
+    ] = None,
+    decimals: Decimals = 2,
     style: Format = "table",
     as_json: Json = False,
     quiet: Quiet = False,
     workspace: Workspace = None,
 ) -> None:
     """Say of every cell whether it differs from its baseline by more than the luck of the seed."""
-    from ..analysis import render, terminal
-    from ..analysis.declared import settle
+    from ..analysis import as_csv, render, terminal
+    from ..analysis.table import planned
     from ..analysis.verdict import compare as judge
 
-    context, chosen = _opened(selector, style, workspace)
     given = {
         "test": test,
         "alpha": alpha,
@@ -110,11 +133,14 @@ def compare(
         "min_effect": min_effect,
         "metric": metric,
         "set": set_name,
+        "select": select,
         "anytime": anytime or None,
+        "family": family,
+        "on_diverged": on_diverged,
         "baseline": baseline,
     }
-    plan = settle(context.ledger, chosen, given)
-    document = judge(_table(context, chosen, plan.metric, plan.set, plan.baseline), plan)
+    context, chosen, plan = _planned(selector, given, style, workspace)
+    document = judge(planned(context.ledger, chosen, plan), plan)
     if as_json or style == "json":
         terminal.emit_json(document)
     elif quiet:
@@ -122,9 +148,9 @@ def compare(
     elif not document["comparisons"]:
         raise BadInput("nothing to compare: the selection has no cell beside one of the baseline")
     elif style == "csv":
-        print(render.comparisons_csv(document), end="")
+        print(as_csv.of_comparisons(document), end="")
     else:
-        table = render.of_comparisons(document)
+        table = render.of_comparisons(document, decimals=decimals)
         print_table(table, style, right=(table.labels + 1, table.labels + 3))
 
 
@@ -139,7 +165,7 @@ def against(
     workspace: Workspace = None,
 ) -> None:
     """Put our cells beside a paper's printed numbers: reproduced, different, or not comparable and why."""
-    from ..analysis import render, terminal
+    from ..analysis import as_csv, render, terminal
     from ..analysis.against import against as judge
     from ..analysis.table import report as table
 
@@ -151,7 +177,7 @@ def against(
     if as_json or style == "json":
         terminal.emit_json(document)
     elif style == "csv":
-        raise BadInput("--format csv: use --json")
+        print(as_csv.of_published(document), end="")
     else:
         laid = render.of_published(document)
         print_table(laid, style, right=tuple(range(laid.labels, len(laid.heading) - 3)))
@@ -166,7 +192,7 @@ def variance(
     workspace: Workspace = None,
 ) -> None:
     """Split the spread over seeds: what carries to new images, what this test set makes, what each stream does."""
-    from ..analysis import render, terminal
+    from ..analysis import as_csv, render, terminal
     from ..analysis.examples import variance as parts
     from ..analysis.parts import of_study
     from ..analysis.study import studies
@@ -179,7 +205,7 @@ def variance(
     if as_json or style == "json":
         terminal.emit_json(found)
     elif style == "csv":
-        raise BadInput("--format csv: use --json")
+        print(as_csv.of_variances(found), end="")
     else:
         # Where nothing was replicated there is nothing to split by images.
         plain = [cell for cell in found if cell["n"] or not cell["studies"]]
@@ -224,31 +250,47 @@ def mcnemar(
 
 
 def _opened(selector: Any, style: str, workspace: Any) -> tuple[Any, Any]:
-    from ..analysis import render
+    from ..analysis.layout import FORMATS
 
-    if style not in render.FORMATS:
-        raise BadInput(f"--format {style}: unknown. {suggest(style, render.FORMATS)}")
+    if style not in FORMATS:
+        raise BadInput(f"--format {style}: unknown. {suggest(style, FORMATS)}")
     context = open_workspace(workspace)
     fresh(context)
     return context, selection(selector, default_all=True)
 
 
-def _table(context: Any, chosen: Any, metric: str, set_name: str, baseline: str) -> list[dict[str, Any]]:
-    from ..analysis.table import report as table
+def _planned(selector: Any, given: dict[str, Any], style: str, workspace: Any) -> tuple[Any, Any, Any]:
+    from ..analysis.declared import settle
 
-    return table(context.ledger, chosen, metric=metric, set_name=set_name, baseline=baseline)
+    context, chosen = _opened(selector, style, workspace)
+    return context, chosen, settle(context.ledger, chosen, given)
 
 
 def print_table(table: Any, style: str, *, right: tuple[int, ...]) -> None:
     """Print a table in the style that was asked for, its notes on stderr where it is for a terminal."""
-    from ..analysis import render, terminal
+    from ..analysis import layout, terminal
 
     if style == "table":
-        terminal.print_table(table.heading, table.body, right=right)
-        for note in table.notes:
+        terminal.print_table(table.heading, _starred(table), right=right)
+        for note in layout.said(table, "*"):
             terminal.say(terminal.encodable(note))
     else:
-        print({"markdown": render.markdown, "latex": render.latex}[style](table), end="")
+        print({"markdown": layout.markdown, "latex": layout.latex}[style](table), end="")
+
+
+def _starred(table: Any) -> list[list[str]]:
+    """Return the body for a terminal: * for bold, and scores one below the other whatever stands behind them."""
+    signs = (" *", " †", " ‡", " †‡")
+    body = [
+        [text + " *" if (row, column) in table.bold else text for column, text in enumerate(line)]
+        for row, line in enumerate(table.body)
+    ]
+    for column in range(table.labels, len(table.heading)):
+        width = max((len(sign) for line in body for sign in signs if line[column].endswith(sign)), default=0)
+        for line in body:
+            mark = max((len(sign) for sign in signs if line[column].endswith(sign)), default=0)
+            line[column] += " " * (width - mark)
+    return body
 
 
 def evaluate(

@@ -93,7 +93,7 @@ def _needs(
 ) -> dict[str, Any]:
     from ..analysis.declared import settle
     from ..analysis.power import for_effect, for_looks, for_precision, with_hours
-    from ..analysis.table import report
+    from ..analysis.table import planned
     from ..db import queries
     from ..db.engine import reading
 
@@ -105,9 +105,7 @@ def _needs(
     plan = settle(context.ledger, chosen, given)
     if half_width is None and plan.min_effect is None and not plan.looks:
         raise BadInput("no goal: give --half-width or --effect, or declare compare: {min_effect: …} in the grid")
-    cells = report(
-        context.ledger, chosen, metric=plan.metric, set_name=plan.set, with_specs=True, baseline=plan.baseline
-    )
+    cells = planned(context.ledger, chosen, plan, with_specs=True)
     by_looks = half_width is None and bool(plan.looks)
     if half_width is not None:
         needs = for_precision(cells, half_width)

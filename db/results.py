@@ -96,14 +96,15 @@ def _scores(connection: Connection, run_ids: list[str]) -> dict[tuple[str, str, 
     return found
 
 
-def curves(connection: Connection, run_ids: Iterable[str], metric: str, set_name: str) -> dict[str, dict[int, float]]:
-    """Return run -> epoch -> value, as far as the run was scored, along its lineage."""
-    found: dict[str, dict[int, float]] = {}
+def by_epoch(connection: Connection, run_ids: Iterable[str], metric: str) -> dict[str, dict[str, dict[int, float]]]:
+    """Return set -> run -> epoch -> value, as far as the run was scored, along its lineage."""
+    found: dict[str, dict[str, dict[int, float]]] = {}
     ordered = sorted(run_ids)
     for start in range(0, len(ordered), 2000):
-        for (run_id, *of), by_epoch in _scores(connection, ordered[start : start + 2000]).items():
-            if of == [set_name, metric]:
-                found[run_id] = {epoch: value for epoch, (_, value) in sorted(by_epoch.items())}
+        for (run_id, set_name, of), scored in _scores(connection, ordered[start : start + 2000]).items():
+            if of == metric:
+                curve = {epoch: value for epoch, (_, value) in sorted(scored.items())}
+                found.setdefault(set_name, {})[run_id] = curve
     return found
 
 

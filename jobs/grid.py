@@ -95,6 +95,16 @@ class Compare(Strict):
     )
 
     anytime: bool = Field(False, description="by e-values: may be looked at after every seed; in place of looks")
+    select: Literal["last", "best_val", "ema_last"] = Field(
+        "last", description="the epoch that counts; best_val: that of the best score on the held-out val"
+    )
+    family: Literal["table", "dataset", "screen"] = Field(
+        "table",
+        description="what α is shared over, by Holm: the table, or each dataset; screen: by false discovery rate",
+    )
+    on_diverged: Literal["suppress", "chance"] = Field(
+        "suppress", description="a comparison with a diverged run is not tested, or that run counts at chance level"
+    )
 
     @model_validator(mode="after")
     def _one_rule(self) -> Self:
@@ -102,6 +112,10 @@ class Compare(Strict):
             raise ValueError("anytime: holds at every number of seeds; leave looks out")
         if self.anytime and self.margin is not None:
             raise ValueError("anytime: a tie is tested once, at a declared number of seeds; leave the margin out")
+        if self.select == "best_val" and self.set == "val":
+            raise ValueError("select: best_val chooses by val; compare on another set")
+        if self.family == "screen" and (self.looks or self.anytime):
+            raise ValueError("family: screen is one look over many heads; leave looks and anytime out")
         return self
 
     @field_validator("looks")
@@ -221,7 +235,7 @@ def check_grid(document: Document) -> tuple[Grid | None, list[Problem]]:
         problems += _stage_problems(grid, document)
         problems += _cadence_problems(grid, document)
         problems += _seed_problems(grid, document)
-        problems += _baseline_problems(grid, document)
+        problems += _compare_problems(grid, document)
     return grid, problems
 
 
@@ -321,9 +335,14 @@ def _seed_problems(grid: Grid, document: Document) -> list[Problem]:
     return []
 
 
-def _baseline_problems(grid: Grid, document: Document) -> list[Problem]:
-    """Check the head that others are compared with; heads of a chain of stages have their names only later."""
-    if grid.compare is None or grid.compare.baseline == BASELINE or grid.stages:
+def _compare_problems(grid: Grid, document: Document) -> list[Problem]:
+    """Check what the comparison needs; heads of a chain of stages have their names only later."""
+    if grid.compare is None:
+        return []
+    if grid.compare.select == "best_val" and grid.data.val is None:
+        message = "best_val chooses the epoch by images that are held out, and none are"
+        return [document.problem(("compare", "select"), message, "Give data: {val: 0.1}")]
+    if grid.compare.baseline == BASELINE or grid.stages:
         return []
     names = [next(iter(head)) if isinstance(head, dict) else str(head) for head in grid.heads or []]
     named = grid.compare.baseline

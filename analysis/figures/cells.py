@@ -32,7 +32,7 @@ def completeness(lines: Sequence[tuple[str, Mapping[str, str]]]) -> Drawn:
             for seed, state in own.items():
                 used.append(state)
                 axes.add_patch(_tile(column[int(seed)], line, STATE_COLOURS.get(state, FAINT)))
-        axes.set(xlim=(-0.5, max(len(seeds), 1) - 0.5), ylim=(len(shown) - 0.5, -0.5), xlabel="seed")
+        axes.set(xlim=(-0.5, max(len(seeds), 1) - 0.5), ylim=(max(len(shown), 1) - 0.5, -0.5), xlabel="seed")
         every = max(1, -(-len(seeds) // 20))
         axes.set_xticks(range(0, len(seeds), every), [str(seed) for seed in seeds[::every]])
         axes.set_yticks(range(len(shown)), [label for label, _ in shown])

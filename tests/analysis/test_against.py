@@ -8,8 +8,9 @@ import pytest
 from scipy.stats import ttest_ind_from_stats
 
 from vtjobs.analysis.against import against
+from vtjobs.analysis.layout import latex, markdown
 from vtjobs.analysis.published import records
-from vtjobs.analysis.render import latex, markdown, of_published
+from vtjobs.analysis.render import of_published
 from vtjobs.jobs import library
 from vtjobs.jobs.heads import HEADS
 

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from scipy.stats import norm
 
 from vtjobs.analysis.examples import mcnemar, read, split
-from vtjobs.analysis.render import markdown, of_variances
+from vtjobs.analysis.layout import markdown
+from vtjobs.analysis.render import of_variances
 from vtjobs.jobs.journal import JournalWriter
 from vtjobs.jobs.workspace import Workspace
 

@@ -15,28 +15,23 @@ from vtjobs.analysis.components import components
 from vtjobs.analysis.declared import Plan
 from vtjobs.analysis.describe import describe
 from vtjobs.analysis.figures.canvas import MOST_LINES, Drawn
+from vtjobs.analysis.marks import marks
 from vtjobs.analysis.verdict import compare
 from vtjobs.jobs.design import Design, rows
+
+from ..support.cells import cell as a_cell
 
 
 def cell(name: str, values: dict[int, float], *, dataset: str = "digits", **more: Any) -> dict[str, Any]:
     """Return a report's cell with its description."""
-    numbers = list(values.values())
-    found = {
-        "cell_id": f"{name}-{dataset}", "backbone": "vit", "dataset": dataset, "head": name, "recipe": "quickstart",
-        "stage": "", "axes": {}, "fidelity": {}, "metric": "top1", "better": "max", "set": "test", "n": len(values),
-        "planned": len(values), "states": {}, "missing_seeds": [], "best_minus_last": 0.1, "epochs": [3], "resumed": 0,
-        "resumed_inexactly": 0, "apart": 0, "baseline_head": "supervised", "gain": None, 
-        "baseline": None if name == "supervised" else f"supervised-{dataset}",
-        "is_baseline": name == "supervised", "values": {str(seed): value for seed, value in values.items()},
-        "mean": float(numpy.mean(numbers)) if numbers else None,
-        "std": float(numpy.std(numbers, ddof=1)) if len(numbers) > 1 else None,
-    }  # fmt: skip
-    return found | {"description": describe(values)} | more
+    found = a_cell(name, values, baseline=None if name == "supervised" else f"supervised-{dataset}")
+    return found | {"cell_id": f"{name}-{dataset}", "dataset": dataset, "description": describe(values)} | more
 
 
 def document(cells: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
     """Return what `gather` makes of such cells."""
+    for one, found in zip(cells, marks(cells), strict=True):
+        one["marks"] = found
     plan = compare(cells, Plan(min_effect=0.3, looks=(3, 5)))
     states = {one["cell_id"]: dict.fromkeys(one["values"], "completed") for one in cells}
     curves = {
@@ -47,7 +42,7 @@ def document(cells: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
     }
     return {
         "schema_version": 1, "vtjobs": "0", "grids": [{"grid_id": "g-1", "name": "g", "description": "<b>why</b>"}],
-        "metric": "top1", "set": "test", "cells": cells, "states": states, "apart": {},
+        "metric": "top1", "set": "test", "select": "last", "cells": cells, "states": states, "apart": {},
         "comparisons": plan, "curves": curves,
         "interrupted": {cells[0]["cell_id"]: [2]}, "sets": {}, "sizes": {}, "images": [], "studies": {}, "ranks": [],
         "hours": {cells[0]["cell_id"]: 0.25},

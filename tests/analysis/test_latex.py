@@ -8,11 +8,13 @@ from typing import Any
 import numpy
 import pytest
 
-from vtjobs.analysis import render
+from vtjobs.analysis import render, wide
 from vtjobs.analysis.components import components
 from vtjobs.analysis.declared import Plan
 from vtjobs.analysis.describe import describe
 from vtjobs.analysis.examples import split
+from vtjobs.analysis.layout import Table, latex
+from vtjobs.analysis.marks import marks
 from vtjobs.analysis.parts import of_study
 from vtjobs.analysis.verdict import compare
 from vtjobs.jobs.design import Design, rows
@@ -32,10 +34,16 @@ def cells() -> list[dict[str, Any]]:
     ]
     for one in found:
         one["description"] = describe({int(seed): value for seed, value in one["values"].items()})
+    return marked(found)
+
+
+def marked(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    for one, own in zip(found, marks(found), strict=True):
+        one["marks"] = own
     return found
 
 
-def tables() -> dict[str, render.Table]:
+def tables() -> dict[str, Table]:
     document = compare(cells(), Plan(margin=0.2, min_effect=0.3, looks=(3, 5)))
     draw = numpy.random.default_rng(0)
     bits = {seed: draw.random(50) < 0.9 for seed in range(4)}
@@ -55,6 +63,7 @@ def tables() -> dict[str, render.Table]:
     study["parts"] = components(Design.CROSSED, ["init", "order"], list(zip(planned, values, strict=True)))
     return {
         "cells": render.of_cells(cells()),
+        "wide": wide.of_cells(marked([*cells(), cell("low", seeds(5, 70.0), dataset=NASTY)]), decimals=1),
         "detail": render.of_descriptions(cells()),
         "comparisons": render.of_comparisons(document),
         "variances": render.of_variances([{**cells()[0], "disagreement_baseline": 1.0, **split(bits)}]),
@@ -62,9 +71,9 @@ def tables() -> dict[str, render.Table]:
     }
 
 
-@pytest.mark.parametrize("name", ["cells", "detail", "comparisons", "variances", "study"])
+@pytest.mark.parametrize("name", ["cells", "wide", "detail", "comparisons", "variances", "study"])
 def test_a_table_compiles_and_warns_of_nothing_missing(tmp_path: Path, name: str) -> None:
-    lines = [r"\documentclass{article}", r"\usepackage{booktabs}", r"\begin{document}", render.latex(tables()[name])]
+    lines = [r"\documentclass{article}", r"\usepackage{booktabs}", r"\begin{document}", latex(tables()[name])]
     (tmp_path / "table.tex").write_text("\n".join([*lines, r"\end{document}", ""]))
     command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "table.tex"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, errors="replace", timeout=120)

@@ -9,9 +9,12 @@ import pytest
 
 from vtjobs.analysis.declared import Plan
 from vtjobs.analysis.difference import Difference, Test, welch
+from vtjobs.analysis.layout import markdown
 from vtjobs.analysis.looks import look, shares
-from vtjobs.analysis.render import markdown, of_comparisons
+from vtjobs.analysis.render import of_comparisons
 from vtjobs.analysis.verdict import compare
+
+from ..support.cells import cell as a_cell
 
 LOOKS = (3, 5, 10)
 
@@ -56,11 +59,7 @@ def test_the_naive_way_is_wrong_far_more_often() -> None:
 
 
 def cell(name: str, values: list[float], baseline: str | None = None) -> dict[str, Any]:
-    return {
-        "cell_id": name, "backbone": "b", "dataset": "d", "head": name, "recipe": "r", "axes": {}, "metric": "top1",
-        "set": "test", "better": "max", "states": {}, "planned": 10, "baseline": baseline,
-        "values": {str(seed): value for seed, value in enumerate(values)},
-    }  # fmt: skip
+    return a_cell(name, values, baseline=baseline, planned=10)
 
 
 BASE = [80.0, 80.2, 79.8, 80.1, 79.9, 80.0, 80.2, 79.8, 80.1, 79.9]

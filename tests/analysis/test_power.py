@@ -10,17 +10,15 @@ from scipy.stats import t as student
 
 from vtjobs.analysis.declared import Plan
 from vtjobs.analysis.difference import Test
+from vtjobs.analysis.layout import markdown
 from vtjobs.analysis.power import for_effect, for_looks, for_precision, with_hours
-from vtjobs.analysis.render import markdown, of_needs
+from vtjobs.analysis.render import of_needs
+
+from ..support.cells import cell as a_cell
 
 
 def cell(name: str, values: list[float], *, baseline: str | None = None, planned: int | None = None) -> dict[str, Any]:
-    n = len(values)
-    return {
-        "cell_id": name, "backbone": "b", "dataset": "d", "head": name, "recipe": "r", "stage": "", "axes": {}, "n": n,
-        "planned": planned or n, "std": float(numpy.std(values, ddof=1)) if n > 1 else None, "baseline": baseline,
-        "values": {str(seed): value for seed, value in enumerate(values)},
-    }  # fmt: skip
+    return a_cell(name, values, baseline=baseline, planned=planned or len(values))
 
 
 def test_a_half_width_needs_steins_number_of_seeds() -> None:

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from vtjobs.analysis.layout import markdown
 from vtjobs.analysis.parts import of_study
-from vtjobs.analysis.render import markdown
 from vtjobs.analysis.study import study, wiring
 from vtjobs.db.queries import RunRow
 from vtjobs.jobs.design import Design, rows

@@ -6,22 +6,21 @@ from typing import Any
 
 import pytest
 
+from vtjobs.analysis import as_csv
 from vtjobs.analysis.declared import Plan
 from vtjobs.analysis.difference import Test
-from vtjobs.analysis.render import comparisons_csv, latex, markdown, of_comparisons
+from vtjobs.analysis.layout import latex, markdown
+from vtjobs.analysis.render import of_comparisons
 from vtjobs.analysis.verdict import compare
+
+from ..support.cells import cell as a_cell
 
 BASE = [80.1, 80.4, 79.9, 80.2, 80.0]
 
 
 def cell(name: str, values: list[float], *, baseline: str | None = "base", **states: int) -> dict[str, Any]:
     """Return a report's cell."""
-    return {
-        "cell_id": name, "backbone": "vit", "dataset": "digits", "head": name, "recipe": "quickstart", "axes": {},
-        "metric": "top1", "set": "test", "better": "max", "states": states,
-        "planned": len(values) + sum(states.values()),
-        "values": {str(seed): value for seed, value in enumerate(values)}, "baseline": baseline,
-    }  # fmt: skip
+    return a_cell(name, values, baseline=baseline, states=states)
 
 
 def judged(values: list[float], **options: Any) -> dict[str, Any]:
@@ -114,7 +113,7 @@ def test_the_order_of_the_seeds_changes_no_byte() -> None:
 def test_every_layout_holds_the_words_and_no_nan() -> None:
     cells = [cell("base", BASE, baseline=None), cell("head", [value + 1 for value in BASE]), cell("single", [81.0])]
     document = compare(cells)
-    texts = [markdown(of_comparisons(document)), latex(of_comparisons(document)), comparisons_csv(document)]
+    texts = [markdown(of_comparisons(document)), latex(of_comparisons(document)), as_csv.of_comparisons(document)]
     for text in texts:
         assert "separable" in text and "not testable" in text
         assert "nan" not in text.lower() and "p=0" not in text
@@ -141,6 +140,6 @@ def test_ranks_are_those_of_the_seeds_that_the_look_compares_and_of_no_cell_with
     cells = [cell("base", [*BASE, *more], baseline=None), cell("head", [value + 0.1 for value in (*BASE, *more)])]
     (found,) = compare(cells, Plan(looks=(3, 5, 10)))["comparisons"]
     assert (found["n"], found["ranks"]["pairs"]) == (5, 25)
-    cells[1]["states"] = {"diverged": 1}
+    cells[1]["diverged_seeds"] = [8]
     (found,) = compare(cells, Plan())["comparisons"]
     assert (found["ranks"]["p"], found["ranks"]["pairs"]) == (None, 0)

@@ -1,0 +1,69 @@
+"""The values of two cells that a comparison is made of, and what makes them no comparison. Pure."""
+
+from statistics import fmean
+from typing import Any
+
+from .declared import Diverged, Plan
+from .describe import values_of
+from .difference import Test
+from .epochs import Select
+
+CEILING = 100.0
+
+Sides = tuple[dict[int, float], dict[int, float]]
+
+
+def sides(cell: dict[str, Any], baseline: dict[str, Any], plan: Plan, size: int | None = None) -> Sides:
+    """Return seed -> value of both: the first `size` seeds, or all that may be compared."""
+    levels = [one["chance"] if plan.on_diverged is Diverged.CHANCE else None for one in (cell, baseline)]
+    return _cut(_filled(cell, levels[0]), _filled(baseline, levels[1]), plan, size)
+
+
+def _filled(cell: dict[str, Any], level: float | None) -> dict[int, float]:
+    """Return seed -> value, the diverged ones at a level."""
+    return values_of(cell) | (dict.fromkeys(cell["diverged_seeds"], level) if level is not None else {})
+
+
+def _cut(ours: dict[int, float], theirs: dict[int, float], plan: Plan, size: int | None) -> Sides:
+    if plan.test is Test.PAIRED:
+        # The first seeds that both have.
+        shared = ours.keys() & theirs.keys()
+        ours, theirs = ({seed: one[seed] for seed in shared} for one in (ours, theirs))
+    if plan.anytime:
+        # With sides of one size it hardly matters that an e-value takes their variances for equal.
+        size = min(len(ours), len(theirs))
+    first, second = ({seed: one[seed] for seed in sorted(one)[:size]} for one in (ours, theirs))
+    return first, second
+
+
+def why_not(cell: dict[str, Any], baseline: dict[str, Any], plan: Plan) -> str:
+    """Return why two cells with values are not tested, or nothing."""
+    if cell["select"] == Select.BEST_VAL and not cell["candidates"] == baseline["candidates"] == cell["candidates"][:1]:
+        numbers = " and ".join(",".join(map(str, one["candidates"])) or "no" for one in (cell, baseline))
+        return f"the best of {numbers} epochs: the more there are, the better it is by luck"
+    diverged = [one for one in (cell, baseline) if one["diverged_seeds"]]
+    count = sum(len(one["diverged_seeds"]) for one in diverged)
+    if plan.on_diverged is Diverged.CHANCE:
+        level = all(one["chance"] is not None for one in diverged)
+        return "" if level else f"{count} diverged run(s), and {cell['metric']} has no level of chance"
+    if not diverged:
+        return ""
+    # Without them the difference would be that of the runs that went well.
+    why = f"{count} diverged run(s): an outcome without a value"
+    limits = bounds(cell, baseline, plan)
+    return (
+        why if limits is None else f"{why}; with any from chance to 100 it is in [{limits[0]:+.2f}, {limits[1]:+.2f}]"
+    )
+
+
+def bounds(cell: dict[str, Any], baseline: dict[str, Any], plan: Plan) -> list[float] | None:
+    """Return between what the difference lies, whatever diverged runs would have scored from chance on."""
+    if not (cell["diverged_seeds"] or baseline["diverged_seeds"]) or None in (cell["chance"], baseline["chance"]):
+        return None
+    found = []
+    for levels in ((cell["chance"], CEILING), (CEILING, baseline["chance"])):
+        ours, theirs = _cut(_filled(cell, levels[0]), _filled(baseline, levels[1]), plan, None)
+        if not ours or not theirs:
+            return None
+        found.append(fmean(ours.values()) - fmean(theirs.values()))
+    return found

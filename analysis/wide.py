@@ -1,0 +1,51 @@
+"""A report as papers print it: a row for each method, a column for each dataset."""
+
+from collections import Counter
+from typing import Any
+
+from .layout import Table
+from .render import BEST, DECIMALS, columns, labels, mark_notes, notes, score
+
+
+def of_cells(cells: list[dict[str, Any]], *, decimals: int = DECIMALS) -> Table:
+    """Return mean ± std by dataset, gains below the baseline's in brackets, n where it is not the usual one."""
+    names = [name for name in columns(cells) if name != "dataset"]
+    datasets = list(dict.fromkeys(cell["dataset"] for cell in cells))
+    rows: dict[tuple[str, ...], dict[str, dict[str, Any]]] = {}
+    for cell in cells:
+        rows.setdefault(tuple(labels(cell, names)), {})[cell["dataset"]] = cell
+    usual = Counter(sorted((cell["n"] for cell in cells if cell["n"]), reverse=True)).most_common(1)
+    most = usual[0][0] if usual else 0
+    body, bold = [], []
+    for number, (label, own) in enumerate(rows.items()):
+        body.append([*label, *(_text(own.get(name), most, decimals) for name in datasets)])
+        bold += [
+            (number, len(names) + place)
+            for place, name in enumerate(datasets)
+            if name in own and own[name]["marks"]["best"]
+        ]
+    said = [*notes(cells), *mark_notes(cells), f"n={most} where no other number stands."]
+    if any(cell["gain"] is not None for cell in cells):
+        said.append(f"In brackets the gain over {cells[0]['baseline_head']}.")
+    if any(cell["marks"]["incomplete"] for cell in cells):
+        said.append("‡ not all planned seeds.")
+    return Table(
+        heading=[*names, *datasets],
+        body=body,
+        notes=said,
+        labels=len(names),
+        bold=frozenset(bold),
+        bold_means=BEST if bold else "",
+    )
+
+
+def _text(cell: dict[str, Any] | None, most: int, decimals: int) -> str:
+    if cell is None:
+        return ""
+    parts = [score(cell, decimals)]
+    if cell["gain"] is not None:
+        parts.append(f"({cell['gain']:+.{decimals}f})")
+    if cell["n"] not in (0, most):
+        parts.append(f"n={cell['n']}")
+    signs = ("†" if cell["marks"]["like_best"] else "") + ("‡" if cell["marks"]["incomplete"] else "")
+    return " ".join([*parts, signs]).rstrip()

@@ -1,0 +1,34 @@
+"""A report's cells as `analysis.table` makes them, from plain values."""
+
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+
+def cell(
+    name: str, values: Sequence[float] | Mapping[int, float], *, baseline: str | None = None, **more: Any
+) -> dict[str, Any]:
+    """Return a cell whose head is called as it is.
+
+    Args:
+        name: of cell and head.
+        values: by seed, from 0 on where they are a list.
+        baseline: the cell that it is compared with.
+        more: other fields; `states` counts into what is planned, and diverged runs have the seeds after the values.
+    """
+    by_seed = dict(values) if isinstance(values, Mapping) else dict(enumerate(values))
+    numbers = list(by_seed.values())
+    states = more.get("states", {})
+    after = max(by_seed, default=-1) + 1
+    mean = statistics.fmean(numbers) if numbers else None
+    found = {
+        "cell_id": name, "backbone": "vit", "dataset": "digits", "head": name, "recipe": "quickstart", "stage": "",
+        "axes": {}, "fidelity": {}, "metric": "top1", "set": "test", "better": "max", "select": "last",
+        "n": len(numbers), "planned": len(numbers) + sum(states.values()), "states": {}, "missing_seeds": [],
+        "diverged_seeds": list(range(after, after + states.get("diverged", 0))), "chance": 10.0, "candidates": [1],
+        "epochs": [3], "values": {str(seed): value for seed, value in by_seed.items()}, "mean": mean,
+        "std": statistics.stdev(numbers) if len(numbers) > 1 else None, "best_minus_last": 0.1, "resumed": 0,
+        "resumed_inexactly": 0, "apart": 0, "baseline": baseline, "baseline_head": "supervised", "gain": None,
+        "is_baseline": baseline is None,
+    }  # fmt: skip
+    return found | more
