@@ -48,7 +48,7 @@ def of_published(document: dict[str, Any]) -> str:
         [
             *(row[name] for name in names),
             " ".join(f"{key}={value}" for key, value in row["variant"].items() if value is not None),
-            int(row["doubtful"]),
+            row["doubtful"],
             *_numbers(row, numbers),
             *(row["interval"] or ("", "")),
             row["word"],
@@ -77,7 +77,8 @@ def of_variances(cells: list[dict[str, Any]]) -> str:
 def _parts(study: dict[str, Any]) -> list[dict[str, Any]]:
     parts = study["parts"] or {"streams": []}
     found = list(parts["streams"])
-    for name in ("interactions", "hardware", "all", "repeat"):
+    found += [{**one, "stream": " x ".join(one["streams"])} for one in parts.get("terms", ())]
+    for name in ("hardware", "all", "repeat"):
         if parts.get(name) is not None:
             found.append({**parts[name], "stream": name})
     return [

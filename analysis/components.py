@@ -4,6 +4,7 @@ All streams are random factors, and what they do together is the rest. Negative 
 `variance` and count as 0 in shares.
 """
 
+import itertools
 import math
 import statistics
 import sys
@@ -31,10 +32,11 @@ def components(
 ) -> dict[str, Any]:
     """Split the variance of a complete, balanced study.
 
-    Crossed designs of two streams and orthogonal ones by the analysis of variance:
-    σ²(stream) = (MS(stream) - MS(rest)) / runs per value (Searle, Casella and McCulloch 1992, ch. 4). `share` is the
-    stream's own part of the whole (first-order effect); `total_share` adds all that streams do together, of which each
-    gets the whole (an upper bound of the total effect).
+    Crossed and orthogonal designs by the analysis of variance: each mean square is set equal to what it is expected to
+    be, a sum of components (Searle, Casella and McCulloch 1992, ch. 4); of two streams
+    σ²(stream) = (MS(stream) - MS(rest)) / runs per value. `share` is the stream's own part of the whole (first-order
+    effect); `total_share` adds what it does together with others (total effect; of orthogonal designs an upper bound,
+    all that any streams do together).
     Without repeats the hardware's part is in there too. Intervals of shares are generalised confidence intervals
     (Weerahandi 1993): each mean square over its χ².
 
@@ -48,36 +50,44 @@ def components(
         level: of the intervals.
 
     Returns:
-        `streams`, a list of what is known of each; for the first two designs `interactions`, `rest` and the whole's
-        `variance`; for the last `all` and `repeat` arms.
+        `streams`, a list of what is known of each; for the first two designs `interactions`, their `terms`, `hardware`
+        and the whole's `variance`; for the last `all` and `repeat` arms.
     """
     if design is Design.ONE_AT_A_TIME:
         return _arms(vary, runs, level)
-    return _balanced(vary, runs, level)
+    return _balanced(design, vary, runs, level)
 
 
-def _balanced(vary: Sequence[str], runs: Sequence[tuple[Mapping[str, int], float]], level: float) -> dict[str, Any]:
-    values = [value for _, value in runs]
-    count, grand = len(values), math.fsum(values) / len(values)
-    squares: dict[str, _Square] = {}
-    per_level: dict[str, float] = {}
-    for stream in vary:
-        means = _means([streams[stream] for streams, _ in runs], values)
-        per_level[stream] = count / len(means)
-        total = per_level[stream] * math.fsum((mean - grand) ** 2 for mean in means)
-        squares[stream] = _Square(total / (len(means) - 1), len(means) - 1)
-    places = [tuple(streams[stream] for stream in vary) for streams, _ in runs]
-    cells = _means(places, values)
-    repeat = count // len(cells)
-    between = repeat * math.fsum((mean - grand) ** 2 for mean in cells)
-    own = math.fsum(square.ms * square.df for square in squares.values())
-    df = len(cells) - 1 - sum(square.df for square in squares.values())
-    rest = _Square(max(0.0, between - own) / df, df)
+Term = tuple[str, ...]
+
+
+def _balanced(
+    design: Design, vary: Sequence[str], runs: Sequence[tuple[Mapping[str, int], float]], level: float
+) -> dict[str, Any]:
+    grand = math.fsum(value for _, value in runs) / len(runs)
+    values = [value - grand for _, value in runs]
+    whole = tuple(vary)
+    # Of an orthogonal design no interaction can be had apart: what all streams do together is what their own leave.
+    sizes = range(1, len(vary)) if design is Design.CROSSED else [1]
+    terms = [term for size in sizes for term in itertools.combinations(vary, size)] + [whole]
+    own: dict[Term, float] = {}
+    squares: dict[Term, _Square] = {}
+    per_level: dict[Term, float] = {}
+    between = 0.0
+    for term in terms:
+        means = _means([tuple(streams[stream] for stream in term) for streams, _ in runs], values)
+        per_level[term] = len(values) / len(means)
+        between = per_level[term] * math.fsum(mean**2 for mean in means)
+        below = [one for one in own if set(one) < set(term)]
+        own[term] = max(0.0, between - math.fsum(own[one] for one in below))
+        df = len(means) - 1 - sum(squares[one].df for one in below)
+        squares[term] = _Square(own[term] / df, df)
+    repeat = round(per_level[whole])
     pure = None
     if repeat > 1:
-        whole = math.fsum((value - grand) ** 2 for value in values)
-        pure = _Square(max(0.0, whole - between) / (count - len(cells)), count - len(cells))
-    return _shared(squares, per_level, rest, pure, repeat, level)
+        df = len(values) - len(values) // repeat
+        pure = _Square(max(0.0, math.fsum(value**2 for value in values) - between) / df, df)
+    return _shared(squares, per_level, pure, repeat, level)
 
 
 def _means(groups: Sequence[Any], values: Sequence[float]) -> list[float]:
@@ -87,20 +97,26 @@ def _means(groups: Sequence[Any], values: Sequence[float]) -> list[float]:
     return [math.fsum(own) / len(own) for _, own in sorted(members.items())]
 
 
+def _signs(term: Term, terms: Sequence[Term]) -> dict[Term, int]:
+    """Return term -> how often its mean square counts in a term's component: Möbius' inversion of their expectations.
+
+    What a mean square is expected to be sums the components of all terms that hold its own.
+    """
+    found = {term: 1}
+    for other in sorted(terms, key=len):
+        if set(other) > set(term):
+            found[other] = -sum(sign for one, sign in found.items() if set(one) < set(other))
+    return found
+
+
 def _shared(
-    squares: dict[str, _Square],
-    per_level: dict[str, float],
-    rest: _Square,
-    pure: _Square | None,
-    repeat: int,
-    level: float,
+    squares: dict[Term, _Square], per_level: dict[Term, float], pure: _Square | None, repeat: int, level: float
 ) -> dict[str, Any]:
     """Turn mean squares into components and shares.
 
     Args:
-        squares: stream -> its mean square.
-        per_level: stream -> runs per value of it.
-        rest: between combinations, without the streams' own.
+        squares: streams -> mean square of what they do together beyond what fewer of them do; of all of them last.
+        per_level: streams -> runs per combination of their values.
         pure: within combinations, where they are repeated.
         repeat: runs of each combination.
         level: of the intervals.
@@ -113,40 +129,57 @@ def _shared(
         # What the expected mean square may have been, given the one that was found.
         return square.ms * square.df / draw.chisquare(square.df, DRAWS)
 
-    drawn_rest = expected(rest)
+    *_, whole = squares
+    order = [whole, *(term for term in squares if term != whole)]
+    drawn_ms = {whole: expected(squares[whole])}
     pure_ms, drawn_pure = (pure.ms, expected(pure)) if pure is not None else (0.0, numpy.zeros(DRAWS))
-    point = {name: (square.ms - rest.ms) / per_level[name] for name, square in squares.items()}
-    drawn = {name: (expected(square) - drawn_rest) / per_level[name] for name, square in squares.items()}
-    point |= {"interactions": (rest.ms - pure_ms) / repeat, "hardware": pure_ms}
-    drawn |= {"interactions": (drawn_rest - drawn_pure) / repeat, "hardware": drawn_pure}
-    drawn = {name: numpy.maximum(0.0, draws) for name, draws in drawn.items()}
-    whole = math.fsum(max(0.0, variance) for variance in point.values())
-    drawn_whole = sum(drawn.values())
+    drawn_ms |= {term: expected(squares[term]) for term in order[1:]}
+    point: dict[Term, float] = {}
+    raw: dict[Term, Any] = {}
+    for term in squares:
+        signs = _signs(term, list(squares)) if term != whole else {whole: 1}
+        point[term] = sum(sign * squares[one].ms for one, sign in signs.items()) / per_level[term]
+        raw[term] = sum(sign * drawn_ms[one] for one, sign in signs.items()) / per_level[term]
+    point[whole] -= pure_ms / repeat
+    raw[whole] = raw[whole] - drawn_pure / repeat
+    hardware: Term = ()
+    point[hardware], raw[hardware] = pure_ms, drawn_pure
+    drawn = {term: numpy.maximum(0.0, draws) for term, draws in raw.items()}
+    total = math.fsum(max(0.0, variance) for variance in point.values())
+    drawn_total = sum(drawn.values())
 
-    def shares(*names: str) -> tuple[float | None, list[float] | None]:
-        if whole == 0.0:
+    def shares(terms: Sequence[Term]) -> tuple[float | None, list[float] | None]:
+        if total == 0.0:
             return None, None
-        part = math.fsum(max(0.0, point[name]) for name in names) / whole
-        draws = sum(drawn[name] for name in names) / drawn_whole
+        part = math.fsum(max(0.0, point[term]) for term in terms) / total
+        draws = sum(drawn[term] for term in terms) / drawn_total
         return part, [float(bound) for bound in numpy.percentile(draws, [50 * (1 - level), 50 * (1 + level)])]
 
-    def part(name: str, square: _Square, **more: Any) -> dict[str, Any]:
-        share, interval = shares(name)
-        found = {"df": square.df, "ms": square.ms, "variance": point[name], "share": share, "share_interval": interval}
-        return found | more
+    def part(terms: Sequence[Term], square: _Square | None) -> dict[str, Any]:
+        share, interval = shares(terms)
+        variance = math.fsum(point[term] if len(terms) == 1 else max(0.0, point[term]) for term in terms)
+        of = {"df": None, "ms": None} if square is None else {"df": square.df, "ms": square.ms}
+        return {**of, "variance": variance, "share": share, "share_interval": interval}
 
     streams = []
-    for name, square in squares.items():
-        total, interval = shares(name, "interactions")
-        more = {"total_share": total, "total_share_interval": interval, **_tested(square, rest)}
-        streams.append({"stream": name, **part(name, square, **more)})
+    for term in (term for term in squares if len(term) == 1):
+        involved = [other for other in squares if set(term) <= set(other)]
+        with_others, interval = shares(involved)
+        # With one interaction F is exact; with more there is none, and the draws say how often nothing is left.
+        exact = len(involved) == 2
+        chance = {"f": None, "p": max(1 / DRAWS, float((raw[term] <= 0).mean())) if total else None}
+        more = _tested(squares[term], squares[whole]) if exact else chance
+        found = {"stream": term[0], **part([term], squares[term])}
+        streams.append(found | {"total_share": with_others, "total_share_interval": interval, **more})
+    together = [term for term in squares if len(term) > 1]
     return {
         "level": level,
-        "variance": whole,
+        "variance": total,
         "repeat": repeat,
         "streams": streams,
-        "interactions": part("interactions", rest),
-        "hardware": part("hardware", pure) if pure is not None else None,
+        "interactions": part(together, squares[whole] if len(together) == 1 else None),
+        "terms": [{"streams": list(term), **part([term], squares[term])} for term in together],
+        "hardware": part([hardware], pure) if pure is not None else None,
     }
 
 

@@ -20,14 +20,21 @@ def of_study(cell: dict[str, Any], study: dict[str, Any]) -> Table:
         heading, body, said = _of_arms(parts)
     else:
         heading, body, said = _of_components(parts)
+    if parts is not None and study["missing"]:
+        without = "; ".join(f"{name} {', '.join(map(str, values))}" for name, values in study["left_out"].items())
+        holes = f"{len(study['missing'])} of {study['planned']} runs are missing"
+        said.insert(
+            0, f"{holes}: the largest part without holes was split" + (f", without {without}." if without else ".")
+        )
     notes = [_told(study), *said, *_wiring(study)]
     return Table(heading=[*names, *heading], body=[[*mine, *line] for line in body], notes=notes, labels=len(names) + 1)
 
 
 def _told(study: dict[str, Any]) -> str:
+    used = "" if study["used"] == study["n"] else f"{study['used']} of "
     riders = f"; {', '.join(study['ride'])} new with each, and part of the rest" if study["ride"] else ""
     vary = ", ".join(f"{stream} ({count})" for stream, count in study["vary"].items())
-    return f"{study['metric']} of {study['n']} runs, {study['design']}: {vary}{riders}."
+    return f"{study['metric']} of {used}{study['n']} runs, {study['design']}: {vary}{riders}."
 
 
 def _of_components(parts: dict[str, Any]) -> tuple[list[str], list[list[str]], list[str]]:
@@ -45,8 +52,7 @@ def _of_components(parts: dict[str, Any]) -> tuple[list[str], list[list[str]], l
         ]
         for one in parts["streams"]
     ]
-    rest = "interactions" if parts["hardware"] else "interactions and hardware"
-    for name, one in ((rest, parts["interactions"]), ("hardware", parts["hardware"])):
+    for name, one in others(parts):
         if one is not None:
             shown = [_number(one["variance"]), _share(one["share"]), _shares(one["share_interval"]), "", ""]
             body.append([name, "", *shown])
@@ -54,11 +60,24 @@ def _of_components(parts: dict[str, Any]) -> tuple[list[str], list[list[str]], l
         "Variance components of random factors by the analysis of variance; intervals of shares by generalised "
         "confidence intervals. A share without a narrow interval is poorly determined: few values, few degrees of "
         "freedom.",
-        "With interactions: the most that a stream may have a part in; these shares overlap.",
     ]
-    if any(one["variance"] < 0 for one in (*parts["streams"], parts["interactions"])):
+    if len(parts["terms"]) > 1:
+        notes.append("With interactions: all that a stream has a part in; p is a generalised one, from the same draws.")
+    else:
+        notes.append("With interactions: the most that a stream may have a part in; these shares overlap.")
+    if any(one["variance"] < 0 for one in (*parts["streams"], *parts["terms"])):
         notes.append("A variance below 0 is an estimate of one near 0, and counts as 0 in the shares.")
     return heading, body, notes
+
+
+def others(parts: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    """Return what is no stream's own, by name: each interaction where they can be told apart, and the hardware."""
+    *_, last = parts["terms"]
+    found = []
+    for one in parts["terms"]:
+        name = " × ".join(one["streams"]) if len(parts["terms"]) > 1 else "interactions"
+        found.append((name + (" and hardware" if one is last and parts["hardware"] is None else ""), one))
+    return found + ([("hardware", parts["hardware"])] if parts["hardware"] is not None else [])
 
 
 def _of_arms(parts: dict[str, Any]) -> tuple[list[str], list[list[str]], list[str]]:

@@ -17,6 +17,7 @@ from ..jobs.selector import Selection
 from ..jobs.spec import STREAMS, seeds_of
 from ..jobs.states import RunState
 from ..jobs.workspace import RunFolder, Workspace
+from .balance import whole_part
 from .components import components
 
 
@@ -89,16 +90,37 @@ def study(variance: dict[str, Any], members: Sequence[queries.RunRow], scores: M
         "vary": {stream: len(values) for stream, values in variance["vary"].items()},
         "ride": list(variance["ride"]),
         "n": len(planned) - len(missing),
+        "used": len(planned) - len(missing),
+        "left_out": {},
         "planned": len(planned),
         "missing": [seed_text(0, streams) for streams in missing],
         "why_not": "",
         "parts": None,
     }
+    kept: Sequence[Mapping[str, int]] = planned
     if missing:
-        # Of what is left no balanced design can be made, and means over it would mix the streams.
-        return document | {"why_not": _why_not(members, missing, len(planned))}
-    document["parts"] = components(design, vary, [(streams, done[_key(streams)]) for streams in planned])
+        found = _without(members, missing, design, vary, planned)
+        if found is None:
+            # Means over what is left would mix the streams.
+            return document | {"why_not": _why_not(members, missing, len(planned))}
+        kept, document["left_out"] = found
+        document["used"] = len(kept)
+    document["parts"] = components(design, vary, [(streams, done[_key(streams)]) for streams in kept])
     return document
+
+
+def _without(
+    members: Sequence[queries.RunRow],
+    missing: Sequence[Mapping[str, int]],
+    design: Design,
+    vary: Sequence[str],
+    planned: Sequence[Mapping[str, int]],
+) -> tuple[list[Mapping[str, int]], dict[str, list[int]]] | None:
+    """Return the part of a study with holes that has none; a diverged run is an outcome, and not left out."""
+    keys = {_key(streams) for streams in missing}
+    if any(row.state == RunState.DIVERGED and _key(_streams(row)) in keys for row in members):
+        return None
+    return whole_part(design, vary, planned, [_key(streams) not in keys for streams in planned])
 
 
 def _why_not(members: Sequence[queries.RunRow], missing: Sequence[Mapping[str, int]], planned: int) -> str:

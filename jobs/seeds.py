@@ -91,8 +91,6 @@ class Variance(BaseModel):
                 raise ValueError("one-at-a-time: all that is not varied is held; nothing rides along")
         elif len(levels) < 2:
             raise ValueError(f"{self.design}: vary at least two streams")
-        elif self.design is Design.CROSSED and len(levels) > 2:
-            raise ValueError("crossed: two streams, whose interaction is the rest; for more give design: orthogonal")
         if self.count > MAX_RUNS:
             raise ValueError(f"{self.count:,} runs of each cell; at most {MAX_RUNS:,}")
         if self.design is Design.ORTHOGONAL:

@@ -3,6 +3,7 @@
 from typing import Any
 
 from ...jobs.design import Design
+from ..parts import others
 from .canvas import COLOURS, GREY, Drawn, new_figure, styled
 
 
@@ -22,9 +23,8 @@ def shares(study: dict[str, Any], label: str, name: str) -> Drawn | None:
         return None
     if study["design"] == Design.ONE_AT_A_TIME:
         return _arms(study, label, name)
-    rest = "interactions" if parts["hardware"] else "interactions\nand hardware"
-    others = [(rest, parts["interactions"]), ("hardware", parts["hardware"])]
-    lines = [(one["stream"], one) for one in parts["streams"]] + [pair for pair in others if pair[1] is not None]
+    lines = [(one["stream"], one) for one in parts["streams"]]
+    lines += [(name.replace(" and", "\nand"), one) for name, one in others(parts)]
     rows = [
         [
             stem.replace("\n", " "), one["variance"], one["share"], *(one["share_interval"] or (None, None)),

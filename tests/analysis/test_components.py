@@ -82,6 +82,51 @@ def test_mean_squares_are_those_of_a_fit_by_least_squares(design: Design, stream
     assert first["p"] == pytest.approx(float(fisher.sf(first["ms"] / rest["ms"], 4, rest["df"])))
 
 
+def crossed_columns(planned: list[dict[str, int]], term: tuple[str, ...]) -> list[Any]:
+    return dummies([hash(tuple(row[name] for name in term)) for row in planned])
+
+
+@pytest.mark.parametrize("repeat", [1, 2])
+def test_of_three_crossed_streams_each_interaction_is_told_apart(repeat: int) -> None:
+    names = ("init", "order", "augment")
+    planned = rows(Design.CROSSED, {"init": range(4), "order": range(3), "augment": range(2)}, repeat=repeat)
+    values = numpy.random.default_rng(repeat).normal(80.0, 1.0, len(planned))
+    found = components(Design.CROSSED, names, list(zip(planned, values.tolist(), strict=True)))
+    squares = {(one["stream"],): one for one in found["streams"]} | {
+        tuple(one["streams"]): one for one in found["terms"]
+    }
+    assert len(squares) == 7
+    for term, one in squares.items():
+        below = [
+            column for other in squares if set(other) < set(term) for column in crossed_columns(planned, other)
+        ]  # fmt: skip
+        left = residual(below, values) - residual([*below, *crossed_columns(planned, term)], values)
+        assert one["ms"] == pytest.approx(left / one["df"], rel=1e-9)
+    assert [one["df"] for one in squares.values()] == [3, 2, 1, 6, 3, 2, 6]
+    hardware = found["hardware"]["share"] if repeat > 1 else 0.0
+    assert sum(one["share"] for one in squares.values()) + hardware == pytest.approx(1)
+
+
+def test_components_of_three_crossed_streams_are_unbiased() -> None:
+    draw, names, shape = numpy.random.default_rng(5), ("init", "order", "augment"), (4, 3, 3)
+    true = {("init",): 2.0, ("order",): 1.0, ("init", "order"): 0.5, ("init", "augment"): 1.5, names: 0.8}
+    planned = rows(Design.CROSSED, {name: range(size) for name, size in zip(names, shape, strict=True)})
+    seen: dict[tuple[str, ...], list[float]] = {}
+    for _ in range(300):
+        values = numpy.zeros(shape)
+        for term, variance in true.items():
+            own = [size if name in term else 1 for name, size in zip(names, shape, strict=True)]
+            values = values + draw.normal(0, math.sqrt(variance), own)
+        found = components(Design.CROSSED, names, list(zip(planned, values.ravel().tolist(), strict=True)))
+        for one in found["streams"]:
+            seen.setdefault((one["stream"],), []).append(one["variance"])
+        for one in found["terms"]:
+            seen.setdefault(tuple(one["streams"]), []).append(one["variance"])
+    for term, variances in seen.items():
+        error = numpy.std(variances) / math.sqrt(len(variances))
+        assert numpy.mean(variances) == pytest.approx(true.get(term, 0.0), abs=4 * error)
+
+
 @given(st.integers(0, 1000), st.floats(-5, 5), st.floats(0.1, 10))
 @settings(max_examples=25)
 def test_a_shift_changes_nothing_and_a_scale_no_share(seed: int, shift: float, scale: float) -> None:

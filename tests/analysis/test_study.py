@@ -1,11 +1,14 @@
 """A study of streams: what is missing, and whether values and what they decided go together."""
 
+import math
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from vtjobs.analysis.balance import whole_part
+from vtjobs.analysis.components import components
 from vtjobs.analysis.layout import markdown
 from vtjobs.analysis.parts import of_study
 from vtjobs.analysis.study import study, wiring
@@ -48,24 +51,79 @@ def test_a_complete_study_is_split_and_shown() -> None:
     assert "top1 of 9 runs, crossed: init (3), order (3)." in text
 
 
+def with_hole(how: str, variance: dict[str, Any] = VARIANCE, place: int = 5) -> dict[str, Any]:
+    planned = rows(Design(variance["design"]), variance["vary"])
+    there = [run_row(number, streams) for number, streams in enumerate(planned)]
+    scores = {f"run-{number}": 80.0 + number % 4 for number in range(len(planned))}
+    if how == "not scored":
+        del scores[f"run-{place}"]
+    else:
+        there[place] = run_row(place, planned[place], how)
+    return study(variance, there, scores)
+
+
+def shown(found: dict[str, Any]) -> str:
+    return markdown(of_study(CELL, {**found, "metric": "top1", "wiring": []}))
+
+
+@pytest.mark.parametrize("how", ["failed", "not scored"])
+def test_of_a_crossed_study_with_a_hole_the_part_without_is_split_and_what_is_left_out_is_named(how: str) -> None:
+    found = with_hole(how)
+    assert (found["n"], found["used"], found["left_out"], found["missing"]) == (
+        8,
+        6,
+        {"init": [1]},
+        ["init 1, order 2"],
+    )
+    values = [80.0 + number % 4 for number in (0, 1, 2, 6, 7, 8)]
+    smaller = rows(Design.CROSSED, {"init": [0, 2], "order": [0, 1, 2]})
+    assert found["parts"] == components(Design.CROSSED, ["init", "order"], list(zip(smaller, values, strict=True)))
+    assert "1 of 9 runs are missing: the largest part without holes was split, without init 1." in shown(found)
+    assert "top1 of 6 of 8 runs, crossed" in shown(found)
+
+
 @pytest.mark.parametrize(
-    ("how", "why"),
+    ("design", "how", "why"),
     [
-        ("failed", "1 of its 9 runs are missing: it is split when all are in"),
-        ("diverged", "1 of its 9 runs diverged, an outcome without a value"),
-        ("not scored", "1 of its 9 runs have completed without this score"),
+        ("orthogonal", "failed", "1 of its 9 runs are missing: it is split when all are in"),
+        ("orthogonal", "not scored", "1 of its 9 runs have completed without this score"),
+        ("crossed", "diverged", "1 of its 9 runs diverged, an outcome without a value"),
     ],
 )
-def test_a_study_with_a_hole_is_not_split_and_names_it(how: str, why: str) -> None:
-    there, scores = members(), dict(SCORES)
-    if how == "not scored":
-        del scores["run-5"]
-    else:
-        there[5] = run_row(5, rows(Design.CROSSED, VARIANCE["vary"])[5], how)
-    found = study(VARIANCE, there, scores)
-    assert (found["parts"], found["missing"], found["n"]) == (None, ["init 1, order 2"], 8)
-    text = markdown(of_study(CELL, {**found, "metric": "top1", "wiring": []}))
-    assert why in text and "init 1, order 2" in text
+def test_a_study_whose_hole_cannot_be_left_out_is_not_split_and_names_it(design: str, how: str, why: str) -> None:
+    found = with_hole(how, VARIANCE | {"design": design})
+    assert found["parts"] is None and found["n"] == 8 and len(found["missing"]) == 1
+    assert why in shown(found) and found["missing"][0] in shown(found)
+
+
+def test_an_arm_with_a_hole_goes_by_the_values_that_are_there() -> None:
+    one = VARIANCE | {"design": "one-at-a-time", "vary": {"init": [0, 1, 2, 3], "order": [0, 1, 2]}}
+    found = with_hole("failed", one, place=2)
+    assert found["left_out"] == {"init": [2]} and [arm["n"] for arm in found["parts"]["streams"]] == [3, 3]
+    assert with_hole("failed", one, place=0)["parts"] is None
+
+
+@given(
+    st.lists(st.integers(2, 4), min_size=2, max_size=3),
+    st.sets(st.integers(0, 63), max_size=12),
+    st.sampled_from([Design.CROSSED, Design.ONE_AT_A_TIME]),
+)
+def test_what_is_left_of_a_study_has_no_hole_and_two_values_of_each_stream(
+    levels: list[int], holes: set[int], design: Design
+) -> None:
+    vary = {name: list(range(size)) for name, size in zip(("init", "order", "mix"), levels, strict=False)}
+    planned = rows(design, vary)
+    done = [number not in holes for number in range(len(planned))]
+    found = whole_part(design, list(vary), planned, done)
+    if found is None:
+        return
+    kept, left_out = found
+    assert all(done[planned.index(dict(streams))] for streams in kept)
+    for stream, values in vary.items():
+        there = {streams[stream] for streams in kept} & set(values)
+        assert len(there) >= 2 and there == set(values) - set(left_out.get(stream, ()))
+    if design is Design.CROSSED:
+        assert len(kept) == math.prod(len({streams[stream] for streams in kept}) for stream in vary)
 
 
 def prints(**changed: str | None) -> dict[str, str | None]:
@@ -87,8 +145,8 @@ def test_one_fingerprint_for_each_value_is_wired() -> None:
 def test_a_value_that_decides_nothing_of_its_own_is_told(runs: list[Any], stream: str) -> None:
     found = {one["stream"]: one["wired"] for one in wiring(runs)}
     assert [name for name, wired in found.items() if wired is False] == [stream]
-    shown = {**study(VARIANCE, members(), SCORES), "metric": "top1", "wiring": wiring(runs)}
-    assert f"WARNING: {stream} has" in markdown(of_study(CELL, shown))
+    told = {**study(VARIANCE, members(), SCORES), "metric": "top1", "wiring": wiring(runs)}
+    assert f"WARNING: {stream} has" in markdown(of_study(CELL, told))
 
 
 def test_a_stream_without_a_say_and_runs_that_told_nothing_are_no_fault() -> None:
