@@ -52,6 +52,7 @@ def tables() -> dict[str, Table]:
     study = {
         "design": "crossed",
         "n": 18,
+        "used": 18,
         "planned": 18,
         "metric": "top1",
         "why_not": "",
