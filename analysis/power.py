@@ -7,6 +7,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from ..jobs.seeds import widened
 from .declared import Plan
 from .describe import LEVEL, student, values_of
 from .difference import MOST_SEEDS, Test, paired, seeds_for, welch
@@ -88,11 +89,15 @@ def for_looks(cells: Sequence[dict[str, Any]], plan: Plan) -> list[dict[str, Any
 
 def _need(cell: dict[str, Any], needed: int | None, why_not: str) -> dict[str, Any]:
     names = ("cell_id", "backbone", "dataset", "head", "recipe", "stage", "axes", "n", "planned", "std")
+    seeds = sorted({*map(int, cell["values"]), *cell["missing_seeds"]})
+    # Seeds that are planned already will come by themselves.
+    more = max(0, needed - cell["planned"]) if needed is not None else None
     return {
         **{name: cell[name] for name in names},
+        "seeds": seeds,
         "needed": needed,
-        # Seeds that are planned already will come by themselves.
-        "more": max(0, needed - cell["planned"]) if needed is not None else None,
+        "more": more,
+        "new_seeds": sorted(set(widened(seeds, len(seeds) + (more or 0))) - set(seeds)),
         "why_not": "" if needed is not None else why_not,
     }
 

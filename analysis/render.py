@@ -194,7 +194,7 @@ def of_needs(document: dict[str, Any]) -> Table:
     """Return what `power` and `topup` show."""
     rows = document["cells"]
     names = columns(rows)
-    heading = [*names, "n", "std", "needed", "more", "GPU-hours", ""]
+    heading = [*names, "n", "std", "needed", "more", "GPU-hours", "seeds"]
     body = [
         [
             *labels(row, names),
@@ -203,7 +203,7 @@ def of_needs(document: dict[str, Any]) -> Table:
             "—" if row["needed"] is None else str(row["needed"]),
             "" if row["more"] is None else str(row["more"]),
             "" if row["gpu_hours"] is None else f"{row['gpu_hours']:.2f}",
-            row["why_not"],
+            row["why_not"] or as_seeds(row["new_seeds"]),
         ]
         for row in rows
     ]
@@ -216,7 +216,19 @@ def of_needs(document: dict[str, Any]) -> Table:
         goal = f"a difference of {document['effect']:g} found four times in five, at the deviation so far"
     cost = f"{document['run_hours']:.2f} run-hours, {document['gpu_hours']:.2f} GPU-hours by the cells' own history"
     notes = [f"{document['metric']} on {document['set']}: {goal}.", f"{document['runs']} more runs; {cost}."]
+    notes += [f"Submit them: {document['command']}"] if document.get("command") else []
     return Table(heading=heading, body=body, notes=notes, labels=len(names))
+
+
+def as_seeds(seeds: Sequence[int]) -> str:
+    """Return ascending seeds as text: `4…59, 61`."""
+    spans: list[list[int]] = []
+    for seed in seeds:
+        if spans and spans[-1][1] == seed - 1:
+            spans[-1][1] = seed
+        else:
+            spans.append([seed, seed])
+    return ", ".join(str(low) if low == high else f"{low}…{high}" for low, high in spans)
 
 
 def labels(row: dict[str, Any], names: list[str]) -> list[str]:

@@ -1,10 +1,11 @@
 """How many seeds a goal needs, and their submission."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..jobs.errors import BadInput
+from ..jobs.errors import BadInput, SeedsMissing
 from .options import (
     BackendName,
     DryRun,
@@ -31,19 +32,32 @@ def power(
     half_width: HalfWidth = None,
     effect: Effect = None,
     metric: Metric = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="Exit with 8 while seeds are needed that nobody has submitted.")
+    ] = False,
     as_json: Json = False,
     workspace: Workspace = None,
 ) -> None:
-    """Say which cells need how many more seeds, and what they cost by the ledger's own history."""
+    """Say which cells need which seeds more, what they cost by the ledger's own history, and how to submit them."""
     from ..analysis import terminal
 
     context = open_workspace(workspace)
     fresh(context)
     document = _needs(context, selection(selector, default_all=True), half_width, effect, metric)
+    if document["runs"] and len(document["grids"]) == 1:
+        goal = {"--half-width": half_width, "--effect": effect, "--metric": metric}
+        options = [
+            f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}"
+            for name, value in goal.items()
+            if value is not None
+        ]
+        document["command"] = " ".join(["vtjobs topup", *document["grids"], *options])
     if as_json:
         terminal.emit_json(document)
     else:
         _show(document)
+    if check and document["runs"]:
+        raise SeedsMissing(f"{document['runs']} more runs are needed")
 
 
 def topup(
@@ -58,12 +72,13 @@ def topup(
     as_json: Json = False,
     workspace: Workspace = None,
 ) -> None:
-    """Submit just the seeds that `power` finds missing of a grid, for the cells that need them."""
+    """Submit just the seeds that `power` finds missing of a grid (its file or name), for the cells that need them."""
     from ..analysis import terminal
     from ..orchestrator.submit import submit, summary
     from ..orchestrator.topup import chooser, seeds_of_cells
     from .submit import prepared, submitted, wait_for
 
+    given, source = source, _file_of(source, workspace)
     own = prepared(workspace, source, settings, None, backend)
     if own.grid.streams:
         raise BadInput(
@@ -73,7 +88,8 @@ def topup(
     fresh(context, start=False)
     needs = _needs(context, selection([own.grid.name]), half_width, effect, metric)
     wanted = {need["cell_id"]: need["planned"] + (need["more"] or 0) for need in needs["cells"]}
-    target = seeds_of_cells(own.expansion, wanted)
+    known = {need["cell_id"]: need["seeds"] for need in needs["cells"]}
+    target = seeds_of_cells(own.expansion, wanted, known, stored=source != given)
     every = sorted({seed for seeds in target.values() for seed in seeds})
     wider = prepared(workspace, source, [*(settings or []), f"seeds={every}"], None, backend, choose=chooser(target))
     document = summary(context, wider) if dry_run else submit(context, wider)
@@ -86,6 +102,19 @@ def topup(
     terminal.say(submitted(document))
     if wait and not dry_run:
         wait_for(context, [document["grid_id"]])
+
+
+def _file_of(source: str, workspace: str | None) -> str:
+    """Return the file of a grid: as given, or as the workspace keeps that of a grid of this name or id."""
+    from ..db.engine import reading
+    from ..db.queries import resolve_grids
+
+    if Path(source).suffix in (".yaml", ".yml") or Path(source).exists():
+        return source
+    context = open_workspace(workspace)
+    with reading(context.ledger.engine) as connection:
+        found = resolve_grids(connection, source)
+    return str(context.workspace.grid(found[-1]) / "grid.yaml") if found else source
 
 
 def _needs(
@@ -118,7 +147,8 @@ def _needs(
     gpus = {row.cell_id: _gpus(grids[row.grid_id]) for row in rows}
     effect = None if half_width is not None or by_looks else plan.min_effect
     goal = {"half_width": half_width, "effect": effect, "looks": list(plan.looks) if by_looks else []}
-    return with_hours(needs, seconds, gpus) | goal | {"metric": plan.metric, "set": plan.set}
+    names = sorted({settings["name"] for settings in grids.values()})
+    return with_hours(needs, seconds, gpus) | goal | {"metric": plan.metric, "set": plan.set, "grids": names}
 
 
 def _gpus(settings: dict[str, Any]) -> int:

@@ -72,6 +72,12 @@ class Refused(VtjobsError):
     exit_code = 7
 
 
+class SeedsMissing(VtjobsError):
+    """A goal needs more seeds than have been submitted."""
+
+    exit_code = 8
+
+
 class DamagedJournal(VtjobsError):
     """A journal has a damaged line that is not its tail; what lies before it is sound."""
 

@@ -2,6 +2,7 @@
 
 import math
 from collections import Counter
+from collections.abc import Iterable
 from typing import Annotated, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
@@ -48,6 +49,15 @@ def _seeds(value: object) -> list[int]:
         twice = min(seed for seed, times in Counter(value).items() if times > 1)
         raise ValueError(f"{twice} listed twice (would create duplicate runs)")
     return value
+
+
+def widened(known: Iterable[int], count: int) -> list[int]:
+    """Return so many seeds, ascending: the known ones, and the smallest that are free."""
+    found, fresh = set(known), 0
+    while len(found) < count:
+        found.add(fresh)
+        fresh += 1
+    return sorted(found)
 
 
 Seeds = Annotated[

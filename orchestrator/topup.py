@@ -1,24 +1,30 @@
 """More seeds for some cells of a grid: its runs as the file has them, and the missing ones."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from ..jobs.expand import Expansion
+from ..jobs.seeds import widened
 
 
-def seeds_of_cells(expansion: Expansion, wanted: Mapping[str, int]) -> dict[str, list[int]]:
-    """Return the seeds that each cell shall have: its own, and the smallest others up to the number wanted."""
-    own: dict[str, list[int]] = {cell.cell_id: [] for cell in expansion.cells}
+def seeds_of_cells(
+    expansion: Expansion, wanted: Mapping[str, int], known: Mapping[str, Iterable[int]], *, stored: bool = False
+) -> dict[str, list[int]]:
+    """Return the seeds that each cell shall have: its own, and the smallest others up to the number wanted.
+
+    Args:
+        expansion: of the grid as its file has it.
+        wanted: cell -> number of seeds.
+        known: cell -> the seeds that it has in the ledger.
+        stored: whether the file is the workspace's own, of which only the ledger says which cells have which seeds: it
+            may be that of a grid that was widened for some.
+    """
+    own: dict[str, set[int]] = {cell.cell_id: set(known.get(cell.cell_id, ())) for cell in expansion.cells}
     for run in expansion.runs:
-        own[expansion.cells[run.cell].cell_id].append(run.seed)
-    found = {}
-    for cell_id, seeds in own.items():
-        known, fresh = set(seeds), 0
-        while len(known) < wanted.get(cell_id, 0):
-            known.add(fresh)
-            fresh += 1
-        found[cell_id] = sorted(known)
-    return found
+        cell_id = expansion.cells[run.cell].cell_id
+        if not (stored and cell_id in known):
+            own[cell_id].add(run.seed)
+    return {cell_id: widened(seeds, wanted.get(cell_id, 0)) for cell_id, seeds in own.items()}
 
 
 def chooser(target: Mapping[str, list[int]]) -> Callable[[Expansion], Expansion]:

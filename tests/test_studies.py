@@ -61,8 +61,14 @@ def test_topup_submits_just_the_seeds_that_power_finds_missing(study: Cli) -> No
     planned = study("topup", "grid.yaml", "--half-width", half_width, "--dry-run")
     assert planned.returncode == 0 and f"{more} new" in planned.stderr + planned.stdout
     assert len(study.json("runs", "tiny")) == 6
-    done = study("topup", "grid.yaml", "--half-width", half_width, "--wait")
+    checked = study("power", "tiny", "--half-width", half_width, "--check")
+    assert checked.returncode == 8 and "Submit them: vtjobs topup tiny --half-width" in checked.stderr
+    # By its name the grid's text is that of the workspace.
+    done = study("topup", "tiny", "--half-width", half_width, "--wait")
     assert done.returncode == 0, done.stderr
+    for source in ("tiny", "grid.yaml"):
+        again = study("topup", source, "--half-width", "1000", "--dry-run")
+        assert again.returncode == 0 and "0 new" in again.stdout + again.stderr, again
     found = {cell["head"]: cell["n"] for cell in study.json("report", "tiny")}
     assert found == {need["head"]: 3 + need["more"] for need in needs}
     assert json.loads(study.ok("status", "--json"))["runs"]["completed"] == 6 + more

@@ -32,7 +32,7 @@ def expand(grid: dict[str, Any], **changes: Any) -> Expansion:
 
 
 def topped_up(grid: dict[str, Any], wanted: dict[str, int]) -> Expansion:
-    target = seeds_of_cells(expand(grid), wanted)
+    target = seeds_of_cells(expand(grid), wanted, {})
     every = sorted({seed for seeds in target.values() for seed in seeds})
     return chooser(target)(expand(grid, seeds=every))
 
@@ -63,3 +63,21 @@ def test_the_runs_that_the_new_ones_start_from_come_along() -> None:
 
 def test_nothing_wanted_is_the_grid_itself() -> None:
     assert [run.run_id for run in topped_up(GRID, {}).runs] == [run.run_id for run in expand(GRID).runs]
+
+
+@given(st.lists(st.sets(st.integers(0, 9)), min_size=4, max_size=4))
+def test_of_a_stored_grid_the_ledger_says_which_cells_have_which_seeds(seeds: list[set[int]]) -> None:
+    # Its text has the seeds that any cell was given.
+    wide = expand(GRID, seeds=list(range(10)))
+    ids = [cell.cell_id for cell in wide.cells]
+    known = dict(zip(ids, seeds, strict=True))
+    wanted = {cell_id: len(own) + 1 for cell_id, own in known.items()}
+    for cell_id, found in seeds_of_cells(wide, wanted, known, stored=True).items():
+        assert len(found) == len(known[cell_id]) + 1 and known[cell_id] < set(found)
+
+
+def test_a_cell_that_only_a_file_has_keeps_its_seeds() -> None:
+    both = expand(GRID)
+    first = both.cells[0].cell_id
+    found = seeds_of_cells(both, {}, {first: [0, 7]})
+    assert found[first] == [0, 2, 7] and all(seeds == [0, 2] for name, seeds in found.items() if name != first)
