@@ -27,6 +27,7 @@ def of_comparisons(document: dict[str, Any]) -> str:
     rows = [
         [
             *labels(one, names),
+            one["baseline_head"],
             one["metric"],
             one["set"],
             *_numbers(one, numbers),
@@ -36,7 +37,7 @@ def of_comparisons(document: dict[str, Any]) -> str:
         ]
         for one in found
     ]
-    return _text([*names, "metric", "set", *numbers, "low", "high", "verdict", "detail"], rows)
+    return _text([*names, "over", "metric", "set", *numbers, "low", "high", "verdict", "detail"], rows)
 
 
 def of_published(document: dict[str, Any]) -> str:

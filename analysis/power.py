@@ -11,6 +11,7 @@ from ..jobs.seeds import widened
 from .declared import Plan
 from .describe import LEVEL, student, values_of
 from .difference import MOST_SEEDS, Test, paired, seeds_for, welch
+from .sides import pairs
 from .verdict import compare
 
 SCHEMA_VERSION = 1
@@ -48,17 +49,13 @@ def for_effect(cells: Sequence[dict[str, Any]], plan: Plan) -> list[dict[str, An
         plan: with `min_effect`.
     """
     assert plan.min_effect is not None
-    by_id = {cell["cell_id"]: cell for cell in cells}
     needed: dict[str, int] = {}
     why: dict[str, str] = {}
-    for cell in cells:
-        baseline = by_id.get(cell["baseline"])
-        if baseline is None:
-            continue
+    for cell, baseline in pairs(cells, plan):
         both = [values_of(one) for one in (cell, baseline)]
-        pairs = plan.test is Test.PAIRED
-        tested = paired(*both) if pairs else welch(list(both[0].values()), list(both[1].values()))
-        count = seeds_for(plan.min_effect / tested.std, alpha=plan.alpha, pairs=pairs) if tested.std else None
+        by_seed = plan.test is Test.PAIRED
+        tested = paired(*both) if by_seed else welch(list(both[0].values()), list(both[1].values()))
+        count = seeds_for(plan.min_effect / tested.std, alpha=plan.alpha, pairs=by_seed) if tested.std else None
         for one in (cell, baseline):
             if count is None:
                 why[one["cell_id"]] = tested.why_not or f"more than {MOST_SEEDS:,} seeds"

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from . import epochs
+from ..jobs.spec import EACH
+from . import epochs, reversals
 from .declared import told
 from .layout import Table
 
@@ -23,13 +24,14 @@ BEST = "the best mean of its dataset among the cells with all their seeds"
 def of_cells(cells: list[dict[str, Any]], *, decimals: int = DECIMALS) -> Table:
     """Return a report as text: `97.10 ± 0.31`, `n=3/5, 1 failed`, gains with their sign."""
     names = columns(cells)
-    heading = [*names, cells[0]["metric"], "n", f"gain over {cells[0]['baseline_head']}", _BIAS[cells[0]["select"]]]
+    gains = [f"gain over {cells[0]['baseline_head']}"] if cells[0]["baseline_head"] != EACH else []
+    heading = [*names, cells[0]["metric"], "n", *gains, _BIAS[cells[0]["select"]]]
     body = [
         [
             *labels(cell, names),
             score(cell, decimals) + (" †" if cell["marks"]["like_best"] else ""),
             count(cell),
-            "" if cell["gain"] is None else f"{cell['gain']:+.{decimals}f}",
+            *(["" if cell["gain"] is None else f"{cell['gain']:+.{decimals}f}"] if gains else []),
             "" if cell["best_minus_last"] is None else f"{cell['best_minus_last']:.{decimals}f}",
         ]
         for cell in cells
@@ -108,10 +110,13 @@ def of_comparisons(document: dict[str, Any], *, decimals: int = DECIMALS) -> Tab
     found = document["comparisons"]
     names = columns(found)
     level = f"{100 * (1 - document['alpha']):g}% CI"
-    heading = [*names, "n", f"− {found[0]['baseline_head']}", level, "p", "verdict"]
+    each = len({one["baseline_head"] for one in found}) > 1
+    over = "difference" if each else f"− {found[0]['baseline_head']}"
+    heading = [*names, *(["over"] if each else []), "n", over, level, "p", "verdict"]
     body = [
         [
             *labels(one, names),
+            *([one["baseline_head"]] if each else []),
             f"{one['n']}, {one['n_baseline']}",
             "—" if one["difference"] is None else f"{one['difference']:+.{decimals}f}",
             "" if one["interval"] is None else "[{:+.{d}f}, {:+.{d}f}]".format(*one["interval"], d=decimals),
@@ -120,7 +125,7 @@ def of_comparisons(document: dict[str, Any], *, decimals: int = DECIMALS) -> Tab
         ]
         for one in found
     ]
-    return Table(heading=heading, body=body, notes=comparison_notes(document), labels=len(names))
+    return Table(heading=heading, body=body, notes=comparison_notes(document), labels=len(names) + each)
 
 
 def of_published(document: dict[str, Any]) -> Table:
@@ -270,7 +275,7 @@ def comparison_notes(document: dict[str, Any]) -> list[str]:
         )
     if document["margin"] is not None:
         found.append(f"A tie: two one-sided tests against ±{document['margin']:g}, not adjusted.")
-    return [*found, *told(document["declared"])]
+    return [*found, *reversals.told(document["reversals"]), *told(document["declared"])]
 
 
 def _adjusted(document: dict[str, Any]) -> str:

@@ -1,8 +1,11 @@
 """The values of two cells that a comparison is made of, and what makes them no comparison. Pure."""
 
+import itertools
+from collections.abc import Sequence
 from statistics import fmean
 from typing import Any
 
+from ..jobs.spec import EACH
 from .declared import Diverged, Plan
 from .describe import values_of
 from .difference import Test
@@ -11,6 +14,18 @@ from .epochs import Select
 CEILING = 100.0
 
 Sides = tuple[dict[int, float], dict[int, float]]
+
+
+def pairs(cells: Sequence[dict[str, Any]], plan: Plan) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    """Return what is compared: each cell with its baseline, or every pair of cells that differ in the head alone."""
+    if plan.baseline != EACH:
+        by_id = {cell["cell_id"]: cell for cell in cells}
+        return [(cell, by_id[cell["baseline"]]) for cell in cells if cell["baseline"] in by_id]
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for cell in cells:
+        labels = [cell[name] for name in ("backbone", "dataset", "recipe", "stage")]
+        groups.setdefault(str([*labels, sorted(cell["axes"].items())]), []).append(cell)
+    return [(one, other) for own in groups.values() for other, one in itertools.combinations(own, 2)]
 
 
 def sides(cell: dict[str, Any], baseline: dict[str, Any], plan: Plan, size: int | None = None) -> Sides:

@@ -16,7 +16,7 @@ from ..db.results import smaller_is_better
 from ..jobs import library
 from ..jobs.errors import BadInput, suggest
 from ..jobs.selector import Selection
-from ..jobs.spec import BASELINE, STAGE
+from ..jobs.spec import BASELINE, EACH, STAGE
 from ..jobs.states import RunState
 from . import epochs
 from .declared import Plan
@@ -44,7 +44,7 @@ def report(
         metric: of the scores.
         set_name: that they were made on.
         select: the epoch that counts.
-        baseline: the head that gains are over, by its label.
+        baseline: the head that gains are over, by its label; `each`: there are no gains.
         with_specs: whether each cell brings `specs`: its description, and those of the stages before it; `run_ids`,
             seed -> the completed run; and `best_values`, seed -> its best epoch's value.
 
@@ -264,6 +264,10 @@ def _fidelity(cell: dict[str, Any]) -> dict[str, str]:
 
 def _add_gains(documents: list[dict[str, Any]], cells: dict[str, dict[str, Any]], head: str) -> None:
     """Add to each cell its gain over the baseline that differs from it in the head alone."""
+    if head == EACH:
+        for document in documents:
+            document |= {"baseline_head": head, "is_baseline": False}
+        return
     if head != BASELINE:
         heads = {document["head"] for document in documents}
         if head not in heads:

@@ -1,8 +1,11 @@
 """From a report's cells to one comparison with the baseline each, and a word that the seeds can carry."""
 
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from math import isnan
+from statistics import stdev
 from typing import Any
 
 from . import ranks
@@ -20,13 +23,14 @@ from .difference import (
     welch,
 )
 from .looks import Seen, look
-from .sides import bounds, sides, why_not
+from .reversals import reversals
+from .sides import bounds, pairs, sides, why_not
 
 SCHEMA_VERSION = 1
 
 
 def compare(cells: Sequence[dict[str, Any]], plan: Plan | None = None) -> dict[str, Any]:
-    """Compare every cell with the baseline that differs from it in the head alone.
+    """Compare every cell with the baseline that differs from it in the head alone, or with every other such cell.
 
     The p values of one family, the table or a dataset's part of it, are adjusted for their number (Holm). A comparison
     that cannot be tested counts in it.
@@ -39,9 +43,8 @@ def compare(cells: Sequence[dict[str, Any]], plan: Plan | None = None) -> dict[s
             for it, never for the difference that was seen.
     """
     plan = plan or Plan()
-    by_id = {cell["cell_id"]: cell for cell in cells}
-    pairs = [(cell, by_id[cell["baseline"]]) for cell in cells if cell["baseline"] in by_id]
-    seen = _seen(pairs, plan)
+    both = pairs(cells, plan)
+    seen = _seen(both, plan)
     return {
         "schema_version": SCHEMA_VERSION,
         "test": str(plan.test),
@@ -54,33 +57,32 @@ def compare(cells: Sequence[dict[str, Any]], plan: Plan | None = None) -> dict[s
         "margin": plan.margin,
         "min_effect": plan.min_effect,
         "declared": plan.declared,
-        "comparisons": [
-            _document(cell, baseline, one, plan) for (cell, baseline), one in zip(pairs, seen, strict=True)
-        ],
+        "reversals": reversals(cells, alpha=plan.alpha),
+        "comparisons": [_document(cell, baseline, one, plan) for (cell, baseline), one in zip(both, seen, strict=True)],
     }
 
 
-def _seen(pairs: list[tuple[dict[str, Any], dict[str, Any]]], plan: Plan) -> list[Seen]:
+def _seen(both: list[tuple[dict[str, Any], dict[str, Any]]], plan: Plan) -> list[Seen]:
     """Return what is found of each comparison: at the declared looks, or at one over all seeds."""
     groups: dict[str, list[int]] = {}
-    for index, (cell, _) in enumerate(pairs):
+    for index, (cell, _) in enumerate(both):
         groups.setdefault(cell["dataset"] if plan.family is Family.DATASET else "", []).append(index)
     seen: dict[int, Seen] = {}
     for members in groups.values():
-        seen |= zip(members, _family([pairs[index] for index in members], plan), strict=True)
-    return [seen[index] for index in range(len(pairs))]
+        seen |= zip(members, _family([both[index] for index in members], plan), strict=True)
+    return [seen[index] for index in range(len(both))]
 
 
-def _family(pairs: list[tuple[dict[str, Any], dict[str, Any]]], plan: Plan) -> list[Seen]:
+def _family(both: list[tuple[dict[str, Any], dict[str, Any]]], plan: Plan) -> list[Seen]:
     """Return what is found of the comparisons that share α."""
-    family = [partial(_difference, cell, baseline, plan) for cell, baseline in pairs]
+    family = [partial(_difference, cell, baseline, plan) for cell, baseline in both]
     if plan.looks:
-        common = [min(map(len, sides(cell, baseline, plan))) for cell, baseline in pairs]
+        common = [min(map(len, sides(cell, baseline, plan))) for cell, baseline in both]
         return look(family, common, alpha=plan.alpha, looks=plan.looks)
     found = [one(None) for one in family]
     adjust = false_discovery if plan.family is Family.SCREEN else holm
     return [
-        Seen(found=one, adjusted=p, alpha=plan.alpha, look=None, next_look=None, m=len(pairs))
+        Seen(found=one, adjusted=p, alpha=plan.alpha, look=None, next_look=None, m=len(both))
         for one, p in zip(found, adjust([one.p for one in found]), strict=True)
     ]
 
@@ -146,6 +148,7 @@ def _document(cell: dict[str, Any], baseline: dict[str, Any], seen: Seen, plan: 
         "e_value": e_value(found, pairs=plan.test is Test.PAIRED),
         "ranks": _ranks(cell, baseline, plan, seen.look),
         "rank_floor": found.floor,
+        "spread": _spread(cell, baseline, plan),
         "verdict": word,
         "detail": detail,
     }
@@ -159,6 +162,20 @@ def _ranks(cell: dict[str, Any], baseline: dict[str, Any], plan: Plan, size: int
     if plan.test is Test.PAIRED:
         return ranks.of_pairs(ours, theirs)
     return ranks.of_two(_ordered(ours), _ordered(theirs))
+
+
+def _spread(cell: dict[str, Any], baseline: dict[str, Any], plan: Plan) -> dict[str, float | None]:
+    """Compare the spreads: `ratio` of the standard deviations, `p` by Brown and Forsythe (1974) from three seeds on."""
+    ours, theirs = (_ordered(one) for one in sides(cell, baseline, plan))
+    if min(len(ours), len(theirs)) < 3:
+        return {"ratio": None, "p": None}
+    own, other = stdev(ours), stdev(theirs)
+    if own == 0.0 or other == 0.0:
+        return {"ratio": None if other == 0.0 else 0.0, "p": None}
+    from scipy.stats import levene
+
+    p = float(levene(ours, theirs, center="median").pvalue)
+    return {"ratio": own / other, "p": None if isnan(p) else max(sys.float_info.min, p)}
 
 
 def _verdict(

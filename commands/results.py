@@ -11,7 +11,10 @@ from .options import Json, Quiet, Selector, Workspace, fresh, one_run, open_work
 Metric = Annotated[str, typer.Option(help="top1, top5, loss, ema_top1, …")]
 SetName = Annotated[str, typer.Option("--set", help="The set it was scored on.")]
 Baseline = Annotated[
-    str | None, typer.Option(help="The head that others are compared with [default: as declared, or supervised].")
+    str | None,
+    typer.Option(
+        help="The head that others are compared with, or each: every pair [default: as declared, or supervised]."
+    ),
 ]
 PlannedMetric = Annotated[
     str | None, typer.Option("--metric", help="top1, top5, loss, ema_top1, … [default: as declared, or top1]")

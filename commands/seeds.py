@@ -45,12 +45,9 @@ def power(
     fresh(context)
     document = _needs(context, selection(selector, default_all=True), half_width, effect, metric)
     if document["runs"] and len(document["grids"]) == 1:
-        goal = {"--half-width": half_width, "--effect": effect, "--metric": metric}
-        options = [
-            f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}"
-            for name, value in goal.items()
-            if value is not None
-        ]
+        goal = {"--half-width": half_width, "--effect": effect}
+        options = [f"{name} {value:g}" for name, value in goal.items() if value is not None]
+        options += [f"--metric {metric}"] if metric is not None else []
         document["command"] = " ".join(["vtjobs topup", *document["grids"], *options])
     if as_json:
         terminal.emit_json(document)

@@ -25,7 +25,7 @@ from .resources import Duration, Resources
 from .schema import validate
 from .seeds import Seeds, Variance
 from .site import Ray, Slurm
-from .spec import BASELINE
+from .spec import BASELINE, EACH
 from .units import format_duration
 from .yamlio import Document, Path_, parse, read
 
@@ -87,7 +87,7 @@ class Compare(Strict):
     alpha: Annotated[float, Field(gt=0, le=0.5)] = 0.05
     margin: Annotated[float, Field(gt=0)] | None = Field(None, description="a difference within ± this counts as none")
     min_effect: Annotated[float, Field(gt=0)] | None = Field(None, description="the smallest difference worth finding")
-    baseline: str = Field(BASELINE, description="the head that the others are compared with")
+    baseline: str = Field(BASELINE, description="the head that the others are compared with; each: every pair of heads")
     metric: str = "top1"
     set: str = "test"
     looks: list[Annotated[int, Field(ge=3)]] = Field(
@@ -342,7 +342,7 @@ def _compare_problems(grid: Grid, document: Document) -> list[Problem]:
     if grid.compare.select == "best_val" and grid.data.val is None:
         message = "best_val chooses the epoch by images that are held out, and none are"
         return [document.problem(("compare", "select"), message, "Give data: {val: 0.1}")]
-    if grid.compare.baseline == BASELINE or grid.stages:
+    if grid.compare.baseline in (BASELINE, EACH) or grid.stages:
         return []
     names = [next(iter(head)) if isinstance(head, dict) else str(head) for head in grid.heads or []]
     named = grid.compare.baseline

@@ -13,6 +13,8 @@ STREAMS = ("init", "split", "order", "augment", "mix", "drop", "pair")
 
 # The head that adds nothing.
 BASELINE = "supervised"
+# In place of a baseline: every head is compared with every other one.
+EACH = "each"
 
 RUN_ID_LENGTH = 16
 

@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
+from inspect import signature
 
 import torch
 import torch.distributed as torch_dist
@@ -11,6 +12,10 @@ from torch import Tensor
 
 # Collectives that take longer than this mean that a peer is gone; the agent notices a dead one much sooner.
 COLLECTIVE_TIMEOUT_S = 300
+
+# Of DDP: every rank keeps its own buffers. torch 2.15 gave the setting another name, and warns of the old one.
+_NAMES = signature(torch.nn.parallel.DistributedDataParallel.__init__).parameters
+BUFFERS_STAY = {"forward_sync_buffers" if "forward_sync_buffers" in _NAMES else "broadcast_buffers": False}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,7 @@ from . import checkpoint
 from .backbones import input_side
 from .data import EvalSource, Order, Position, TensorSource, TrainSource
 from .datasets import ImageSet, load_part, scored_sets
-from .dist import Group, StopVote
+from .dist import BUFFERS_STAY, Group, StopVote
 from .distill import make_distillation
 from .evaluate import Diverged, Examiner
 from .fingerprint import fingerprints, of_weights
@@ -140,7 +140,7 @@ class Training:
             return model
         on_gpu = [self.group.device] if self.group.device.type == "cuda" else None
         model = torch.nn.parallel.DistributedDataParallel(
-            model, device_ids=on_gpu, broadcast_buffers=False, gradient_as_bucket_view=True
+            model, device_ids=on_gpu, gradient_as_bucket_view=True, **BUFFERS_STAY
         )
         # DDP orders its gradient buckets after its first backward pass; in a resumed run that would come at another
         # step than in an uninterrupted one, and with three ranks or more the order of summation would differ.

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from statistics import quantiles
+from statistics import quantiles, stdev
 from typing import Any
 
 from ..curves import agreement
@@ -200,6 +200,13 @@ def sets(
         f"{label}: {_correlation(agreed)}. Seed {agreed['best']} is the best on {cell['set']} and number "
         f"{agreed['rank']} on {name}."
     )
+    if sizes is not None and (spread := stdev(x)) > 0:
+        # Errors on a finite set that are independent between seeds shrink with the root of its size.
+        by_size = spread * math.sqrt(sizes[0] / sizes[1])
+        text += (
+            f" Deviation {spread:.2f} on {sizes[0]:,} images, {stdev(y):.2f} on {sizes[1]:,}; were it all the luck of "
+            f"a finite set, {by_size:.2f} would be expected there."
+        )
     rows = [[seed, a, b] for seed, a, b in zip(seeds, x, y, strict=True)]
     return Drawn(
         name=f"sets-{cell['set']}-{name}-{cell['cell_id'][:8]}",

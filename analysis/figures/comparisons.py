@@ -20,6 +20,8 @@ def forest(document: dict[str, Any]) -> Drawn:
     found = document["comparisons"]
     names = columns(found)
     shown, more = cut(found, "comparisons")
+    each = len({one["baseline_head"] for one in found}) > 1
+    called = [label_of(one, names) + (f" − {one['baseline_head']}" if each else "") for one in shown]
     with styled():
         figure = new_figure(0.9 + 0.26 * len(shown))
         axes = figure.add_subplot()
@@ -36,19 +38,19 @@ def forest(document: dict[str, Any]) -> Drawn:
             p = f"  p={p_value(one['p_adjusted'])}" if one["p_adjusted"] is not None else ""
             axes.text(1.01, line, f"{one['verdict']}{p}", transform=axes.get_yaxis_transform(), va="center", fontsize=7,
                       color=colour)  # fmt: skip
-        axes.set(
-            ylim=(len(shown) - 0.5, -0.5), xlabel=f"difference in {found[0]['metric']} to {found[0]['baseline_head']}"
-        )
-        labels = [f"{label_of(one, names)}  n={one['n']}, {one['n_baseline']}" for one in shown]
+        other = "the other head" if each else found[0]["baseline_head"]
+        axes.set(ylim=(len(shown) - 0.5, -0.5), xlabel=f"difference in {found[0]['metric']} to {other}")
+        labels = [f"{name}  n={one['n']}, {one['n_baseline']}" for name, one in zip(called, shown, strict=True)]
         axes.set_yticks(range(len(shown)), labels)
-    said = "; ".join(f"{label_of(one, names)} {_difference(one)}: {one['verdict']}" for one in shown[:12])
+    firsts = list(zip(called, shown, strict=True))[:12]
+    said = "; ".join(f"{name} {_difference(one)}: {one['verdict']}" for name, one in firsts)
     band = f" Shaded: less than the declared {document['min_effect']:g}." if document["min_effect"] else ""
     text = f"Differences with unadjusted {100 * (1 - document['alpha']):g} % intervals. {said}.{band}{more}"
-    heading = [*names, "n", "n_baseline", "difference", "low", "high", "p_adjusted", "verdict"]
+    heading = [*names, "over", "n", "n_baseline", "difference", "low", "high", "p_adjusted", "verdict"]
     rows = [
         [
-            *(one.get(name, one["axes"].get(name, "")) for name in names), one["n"], one["n_baseline"],
-            one["difference"], *(one["interval"] or (None, None)), one["p_adjusted"], one["verdict"],
+            *(one.get(name, one["axes"].get(name, "")) for name in names), one["baseline_head"], one["n"],
+            one["n_baseline"], one["difference"], *(one["interval"] or (None, None)), one["p_adjusted"], one["verdict"],
         ]
         for one in found
     ]  # fmt: skip

@@ -12,6 +12,8 @@ from vtjobs.analysis.declared import Diverged, Family, Plan
 from vtjobs.analysis.describe import describe, values_of
 from vtjobs.analysis.difference import Test, false_discovery, holm, welch
 from vtjobs.analysis.marks import marks
+from vtjobs.analysis.power import for_effect
+from vtjobs.analysis.render import of_comparisons
 from vtjobs.analysis.verdict import compare
 
 from ..support.cells import cell
@@ -61,6 +63,18 @@ def test_each_dataset_may_be_a_family_of_its_own() -> None:
     assert {one["m"] for one in table} == {6} and {one["m"] for one in own} == {3}
     p = welch(UP, BASE).p
     assert [one["p_adjusted"] for one in own] == pytest.approx(holm([p] * 3) * 2)
+
+
+def test_every_pair_of_heads_may_be_compared() -> None:
+    cells = [cell(name, [value + by for value in BASE]) for name, by in (("a", 0.0), ("b", 1.0), ("c", 1.05))]
+    cells += [cell("other", BASE, dataset="svhn")]
+    document = compare(cells, Plan(baseline="each"))
+    found = {(one["head"], one["baseline_head"]): one["verdict"] for one in document["comparisons"]}
+    assert found == {("b", "a"): "separable", ("c", "a"): "separable", ("c", "b"): "inconclusive"}
+    table = of_comparisons(document)
+    assert table.heading[:4] == ["backbone", "dataset", "head", "over"] and table.labels == 4
+    needs = {one["cell_id"]: one["needed"] for one in for_effect(cells, Plan(baseline="each", min_effect=0.2))}
+    assert needs["other"] is None and all(needs[name] > 5 for name in "abc")
 
 
 def test_the_false_discovery_rate_is_that_of_its_authors_example() -> None:

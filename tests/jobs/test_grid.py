@@ -321,6 +321,31 @@ def test_a_grid_with_anything_anywhere_is_expanded_or_bad_input(
         assert found.expansion.runs
 
 
+@pytest.mark.parametrize(
+    ("compare", "says"),
+    [
+        ("{select: best_val}", "compare.select: best_val chooses the epoch by images that are held out, and none are"),
+        ("{select: best_val, set: val}", "select: best_val chooses by val; compare on another set"),
+        ("{select: best}", "compare.select"),
+        ("{family: screen, looks: [3, 5]}", "family: screen is one look over many heads"),
+        ("{family: all}", "compare.family"),
+        ("{on_diverged: ignore}", "compare.on_diverged"),
+        ("{baseline: drlok}", "compare.baseline: no head 'drlok' in this grid"),
+    ],
+)
+def test_a_comparison_that_cannot_be_is_refused(tmp_path: Path, compare: str, says: str) -> None:
+    assert says in said(tmp_path, f"{GOOD}\ncompare: {compare}")[0]
+
+
+@pytest.mark.parametrize(
+    "extra", ["compare: {select: best_val}\ndata: {val: 0.1}", "compare: {baseline: each, family: dataset}"]
+)
+def test_a_comparison_may_declare_its_epoch_and_every_pair(tmp_path: Path, extra: str) -> None:
+    path = tmp_path / "grid.yaml"
+    path.write_text(f"{GOOD}\n{extra}")
+    assert check_grid(grid_document(str(path)))[1] == []
+
+
 def test_a_document_is_checked_without_being_changed() -> None:
     document = grid_document("quickstart")
     before = json.dumps(document.data)
@@ -348,7 +373,6 @@ def test_a_document_is_checked_without_being_changed() -> None:
         ("{design: crossed, vary: {init: 2, order: 2}, ride: [drop, drop]}", "drop: a stream is varied, held or rides"),
         ("{design: crossed, vary: {init: 2, order: 2}, hold: {mix: -1}}", "variance.hold.mix"),
         ("{design: crossed, vary: {init: 2, order: 2}, repeat: 0}", "variance.repeat"),
-        ("{design: crossed, vary: {init: 2, order: 2, mix: 2}}", "crossed: two streams, whose interaction is the rest"),
         ("{design: crossed, vary: {init: 1000, order: 1000}}", "1,000,000 runs of each cell; at most 10,000"),
         ("{design: one-at-a-time}", "variance: one-at-a-time: vary at least one stream"),
         ("{design: one-at-a-time, vary: {init: 3}, ride: [mix]}", "nothing rides along"),

@@ -1,0 +1,93 @@
+"""Conclusions that contradict each other: of two methods one is the better here and the other one there. Pure."""
+
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from .describe import values_of
+from .difference import ALPHA, holm, welch
+
+# What two cells of one dataset may differ in to be compared; the rest of their labels is where.
+FACTORS = ("head", "backbone")
+_WHERE = ("backbone", "head", "recipe", "stage")
+
+
+def reversals(cells: Sequence[dict[str, Any]], *, alpha: float = ALPHA) -> list[dict[str, Any]]:
+    """Return where two heads, or two backbones, change places between recipes, backbones, heads or settings.
+
+    Both differences must be separable (Welch, by Holm over all that are looked at for this dataset and pair); signs
+    alone turn by luck. A mean over both places would hide it (Touvron's thesis, section 6.3.4).
+
+    Args:
+        cells: of a report.
+        alpha: of the tests.
+
+    Returns:
+        `factor`, `dataset`, the two `levels`, and `above` and `below`: where the first is the larger, and where the
+        smaller, each with its labels and `difference`.
+    """
+    found = []
+    for factor, dataset, levels, places in _pairs(cells):
+        differences = [welch(list(values_of(one).values()), list(values_of(other).values())) for one, other in places]
+        adjusted = holm([one.p for one in differences])
+        certain = [
+            (one.difference, _labels(pair[0], factor))
+            for one, p, pair in zip(differences, adjusted, places, strict=True)
+            if p is not None and p <= alpha and one.difference is not None
+        ]
+        above = [{"difference": by, **where} for by, where in certain if by > 0]
+        below = [{"difference": by, **where} for by, where in certain if by < 0]
+        if above and below:
+            found.append({"factor": factor, "dataset": dataset, "levels": levels, "above": above, "below": below})
+    return found
+
+
+def _pairs(
+    cells: Sequence[dict[str, Any]],
+) -> Iterator[tuple[str, str, list[str], list[tuple[dict[str, Any], dict[str, Any]]]]]:
+    """Yield factor, dataset, two levels of it, and the pairs of cells that differ in it alone, where there are two."""
+    there = [cell for cell in cells if cell["n"] and not cell["diverged_seeds"]]
+    for factor in FACTORS:
+        by_place: dict[str, dict[str, dict[str, dict[str, Any]]]] = {}
+        for cell in there:
+            place = str(sorted(_labels(cell, factor).items()))
+            by_place.setdefault(cell["dataset"], {}).setdefault(place, {})[cell[factor]] = cell
+        for dataset, places in sorted(by_place.items()):
+            levels = sorted({level for own in places.values() for level in own})
+            for one, other in itertools.combinations(levels, 2):
+                both = [(own[one], own[other]) for _, own in sorted(places.items()) if {one, other} <= own.keys()]
+                if len(both) > 1:
+                    yield factor, dataset, [one, other], both
+
+
+def _labels(cell: dict[str, Any], factor: str) -> dict[str, Any]:
+    found: dict[str, Any] = {name: cell[name] for name in _WHERE if name != factor and cell[name]}
+    found.update(cell["axes"])
+    return found
+
+
+def told(found: Sequence[dict[str, Any]]) -> list[str]:
+    """Return each in a sentence."""
+    lines = []
+    for one in found:
+        first, second = one["levels"]
+        sides = [
+            "; ".join(f"{_place(where, one)} ({where['difference']:+.2f})" for where in one[side])
+            for side in ("above", "below")
+        ]
+        lines.append(
+            f"Reversed on {one['dataset']}: {first} is above {second} with {sides[0]}, and below it with {sides[1]}: "
+            f"no single order of these {one['factor']}s holds for both."
+        )
+    return lines
+
+
+def _place(where: dict[str, Any], one: dict[str, Any]) -> str:
+    """Name a place by what it has of its own among all places of a reversal."""
+    every = [*one["above"], *one["below"]]
+    own = [
+        str(value)
+        for name, value in where.items()
+        if name != "difference" and len({str(other.get(name)) for other in every}) > 1
+    ]
+    return " ".join(own)
