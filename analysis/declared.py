@@ -84,6 +84,9 @@ def settle(ledger: Ledger, selection: Selection, given: dict[str, Any]) -> Plan:
         value = values.get(name)
         if value is not None and not 0 < value < math.inf:
             raise BadInput(f"--{name.replace('_', '-')} {value:g}: a number above 0, in the metric's unit")
+    if given.get("anytime") and given.get("margin") is None:
+        # Of a declared plan only what goes together with it.
+        values.pop("margin", None)
     same = bool(base) and values == base
     if values.get("anytime") and values.get("margin") is not None:
         raise BadInput("margin: a tie is tested once, at a declared number of seeds; leave anytime or the margin out")

@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
-from vtjobs.analysis.declared import Plan, settle, told
+from vtjobs.analysis.declared import Diverged, Family, Plan, settle, told
 from vtjobs.analysis.difference import Test
+from vtjobs.analysis.epochs import Select
 from vtjobs.jobs.errors import BadInput
 from vtjobs.jobs.files import read_json
 from vtjobs.jobs.selector import Selection
@@ -114,3 +115,33 @@ def test_a_declaration_of_an_older_version_is_no_other_one_for_a_field_that_came
     lab.context.ledger.add_grid(prepared.frozen)
     assert _declared(lab, _grid("{alpha: 0.05}")) == stored
     assert _plan(lab).declared == stored
+
+
+def test_asked_for_at_any_time_a_declared_plan_leaves_its_margin_out(quiet_lab: Lab) -> None:
+    _declared(quiet_lab, _grid("{test: paired, margin: 0.5}"))
+    found = _plan(quiet_lab, anytime=True)
+    assert (found.anytime, found.margin, found.test, found.declared) == (True, None, Test.PAIRED, [])
+
+
+def test_the_epoch_that_counts_and_what_shares_alpha_are_declared_too(quiet_lab: Lab) -> None:
+    _declared(quiet_lab, _grid("{select: ema_last, family: dataset, on_diverged: chance}"))
+    found = _plan(quiet_lab)
+    assert (found.select, found.metric, found.family) == (Select.EMA_LAST, "ema_top1", Family.DATASET)
+    assert found.on_diverged is Diverged.CHANCE and found.declared
+    assert not _plan(quiet_lab, select="last").declared
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"select": "best"}, "--select best: unknown"),
+        ({"select": "best_val", "set": "val"}, "chosen on val; report another set"),
+        ({"family": "all"}, "--family all: unknown"),
+        ({"family": "screen", "anytime": True}, "family: screen is one look"),
+        ({"on_diverged": "drop"}, "--on-diverged drop: unknown"),
+    ],
+)
+def test_what_cannot_be_asked_for_is_refused(quiet_lab: Lab, given: dict[str, Any], says: str) -> None:
+    _declared(quiet_lab, _grid(None))
+    with pytest.raises(BadInput, match=says):
+        _plan(quiet_lab, **given)
