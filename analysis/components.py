@@ -65,7 +65,9 @@ def _balanced(
     design: Design, vary: Sequence[str], runs: Sequence[tuple[Mapping[str, int], float]], level: float
 ) -> dict[str, Any]:
     grand = math.fsum(value for _, value in runs) / len(runs)
-    values = [value - grand for _, value in runs]
+    # Runs that are all equal have no spread, not that of their mean's last digit.
+    equal = len({value for _, value in runs}) == 1
+    values = [0.0 if equal else value - grand for _, value in runs]
     whole = tuple(vary)
     # Of an orthogonal design no interaction can be had apart: what all streams do together is what their own leave.
     sizes = range(1, len(vary)) if design is Design.CROSSED else [1]

@@ -223,13 +223,19 @@ def equivalence(found: Difference, margin: float) -> float | None:
     return max(above, below)
 
 
-def holm(ps: Sequence[float | None]) -> list[float | None]:
-    """Return p values adjusted for their number (Holm 1979); what was not tested counts as p = 1 and stays None."""
+def holm(ps: Sequence[float | None], *, m: int | None = None) -> list[float | None]:
+    """Return p values adjusted for their number (Holm 1979); what was not tested counts as p = 1 and stays None.
+
+    Args:
+        ps: of the tests.
+        m: how many tests there are with those that are not shown, if more.
+    """
+    count = len(ps) if m is None else m
     order = sorted(range(len(ps)), key=lambda index: _one(ps[index]))
     adjusted: list[float | None] = [None] * len(ps)
     highest = 0.0
     for rank, index in enumerate(order):
-        highest = max(highest, min(1.0, (len(ps) - rank) * _one(ps[index])))
+        highest = max(highest, min(1.0, (count - rank) * _one(ps[index])))
         adjusted[index] = None if ps[index] is None else highest
     return adjusted
 

@@ -1,28 +1,34 @@
 """What stands beside a mean in a table: the best of its dataset, and what cannot be told from it. Pure."""
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from .declared import Plan
 from .describe import values_of
-from .difference import ALPHA, holm, welch
+from .difference import holm, welch
+from .sides import why_not
 
 
-def marks(cells: Sequence[dict[str, Any]], *, alpha: float = ALPHA) -> list[dict[str, Any]]:
+def marks(cells: Sequence[dict[str, Any]], plan: Plan) -> list[dict[str, Any]]:
     """Mark the cells of a report, those of one dataset among each other.
+
+    Where the plan is of looks, or of any time, nothing is marked: that would be a look of its own.
 
     Args:
         cells: of one metric and set.
-        alpha: of the tests against the best (Welch, by Holm over those of the dataset).
+        plan: with α of the tests: of each cell against the best (Welch), by Holm over all pairs of the dataset, since
+            the same seeds have chosen the best.
 
     Returns:
-        For each cell: `best`, the best mean of the complete cells, unless none of the others can be told from it;
-        `like_best`, which cannot be told from it, seeds that are too few for a test included (None where there is
-        nothing to tell: no value, a diverged run, or it is the best itself); `p_best` and `m`, of that test and their
-        number; `incomplete`; and `other_n`, another number of seeds than most cells of the dataset have.
+        For each cell: `best`, the best mean, of a cell with all its seeds, unless none of the others can be told from
+        it; `like_best`, which cannot be told from the best mean, or not be tested (None where there is nothing to tell:
+        no value, a diverged run, or it is the best itself); `p_best` and `m`, of that test and the number of pairs;
+        `incomplete`; and `other_n`, another number of seeds than most cells of the dataset have.
     """
     found: list[dict[str, Any]] = [
-        {"best": False, "like_best": None, "p_best": None, "m": 0, "alpha": alpha, "incomplete": False,
+        {"best": False, "like_best": None, "p_best": None, "m": 0, "alpha": plan.alpha, "incomplete": False,
          "other_n": False}
         for _ in cells
     ]  # fmt: skip
@@ -30,25 +36,31 @@ def marks(cells: Sequence[dict[str, Any]], *, alpha: float = ALPHA) -> list[dict
     for index, cell in enumerate(cells):
         groups.setdefault(cell["dataset"], []).append(index)
     for members in groups.values():
-        _mark([cells[index] for index in members], [found[index] for index in members], alpha)
+        _mark([cells[index] for index in members], [found[index] for index in members], plan)
     return found
 
 
-def _mark(cells: list[dict[str, Any]], found: list[dict[str, Any]], alpha: float) -> None:
+def _mark(cells: list[dict[str, Any]], found: list[dict[str, Any]], plan: Plan) -> None:
     usual = Counter(sorted((cell["n"] for cell in cells if cell["n"]), reverse=True)).most_common(1)
     for cell, own in zip(cells, found, strict=True):
         own["incomplete"] = cell["n"] < cell["planned"]
         own["other_n"] = bool(cell["n"]) and cell["n"] != usual[0][0]
     there = [index for index, cell in enumerate(cells) if cell["n"] and not cell["diverged_seeds"]]
-    complete = [index for index in there if not found[index]["incomplete"]]
-    if not complete or len(there) < 2:
+    if len(there) < 2 or plan.looks or plan.anytime:
         return
     sign = -1 if cells[0]["better"] == "min" else 1
     # Of equal means always the same one, wherever it stands in the table.
-    best = max(complete, key=lambda index: (sign * cells[index]["mean"], cells[index]["cell_id"]))
+    best = max(there, key=lambda index: (sign * cells[index]["mean"], cells[index]["cell_id"]))
     others = [index for index in there if index != best]
-    values = [list(values_of(cell).values()) for cell in cells]
-    adjusted = holm([welch(values[index], values[best]).p for index in others])
-    for index, p in zip(others, adjusted, strict=True):
-        found[index] |= {"like_best": p is None or p > alpha, "p_best": p, "m": len(others)}
-    found[best]["best"] = not all(found[index]["like_best"] for index in others)
+    m = math.comb(len(there), 2)
+    ps = [_p(cells[index], cells[best], plan) for index in others]
+    for index, p in zip(others, holm(ps, m=m), strict=True):
+        found[index] |= {"like_best": p is None or p > plan.alpha, "p_best": p, "m": m}
+    told_apart = not all(found[index]["like_best"] for index in others)
+    found[best]["best"] = told_apart and not found[best]["incomplete"]
+
+
+def _p(cell: dict[str, Any], best: dict[str, Any], plan: Plan) -> float | None:
+    if why_not(cell, best, plan):
+        return None
+    return welch(list(values_of(cell).values()), list(values_of(best).values())).p

@@ -14,27 +14,28 @@ def of_study(cell: dict[str, Any], study: dict[str, Any]) -> Table:
     parts = study["parts"]
     if parts is None:
         heading, body, said = ["runs"], [[f"{study['n']}/{study['planned']}"]], []
-        missing = "; ".join(study["missing"][:12]) + ("; …" if len(study["missing"]) > 12 else "")
-        said = [f"{study['why_not']}. Missing: {missing}."]
+        said = [f"{study['why_not']}. Missing: {_missing(study)}."]
     elif study["design"] == Design.ONE_AT_A_TIME:
         heading, body, said = _of_arms(parts)
     else:
         heading, body, said = _of_components(parts)
     if parts is not None and study["missing"]:
         without = "; ".join(f"{name} {', '.join(map(str, values))}" for name, values in study["left_out"].items())
-        holes = f"{len(study['missing'])} of {study['planned']} runs are missing"
-        said.insert(
-            0, f"{holes}: the largest part without holes was split" + (f", without {without}." if without else ".")
-        )
+        rest = f", without {without}" if without else ""
+        said.insert(0, f"A part without holes was split{rest}. Missing: {_missing(study)}.")
     notes = [_told(study), *said, *_wiring(study)]
     return Table(heading=[*names, *heading], body=[[*mine, *line] for line in body], notes=notes, labels=len(names) + 1)
+
+
+def _missing(study: dict[str, Any]) -> str:
+    return "; ".join(study["missing"][:12]) + ("; …" if len(study["missing"]) > 12 else "")
 
 
 def _told(study: dict[str, Any]) -> str:
     used = "" if study["used"] == study["n"] else f"{study['used']} of "
     riders = f"; {', '.join(study['ride'])} new with each, and part of the rest" if study["ride"] else ""
     vary = ", ".join(f"{stream} ({count})" for stream, count in study["vary"].items())
-    return f"{study['metric']} of {used}{study['n']} runs, {study['design']}: {vary}{riders}."
+    return f"{study['metric']} at the last epoch of {used}{study['n']} runs, {study['design']}: {vary}{riders}."
 
 
 def _of_components(parts: dict[str, Any]) -> tuple[list[str], list[list[str]], list[str]]:

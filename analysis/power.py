@@ -62,7 +62,7 @@ def for_effect(cells: Sequence[dict[str, Any]], plan: Plan) -> list[dict[str, An
             else:
                 needed[one["cell_id"]] = max(count, needed.get(one["cell_id"], 0))
     return [
-        _need(cell, needed.get(cell["cell_id"]), why.get(cell["cell_id"], "it is compared with nothing"))
+        _need(cell, needed.get(cell["cell_id"]), why.get(cell["cell_id"], ""), "it is compared with nothing")
         for cell in cells
     ]
 
@@ -77,14 +77,29 @@ def for_looks(cells: Sequence[dict[str, Any]], plan: Plan) -> list[dict[str, Any
         plan: with `looks`.
     """
     needed: dict[str, int] = {}
+    why: dict[str, str] = {}
     for one in compare(cells, plan)["comparisons"]:
-        if one["next_look"] is not None:
+        if one["next_look"] is None and one["verdict"] == "not testable":
+            # More seeds would not help.
+            why |= dict.fromkeys((one["cell_id"], one["baseline"]), one["detail"])
+        elif one["next_look"] is not None:
             for cell_id in (one["cell_id"], one["baseline"]):
                 needed[cell_id] = max(one["next_look"], needed.get(cell_id, 0))
-    return [_need(cell, needed.get(cell["cell_id"]), "decided, or past its last look") for cell in cells]
+    return [
+        _need(cell, needed.get(cell["cell_id"]), why.get(cell["cell_id"], ""), "decided, or past its last look")
+        for cell in cells
+    ]
 
 
-def _need(cell: dict[str, Any], needed: int | None, why_not: str) -> dict[str, Any]:
+def _need(cell: dict[str, Any], needed: int | None, why_not: str, settled: str = "") -> dict[str, Any]:
+    """Return a cell's need.
+
+    Args:
+        cell: of a report.
+        needed: seeds in all; None where none are, or where it is not known how many.
+        why_not: why it is not known, or nothing.
+        settled: why none are needed.
+    """
     names = ("cell_id", "backbone", "dataset", "head", "recipe", "stage", "axes", "n", "planned", "std")
     seeds = sorted({*map(int, cell["values"]), *cell["missing_seeds"]})
     # Seeds that are planned already will come by themselves.
@@ -95,7 +110,8 @@ def _need(cell: dict[str, Any], needed: int | None, why_not: str) -> dict[str, A
         "needed": needed,
         "more": more,
         "new_seeds": sorted(set(widened(seeds, len(seeds) + (more or 0))) - set(seeds)),
-        "why_not": "" if needed is not None else why_not,
+        "why_not": "" if needed is not None else why_not or settled,
+        "unknown": needed is None and bool(why_not),
     }
 
 

@@ -13,12 +13,12 @@ def columns(cells: list[dict[str, Any]]) -> list[str]:
     """Return the headings: axes that the cells differ in come after the head."""
     axes = sorted({name for cell in cells for name in cell["axes"]})
     varied = [name for name in axes if len({str(cell["axes"].get(name)) for cell in cells}) > 1]
-    recipe = ["recipe"] if len({cell["recipe"] for cell in cells}) > 1 else []
-    return ["backbone", "dataset", "head", *varied, *recipe]
+    others = [name for name in ("recipe", "stage") if len({cell.get(name) for cell in cells}) > 1]
+    return ["backbone", "dataset", "head", *varied, *others]
 
 
 DECIMALS = 2
-BEST = "the best mean of its dataset among the cells with all their seeds"
+BEST = "the best mean of its dataset, of a cell with all its seeds"
 
 
 def of_cells(cells: list[dict[str, Any]], *, decimals: int = DECIMALS) -> Table:
@@ -37,7 +37,8 @@ def of_cells(cells: list[dict[str, Any]], *, decimals: int = DECIMALS) -> Table:
         for cell in cells
     ]
     bold = frozenset((row, len(names)) for row, cell in enumerate(cells) if cell["marks"]["best"])
-    said = [*notes(cells), *mark_notes(cells), *_unrounded(cells, decimals)]
+    said = [*notes(cells), *mark_notes(cells), *unrounded(cells, decimals)]
+    said += reversals.told(reversals.reversals(cells))
     return Table(
         heading=heading, body=body, notes=said, labels=len(names), bold=bold, bold_means=BEST if bold else ""
     )  # fmt: skip
@@ -53,13 +54,14 @@ def mark_notes(cells: list[dict[str, Any]]) -> list[str]:
     if not marked:
         return []
     sizes = {one["m"] for one in marked}
-    over = f"m={sizes.pop()}" if len(sizes) == 1 else "those of its dataset"
+    over = f"m={sizes.pop()} pairs" if len(sizes) == 1 else "all pairs of its dataset"
     return [
-        f"† cannot be told from the best mean of its dataset (Welch, by Holm over {over}, α={marked[0]['alpha']:g})."
+        f"† cannot be told from the best mean of its dataset, or not be tested (Welch, by Holm over {over}, "
+        f"α={marked[0]['alpha']:g})."
     ]
 
 
-def _unrounded(cells: list[dict[str, Any]], decimals: int) -> list[str]:
+def unrounded(cells: list[dict[str, Any]], decimals: int) -> list[str]:
     """Say where a gain is not what the printed means give."""
     by_id = {cell["cell_id"]: cell for cell in cells}
     for cell in cells:
@@ -70,7 +72,7 @@ def _unrounded(cells: list[dict[str, Any]], decimals: int) -> list[str]:
     return []
 
 
-def of_descriptions(cells: list[dict[str, Any]]) -> Table:
+def of_descriptions(cells: list[dict[str, Any]], *, decimals: int = DECIMALS) -> Table:
     """Return what `report --detail` shows: how far mean and spread can be trusted, and the luck of the best seed."""
     names = columns(cells)
     level = f"{100 * cells[0]['description']['level']:g}% CI"
@@ -79,10 +81,10 @@ def of_descriptions(cells: list[dict[str, Any]]) -> Table:
     body = []
     for cell in cells:
         found = cell["description"]
-        ranges = [as_range(found[name]) for name in ("interval", "std_interval", "prediction")]
-        extremes = "" if found["min"] is None else f"{found['min']:.2f} … {found['max']:.2f}"
-        luck = ["" if found[name] is None else f"{found[name]:.2f}" for name in ("best_of_n", "luck")]
-        body.append([*labels(cell, names), score(cell), count(cell), *ranges, extremes, *luck])
+        ranges = [as_range(found[name], decimals) for name in ("interval", "std_interval", "prediction")]
+        extremes = "" if found["min"] is None else f"{found['min']:.{decimals}f} … {found['max']:.{decimals}f}"
+        luck = ["" if found[name] is None else f"{found[name]:.{decimals}f}" for name in ("best_of_n", "luck")]
+        body.append([*labels(cell, names), score(cell, decimals), count(cell), *ranges, extremes, *luck])
     said = [
         "Intervals by t and χ², for runs that are roughly normal; one more seed: where the next run falls so often.",
         "By luck: how far the best of as many normal draws lies from the mean.",
@@ -101,8 +103,8 @@ def of_descriptions(cells: list[dict[str, Any]]) -> Table:
     return Table(heading=heading, body=body, notes=[*notes(cells), *said], labels=len(names))
 
 
-def as_range(bounds: list[float] | None) -> str:
-    return "" if bounds is None else f"[{bounds[0]:.2f}, {bounds[1]:.2f}]"
+def as_range(bounds: list[float] | None, decimals: int = DECIMALS) -> str:
+    return "" if bounds is None else f"[{bounds[0]:.{decimals}f}, {bounds[1]:.{decimals}f}]"
 
 
 def of_comparisons(document: dict[str, Any], *, decimals: int = DECIMALS) -> Table:
@@ -264,7 +266,7 @@ def comparison_notes(document: dict[str, Any]) -> list[str]:
         f"p by {_adjusted(document)}; α={document['alpha']:g}; intervals are not adjusted."
     ]
     if document["on_diverged"] == "chance":
-        found.append("Diverged runs count at chance level.")
+        found.append("Diverged runs count at chance level here, and are in no mean of a report.")
     if document["looks"]:
         sizes = ", ".join(map(str, document["looks"]))
         found.append(f"Looks at {sizes} seeds, α spent over them 1 : 2 : 3 …; what is decided stays decided.")

@@ -70,7 +70,11 @@ def _pairs(
         for dataset, places in sorted(by_place.items()):
             levels = sorted({level for own in places.values() for level in own})
             for one, other in itertools.combinations(levels, 2):
-                both = [(own[one], own[other]) for _, own in sorted(places.items()) if {one, other} <= own.keys()]
+                both = [
+                    (own[one], own[other])
+                    for _, own in sorted(places.items())
+                    if {one, other} <= own.keys() and own[one]["candidates"] == own[other]["candidates"]
+                ]
                 if len(both) > 1:
                     yield factor, dataset, [one, other], both
 

@@ -23,8 +23,7 @@ def pairs(cells: Sequence[dict[str, Any]], plan: Plan) -> list[tuple[dict[str, A
         return [(cell, by_id[cell["baseline"]]) for cell in cells if cell["baseline"] in by_id]
     groups: dict[str, list[dict[str, Any]]] = {}
     for cell in cells:
-        labels = [cell[name] for name in ("backbone", "dataset", "recipe", "stage")]
-        groups.setdefault(str([*labels, sorted(cell["axes"].items())]), []).append(cell)
+        groups.setdefault(cell["match_id"], []).append(cell)
     return [(one, other) for own in groups.values() for other, one in itertools.combinations(own, 2)]
 
 
@@ -32,6 +31,22 @@ def sides(cell: dict[str, Any], baseline: dict[str, Any], plan: Plan, size: int 
     """Return seed -> value of both: the first `size` seeds, or all that may be compared."""
     levels = [one["chance"] if plan.on_diverged is Diverged.CHANCE else None for one in (cell, baseline)]
     return _cut(_filled(cell, levels[0]), _filled(baseline, levels[1]), plan, size)
+
+
+def ready(cell: dict[str, Any], baseline: dict[str, Any], plan: Plan) -> int:
+    """Return how many seeds a look may use: planned ones from the first on, as far as both sides have their outcome.
+
+    What lies behind a seed that is still to come waits for it, so that a look is the same whenever it is made.
+    """
+    known = [values_of(one).keys() | set(one["diverged_seeds"]) for one in (cell, baseline)]
+    planned = [there | set(one["missing_seeds"]) for there, one in zip(known, (cell, baseline), strict=True)]
+    if plan.test is Test.PAIRED:
+        planned = [planned[0] & planned[1]] * 2
+    counts = []
+    for seeds, there in zip(planned, known, strict=True):
+        waited = [seed for seed in seeds if seed not in there]
+        counts.append(sum(seed < min(waited, default=max(seeds, default=0) + 1) for seed in seeds))
+    return int(min(counts))
 
 
 def _filled(cell: dict[str, Any], level: float | None) -> dict[int, float]:

@@ -98,7 +98,7 @@ def planned(ledger: Ledger, selection: Selection, plan: Plan, *, with_specs: boo
         baseline=plan.baseline,
         with_specs=with_specs,
     )
-    for cell, found in zip(cells, marks(cells, alpha=plan.alpha), strict=True):
+    for cell, found in zip(cells, marks(cells, plan), strict=True):
         cell["marks"] = found
     return cells
 
@@ -108,8 +108,12 @@ def _results(
 ) -> dict[str, dict[str, Any]]:
     epochs.check(select, set_name)
     found = epochs.scores(connection, [row.run_id for row in rows], metric, select)
-    if select is Select.BEST_VAL and not found and any(row.state == RunState.COMPLETED for row in rows):
-        raise BadInput(f"select {select}: no selected run was scored on val. Hold images out: data: {{val: 0.1}}")
+    if select is not Select.LAST and set_name not in found and any(row.state == RunState.COMPLETED for row in rows):
+        fix = (
+            "Hold images out: data: {val: 0.1}" if select is Select.BEST_VAL else "Average them: train: {ema_decay: …}"
+        )
+        scored = "val" if select is Select.BEST_VAL else f"{set_name} with averaged weights"
+        raise BadInput(f"select {select}: no selected run has {metric} on {scored}. {fix}")
     return found.get(set_name, {})
 
 
@@ -203,6 +207,7 @@ def _cell(
     return {
         "schema_version": SCHEMA_VERSION,
         "cell_id": cell["cell_id"],
+        "match_id": cell["match_id"],
         "backbone": cell["backbone"],
         "dataset": cell["dataset"],
         "head": cell["head"],
@@ -282,5 +287,6 @@ def _add_gains(documents: list[dict[str, Any]], cells: dict[str, dict[str, Any]]
         if baseline is None or baseline is document:
             continue
         document["baseline"] = baseline["cell_id"]
-        if document["mean"] is not None and baseline["mean"] is not None:
+        alike = document["select"] != Select.BEST_VAL or document["candidates"] == baseline["candidates"]
+        if document["mean"] is not None and baseline["mean"] is not None and alike:
             document["gain"] = document["mean"] - baseline["mean"]

@@ -4,8 +4,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from math import isnan
-from statistics import stdev
+from statistics import median, stdev
 from typing import Any
 
 from . import ranks
@@ -24,7 +23,7 @@ from .difference import (
 )
 from .looks import Seen, look
 from .reversals import reversals
-from .sides import bounds, pairs, sides, why_not
+from .sides import bounds, pairs, ready, sides, why_not
 
 SCHEMA_VERSION = 1
 
@@ -77,7 +76,7 @@ def _family(both: list[tuple[dict[str, Any], dict[str, Any]]], plan: Plan) -> li
     """Return what is found of the comparisons that share α."""
     family = [partial(_difference, cell, baseline, plan) for cell, baseline in both]
     if plan.looks:
-        common = [min(map(len, sides(cell, baseline, plan))) for cell, baseline in both]
+        common = [ready(cell, baseline, plan) for cell, baseline in both]
         return look(family, common, alpha=plan.alpha, looks=plan.looks)
     found = [one(None) for one in family]
     adjust = false_discovery if plan.family is Family.SCREEN else holm
@@ -141,14 +140,14 @@ def _document(cell: dict[str, Any], baseline: dict[str, Any], seen: Seen, plan: 
         "m": seen.m,
         "alpha": seen.alpha,
         "look": seen.look,
-        "next_look": seen.next_look if word != "separable" else None,
+        "next_look": None if word == "separable" or why_not(cell, baseline, plan) else seen.next_look,
         "p_equivalence": tie,
         "effect": found.effect,
         "correlation": found.correlation,
         "e_value": e_value(found, pairs=plan.test is Test.PAIRED),
         "ranks": _ranks(cell, baseline, plan, seen.look),
         "rank_floor": found.floor,
-        "spread": _spread(cell, baseline, plan),
+        "spread": _spread(cell, baseline, plan, seen.look),
         "verdict": word,
         "detail": detail,
     }
@@ -164,18 +163,20 @@ def _ranks(cell: dict[str, Any], baseline: dict[str, Any], plan: Plan, size: int
     return ranks.of_two(_ordered(ours), _ordered(theirs))
 
 
-def _spread(cell: dict[str, Any], baseline: dict[str, Any], plan: Plan) -> dict[str, float | None]:
+def _spread(cell: dict[str, Any], baseline: dict[str, Any], plan: Plan, size: int | None) -> dict[str, float | None]:
     """Compare the spreads: `ratio` of the standard deviations, `p` by Brown and Forsythe (1974) from three seeds on."""
-    ours, theirs = (_ordered(one) for one in sides(cell, baseline, plan))
-    if min(len(ours), len(theirs)) < 3:
+    ours, theirs = (_ordered(one) for one in sides(cell, baseline, plan, size))
+    if min(len(ours), len(theirs)) < 3 or why_not(cell, baseline, plan):
         return {"ratio": None, "p": None}
     own, other = stdev(ours), stdev(theirs)
-    if own == 0.0 or other == 0.0:
-        return {"ratio": None if other == 0.0 else 0.0, "p": None}
+    ratio = own / other if other else None
+    # Of deviations that are all equal on a side, as those of two values that come twice, there is no variance.
+    away = [{round(abs(value - median(one)), 9) for value in one} for one in (ours, theirs)]
+    if any(len(one) == 1 for one in away):
+        return {"ratio": ratio, "p": None}
     from scipy.stats import levene
 
-    p = float(levene(ours, theirs, center="median").pvalue)
-    return {"ratio": own / other, "p": None if isnan(p) else max(sys.float_info.min, p)}
+    return {"ratio": ratio, "p": max(sys.float_info.min, float(levene(ours, theirs, center="median").pvalue))}
 
 
 def _verdict(

@@ -3,28 +3,37 @@
 from collections import Counter
 from typing import Any
 
+from . import reversals
 from .layout import Table
-from .render import BEST, DECIMALS, columns, labels, mark_notes, notes, score
+from .render import BEST, DECIMALS, columns, labels, mark_notes, notes, score, unrounded
 
 
 def of_cells(cells: list[dict[str, Any]], *, decimals: int = DECIMALS) -> Table:
     """Return mean ± std by dataset, gains below the baseline's in brackets, n where it is not the usual one."""
     names = [name for name in columns(cells) if name != "dataset"]
     datasets = list(dict.fromkeys(cell["dataset"] for cell in cells))
-    rows: dict[tuple[str, ...], dict[str, dict[str, Any]]] = {}
+    rows: list[tuple[list[str], dict[str, dict[str, Any]]]] = []
     for cell in cells:
-        rows.setdefault(tuple(labels(cell, names)), {})[cell["dataset"]] = cell
+        label = labels(cell, names)
+        free = [own for other, own in rows if other == label and cell["dataset"] not in own]
+        if not free:
+            # Never one cell in another one's place, whatever they have in common.
+            rows.append((label, {}))
+            free = [rows[-1][1]]
+        free[0][cell["dataset"]] = cell
     usual = Counter(sorted((cell["n"] for cell in cells if cell["n"]), reverse=True)).most_common(1)
     most = usual[0][0] if usual else 0
     body, bold = [], []
-    for number, (label, own) in enumerate(rows.items()):
+    for number, (label, own) in enumerate(rows):
         body.append([*label, *(_text(own.get(name), most, decimals) for name in datasets)])
         bold += [
             (number, len(names) + place)
             for place, name in enumerate(datasets)
             if name in own and own[name]["marks"]["best"]
         ]
-    said = [*notes(cells), *mark_notes(cells), f"n={most} where no other number stands."]
+    said = [*notes(cells), *mark_notes(cells), *unrounded(cells, decimals)]
+    said += reversals.told(reversals.reversals(cells))
+    said += [f"n={most} where no other number stands."] if most else []
     if any(cell["gain"] is not None for cell in cells):
         said.append(f"In brackets the gain over {cells[0]['baseline_head']}.")
     if any(cell["marks"]["incomplete"] for cell in cells):

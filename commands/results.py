@@ -57,6 +57,9 @@ def report(
 
     if detail and wide:
         raise BadInput("--detail and --wide are two tables: give one of them")
+    if (detail or wide) and (html is not None or style == "csv"):
+        what = "--html has all tables" if html is not None else "--format csv has every number"
+        raise BadInput(f"{what}: leave {'--wide' if wide else '--detail'} out")
     given = {"metric": metric, "set": set_name, "select": select, "baseline": baseline}
     if html is not None:
         written = _write_page(selector, given, html, workspace)
@@ -79,7 +82,8 @@ def report(
         table = by_dataset.of_cells(cells, decimals=decimals)
         print_table(table, style, right=tuple(range(table.labels, len(table.heading))))
     else:
-        table = render.of_descriptions(cells) if detail else render.of_cells(cells, decimals=decimals)
+        lay = render.of_descriptions if detail else render.of_cells
+        table = lay(cells, decimals=decimals)
         print_table(table, style, right=(table.labels, *range(table.labels + 2, len(table.heading))))
 
 

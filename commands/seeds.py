@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..jobs.errors import BadInput, SeedsMissing
+from ..jobs.errors import BadInput, SeedsMissing, VtjobsError
 from .options import (
     BackendName,
     DryRun,
@@ -44,17 +44,23 @@ def power(
     context = open_workspace(workspace)
     fresh(context)
     document = _needs(context, selection(selector, default_all=True), half_width, effect, metric)
-    if document["runs"] and len(document["grids"]) == 1:
-        goal = {"--half-width": half_width, "--effect": effect}
-        options = [f"{name} {value:g}" for name, value in goal.items() if value is not None]
-        options += [f"--metric {metric}"] if metric is not None else []
-        document["command"] = " ".join(["vtjobs topup", *document["grids"], *options])
+    words = selector or []
+    if document["runs"] and len(document["grids"]) == 1 and len(words) == 1 and "=" not in words[0]:
+        goal = {"--half-width": half_width, "--effect": effect, "--metric": metric}
+        options = [f"{name} {value}" for name, value in goal.items() if value is not None]
+        document["command"] = " ".join(["vtjobs topup", words[0], *options])
     if as_json:
         terminal.emit_json(document)
     else:
         _show(document)
-    if check and document["runs"]:
-        raise SeedsMissing(f"{document['runs']} more runs are needed")
+    if check and (code := _unmet(document)):
+        raise typer.Exit(code)
+
+
+def _unmet(document: dict[str, Any]) -> int:
+    """Return the exit code of a goal that is not met, or 0."""
+    unknown = [need for need in document["cells"] if need["unknown"]]
+    return SeedsMissing.exit_code if document["runs"] else VtjobsError.exit_code if unknown else 0
 
 
 def topup(
@@ -72,10 +78,11 @@ def topup(
     """Submit just the seeds that `power` finds missing of a grid (its file or name), for the cells that need them."""
     from ..analysis import terminal
     from ..orchestrator.submit import submit, summary
-    from ..orchestrator.topup import chooser, seeds_of_cells
+    from ..orchestrator.topup import chooser, left_out, seeds_of_cells
     from .submit import prepared, submitted, wait_for
 
-    given, source = source, _file_of(source, workspace)
+    given, (source, at) = source, _file_of(source, workspace)
+    backend = backend or at
     own = prepared(workspace, source, settings, None, backend)
     if own.grid.streams:
         raise BadInput(
@@ -83,35 +90,42 @@ def topup(
         )
     context = open_workspace(workspace)
     fresh(context, start=False)
-    needs = _needs(context, selection([own.grid.name]), half_width, effect, metric)
+    needs = _needs(context, selection([own.grid.name if source == given else given]), half_width, effect, metric)
     wanted = {need["cell_id"]: need["planned"] + (need["more"] or 0) for need in needs["cells"]}
     known = {need["cell_id"]: need["seeds"] for need in needs["cells"]}
     target = seeds_of_cells(own.expansion, wanted, known, stored=source != given)
-    every = sorted({seed for seeds in target.values() for seed in seeds})
+    # With the file's own seeds: its rules may name any of them.
+    every = sorted({*own.grid.seeds, *(seed for seeds in target.values() for seed in seeds)})
     wider = prepared(workspace, source, [*(settings or []), f"seeds={every}"], None, backend, choose=chooser(target))
+    if lost := left_out(wider.expansion, target):
+        message = f"the grid has no {', '.join(lost[:5])}: exclude, include or overrides name that seed"
+        raise BadInput(f"{source}: {message}. Give the cell its further seeds yourself")
     document = summary(context, wider) if dry_run else submit(context, wider)
     if not dry_run:
         fresh(context)
     if as_json:
         terminal.emit_json(document | {"needs": needs})
-        return
-    _show(needs)
+    else:
+        _show(needs)
     terminal.say(submitted(document))
     if wait and not dry_run:
         wait_for(context, [document["grid_id"]])
 
 
-def _file_of(source: str, workspace: str | None) -> str:
-    """Return the file of a grid: as given, or as the workspace keeps that of a grid of this name or id."""
+def _file_of(source: str, workspace: str | None) -> tuple[str, str | None]:
+    """Return the file of a grid, and where it went: as given, or as the workspace keeps a grid of this name or id."""
     from ..db.engine import reading
-    from ..db.queries import resolve_grids
+    from ..db.queries import grid_settings, resolve_grids
 
-    if Path(source).suffix in (".yaml", ".yml") or Path(source).exists():
-        return source
+    if Path(source).suffix in (".yaml", ".yml") or Path(source).is_file():
+        return source, None
     context = open_workspace(workspace)
     with reading(context.ledger.engine) as connection:
         found = resolve_grids(connection, source)
-    return str(context.workspace.grid(found[-1]) / "grid.yaml") if found else source
+        settings = grid_settings(connection, set(found))
+    if not found:
+        return source, None
+    return str(context.workspace.grid(found[0]) / "grid.yaml"), settings[found[0]]["backend"]
 
 
 def _needs(

@@ -16,7 +16,7 @@ class Design(StrEnum):
     TOGETHER = "together"
     # One seed moves them all: the usual replicates.
     CROSSED = "crossed"
-    # Every combination of the values of two streams.
+    # Every combination of the values of the streams.
     ORTHOGONAL = "orthogonal"
     # L² combinations of up to L + 1 streams with L values each, every pair of values of two streams once; L is prime.
     ONE_AT_A_TIME = "one-at-a-time"

@@ -73,7 +73,7 @@ class Refused(VtjobsError):
 
 
 class SeedsMissing(VtjobsError):
-    """A goal needs more seeds than have been submitted."""
+    """A goal needs seeds that nobody has submitted."""
 
     exit_code = 8
 

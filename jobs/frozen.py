@@ -105,9 +105,9 @@ def freeze(
 
 
 def write_grid(workspace: Workspace, frozen: FrozenGrid, text: bytes) -> None:
-    """Store a grid; what is there already stays, but for the settings, where the newest holds."""
+    """Store a grid; what is there already stays, but for its text and the settings, where the newest hold."""
     folder = make_folder(workspace.grid(frozen.grid_id))
-    write_new(folder / "grid.yaml", text)
+    write_over(folder / "grid.yaml", text)
     cells = [
         {
             "cell_id": cell.cell_id,

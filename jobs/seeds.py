@@ -52,12 +52,10 @@ def _seeds(value: object) -> list[int]:
 
 
 def widened(known: Iterable[int], count: int) -> list[int]:
-    """Return so many seeds, ascending: the known ones, and the smallest that are free."""
-    found, fresh = set(known), 0
-    while len(found) < count:
-        found.add(fresh)
-        fresh += 1
-    return sorted(found)
+    """Return so many seeds, ascending: the known ones, and those that follow the last of them."""
+    found = sorted(set(known))
+    after = found[-1] + 1 if found else 0
+    return [*found, *range(after, after + count - len(found))]
 
 
 Seeds = Annotated[

@@ -77,6 +77,7 @@ def prepare(
     problems = check_backbones(expansion, document, halves=grid.halve_micro_batch)
     problems += _world_size_problems(shape, frozen, document)
     problems += _without_a_step(expansion, document)
+    problems += _without_average(grid, expansion, document)
     more, hints = _precision(shape, frozen, document)
     if problems + more:
         raise BadInput(problems + more)
@@ -146,6 +147,16 @@ def _without_a_step(expansion: Expansion, document: Document) -> list[Problem]:
             problem = document.problem(("train", "batch_size"), message, fix)
             problems += [problem] if problem not in problems else []
     return problems
+
+
+def _without_average(grid: Grid, expansion: Expansion, document: Document) -> list[Problem]:
+    """Return what keeps a declared `ema_last` from ever having a score."""
+    if grid.compare is None or grid.compare.select != "ema_last":
+        return []
+    if all(json.loads(cell.spec.recipe)["ema_decay"] is not None for cell in expansion.cells):
+        return []
+    message = "ema_last takes the scores of averaged weights, and not every recipe averages them"
+    return [document.problem(("compare", "select"), message, "Give train: {ema_decay: 0.999}")]
 
 
 def _warnings(expansion: Expansion) -> list[str]:

@@ -10,20 +10,19 @@ from ..jobs.seeds import widened
 def seeds_of_cells(
     expansion: Expansion, wanted: Mapping[str, int], known: Mapping[str, Iterable[int]], *, stored: bool = False
 ) -> dict[str, list[int]]:
-    """Return the seeds that each cell shall have: its own, and the smallest others up to the number wanted.
+    """Return the seeds that each cell shall have: its own, and those that follow up to the number wanted.
 
     Args:
         expansion: of the grid as its file has it.
         wanted: cell -> number of seeds.
         known: cell -> the seeds that it has in the ledger.
         stored: whether the file is the workspace's own, of which only the ledger says which cells have which seeds: it
-            may be that of a grid that was widened for some.
+            may be that of a grid that was widened for some. Cells that are only begun from come with those that do.
     """
     own: dict[str, set[int]] = {cell.cell_id: set(known.get(cell.cell_id, ())) for cell in expansion.cells}
     for run in expansion.runs:
-        cell_id = expansion.cells[run.cell].cell_id
-        if not (stored and cell_id in known):
-            own[cell_id].add(run.seed)
+        if not stored:
+            own[expansion.cells[run.cell].cell_id].add(run.seed)
     return {cell_id: widened(seeds, wanted.get(cell_id, 0)) for cell_id, seeds in own.items()}
 
 
@@ -42,3 +41,20 @@ def chooser(target: Mapping[str, list[int]]) -> Callable[[Expansion], Expansion]
         return replace(expansion, runs=[run for run in expansion.runs if run.run_id in kept])
 
     return choose
+
+
+def left_out(expansion: Expansion, target: Mapping[str, list[int]]) -> list[str]:
+    """Return the wanted seeds that a grid does not give, each with its cell: `exclude` or `include` names seeds."""
+    there: dict[str, set[int]] = {cell.cell_id: set() for cell in expansion.cells}
+    labels = {cell.cell_id: " ".join(cell.labels[name] for name in _NAMES) for cell in expansion.cells}
+    for run in expansion.runs:
+        there[expansion.cells[run.cell].cell_id].add(run.seed)
+    return [
+        f"{labels.get(cell_id, cell_id)} seed {seed}"
+        for cell_id, seeds in target.items()
+        for seed in seeds
+        if seed not in there.get(cell_id, ())
+    ]
+
+
+_NAMES = ("backbone", "dataset", "head")

@@ -181,16 +181,48 @@ def test_a_tie_cannot_be_looked_for_at_any_time(study: Cli) -> None:
     assert refused.returncode == 2 and "a tie is tested once" in refused.stderr
 
 
-def test_declared_looks_are_what_power_and_topup_count_to(study: Cli) -> None:
-    study.write("looked.yaml", GRID.replace("name: tiny", "name: looked") + "compare: {looks: [3, 9]}\n")
+def test_power_and_topup_go_from_look_to_look_until_all_is_decided_or_looked_at(study: Cli) -> None:
+    # A difference between the two that no three seeds can show.
+    declared = GRID.replace("name: tiny", "name: looked") + "compare: {looks: [3, 4]}\n"
+    study.write("looked.yaml", declared)
     study.ok("submit", "looked.yaml", "--wait")
     (one,) = study.json("compare", "looked")["comparisons"]
     needs = study.json("power", "looked")
-    wanted = 9 if one["next_look"] else None
+    wanted = 4 if one["next_look"] else None
     assert one["look"] == 3 and [cell["needed"] for cell in needs["cells"]] == [wanted, wanted]
-    assert (needs["looks"], needs["effect"], needs["half_width"]) == ([3, 9], None, None)
-    planned = study.json("topup", "looked.yaml", "--dry-run")
-    assert planned["runs"] == (18 if wanted else 6)
+    assert (needs["looks"], needs["effect"], needs["half_width"]) == ([3, 4], None, None)
+    codes = []
+    while (code := study("power", "looked", "--check", "--json").returncode) == 8 and len(codes) < 3:
+        codes.append(code)
+        assert study("topup", "looked", "--wait").returncode == 0
+    assert code == 0 and len(codes) == (wanted is not None)
+    (last,) = study.json("compare", "looked")["comparisons"]
+    assert last["look"] == (wanted or 3) and last["next_look"] is None and last["m"] == 1
+
+
+def test_a_stored_grid_goes_on_as_it_was_submitted_last_and_of_one_seed_nothing_is_known(study: Cli) -> None:
+    again = GRID.replace("name: tiny", "name: again").replace("[supervised, relvit]", "[supervised]")
+    again = again.replace("seeds: 3", "seeds: 1")
+    study.write("again.yaml", again)
+    study.ok("submit", "again.yaml", "--wait", "--backend", "local")
+    study.write("again.yaml", again + "compare: {min_effect: 1.0}\nretries: 1\n")
+    study.ok("submit", "again.yaml")
+    done = study("topup", "again", "--half-width", "1000", "--json")
+    assert done.returncode == 0 and json.loads(done.stdout)["new"] == 0, done.stderr
+    found = study("power", "again", "--half-width", "1", "--check")
+    assert found.returncode == 1 and "two finished seeds come first" in found.stdout
+
+
+def test_tables_have_the_columns_the_decimals_and_the_pairs_that_are_asked_for(study: Cli) -> None:
+    assert study.ok("report", "tiny", "--wide").splitlines()[0].split() == ["backbone", "head", "digits"]
+    (cell, *_) = study.json("report", "tiny")
+    assert f"{cell['mean']:.1f} ± {cell['std']:.1f}" in study.ok("report", "tiny", "--wide", "--decimals", "1")
+    assert f"{cell['mean']:.3f} ± {cell['std']:.3f}" in study.ok("report", "tiny", "--detail", "--decimals", "3")
+    (pair,) = study.json("compare", "tiny", "--baseline", "each")["comparisons"]
+    assert (pair["head"], pair["baseline_head"]) == ("relvit", "supervised")
+    assert "gain" not in study.ok("report", "tiny", "--baseline", "each")
+    for words in (["--wide", "--detail"], ["--wide", "-f", "csv"], ["--select", "best_val"], ["--select", "ema_last"]):
+        assert study("report", "tiny", *words).returncode == 2
 
 
 def test_another_head_can_be_what_the_others_are_compared_with(study: Cli) -> None:

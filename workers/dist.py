@@ -13,7 +13,8 @@ from torch import Tensor
 # Collectives that take longer than this mean that a peer is gone; the agent notices a dead one much sooner.
 COLLECTIVE_TIMEOUT_S = 300
 
-# Of DDP: every rank keeps its own buffers. torch 2.15 gave the setting another name, and warns of the old one.
+# Of DDP: buffers are not sent around at every step. torch 2.15 gave the setting another name, and warns of the old one
+# (by the new one ranks begin with those of rank 0; they are equal then in any case).
 _NAMES = signature(torch.nn.parallel.DistributedDataParallel.__init__).parameters
 BUFFERS_STAY = {"forward_sync_buffers" if "forward_sync_buffers" in _NAMES else "broadcast_buffers": False}
 

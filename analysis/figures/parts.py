@@ -47,7 +47,7 @@ def shares(study: dict[str, Any], label: str, name: str) -> Drawn | None:
         unique = dict(zip(labels, handles, strict=True))
         axes.legend(unique.values(), unique.keys(), ncols=2, loc="lower left", bbox_to_anchor=(0, 1))
     said = "; ".join(f"{row[0]} {100 * row[2]:.0f} %" for row in rows if row[2] is not None)
-    text = f"{label}, {study['n']} runs, {study['design']}: own shares {said}. Bars with 95 % intervals."
+    text = f"{label}, {study['used']} runs, {study['design']}: own shares {said}. Bars with 95 % intervals."
     heading = ["part", "variance", "share", "low", "high", "with_interactions", "with_low", "with_high"]
     return Drawn(name=name, title=f"Where the spread comes from: {label}", text=text, heading=heading, rows=rows,
                  figure=figure)  # fmt: skip

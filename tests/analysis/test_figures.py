@@ -30,7 +30,7 @@ def cell(name: str, values: dict[int, float], *, dataset: str = "digits", **more
 
 def document(cells: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
     """Return what `gather` makes of such cells."""
-    for one, found in zip(cells, marks(cells), strict=True):
+    for one, found in zip(cells, marks(cells, Plan()), strict=True):
         one["marks"] = found
     plan = compare(cells, Plan(min_effect=0.3, looks=(3, 5)))
     states = {one["cell_id"]: dict.fromkeys(one["values"], "completed") for one in cells}
@@ -170,7 +170,15 @@ def test_shares_of_streams_are_drawn_with_intervals(design: Design) -> None:
     values = numpy.random.default_rng(1).normal(80, 1, len(planned)).tolist()
     parts = components(design, ["init", "order"], list(zip(planned, values, strict=True)))
     study = {"design": design, "n": len(planned), "parts": parts, "metric": "top1", "vary": {}, "wiring": []}
-    study |= {"planned": len(planned), "missing": [], "ride": [], "why_not": "", "grid_id": "g-1"}
+    study |= {
+        "planned": len(planned),
+        "used": len(planned),
+        "left_out": {},
+        "missing": [],
+        "ride": [],
+        "why_not": "",
+        "grid_id": "g-1",
+    }
     cells = usual()
     figure = drawn(document(cells, studies={cells[0]["cell_id"]: [study]}))["streams-supervis-0"]
     kept = {row[figure.heading[0]]: row for row in data(figure)}

@@ -38,7 +38,7 @@ def cells() -> list[dict[str, Any]]:
 
 
 def marked(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    for one, own in zip(found, marks(found), strict=True):
+    for one, own in zip(found, marks(found, Plan()), strict=True):
         one["marks"] = own
     return found
 

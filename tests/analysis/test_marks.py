@@ -6,7 +6,9 @@ import numpy
 import pytest
 
 from vtjobs.analysis import render, wide
+from vtjobs.analysis.declared import Plan
 from vtjobs.analysis.difference import holm, welch
+from vtjobs.analysis.epochs import Select
 from vtjobs.analysis.layout import latex, markdown, said
 from vtjobs.analysis.marks import marks
 
@@ -20,7 +22,7 @@ def shifted(by: float) -> list[float]:
 
 
 def marked(*cells: dict[str, Any]) -> list[dict[str, Any]]:
-    for one, own in zip(cells, marks(cells), strict=True):
+    for one, own in zip(cells, marks(cells, Plan()), strict=True):
         one["marks"] = own
     return list(cells)
 
@@ -29,9 +31,9 @@ def test_the_best_mean_is_marked_and_what_cannot_be_told_from_it() -> None:
     low, near, best = marked(cell("low", BASE), cell("near", shifted(4.95)), cell("best", shifted(5)))
     assert [one["marks"]["best"] for one in (low, near, best)] == [False, False, True]
     assert [one["marks"]["like_best"] for one in (low, near, best)] == [False, True, None]
-    expected = holm([welch(BASE, shifted(5)).p, welch(shifted(4.95), shifted(5)).p])
-    assert [low["marks"]["p_best"], near["marks"]["p_best"]] == pytest.approx(expected)
-    assert low["marks"]["m"] == 2
+    expected = holm([welch(BASE, shifted(5)).p, welch(shifted(4.95), shifted(5)).p, 1.0])
+    assert [low["marks"]["p_best"], near["marks"]["p_best"]] == pytest.approx(expected[:2])
+    assert low["marks"]["m"] == 3
 
 
 def test_where_nothing_can_be_told_from_the_best_nothing_is_the_best() -> None:
@@ -39,13 +41,36 @@ def test_where_nothing_can_be_told_from_the_best_nothing_is_the_best() -> None:
     assert not any(one["marks"]["best"] for one in found)
 
 
-def test_the_best_is_a_complete_cell_without_diverged_runs() -> None:
-    usual, high = cell("usual", BASE), cell("high", shifted(5), states={"failed": 1})
-    low, lost = cell("low", shifted(-5)), cell("lost", shifted(9), states={"diverged": 1})
-    found = marked(usual, high, low, lost)
-    assert [one["marks"]["best"] for one in found] == [True, False, False, False]
-    assert [one["marks"]["incomplete"] for one in found] == [False, True, False, True]
-    assert found[3]["marks"]["like_best"] is None
+def test_the_best_has_all_its_seeds_and_no_diverged_run_and_no_worse_one_takes_its_place() -> None:
+    usual, low = cell("usual", BASE), cell("low", shifted(-5))
+    lost = cell("lost", shifted(9), states={"diverged": 1})
+    assert [one["marks"]["best"] for one in marked(usual, low, lost)] == [True, False, False]
+    assert lost["marks"]["like_best"] is None and lost["marks"]["incomplete"]
+    high = cell("high", shifted(5), states={"failed": 1})
+    assert not any(one["marks"]["best"] for one in marked(usual, low, lost, high))
+
+
+@pytest.mark.parametrize("plan", [Plan(looks=(3, 5)), Plan(anytime=True)])
+def test_where_looks_are_declared_no_other_one_is_taken(plan: Plan) -> None:
+    found = marks([cell("low", BASE), cell("best", shifted(5))], plan)
+    assert [(one["best"], one["like_best"]) for one in found] == [(False, None)] * 2
+
+
+def test_cells_that_chose_among_other_numbers_of_epochs_are_not_told_apart() -> None:
+    cells = [cell("low", BASE, select="best_val", candidates=[3]), cell("best", shifted(5), select="best_val")]
+    assert [one["like_best"] for one in marks(cells, Plan(select=Select.BEST_VAL))] == [True, None]
+
+
+@pytest.mark.parametrize("count", [2, 10])
+def test_of_equal_methods_hardly_any_is_called_the_best(count: int) -> None:
+    draw = numpy.random.default_rng(count)
+    times = 400
+    wrong = sum(
+        any(one["best"] for one in marks([cell(str(n), draw.normal(0, 1, 5).tolist()) for n in range(count)], Plan()))
+        for _ in range(times)
+    )
+    # Three standard errors above the stated rate.
+    assert wrong / times <= 0.05 + 3 * (0.05 * 0.95 / times) ** 0.5
 
 
 def test_each_dataset_has_its_own_best() -> None:
@@ -92,3 +117,15 @@ def test_papers_print_a_column_for_each_dataset() -> None:
     assert [line[:2] for line in table.body] == [["vit", "supervised"], ["vit", "drloc"]]
     assert table.body[1][2].endswith("(+10.0) n=3 ‡") and table.body[1][3] == ""
     assert any(note.startswith("n=5 where no other") for note in table.notes) and "‡" in table.notes[-1]
+
+
+def test_no_cell_of_a_wide_table_takes_the_place_of_another_one() -> None:
+    alike = [cell("short", BASE, head="relvit", stage="short"), cell("long", shifted(5), head="relvit", stage="long")]
+    table = wide.of_cells(marked(*alike))
+    assert table.heading[:3] == ["backbone", "head", "stage"] and len(table.body) == 2
+    same = wide.of_cells(marked(*({**one, "stage": ""} for one in alike)))
+    assert [line[-1].split()[0] for line in same.body] == ["80.12", "85.12"]
+
+
+def test_a_wide_table_of_nothing_says_no_number_of_seeds() -> None:
+    assert not any(note.startswith("n=") for note in wide.of_cells(marked(cell("none", []))).notes)

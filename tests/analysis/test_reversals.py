@@ -62,3 +62,10 @@ def test_spreads_are_compared_by_brown_and_forsythe() -> None:
     assert found["spread"]["p"] == pytest.approx(float(levene(wild, calm, center="median").pvalue))
     (few,) = compare([cell("base", calm), cell("head", [1.0, 2.0], baseline="base")], Plan())["comparisons"]
     assert few["spread"] == {"ratio": None, "p": None}
+
+
+@pytest.mark.parametrize("other", [[1.0, 1.0, 5.0, 5.0], [2.0, 2.0, 2.0]])
+def test_deviations_that_are_all_equal_have_no_test_of_spread(other: list[float]) -> None:
+    cells = [cell("base", [1.0, 1.0, 3.0, 3.0]), cell("head", other, baseline="base")]
+    (found,) = compare(cells, Plan())["comparisons"]
+    assert found["spread"]["p"] is None

@@ -12,7 +12,7 @@ from vtjobs.analysis.declared import Diverged, Family, Plan
 from vtjobs.analysis.describe import describe, values_of
 from vtjobs.analysis.difference import Test, false_discovery, holm, welch
 from vtjobs.analysis.marks import marks
-from vtjobs.analysis.power import for_effect
+from vtjobs.analysis.power import for_effect, for_looks
 from vtjobs.analysis.render import of_comparisons
 from vtjobs.analysis.verdict import compare
 
@@ -50,6 +50,24 @@ def test_a_diverged_pair_at_chance_is_a_pair() -> None:
     assert found["n"] == 6 and found["difference"] == pytest.approx((5 * 1 + 10 - 80.3) / 6)
 
 
+def test_a_look_uses_the_first_planned_seeds_and_waits_for_them() -> None:
+    later = {seed: 80.0 + seed % 3 / 10 for seed in (0, 2, 3, 4, 5)}
+    base = cell("base", dict.fromkeys(range(6), 80.0) | {1: 80.1})
+    for missing, look in (([1], None), ([], 3)):
+        head = cell("head", later | ({} if missing else {1: 80.2}), baseline="base", missing_seeds=missing, planned=6)
+        (found,) = compare([base, head], Plan(looks=(3, 10)))["comparisons"]
+        assert found["look"] == look
+
+
+def test_a_look_at_a_diverged_run_is_not_tested_and_buys_nothing() -> None:
+    cells = [cell("base", BASE[:3]), cell("head", UP[:2], baseline="base", states={"diverged": 1})]
+    cells[1]["missing_seeds"] = [2]
+    (found,) = compare(cells, Plan(looks=(3, 5)))["comparisons"]
+    assert (found["verdict"], found["look"], found["next_look"]) == ("not testable", 3, None)
+    needs = for_looks(cells, Plan(looks=(3, 5)))
+    assert [(one["more"], one["unknown"]) for one in needs] == [(None, True)] * 2
+
+
 def test_a_metric_without_a_level_of_chance_is_not_tested() -> None:
     head = cell("head", UP, baseline="base", states={"diverged": 1}, metric="loss", chance=None)
     (found,) = judged(head, on_diverged=Diverged.CHANCE)
@@ -67,7 +85,8 @@ def test_each_dataset_may_be_a_family_of_its_own() -> None:
 
 def test_every_pair_of_heads_may_be_compared() -> None:
     cells = [cell(name, [value + by for value in BASE]) for name, by in (("a", 0.0), ("b", 1.0), ("c", 1.05))]
-    cells += [cell("other", BASE, dataset="svhn")]
+    # What differs in more than the head is no pair, whatever its labels.
+    cells += [cell("other", BASE, match_id="another")]
     document = compare(cells, Plan(baseline="each"))
     found = {(one["head"], one["baseline_head"]): one["verdict"] for one in document["comparisons"]}
     assert found == {("b", "a"): "separable", ("c", "a"): "separable", ("c", "b"): "inconclusive"}
@@ -99,7 +118,7 @@ def test_the_order_of_seeds_and_of_the_grid_changes_no_byte(
 ) -> None:
     def told(cells: list[dict[str, Any]]) -> dict[str, str]:
         found = {one["cell_id"]: one for one in compare(cells, Plan(test=test, min_effect=1.0))["comparisons"]}
-        own = zip(cells, marks(cells), strict=True)
+        own = zip(cells, marks(cells, Plan()), strict=True)
         return {
             one["cell_id"]: json.dumps([found.get(one["cell_id"]), mark, describe(values_of(one))], allow_nan=False)
             for one, mark in own

@@ -48,7 +48,7 @@ def test_a_complete_study_is_split_and_shown() -> None:
     assert (found["n"], found["planned"], found["missing"], found["why_not"]) == (9, 9, [], "")
     text = markdown(of_study(CELL, {**found, "metric": "top1", "wiring": []}))
     assert "| b | d | h | init |" in text and "interactions and hardware" in text
-    assert "top1 of 9 runs, crossed: init (3), order (3)." in text
+    assert "top1 at the last epoch of 9 runs, crossed: init (3), order (3)." in text
 
 
 def with_hole(how: str, variance: dict[str, Any] = VARIANCE, place: int = 5) -> dict[str, Any]:
@@ -78,8 +78,8 @@ def test_of_a_crossed_study_with_a_hole_the_part_without_is_split_and_what_is_le
     values = [80.0 + number % 4 for number in (0, 1, 2, 6, 7, 8)]
     smaller = rows(Design.CROSSED, {"init": [0, 2], "order": [0, 1, 2]})
     assert found["parts"] == components(Design.CROSSED, ["init", "order"], list(zip(smaller, values, strict=True)))
-    assert "1 of 9 runs are missing: the largest part without holes was split, without init 1." in shown(found)
-    assert "top1 of 6 of 8 runs, crossed" in shown(found)
+    assert "A part without holes was split, without init 1. Missing: init 1, order 2." in shown(found)
+    assert "top1 at the last epoch of 6 of 8 runs, crossed" in shown(found)
 
 
 @pytest.mark.parametrize(
@@ -116,6 +116,9 @@ def test_what_is_left_of_a_study_has_no_hole_and_two_values_of_each_stream(
     done = [number not in holes for number in range(len(planned))]
     found = whole_part(design, list(vary), planned, done)
     if found is None:
+        # One hole can be left out wherever there are three values, or it is not the base point.
+        at_base = design is Design.ONE_AT_A_TIME and (0 in holes or min(levels) == 2)
+        assert len(holes) > 1 or max(levels) == 2 or at_base
         return
     kept, left_out = found
     assert all(done[planned.index(dict(streams))] for streams in kept)

@@ -124,7 +124,7 @@ def test_asked_for_at_any_time_a_declared_plan_leaves_its_margin_out(quiet_lab: 
 
 
 def test_the_epoch_that_counts_and_what_shares_alpha_are_declared_too(quiet_lab: Lab) -> None:
-    _declared(quiet_lab, _grid("{select: ema_last, family: dataset, on_diverged: chance}"))
+    _declared(quiet_lab, _grid("{select: ema_last, family: dataset, on_diverged: chance}", train="ema_decay: 0.9"))
     found = _plan(quiet_lab)
     assert (found.select, found.metric, found.family) == (Select.EMA_LAST, "ema_top1", Family.DATASET)
     assert found.on_diverged is Diverged.CHANCE and found.declared
@@ -145,3 +145,22 @@ def test_what_cannot_be_asked_for_is_refused(quiet_lab: Lab, given: dict[str, An
     _declared(quiet_lab, _grid(None))
     with pytest.raises(BadInput, match=says):
         _plan(quiet_lab, **given)
+
+
+def test_averaged_weights_must_be_there_to_be_declared(quiet_lab: Lab) -> None:
+    with pytest.raises(BadInput, match=r"compare\.select: ema_last takes the scores of averaged weights"):
+        quiet_lab.prepare(_grid("{select: ema_last}"))
+
+
+def test_a_declaration_of_an_older_version_stays_what_it_was(quiet_lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    from vtjobs.analysis import declared
+
+    (found,) = _declared(quiet_lab, _grid("{test: paired, looks: [3, 5]}"))
+    kept = {
+        name: found["compare"][name] for name in ("test", "alpha", "margin", "min_effect", "metric", "set", "looks")
+    }
+    kept |= {"baseline": "supervised"}
+    monkeypatch.setattr(declared, "_declared", lambda *_: [found | {"compare": kept}])
+    for given in ({}, {"select": "last"}, {"family": "table", "on_diverged": "suppress"}):
+        plan = _plan(quiet_lab, **given)
+        assert plan.looks == (3, 5) and plan.declared

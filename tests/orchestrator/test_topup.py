@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from vtjobs.jobs.expand import Expansion
 from vtjobs.jobs.intake import take_in_document
 from vtjobs.jobs.yamlio import Document
-from vtjobs.orchestrator.topup import chooser, seeds_of_cells
+from vtjobs.orchestrator.topup import chooser, left_out, seeds_of_cells
 
 GRID: dict[str, Any] = {
     "name": "more",
@@ -46,8 +46,7 @@ def test_each_cell_gets_as_many_seeds_as_it_needs_and_keeps_its_own(numbers: lis
     for cell_id, number in zip(ids, numbers, strict=True):
         seeds = [run.seed for run in after.runs if after.cells[run.cell].cell_id == cell_id]
         assert len(seeds) == max(2, number)
-        # The smallest that were free.
-        assert set(seeds) == {0, 2} | set([seed for seed in range(10) if seed not in (0, 2)][: max(0, number - 2)])
+        assert sorted(seeds) == [0, 2, *range(3, 3 + max(0, number - 2))]
 
 
 def test_the_runs_that_the_new_ones_start_from_come_along() -> None:
@@ -74,6 +73,25 @@ def test_of_a_stored_grid_the_ledger_says_which_cells_have_which_seeds(seeds: li
     wanted = {cell_id: len(own) + 1 for cell_id, own in known.items()}
     for cell_id, found in seeds_of_cells(wide, wanted, known, stored=True).items():
         assert len(found) == len(known[cell_id]) + 1 and known[cell_id] < set(found)
+
+
+def test_of_a_stored_chain_only_the_runs_that_are_begun_from_come_along() -> None:
+    wide = expand(CHAIN, seeds=list(range(6)))
+    last = {cell.labels["head"]: cell.cell_id for cell in wide.cells if cell.stage == "finetune"}
+    known = {cell.cell_id: [0, 1] for cell in wide.cells if cell.stage == "finetune"}
+    assert len(last) == 2
+    target = seeds_of_cells(wide, {}, known, stored=True)
+    assert len(chooser(target)(wide).runs) == len(known) * 2 * 2
+
+
+def test_a_seed_that_the_grid_does_not_give_is_named() -> None:
+    grid = {**GRID, "seeds": 3, "exclude": [{"head": "drloc", "seed": 2}]}
+    first = next(cell for cell in expand(grid).cells if cell.labels["head"].startswith("drloc"))
+    target = seeds_of_cells(expand(grid), {first.cell_id: 3}, {})
+    wider = chooser(target)(expand(grid, seeds=[0, 1, 2]))
+    label = " ".join(first.labels[name] for name in ("backbone", "dataset", "head"))
+    assert left_out(wider, target) == [f"{label} seed 2"]
+    assert left_out(expand(GRID), seeds_of_cells(expand(GRID), {}, {})) == []
 
 
 def test_a_cell_that_only_a_file_has_keeps_its_seeds() -> None:

@@ -22,11 +22,12 @@ def cell(
     after = max(by_seed, default=-1) + 1
     mean = statistics.fmean(numbers) if numbers else None
     found = {
-        "cell_id": name, "backbone": "vit", "dataset": "digits", "head": name, "recipe": "quickstart", "stage": "",
-        "axes": {}, "fidelity": {}, "metric": "top1", "set": "test", "better": "max", "select": "last",
-        "n": len(numbers), "planned": len(numbers) + sum(states.values()), "states": {}, "missing_seeds": [],
-        "diverged_seeds": list(range(after, after + states.get("diverged", 0))), "chance": 10.0, "candidates": [1],
-        "epochs": [3], "values": {str(seed): value for seed, value in by_seed.items()}, "mean": mean,
+        "cell_id": name, "match_id": "match", "backbone": "vit", "dataset": "digits", "head": name,
+        "recipe": "quickstart", "stage": "", "axes": {}, "fidelity": {}, "metric": "top1", "set": "test",
+        "better": "max", "select": "last", "n": len(numbers), "planned": len(numbers) + sum(states.values()),
+        "states": {}, "missing_seeds": [], "diverged_seeds": list(range(after, after + states.get("diverged", 0))),
+        "chance": 10.0, "candidates": [1], "epochs": [3],
+        "values": {str(seed): value for seed, value in by_seed.items()}, "mean": mean,
         "std": statistics.stdev(numbers) if len(numbers) > 1 else None, "best_minus_last": 0.1, "resumed": 0,
         "resumed_inexactly": 0, "apart": 0, "baseline": baseline, "baseline_head": "supervised", "gain": None,
         "is_baseline": baseline is None,
