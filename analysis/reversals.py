@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 from statistics import NormalDist
 from typing import Any
 
-from .describe import values_of
-from .difference import ALPHA, holm, welch
+from .difference import ALPHA, holm, welch_of_summaries
 
 # What two cells of one dataset may differ in to be compared; the rest of their labels is where.
 FACTORS = ("head", "backbone")
@@ -35,12 +34,11 @@ def reversals(cells: Sequence[dict[str, Any]], *, alpha: float = ALPHA) -> list[
         distances = [_distance(one, other) for one, other in places]
         if max(distances) < least or min(distances) > -least:
             continue
-        differences = [welch(list(values_of(one).values()), list(values_of(other).values())) for one, other in places]
-        adjusted = holm([one.p for one in differences])
+        adjusted = holm([_p(one, other) for one, other in places])
         certain = [
-            (one.difference, _labels(pair[0], factor))
-            for one, p, pair in zip(differences, adjusted, places, strict=True)
-            if p is not None and p <= alpha and one.difference is not None
+            (one["mean"] - other["mean"], _labels(one, factor))
+            for p, (one, other) in zip(adjusted, places, strict=True)
+            if p is not None and p <= alpha
         ]
         above = [{"difference": by, **where} for by, where in certain if by > 0]
         below = [{"difference": by, **where} for by, where in certain if by < 0]
@@ -55,6 +53,12 @@ def _distance(one: dict[str, Any], other: dict[str, Any]) -> float:
         return 0.0
     error = math.sqrt(one["std"] ** 2 / one["n"] + other["std"] ** 2 / other["n"])
     return float((one["mean"] - other["mean"]) / error) if error else 0.0
+
+
+def _p(one: dict[str, Any], other: dict[str, Any]) -> float | None:
+    if one["std"] is None or other["std"] is None:
+        return None
+    return welch_of_summaries(*(cell[name] for cell in (one, other) for name in ("mean", "std", "n"))).p
 
 
 def _pairs(

@@ -24,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from tests.support.ledgers import World, journal_bytes, paper_grid
 from tests.support.postgres import PostgresServer, binaries, roomy_memory
-from vtjobs.analysis import table
+from vtjobs.analysis import render, table
 from vtjobs.analysis.declared import Plan
 from vtjobs.analysis.verdict import compare
 from vtjobs.db import models as m
@@ -149,7 +149,12 @@ class Work:
         return self.read(lambda connection: queries.list_runs(connection, chosen)) * 1e3
 
     def report(self) -> float:
-        """Five of the grids: 1,000 cells with 5 seeds each, with their marks and comparisons."""
+        """Five of the grids: 1,000 cells with 5 seeds each, marked, as a table."""
+        chosen = parse_selection([f"grid{number}" for number in range(5)])
+        return timed(lambda: render.of_cells(table.planned(self.world.ledger, chosen, Plan()))) * 1e3
+
+    def compare(self) -> float:
+        """The comparisons of these, with ranks and reversals."""
         chosen = parse_selection([f"grid{number}" for number in range(5)])
         return timed(lambda: compare(table.planned(self.world.ledger, chosen, Plan()))) * 1e3
 
@@ -197,6 +202,7 @@ ROWS = [
     ("mean and std of 20,000 cells", "cells", "ms", {"SQLite": 300, "PostgreSQL": 300}),
     ("list a grid of 1,000 runs", "runs", "ms", {}),
     ("report of 1,000 cells, of 100,000 runs", "report", "ms", {"SQLite": 3_000, "PostgreSQL": 3_000}),
+    ("compare them: 500 heads", "compare", "ms", {}),
     ("add a grid of 10,000 runs", "add", "ms", {}),
     (f"ingest {JOURNALS} × {EVENTS:,} events", "events", "events/s", {"SQLite": 50_000, "PostgreSQL": 20_000}),
 ]
