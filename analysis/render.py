@@ -54,7 +54,7 @@ def mark_notes(cells: list[dict[str, Any]]) -> list[str]:
     if not marked:
         return []
     sizes = {one["m"] for one in marked}
-    over = f"m={sizes.pop()} pairs" if len(sizes) == 1 else "all pairs of its dataset"
+    over = f"m={max(sizes)} pair{'s' if max(sizes) > 1 else ''}" if len(sizes) == 1 else "all pairs of its dataset"
     return [
         f"† cannot be told from the best mean of its dataset, or not be tested (Welch, by Holm over {over}, "
         f"α={marked[0]['alpha']:g})."
