@@ -59,6 +59,7 @@ def components(
 
 
 Term = tuple[str, ...]
+HARDWARE: Term = ()
 
 
 def _balanced(
@@ -111,17 +112,16 @@ def _signs(term: Term, terms: Sequence[Term]) -> dict[Term, int]:
     return found
 
 
-def _shared(
-    squares: dict[Term, _Square], per_level: dict[Term, float], pure: _Square | None, repeat: int, level: float
-) -> dict[str, Any]:
-    """Turn mean squares into components and shares.
+def _estimated(
+    squares: dict[Term, _Square], per_level: dict[Term, float], pure: _Square | None, repeat: int
+) -> tuple[dict[Term, float], dict[Term, Any]]:
+    """Return the component of each term, and draws of what it may have been; the hardware's is that of no stream.
 
     Args:
         squares: streams -> mean square of what they do together beyond what fewer of them do; of all of them last.
         per_level: streams -> runs per combination of their values.
         pure: within combinations, where they are repeated.
         repeat: runs of each combination.
-        level: of the intervals.
     """
     import numpy
 
@@ -132,20 +132,28 @@ def _shared(
         return square.ms * square.df / draw.chisquare(square.df, DRAWS)
 
     *_, whole = squares
-    order = [whole, *(term for term in squares if term != whole)]
-    drawn_ms = {whole: expected(squares[whole])}
+    drawn = {whole: expected(squares[whole])}
     pure_ms, drawn_pure = (pure.ms, expected(pure)) if pure is not None else (0.0, numpy.zeros(DRAWS))
-    drawn_ms |= {term: expected(squares[term]) for term in order[1:]}
+    drawn |= {term: expected(square) for term, square in squares.items() if term != whole}
     point: dict[Term, float] = {}
     raw: dict[Term, Any] = {}
     for term in squares:
-        signs = _signs(term, list(squares)) if term != whole else {whole: 1}
+        signs = _signs(term, list(squares))
         point[term] = sum(sign * squares[one].ms for one, sign in signs.items()) / per_level[term]
-        raw[term] = sum(sign * drawn_ms[one] for one, sign in signs.items()) / per_level[term]
+        raw[term] = sum(sign * drawn[one] for one, sign in signs.items()) / per_level[term]
     point[whole] -= pure_ms / repeat
     raw[whole] = raw[whole] - drawn_pure / repeat
-    hardware: Term = ()
-    point[hardware], raw[hardware] = pure_ms, drawn_pure
+    return point | {HARDWARE: pure_ms}, raw | {HARDWARE: drawn_pure}
+
+
+def _shared(
+    squares: dict[Term, _Square], per_level: dict[Term, float], pure: _Square | None, repeat: int, level: float
+) -> dict[str, Any]:
+    """Turn mean squares, as in `_estimated`, into components and shares with intervals at a level."""
+    import numpy
+
+    *_, whole = squares
+    point, raw = _estimated(squares, per_level, pure, repeat)
     drawn = {term: numpy.maximum(0.0, draws) for term, draws in raw.items()}
     total = math.fsum(max(0.0, variance) for variance in point.values())
     drawn_total = sum(drawn.values())
@@ -181,7 +189,7 @@ def _shared(
         "streams": streams,
         "interactions": part(together, squares[whole] if len(together) == 1 else None),
         "terms": [{"streams": list(term), **part([term], squares[term])} for term in together],
-        "hardware": part([hardware], pure) if pure is not None else None,
+        "hardware": part([HARDWARE], pure) if pure is not None else None,
     }
 
 

@@ -74,7 +74,12 @@ def settle(ledger: Ledger, selection: Selection, given: dict[str, Any]) -> Plan:
         BadInput: a value that cannot be.
     """
     declared = _declared(ledger, selection)
-    base: dict[str, Any] = _whole(declared[-1]["compare"]) if declared and declared[-1]["compare"] else {}
+    base: dict[str, Any] = {}
+    if declared and declared[-1]["compare"]:
+        # Where nothing was declared there is nothing that the schema of grids is needed for.
+        from ..jobs.grid import whole_compare
+
+        base = whole_compare(declared[-1]["compare"])
     values = base | {name: value for name, value in given.items() if value is not None}
     for name, words in _WORDS.items():
         if name in values and values[name] not in tuple(words):
@@ -93,16 +98,9 @@ def settle(ledger: Ledger, selection: Selection, given: dict[str, Any]) -> Plan:
     values |= {name: words(values[name]) for name, words in _WORDS.items() if name in values}
     values["looks"] = tuple(values.get("looks", ())) if same else ()
     plan = Plan(**values, declared=declared if same else [])
-    epochs.check(plan.select, plan.set)
     if plan.family is Family.SCREEN and plan.anytime:
         raise BadInput("family: screen is one look over many heads; leave it or anytime out")
     return replace(plan, metric=epochs.metric_of(plan.metric, plan.select))
-
-
-def _whole(compare: dict[str, Any]) -> dict[str, Any]:
-    """Return a stored declaration with what has come to it since, as an older version's would have had it."""
-    usual = Plan()
-    return {name: getattr(usual, name) for name in ("select", "family", "on_diverged", "anytime")} | compare
 
 
 def _declared(ledger: Ledger, selection: Selection) -> list[dict[str, Any]]:

@@ -23,7 +23,7 @@ _LATEX = str.maketrans(
 # What pdflatex has no letter for, or another one.
 _SIGNS = {
     "±": r"$\pm$", "−": "$-$", "—": "---", "α": r"$\alpha$", "χ": r"$\chi$", "²": "$^2$", "₀": "$_0$", "≥": r"$\geq$",
-    "<": "$<$", ">": "$>$", "|": "$|$", "†": r"$^\dagger$", "‡": r"$^\ddagger$", "§": r"\S{}",
+    "<": "$<$", ">": "$>$", "|": "$|$", "†": r"$^\dagger$", "‡": r"$^\ddagger$",
 }  # fmt: skip
 
 
@@ -37,14 +37,14 @@ class Table:
     labels: int = 0
     # The leading columns that are words.
     bold: frozenset[tuple[int, int]] = frozenset()
-    # Places in the body: row, column.
-    bold_means: str = ""
-    # For the caption.
+    # Places in the body, row and column:
+    # The best mean of its dataset, of a cell with all its seeds.
 
 
 def said(table: Table, sign: str = "Bold") -> list[str]:
     """Return the notes, with what bold means first; where there is no bold another sign stands for it."""
-    return [*([f"{sign}: {table.bold_means}."] if table.bold_means else []), *table.notes]
+    means = f"{sign}: the best mean of its dataset, of a cell with all its seeds."
+    return [*([means] if table.bold else []), *table.notes]
 
 
 def markdown(table: Table) -> str:

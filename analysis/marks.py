@@ -1,7 +1,6 @@
 """What stands beside a mean in a table: the best of its dataset, and what cannot be told from it. Pure."""
 
 import math
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -24,14 +23,13 @@ def marks(cells: Sequence[dict[str, Any]], plan: Plan) -> list[dict[str, Any]]:
     Returns:
         For each cell: `best`, the best mean, of a cell with all its seeds, unless none of the others can be told from
         it; `like_best`, which cannot be told from the best mean, or not be tested (None where there is nothing to tell:
-        no value, a diverged run, or it is the best itself); `p_best` and `m`, of that test and the number of pairs;
-        `incomplete`; and `other_n`, another number of seeds than most cells of the dataset have.
+        no value, a diverged run, or it is the best itself); `p_best` and `m`, of that test and the number of pairs; and
+        its `alpha`.
     """
-    found: list[dict[str, Any]] = [
-        {"best": False, "like_best": None, "p_best": None, "m": 0, "alpha": plan.alpha, "incomplete": False,
-         "other_n": False}
-        for _ in cells
-    ]  # fmt: skip
+    nothing = {"best": False, "like_best": None, "p_best": None, "m": 0, "alpha": plan.alpha}
+    found: list[dict[str, Any]] = [dict(nothing) for _ in cells]
+    if plan.looks or plan.anytime:
+        return found
     groups: dict[str, list[int]] = {}
     for index, cell in enumerate(cells):
         groups.setdefault(cell["dataset"], []).append(index)
@@ -41,12 +39,8 @@ def marks(cells: Sequence[dict[str, Any]], plan: Plan) -> list[dict[str, Any]]:
 
 
 def _mark(cells: list[dict[str, Any]], found: list[dict[str, Any]], plan: Plan) -> None:
-    usual = Counter(sorted((cell["n"] for cell in cells if cell["n"]), reverse=True)).most_common(1)
-    for cell, own in zip(cells, found, strict=True):
-        own["incomplete"] = cell["n"] < cell["planned"]
-        own["other_n"] = bool(cell["n"]) and cell["n"] != usual[0][0]
     there = [index for index, cell in enumerate(cells) if cell["n"] and not cell["diverged_seeds"]]
-    if len(there) < 2 or plan.looks or plan.anytime:
+    if len(there) < 2:
         return
     sign = -1 if cells[0]["better"] == "min" else 1
     # Of equal means always the same one, wherever it stands in the table.
@@ -57,7 +51,7 @@ def _mark(cells: list[dict[str, Any]], found: list[dict[str, Any]], plan: Plan) 
     for index, p in zip(others, holm(ps, m=m), strict=True):
         found[index] |= {"like_best": p is None or p > plan.alpha, "p_best": p, "m": m}
     told_apart = not all(found[index]["like_best"] for index in others)
-    found[best]["best"] = told_apart and not found[best]["incomplete"]
+    found[best]["best"] = told_apart and cells[best]["n"] == cells[best]["planned"]
 
 
 def _p(cell: dict[str, Any], best: dict[str, Any], plan: Plan) -> float | None:

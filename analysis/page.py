@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from ..jobs.files import to_json
-from . import render
+from . import render, reversals
 from .epochs import told
 from .figures import cells as of_cells
 from .figures import comparisons as of_comparisons
@@ -111,6 +111,8 @@ def page(document: dict[str, Any], drawn: list[Drawn]) -> str:
     cells, plan = document["cells"], document["comparisons"]
     first, *others = drawn
     tables = [("Results", render.of_cells(cells))]
+    if not plan["comparisons"]:
+        tables[0][1].notes.extend(reversals.told(plan["reversals"]))
     if plan["comparisons"]:
         tables.append(("Comparisons", render.of_comparisons(plan)))
     replicated = [cell for cell in cells if cell["n"]]

@@ -18,7 +18,6 @@ def columns(cells: list[dict[str, Any]]) -> list[str]:
 
 
 DECIMALS = 2
-BEST = "the best mean of its dataset, of a cell with all its seeds"
 
 
 def of_cells(cells: list[dict[str, Any]], *, decimals: int = DECIMALS) -> Table:
@@ -37,18 +36,20 @@ def of_cells(cells: list[dict[str, Any]], *, decimals: int = DECIMALS) -> Table:
         for cell in cells
     ]
     bold = frozenset((row, len(names)) for row, cell in enumerate(cells) if cell["marks"]["best"])
-    said = [*notes(cells), *mark_notes(cells), *unrounded(cells, decimals)]
-    said += reversals.told(reversals.reversals(cells))
-    return Table(
-        heading=heading, body=body, notes=said, labels=len(names), bold=bold, bold_means=BEST if bold else ""
-    )  # fmt: skip
+    said = report_notes(cells, decimals)
+    return Table(heading=heading, body=body, notes=said, labels=len(names), bold=bold)
 
 
 # What choosing the best epoch on the reported set would add.
 _BIAS = {"last": "best − last epoch", "ema_last": "best − last epoch", "best_val": "best on this set − last epoch"}
 
 
-def mark_notes(cells: list[dict[str, Any]]) -> list[str]:
+def report_notes(cells: list[dict[str, Any]], decimals: int) -> list[str]:
+    """Return what stands below a report, whichever way its cells are laid out."""
+    return [*notes(cells), *_mark_notes(cells), *_unrounded(cells, decimals)]
+
+
+def _mark_notes(cells: list[dict[str, Any]]) -> list[str]:
     """Return what the marks mean, those that occur."""
     marked = [cell["marks"] for cell in cells if cell["marks"]["like_best"]]
     if not marked:
@@ -61,7 +62,7 @@ def mark_notes(cells: list[dict[str, Any]]) -> list[str]:
     ]
 
 
-def unrounded(cells: list[dict[str, Any]], decimals: int) -> list[str]:
+def _unrounded(cells: list[dict[str, Any]], decimals: int) -> list[str]:
     """Say where a gain is not what the printed means give."""
     by_id = {cell["cell_id"]: cell for cell in cells}
     for cell in cells:

@@ -6,30 +6,34 @@ from collections.abc import Iterator, Sequence
 from statistics import NormalDist
 from typing import Any
 
-from .difference import ALPHA, holm, welch_of_summaries
+from .declared import Plan
+from .difference import holm, welch_of_summaries
 
 # What two cells of one dataset may differ in to be compared; the rest of their labels is where.
 FACTORS = ("head", "backbone")
 _WHERE = ("backbone", "head", "recipe", "stage")
 
 
-def reversals(cells: Sequence[dict[str, Any]], *, alpha: float = ALPHA) -> list[dict[str, Any]]:
+def reversals(cells: Sequence[dict[str, Any]], plan: Plan) -> list[dict[str, Any]]:
     """Return where two heads, or two backbones, change places between recipes, backbones, heads or settings.
 
     Both differences must be separable (Welch, by Holm over all that are looked at for this dataset and pair); signs
-    alone turn by luck. A mean over both places would hide it (Touvron's thesis, section 6.3.4).
+    alone turn by luck. A mean over both places would hide it (Touvron's thesis, section 6.3.4). Where the plan is of
+    looks, or of any time, none is looked for: that would be a look of its own.
 
     Args:
         cells: of a report.
-        alpha: of the tests.
+        plan: with α of the tests.
 
     Returns:
         `factor`, `dataset`, the two `levels`, and `above` and `below`: where the first is the larger, and where the
         smaller, each with its labels and `difference`.
     """
-    found = []
+    found: list[dict[str, Any]] = []
+    if plan.looks or plan.anytime:
+        return found
     # No t test can separate what a normal one, which knows the deviation, does not.
-    least = NormalDist().inv_cdf(1 - alpha / 2)
+    least = NormalDist().inv_cdf(1 - plan.alpha / 2)
     for factor, dataset, levels, places in _pairs(cells):
         distances = [_distance(one, other) for one, other in places]
         if max(distances) < least or min(distances) > -least:
@@ -38,7 +42,7 @@ def reversals(cells: Sequence[dict[str, Any]], *, alpha: float = ALPHA) -> list[
         certain = [
             (one["mean"] - other["mean"], _labels(one, factor))
             for p, (one, other) in zip(adjusted, places, strict=True)
-            if p is not None and p <= alpha
+            if p is not None and p <= plan.alpha
         ]
         above = [{"difference": by, **where} for by, where in certain if by > 0]
         below = [{"difference": by, **where} for by, where in certain if by < 0]

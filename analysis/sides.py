@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Sequence
+from math import inf
 from statistics import fmean
 from typing import Any
 
@@ -42,11 +43,11 @@ def ready(cell: dict[str, Any], baseline: dict[str, Any], plan: Plan) -> int:
     planned = [there | set(one["missing_seeds"]) for there, one in zip(known, (cell, baseline), strict=True)]
     if plan.test is Test.PAIRED:
         planned = [planned[0] & planned[1]] * 2
-    counts = []
+    counts: list[int] = []
     for seeds, there in zip(planned, known, strict=True):
-        waited = [seed for seed in seeds if seed not in there]
-        counts.append(sum(seed < min(waited, default=max(seeds, default=0) + 1) for seed in seeds))
-    return int(min(counts))
+        first_to_come = min(seeds - there, default=inf)
+        counts.append(sum(seed < first_to_come for seed in seeds))
+    return min(counts)
 
 
 def _filled(cell: dict[str, Any], level: float | None) -> dict[int, float]:

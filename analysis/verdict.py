@@ -56,7 +56,7 @@ def compare(cells: Sequence[dict[str, Any]], plan: Plan | None = None) -> dict[s
         "margin": plan.margin,
         "min_effect": plan.min_effect,
         "declared": plan.declared,
-        "reversals": reversals(cells, alpha=plan.alpha),
+        "reversals": reversals(cells, plan),
         "comparisons": [_document(cell, baseline, one, plan) for (cell, baseline), one in zip(both, seen, strict=True)],
     }
 

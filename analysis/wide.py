@@ -3,9 +3,8 @@
 from collections import Counter
 from typing import Any
 
-from . import reversals
 from .layout import Table
-from .render import BEST, DECIMALS, columns, labels, mark_notes, notes, score, unrounded
+from .render import DECIMALS, columns, labels, report_notes, score
 
 
 def of_cells(cells: list[dict[str, Any]], *, decimals: int = DECIMALS) -> Table:
@@ -31,21 +30,17 @@ def of_cells(cells: list[dict[str, Any]], *, decimals: int = DECIMALS) -> Table:
             for place, name in enumerate(datasets)
             if name in own and own[name]["marks"]["best"]
         ]
-    said = [*notes(cells), *mark_notes(cells), *unrounded(cells, decimals)]
-    said += reversals.told(reversals.reversals(cells))
+    said = report_notes(cells, decimals)
     said += [f"n={most} where no other number stands."] if most else []
     if any(cell["gain"] is not None for cell in cells):
         said.append(f"In brackets the gain over {cells[0]['baseline_head']}.")
-    if any(cell["marks"]["incomplete"] for cell in cells):
+    if any(_incomplete(cell) for cell in cells):
         said.append("‡ not all planned seeds.")
-    return Table(
-        heading=[*names, *datasets],
-        body=body,
-        notes=said,
-        labels=len(names),
-        bold=frozenset(bold),
-        bold_means=BEST if bold else "",
-    )
+    return Table(heading=[*names, *datasets], body=body, notes=said, labels=len(names), bold=frozenset(bold))
+
+
+def _incomplete(cell: dict[str, Any]) -> bool:
+    return bool(cell["n"] < cell["planned"])
 
 
 def _text(cell: dict[str, Any] | None, most: int, decimals: int) -> str:
@@ -56,5 +51,5 @@ def _text(cell: dict[str, Any] | None, most: int, decimals: int) -> str:
         parts.append(f"({cell['gain']:+.{decimals}f})")
     if cell["n"] not in (0, most):
         parts.append(f"n={cell['n']}")
-    signs = ("†" if cell["marks"]["like_best"] else "") + ("‡" if cell["marks"]["incomplete"] else "")
+    signs = ("†" if cell["marks"]["like_best"] else "") + ("‡" if _incomplete(cell) else "")
     return " ".join([*parts, signs]).rstrip()

@@ -129,7 +129,7 @@ def compare(
     workspace: Workspace = None,
 ) -> None:
     """Say of every cell whether it differs from its baseline by more than the luck of the seed."""
-    from ..analysis import as_csv, render, terminal
+    from ..analysis import as_csv, render, reversals, terminal
     from ..analysis.table import planned
     from ..analysis.verdict import compare as judge
 
@@ -153,7 +153,10 @@ def compare(
     elif quiet:
         print("\n".join(f"{one['cell_id']} {one['verdict']}" for one in document["comparisons"]))
     elif not document["comparisons"]:
-        raise BadInput("nothing to compare: the selection has no cell beside one of the baseline")
+        if not document["reversals"]:
+            raise BadInput("nothing to compare: the selection has no cell beside one of the baseline")
+        for line in reversals.told(document["reversals"]):
+            print(line)
     elif style == "csv":
         print(as_csv.of_comparisons(document), end="")
     else:

@@ -44,17 +44,24 @@ def power(
     context = open_workspace(workspace)
     fresh(context)
     document = _needs(context, selection(selector, default_all=True), half_width, effect, metric)
-    words = selector or []
-    if document["runs"] and len(document["grids"]) == 1 and len(words) == 1 and "=" not in words[0]:
+    if document["runs"] and selector and len(selector) == 1 and _is_grid(context, selector[0]):
         goal = {"--half-width": half_width, "--effect": effect, "--metric": metric}
         options = [f"{name} {value}" for name, value in goal.items() if value is not None]
-        document["command"] = " ".join(["vtjobs topup", words[0], *options])
+        document["command"] = " ".join(["vtjobs topup", selector[0], *options])
     if as_json:
         terminal.emit_json(document)
     else:
         _show(document)
     if check and (code := _unmet(document)):
         raise typer.Exit(code)
+
+
+def _is_grid(context: "Context", word: str) -> bool:
+    from ..db.engine import reading
+    from ..db.queries import resolve_grids
+
+    with reading(context.ledger.engine) as connection:
+        return bool(resolve_grids(connection, word))
 
 
 def _unmet(document: dict[str, Any]) -> int:
@@ -158,8 +165,7 @@ def _needs(
     gpus = {row.cell_id: _gpus(grids[row.grid_id]) for row in rows}
     effect = None if half_width is not None or by_looks else plan.min_effect
     goal = {"half_width": half_width, "effect": effect, "looks": list(plan.looks) if by_looks else []}
-    names = sorted({settings["name"] for settings in grids.values()})
-    return with_hours(needs, seconds, gpus) | goal | {"metric": plan.metric, "set": plan.set, "grids": names}
+    return with_hours(needs, seconds, gpus) | goal | {"metric": plan.metric, "set": plan.set}
 
 
 def _gpus(settings: dict[str, Any]) -> int:

@@ -126,6 +126,11 @@ class Compare(Strict):
         return looks
 
 
+def whole_compare(stored: dict[str, Any]) -> dict[str, Any]:
+    """Return a stored declaration with what has come to it since: an older version's is no other one for that."""
+    return Compare.model_validate(stored).model_dump(mode="json")
+
+
 class LocalBackend(Strict):
     slots: int | None = Field(None, ge=1, le=1024, description="runs at a time; by default one per GPU or CPU share")
 

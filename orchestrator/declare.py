@@ -11,7 +11,7 @@ from ..db.engine import reading
 from ..db.ledger import in_parts
 from ..jobs.errors import BadInput
 from ..jobs.frozen import FrozenGrid
-from ..jobs.grid import Compare
+from ..jobs.grid import whole_compare
 from .context import Context
 
 
@@ -26,7 +26,8 @@ def declarations(context: Context, frozen: FrozenGrid, reason: str | None) -> li
     """
     compare = frozen.settings["compare"]
     earlier = _earlier(context, frozen)
-    if _whole(earlier[-1]["compare"] if earlier else None) == compare:
+    last = earlier[-1]["compare"] if earlier else None
+    if (whole_compare(last) if last is not None else None) == compare:
         return earlier
     started = _started(context, [run[0] for run in frozen.runs])
     this = {"at": frozen.settings["submitted_at"], "started": started, "runs": len(frozen.runs), "compare": compare}
@@ -38,11 +39,6 @@ def declarations(context: Context, frozen: FrozenGrid, reason: str | None) -> li
         message = f"compare: declared otherwise on {day}, and {started} of {len(frozen.runs)} runs have started since"
         raise BadInput(f'{message}. Leave it as it was, or say why it changes: --amend "REASON"')
     return [*earlier, {**this, "reason": reason}]
-
-
-def _whole(compare: dict[str, Any] | None) -> dict[str, Any] | None:
-    """Return a stored declaration with what has come to it since: an older version's is no other one for that."""
-    return Compare.model_validate(compare).model_dump(mode="json") if compare is not None else None
 
 
 def _earlier(context: Context, frozen: FrozenGrid) -> list[dict[str, Any]]:

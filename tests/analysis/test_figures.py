@@ -164,6 +164,14 @@ def test_two_test_sets_are_drawn_against_each_other_with_the_best_of_each() -> N
     assert "is the best on test and number 1 on v2" in figure.text
 
 
+def test_backbones_that_change_places_are_told_where_no_head_is_compared() -> None:
+    turned = [{"factor": "backbone", "dataset": "digits", "levels": ["a", "b"], "above": [{"difference": 1.0}],
+               "below": [{"difference": -1.0}]}]  # fmt: skip
+    whole = document(usual()[:1])
+    whole["comparisons"] |= {"reversals": turned}
+    assert "no single order of these backbones" in page.page(whole, page.figures(whole))
+
+
 @pytest.mark.parametrize("design", [Design.CROSSED, Design.ONE_AT_A_TIME])
 def test_shares_of_streams_are_drawn_with_intervals(design: Design) -> None:
     planned = rows(design, {"init": range(4), "order": range(4)}, repeat=2)

@@ -29,7 +29,7 @@ def thesis(std: float) -> list[dict[str, Any]]:
 
 
 def test_networks_that_change_places_between_recipes_are_told() -> None:
-    (found,) = reversals(thesis(0.1))
+    (found,) = reversals(thesis(0.1), Plan())
     assert (found["factor"], found["levels"]) == ("backbone", ["deit_s", "resnet50"])
     assert [one["recipe"] for one in found["above"]] == ["t2"] and [one["recipe"] for one in found["below"]] == ["a2"]
     assert told([found]) == [
@@ -39,7 +39,12 @@ def test_networks_that_change_places_between_recipes_are_told() -> None:
 
 
 def test_signs_that_luck_may_have_turned_are_no_reversal() -> None:
-    assert reversals(thesis(0.5)) == []
+    assert reversals(thesis(0.5), Plan()) == []
+
+
+@pytest.mark.parametrize("plan", [Plan(looks=(3, 5)), Plan(anytime=True)])
+def test_where_looks_are_declared_no_other_one_is_taken(plan: Plan) -> None:
+    assert reversals(thesis(0.1), plan) == []
 
 
 def test_a_head_that_helps_one_backbone_and_harms_another_is_told_by_compare() -> None:

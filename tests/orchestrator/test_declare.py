@@ -135,7 +135,6 @@ def test_the_epoch_that_counts_and_what_shares_alpha_are_declared_too(quiet_lab:
     ("given", "says"),
     [
         ({"select": "best"}, "--select best: unknown"),
-        ({"select": "best_val", "set": "val"}, "chosen on val; report another set"),
         ({"family": "all"}, "--family all: unknown"),
         ({"family": "screen", "anytime": True}, "family: screen is one look"),
         ({"on_diverged": "drop"}, "--on-diverged drop: unknown"),
