@@ -1,0 +1,35 @@
+"""Ids, stored grids and JSON documents are what they were: other programs, and older workspaces, rely on them."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from vtjobs.jobs import library
+
+from .support import golden
+from .support.cli import Cli
+
+IDENTITIES: dict[str, Any] = json.loads(golden.IDENTITIES.read_text())
+DOCUMENTS: dict[str, Any] = json.loads(golden.DOCUMENTS.read_text())
+
+
+@pytest.fixture(scope="module")
+def documents(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> dict[str, Any]:
+    folder = tmp_path_factory.mktemp("golden")
+    return dict(golden.documents(Cli(folder, cache), golden.furnish(folder)))
+
+
+def test_every_built_in_grid_has_an_identity_on_file() -> None:
+    assert sorted(IDENTITIES) == sorted(library.grid_names())
+
+
+@pytest.mark.parametrize("name", IDENTITIES)
+def test_a_built_in_grid_expands_to_the_same_runs_and_is_stored_as_before(name: str, tmp_path: Path) -> None:
+    assert golden.identity(name, tmp_path) == IDENTITIES[name]
+
+
+@pytest.mark.parametrize("command", DOCUMENTS)
+def test_a_command_prints_the_same_json_as_before(command: str, documents: dict[str, Any]) -> None:
+    assert documents[command] == DOCUMENTS[command]
