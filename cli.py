@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import typer
 
-from .commands import catalog, keep, look, papers, results, seeds, steer, submit
+from .commands import catalog, control, housekeeping, papers, results, seeds, submit, watch
 from .jobs.errors import SchedulerUnreachable, VtjobsError
 
 # The exit code after Ctrl-C; newer parsers return it themselves.
@@ -23,7 +23,7 @@ app = typer.Typer(
 )
 for command in (
     *(submit.submit, submit.plan, seeds.topup),
-    *(look.status, look.runs, look.show, look.logs, look.failures, look.why),
+    *(watch.status, watch.runs, watch.show, watch.logs, watch.failures, watch.why),
     *(
         results.report,
         results.compare,
@@ -34,8 +34,16 @@ for command in (
         results.evaluate,
         results.export,
     ),
-    *(steer.cancel, steer.retry, steer.rerun, steer.hold, steer.release, steer.supervise),
-    *(submit.run, catalog.catalog, catalog.measure, keep.gc, keep.doctor, keep.schema, keep.init),
+    *(control.cancel, control.retry, control.rerun, control.hold, control.release, control.supervise),
+    *(
+        submit.run,
+        catalog.catalog,
+        catalog.measure,
+        housekeeping.gc,
+        housekeeping.doctor,
+        housekeeping.schema,
+        housekeeping.init,
+    ),
 ):
     app.command()(command)
 
@@ -50,18 +58,18 @@ def _group(name: str, about: str, **commands: Callable[..., None]) -> None:
 _group(
     "data",
     "Datasets, folders and pretrained weights.",
-    prepare=keep.data_prepare,
-    verify=keep.data_verify,
-    list=keep.data_list,
+    prepare=housekeeping.data_prepare,
+    verify=housekeeping.data_verify,
+    list=housekeeping.data_list,
 )
 _group(
     "ledger",
     "The database that indexes a workspace.",
-    upgrade=keep.ledger_upgrade,
-    rebuild=keep.ledger_rebuild,
+    upgrade=housekeeping.ledger_upgrade,
+    rebuild=housekeeping.ledger_rebuild,
 )
 _group("papers", "Published numbers.", show=papers.show, audit=papers.audit)
-_group("config", "Settings and where they come from.", show=keep.config_show)
+_group("config", "Settings and where they come from.", show=housekeeping.config_show)
 
 
 def main() -> None:
@@ -124,7 +132,7 @@ def _tell(error: VtjobsError) -> int:
     from .jobs.names import printable
 
     if "--json" in sys.argv:
-        from .analysis.terminal import emit_json
+        from .commands.printing.terminal import emit_json
 
         emit_json({"error": {"message": str(error), "exit_code": error.exit_code}})
     for line in str(error).splitlines() or [type(error).__doc__ or "failed"]:

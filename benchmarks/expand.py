@@ -12,9 +12,9 @@ import tempfile
 import time
 from pathlib import Path
 
-from vtjobs.jobs.config import Config, load_config
-from vtjobs.orchestrator.context import open_context
-from vtjobs.orchestrator.submit import Prepared, prepare, submit, summary
+from vtjobs.jobs.config.config import Config, load_config
+from vtjobs.orchestrator.loop.context import open_context
+from vtjobs.orchestrator.requests.submit import Prepared, prepare, submit, summary
 
 RUNS = 100_000
 TARGET_S, TARGET_MIB = 10.0, 1024.0

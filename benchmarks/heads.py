@@ -17,11 +17,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from vtjobs.jobs.heads import HEADS, preset
-from vtjobs.jobs.library import backbones
+from vtjobs.jobs.grid.catalogue import backbones
+from vtjobs.jobs.grid.heads import HEADS, preset
 from vtjobs.workers.heads.base import Grid, build_head
 from vtjobs.workers.heads.drloc import DRLoc
-from vtjobs.workers.tokens import Tap, grid_shapes
+from vtjobs.workers.models.tokens import Tap, grid_shapes
 
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "drloc": ("drloc", {}),

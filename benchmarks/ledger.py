@@ -24,16 +24,17 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from tests.support.ledgers import World, journal_bytes, paper_grid
 from tests.support.postgres import PostgresServer, binaries, roomy_memory
-from vtjobs.analysis import render, table
-from vtjobs.analysis.declared import Plan
-from vtjobs.analysis.verdict import compare
+from vtjobs.analysis.findings import cells
+from vtjobs.analysis.findings.comparisons import compare
+from vtjobs.analysis.findings.declared import Plan
+from vtjobs.analysis.output import render
 from vtjobs.db import models as m
 from vtjobs.db import queries
 from vtjobs.db.engine import reading, writing
 from vtjobs.db.ingest import ingest
-from vtjobs.jobs.files import make_folder
-from vtjobs.jobs.selector import parse_selection
-from vtjobs.jobs.states import AttemptState, RunState
+from vtjobs.jobs.atomic_files import make_folder
+from vtjobs.jobs.run.selector import parse_selection
+from vtjobs.jobs.run.states import AttemptState, RunState
 
 CELLS, SEEDS = 20_000, 5
 JOURNALS, EVENTS = 64, 2_000
@@ -151,12 +152,12 @@ class Work:
     def report(self) -> float:
         """Five of the grids: 1,000 cells with 5 seeds each, marked, as a table."""
         chosen = parse_selection([f"grid{number}" for number in range(5)])
-        return timed(lambda: render.of_cells(table.planned(self.world.ledger, chosen, Plan()))) * 1e3
+        return timed(lambda: render.of_cells(cells.planned(self.world.ledger, chosen, Plan()))) * 1e3
 
     def compare(self) -> float:
         """The comparisons of these, with ranks and reversals."""
         chosen = parse_selection([f"grid{number}" for number in range(5)])
-        return timed(lambda: compare(table.planned(self.world.ledger, chosen, Plan()))) * 1e3
+        return timed(lambda: compare(cells.planned(self.world.ledger, chosen, Plan()))) * 1e3
 
     def add(self) -> float:
         self.added += 1

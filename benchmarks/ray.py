@@ -95,7 +95,7 @@ def grid(env: dict[str, str], folder: Path, backend: str, runs: int, *, name: st
 
 
 def first_epoch(workspace: Path) -> float:
-    from vtjobs.jobs.journal import read_all
+    from vtjobs.jobs.workspace.journal import read_all
 
     journals = workspace.glob("*/*/attempts/*/journal-*.jsonl")
     return min(event["at"] for journal in journals for event in read_all(journal) if event["kind"] == "epoch")

@@ -15,14 +15,14 @@ import tempfile
 import time
 from pathlib import Path
 
-from vtjobs.jobs.allocation import Allocation, Shape, Task
-from vtjobs.jobs.config import load_config
-from vtjobs.jobs.files import to_json, write_new
-from vtjobs.jobs.lineage import completed_by
+from vtjobs.jobs.atomic_files import to_json, write_new
+from vtjobs.jobs.config.config import load_config
+from vtjobs.jobs.workspace.allocation import Allocation, Shape, Task
+from vtjobs.jobs.workspace.lineage import completed_by
 from vtjobs.orchestrator.backends.base import Room
-from vtjobs.orchestrator.context import Context, open_context
-from vtjobs.orchestrator.plan import pack
-from vtjobs.orchestrator.submit import prepare, submit
+from vtjobs.orchestrator.loop.context import Context, open_context
+from vtjobs.orchestrator.loop.plan import pack
+from vtjobs.orchestrator.requests.submit import prepare, submit
 
 TARGET = 0.5
 GRID = """\

@@ -20,7 +20,7 @@ Rate = Annotated[
 
 def catalog(name: Name = None, rate: Rate = None, as_json: Json = False) -> None:
     """List the ready grids with their size; or a recipe, and who says what of it."""
-    from ..analysis import catalogue, terminal
+    from .printing import catalogue, terminal
 
     if name is None:
         _grids(as_json, rate)
@@ -38,7 +38,7 @@ def catalog(name: Name = None, rate: Rate = None, as_json: Json = False) -> None
 
 
 def _grids(as_json: bool, rate: float | None) -> None:
-    from ..analysis import catalogue, terminal
+    from .printing import catalogue, terminal
 
     grids = catalogue.grids(rate)
     if as_json:
@@ -68,15 +68,15 @@ def measure(
     as_json: Json = False,
 ) -> None:
     """Measure parameters, FLOPs, images per second and peak memory of backbones, here and now."""
-    from ..analysis import terminal
+    from ..jobs.config.host import clean_environment
     from ..jobs.errors import BadInput, suggest
-    from ..jobs.host import clean_environment
+    from .printing import terminal
 
     if batch != "largest" and not (batch.isascii() and batch.isdigit() and 0 < int(batch) <= 1 << 16):
         raise BadInput(f"--batch {batch}: a number from 1 to 65536, or largest")
     if precision not in ("fp32", "fp16", "bf16"):
         raise BadInput(f"--precision {precision}: unknown. {suggest(precision, ('fp32', 'fp16', 'bf16'))}")
-    command = [sys.executable, "-m", "vtjobs.workers.measure", "--image-size", str(image_size)]
+    command = [sys.executable, "-m", "vtjobs.workers.tools.measure", "--image-size", str(image_size)]
     command += ["--classes", str(classes), "--precision", precision, "--repeats", str(repeats)]
     command += [*(["--training"] if training else []), *(["--batch", batch] if batch != "largest" else [])]
     done = subprocess.run([*command, "--", *backbones], stdout=subprocess.PIPE, env=clean_environment())

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..jobs.config import BACKENDS
+from ..jobs.config.config import BACKENDS
 from ..jobs.errors import BadInput, Refused
 
 if TYPE_CHECKING:
-    from ..jobs.config import Config
-    from ..orchestrator.context import Context
-    from ..orchestrator.tick import Report
+    from ..jobs.config.config import Config
+    from ..orchestrator.loop.context import Context
+    from ..orchestrator.loop.tick import Report
 
 # What could not be asked by this command; it prints what is known, and its exit code says so at the end.
 unreachable: list[str] = []
@@ -37,14 +37,14 @@ MaxRuns = Annotated[int | None, typer.Option("--max-runs", min=1, help="The larg
 
 
 def _complete_grid(incomplete: str) -> list[str]:
-    from ..jobs.library import grid_names
+    from ..jobs.grid.catalogue import grid_names
 
     files = [str(path) for path in Path().glob(f"{incomplete}*.yaml")]
     return [name for name in [*grid_names(), *files] if name.startswith(incomplete)]
 
 
 def _complete_selection(incomplete: str) -> list[str]:
-    from ..jobs.selector import FIELDS
+    from ..jobs.run.selector import FIELDS
 
     grids = sorted({path.name.rpartition("-")[0] for path in config(None).workspace.grids.glob("*")})
     words = ["all", *grids, *(f"{field}=" for field in FIELDS)]
@@ -61,21 +61,21 @@ Selector = Annotated[
 
 
 def config(workspace: str | None, **overrides: Any) -> "Config":
-    from ..jobs.config import load_config
+    from ..jobs.config.config import load_config
 
     return load_config({"workspace": workspace, **overrides})
 
 
 def open_workspace(workspace: str | None, *, create: bool = False) -> "Context":
-    from ..orchestrator.context import open_context
+    from ..orchestrator.loop.context import open_context
 
     return open_context(config(workspace), create=create)
 
 
 def fresh(context: "Context", *, start: bool = True) -> "Report":
     """Bring the ledger up to date, and say what could not be asked."""
-    from ..analysis.terminal import say
-    from ..orchestrator.tick import tick
+    from ..orchestrator.loop.tick import tick
+    from .printing.terminal import say
 
     report = tick(context, start=start)
     unreachable.clear()
@@ -90,7 +90,7 @@ def fresh(context: "Context", *, start: bool = True) -> "Report":
 
 
 def selection(words: list[str] | None, *, default_all: bool = False) -> Any:
-    from ..jobs.selector import parse_selection
+    from ..jobs.run.selector import parse_selection
 
     return parse_selection(words or [], default_all=default_all)
 

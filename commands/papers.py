@@ -13,8 +13,8 @@ def show(name: Name, as_json: Json = False) -> None:
     """List a paper's results as printed."""
     import dataclasses
 
-    from ..analysis import terminal
-    from ..analysis.published import select
+    from ..analysis.findings.published import select
+    from .printing import terminal
 
     found = select(name)
     if as_json:
@@ -39,10 +39,10 @@ def audit(
     as_json: Json = False,
 ) -> None:
     """Compute printed gains anew: those that the printed means do not give, and those that a spread can test."""
-    from ..analysis import terminal
-    from ..analysis.published import PAPERS
-    from ..analysis.published import audit as check
-    from ..analysis.render import p_value
+    from ..analysis.findings.published import PAPERS
+    from ..analysis.findings.published import audit as check
+    from ..analysis.output.render import p_value
+    from .printing import terminal
 
     found = [row for one in ([name] if name else PAPERS) for row in check(one)]
     if as_json:

@@ -51,9 +51,10 @@ def report(
     workspace: Workspace = None,
 ) -> None:
     """Print mean ± std over seeds for every cell, and its gain over its baseline."""
-    from ..analysis import as_csv, render, terminal
-    from ..analysis import wide as by_dataset
-    from ..analysis.table import planned
+    from ..analysis.findings.cells import planned
+    from ..analysis.output import as_csv, render
+    from ..analysis.output import by_dataset as by_dataset
+    from .printing import terminal
 
     if detail and wide:
         raise BadInput("--detail and --wide are two tables: give one of them")
@@ -68,7 +69,7 @@ def report(
     context, chosen, plan = _planned(selector, given, style, workspace)
     cells = planned(context.ledger, chosen, plan)
     if detail:
-        from ..analysis.describe import describe, values_of
+        from ..analysis.stats.summary import describe, values_of
 
         for cell in cells:
             cell["description"] = describe(values_of(cell), better=cell["better"])
@@ -88,8 +89,9 @@ def report(
 
 
 def _write_page(selector: Any, given: dict[str, Any], folder: Path, workspace: Any) -> dict[str, Path]:
-    from ..analysis import page, terminal
-    from ..analysis.gather import gather
+    from ..analysis.findings.gather import gather
+    from ..analysis.output import page
+    from .printing import terminal
 
     if folder.exists() and not folder.is_dir():
         raise BadInput(f"--html {folder}: a file; name a folder, which is made where it is not there")
@@ -129,9 +131,11 @@ def compare(
     workspace: Workspace = None,
 ) -> None:
     """Say of every cell whether it differs from its baseline by more than the luck of the seed."""
-    from ..analysis import as_csv, render, reversals, terminal
-    from ..analysis.table import planned
-    from ..analysis.verdict import compare as judge
+    from ..analysis.findings import reversals
+    from ..analysis.findings.cells import planned
+    from ..analysis.findings.comparisons import compare as judge
+    from ..analysis.output import as_csv, render
+    from .printing import terminal
 
     given = {
         "test": test,
@@ -175,9 +179,10 @@ def against(
     workspace: Workspace = None,
 ) -> None:
     """Put our cells beside a paper's printed numbers: reproduced, different, or not comparable and why."""
-    from ..analysis import as_csv, render, terminal
-    from ..analysis.against import against as judge
-    from ..analysis.table import report as table
+    from ..analysis.findings.against import against as judge
+    from ..analysis.findings.cells import report as table
+    from ..analysis.output import as_csv, render
+    from .printing import terminal
 
     if margin is not None and not 0 < margin < float("inf"):
         raise BadInput(f"--margin {margin:g}: a number above 0, in points")
@@ -202,11 +207,12 @@ def variance(
     workspace: Workspace = None,
 ) -> None:
     """Split the spread over seeds: what carries to new images, what this test set makes, what each stream does."""
-    from ..analysis import as_csv, render, terminal
-    from ..analysis.examples import variance as parts
-    from ..analysis.parts import of_study
-    from ..analysis.study import studies
-    from ..analysis.table import report as table
+    from ..analysis.findings.cells import report as table
+    from ..analysis.findings.per_image import variance as parts
+    from ..analysis.findings.study import studies
+    from ..analysis.output import as_csv, render
+    from ..analysis.output.study_table import of_study
+    from .printing import terminal
 
     context, chosen = _opened(selector, style, workspace)
     found = parts(context.workspace, table(context.ledger, chosen, set_name=set_name, with_specs=True))
@@ -232,20 +238,21 @@ def mcnemar(
     workspace: Workspace = None,
 ) -> None:
     """Compare two checkpoints on the same images: this says nothing of the methods behind them."""
-    from ..analysis import examples, terminal
-    from ..analysis.render import p_value
+    from ..analysis.findings import per_image
+    from ..analysis.output.render import p_value
+    from .printing import terminal
 
     context = open_workspace(workspace)
     fresh(context)
     run_ids = [one_run(context, name) for name in (run, other)]
-    bits = [examples.read(context.workspace, run_id, set_name) for run_id in run_ids]
+    bits = [per_image.read(context.workspace, run_id, set_name) for run_id in run_ids]
     for run_id, one in zip(run_ids, bits, strict=True):
         if one is None:
             raise NothingMatched(f"run {run_id} has no bits of single images on {set_name}: it must have completed")
-    first, second = (examples.images_of(context.workspace, run_id, set_name) for run_id in run_ids)
+    first, second = (per_image.images_of(context.workspace, run_id, set_name) for run_id in run_ids)
     if first != second:
         raise BadInput(f"{set_name} is not the same images in both runs: another dataset, or another part held out")
-    found = examples.mcnemar(*bits)
+    found = per_image.mcnemar(*bits)
     if as_json:
         terminal.emit_json({"schema_version": 1, "runs": run_ids, "set": set_name, **found})
         return
@@ -260,7 +267,7 @@ def mcnemar(
 
 
 def _opened(selector: Any, style: str, workspace: Any) -> tuple[Any, Any]:
-    from ..analysis.layout import FORMATS
+    from ..analysis.output.layout import FORMATS
 
     if style not in FORMATS:
         raise BadInput(f"--format {style}: unknown. {suggest(style, FORMATS)}")
@@ -270,7 +277,7 @@ def _opened(selector: Any, style: str, workspace: Any) -> tuple[Any, Any]:
 
 
 def _planned(selector: Any, given: dict[str, Any], style: str, workspace: Any) -> tuple[Any, Any, Any]:
-    from ..analysis.declared import settle
+    from ..analysis.findings.declared import settle
 
     context, chosen = _opened(selector, style, workspace)
     return context, chosen, settle(context.ledger, chosen, given)
@@ -278,7 +285,8 @@ def _planned(selector: Any, given: dict[str, Any], style: str, workspace: Any) -
 
 def print_table(table: Any, style: str, *, right: tuple[int, ...]) -> None:
     """Print a table in the style that was asked for, its notes on stderr where it is for a terminal."""
-    from ..analysis import layout, terminal
+    from ..analysis.output import layout
+    from .printing import terminal
 
     if style == "table":
         terminal.print_table(table.heading, _starred(table), right=right)
@@ -312,8 +320,8 @@ def evaluate(
     workspace: Workspace = None,
 ) -> None:
     """Score the weights of completed runs without training."""
-    from ..analysis import terminal
-    from ..orchestrator.evaluate import evaluate as score
+    from ..orchestrator.housekeeping.evaluate import evaluate as score
+    from .printing import terminal
 
     context = open_workspace(workspace)
     fresh(context)
@@ -331,10 +339,10 @@ def export(
     workspace: Workspace = None,
 ) -> None:
     """Write a run's final weights, without its head, with a model card."""
-    from ..analysis import terminal
-    from ..analysis.table import report as table
-    from ..jobs.selector import Selection
-    from ..orchestrator.export import export as write
+    from ..analysis.findings.cells import report as table
+    from ..jobs.run.selector import Selection
+    from ..orchestrator.housekeeping.export import export as write
+    from .printing import terminal
 
     context = open_workspace(workspace)
     fresh(context)

@@ -6,21 +6,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..jobs.errors import BadInput, SeedsMissing, VtjobsError
-from .options import (
-    BackendName,
-    DryRun,
-    Json,
-    Selector,
-    Set,
-    Source,
-    Workspace,
-    fresh,
-    open_workspace,
-    selection,
-)
+from .options import BackendName, DryRun, Json, Selector, Set, Source, Workspace, fresh, open_workspace, selection
 
 if TYPE_CHECKING:
-    from ..orchestrator.context import Context
+    from ..orchestrator.loop.context import Context
 
 HalfWidth = Annotated[float | None, typer.Option(help="Every mean known to ± this (95 %), in the metric's unit.")]
 Effect = Annotated[float | None, typer.Option(help="Every difference this large found four times in five.")]
@@ -39,7 +28,7 @@ def power(
     workspace: Workspace = None,
 ) -> None:
     """Say which cells need which seeds more, what they cost by the ledger's own history, and how to submit them."""
-    from ..analysis import terminal
+    from .printing import terminal
 
     context = open_workspace(workspace)
     fresh(context)
@@ -83,9 +72,9 @@ def topup(
     workspace: Workspace = None,
 ) -> None:
     """Submit just the seeds that `power` finds missing of a grid (its file or name), for the cells that need them."""
-    from ..analysis import terminal
-    from ..orchestrator.submit import submit, summary
-    from ..orchestrator.topup import chooser, left_out, seeds_of_cells
+    from ..orchestrator.requests.submit import submit, summary
+    from ..orchestrator.requests.topup import chooser, left_out, seeds_of_cells
+    from .printing import terminal
     from .submit import prepared, submitted, wait_for
 
     given, (source, at) = source, _file_of(source, workspace)
@@ -138,9 +127,9 @@ def _file_of(source: str, workspace: str | None) -> tuple[str, str | None]:
 def _needs(
     context: "Context", chosen: Any, half_width: float | None, effect: float | None, metric: str | None
 ) -> dict[str, Any]:
-    from ..analysis.declared import settle
-    from ..analysis.power import for_effect, for_looks, for_precision, with_hours
-    from ..analysis.table import planned
+    from ..analysis.findings.cells import planned
+    from ..analysis.findings.declared import settle
+    from ..analysis.findings.power import for_effect, for_looks, for_precision, with_hours
     from ..db import queries
     from ..db.engine import reading
 
@@ -174,7 +163,7 @@ def _gpus(settings: dict[str, Any]) -> int:
 
 
 def _show(document: dict[str, Any]) -> None:
-    from ..analysis import render
+    from ..analysis.output import render
     from .results import print_table
 
     laid = render.of_needs(document)

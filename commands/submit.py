@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..jobs.config import BACKENDS
+from ..jobs.config.config import BACKENDS
 from ..jobs.errors import BadInput, RunsFailed, VtjobsError, suggest
 from .options import (
     BackendName,
@@ -24,7 +24,7 @@ from .options import (
 )
 
 if TYPE_CHECKING:
-    from ..orchestrator.context import Context
+    from ..orchestrator.loop.context import Context
 
 
 def submit(
@@ -49,8 +49,8 @@ def submit(
     if dry_run:
         plan(source, settings, max_runs, backend, as_json, workspace)
         return
-    from ..analysis import terminal
-    from ..orchestrator.submit import submit as store
+    from ..orchestrator.requests.submit import submit as store
+    from .printing import terminal
 
     # First, so that a grid with a mistake in it makes neither workspace nor ledger.
     grid = prepared(workspace, source, settings, max_runs, backend)
@@ -74,8 +74,8 @@ def _told_when_interrupted(workspace: str | None, grid_id: str) -> Iterator[None
     try:
         yield
     except KeyboardInterrupt:
-        from ..analysis.terminal import say
-        from ..jobs.frozen import read_grid
+        from ..jobs.workspace.stored_grid import read_grid
+        from .printing.terminal import say
 
         if read_grid(config(workspace).workspace, grid_id) is None:
             say(f"grid {grid_id}: nothing was submitted")
@@ -99,8 +99,8 @@ def wait_for(context: "Context", words: list[str]) -> None:
     Raises:
         RunsFailed: some did not complete.
     """
-    from ..analysis.terminal import Progress, say
-    from ..orchestrator.wait import wait
+    from ..orchestrator.loop.wait import wait
+    from .printing.terminal import Progress, say
 
     with Progress() as progress:
         counts = wait(context, selection(words), progress.show)
@@ -119,8 +119,8 @@ def plan(
     workspace: Workspace = None,
 ) -> None:
     """Show what a submission would do: new, done and excluded runs, allocations, hours. Writes nothing."""
-    from ..analysis import terminal
-    from ..orchestrator.submit import summary
+    from ..orchestrator.requests.submit import summary
+    from .printing import terminal
 
     exists = config(workspace).workspace.identity.exists()
     context = open_workspace(workspace) if exists else None
@@ -153,8 +153,8 @@ def prepared(
     """Read, check and expand a grid, and tell its warnings; `choose` may leave runs out."""
     import time
 
-    from ..analysis.terminal import say
-    from ..orchestrator.submit import prepare
+    from ..orchestrator.requests.submit import prepare
+    from .printing.terminal import say
 
     settings_found = config(workspace)
     limit = max_runs or settings_found.get("max_runs")
@@ -170,7 +170,7 @@ def prepared(
 
 
 def _changes(settings: list[str] | None) -> dict[str, Any]:
-    from ..jobs.yamlio import parse
+    from ..jobs.strict_yaml import parse
 
     found: dict[str, Any] = {}
     for setting in settings or []:
@@ -183,7 +183,7 @@ def _changes(settings: list[str] | None) -> dict[str, Any]:
 
 def run(run: str, workspace: Workspace = None) -> None:
     """Run one run here and now, in the foreground, with its output on this terminal."""
-    from ..orchestrator.foreground import run_here
+    from ..orchestrator.requests.foreground import run_here
 
     context = open_workspace(workspace)
     fresh(context, start=False)

@@ -13,15 +13,15 @@ from typing import Any
 from sqlalchemy import Connection, Engine, bindparam, case, select, update
 
 from ..jobs.errors import DamagedJournal
-from ..jobs.journal import Event, read_from
-from ..jobs.lineage import completed_by, read_attempt
-from ..jobs.states import LIVE, AttemptState, FailureClass
-from ..jobs.workspace import RunFolder, Workspace
+from ..jobs.run.states import LIVE, AttemptState, FailureClass
+from ..jobs.workspace.journal import Event, read_from
+from ..jobs.workspace.lineage import completed_by, read_attempt
+from ..jobs.workspace.paths import RunFolder, Workspace
 from . import models as m
-from .derive import derive_runs
 from .engine import reading, writing
 from .ledger import DUE, Ledger, in_parts, insert_new
 from .results import summarise
+from .run_state import derive_runs
 
 # Bytes of journals that go into one transaction.
 BATCH_BYTES = 4 << 20

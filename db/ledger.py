@@ -8,15 +8,15 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, Table, and_, bindparam, func, insert, literal, select, true, update
 
-from ..jobs.allocation import Allocation
 from ..jobs.errors import BadInput
-from ..jobs.frozen import FrozenGrid
-from ..jobs.spec import canonical
-from ..jobs.states import TRANSITIONS, AttemptState, FailureClass, RunState
+from ..jobs.run.spec import canonical
+from ..jobs.run.states import TRANSITIONS, AttemptState, FailureClass, RunState
+from ..jobs.workspace.allocation import Allocation
+from ..jobs.workspace.stored_grid import FrozenGrid
 from . import models as m
-from .derive import derive_runs
 from .engine import check_schema, open_engine, parse_url, private, reading, writing
 from .rows import attempt_row, cell_row, event_row
+from .run_state import derive_runs
 
 Clock = Callable[[], float]
 

@@ -15,7 +15,7 @@ from sqlalchemy import (
     text,
 )
 
-from ..jobs.states import LIVE
+from ..jobs.run.states import LIVE
 
 metadata = MetaData()
 
@@ -32,7 +32,7 @@ grids = Table(
     Column("grid_id", String(80), primary_key=True),
     Column("name", String(64), nullable=False, index=True),
     Column("submitted_at", Double, nullable=False),
-    Column("settings", Text, nullable=False),  # JSON, see jobs/frozen.py
+    Column("settings", Text, nullable=False),  # JSON, see jobs/workspace/stored_grid.py
 )
 
 cells = Table(
@@ -91,7 +91,7 @@ allocations = Table(
     Column("job_id", String(64)),  # the scheduler's name; NULL until it is known to have been accepted
     Column("refused", Text),  # the scheduler's clear no
     Column("places", Integer, nullable=False, server_default="1"),  # elements of its array
-    Column("content", Text, nullable=False),  # JSON, see jobs/allocation.py
+    Column("content", Text, nullable=False),  # JSON, see jobs/workspace/allocation.py
 )
 
 attempts = Table(

@@ -9,8 +9,8 @@ from sqlalchemy import Connection, Select, and_, func, not_, or_, select
 
 from ..jobs.errors import NothingMatched
 from ..jobs.names import RUN_ID_PREFIX
-from ..jobs.selector import Condition, Selection
-from ..jobs.states import LIVE, AttemptState, FailureClass
+from ..jobs.run.selector import Condition, Selection
+from ..jobs.run.states import LIVE, AttemptState, FailureClass
 from . import models as m
 
 

@@ -10,13 +10,13 @@ from pathlib import Path
 
 from sqlalchemy import select
 
-from ..jobs.allocation import Allocation
-from ..jobs.files import fsync_folder, read_json
-from ..jobs.frozen import grid_ids, read_grid
-from ..jobs.states import LIVE
-from ..jobs.workspace import Workspace
+from ..jobs.atomic_files import fsync_folder, read_json
+from ..jobs.run.states import LIVE
+from ..jobs.workspace.allocation import Allocation
+from ..jobs.workspace.paths import Workspace
+from ..jobs.workspace.stored_grid import grid_ids, read_grid
 from . import models as m
-from .adopt import adopt_allocation
+from .adopt_allocations import adopt_allocation
 from .engine import file_system_of, reading, refuse_network
 from .ingest import ingest, ingest_evaluations
 from .ledger import Clock, Ledger, in_parts

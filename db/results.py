@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import Connection, delete, insert, select
 
-from ..jobs.states import AttemptState
+from ..jobs.run.states import AttemptState
 from . import models as m
 
 # Metrics where less is better; of all others more is.

@@ -3,9 +3,9 @@
 import json
 from typing import Any
 
-from ..jobs.allocation import Allocation
-from ..jobs.spec import canonical
-from ..jobs.states import AttemptState
+from ..jobs.run.spec import canonical
+from ..jobs.run.states import AttemptState
+from ..jobs.workspace.allocation import Allocation
 
 
 def cell_row(cell: Any) -> dict[str, Any]:

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from vtjobs.workers import hosted
-from vtjobs.workers.forge import Forge
+from vtjobs.workers.agent import attempt
+from vtjobs.workers.agent.template_client import Forge
 
 from .support.cli import Cli
 from .support.lab import Lab, a_template
@@ -53,7 +53,7 @@ def lab(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> Iterato
     """An empty workspace driven from here; agents look at claims and cancels twice a second."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
     monkeypatch.setenv("VTJOBS_FENCE_S", "0.5")
-    monkeypatch.setattr(hosted, "FENCE_S", 0.5)
+    monkeypatch.setattr(attempt, "FENCE_S", 0.5)
     made = Lab(tmp_path)
     yield made
     end_processes(made.root)

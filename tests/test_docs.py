@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from vtjobs.jobs import library
-from vtjobs.jobs.intake import take_in
+from vtjobs.jobs.grid import catalogue
+from vtjobs.jobs.grid.load import take_in
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "CHANGELOG.md"]
@@ -71,7 +71,7 @@ def test_every_example_grid_is_valid(path: Path) -> None:
     assert take_in(str(path), changes={}, max_runs=100_000).expansion.runs
 
 
-@pytest.mark.parametrize("name", library.grid_names())
+@pytest.mark.parametrize("name", catalogue.grid_names())
 def test_every_built_in_grid_is_valid(name: str) -> None:
     assert take_in(name, changes={}, max_runs=100_000).expansion.runs
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from vtjobs.jobs import library
+from vtjobs.jobs.grid import catalogue
 
 from .support import golden
 from .support.cli import Cli
@@ -22,7 +22,7 @@ def documents(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> dict[str
 
 
 def test_every_built_in_grid_has_an_identity_on_file() -> None:
-    assert sorted(IDENTITIES) == sorted(library.grid_names())
+    assert sorted(IDENTITIES) == sorted(catalogue.grid_names())
 
 
 @pytest.mark.parametrize("name", IDENTITIES)

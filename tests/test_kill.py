@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from vtjobs.jobs.lineage import read_attempt
-from vtjobs.jobs.workspace import Workspace
+from vtjobs.jobs.workspace.lineage import read_attempt
+from vtjobs.jobs.workspace.paths import Workspace
 
 from .conftest import processes_of
 from .support.cli import Cli
@@ -38,7 +38,11 @@ def agents(cli: Cli) -> list[int]:
 
 
 def runners(cli: Cli) -> list[int]:
-    return [pid for pid in processes_of(cli.workspace) if "vtjobs.orchestrator.backends.local_queue" in words_of(pid)]
+    return [
+        pid
+        for pid in processes_of(cli.workspace)
+        if "vtjobs.orchestrator.backends.local.queue_process" in words_of(pid)
+    ]
 
 
 def ranks(cli: Cli) -> list[int]:

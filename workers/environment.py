@@ -10,9 +10,9 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from ..jobs.files import to_json, write_over
-from ..jobs.host import visible_gpus
-from ..jobs.spec import NUMERICS
+from ..jobs.atomic_files import to_json, write_over
+from ..jobs.config.host import visible_gpus
+from ..jobs.run.spec import NUMERICS
 
 PACKAGES = ("vtjobs", "torch", "torchvision", "timm", "numpy")
 MOST_DIFF_BYTES = 256 << 10

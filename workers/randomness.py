@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import numpy
 import torch
 
-from ..jobs.spec import STREAMS
+from ..jobs.run.spec import STREAMS
 
 
 class Streams:

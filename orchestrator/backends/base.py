@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Protocol
 
-from ...jobs.allocation import Allocation, Shape
-from ...jobs.states import AttemptState, FailureClass
+from ...jobs.run.states import AttemptState, FailureClass
+from ...jobs.workspace.allocation import Allocation, Shape
 
 # So long after its last sign of life an attempt that a scheduler lacks is given up, even where not all that happened is
 # ever known.

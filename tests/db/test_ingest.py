@@ -12,9 +12,9 @@ from vtjobs.db import models as m
 from vtjobs.db.engine import reading, writing
 from vtjobs.db.ingest import ingest, ingest_evaluations, ingest_live
 from vtjobs.db.queries import damaged_journals
-from vtjobs.jobs.files import make_folder
-from vtjobs.jobs.journal import JournalWriter
-from vtjobs.jobs.states import AttemptState
+from vtjobs.jobs.atomic_files import make_folder
+from vtjobs.jobs.run.states import AttemptState
+from vtjobs.jobs.workspace.journal import JournalWriter
 
 from ..support.ledgers import World, journal_bytes, measured, paper_grid
 

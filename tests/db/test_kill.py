@@ -13,7 +13,7 @@ import pytest
 from vtjobs.db import models as m
 from vtjobs.db.engine import wait_for
 from vtjobs.db.ingest import ingest
-from vtjobs.jobs.files import make_folder
+from vtjobs.jobs.atomic_files import make_folder
 
 from ..support.ledgers import World, journal_bytes, measured, paper_grid
 from ..support.postgres import PostgresServer, binaries, roomy_memory

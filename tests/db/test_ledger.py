@@ -10,13 +10,13 @@ from sqlalchemy import insert
 from sqlalchemy.exc import IntegrityError
 
 from vtjobs.db import models as m
-from vtjobs.db import notes
-from vtjobs.db.adopt import adopt_allocation
+from vtjobs.db import scheduler_notes
+from vtjobs.db.adopt_allocations import adopt_allocation
 from vtjobs.db.engine import reading, writing
 from vtjobs.db.ledger import Ledger
 from vtjobs.db.queries import status_counts
 from vtjobs.jobs.errors import BadInput
-from vtjobs.jobs.states import LIVE, TRANSITIONS, AttemptState, RunState
+from vtjobs.jobs.run.states import LIVE, TRANSITIONS, AttemptState, RunState
 
 from ..support.ledgers import World, an_allocation, paper_grid
 
@@ -301,55 +301,55 @@ def test_a_refusal_for_now_costs_no_try_and_leaves_the_runs_pending(world: World
 
 def test_a_turn_is_taken_by_one_and_comes_again(world: World) -> None:
     other = world.open(world.url)
-    assert notes.take_turn(world.ledger, "asked.slurm", every_s=30)
-    assert not notes.take_turn(world.ledger, "asked.slurm", every_s=30)
-    assert not notes.take_turn(other, "asked.slurm", every_s=30), "the turns are the workspace's"
-    assert notes.take_turn(world.ledger, "asked.local", every_s=30), "each scheduler has its own"
+    assert scheduler_notes.take_turn(world.ledger, "asked.slurm", every_s=30)
+    assert not scheduler_notes.take_turn(world.ledger, "asked.slurm", every_s=30)
+    assert not scheduler_notes.take_turn(other, "asked.slurm", every_s=30), "the turns are the workspace's"
+    assert scheduler_notes.take_turn(world.ledger, "asked.local", every_s=30), "each scheduler has its own"
     world.now += 30
-    assert notes.take_turn(other, "asked.slurm", every_s=30)
-    assert not notes.take_turn(world.ledger, "asked.slurm", every_s=30)
+    assert scheduler_notes.take_turn(other, "asked.slurm", every_s=30)
+    assert not scheduler_notes.take_turn(world.ledger, "asked.slurm", every_s=30)
     other.engine.dispose()
 
 
 def test_what_may_be_done_at_any_time_is_everybodys_turn(world: World) -> None:
-    assert [notes.take_turn(world.ledger, "asked.local", every_s=0) for _ in range(3)] == [True] * 3
+    assert [scheduler_notes.take_turn(world.ledger, "asked.local", every_s=0) for _ in range(3)] == [True] * 3
 
 
 def test_a_clock_that_was_set_back_does_not_keep_a_turn_for_ever(world: World) -> None:
-    assert notes.take_turn(world.ledger, "asked.slurm", every_s=30)
+    assert scheduler_notes.take_turn(world.ledger, "asked.slurm", every_s=30)
     world.now -= 10_000
-    assert notes.take_turn(world.ledger, "asked.slurm", every_s=30)
+    assert scheduler_notes.take_turn(world.ledger, "asked.slurm", every_s=30)
 
 
 def test_a_scheduler_is_away_since_it_was_first_not_reached(world: World) -> None:
-    assert notes.away(world.ledger) == {}
-    notes.note_away(world.ledger, "slurm", "no answer")
-    since = notes.away(world.ledger)["slurm"]["since"]
+    assert scheduler_notes.away(world.ledger) == {}
+    scheduler_notes.note_away(world.ledger, "slurm", "no answer")
+    since = scheduler_notes.away(world.ledger)["slurm"]["since"]
     world.now += 500
-    notes.note_away(world.ledger, "slurm", "connection refused")
-    notes.note_away(world.ledger, "other", "gone")
-    assert notes.away(world.ledger)["slurm"] == {"since": since, "reason": "connection refused"}
-    assert set(notes.away(world.ledger)) == {"slurm", "other"}
-    notes.note_away(world.ledger, "slurm", "")
-    assert set(notes.away(world.ledger)) == {"other"}
+    scheduler_notes.note_away(world.ledger, "slurm", "connection refused")
+    scheduler_notes.note_away(world.ledger, "other", "gone")
+    assert scheduler_notes.away(world.ledger)["slurm"] == {"since": since, "reason": "connection refused"}
+    assert set(scheduler_notes.away(world.ledger)) == {"slurm", "other"}
+    scheduler_notes.note_away(world.ledger, "slurm", "")
+    assert set(scheduler_notes.away(world.ledger)) == {"other"}
     world.now += 500
-    notes.note_away(world.ledger, "slurm", "no answer")
-    assert notes.away(world.ledger)["slurm"]["since"] > since + 500, "a new absence has a new beginning"
+    scheduler_notes.note_away(world.ledger, "slurm", "no answer")
+    assert scheduler_notes.away(world.ledger)["slurm"]["since"] > since + 500, "a new absence has a new beginning"
 
 
 def test_a_scheduler_that_answers_and_was_never_away_is_not_written_down(world: World) -> None:
-    notes.note_away(world.ledger, "slurm", "")
-    assert notes.away(world.ledger) == {}
+    scheduler_notes.note_away(world.ledger, "slurm", "")
+    assert scheduler_notes.away(world.ledger) == {}
 
 
 def test_the_schedulers_words_are_kept_per_attempt(world: World) -> None:
     first, second = world.submit(paper_grid(seeds=2))
     world.launch(first, second)
     events = len(world.rows(m.events))
-    notes.set_words(world.ledger, [(first, 1, "PENDING Priority"), ("f" * 16, 1, "PENDING Resources")])
-    notes.set_words(world.ledger, [])
+    scheduler_notes.set_words(world.ledger, [(first, 1, "PENDING Priority"), ("f" * 16, 1, "PENDING Resources")])
+    scheduler_notes.set_words(world.ledger, [])
     assert [world.attempts(run_id)[0]["word"] for run_id in (first, second)] == ["PENDING Priority", ""]
-    notes.set_words(world.ledger, [(first, 1, "RUNNING")])
+    scheduler_notes.set_words(world.ledger, [(first, 1, "RUNNING")])
     assert world.attempts(first)[0]["word"] == "RUNNING"
     assert len(world.rows(m.events)) == events, "a word is no change of state"
 

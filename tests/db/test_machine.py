@@ -6,8 +6,8 @@ import pytest
 
 from vtjobs.db import models as m
 from vtjobs.db.machine import AttemptView, RunView, derive
-from vtjobs.jobs.retry import STALLED_LIMIT
-from vtjobs.jobs.states import LIVE, AttemptState, FailureClass, RunState
+from vtjobs.jobs.run.retry import STALLED_LIMIT
+from vtjobs.jobs.run.states import LIVE, AttemptState, FailureClass, RunState
 
 from ..support.ledgers import World, paper_grid
 

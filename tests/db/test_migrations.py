@@ -14,8 +14,8 @@ from vtjobs.db import queries
 from vtjobs.db.engine import SCHEMA_VERSION, open_engine, parse_url, reading, schema_version, writing
 from vtjobs.db.models import metadata
 from vtjobs.db.upgrade import alembic_config, upgrade
-from vtjobs.jobs.selector import Selection
-from vtjobs.jobs.states import LIVE
+from vtjobs.jobs.run.selector import Selection
+from vtjobs.jobs.run.states import LIVE
 
 from ..support.ledgers import World, paper_grid
 

@@ -17,8 +17,8 @@ from vtjobs.db.ingest import ingest, ingest_live
 from vtjobs.db.ledger import Ledger
 from vtjobs.db.rebuild import rebuild
 from vtjobs.db.upgrade import upgrade
-from vtjobs.jobs.lineage import candidates, completed_by
-from vtjobs.jobs.states import LIVE, AttemptState, FailureClass
+from vtjobs.jobs.run.states import LIVE, AttemptState, FailureClass
+from vtjobs.jobs.workspace.lineage import candidates, completed_by
 
 from ..support.ledgers import World, paper_grid
 from ..support.postgres import roomy_memory

@@ -12,10 +12,10 @@ from vtjobs.db import models as m
 from vtjobs.db import queries
 from vtjobs.db.engine import reading, writing
 from vtjobs.db.ingest import ingest_live
-from vtjobs.db.notes import set_words
+from vtjobs.db.scheduler_notes import set_words
 from vtjobs.jobs.errors import NothingMatched
-from vtjobs.jobs.selector import parse_selection
-from vtjobs.jobs.states import AttemptState
+from vtjobs.jobs.run.selector import parse_selection
+from vtjobs.jobs.run.states import AttemptState
 
 from ..support.ledgers import World, an_allocation, paper_grid
 

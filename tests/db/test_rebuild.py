@@ -15,11 +15,11 @@ from vtjobs.db.ingest import ingest_evaluations, ingest_live
 from vtjobs.db.ledger import Ledger
 from vtjobs.db.models import metadata
 from vtjobs.db.rebuild import adopt_allocations, make_ledger, rebuild
-from vtjobs.jobs.files import make_folder, to_json, write_new
-from vtjobs.jobs.frozen import write_spec
-from vtjobs.jobs.journal import JournalWriter
-from vtjobs.jobs.spec import canonical, digest, seeds_of
-from vtjobs.jobs.states import AttemptState
+from vtjobs.jobs.atomic_files import make_folder, to_json, write_new
+from vtjobs.jobs.run.spec import canonical, digest, seeds_of
+from vtjobs.jobs.run.states import AttemptState
+from vtjobs.jobs.workspace.journal import JournalWriter
+from vtjobs.jobs.workspace.stored_grid import write_spec
 
 from ..support.ledgers import World, an_allocation, measured, paper_grid
 

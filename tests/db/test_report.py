@@ -4,11 +4,11 @@ import json
 import random
 from pathlib import Path
 
-from vtjobs.analysis.declared import Plan
-from vtjobs.analysis.table import report
-from vtjobs.analysis.verdict import compare
+from vtjobs.analysis.findings.cells import report
+from vtjobs.analysis.findings.comparisons import compare
+from vtjobs.analysis.findings.declared import Plan
 from vtjobs.db.ingest import ingest_live
-from vtjobs.jobs.selector import Selection
+from vtjobs.jobs.run.selector import Selection
 
 from ..support.ledgers import World, paper_grid
 from ..support.postgres import PostgresServer

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from vtjobs.jobs.workspace import Workspace
+from vtjobs.jobs.workspace.paths import Workspace
 
 from ..conftest import end_processes
 

@@ -1,7 +1,7 @@
 """Which cells a report shows of a grid with stages."""
 
-from vtjobs.analysis.table import report
-from vtjobs.jobs.selector import Selection
+from vtjobs.analysis.findings.cells import report
+from vtjobs.jobs.run.selector import Selection
 
 from ..support.lab import Lab
 

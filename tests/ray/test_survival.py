@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from vtjobs.jobs.config import load_config
-from vtjobs.jobs.journal import LEASE_S
-from vtjobs.jobs.lineage import candidates
-from vtjobs.orchestrator.context import open_context
-from vtjobs.orchestrator.tick import tick
+from vtjobs.jobs.config.config import load_config
+from vtjobs.jobs.workspace.journal import LEASE_S
+from vtjobs.jobs.workspace.lineage import candidates
+from vtjobs.orchestrator.loop.context import open_context
+from vtjobs.orchestrator.loop.tick import tick
 
 from ..conftest import end_processes
 from ..support.cli import Cli

@@ -1,4 +1,4 @@
-"""A node agent without ranks: on disk it does what workers/hosted.py does, and it can die between any two steps.
+"""A node agent without ranks: on disk it does what workers/agent/attempt.py does, and it can die between any two steps.
 
 Its weights are a hash over every step since the beginning: a step that was lost or done twice shows in the last one.
 """
@@ -13,14 +13,14 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from vtjobs.jobs.allocation import Allocation, Task
-from vtjobs.jobs.files import make_folder, to_json, write_new
-from vtjobs.jobs.frozen import write_spec
-from vtjobs.jobs.journal import HEARTBEAT_S, JournalWriter, encode
-from vtjobs.jobs.lineage import candidates, completed_by
-from vtjobs.jobs.markers import closed
-from vtjobs.jobs.states import EXIT_OF_CLASS, AttemptState, FailureClass
-from vtjobs.jobs.workspace import RunFolder
+from vtjobs.jobs.atomic_files import make_folder, to_json, write_new
+from vtjobs.jobs.run.states import EXIT_OF_CLASS, AttemptState, FailureClass
+from vtjobs.jobs.workspace.allocation import Allocation, Task
+from vtjobs.jobs.workspace.journal import HEARTBEAT_S, JournalWriter, encode
+from vtjobs.jobs.workspace.lineage import candidates, completed_by
+from vtjobs.jobs.workspace.markers import closed
+from vtjobs.jobs.workspace.paths import RunFolder
+from vtjobs.jobs.workspace.stored_grid import write_spec
 
 if TYPE_CHECKING:
     from .cluster import Cluster, Element
@@ -131,7 +131,7 @@ class Agent:
             self.cluster.exited(self.element, code)
 
     def _hand_on(self) -> None:
-        """As workers/successor.py: one more allocation for the runs that advanced."""
+        """As workers/agent/successor.py: one more allocation for the runs that advanced."""
         handing = self.stopping in (AttemptState.TIMEOUT, AttemptState.PREEMPTED) and self.explained
         if not handing or not self.allocation.argv:
             return
@@ -255,7 +255,7 @@ class Hosted:
         self.after(self.step_s, self._work if self.step < self.plan else self._finish)
 
     def _resume(self) -> tuple[int, int] | None:
-        """Return the newest checkpoint that verifies, as workers/resume.py does."""
+        """Return the newest checkpoint that verifies, as workers/agent/resume.py does."""
         found = candidates(self.folder, self.task.attempt)
         for candidate in found:
             try:

@@ -7,9 +7,9 @@ from collections import Counter, defaultdict
 from typing import Any
 
 from vtjobs.jobs.errors import DamagedJournal
-from vtjobs.jobs.journal import Event, read_from
-from vtjobs.jobs.retry import DETERMINISTIC
-from vtjobs.jobs.workspace import RunFolder
+from vtjobs.jobs.run.retry import DETERMINISTIC
+from vtjobs.jobs.workspace.journal import Event, read_from
+from vtjobs.jobs.workspace.paths import RunFolder
 
 from .agent import STEPS_PER_EPOCH, score, weights_at
 from .profile import Profile

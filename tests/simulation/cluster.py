@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from vtjobs.jobs.allocation import Allocation
+from vtjobs.jobs.atomic_files import read_json
 from vtjobs.jobs.errors import SchedulerUnreachable
-from vtjobs.jobs.files import read_json
-from vtjobs.jobs.workspace import Workspace
-from vtjobs.orchestrator.backends.slurm.ask import NoAccounting
+from vtjobs.jobs.workspace.allocation import Allocation
+from vtjobs.jobs.workspace.paths import Workspace
+from vtjobs.orchestrator.backends.slurm.shell import NoAccounting
 
 from .books import Books, ranges
 from .profile import Profile

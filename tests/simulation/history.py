@@ -10,15 +10,15 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from vtjobs.jobs.config import Config, load_config
-from vtjobs.jobs.frozen import freeze
-from vtjobs.jobs.intake import Intake, take_in
-from vtjobs.jobs.site import Slurm
-from vtjobs.orchestrator import actions
-from vtjobs.orchestrator.context import Context, open_context
-from vtjobs.orchestrator.plan import shape_of
-from vtjobs.orchestrator.submit import Prepared, submit
-from vtjobs.orchestrator.tick import tick
+from vtjobs.jobs.config.config import Config, load_config
+from vtjobs.jobs.config.site import Slurm
+from vtjobs.jobs.grid.load import Intake, take_in
+from vtjobs.jobs.workspace.stored_grid import freeze
+from vtjobs.orchestrator.loop.context import Context, open_context
+from vtjobs.orchestrator.loop.plan import shape_of
+from vtjobs.orchestrator.loop.tick import tick
+from vtjobs.orchestrator.requests import actions
+from vtjobs.orchestrator.requests.submit import Prepared, submit
 
 from ..support.postgres import roomy_memory
 from .checks import check_end

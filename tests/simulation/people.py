@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from vtjobs.jobs.config import Config
+from vtjobs.jobs.config.config import Config
 from vtjobs.jobs.errors import LedgerUnreachable, SchedulerUnreachable
-from vtjobs.orchestrator.context import Context, open_context
+from vtjobs.orchestrator.loop.context import Context, open_context
 
 from .profile import Profile
 from .world import World

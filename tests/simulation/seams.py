@@ -11,12 +11,12 @@ from sqlalchemy import Connection
 
 from vtjobs.db import engine
 from vtjobs.db.engine import _sqlite_begin
-from vtjobs.jobs.allocation import Allocation
-from vtjobs.jobs.workspace import Workspace
-from vtjobs.orchestrator import plan
+from vtjobs.jobs.workspace.allocation import Allocation
+from vtjobs.jobs.workspace.paths import Workspace
 from vtjobs.orchestrator.backends.base import Submission, SubmitOutcome
 from vtjobs.orchestrator.backends.slurm import backend, cluster, query, submission
 from vtjobs.orchestrator.backends.slurm.submission import outcome_of
+from vtjobs.orchestrator.loop import plan
 
 from .cluster import Cluster
 from .people import Process

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from vtjobs.db import ingest, ledger
-from vtjobs.jobs.files import make_folder, touch_new
-from vtjobs.jobs.workspace import RunFolder
-from vtjobs.orchestrator import dispatch, tick
+from vtjobs.jobs.atomic_files import make_folder, touch_new
+from vtjobs.jobs.workspace.paths import RunFolder
 from vtjobs.orchestrator.backends.base import JobState, JobView, Submission, SubmitOutcome
-from vtjobs.orchestrator.backends.slurm import look, submission
+from vtjobs.orchestrator.backends.slurm import observe, submission
+from vtjobs.orchestrator.loop import dispatch, tick
 
 from . import seams
 from .history import play
@@ -46,25 +46,25 @@ def unclear_is_a_no(patch: pytest.MonkeyPatch) -> None:
 
 def unreachable_is_absent(patch: pytest.MonkeyPatch) -> None:
     """A controller that does not answer has no jobs."""
-    asked = look.squeue
+    asked = observe.squeue
 
     def squeue(*, deadline_s: float) -> Any:
         try:
             return asked(deadline_s=deadline_s)
-        except look.SchedulerUnreachable:
+        except observe.SchedulerUnreachable:
             return []
 
-    patch.setattr(look, "squeue", squeue)
+    patch.setattr(observe, "squeue", squeue)
 
 
 def books_are_up_to_date(patch: pytest.MonkeyPatch) -> None:
     """What accounting says holds, whatever the controller has not told it yet."""
-    patch.setattr(look, "books_are_behind", lambda deadline_s: False)
+    patch.setattr(observe, "books_are_behind", lambda deadline_s: False)
 
 
 def vanished_is_lost(patch: pytest.MonkeyPatch) -> None:
     """A pending element that is gone from both queries was lost, and may be submitted again."""
-    patch.setattr(look, "_vanished", lambda place, known, accounted: JobView(state=JobState.ENDED, end=None))
+    patch.setattr(observe, "_vanished", lambda place, known, accounted: JobView(state=JobState.ENDED, end=None))
 
 
 def cancel_is_not_marked(patch: pytest.MonkeyPatch) -> None:
@@ -82,7 +82,7 @@ def offsets_are_forgotten(patch: pytest.MonkeyPatch) -> None:
 def retries_without_end(patch: pytest.MonkeyPatch) -> None:
     """The policy gives every failure another try."""
     from vtjobs.db import machine
-    from vtjobs.jobs.retry import judge
+    from vtjobs.jobs.run.retry import judge
 
     patch.setattr(machine, "judge", lambda history, tries, may_halve: judge(history, tries=100, may_halve=may_halve))
 

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from vtjobs.jobs.states import RunState
-from vtjobs.orchestrator import actions
-from vtjobs.orchestrator.context import Context
+from vtjobs.jobs.run.states import RunState
+from vtjobs.orchestrator.loop.context import Context
+from vtjobs.orchestrator.requests import actions
 
 from .cluster import Cluster, Element
 from .profile import Profile

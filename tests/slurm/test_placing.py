@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from vtjobs.jobs.lineage import read_attempt
-from vtjobs.jobs.workspace import Workspace
+from vtjobs.jobs.workspace.lineage import read_attempt
+from vtjobs.jobs.workspace.paths import Workspace
 
 from ..support.lab import children
 from ..support.slurm_user import SlurmUser, counted, slurm_grid, wait_for

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from vtjobs.jobs.lineage import candidates
+from vtjobs.jobs.workspace.lineage import candidates
 
 from ..conftest import end_processes
 from ..support.cli import Cli

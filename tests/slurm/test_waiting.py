@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from vtjobs.jobs.lineage import read_attempt
-from vtjobs.jobs.workspace import Workspace
+from vtjobs.jobs.workspace.lineage import read_attempt
+from vtjobs.jobs.workspace.paths import Workspace
 
 from ..support.slurm import SlurmCluster
 from ..support.slurm_user import LATER, SlurmUser, counted, slurm_grid, wait_for

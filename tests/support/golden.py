@@ -47,9 +47,9 @@ def sha(text: str | bytes) -> str:
 
 def identity(name: str, folder: Path) -> dict[str, Any]:
     """Return what a built-in grid expands to: how many runs, the first ids, and hashes of what is stored."""
-    from vtjobs.jobs.frozen import freeze, write_grid
-    from vtjobs.jobs.intake import take_in
-    from vtjobs.jobs.workspace import Workspace
+    from vtjobs.jobs.grid.load import take_in
+    from vtjobs.jobs.workspace.paths import Workspace
+    from vtjobs.jobs.workspace.stored_grid import freeze, write_grid
 
     intake = take_in(name)
     frozen = freeze(intake.grid, intake.expansion, at=0.0)
@@ -68,10 +68,10 @@ def identity(name: str, folder: Path) -> dict[str, Any]:
 
 def identities() -> dict[str, dict[str, Any]]:
     """Return the identity of every built-in grid."""
-    from vtjobs.jobs import library
+    from vtjobs.jobs.grid import catalogue
 
     with tempfile.TemporaryDirectory() as folder:
-        return {name: identity(name, Path(folder)) for name in sorted(library.grid_names())}
+        return {name: identity(name, Path(folder)) for name in sorted(catalogue.grid_names())}
 
 
 def plain(value: Any) -> Any:
@@ -86,8 +86,8 @@ def plain(value: Any) -> Any:
 def furnish(folder: Path) -> str:
     """Make a workspace with completed, failed, diverged and cancelled runs; return its ledger's URL."""
     from vtjobs.db.ingest import ingest_live
-    from vtjobs.jobs.frozen import freeze
-    from vtjobs.jobs.intake import take_in
+    from vtjobs.jobs.grid.load import take_in
+    from vtjobs.jobs.workspace.stored_grid import freeze
 
     from .ledgers import World
 

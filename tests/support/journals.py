@@ -3,7 +3,7 @@
 import time
 from typing import Any
 
-from vtjobs.jobs.journal import JournalWriter
+from vtjobs.jobs.workspace.journal import JournalWriter
 
 from .lab import Lab
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from vtjobs.workers import checkpoint
+from vtjobs.workers.checkpoints import checkpoint
 
 CALLS = ("write", "fsync", "rename", "mkdir", "open", "rmdir", "unlink")
 

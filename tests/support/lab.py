@@ -13,19 +13,19 @@ from sqlalchemy import func, select
 
 from vtjobs.db import models as m
 from vtjobs.db.engine import reading
-from vtjobs.jobs.allocation import HANG_S, Allocation, Shape, Task
-from vtjobs.jobs.config import load_config
-from vtjobs.jobs.files import to_json, write_new
-from vtjobs.jobs.lineage import AttemptRecord, read_attempt
-from vtjobs.jobs.states import RunState
+from vtjobs.jobs.atomic_files import to_json, write_new
+from vtjobs.jobs.config.config import load_config
+from vtjobs.jobs.run.states import RunState
+from vtjobs.jobs.workspace.allocation import HANG_S, Allocation, Shape, Task
+from vtjobs.jobs.workspace.lineage import AttemptRecord, read_attempt
 from vtjobs.orchestrator.backends.base import Room
-from vtjobs.orchestrator.backends.local import LocalBackend
-from vtjobs.orchestrator.context import Context, open_context
-from vtjobs.orchestrator.plan import pack
-from vtjobs.orchestrator.submit import Prepared, prepare, submit
-from vtjobs.orchestrator.tick import tick
-from vtjobs.workers.forge import Forge
-from vtjobs.workers.hosted import HostedRun, Lane
+from vtjobs.orchestrator.backends.local.backend import LocalBackend
+from vtjobs.orchestrator.loop.context import Context, open_context
+from vtjobs.orchestrator.loop.plan import pack
+from vtjobs.orchestrator.loop.tick import tick
+from vtjobs.orchestrator.requests.submit import Prepared, prepare, submit
+from vtjobs.workers.agent.attempt import HostedRun, Lane
+from vtjobs.workers.agent.template_client import Forge
 
 PATIENCE_S = 90.0
 

@@ -11,12 +11,12 @@ from sqlalchemy import select
 from vtjobs.db import models as m
 from vtjobs.db.engine import reading
 from vtjobs.db.ledger import Ledger
-from vtjobs.jobs.allocation import Allocation, Shape, Task
-from vtjobs.jobs.files import make_folder, to_json, touch_new, write_new
-from vtjobs.jobs.frozen import FrozenCell, FrozenGrid, write_grid
-from vtjobs.jobs.journal import JournalWriter, encode
-from vtjobs.jobs.spec import CellSpec, canonical, digest, seeds_of
-from vtjobs.jobs.workspace import RunFolder, Workspace
+from vtjobs.jobs.atomic_files import make_folder, to_json, touch_new, write_new
+from vtjobs.jobs.run.spec import CellSpec, canonical, digest, seeds_of
+from vtjobs.jobs.workspace.allocation import Allocation, Shape, Task
+from vtjobs.jobs.workspace.journal import JournalWriter, encode
+from vtjobs.jobs.workspace.paths import RunFolder, Workspace
+from vtjobs.jobs.workspace.stored_grid import FrozenCell, FrozenGrid, write_grid
 
 HEADS = ("supervised", "drloc", "relvit")
 

@@ -6,9 +6,9 @@ import subprocess
 import sys
 from typing import Any
 
-from vtjobs.jobs.allocation import Allocation
-from vtjobs.jobs.files import to_json, write_over
-from vtjobs.jobs.journal import Event, read_all
+from vtjobs.jobs.atomic_files import to_json, write_over
+from vtjobs.jobs.workspace.allocation import Allocation
+from vtjobs.jobs.workspace.journal import Event, read_all
 
 from .lab import Lab
 

@@ -75,7 +75,7 @@ def _serve() -> None:
     import timm.utils  # noqa: F401
     import torch.nn.parallel  # noqa: F401
 
-    from vtjobs.workers import train  # noqa: F401
+    from vtjobs.workers.training import loop  # noqa: F401
 
     for line in sys.stdin:
         print(json.dumps(_attempt(json.loads(line))), flush=True)
@@ -116,7 +116,7 @@ def _become(order: dict[str, Any], rank: int, listener: socket.socket) -> None:
         os.dup2(error, 2)
         code = _train(order, rank, listener)
     except BaseException as error:
-        from vtjobs.workers.failure import classify
+        from vtjobs.workers.ranks.failure import classify
 
         print(f"class: {classify(error)}", file=sys.stderr)
         traceback.print_exc()
@@ -128,11 +128,11 @@ def _become(order: dict[str, Any], rank: int, listener: socket.socket) -> None:
 def _train(order: dict[str, Any], rank: int, listener: socket.socket) -> int:
     import torch
 
-    from vtjobs.jobs.spec import RunSpec
-    from vtjobs.workers.dist import join
+    from vtjobs.jobs.run.spec import RunSpec
     from vtjobs.workers.process import die_with_parent
-    from vtjobs.workers.settings import Plan
-    from vtjobs.workers.train import Training
+    from vtjobs.workers.training.group import join
+    from vtjobs.workers.training.loop import Training
+    from vtjobs.workers.training.plan import Plan
 
     die_with_parent()
     torch.set_num_threads(1)

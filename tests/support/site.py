@@ -6,9 +6,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from vtjobs.jobs.journal import Event, read_all
-from vtjobs.jobs.lineage import AttemptRecord, read_attempt
-from vtjobs.jobs.workspace import RunFolder, Workspace
+from vtjobs.jobs.workspace.journal import Event, read_all
+from vtjobs.jobs.workspace.lineage import AttemptRecord, read_attempt
+from vtjobs.jobs.workspace.paths import RunFolder, Workspace
 
 from .cli import Cli
 from .lab import children, is_running, wait_for

@@ -9,15 +9,15 @@ from PIL import Image
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from vtjobs.jobs import library
-from vtjobs.jobs.folder import describe_folder
-from vtjobs.jobs.heads import HEADS, preset
-from vtjobs.jobs.recipe import Recipe
-from vtjobs.jobs.spec import RunSpec, seeds_of
-from vtjobs.workers.dist import Group
-from vtjobs.workers.manifest import MODEL, STATE, Rejected, verify
-from vtjobs.workers.settings import Plan
-from vtjobs.workers.train import Training
+from vtjobs.jobs.grid import catalogue
+from vtjobs.jobs.grid.heads import HEADS, preset
+from vtjobs.jobs.grid.image_folder import describe_folder
+from vtjobs.jobs.grid.recipe import Recipe
+from vtjobs.jobs.run.spec import RunSpec, seeds_of
+from vtjobs.workers.checkpoints.manifest import MODEL, STATE, Rejected, verify
+from vtjobs.workers.training.group import Group
+from vtjobs.workers.training.loop import Training
+from vtjobs.workers.training.plan import Plan
 
 torch.set_num_threads(1)
 
@@ -50,7 +50,7 @@ def run_spec(
         "epochs": 2, "batch_size": 256, "lr": 1e-3, "warmup_epochs": 0.5, "image_size": 16, "interpolation": "bilinear",
         "crop": "pad", "crop_padding": 1, **recipe,
     }  # fmt: skip
-    facts = library.datasets()["digits"]
+    facts = catalogue.datasets()["digits"]
     dataset = {name: facts[name] for name in ("channels", "classes", "fingerprint", "mean", "std", "train", "test")}
     return RunSpec(
         backbone={**backbone, "weights": None},

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vtjobs.jobs.spec import STREAMS, seeds_of
+from vtjobs.jobs.run.spec import STREAMS, seeds_of
 from vtjobs.workers.randomness import Streams
 
 POSITIONS = st.lists(st.integers(0, 10**6), max_size=4)

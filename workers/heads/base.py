@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from ...jobs.errors import VtjobsError
-from ...jobs.own import COMMON
+from ...jobs.grid.custom_head import COMMON
 
 # Epochs over which DRLoc's published program raises λ.
 CODE_WARMUP = 20

@@ -11,15 +11,15 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ....jobs.allocation import Allocation, Shape
-from ....jobs.config import Config
+from ....jobs.atomic_files import read_json
+from ....jobs.config.config import Config
+from ....jobs.config.site import configured
 from ....jobs.errors import BadInput, Problem, SchedulerUnreachable
-from ....jobs.files import read_json
-from ....jobs.site import configured
+from ....jobs.workspace.allocation import Allocation, Shape
 from ..base import JobView, Key, Place, Room, Submission, Waiting
 from . import cluster
 from .api import Api, Refused
-from .look import forgotten, given_up, look
+from .observe import forgotten, given_up, look
 from .submission import JOBS, kind_of, line_of, python, submit, successor
 
 MOST_TASKS = 256
@@ -88,7 +88,7 @@ class RayBackend:
         )
 
     def rehearse(self, shape: Shape, room: Room) -> None:
-        from .sight import require_sight
+        from .workspace_check import require_sight
 
         require_sight(self._api(room.site), room.site, self.workspace)
 
@@ -148,7 +148,7 @@ class RayBackend:
         """Take jobs that wait out of Ray's queue. Stopping one waits for it to start, and may add a node for it."""
         if not tokens:
             return
-        command = [*python(site), "-m", "vtjobs.workers.ray_withdraw", *tokens]
+        command = [*python(site), "-m", "vtjobs.workers.ray_jobs.withdraw", *tokens]
         # The same wish within a minute is the same job.
         wish = hashlib.sha256(f"{int(self.clock() // 60)} {tokens}".encode()).hexdigest()[:16]
         body = {"submission_id": f"vtw-{wish}", "entrypoint": line_of(site, command)}
@@ -163,7 +163,7 @@ class RayBackend:
         return
 
     def explain(self, word: str, *, job: str = "", token: str = "") -> Waiting | None:
-        from .reasons import explain
+        from .pending import explain
 
         data = read_json(self.workspace.allocation(token)) if word and token else None
         return explain(word, data, self._api(data["site"]), deadline_s=self.look_s) if data else None

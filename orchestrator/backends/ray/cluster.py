@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ....jobs.allocation import Allocation, Shape
 from ....jobs.errors import BadInput, Problem, SchedulerUnreachable, suggest
+from ....jobs.workspace.allocation import Allocation, Shape
 from .api import Api
 
 MOST_NODES = 10_000

@@ -14,10 +14,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ....jobs.allocation import Allocation
+from ....jobs.atomic_files import read_json
 from ....jobs.errors import SchedulerUnreachable, VtjobsError
-from ....jobs.files import read_json
-from ....jobs.workspace import Workspace
+from ....jobs.workspace.allocation import Allocation
+from ....jobs.workspace.paths import Workspace
 from ..base import Submission, SubmitOutcome
 from .api import Api, Refused, is_loopback
 from .cluster import Need, Node, need_from, nodes
@@ -90,7 +90,7 @@ def entrypoint(allocation: Allocation, workspace: Workspace, *, avoid: Sequence[
     if allocation.shape.nodes > 1:
         site = allocation.site
         bundle = {"GPU": site["gpus"], "CPU": site["cpus"], **site["custom"]}
-        module = "vtjobs.workers.ray_nodes"
+        module = "vtjobs.workers.ray_jobs.nodes"
         more = ["--nodes", str(allocation.shape.nodes), "--bundle", json.dumps(bundle)]
         more += ["--avoid", json.dumps(selector(avoid))] if avoid else []
     command = [*python(allocation.site), "-m", module, "--workspace", root, "--token", token, *more]

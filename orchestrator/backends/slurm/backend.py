@@ -5,17 +5,17 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from ....jobs.allocation import Allocation, Shape
 from ....jobs.errors import BadInput, Problem, suggest
 from ....jobs.units import format_duration
-from ....jobs.workspace import Workspace
+from ....jobs.workspace.allocation import Allocation, Shape
+from ....jobs.workspace.paths import Workspace
 from ..base import JobView, Key, Place, Room, Submission, Waiting
 from . import cluster
-from .ask import ask
-from .look import look
+from .observe import look
+from .pending import explain
 from .query import squeue
-from .reasons import explain
-from .words import view_of
+from .shell import ask
+from .states import view_of
 
 
 class SlurmBackend:
@@ -102,7 +102,7 @@ class SlurmBackend:
     # Submitting ----------------------------------------------------------------------------------------------
 
     def argv(self, allocation: Allocation) -> tuple[str, ...]:
-        from .command import successor
+        from .job import successor
 
         return successor(allocation, self.workspace) if allocation.site.get("handover", True) else ()
 

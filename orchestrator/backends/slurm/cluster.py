@@ -8,7 +8,7 @@ import time
 from dataclasses import dataclass, field
 
 from ....jobs.errors import SchedulerUnreachable
-from .ask import NoAccounting, ask
+from .shell import NoAccounting, ask
 
 _GPUS = re.compile(r"gpu(?::(?P<kind>[\w.-]+))?:(?P<count>[0-9]+)")
 _TIME = re.compile(r"(?:(?P<days>[0-9]+)-)?(?:(?P<hours>[0-9]+):)?(?P<minutes>[0-9]+):(?P<seconds>[0-9]+)\Z")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from ....jobs.errors import BadInput, SchedulerUnreachable
-from .ask import ask, user
+from .shell import ask, user
 
 # More names than this on one command line and sacct is asked for everything of the user's instead.
 MOST_NAMES = 200

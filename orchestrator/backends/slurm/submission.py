@@ -6,12 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from ....jobs.allocation import Allocation
 from ....jobs.errors import BadInput, SchedulerUnreachable
-from ....jobs.workspace import Workspace
+from ....jobs.workspace.allocation import Allocation
+from ....jobs.workspace.paths import Workspace
 from ..base import Submission, SubmitOutcome
-from .ask import ask, is_away, reason_of
-from .command import script, stored_script, submission, transport
+from .job import script, stored_script, submission, transport
+from .shell import ask, is_away, reason_of
 
 # SLURM's own words for "no", each with what helps.
 REFUSALS = {

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from vtjobs.jobs.workspace import Workspace
+from vtjobs.jobs.workspace.paths import Workspace
 from vtjobs.orchestrator.backends.slurm import cluster
 
 from ...support.scheduler import Commands

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from vtjobs.jobs import library
-from vtjobs.jobs.heads import preset
+from vtjobs.jobs.grid import catalogue
+from vtjobs.jobs.grid.heads import preset
 from vtjobs.workers.heads.base import Grid, build_head, weight_at
 from vtjobs.workers.heads.drloc import DRLoc, Localization
 
@@ -237,7 +237,7 @@ def test_the_weight_is_constant_in_the_paper_and_rises_and_falls_in_the_code() -
 def test_what_the_paper_leaves_open_is_the_codes_for_each_backbone(
     backbone: str, tokens: str, init: str, pooling: str
 ) -> None:
-    facts = library.backbones()[backbone]
+    facts = catalogue.backbones()[backbone]
     paper, code = preset("drloc", "paper", facts), preset("drloc", "code", facts)
     assert (paper["tokens"], paper["init"]) == (code["tokens"], code["init"]) == (tokens, init)
     assert (paper["pooling"], code["pooling"]) == ("window", pooling)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from vtjobs.jobs.spec import RunSpec
+from vtjobs.jobs.run.spec import RunSpec
 from vtjobs.workers.heads.base import Grid, OwnHeadError, build_head, weight_at
 
 from ...support.training import VIT, newest, run_spec, training

@@ -1,0 +1,1 @@
+"""From ledger rows to cells, comparisons, studies and seed counts."""

@@ -1,0 +1,130 @@
+"""How cells are to be compared: as their grid declared it before the runs, or as the command line says now."""
+
+import math
+import time
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Any
+
+from ...db import queries
+from ...db.engine import reading
+from ...db.ledger import Ledger
+from ...jobs.errors import BadInput, suggest
+from ...jobs.run.selector import Selection
+from ...jobs.run.spec import BASELINE
+from ..stats.difference import ALPHA, Test
+from . import epochs
+from .epochs import Select
+
+
+class Family(StrEnum):
+    """Which comparisons share α."""
+
+    TABLE = "table"
+    DATASET = "dataset"
+    SCREEN = "screen"
+    # The table, by the false discovery rate: what is worth seeds of its own, and no verdict.
+
+
+class Diverged(StrEnum):
+    """What a comparison makes of a run that diverged: an outcome without a value."""
+
+    SUPPRESS = "suppress"
+    # It is not tested.
+    CHANCE = "chance"
+    # The run counts as one that guesses.
+
+
+_WORDS = {"test": Test, "select": Select, "family": Family, "on_diverged": Diverged}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What a comparison is made of."""
+
+    test: Test = Test.WELCH
+    alpha: float = ALPHA
+    margin: float | None = None
+    min_effect: float | None = None
+    baseline: str = BASELINE
+    # The head that all others are compared with.
+    metric: str = "top1"
+    set: str = "test"
+    select: Select = Select.LAST
+    family: Family = Family.TABLE
+    on_diverged: Diverged = Diverged.SUPPRESS
+    anytime: bool = False
+    # By e-values, which hold at any stopping time.
+    looks: tuple[int, ...] = ()
+    # Numbers of seeds; none: one look, at whatever there is.
+    declared: list[dict[str, Any]] = field(default_factory=list)
+    # The grid's declarations, the last of which this is; none where it was chosen with the results at hand.
+
+
+def settle(ledger: Ledger, selection: Selection, given: dict[str, Any]) -> Plan:
+    """Return the plan for a selection of runs.
+
+    Args:
+        ledger: where the grids are.
+        selection: the runs; a declaration counts where all of them belong to one grid.
+        given: what the command line says, None where it leaves it open. Anything but the declared values makes the plan
+            one of afterwards.
+
+    Raises:
+        BadInput: a value that cannot be.
+    """
+    declared = _declared(ledger, selection)
+    base: dict[str, Any] = {}
+    if declared and declared[-1]["compare"]:
+        # Where nothing was declared there is nothing that the schema of grids is needed for.
+        from ...jobs.grid.schema import whole_compare
+
+        base = whole_compare(declared[-1]["compare"])
+    values = base | {name: value for name, value in given.items() if value is not None}
+    for name, words in _WORDS.items():
+        if name in values and values[name] not in tuple(words):
+            option = name.replace("_", "-")
+            raise BadInput(f"--{option} {values[name]}: unknown. {suggest(values[name], tuple(words))}")
+    for name in ("margin", "min_effect"):
+        value = values.get(name)
+        if value is not None and not 0 < value < math.inf:
+            raise BadInput(f"--{name.replace('_', '-')} {value:g}: a number above 0, in the metric's unit")
+    if given.get("anytime") and given.get("margin") is None:
+        # Of a declared plan only what goes together with it.
+        values.pop("margin", None)
+    same = bool(base) and values == base
+    if values.get("anytime") and values.get("margin") is not None:
+        raise BadInput("margin: a tie is tested once, at a declared number of seeds; leave anytime or the margin out")
+    values |= {name: words(values[name]) for name, words in _WORDS.items() if name in values}
+    values["looks"] = tuple(values.get("looks", ())) if same else ()
+    plan = Plan(**values, declared=declared if same else [])
+    if plan.family is Family.SCREEN and plan.anytime:
+        raise BadInput("family: screen is one look over many heads; leave it or anytime out")
+    return replace(plan, metric=epochs.metric_of(plan.metric, plan.select))
+
+
+def _declared(ledger: Ledger, selection: Selection) -> list[dict[str, Any]]:
+    with reading(ledger.engine) as connection:
+        grids = {row.grid_id for row in queries.list_runs(connection, selection)}
+        if len(grids) != 1:
+            return []
+        settings = queries.grid_settings(connection, grids)
+    found: list[dict[str, Any]] = next(iter(settings.values()), {}).get("declarations", [])
+    return found
+
+
+def told(declarations: list[dict[str, Any]]) -> list[str]:
+    """Return when a comparison was declared, and what was changed since and why."""
+    if not declarations:
+        return ["Test and margin were chosen with the results at hand, not declared before the runs."]
+    first, *amended = declarations
+    lines = [f"Declared on {_day(first)}, {_when(first)}."]
+    return [*lines, *(f"Amended on {_day(one)}, {_when(one)}: {one['reason']}" for one in amended)]
+
+
+def _day(one: dict[str, Any]) -> str:
+    return time.strftime("%Y-%m-%d", time.localtime(one["at"]))
+
+
+def _when(one: dict[str, Any]) -> str:
+    return f"when {one['started']} of {one['runs']} runs had started" if one["started"] else "before the first run"

@@ -1,0 +1,80 @@
+"""Which epoch of a run is its score: one rule for all that is compared, declared before the runs."""
+
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Any
+
+from sqlalchemy import Connection
+
+from ...db import queries
+from ...db.results import by_epoch, smaller_is_better
+from ...jobs.errors import BadInput
+
+# The part of the training images that is held out.
+VAL = "val"
+
+
+class Select(StrEnum):
+    """The epoch that counts."""
+
+    LAST = "last"
+    BEST_VAL = "best_val"
+    # That of the best score on `val`, so that the reported set chooses nothing.
+    EMA_LAST = "ema_last"
+    # The last, of the averaged weights.
+
+
+def metric_of(metric: str, select: Select) -> str:
+    """Return the metric that a rule reads: that of the averaged weights has a name of its own."""
+    return f"ema_{metric}" if select is Select.EMA_LAST and not metric.startswith("ema_") else metric
+
+
+def check(select: Select, set_name: str) -> None:
+    """Refuse to report what an epoch is chosen by.
+
+    Raises:
+        BadInput: the set is the one that `best_val` chooses by.
+    """
+    if select is Select.BEST_VAL and set_name == VAL:
+        raise BadInput("select best_val: the epoch is chosen on val; report another set, or the last epoch")
+
+
+def told(select: str, epochs: Sequence[int]) -> str:
+    """Return which epoch was taken, for a caption."""
+    if select == Select.BEST_VAL:
+        return "each run's best epoch on val"
+    return f"epoch {epochs[0]}" if len(epochs) == 1 else "the last epoch"
+
+
+def scores(
+    connection: Connection, run_ids: Sequence[str], metric: str, select: Select
+) -> dict[str, dict[str, dict[str, Any]]]:
+    """Return set -> run -> its score.
+
+    A score has the `value` that counts, `last` and its `last_epoch`, the `best` on the very set, and how many epochs
+    were to choose from (`candidates`; 1 where the last one counts).
+    """
+    found: dict[str, dict[str, dict[str, Any]]] = {}
+    for row in queries.results_of(connection, sorted(run_ids)):
+        if row["metric"] == metric:
+            own = {name: row[name] for name in ("last", "last_epoch", "best")}
+            found.setdefault(row["set_name"], {})[row["run_id"]] = own | {"value": row["last"], "candidates": 1}
+    return _by_val(connection, found, metric) if select is Select.BEST_VAL else found
+
+
+def _by_val(
+    connection: Connection, found: dict[str, dict[str, dict[str, Any]]], metric: str
+) -> dict[str, dict[str, dict[str, Any]]]:
+    curves = by_epoch(connection, {run_id for own in found.values() for run_id in own}, metric)
+    held_out = curves.pop(VAL, {})
+    choose = min if smaller_is_better(metric) else max
+    chosen: dict[str, dict[str, dict[str, Any]]] = {}
+    for set_name, own in curves.items():
+        for run_id, curve in own.items():
+            # Of several that are as good, the first.
+            both = sorted(curve.keys() & held_out.get(run_id, {}).keys())
+            if both and run_id in found.get(set_name, {}):
+                epoch = choose(both, key=held_out[run_id].__getitem__)
+                score = found[set_name][run_id] | {"value": curve[epoch], "candidates": len(both)}
+                chosen.setdefault(set_name, {})[run_id] = score
+    return chosen

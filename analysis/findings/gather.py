@@ -1,0 +1,143 @@
+"""All that a report's page is made of, as one versioned document."""
+
+import json
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
+from typing import Any
+
+from sqlalchemy import Connection, func, select
+
+from ...db import models as m
+from ...db import queries
+from ...db.engine import reading
+from ...db.ledger import Ledger, in_parts
+from ...db.results import by_epoch
+from ...jobs.run.selector import Selection
+from ...jobs.workspace.paths import Workspace
+from ..stats.over_datasets import ranks
+from ..stats.summary import describe, values_of
+from . import epochs
+from .cells import planned
+from .comparisons import compare
+from .declared import Plan
+from .per_image import variance
+from .study import studies
+
+SCHEMA_VERSION = 1
+
+
+def gather(ledger: Ledger, workspace: Workspace, selection: Selection, plan: Plan) -> dict[str, Any]:
+    """Return a report's document: cells with descriptions, comparisons, runs, curves, sets, parts of the spread.
+
+    Args:
+        ledger: where the results are.
+        workspace: where the bits of single images and the streams' fingerprints are.
+        selection: of runs.
+        plan: how cells are compared; its metric and set are those of the report.
+    """
+    cells = planned(ledger, selection, plan, with_specs=True)
+    for cell in cells:
+        cell["description"] = describe(values_of(cell), better=cell["better"])
+    run_ids = {run_id: (cell["cell_id"], seed) for cell in cells for seed, run_id in cell["run_ids"].items()}
+    with reading(ledger.engine) as connection:
+        rows = queries.list_runs(connection, selection)
+        grids = queries.grid_settings(connection, {row.grid_id for row in rows})
+        seconds = queries.seconds_per_run(connection)
+        scored = by_epoch(connection, run_ids, plan.metric).get(plan.set, {})
+        interrupted = _interrupted(connection, list(run_ids))
+        further = _further_sets(connection, run_ids, plan)
+        sizes = _sizes(connection, {cell["cell_id"]: min(cell["run_ids"].values(), default="") for cell in cells})
+    states: dict[str, dict[str, str]] = {cell["cell_id"]: {} for cell in cells}
+    apart: dict[str, dict[str, str]] = {}
+    for row in rows:
+        if row.cell_id in states:
+            of = states if row.streams is None else apart
+            of.setdefault(row.cell_id, {})[str(row.seed)] = row.state
+    by_cell: dict[str, dict[str, dict[int, float]]] = {}
+    breaks: dict[str, list[int]] = {}
+    for run_id, (cell_id, seed) in run_ids.items():
+        by_cell.setdefault(cell_id, {})[seed] = scored.get(run_id, {})
+        breaks.setdefault(cell_id, []).extend(interrupted.get(run_id, ()))
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "vtjobs": version("vtjobs"),
+        "grids": [
+            {name: grids[grid_id][name] for name in ("grid_id", "name", "description")} for grid_id in sorted(grids)
+        ],
+        "metric": plan.metric,
+        "set": plan.set,
+        "select": str(plan.select),
+        "cells": cells,
+        "states": states,
+        "apart": apart,
+        "comparisons": compare(cells, plan),
+        "curves": by_cell,
+        "interrupted": {cell_id: sorted(found) for cell_id, found in breaks.items()},
+        "sets": further,
+        "sizes": sizes,
+        "images": variance(workspace, cells),
+        "studies": studies(ledger, workspace, selection, metric=plan.metric, set_name=plan.set),
+        "ranks": _over_datasets(cells),
+        "hours": {cell["cell_id"]: seconds[cell["cell_id"]][0] / 3600 for cell in cells if cell["cell_id"] in seconds},
+    }
+
+
+def _interrupted(connection: Connection, run_ids: list[str]) -> dict[str, list[int]]:
+    """Return run -> the epochs in which attempts at it ended before their time."""
+    table = m.attempts.c
+    found: dict[str, list[int]] = {}
+    for part in in_parts(run_ids):
+        query = select(table.run_id, table.epoch).where(
+            table.run_id.in_(part), table.state != "completed", table.epoch.is_not(None)
+        )
+        for row in connection.execute(query):
+            found.setdefault(row.run_id, []).append(int(row.epoch))
+    return found
+
+
+def _further_sets(
+    connection: Connection, run_ids: Mapping[str, tuple[str, str]], plan: Plan
+) -> dict[str, dict[str, dict[str, float]]]:
+    """Return set -> cell -> seed -> value, for the sets beside the report's own.
+
+    Args:
+        connection: to the ledger.
+        run_ids: run -> cell, seed.
+        plan: with the report's metric and set.
+    """
+    found: dict[str, dict[str, dict[str, float]]] = {}
+    for set_name, own in epochs.scores(connection, sorted(run_ids), plan.metric, plan.select).items():
+        if set_name != plan.set:
+            for run_id, score in own.items():
+                cell_id, seed = run_ids[run_id]
+                found.setdefault(set_name, {}).setdefault(cell_id, {})[seed] = float(score["value"])
+    return dict(sorted(found.items()))
+
+
+def _sizes(connection: Connection, runs: dict[str, str]) -> dict[str, dict[str, int]]:
+    """Return cell -> set -> its number of images, as one run of each cell was scored on them."""
+    table = m.evaluations.c
+    found: dict[str, dict[str, int]] = {}
+    cell_of = {run_id: cell_id for cell_id, run_id in runs.items() if run_id}
+    for part in in_parts(sorted(cell_of)):
+        query = select(table.run_id, table.set_name, func.max(table.metrics)).where(table.run_id.in_(part))
+        for run_id, set_name, metrics in connection.execute(query.group_by(table.run_id, table.set_name)):
+            if "n" in (scored := json.loads(metrics)):
+                found.setdefault(cell_of[run_id], {})[set_name] = int(scored["n"])
+    return found
+
+
+def _over_datasets(cells: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Rank the heads over datasets, for each backbone and recipe that has them on more than one."""
+    groups: dict[tuple[str, str], dict[str, dict[str, float]]] = {}
+    for cell in cells:
+        # A mean over the runs that went well is no rank of a method that may diverge.
+        if cell["mean"] is not None and not cell["axes"] and not cell["states"].get("diverged"):
+            of = groups.setdefault((cell["backbone"], cell["recipe"]), {})
+            of.setdefault(cell["dataset"], {})[cell["head"]] = cell["mean"]
+    better = cells[0]["better"]
+    return [
+        {"backbone": backbone, "recipe": recipe, **ranks(means, better=better)}
+        for (backbone, recipe), means in groups.items()
+        if len(means) > 1
+    ]

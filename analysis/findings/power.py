@@ -1,0 +1,139 @@
+"""How many seeds a goal needs: a half-width for every mean, or an effect for every comparison. Pure.
+
+Only finished runs count; nothing looks at the curves of unfinished ones.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from ...jobs.grid.seeds import widened
+from ..stats.difference import MOST_SEEDS, Test, paired, seeds_for, welch
+from ..stats.summary import LEVEL, student, values_of
+from .comparisons import compare
+from .declared import Plan
+from .samples import pairs
+
+SCHEMA_VERSION = 1
+
+
+def for_precision(cells: Sequence[dict[str, Any]], half_width: float) -> list[dict[str, Any]]:
+    """Return what each cell needs so that the 95 % interval of its mean is no wider than ± `half_width`.
+
+    Stein's rule (1945): of n₀ seeds with deviation s, N = max(n₀, ⌈(t · s / h)²⌉), t with n₀ - 1 degrees of freedom.
+    It holds exactly where the interval of all N seeds is then made with s and its degrees of freedom.
+
+    Args:
+        cells: of a report.
+        half_width: in the metric's unit, above 0.
+    """
+    found = []
+    for cell in cells:
+        n, std = cell["n"], cell["std"]
+        if std is None:
+            found.append(_need(cell, None, "two finished seeds come first"))
+            continue
+        wanted = math.ceil((student(LEVEL, n - 1) * std / half_width) ** 2)
+        found.append(_need(cell, max(n, wanted) if wanted <= MOST_SEEDS else None, f"more than {MOST_SEEDS:,} seeds"))
+    return found
+
+
+def for_effect(cells: Sequence[dict[str, Any]], plan: Plan) -> list[dict[str, Any]]:
+    """Return what each cell needs so that its comparisons find the plan's effect four times in five.
+
+    The deviation is that of the runs so far; the difference that was seen plays no part. A baseline needs as many as
+    the most demanding of its comparisons.
+
+    Args:
+        cells: of a report.
+        plan: with `min_effect`.
+    """
+    assert plan.min_effect is not None
+    needed: dict[str, int] = {}
+    why: dict[str, str] = {}
+    for cell, baseline in pairs(cells, plan):
+        both = [values_of(one) for one in (cell, baseline)]
+        by_seed = plan.test is Test.PAIRED
+        tested = paired(*both) if by_seed else welch(list(both[0].values()), list(both[1].values()))
+        count = seeds_for(plan.min_effect / tested.std, alpha=plan.alpha, pairs=by_seed) if tested.std else None
+        for one in (cell, baseline):
+            if count is None:
+                why[one["cell_id"]] = tested.why_not or f"more than {MOST_SEEDS:,} seeds"
+            else:
+                needed[one["cell_id"]] = max(count, needed.get(one["cell_id"], 0))
+    return [
+        _need(cell, needed.get(cell["cell_id"]), why.get(cell["cell_id"], ""), "it is compared with nothing")
+        for cell in cells
+    ]
+
+
+def for_looks(cells: Sequence[dict[str, Any]], plan: Plan) -> list[dict[str, Any]]:
+    """Return what each cell needs so that its comparisons that are still open come to their next declared look.
+
+    A baseline needs as many as its open comparisons. Nothing is bought for what is decided.
+
+    Args:
+        cells: of a report.
+        plan: with `looks`.
+    """
+    needed: dict[str, int] = {}
+    why: dict[str, str] = {}
+    for one in compare(cells, plan)["comparisons"]:
+        if one["next_look"] is None and one["verdict"] == "not testable":
+            # More seeds would not help.
+            why |= dict.fromkeys((one["cell_id"], one["baseline"]), one["detail"])
+        elif one["next_look"] is not None:
+            for cell_id in (one["cell_id"], one["baseline"]):
+                needed[cell_id] = max(one["next_look"], needed.get(cell_id, 0))
+    return [
+        _need(cell, needed.get(cell["cell_id"]), why.get(cell["cell_id"], ""), "decided, or past its last look")
+        for cell in cells
+    ]
+
+
+def _need(cell: dict[str, Any], needed: int | None, why_not: str, settled: str = "") -> dict[str, Any]:
+    """Return a cell's need.
+
+    Args:
+        cell: of a report.
+        needed: seeds in all; None where none are, or where it is not known how many.
+        why_not: why it is not known, or nothing.
+        settled: why none are needed.
+    """
+    names = ("cell_id", "backbone", "dataset", "head", "recipe", "stage", "axes", "n", "planned", "std")
+    seeds = sorted({*map(int, cell["values"]), *cell["missing_seeds"]})
+    # Seeds that are planned already will come by themselves.
+    more = max(0, needed - cell["planned"]) if needed is not None else None
+    return {
+        **{name: cell[name] for name in names},
+        "seeds": seeds,
+        "needed": needed,
+        "more": more,
+        "new_seeds": sorted(set(widened(seeds, len(seeds) + (more or 0))) - set(seeds)),
+        "why_not": "" if needed is not None else why_not or settled,
+        "unknown": needed is None and bool(why_not),
+    }
+
+
+def with_hours(
+    needs: list[dict[str, Any]], seconds: dict[str, tuple[float, int]], gpus: dict[str, int]
+) -> dict[str, Any]:
+    """Return the whole document, with the hours that the missing seeds will take by the cells' own history.
+
+    Args:
+        needs: of either goal.
+        seconds: cell -> seconds of a run, number of runs.
+        gpus: cell -> GPUs of a run.
+    """
+    for need in needs:
+        known = seconds.get(need["cell_id"])
+        hours = known[0] * need["more"] / 3600 if known is not None and need["more"] is not None else None
+        need["run_hours"] = hours
+        need["gpu_hours"] = hours * gpus.get(need["cell_id"], 0) if hours is not None else None
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "cells": needs,
+        "runs": sum(need["more"] or 0 for need in needs),
+        "run_hours": sum(need["run_hours"] or 0.0 for need in needs),
+        "gpu_hours": sum(need["gpu_hours"] or 0.0 for need in needs),
+    }

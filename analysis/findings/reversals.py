@@ -1,0 +1,120 @@
+"""Conclusions that contradict each other: of two methods one is the better here and the other one there. Pure."""
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from statistics import NormalDist
+from typing import Any
+
+from ..stats.difference import holm, welch_of_summaries
+from .declared import Plan
+
+# What two cells of one dataset may differ in to be compared; the rest of their labels is where.
+FACTORS = ("head", "backbone")
+_WHERE = ("backbone", "head", "recipe", "stage")
+
+
+def reversals(cells: Sequence[dict[str, Any]], plan: Plan) -> list[dict[str, Any]]:
+    """Return where two heads, or two backbones, change places between recipes, backbones, heads or settings.
+
+    Both differences must be separable (Welch, by Holm over all that are looked at for this dataset and pair); signs
+    alone turn by luck. A mean over both places would hide it (Touvron's thesis, section 6.3.4). Where the plan is of
+    looks, or of any time, none is looked for: that would be a look of its own.
+
+    Args:
+        cells: of a report.
+        plan: with α of the tests.
+
+    Returns:
+        `factor`, `dataset`, the two `levels`, and `above` and `below`: where the first is the larger, and where the
+        smaller, each with its labels and `difference`.
+    """
+    found: list[dict[str, Any]] = []
+    if plan.looks or plan.anytime:
+        return found
+    # No t test can separate what a normal one, which knows the deviation, does not.
+    least = NormalDist().inv_cdf(1 - plan.alpha / 2)
+    for factor, dataset, levels, places in _pairs(cells):
+        distances = [_distance(one, other) for one, other in places]
+        if max(distances) < least or min(distances) > -least:
+            continue
+        adjusted = holm([_p(one, other) for one, other in places])
+        certain = [
+            (one["mean"] - other["mean"], _labels(one, factor))
+            for p, (one, other) in zip(adjusted, places, strict=True)
+            if p is not None and p <= plan.alpha
+        ]
+        above = [{"difference": by, **where} for by, where in certain if by > 0]
+        below = [{"difference": by, **where} for by, where in certain if by < 0]
+        if above and below:
+            found.append({"factor": factor, "dataset": dataset, "levels": levels, "above": above, "below": below})
+    return found
+
+
+def _distance(one: dict[str, Any], other: dict[str, Any]) -> float:
+    """Return a difference in its standard errors; 0 where there are none."""
+    if one["std"] is None or other["std"] is None:
+        return 0.0
+    error = math.sqrt(one["std"] ** 2 / one["n"] + other["std"] ** 2 / other["n"])
+    return float((one["mean"] - other["mean"]) / error) if error else 0.0
+
+
+def _p(one: dict[str, Any], other: dict[str, Any]) -> float | None:
+    if one["std"] is None or other["std"] is None:
+        return None
+    return welch_of_summaries(*(cell[name] for cell in (one, other) for name in ("mean", "std", "n"))).p
+
+
+def _pairs(
+    cells: Sequence[dict[str, Any]],
+) -> Iterator[tuple[str, str, list[str], list[tuple[dict[str, Any], dict[str, Any]]]]]:
+    """Yield factor, dataset, two levels of it, and the pairs of cells that differ in it alone, where there are two."""
+    there = [cell for cell in cells if cell["n"] and not cell["diverged_seeds"]]
+    for factor in FACTORS:
+        by_place: dict[str, dict[str, dict[str, dict[str, Any]]]] = {}
+        for cell in there:
+            place = str(sorted(_labels(cell, factor).items()))
+            by_place.setdefault(cell["dataset"], {}).setdefault(place, {})[cell[factor]] = cell
+        for dataset, places in sorted(by_place.items()):
+            levels = sorted({level for own in places.values() for level in own})
+            for one, other in itertools.combinations(levels, 2):
+                both = [
+                    (own[one], own[other])
+                    for _, own in sorted(places.items())
+                    if {one, other} <= own.keys() and own[one]["candidates"] == own[other]["candidates"]
+                ]
+                if len(both) > 1:
+                    yield factor, dataset, [one, other], both
+
+
+def _labels(cell: dict[str, Any], factor: str) -> dict[str, Any]:
+    found: dict[str, Any] = {name: cell[name] for name in _WHERE if name != factor and cell[name]}
+    found.update(cell["axes"])
+    return found
+
+
+def told(found: Sequence[dict[str, Any]]) -> list[str]:
+    """Return each in a sentence."""
+    lines = []
+    for one in found:
+        first, second = one["levels"]
+        sides = [
+            "; ".join(f"{_place(where, one)} ({where['difference']:+.2f})" for where in one[side])
+            for side in ("above", "below")
+        ]
+        lines.append(
+            f"Reversed on {one['dataset']}: {first} is above {second} with {sides[0]}, and below it with {sides[1]}: "
+            f"no single order of these {one['factor']}s holds for both."
+        )
+    return lines
+
+
+def _place(where: dict[str, Any], one: dict[str, Any]) -> str:
+    """Name a place by what it has of its own among all places of a reversal."""
+    every = [*one["above"], *one["below"]]
+    own = [
+        str(value)
+        for name, value in where.items()
+        if name != "difference" and len({str(other.get(name)) for other in every}) > 1
+    ]
+    return " ".join(own)

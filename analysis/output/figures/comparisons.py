@@ -1,0 +1,161 @@
+"""Figures of comparisons: differences with their intervals, ranks over datasets, what more seeds would buy."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ...stats.summary import LEVEL, student
+from ..render import columns, label_of, p_value
+from .canvas import COLOURS, FAINT, GREY, Drawn, cut, new_figure, styled
+
+VERDICT_COLOURS = {"separable": COLOURS[0], "tie": COLOURS[2], "inconclusive": GREY, "not testable": "#AAAAAA"}
+
+
+def forest(document: dict[str, Any]) -> Drawn:
+    """Draw each difference to the baseline with its interval, and the verdict beside it.
+
+    Args:
+        document: of `verdict.compare`.
+    """
+    found = document["comparisons"]
+    names = columns(found)
+    shown, more = cut(found, "comparisons")
+    each = len({one["baseline_head"] for one in found}) > 1
+    called = [label_of(one, names) + (f" − {one['baseline_head']}" if each else "") for one in shown]
+    with styled():
+        figure = new_figure(0.9 + 0.26 * len(shown))
+        axes = figure.add_subplot()
+        if document["min_effect"]:
+            axes.axvspan(-document["min_effect"], document["min_effect"], color=FAINT, alpha=0.5, linewidth=0)
+        axes.axvline(0, color="black", linewidth=0.8)
+        for line, one in enumerate(shown):
+            colour = VERDICT_COLOURS[one["verdict"]]
+            if one["interval"]:
+                axes.plot(one["interval"], [line, line], color=colour, linewidth=1.5)
+            if one["difference"] is not None:
+                axes.plot(one["difference"], line, "o" if one["interval"] else "D", color=colour, markersize=4,
+                          markerfacecolor=colour if one["interval"] else "none")  # fmt: skip
+            p = f"  p={p_value(one['p_adjusted'])}" if one["p_adjusted"] is not None else ""
+            axes.text(1.01, line, f"{one['verdict']}{p}", transform=axes.get_yaxis_transform(), va="center", fontsize=7,
+                      color=colour)  # fmt: skip
+        other = "the other head" if each else found[0]["baseline_head"]
+        axes.set(ylim=(len(shown) - 0.5, -0.5), xlabel=f"difference in {found[0]['metric']} to {other}")
+        labels = [f"{name}  n={one['n']}, {one['n_baseline']}" for name, one in zip(called, shown, strict=True)]
+        axes.set_yticks(range(len(shown)), labels)
+    firsts = list(zip(called, shown, strict=True))[:12]
+    said = "; ".join(f"{name} {_difference(one)}: {one['verdict']}" for name, one in firsts)
+    band = f" Shaded: less than the declared {document['min_effect']:g}." if document["min_effect"] else ""
+    text = f"Differences with unadjusted {100 * (1 - document['alpha']):g} % intervals. {said}.{band}{more}"
+    heading = [*names, "over", "n", "n_baseline", "difference", "low", "high", "p_adjusted", "verdict"]
+    rows = [
+        [
+            *(one.get(name, one["axes"].get(name, "")) for name in names), one["baseline_head"], one["n"],
+            one["n_baseline"], one["difference"], *(one["interval"] or (None, None)), one["p_adjusted"], one["verdict"],
+        ]
+        for one in found
+    ]  # fmt: skip
+    return Drawn(name="differences", title="Differences to the baseline", text=text, heading=heading, rows=rows,
+                 figure=figure)  # fmt: skip
+
+
+def _difference(one: dict[str, Any]) -> str:
+    return "none" if one["difference"] is None else f"{one['difference']:+.2f}"
+
+
+def critical_difference(found: dict[str, Any], label: str, name: str) -> Drawn | None:
+    """Draw mean ranks over datasets and join methods that the critical difference does not tell apart (Demšar 2006).
+
+    Args:
+        found: of `over_datasets.ranks`; None is drawn where it has a `why_not`.
+        label: what the methods have in common.
+        name: the stem of the files.
+    """
+    if found["why_not"]:
+        return None
+    methods = list(found["ranks"].items())
+    with styled():
+        figure = new_figure(0.9 + 0.24 * len(methods))
+        axes = figure.add_subplot()
+        for line, (method, rank) in enumerate(methods):
+            axes.plot([rank], [line], "o", color=COLOURS[0], markersize=4)
+            axes.text(rank, line - 0.28, f"{method} {rank:.2f}", ha="center", fontsize=7)
+        groups = _groups([rank for _, rank in methods], found["cd"])
+        for place, (first, last) in enumerate(groups):
+            height = len(methods) + 0.3 * place
+            axes.plot([methods[first][1], methods[last][1]], [height, height], color="black", linewidth=3)
+        bottom = len(methods) + 0.3 * len(groups)
+        axes.set(ylim=(bottom, -1), xlim=(0.8, len(methods) + 0.2), xlabel="mean rank, 1 is the best", yticks=[])
+        axes.spines["left"].set_visible(False)
+        axes.set_title(f"{len(found['datasets'])} datasets, critical difference {found['cd']:.2f}")
+    said = ", ".join(f"{method} {rank:.2f}" for method, rank in methods)
+    p = "" if found["p"] is None else f" Friedman's test by Iman and Davenport: p={p_value(found['p'])}."
+    text = (
+        f"{label}: mean ranks over {len(found['datasets'])} datasets: {said}; critical difference {found['cd']:.2f}.{p}"
+    )
+    return Drawn(name=name, title=f"Ranks over datasets: {label}", text=text, heading=["method", "mean rank"],
+                 rows=[list(one) for one in methods], figure=figure)  # fmt: skip
+
+
+def _groups(ranks: Sequence[float], distance: float) -> list[tuple[int, int]]:
+    """Return the longest stretches of sorted ranks within a distance, as first and last place."""
+    found: list[tuple[int, int]] = []
+    for first, rank in enumerate(ranks):
+        last = max(place for place, other in enumerate(ranks) if other - rank < distance)
+        if last > first and not (found and found[-1][1] >= last):
+            found.append((first, last))
+    return found
+
+
+def allocation(
+    cells: Sequence[dict[str, Any]], hours: Mapping[str, float], looks: Sequence[int], *, metric: str
+) -> Drawn | None:
+    """Draw how the half-width of each mean's interval would fall with more seeds, at the deviation found so far.
+
+    Args:
+        cells: of a report.
+        hours: cell -> hours of a run so far.
+        looks: declared numbers of seeds.
+        metric: its name.
+
+    Returns:
+        The figure, or None where no cell has two seeds.
+    """
+    known = [cell for cell in cells if cell["std"]]
+    if not known:
+        return None
+    names = columns(list(cells))
+    # The most uncertain ones are those that seeds are bought for.
+    known = sorted(known, key=lambda cell: -_half(cell["std"], cell["n"]))
+    shown = known[: len(COLOURS)]
+    most = max(20, 2 * max(cell["n"] for cell in shown))
+    fewest = max(3, min(cell["n"] for cell in shown) // 3)
+    rows = [
+        [label_of(cell, names), n, _half(cell["std"], n), hours.get(cell["cell_id"])]
+        for cell in known
+        for n in range(2, most + 1)
+    ]
+    with styled():
+        figure = new_figure(3.2)
+        axes = figure.add_subplot()
+        for cell, colour in zip(shown, COLOURS, strict=False):
+            sizes = list(range(fewest, most + 1))
+            cost = f", {hours[cell['cell_id']]:.2g} h a seed" if cell["cell_id"] in hours else ""
+            axes.plot(sizes, [_half(cell["std"], n) for n in sizes], color=colour, linewidth=1,
+                      label=f"{label_of(cell, names)}{cost}")  # fmt: skip
+            axes.plot(cell["n"], _half(cell["std"], cell["n"]), "o", color=colour, markersize=5)
+        for look in looks:
+            axes.axvline(look, color=GREY, linestyle=":", linewidth=0.8)
+        axes.set(xlabel="seeds", ylabel=f"± of the mean ({metric})", ylim=(0, None))
+        axes.legend(fontsize=7)
+    said = "; ".join(f"{label_of(cell, names)} ±{_half(cell['std'], cell['n']):.2f} at n={cell['n']}" for cell in shown)
+    rest = f" The {len(shown)} widest of {len(known)} cells are drawn." if len(known) > len(shown) else ""
+    lines = " Dotted: the declared looks." if looks else ""
+    text = f"Half-width of the 95 % interval: {said}.{lines}{rest}"
+    return Drawn(
+        name="allocation", title="What more seeds would buy", text=text,
+        heading=["cell", "seeds", "half_width", "hours_per_run"], rows=rows, figure=figure,
+    )  # fmt: skip
+
+
+def _half(std: float, n: int) -> float:
+    return student(LEVEL, n - 1) * std / math.sqrt(n)

@@ -1,0 +1,137 @@
+"""Figures of learning curves over seeds."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ...stats.curves import Curves, band, persistence
+from .canvas import COLOURS, GREY, Drawn, new_figure, styled
+
+# Panels of one figure; its data has every cell.
+MOST_PANELS = 12
+
+
+def learning(
+    panels: Mapping[str, Mapping[str, Curves]], breaks: Mapping[str, Sequence[int]], *, metric: str, set_name: str
+) -> Drawn | None:
+    """Draw every seed thin, the mean and its t interval, and below them how many seeds each epoch rests on.
+
+    Args:
+        panels: panel -> line -> curves of its seeds.
+        breaks: panel -> epochs at which runs were interrupted.
+        metric: of the scores.
+        set_name: that they were made on.
+
+    Returns:
+        The figure, or None where nothing was scored.
+    """
+    rows = [
+        [panel, line, row["epoch"], row["n"], row["mean"], row["std"], *(row["interval"] or (None, None))]
+        for panel, lines in panels.items()
+        for line, curves in lines.items()
+        for row in band(curves)
+    ]
+    if not rows:
+        return None
+    shown = list(panels)[:MOST_PANELS]
+    across = min(2, len(shown))
+    down = -(-len(shown) // across)
+    with styled():
+        figure = new_figure(2.9 * down)
+        grid = figure.add_gridspec(2 * down, across, height_ratios=[5, 1] * down)
+        for place, panel in enumerate(shown):
+            upper = figure.add_subplot(grid[2 * (place // across), place % across])
+            lower = figure.add_subplot(grid[2 * (place // across) + 1, place % across], sharex=upper)
+            _panel(upper, lower, panels[panel], breaks.get(panel, ()))
+            upper.set(title=panel, ylabel=metric)
+            upper.tick_params(labelbottom=False)
+            lower.set_xlabel("epoch")
+    rest = f" The first {MOST_PANELS} of {len(panels)} are drawn; the data has all."
+    more = rest if len(panels) > len(shown) else ""
+    if max(map(len, panels.values())) > len(COLOURS):
+        more += f" Of each panel the first {len(COLOURS)} lines."
+    text = (
+        f"{metric} on {set_name} by epoch: every seed thin, the mean thick, its pointwise 95 % t interval shaded from "
+        f"three seeds on. Below: how many seeds; a tick at the top where a run was interrupted.{more}"
+    )
+    heading = ["panel", "line", "epoch", "n", "mean", "std", "low", "high"]
+    return Drawn(name="curves", title="Learning curves", text=text, heading=heading, rows=rows, figure=figure)
+
+
+def _panel(upper: Any, lower: Any, lines: Mapping[str, Curves], breaks: Sequence[int]) -> None:
+    for (line, curves), colour in zip(lines.items(), COLOURS, strict=False):
+        for _, curve in sorted(curves.items()):
+            epochs = sorted(curve)
+            upper.plot(epochs, [curve[epoch] for epoch in epochs], color=colour, linewidth=0.5, alpha=0.35)
+        rows = band(curves)
+        epochs = [row["epoch"] for row in rows]
+        upper.plot(epochs, [row["mean"] for row in rows], color=colour, linewidth=1.6, label=line)
+        known = [row for row in rows if row["interval"]]
+        upper.fill_between(
+            [row["epoch"] for row in known], [row["interval"][0] for row in known],
+            [row["interval"][1] for row in known], color=colour, alpha=0.2, linewidth=0,
+        )  # fmt: skip
+        lower.step(epochs, [row["n"] for row in rows], color=colour, where="mid", linewidth=1)
+    for epoch in breaks:
+        upper.plot(epoch, 0.98, "|", color=GREY, markersize=6, transform=upper.get_xaxis_transform())
+    upper.legend(fontsize=7, loc="lower right")
+    lower.set(ylabel="n", ylim=(0, None))
+    lower.yaxis.get_major_locator().set_params(integer=True, nbins=2)
+
+
+def spread(cells: Mapping[str, Curves], *, metric: str) -> Drawn | None:
+    """Draw the deviation over seeds by epoch, and from when on the final order of the seeds shows.
+
+    Args:
+        cells: label -> curves of its seeds.
+        metric: of the scores.
+
+    Returns:
+        The figure (Touvron's thesis, figures 6.9 and 6.10), or None where no cell has two seeds.
+    """
+    known = {label: curves for label, curves in cells.items() if len(curves) > 1}
+    if not known:
+        return None
+    bands = {label: [row for row in band(curves) if row["std"] is not None] for label, curves in known.items()}
+    order = {label: {row["epoch"]: row["rho"] for row in persistence(curves)} for label, curves in known.items()}
+    rows = [
+        [label, row["epoch"], row["n"], row["std"], order[label].get(row["epoch"])]
+        for label, found in bands.items()
+        for row in found
+    ]
+    shown = list(known)[: len(COLOURS)]
+    with styled():
+        figure = new_figure(3.0)
+        left, right = figure.subplots(1, 2)
+        for label, colour in zip(shown, COLOURS, strict=False):
+            left.plot([row["epoch"] for row in bands[label]], [row["std"] for row in bands[label]], color=colour,
+                      linewidth=1.2, label=label)  # fmt: skip
+            points = [(epoch, rho) for epoch, rho in order[label].items() if rho is not None]
+            if points:
+                right.plot(*zip(*points, strict=True), color=colour, linewidth=1.2)
+        left.set(title="deviation over seeds", xlabel="epoch", ylabel=f"std of {metric}", ylim=(0, None))
+        left.legend(fontsize=6)
+        right.axhline(0, color=GREY, linewidth=0.6)
+        right.set(title="rank correlation with the last epoch", xlabel="epoch", ylim=(-1.05, 1.05))
+        if not any(order.values()):
+            right.text(0.5, 0.6, "from five seeds on", transform=right.transAxes, ha="center", color=GREY)
+    verdicts = [_told(label, order[label]) for label in shown if order[label]]
+    more = f" The first {len(shown)} of {len(known)} cells are drawn." if len(known) > len(shown) else ""
+    text = (
+        " ".join(["Deviation over seeds by epoch, and Spearman's correlation with the last epoch.", *verdicts]) + more
+    )
+    return Drawn(
+        name="spread", title="When seeds can be told apart", text=text, heading=["cell", "epoch", "n", "std", "rho"],
+        rows=rows, figure=figure,
+    )  # fmt: skip
+
+
+def _told(label: str, order: Mapping[int, float | None]) -> str:
+    """Say from which epoch on the order of the seeds is nearly the final one."""
+    epochs = sorted(order)
+    settled = epochs[-1]
+    for epoch in reversed(epochs):
+        rho = order[epoch]
+        if rho is None or rho < 0.9:
+            break
+        settled = epoch
+    return f"{label}: above 0.9 only from epoch {settled} of {epochs[-1]} on; no run is stopped for its early scores."

@@ -1,0 +1,338 @@
+"""Cells and comparisons as text, with what must be said beside them. Rounding happens here and only here."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from ...jobs.run.spec import EACH
+from ..findings import epochs, reversals
+from ..findings.declared import told
+from .layout import Table
+
+
+def columns(cells: list[dict[str, Any]]) -> list[str]:
+    """Return the headings: axes that the cells differ in come after the head."""
+    axes = sorted({name for cell in cells for name in cell["axes"]})
+    varied = [name for name in axes if len({str(cell["axes"].get(name)) for cell in cells}) > 1]
+    others = [name for name in ("recipe", "stage") if len({cell.get(name) for cell in cells}) > 1]
+    return ["backbone", "dataset", "head", *varied, *others]
+
+
+DECIMALS = 2
+
+
+def of_cells(cells: list[dict[str, Any]], *, decimals: int = DECIMALS) -> Table:
+    """Return a report as text: `97.10 ± 0.31`, `n=3/5, 1 failed`, gains with their sign."""
+    names = columns(cells)
+    gains = [f"gain over {cells[0]['baseline_head']}"] if cells[0]["baseline_head"] != EACH else []
+    heading = [*names, cells[0]["metric"], "n", *gains, _BIAS[cells[0]["select"]]]
+    body = [
+        [
+            *labels(cell, names),
+            score(cell, decimals) + (" †" if cell["marks"]["like_best"] else ""),
+            count(cell),
+            *(["" if cell["gain"] is None else f"{cell['gain']:+.{decimals}f}"] if gains else []),
+            "" if cell["best_minus_last"] is None else f"{cell['best_minus_last']:.{decimals}f}",
+        ]
+        for cell in cells
+    ]
+    bold = frozenset((row, len(names)) for row, cell in enumerate(cells) if cell["marks"]["best"])
+    said = report_notes(cells, decimals)
+    return Table(heading=heading, body=body, notes=said, labels=len(names), bold=bold)
+
+
+# What choosing the best epoch on the reported set would add.
+_BIAS = {"last": "best − last epoch", "ema_last": "best − last epoch", "best_val": "best on this set − last epoch"}
+
+
+def report_notes(cells: list[dict[str, Any]], decimals: int) -> list[str]:
+    """Return what stands below a report, whichever way its cells are laid out."""
+    return [*notes(cells), *_mark_notes(cells), *_unrounded(cells, decimals)]
+
+
+def _mark_notes(cells: list[dict[str, Any]]) -> list[str]:
+    """Return what the marks mean, those that occur."""
+    marked = [cell["marks"] for cell in cells if cell["marks"]["like_best"]]
+    if not marked:
+        return []
+    sizes = {one["m"] for one in marked}
+    over = f"m={max(sizes)} pair{'s' if max(sizes) > 1 else ''}" if len(sizes) == 1 else "all pairs of its dataset"
+    return [
+        f"† cannot be told from the best mean of its dataset, or not be tested (Welch, by Holm over {over}, "
+        f"α={marked[0]['alpha']:g})."
+    ]
+
+
+def _unrounded(cells: list[dict[str, Any]], decimals: int) -> list[str]:
+    """Say where a gain is not what the printed means give."""
+    by_id = {cell["cell_id"]: cell for cell in cells}
+    for cell in cells:
+        if cell["gain"] is not None and cell["baseline"] in by_id:
+            printed = round(cell["mean"], decimals) - round(by_id[cell["baseline"]]["mean"], decimals)
+            if round(printed, decimals) != round(cell["gain"], decimals):
+                return ["Gains are those of the means before rounding."]
+    return []
+
+
+def of_descriptions(cells: list[dict[str, Any]], *, decimals: int = DECIMALS) -> Table:
+    """Return what `report --detail` shows: how far mean and spread can be trusted, and the luck of the best seed."""
+    names = columns(cells)
+    level = f"{100 * cells[0]['description']['level']:g}% CI"
+    spread = [f"{level} of the mean", f"{level} of the std", "one more seed", "min … max"]
+    heading = [*names, cells[0]["metric"], "n", *spread, "best from mean", "by luck"]
+    body = []
+    for cell in cells:
+        found = cell["description"]
+        ranges = [as_range(found[name], decimals) for name in ("interval", "std_interval", "prediction")]
+        extremes = "" if found["min"] is None else f"{found['min']:.{decimals}f} … {found['max']:.{decimals}f}"
+        luck = ["" if found[name] is None else f"{found[name]:.{decimals}f}" for name in ("best_of_n", "luck")]
+        body.append([*labels(cell, names), score(cell, decimals), count(cell), *ranges, extremes, *luck])
+    said = [
+        "Intervals by t and χ², for runs that are roughly normal; one more seed: where the next run falls so often.",
+        "By luck: how far the best of as many normal draws lies from the mean.",
+    ]
+    for cell in cells:
+        outlier = cell["description"]["outlier"]
+        if outlier and outlier["flagged"]:
+            label = label_of(cell)
+            said.append(
+                f"{label}: seed {outlier['seed']} stands out ({outlier['g']:.2f} deviations, Grubbs' limit "
+                f"{outlier['critical']:.2f}); it is part of every number."
+            )
+    constant = [cell for cell in cells if cell["description"]["constant"]]
+    if constant:
+        said.append(f"In {len(constant)} cell(s) all seeds are equal: is the seed wired in?")
+    return Table(heading=heading, body=body, notes=[*notes(cells), *said], labels=len(names))
+
+
+def as_range(bounds: list[float] | None, decimals: int = DECIMALS) -> str:
+    return "" if bounds is None else f"[{bounds[0]:.{decimals}f}, {bounds[1]:.{decimals}f}]"
+
+
+def of_comparisons(document: dict[str, Any], *, decimals: int = DECIMALS) -> Table:
+    """Return comparisons as text: the difference with its interval, the adjusted p, the verdict."""
+    found = document["comparisons"]
+    names = columns(found)
+    level = f"{100 * (1 - document['alpha']):g}% CI"
+    each = len({one["baseline_head"] for one in found}) > 1
+    over = "difference" if each else f"− {found[0]['baseline_head']}"
+    heading = [*names, *(["over"] if each else []), "n", over, level, "p", "verdict"]
+    body = [
+        [
+            *labels(one, names),
+            *([one["baseline_head"]] if each else []),
+            f"{one['n']}, {one['n_baseline']}",
+            "—" if one["difference"] is None else f"{one['difference']:+.{decimals}f}",
+            "" if one["interval"] is None else "[{:+.{d}f}, {:+.{d}f}]".format(*one["interval"], d=decimals),
+            p_value(one["p_adjusted"]),
+            one["verdict"] + (f": {one['detail']}" if one["detail"] else ""),
+        ]
+        for one in found
+    ]
+    return Table(heading=heading, body=body, notes=comparison_notes(document), labels=len(names) + each)
+
+
+def of_published(document: dict[str, Any]) -> Table:
+    """Return our numbers beside printed ones as text."""
+    level = f"{100 * (1 - document['alpha']):g}% CI"
+    chosen = document["selection"] == "best"
+    scores = ["ours, best epoch", "ours, last epoch"] if chosen else ["ours"]
+    heading = ["dataset", "backbone", "method", "variant", "printed", *scores, "difference", level, "p", "verdict"]
+    body = []
+    for row in document["rows"]:
+        printed = f"{row['printed']:.2f}" + (f" ± {row['printed_std']:.2f}" if row["printed_std"] is not None else "")
+        ours = score({"mean": row["ours"], "std": row["ours_std"]}) + (f" (n={row['ours_n']})" if row["ours_n"] else "")
+        variant = ", ".join(f"{key}={value}" for key, value in row["variant"].items() if value is not None)
+        body.append(
+            [
+                *(row[name] for name in ("dataset", "backbone", "method")),
+                variant,
+                printed + (" (doubtful)" if row["doubtful"] else ""),
+                ours,
+                *([score({"mean": row["ours_last"], "std": row["ours_last_std"]})] if chosen else []),
+                "" if row["difference"] is None else f"{row['difference']:+.2f}",
+                as_range(row["interval"]),
+                p_value(row["p_adjusted"]),
+                row["word"] + (f": {row['detail']}" if row["detail"] else ""),
+            ]
+        )
+    said = (
+        "Welch where they print a deviation over runs, one more draw where they print one number; p at the worst over "
+    )
+    said += "their rounding and ddof 0, by Holm over what is comparable."
+    if chosen:
+        said += " They print the best epoch on the set that they report: here, and only here, ours are chosen alike."
+    margin = document["margin"]
+    extra = [] if margin is None else [f"Reproduced: equivalent within ±{margin:g} by two one-sided tests."]
+    return Table(heading=heading, body=body, notes=[said, *extra], labels=4)
+
+
+def of_variances(rows: list[dict[str, Any]]) -> Table:
+    """Return how spread over seeds splits as text, in percentage points."""
+    names = columns(rows)
+    numbers = ("std", "std_carries", "std_test_set", "std_binomial", "disagreement", "disagreement_baseline")
+    spread = ["std over seeds", "carries", "this test set", "one accuracy", "disagree", "with baseline"]
+    heading = [*names, "n", "images", *spread]
+    body = [
+        [
+            *labels(row, names),
+            str(row["n"]),
+            str(row["images"] or ""),
+            *("—" if row[name] is None else f"{row[name]:.2f}" for name in numbers),
+        ]
+        for row in rows
+    ]
+    notes = [
+        "Points of accuracy. Std over seeds² = carries² + this test set²: what new images would show as well, and what "
+        "errors that are independent between runs and images make on so many.",
+        "One accuracy: the binomial error of a single run. Disagree: images that just one of two seeds gets right, "
+        "percent; with baseline: that just one of the two methods does, seed by seed.",
+    ]
+    for row in rows:
+        label = label_of(row)
+        if row["why_not"]:
+            notes.append(f"{label}: {row['why_not']}.")
+        elif row["variance_carries"] < 0:
+            notes.append(
+                f"{label}: the estimate of what carries is below 0 ({row['variance_carries']:.4f}); 0 is shown."
+            )
+    return Table(heading=heading, body=body, notes=notes, labels=len(names))
+
+
+def of_needs(document: dict[str, Any]) -> Table:
+    """Return what `power` and `topup` show."""
+    rows = document["cells"]
+    names = columns(rows)
+    heading = [*names, "n", "std", "needed", "more", "GPU-hours", "seeds"]
+    body = [
+        [
+            *labels(row, names),
+            count(row | {"states": {}}),
+            "—" if row["std"] is None else f"{row['std']:.2f}",
+            "—" if row["needed"] is None else str(row["needed"]),
+            "" if row["more"] is None else str(row["more"]),
+            "" if row["gpu_hours"] is None else f"{row['gpu_hours']:.2f}",
+            row["why_not"] or as_seeds(row["new_seeds"]),
+        ]
+        for row in rows
+    ]
+    if document["half_width"] is not None:
+        goal = f"each mean within ±{document['half_width']:g} (95 %), by Stein's rule from the deviation so far"
+    elif document["effect"] is None:
+        sizes = ", ".join(map(str, document["looks"]))
+        goal = f"the next of the looks declared at {sizes} seeds a side, for what is still open"
+    else:
+        goal = f"a difference of {document['effect']:g} found four times in five, at the deviation so far"
+    cost = f"{document['run_hours']:.2f} run-hours, {document['gpu_hours']:.2f} GPU-hours by the cells' own history"
+    notes = [f"{document['metric']} on {document['set']}: {goal}.", f"{document['runs']} more runs; {cost}."]
+    notes += [f"Submit them: {document['command']}"] if document.get("command") else []
+    return Table(heading=heading, body=body, notes=notes, labels=len(names))
+
+
+def as_seeds(seeds: Sequence[int]) -> str:
+    """Return ascending seeds as text: `4…59, 61`."""
+    spans: list[list[int]] = []
+    for seed in seeds:
+        if spans and spans[-1][1] == seed - 1:
+            spans[-1][1] = seed
+        else:
+            spans.append([seed, seed])
+    return ", ".join(str(low) if low == high else f"{low}…{high}" for low, high in spans)
+
+
+def labels(row: dict[str, Any], names: list[str]) -> list[str]:
+    """Return what names a cell."""
+    return [str(row.get(name, row["axes"].get(name, ""))) for name in names]
+
+
+def label_of(row: dict[str, Any], names: Sequence[str] = ("backbone", "dataset", "head")) -> str:
+    """Return what a cell is called in a sentence."""
+    return " ".join(labels(row, list(names)))
+
+
+def p_value(p: float | None) -> str:
+    """Return a p value as text; none is printed as 0."""
+    if p is None:
+        return ""
+    return f"{p:.3f}" if p >= 0.001 else f"{p:.0e}" if p >= 1e-16 else "<1e-16"
+
+
+def comparison_notes(document: dict[str, Any]) -> list[str]:
+    """Return what was done, in the words of a caption."""
+    one = document["comparisons"][0]
+    test = "Welch's t" if document["test"] == "welch" else "paired t by seed"
+    if document["anytime"]:
+        test = "e-values of t" + (" by seed" if document["test"] == "paired" else "")
+    found = [
+        f"{one['metric']} on {one['set']} at {epochs.told(document['select'], ())}; {test}, two-sided; "
+        f"p by {_adjusted(document)}; α={document['alpha']:g}; intervals are not adjusted."
+    ]
+    if document["on_diverged"] == "chance":
+        found.append("Diverged runs count at chance level here, and are in no mean of a report.")
+    if document["looks"]:
+        sizes = ", ".join(map(str, document["looks"]))
+        found.append(f"Looks at {sizes} seeds, α spent over them 1 : 2 : 3 …; what is decided stays decided.")
+    if document["anytime"]:
+        found.append(
+            "p is the inverse of an e-value (pooled variance, as many seeds a side): it holds after any number of "
+            "seeds, however often one looks. Intervals hold at one look."
+        )
+    if document["margin"] is not None:
+        found.append(f"A tie: two one-sided tests against ±{document['margin']:g}, not adjusted.")
+    return [*found, *reversals.told(document["reversals"]), *told(document["declared"])]
+
+
+def _adjusted(document: dict[str, Any]) -> str:
+    m = len(document["comparisons"])
+    if document["family"] == "screen":
+        return f"Benjamini and Hochberg over m={m}, a screen of what is worth seeds of its own"
+    sizes = sorted({one["m"] for one in document["comparisons"]})
+    if document["family"] == "dataset":
+        more = f"; among {m} in all luck may pass more often" if m > sizes[-1] else ""
+        return f"Holm over each dataset's m={', '.join(map(str, sizes))}{more}"
+    return f"Holm over m={m}"
+
+
+def score(cell: dict[str, Any], decimals: int = DECIMALS) -> str:
+    """Return mean ± sample standard deviation over seeds; no ± at n = 1."""
+    if cell["mean"] is None:
+        return "—"
+    if cell["std"] is None:
+        return f"{cell['mean']:.{decimals}f}"
+    # A spread that is there is never printed as none, nor none as one that was rounded away.
+    unit = 10**-decimals
+    small = f"<{unit:.{decimals}f}" if cell["std"] < unit / 2 else f"{cell['std']:.{decimals}f}"
+    return f"{cell['mean']:.{decimals}f} ± {'0' if cell['std'] == 0 else small}"
+
+
+def count(cell: dict[str, Any]) -> str:
+    """Return `n=3` where all planned seeds are in, else `n=3/5, 1 failed, 1 running`."""
+    if cell["n"] == cell["planned"]:
+        return f"n={cell['n']}"
+    missing = ", ".join(f"{number} {state}" for state, number in sorted(cell["states"].items()))
+    return f"n={cell['n']}/{cell['planned']}" + (f", {missing}" if missing else "")
+
+
+_PRESETS = {"paper": "paper", "code": "published code"}
+
+
+def notes(cells: list[dict[str, Any]]) -> list[str]:
+    """Return what must be said beside the numbers."""
+    cell = cells[0]
+    epoch = sorted({epoch for cell in cells for epoch in cell["epochs"]})
+    when = epochs.told(cell["select"], epoch)
+    found = [f"{cell['metric']} on {cell['set']} at {when}; ± is the sample standard deviation over seeds (ddof 1)."]
+    presets = sorted({item for cell in cells for item in cell["fidelity"].items()})
+    if any(fidelity == "code" for _, fidelity in presets):
+        found.append("; ".join(f"{name} as in the {_PRESETS[fidelity]}" for name, fidelity in presets) + ".")
+    for cell in cells:
+        if cell["missing_seeds"]:
+            label = label_of(cell)
+            found.append(f"{label}: seeds {', '.join(map(str, cell['missing_seeds']))} are missing.")
+    if apart := sum(cell["apart"] for cell in cells):
+        found.append(f"{apart} runs vary streams of randomness apart and are no replicates: see `vtjobs variance`.")
+    resumed = sum(cell["resumed"] for cell in cells)
+    if resumed:
+        inexact = sum(cell["resumed_inexactly"] for cell in cells)
+        how = "all bit for bit" if not inexact else f"{inexact} of them not bit for bit"
+        found.append(f"{resumed} runs were interrupted and resumed, {how}.")
+    return found

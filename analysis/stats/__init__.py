@@ -1,0 +1,1 @@
+"""Statistics: pure functions of numbers. No ledger, no files, no printing."""

@@ -1,0 +1,95 @@
+"""Learning curves over seeds: bands by epoch, and from when on the final order of the seeds can be seen. Pure."""
+
+import math
+import statistics
+from collections.abc import Mapping
+from typing import Any
+
+from .summary import LEVEL, student
+
+# Below it a rank correlation over seeds is noise.
+PERSISTENCE_FROM = 5
+
+Curves = Mapping[int, Mapping[int, float]]
+# seed -> epoch -> value
+
+
+def band(curves: Curves, *, level: float = LEVEL) -> list[dict[str, Any]]:
+    """Return by epoch what the seeds say: n, mean, std, min, max and the pointwise t interval from three seeds on.
+
+    Nothing is carried forward: an epoch in which a seed was not scored has one seed less.
+    """
+    found = []
+    for epoch in sorted({epoch for curve in curves.values() for epoch in curve}):
+        values = [curve[epoch] for _, curve in sorted(curves.items()) if epoch in curve and math.isfinite(curve[epoch])]
+        n = len(values)
+        if not n:
+            continue
+        mean, std = statistics.fmean(values), statistics.stdev(values) if n > 1 else None
+        half = student(level, n - 1) * std / math.sqrt(n) if std is not None and n >= 3 else None
+        found.append(
+            {
+                "epoch": epoch,
+                "n": n,
+                "mean": mean,
+                "std": std,
+                "min": min(values),
+                "max": max(values),
+                "interval": [mean - half, mean + half] if half is not None else None,
+            }
+        )
+    return found
+
+
+def persistence(curves: Curves) -> list[dict[str, Any]]:
+    """Return by epoch Spearman's correlation over seeds with the last epoch; nothing below five seeds.
+
+    It says from when on the best seeds could have been told (Touvron's thesis, figure 6.10). An epoch in which all
+    seeds are equal, or not all of them were scored, has None.
+    """
+    from scipy.stats import spearmanr
+
+    ends = {seed: max(curve) for seed, curve in curves.items() if curve}
+    last = max(ends.values(), default=0)
+    seeds = sorted(seed for seed, end in ends.items() if end == last)
+    if len(seeds) < PERSISTENCE_FROM:
+        return []
+    final = [curves[seed][last] for seed in seeds]
+    found = []
+    for epoch in sorted({epoch for seed in seeds for epoch in curves[seed]}):
+        values = [curves[seed].get(epoch, math.nan) for seed in seeds]
+        known = all(map(math.isfinite, values)) and min(values) < max(values) and min(final) < max(final)
+        found.append({"epoch": epoch, "n": len(seeds), "rho": float(spearmanr(values, final)[0]) if known else None})
+    return found
+
+
+def agreement(one: Mapping[int, float], other: Mapping[int, float], *, better: str = "max") -> dict[str, Any]:
+    """Return how two test sets agree over the seeds that both have.
+
+    Args:
+        one: seed -> value on the first set.
+        other: the same on the second.
+        better: max or min, for the best seed.
+
+    Returns:
+        n, Pearson's `r` with its `interval` (Fisher; from four seeds on), Spearman's `rho`, the `best` seed on the
+        first set and its `rank` on the second, 1 for the best.
+    """
+    from scipy.stats import pearsonr, spearmanr
+
+    seeds = sorted(one.keys() & other.keys())
+    first, second = [one[seed] for seed in seeds], [other[seed] for seed in seeds]
+    found: dict[str, Any] = {"n": len(seeds), "r": None, "interval": None, "rho": None, "best": None, "rank": None}
+    if not seeds:
+        return found
+    sign = -1 if better == "max" else 1
+    found["best"] = min(seeds, key=lambda seed: (sign * one[seed], seed))
+    found["rank"] = 1 + sum(sign * value < sign * other[found["best"]] for value in second)
+    if len(seeds) < 3 or min(first) == max(first) or min(second) == max(second):
+        return found
+    correlated = pearsonr(first, second)
+    found |= {"r": float(correlated.statistic), "rho": float(spearmanr(first, second)[0])}
+    if len(seeds) >= 4 and abs(found["r"]) < 1:
+        bounds = correlated.confidence_interval(LEVEL)
+        found["interval"] = [float(bounds.low), float(bounds.high)]
+    return found

@@ -1,0 +1,155 @@
+"""House-keeping: disk, data, ledger, settings, this machine."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ..jobs.errors import BadInput, Refused
+from .options import DryRun, Json, Selector, Workspace, Yes, config, fresh, open_workspace, select_ids
+
+
+def gc(
+    selector: Selector = None,
+    yes: Yes = False,
+    dry_run: DryRun = False,
+    as_json: Json = False,
+    workspace: Workspace = None,
+) -> None:
+    """Free what completed runs no longer need; final weights stay. Shows first what would go."""
+    from ..jobs.units import format_bytes
+    from ..orchestrator.housekeeping import gc as collector
+    from .printing import terminal
+
+    context = open_workspace(workspace)
+    fresh(context)
+    garbage = collector.find(context, select_ids(context, selector))
+    total = sum(item.bytes for item in garbage)
+    if as_json:
+        items = [
+            {"run_id": item.run_id, "path": str(item.path), "bytes": item.bytes, "why": item.why} for item in garbage
+        ]
+        terminal.emit_json({"schema_version": 1, "bytes": total, "removed": yes and not dry_run, "items": items})
+    else:
+        rows = [[item.run_id[:8], item.why, format_bytes(item.bytes), str(item.path)] for item in garbage]
+        terminal.print_table(["RUN", "WHAT", "SIZE", "PATH"], rows, right=(2,))
+    if dry_run or not garbage:
+        terminal.say(f"{format_bytes(total)} could be freed" if garbage else "nothing to free")
+        return
+    if not yes:
+        if not sys.stdin.isatty():
+            raise Refused(f"freeing {format_bytes(total)} needs --yes")
+        if not typer.confirm(f"Free {format_bytes(total)}?", err=True):
+            raise Refused("nothing was done")
+    terminal.say(f"{format_bytes(collector.remove(garbage))} freed")
+
+
+def doctor(
+    probe: Annotated[bool, typer.Option("--probe", help="Run a job on one node and ask what it sees there.")] = False,
+    as_json: Json = False,
+    workspace: Workspace = None,
+) -> None:
+    """Check this machine, the workspace, the ledger and the cluster."""
+    from ..orchestrator.views.doctor import examine
+    from .printing import terminal
+
+    findings = examine(config(workspace), probe=probe)
+    if as_json:
+        items = [{"name": item.name, "ok": item.ok, "text": item.text, "fix": item.fix} for item in findings]
+        terminal.emit_json({"schema_version": 1, "ok": all(item.ok for item in findings), "checks": items})
+    else:
+        for item in findings:
+            print(terminal.encodable(f"{'ok ' if item.ok else 'BAD'}  {item.name:14} {item.text}"))
+            if item.fix:
+                print(f"     {'':14} {item.fix}")
+    if not all(item.ok for item in findings):
+        raise typer.Exit(1)
+
+
+def schema() -> None:
+    """Print the JSON Schema of grid files, for editors."""
+    from ..jobs.grid.schema import Grid
+    from .printing.terminal import emit_json
+
+    emit_json(Grid.model_json_schema())
+
+
+def init(path: Annotated[Path, typer.Argument(help="Where to write it.")] = Path("grid.yaml")) -> None:
+    """Write a grid file to start from."""
+    from ..jobs.atomic_files import write_new
+    from ..jobs.grid.catalogue import grid_source
+    from .printing.terminal import say
+
+    if not path.parent.is_dir():
+        raise BadInput(f"{path.parent}: no such folder")
+    if not write_new(path, grid_source("quickstart").replace(b"name: quickstart", b"name: my-grid")):
+        raise BadInput(f"{path} exists already")
+    say(f"{path} written; look at it, then: vtjobs plan {path}")
+
+
+def data_prepare(names: list[str]) -> None:
+    """Download and verify once: datasets, image folders, weights:MODEL."""
+    _data(names, verify=False)
+
+
+def data_verify(names: list[str]) -> None:
+    """Check what is there, without downloading."""
+    _data(names, verify=True)
+
+
+def _data(names: list[str], *, verify: bool) -> None:
+    import subprocess
+
+    command = [sys.executable, "-m", "vtjobs.workers.tools.prepare", "--data", str(config(None).data_root)]
+    done = subprocess.run([*command, *(["--verify"] if verify else []), "--", *names])
+    if done.returncode:
+        raise typer.Exit(done.returncode)
+
+
+def data_list(as_json: Json = False) -> None:
+    """List the known datasets."""
+    from ..jobs.grid.catalogue import datasets
+    from .printing import terminal
+
+    if as_json:
+        terminal.emit_json(datasets())
+        return
+    rows = [[name, str(f["train"]), str(f["test"]), str(f["classes"]), f["title"]] for name, f in datasets().items()]
+    terminal.print_table(["DATASET", "TRAIN", "TEST", "CLASSES", "WHAT"], rows, right=(1, 2, 3))
+
+
+def ledger_upgrade(workspace: Workspace = None) -> None:
+    """Bring the ledger's schema up to date."""
+    from ..orchestrator.housekeeping.ledger_upkeep import upgrade_ledger
+
+    print(upgrade_ledger(config(workspace)))
+
+
+def ledger_rebuild(yes: Yes = False, workspace: Workspace = None) -> None:
+    """Make the ledger anew from the workspace; the old one is set aside."""
+    from ..orchestrator.housekeeping.ledger_upkeep import rebuild_ledger
+    from .printing.terminal import say
+
+    if not yes and not (sys.stdin.isatty() and typer.confirm("Set the ledger aside and make it anew?", err=True)):
+        raise Refused("rebuilding the ledger needs --yes")
+    found = rebuild_ledger(config(workspace), progress=lambda what, count: say(f"{count} {what}"))
+    print(", ".join(f"{number} {what}" for what, number in found.items()))
+
+
+def config_show(
+    origin: Annotated[bool, typer.Option("--origin", help="Say where each value comes from.")] = False,
+    as_json: Json = False,
+    workspace: Workspace = None,
+) -> None:
+    """Print the settings in force."""
+    from ..orchestrator.housekeeping.ledger_upkeep import shown_settings
+    from .printing import terminal
+
+    settings = shown_settings(config(workspace))
+    if as_json:
+        terminal.emit_json(settings)
+        return
+    heading = ["SETTING", "VALUE", *(["ORIGIN"] if origin else [])]
+    rows = [[name, str(item["value"] or "-"), *([item["origin"]] if origin else [])] for name, item in settings.items()]
+    terminal.print_table(heading, rows)

@@ -1,0 +1,1 @@
+"""How documents look on a terminal."""

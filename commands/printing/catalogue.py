@@ -1,0 +1,81 @@
+"""What the catalogue holds: ready grids with their size, recipes with who says what."""
+
+import json
+from collections import Counter
+from typing import Any
+
+from ...jobs.errors import BadInput, suggest
+from ...jobs.grid import catalogue, fidelity
+from ...jobs.grid.load import take_in
+from ...jobs.grid.recipe import steps_per_epoch, trained_on
+
+SCHEMA_VERSION = 1
+
+
+def grids(rate: float | None = None) -> list[dict[str, Any]]:
+    """Return the ready grids: cells of the last stage, runs, and how many images are trained on in all.
+
+    Args:
+        rate: images that a GPU trains on in a second, for the hours.
+    """
+    found = [_grid(name) for name in catalogue.grid_names()]
+    for grid in found:
+        grid["gpu_hours"] = round(grid["images"] / rate / 3600, 3) if rate is not None else None
+    return found
+
+
+def _grid(name: str) -> dict[str, Any]:
+    intake = take_in(name)
+    found = intake.expansion
+    # A cell that others only learn from is one of the table's.
+    parents = {cell.parent for cell in found.cells if cell.parent is not None and "teacher" not in cell.spec.head}
+    images = 0
+    for cell, runs in Counter(run.cell for run in found.runs).items():
+        spec = found.cells[cell].spec
+        recipe, dataset = json.loads(spec.recipe), json.loads(spec.dataset)
+        steps = steps_per_epoch(trained_on(dataset), recipe["batch_size"], drop_last=recipe["drop_last"])
+        seen = steps * recipe["batch_size"] if recipe["drop_last"] else trained_on(dataset)
+        images += runs * seen * recipe["epochs"]
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "grid": name,
+        "description": intake.grid.description,
+        "cells": len(found.cells) - len(parents),
+        "runs": len(found.runs),
+        "images": images,
+        "datasets": sorted({cell.labels["dataset"] for cell in found.cells}),
+    }
+
+
+def recipe(name: str) -> dict[str, Any]:
+    """Return a recipe's fields, each with what the source and its published code have, and who says so.
+
+    Raises:
+        BadInput: there is no such recipe.
+    """
+    if name not in catalogue.recipe_names():
+        raise BadInput(f"no recipe {name!r}. {suggest(name, catalogue.recipe_names())}")
+    file = catalogue.recipe_file(name)
+    paper, code = catalogue.recipe_data(name), catalogue.recipe_data(name, "code")
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "recipe": name,
+        "source": file.source,
+        "heads": file.heads,
+        "fields": [
+            {
+                "name": key,
+                "value": value,
+                "code": code[key] if key in file.code else value,
+                "source": _who(key, file),
+            }
+            for key, value in paper.items()
+            if key != "fidelity"
+        ],
+    }
+
+
+def _who(field: str, file: catalogue.RecipeFile) -> str:
+    if field in file.silent:
+        return fidelity.SILENT_CODE
+    return fidelity.PAPER if field in file.fields else "default"

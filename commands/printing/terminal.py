@@ -1,0 +1,152 @@
+"""How documents look on a terminal: tables, progress, confirmations. Data on stdout, everything else on stderr."""
+
+import json
+import os
+import sys
+import time
+from collections import Counter
+from typing import Any
+
+from ...jobs.grid.design import seed_text
+from ...jobs.names import printable
+from ...jobs.units import format_duration
+
+_COLOURS = {
+    "completed": "green", "running": "cyan", "queued": "blue", "pending": "dim", "failed": "red", "diverged": "red",
+    "blocked": "yellow", "cancelled": "yellow", "cancelling": "yellow", "unknown": "magenta", "held": "yellow",
+}  # fmt: skip
+PLAIN_EVERY_S = 10.0
+
+
+def is_terminal() -> bool:
+    """Whether a person watches stdout, and wants colour."""
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+
+
+def emit_json(value: Any) -> None:
+    """Print one JSON value."""
+    print(json.dumps(value, indent=2, ensure_ascii=True, allow_nan=False))
+
+
+def say(text: str) -> None:
+    """Print a line for people, on stderr."""
+    print(printable(text), file=sys.stderr, flush=True)
+
+
+def encodable(text: str) -> str:
+    """Return the text as stdout's encoding can show it."""
+    encoding = sys.stdout.encoding or "ascii"
+    try:
+        text.encode(encoding)
+    except UnicodeEncodeError:
+        for sign, plain in {"±": "+-", "−": "-", "—": "-", "…": "...", "α": "alpha"}.items():
+            text = text.replace(sign, plain)
+        return text.encode(encoding, "replace").decode(encoding)
+    return text
+
+
+def table(heading: list[str], rows: list[list[str]], *, right: tuple[int, ...] = ()) -> str:
+    """Return an aligned table: a heading, a line per row, two spaces between columns, no trailing blanks."""
+    lines = [[printable(encodable(cell)).replace("\n", " ") for cell in line] for line in (heading, *rows)]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(heading))]
+    shown = []
+    for line in lines:
+        cells = [
+            cell.rjust(width) if column in right else cell.ljust(width)
+            for column, (cell, width) in enumerate(zip(line, widths, strict=True))
+        ]
+        shown.append("  ".join(cells).rstrip())
+    return "\n".join(shown)
+
+
+def print_table(
+    heading: list[str], rows: list[list[str]], *, right: tuple[int, ...] = (), colour: int | None = None
+) -> None:
+    """Print a table, with the states in one column coloured where a person watches."""
+    text = table(heading, rows, right=right)
+    if not is_terminal() or colour is None:
+        print(text)
+        return
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(highlight=False, soft_wrap=True)
+    first, *rest = text.split("\n")
+    console.print(Text(first, style="bold"))
+    for line, row in zip(rest, rows, strict=True):
+        shown = Text(line)
+        style = _COLOURS.get(row[colour], "")
+        if style:
+            shown.highlight_words([row[colour]], style)
+        console.print(shown)
+
+
+class Progress:
+    """Live progress of a set of runs on stderr: a moving display on a terminal, a line now and then elsewhere."""
+
+    def __init__(self) -> None:
+        self._began = time.monotonic()
+        self._live: Any = None
+        self._said_at = 0.0
+        self._said = ""
+        self._done_at_start: int | None = None
+
+    def __enter__(self) -> "Progress":
+        if sys.stderr.isatty():
+            from rich.console import Console
+            from rich.live import Live
+
+            self._live = Live(console=Console(stderr=True), refresh_per_second=4, transient=True)
+            self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def show(self, rows: list[Any], report: Any) -> None:
+        """Show where the runs stand."""
+        line = self.line(rows)
+        if report.unreachable:
+            line += f"  ({', '.join(report.unreachable)} unreachable)"
+        if self._live is not None:
+            self._live.update(self._panel(rows, line))
+            return
+        now = time.monotonic()
+        if (line.split("  eta")[0] != self._said and now - self._said_at >= PLAIN_EVERY_S) or not self._said:
+            say(line)
+            self._said, self._said_at = line.split("  eta")[0], now
+
+    def line(self, rows: list[Any]) -> str:
+        """Return one line: counts by state, share of the work done, time left."""
+        counts = Counter(row.state for row in rows)
+        share = sum(_share(row) for row in rows) / len(rows)
+        done = sum(row.state == "completed" for row in rows)
+        if self._done_at_start is None:
+            self._done_at_start = done
+        base = self._done_at_start / len(rows)
+        elapsed = time.monotonic() - self._began
+        states = ", ".join(f"{number} {state}" for state, number in sorted(counts.items()))
+        left = ""
+        if share - base > 0.02 and share < 1:
+            left = f"  eta {format_duration(elapsed * (1 - share) / (share - base))}"
+        return f"{done}/{len(rows)} completed ({share:4.0%}): {states}{left}"
+
+    def _panel(self, rows: list[Any], line: str) -> Any:
+        from rich.console import Group
+        from rich.progress_bar import ProgressBar
+        from rich.table import Table
+        from rich.text import Text
+
+        grid = Table.grid(padding=(0, 2))
+        for row in [row for row in rows if row.state == "running"][:16]:
+            bar = ProgressBar(total=100, completed=100 * _share(row), width=24)
+            name = f"{row.run_id[:8]}  {row.backbone} {row.dataset} {row.head} seed {seed_text(row.seed, row.streams)}"
+            grid.add_row(Text(printable(name)), bar, Text(f"epoch {row.epoch or 0}"))
+        return Group(Text(printable(line), style="bold"), grid)
+
+
+def _share(row: Any) -> float:
+    if row.state == "completed":
+        return 1.0
+    return min(1.0, (row.step or 0) / row.steps) if row.steps else 0.0

@@ -1,0 +1,134 @@
+"""Look at runs and their results."""
+
+from typing import Annotated
+
+import typer
+
+from .options import Json, Quiet, Selector, Workspace, fresh, one_run, open_workspace, selection
+
+
+def status(selector: Selector = None, as_json: Json = False, quiet: Quiet = False, workspace: Workspace = None) -> None:
+    """Show how many runs are in each state."""
+    from ..orchestrator.views.documents import status as view
+    from .printing import terminal
+
+    context = open_workspace(workspace)
+    document = view(context, selection(selector, default_all=True), fresh(context))
+    if as_json:
+        terminal.emit_json(document)
+        return
+    if quiet:
+        print("\n".join(grid["grid_id"] for grid in document["grids"]))
+        return
+    rows = [[grid["grid_id"], *map(str, grid["runs"].values())] for grid in document["grids"]]
+    terminal.print_table(["GRID", *map(str.upper, document["runs"])], rows, right=tuple(range(1, 9)))
+    for note in document["damaged_journals"]:
+        terminal.say(f"warning: damaged journal, set aside: {note}")
+
+
+def runs(
+    selector: Selector = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="At most so many.")] = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+    workspace: Workspace = None,
+) -> None:
+    """List runs with state, progress and result."""
+    from ..jobs.grid.design import seed_text
+    from ..jobs.units import format_duration
+    from ..orchestrator.views import documents
+    from .printing import terminal
+
+    context = open_workspace(workspace)
+    fresh(context)
+    found = documents.runs(context, selection(selector, default_all=True), limit=limit)
+    if as_json:
+        terminal.emit_json(found)
+    elif quiet:
+        print("\n".join(run["run_id"] for run in found))
+    else:
+        rows = [
+            [
+                run["run_id"][:8], run["backbone"], run["dataset"], run["head"],
+                seed_text(run["seed"], run["streams"]), run["shown_state"],
+                str(run["epoch"] or ""), str(run["attempts"]),
+                format_duration(run["seconds"]) if run["seconds"] else "",
+                "" if run["top1"] is None else f"{run['top1']:.2f}",
+            ]
+            for run in found
+        ]  # fmt: skip
+        heading = ["RUN", "BACKBONE", "DATASET", "HEAD", "SEED", "STATE", "EPOCH", "TRIES", "TIME", "TOP1"]
+        terminal.print_table(heading, rows, right=(4, 6, 7, 8, 9), colour=5)
+
+
+def show(run: str, as_json: Json = False, quiet: Quiet = False, workspace: Workspace = None) -> None:
+    """Show all that is known of one run: what it is, its attempts, results and history."""
+    from ..orchestrator.views.documents import show as view
+    from .printing import terminal
+    from .printing.show import lines
+
+    context = open_workspace(workspace)
+    fresh(context)
+    document = view(context, one_run(context, run))
+    if as_json:
+        terminal.emit_json(document)
+    elif quiet:
+        print(document["run_id"])
+    else:
+        print(terminal.encodable("\n".join(lines(document))))
+
+
+def logs(
+    run: str,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the run has ended.")] = False,
+    attempt: Annotated[int | None, typer.Option(min=1, help="Which attempt [default: the last].")] = None,
+    rank: Annotated[int | None, typer.Option(min=0, help="Only this rank.")] = None,
+    workspace: Workspace = None,
+) -> None:
+    """Print what a run's ranks wrote."""
+    from .printing.follow import print_logs
+
+    context = open_workspace(workspace)
+    fresh(context)
+    print_logs(context.workspace.run(one_run(context, run)), attempt=attempt, rank=rank, follow=follow)
+
+
+def failures(
+    selector: Selector = None, as_json: Json = False, quiet: Quiet = False, workspace: Workspace = None
+) -> None:
+    """Show what went wrong, grouped by cause."""
+    from ..orchestrator.views.documents import failures as view
+    from .printing import terminal
+
+    context = open_workspace(workspace)
+    fresh(context)
+    groups = view(context, selection(selector, default_all=True))
+    if as_json:
+        terminal.emit_json(groups)
+    elif quiet:
+        print("\n".join(run_id for group in groups for run_id in group["run_ids"]))
+    elif not groups:
+        terminal.say("no failures")
+    else:
+        for group in groups:
+            common = " ".join(f"{name}={value}" for name, value in group["common"].items())
+            print(terminal.encodable(f"{group['runs']} x {group['class']}: {group['signature']}"))
+            print(
+                f"    {common or 'nothing in common'}; hosts {', '.join(group['hosts']) or '-'}; see: {group['next']}"
+            )
+
+
+def why(run: str, as_json: Json = False, workspace: Workspace = None) -> None:
+    """Say why a run waits, failed or runs: one sentence, and what to do."""
+    from ..orchestrator.views.why import why as explain
+    from .printing import terminal
+
+    context = open_workspace(workspace)
+    fresh(context)
+    document = explain(context, one_run(context, run))
+    if as_json:
+        terminal.emit_json(document)
+        return
+    print(f"{document['run_id'][:8]} is {document['state']}: {terminal.encodable(document['sentence'])}")
+    if document["action"]:
+        print(f"{'never' if document['verdict'] == 'never' else 'next'}: {terminal.encodable(document['action'])}")

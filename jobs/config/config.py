@@ -1,0 +1,160 @@
+"""Where settings come from: command line > VTJOBS_* > vtjobs.yaml upwards > the user's file > defaults."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..errors import BadInput, Problem, suggest
+from ..workspace.paths import Workspace
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """One setting's value and where it was found."""
+
+    value: Any
+    origin: str
+
+
+DEFAULTS: dict[str, Any] = {
+    "workspace": "./runs",
+    "data": "~/.local/share/vtjobs/data",
+    "ledger": None,
+    "backend": "local",
+    "local.slots": None,
+    "slurm": {},
+    "ray": {},
+    # How often a scheduler is asked about running work, in seconds.
+    "poll_s": 30,
+    "max_runs": 100_000,
+}
+BACKENDS = ("local", "slurm", "ray")
+_PATHS = frozenset(("workspace", "data"))
+_WHOLE = frozenset(("local.slots", "max_runs", "poll_s"))
+# Settings that are mappings themselves; they are checked where they are used.
+_MAPPINGS = frozenset(("slurm", "ray"))
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """All settings with their origins."""
+
+    settings: dict[str, Setting]
+
+    def get(self, key: str) -> Any:
+        return self.settings[key].value
+
+    @property
+    def workspace(self) -> Workspace:
+        return Workspace(Path(self.get("workspace")))
+
+    @property
+    def data_root(self) -> Path:
+        return Path(self.get("data"))
+
+
+def load_config(
+    overrides: Mapping[str, Any] | None = None,
+    *,
+    environ: Mapping[str, str] | None = None,
+    folder: Path | None = None,
+) -> Config:
+    """Gather the settings.
+
+    Args:
+        overrides: settings from the command line; None values are not given.
+        environ: the environment, by default this process's.
+        folder: where the search for vtjobs.yaml begins, by default the working directory.
+
+    Raises:
+        BadInput: a file or variable sets an unknown key or an unusable value.
+    """
+    environ = os.environ if environ is None else environ
+    folder = folder or Path.cwd()
+    found = {key: Setting(value=value, origin="default") for key, value in DEFAULTS.items()}
+    for path in (_user_file(environ), _project_file(folder)):
+        if path is not None and path.is_file():
+            more = _from_file(path)
+            for key in _MAPPINGS & more.keys():
+                # The nearer file's settings come on top of the other's.
+                more[key] = Setting(value={**found[key].value, **more[key].value}, origin=more[key].origin)
+            found |= more
+    found |= _from_environment(environ)
+    address = environ.get("RAY_ADDRESS")
+    if address and (address.startswith(("http://", "https://")) or "address" not in found["ray"].value):
+        # Ray's own variable, which may name what is no dashboard: then it is told of where nothing else is named.
+        found["ray"] = Setting(value={**found["ray"].value, "address": address}, origin="RAY_ADDRESS")
+    given = {key: value for key, value in (overrides or {}).items() if value is not None}
+    found |= {key: Setting(value=_checked(key, value, "--"), origin="command line") for key, value in given.items()}
+    return Config({key: _absolute(key, setting, folder) for key, setting in found.items()})
+
+
+def _user_file(environ: Mapping[str, str]) -> Path | None:
+    base = environ.get("XDG_CONFIG_HOME") or (environ["HOME"] + "/.config" if environ.get("HOME") else None)
+    return Path(base) / "vtjobs" / "config.yaml" if base else None
+
+
+def _project_file(folder: Path) -> Path | None:
+    for place in (folder, *folder.parents):
+        if (place / "vtjobs.yaml").is_file():
+            return place / "vtjobs.yaml"
+    return None
+
+
+def _from_environment(environ: Mapping[str, str]) -> dict[str, Setting]:
+    names = {"VTJOBS_" + key.upper().replace(".", "_"): key for key in DEFAULTS if key not in _MAPPINGS}
+    return {
+        names[name]: Setting(value=_checked(names[name], value, name), origin=name)
+        for name, value in environ.items()
+        if name in names and value
+    }
+
+
+def _from_file(path: Path) -> dict[str, Setting]:
+    from ..strict_yaml import read
+
+    document = read(path)
+    if not isinstance(document.data, dict):
+        raise BadInput(Problem(file=str(path), message="expected a mapping", fix=f"Keys: {', '.join(DEFAULTS)}"))
+    found: dict[str, Setting] = {}
+    for key, value in document.data.items():
+        if key in _MAPPINGS:
+            if not isinstance(value, dict):
+                raise BadInput(document.problem((key,), "expected a mapping"))
+            found[key] = Setting(value=value, origin=str(path))
+            continue
+        entries = {f"{key}.{inner}": item for inner, item in value.items()} if isinstance(value, dict) else {key: value}
+        for name, item in entries.items():
+            if name not in DEFAULTS:
+                raise BadInput(document.problem((key,), f"unknown setting {name!r}", suggest(name, DEFAULTS)))
+            try:
+                checked = _checked(name, item, "")
+            except BadInput as error:
+                raise BadInput(document.problem((key,), error.problems[0].message)) from None
+            if name in _PATHS and not str(checked).startswith("~"):
+                checked = str(path.parent / str(checked))
+            found[name] = Setting(value=checked, origin=str(path))
+    return found
+
+
+def _checked(key: str, value: Any, where: str) -> Any:
+    name = f"{where}: " if where.startswith("VTJOBS") else ""
+    if key in _WHOLE:
+        text = str(value)
+        if isinstance(value, bool) or not (text.isascii() and text.isdigit()) or not 0 < int(text) <= 10_000_000:
+            raise BadInput(f"{name}{key}: expected a whole number of at least 1, got {value!r}")
+        return int(text)
+    if key == "backend" and value not in BACKENDS:
+        raise BadInput(f"{name}{key}: unknown backend {value!r}. {suggest(str(value), BACKENDS)}")
+    if not isinstance(value, str) or "\0" in value or "\n" in value:
+        raise BadInput(f"{name}{key}: expected text, got {value!r}")
+    return value
+
+
+def _absolute(key: str, setting: Setting, folder: Path) -> Setting:
+    if key not in _PATHS:
+        return setting
+    path = Path(os.path.expanduser(str(setting.value)))
+    return Setting(value=str(folder / path if not path.is_absolute() else path), origin=setting.origin)

@@ -1,0 +1,42 @@
+"""What a run asks of the machine; none of it decides the weights."""
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, field_validator
+
+from ..names import name_problem
+from ..units import parse_duration_s
+
+Duration = Annotated[
+    int, BeforeValidator(parse_duration_s), WithJsonSchema({"type": "string", "examples": ["12h", "30m", "24:00:00"]})
+]
+
+
+class Resources(BaseModel):
+    """The `resources` block of a grid."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    nodes: int = Field(1, ge=1, le=1024)
+    gpus_per_node: int | None = Field(None, ge=0, le=64, description="null: one where the machine has any, else none")
+    gpu: str | None = Field(None, description="the kind of GPU, such as v100")
+    cpu_ranks: int = Field(1, ge=1, le=64, description="DDP ranks per node where gpus_per_node is 0")
+    threads: int = Field(1, ge=1, le=256, description="CPU threads per rank")
+    pack: int | Literal["auto", "none"] = Field(
+        "auto", description="runs that share a node: auto (as many as fit where nodes are given out whole), none, or n"
+    )
+    walltime: Duration | None = Field(None, description="how long an allocation may live")
+
+    @field_validator("pack")
+    @classmethod
+    def _pack(cls, value: int | str) -> int | str:
+        if isinstance(value, int) and not 1 <= value <= 64:
+            raise ValueError(f"auto, none, or how many runs share a node (1…64), got {value}")
+        return value
+
+    @field_validator("gpu")
+    @classmethod
+    def _gpu(cls, value: str | None) -> str | None:
+        if value is not None and (problem := name_problem(value)):
+            raise ValueError(problem)
+        return value

@@ -1,0 +1,136 @@
+"""The catalogue: ready grids, recipes, backbones and datasets that ship as data files."""
+
+import re
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from ..errors import BadInput, suggest
+from ..strict_yaml import Document, parse
+from .recipe import Recipe
+
+_ROOT = files("vtjobs.jobs") / "catalogue"
+
+
+def _names(folder: str) -> list[str]:
+    return sorted(
+        entry.name.removesuffix(".yaml") for entry in (_ROOT / folder).iterdir() if entry.name.endswith("yaml")
+    )
+
+
+def _document(relative: str) -> Document:
+    return parse((_ROOT / relative).read_bytes(), file=f"catalogue/{relative}")
+
+
+@cache
+def grid_names() -> list[str]:
+    """Return the names of the built-in grids."""
+    return _names("grids")
+
+
+def grid_source(name: str) -> bytes:
+    """Return the text of a built-in grid.
+
+    Raises:
+        BadInput: there is none of this name.
+    """
+    if name not in grid_names():
+        raise BadInput(f"no built-in grid {name!r}. {suggest(name, grid_names())}")
+    return (_ROOT / "grids" / f"{name}.yaml").read_bytes()
+
+
+@cache
+def recipe_names() -> list[str]:
+    """Return the names of the recipes."""
+    return _names("recipes")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecipeFile:
+    """A recipe of the catalogue."""
+
+    source: str
+    # The paper's section or table.
+    fields: dict[str, Any]
+    silent: tuple[str, ...]
+    # Fields that the source does not name: their values are those of its published code.
+    code: dict[str, Any]
+    # Where the published code differs from the source.
+    heads: dict[str, dict[str, Any]]
+    # Parameters of heads that belong to it.
+
+
+@cache
+def recipe_file(name: str) -> RecipeFile:
+    """Return a recipe of the catalogue; `name` must be one of `recipe_names()`."""
+    data: dict[str, Any] = dict(_document(f"recipes/{name}.yaml").data)
+    return RecipeFile(
+        source=data.pop("source", ""),
+        silent=tuple(data.pop("silent", ())),
+        code=data.pop("code", {}),
+        heads=data.pop("heads", {}),
+        fields=data,
+    )
+
+
+def recipe_data(name: str, fidelity: str = "paper") -> dict[str, Any]:
+    """Return the fields of a recipe as its source has them, or as its published code does."""
+    found = recipe_file(name)
+    fields = found.fields | (found.code if fidelity == "code" else {})
+    return Recipe.model_validate(fields).model_dump(mode="json")
+
+
+def recipe_head(name: str, head: str, fidelity: str = "paper") -> dict[str, Any]:
+    """Return the parameters of a head that belong to a recipe; none where there is no such recipe."""
+    brought = dict(recipe_file(name).heads.get(head, {})) if name in recipe_names() else {}
+    code = brought.pop("code", {})
+    return brought | (code if fidelity == "code" else {})
+
+
+@cache
+def backbones() -> dict[str, dict[str, Any]]:
+    """Return the short names of backbones with their settings."""
+    return dict(_document("backbones.yaml").data)
+
+
+@cache
+def datasets() -> dict[str, dict[str, Any]]:
+    """Return the known datasets with their facts."""
+    return dict(_document("datasets.yaml").data)
+
+
+def sets_of(dataset: dict[str, Any]) -> list[str]:
+    """Return the sets that a run's dataset is known to have; an image folder may have further ones.
+
+    Args:
+        dataset: the part of a run's description.
+    """
+    further = datasets().get(dataset["name"], {}).get("sets", {})
+    return ["train", "test", *(["val"] if "val" in dataset else []), *further]
+
+
+@cache
+def class_list(name: str) -> list[str]:
+    """Return the class names of a list of the catalogue, sorted."""
+    return (_ROOT / "lists" / f"{name}.txt").read_text("utf-8").split()
+
+
+# Backbones that vtjobs brings itself and registers with timm.
+_OWN_MODELS = Path(__file__).resolve().parents[2] / "workers" / "models"
+_REGISTERED = re.compile(r"@register_model\s+def (\w+)\(")
+
+
+@cache
+def timm_models() -> frozenset[str]:
+    """Return the names of timm's models and of ours, read from the sources so that nothing heavy is imported.
+
+    Empty where timm is not installed here.
+    """
+    spec = find_spec("timm")
+    if spec is None or spec.origin is None:
+        return frozenset()
+    sources = [*(Path(spec.origin).parent / "models").glob("*.py"), *_OWN_MODELS.glob("*.py")]
+    return frozenset(name for source in sources for name in _REGISTERED.findall(source.read_text("utf-8")))

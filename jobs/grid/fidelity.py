@@ -1,0 +1,78 @@
+"""Where each setting of a run comes from: the paper, its published code, or whoever wrote the grid."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from . import catalogue
+from .heads import HEADS, PRESETS, SILENT, preset
+
+PAPER = "paper"
+CODE = "published code"
+SILENT_CODE = "published code; the paper is silent"
+CHANGED = "changed"
+GIVEN = "given; none was published"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """One setting of a run, and who says so."""
+
+    name: str
+    value: Any
+    source: str
+    published: Any = None
+    # What the source has, where the grid changed it.
+
+
+def of_head(head: dict[str, Any], backbone: str, recipe: str = "") -> list[Setting]:
+    """Return the settings of a published head.
+
+    Args:
+        head: as the run has it.
+        backbone: its short name, for which some values were published; settings in brackets are left out.
+        recipe: the recipe's name, which may bring parameters of the head.
+    """
+    name, params = head["name"], head["params"]
+    if name not in PRESETS or "source" in head:
+        return []
+    fidelity = params["fidelity"]
+    usual = {key: field.get_default(call_default_factory=True) for key, field in HEADS[name].model_fields.items()}
+    facts = catalogue.backbones().get(backbone.partition("(")[0], {})
+    published, paper = (
+        usual | catalogue.recipe_head(recipe, name, which) | preset(name, which, facts, params)
+        for which in (fidelity, "paper")
+    )
+    found = []
+    for key, value in params.items():
+        if key == "fidelity":
+            continue
+        if value != published[key]:
+            source = CHANGED if published[key] is not None else GIVEN
+            found.append(Setting(name=key, value=value, source=source, published=published[key]))
+            continue
+        source = SILENT_CODE if key in SILENT[name] else CODE if value != paper[key] else PAPER
+        found.append(Setting(name=key, value=value, source=source))
+    return found
+
+
+def of_recipe(recipe: dict[str, Any], name: str) -> list[Setting]:
+    """Return the settings of a recipe that its source does not give, or that the grid changed.
+
+    Args:
+        recipe: as the run has it.
+        name: of the recipe that the grid named.
+    """
+    if name not in catalogue.recipe_names():
+        return []
+    file, published = catalogue.recipe_file(name), catalogue.recipe_data(name, recipe["fidelity"])
+    found = []
+    for key, value in recipe.items():
+        if key == "fidelity":
+            continue
+        if value != published[key]:
+            found.append(Setting(name=key, value=value, source=CHANGED, published=published[key]))
+        elif recipe["fidelity"] == "code" and key in file.code:
+            found.append(Setting(name=key, value=value, source=CODE))
+        elif key in file.silent:
+            found.append(Setting(name=key, value=value, source=SILENT_CODE))
+    return found

@@ -1,0 +1,132 @@
+"""A grid file taken in: read, checked and expanded, with every mistake in it reported at once."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..errors import BadInput, Problem
+from ..strict_yaml import Document, Path_
+from . import catalogue
+from .expand import Expansion, expand
+from .resolve import Entry, Resolver, entries
+from .schema import Grid, check_grid, grid_document
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Intake:
+    """A grid without a mistake that the file alone shows."""
+
+    grid: Grid
+    document: Document
+    expansion: Expansion
+
+
+def take_in(
+    source: str, *, changes: dict[str, Any] | None = None, max_runs: int = 100_000, data_root: Path | None = None
+) -> Intake:
+    """Read, check and expand a grid.
+
+    Args:
+        source: a file's path or a built-in grid's name.
+        changes: settings from the command line (`--set`), by dotted path.
+        max_runs: the largest grid to take.
+        data_root: where weights lie that are named and not given by their path; None: such are not looked for.
+
+    Raises:
+        BadInput: with every mistake of the file, in its order.
+    """
+    return take_in_document(grid_document(source, changes=changes), max_runs=max_runs, data_root=data_root)
+
+
+def take_in_document(document: Document, *, max_runs: int = 100_000, data_root: Path | None = None) -> Intake:
+    """Check and expand what was read already; raises as `take_in` does."""
+    resolver = Resolver(document, data_root)
+    grid, problems = check_grid(document)
+    if grid is not None:
+        resolver.data = grid.data.model_dump()
+    # Also where the schema was violated elsewhere: a user wants to hear of both in one go.
+    _check_names(document, resolver)
+    expansion = None
+    if grid is not None and not problems:
+        try:
+            expansion = expand(grid, document, resolver=resolver, max_runs=max_runs)
+        except BadInput as error:
+            problems = error.problems
+    problems = [*problems, *resolver.problems]
+    if grid is None or expansion is None or problems:
+        raise BadInput(_in_order(problems))
+    return Intake(grid=grid, document=document, expansion=expansion)
+
+
+def _in_order(problems: list[Problem]) -> list[Problem]:
+    return sorted(dict.fromkeys(problems), key=lambda problem: problem.line or 0)
+
+
+def _check_names(document: Document, resolver: Resolver) -> None:
+    """Look up every backbone, dataset, head and recipe that the raw file names, whatever else is wrong with it."""
+    varied = _varied(document.data)
+    for place, owner in _owners(document.data):
+        for entry in _named(owner, "backbones", place, varied):
+            resolver.backbone(entry, {})
+        for entry in _named(owner, "datasets", place, varied):
+            resolver.dataset(entry, {})
+        for entry in _named(owner, "heads", place, varied):
+            resolver.check_head(entry)
+        _check_recipe(document.data, owner, place, resolver, varied)
+
+
+def _owners(data: dict[str, Any]) -> Iterator[tuple[Path_, dict[str, Any]]]:
+    yield (), data
+    stages = data.get("stages")
+    for index, stage in enumerate(stages if isinstance(stages, list) else []):
+        if isinstance(stage, dict):
+            yield ("stages", index), stage
+
+
+def _varied(data: dict[str, Any]) -> set[str]:
+    """Return the dotted paths that axes and overrides set: what they touch is judged with their values."""
+    axes, overrides, variants = data.get("axes"), data.get("overrides"), data.get("variants")
+    found = set(axes) if isinstance(axes, dict) else set()
+    for changes in variants.values() if isinstance(variants, dict) else ():
+        found |= set(changes) if isinstance(changes, dict) else set()
+    for override in overrides if isinstance(overrides, list) else []:
+        if isinstance(override, dict) and isinstance(override.get("set"), dict):
+            found |= set(override["set"])
+    return found
+
+
+def _named(owner: dict[str, Any], key: str, place: Path_, varied: set[str]) -> list[Entry]:
+    items = owner.get(key)
+    items = items if isinstance(items, list) else []
+    fit = [index for index, item in enumerate(items) if _is_entry(item)]
+    found = entries([items[index] for index in fit], (*place, key))
+    prefix = key.removesuffix("s")
+    return [
+        Entry(name=entry.name, settings=entry.settings, path=(*place, key, index), label=entry.label)
+        for entry, index in zip(found, fit, strict=True)
+        if not any(path.startswith(f"{prefix}.{entry.setting}.") for path in varied)
+    ]
+
+
+def _is_entry(item: Any) -> bool:
+    return isinstance(item, str) or (isinstance(item, dict) and len(item) == 1)
+
+
+def _check_recipe(
+    data: dict[str, Any], owner: dict[str, Any], place: Path_, resolver: Resolver, varied: set[str]
+) -> None:
+    name, path = (owner["recipe"], (*place, "recipe")) if owner.get("recipe") else (data.get("recipe"), ("recipe",))
+    if not isinstance(name, str) or not name:
+        return
+    train: dict[str, Any] = {}
+    sources: dict[str, Path_] = {}
+    for where, part in (((), data), (place, owner)):
+        settings = part.get("train")
+        for key, value in settings.items() if isinstance(settings, dict) else ():
+            train[key], sources[key] = value, (*where, "train", key)
+    # The grid's own part of a chain is judged with each stage's.
+    waits = not place and bool(data.get("stages"))
+    moves = any(key.split(".")[0] in ("train", "recipe") for key in varied)
+    if name not in catalogue.recipe_names() or not (waits or moves):
+        resolver.recipe(name, train, sources, path)

@@ -1,0 +1,393 @@
+"""From the names in a grid to what they stand for: backbones, datasets, heads and recipes, in full."""
+
+import json
+import math
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from ..errors import BadInput, Problem, suggest
+from ..run.spec import STAGE, canonical, without_later
+from ..strict_yaml import Document, Path_, dotted
+from ..validation import validate
+from . import catalogue, custom_head
+from .heads import HEADS, preset
+from .image_folder import describe_folder, file_sha256
+from .recipe import Recipe
+
+WEIGHTS_FILES = (".safetensors", ".pth", ".pt", ".bin", ".pth.tar")
+IMAGENET = {"mean": [0.485, 0.456, 0.406], "std": [0.229, 0.224, 0.225]}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One item of a list of the grid: a name with settings, and where it stands."""
+
+    name: str
+    settings: dict[str, Any] = field(default_factory=dict)
+    path: Path_ = ()
+    label: str = ""
+
+    @property
+    def setting(self) -> str:
+        """What dotted paths call it: a lab's own head by its class alone."""
+        return self.name.rpartition(":")[2]
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """What tells apart two entries, which may stand in different stages under one label."""
+        return self.name, canonical(_json(self.settings))
+
+
+def entries(items: list[Any], path: Path_) -> list[Entry]:
+    """Read `name` and `{name: {key: value}}` items; a repeated name is told apart by its settings."""
+    found = []
+    for index, item in enumerate(items):
+        name, settings = next(iter(item.items())) if isinstance(item, dict) else (item, {})
+        found.append((str(name), settings or {}, (*path, index)))
+    names = [name for name, _, _ in found]
+    short = [_short(name) for name in dict.fromkeys(names)]
+    return [
+        Entry(name=name, settings=settings, path=where, label=_label(name, settings, names, short))
+        for name, settings, where in found
+    ]
+
+
+def _label(name: str, settings: Any, names: list[str], short: list[str]) -> str:
+    if names.count(name) == 1 or not isinstance(settings, dict) or not settings:
+        last = _short(name)
+        return last if short.count(last) == 1 else name
+    return f"{name}({','.join(f'{key}={value}' for key, value in settings.items())})"
+
+
+def _short(name: str) -> str:
+    """Return a folder's last part, the class of a lab's own head, and every other name as it is."""
+    return name.rpartition(":")[2] if ":" in name else Path(name).name if "/" in name else name
+
+
+def pick(name: str, listed: list[Entry], path: Path_) -> Entry:
+    """Return the entry of this name or label, or a new one where the grid lists none."""
+    for entry in listed:
+        if name in (entry.label, entry.name):
+            return entry
+    return Entry(name=name, path=path, label=name)
+
+
+class Resolver:
+    """Resolve names, remember the answers, and gather the mistakes."""
+
+    def __init__(self, document: Document, data_root: Path | None = None) -> None:
+        self.document = document
+        self.data_root = data_root
+        self.data: dict[str, Any] = {}
+        # The grid's `data`: val and sets.
+        self.problems: list[Problem] = []
+        self.paths: dict[str, str] = {}
+        # Where data lies: a dataset's or weights file's fingerprint -> path.
+        self._cache: dict[Any, Any] = {}
+
+    def problem(self, path: Path_, message: str, fix: str = "") -> None:
+        found = self.document.problem(path, message, fix)
+        if found not in self.problems:
+            self.problems.append(found)
+
+    def backbone(self, entry: Entry, changes: dict[str, Any]) -> str | None:
+        """Return the canonical JSON of a backbone, or None where it cannot be used."""
+        key = ("backbone", entry.key, canonical(_plain(changes)))
+        if key not in self._cache:
+            self._cache[key] = self._backbone(entry, changes)
+        found: str | None = self._cache[key]
+        return found
+
+    def _backbone(self, entry: Entry, changes: dict[str, Any]) -> str | None:
+        name = entry.name
+        if ":" in name or "/" in name:
+            self.problem(entry.path, f"backbone {name!r}: remote and local-dir model sources are not allowed")
+            return None
+        known = catalogue.backbones()
+        models = catalogue.timm_models()
+        if name not in known and models and name.split(".")[0] not in models:
+            near = suggest(name, [*known, *models]).split(" Allowed")[0]
+            fix = f"{near} Short names: {', '.join(known)}; any timm model by its own name too"
+            self.problem(entry.path, f"unknown backbone {name!r}", fix)
+            return None
+        if not isinstance(entry.settings, dict):
+            self.problem(entry.path, f"backbone {name}: expected a mapping of create_model arguments")
+            return None
+        short = known.get(name, {"model": name})
+        args = {**short.get("args", {}), **entry.settings, **changes}
+        weights = args.pop("weights", None)
+        for arg in ("pretrained", "num_classes", "in_chans", "img_size", "checkpoint_path"):
+            if arg in args:
+                fix = {"img_size": "Set train.image_size", "pretrained": "Give weights: FILE"}.get(arg, "")
+                self.problem((*entry.path, name, arg), f"{arg} is set by vtjobs", fix)
+                return None
+        if _plain(args) != args:
+            self.problem(entry.path, f"backbone {name}: arguments must be finite numbers, text, or lists of them")
+            return None
+        return canonical({"args": args, "model": short["model"], "weights": self._weights(entry, weights)})
+
+    def _weights(self, entry: Entry, weights: Any) -> dict[str, str] | None:
+        if weights is None:
+            return None
+        path = Path(str(weights)).expanduser()
+        named = "/" not in str(weights) and not path.is_file() and not str(weights).endswith(WEIGHTS_FILES)
+        if named:
+            if self.data_root is None:
+                return {"fingerprint": f"named:{path}"}
+            places = [self.data_root / "weights" / f"{path}{suffix}" for suffix in WEIGHTS_FILES]
+            path = next((place for place in places if place.is_file()), places[0])
+        if not path.is_file():
+            fix = f"Download it once with: vtjobs data prepare weights:{weights if named else 'MODEL'}"
+            self.problem((*entry.path, entry.name, "weights"), f"{path}: no such file", fix)
+            return None
+        sha = f"sha256:{file_sha256(path)}"
+        self.paths[sha] = str(path.resolve())
+        return {"fingerprint": sha}
+
+    def dataset(self, entry: Entry, changes: dict[str, Any]) -> str | None:
+        """Return the canonical JSON of a dataset, or None where it cannot be used."""
+        key = ("dataset", entry.key, canonical(_plain(changes)))
+        if key not in self._cache:
+            try:
+                if not isinstance(entry.settings, dict):
+                    raise BadInput(f"dataset {entry.name}: expected a mapping of settings")
+                self._cache[key] = self._dataset(entry, {**entry.settings, **changes})
+            except BadInput as error:
+                self.problem(entry.path, error.problems[0].message)
+                self._cache[key] = None
+        found: str | None = self._cache[key]
+        return found
+
+    def _dataset(self, entry: Entry, settings: dict[str, Any]) -> str | None:
+        known = catalogue.datasets()
+        folder = "/" in entry.name or "path" in settings
+        if not folder and entry.name not in known:
+            fix = f"{suggest(entry.name, known)}; or a folder's path with a slash in it"
+            self.problem(entry.path, f"unknown dataset {entry.name!r}", fix)
+            return None
+        allowed = {"path", "mean", "std"} if folder else {"mean", "std"}
+        for setting in settings:
+            if setting not in allowed:
+                self.problem((*entry.path, entry.name, setting), f"unknown key {setting!r}", suggest(setting, allowed))
+                return None
+        if folder:
+            path = Path(str(settings.get("path", entry.name))).expanduser()
+            facts = {**IMAGENET, "channels": 3, **describe_folder(path)}
+            self.paths[str(facts["fingerprint"])] = str(path.resolve())
+        else:
+            facts = known[entry.name]
+            path = Path()
+        for name in self.data.get("sets", ()):
+            known_sets = facts.get("sets", {})
+            if name == "train" or not (name in known_sets or (folder and (path / name).is_dir())):
+                fix = suggest(name, known_sets) if known_sets else ""
+                self.problem(("data", "sets"), f"dataset {entry.label} has no set {name!r}", fix)
+                return None
+        facts = {**facts, **{key: settings[key] for key in ("mean", "std") if key in settings}}
+        for setting in ("mean", "std"):
+            values = facts[setting]
+            if not _are_numbers(values, facts["channels"]):
+                self.problem((*entry.path, entry.name, setting), f"expected {facts['channels']} numbers")
+                return None
+            if setting == "std" and min(values) <= 0:
+                self.problem((*entry.path, entry.name, setting), "must be greater than 0")
+                return None
+        spec = {key: facts[key] for key in ("channels", "classes", "fingerprint", "mean", "std", "train", "test")}
+        val = self.data.get("val")
+        held, classes = round((val or 0.0) * facts["train"]), facts["classes"]
+        if val is not None and min(held, facts["train"] - held) < classes:
+            message = f"{val} of {entry.label}'s {facts['train']} training images is {held}"
+            self.problem(("data", "val"), f"{message}; both parts need an image of each of the {classes} classes")
+            return None
+        kept = {"val": val} if val is not None else {}
+        return canonical(spec | kept | {"name": "folder" if folder else entry.name})
+
+    def head(self, entry: Entry, backbone: Entry, changes: dict[str, Any], recipe: str = "") -> str | None:
+        """Return the canonical JSON of a head for this backbone, or None where it cannot be used.
+
+        Args:
+            entry: the head as the grid has it.
+            backbone: what it stands beside; some parameters were published for one backbone.
+            changes: parameters that axes and overrides set.
+            recipe: the recipe's name; some recipes bring parameters of a head.
+        """
+        key = ("head", entry.key, backbone.name, recipe, canonical(_plain(changes)))
+        if key not in self._cache:
+            self._cache[key] = self._head(entry, backbone, changes, recipe)
+        found: str | None = self._cache[key]
+        return found
+
+    def check_head(self, entry: Entry, changes: dict[str, Any] | None = None, recipe: str = "") -> BaseModel | None:
+        """Return a head's parameters as far as they need no backbone, or None where they cannot be used."""
+        if custom_head.is_own(entry.name):
+            self._own_head(entry, changes or {})
+            return None
+        if entry.name not in HEADS:
+            self.problem(
+                entry.path,
+                f"unknown head {entry.name!r}",
+                f"{suggest(entry.name, HEADS)}; or a class of yours, module:Class",
+            )
+            return None
+        given = {**entry.settings, **(changes or {})} if isinstance(entry.settings, dict) else {}
+        brought = catalogue.recipe_head(recipe, entry.name, str(given.get("fidelity", "paper")))
+        params, problems = self._model(HEADS[entry.name], entry, changes or {}, brought)
+        self.problems += [problem for problem in problems if problem not in self.problems]
+        return params
+
+    def _own_head(self, entry: Entry, changes: dict[str, Any]) -> dict[str, Any] | None:
+        """Return a lab's own head as a run has it, or None where it cannot be used."""
+        if not isinstance(entry.settings, dict):
+            self.problem(entry.path, f"{entry.name}: expected a mapping of settings")
+            return None
+        settings = {**entry.settings, **changes}
+        folder = Path(self.document.file).parent if self.document.file else Path()
+        try:
+            if settings != _plain(settings):
+                raise custom_head.NotAHead("settings must be finite numbers, text, or lists of them")
+            source = custom_head.find(entry.name, folder=folder)
+            return {
+                "name": entry.name.rpartition(":")[2],
+                "params": custom_head.parameters(entry.name, settings, source),
+                "source": source.text,
+            }
+        except custom_head.NotAHead as error:
+            self.problem(entry.path, f"head {entry.name}: {error}")
+            return None
+
+    def _head(self, entry: Entry, backbone: Entry, changes: dict[str, Any], recipe: str) -> str | None:
+        if custom_head.is_own(entry.name):
+            found = self._own_head(entry, changes)
+            return None if found is None else canonical(found)
+        params = self.check_head(entry, changes, recipe)
+        if params is None:
+            return None
+        values = params.model_dump(mode="json")
+        if "fidelity" in values:
+            published = preset(entry.name, values["fidelity"], catalogue.backbones().get(backbone.name, {}), values)
+            values |= {name: value for name, value in published.items() if values[name] is None}
+        if entry.name == "distill":
+            values["teacher"] = self._teacher(entry, values["teacher"])
+            if values["teacher"] is None:
+                return None
+        if values.get("weight", 0) is None:
+            message = f"no published weight of {entry.name} for backbone {backbone.name}"
+            self.problem(entry.path, message, f"Give one: {entry.name}: {{weight: 0.5}}")
+            return None
+        return canonical({"name": entry.name, "params": values})
+
+    def _teacher(self, entry: Entry, teacher: Any) -> Any:
+        """Return a teacher as a run has it, or None where it cannot be used."""
+        if isinstance(teacher, str):
+            # Which stage that is, expansion knows.
+            return STAGE
+        where: Path_ = (*entry.path, entry.name, "teacher")
+        settings = next(iter(teacher.values())) if isinstance(teacher, dict) and len(teacher) == 1 else None
+        if not isinstance(settings, dict) or not settings.get("weights"):
+            fix = "Name an earlier stage, or {MODEL: {weights: FILE}}"
+            self.problem(where, "expected a teacher with weights", fix)
+            return None
+        found = self.backbone(Entry(name=str(next(iter(teacher))), settings=settings, path=where), {})
+        return json.loads(found) if found is not None else None
+
+    def fit(self, head: str, recipe: str, dataset: str, entry: Entry) -> bool:
+        """Whether a head, a recipe and a dataset, as canonical JSON, can be trained together."""
+        key = ("fit", head, recipe, dataset)
+        if key not in self._cache:
+            self._cache[key] = True
+            params, fields = json.loads(head)["params"], json.loads(recipe)
+            name = json.loads(dataset)["name"]
+            one_size = catalogue.datasets().get(name, {}).get("one_size", False)
+            if fields["crop"] == "resized" and fields["pipeline"] == "tensor" and not one_size:
+                message = f"crop: resized on pictures of many sizes ({name}) needs `pipeline: pil`"
+                self.problem(("train",), message, "Set train: {pipeline: pil}")
+                self._cache[key] = False
+            if params.get("mega") and params["labels"]:
+                # The classifier is trained and scored on whole patches.
+                self.problem(entry.path, f"{entry.name}: mega-patches are for pre-training", "Set labels: false")
+                self._cache[key] = False
+            if params.get("pooling") == "overlapping" and (params.get("mega") or params.get("shuffle")):
+                self.problem(entry.path, f"{entry.name}: pooled tokens overlap, so their patches cannot be moved")
+                self._cache[key] = False
+            if not params.get("labels", True):
+                if params["weight"] == 0:
+                    self.problem(entry.path, f"{entry.name} without labels and with weight 0 trains nothing")
+                    self._cache[key] = False
+                for mix in ("mixup", "cutmix"):
+                    if fields[mix]:
+                        message = f"{entry.name} without labels has none for the recipe's {mix} to mix"
+                        self.problem(entry.path, message, f"Set train: {{{mix}: 0.0}}, or another recipe")
+                        self._cache[key] = False
+        return bool(self._cache[key])
+
+    def _model(
+        self, model: type[BaseModel], entry: Entry, changes: dict[str, Any], brought: dict[str, Any]
+    ) -> tuple[BaseModel | None, list[Problem]]:
+        if not isinstance(entry.settings, dict):
+            return None, [self.document.problem(entry.path, f"{entry.name}: expected a mapping of settings")]
+        return validate(model, {**brought, **entry.settings, **changes}, self.document, (*entry.path, entry.name))
+
+    def recipe(self, name: str, changes: dict[str, Any], sources: dict[str, Path_], path: Path_) -> str | None:
+        """Return the canonical JSON of a recipe with changes, or None where it cannot be used.
+
+        Args:
+            name: a recipe's name; its mistakes are reported at `path`.
+            changes: fields that differ.
+            sources: where each changed field stands in the file.
+        """
+        key = ("recipe", name, canonical(_plain(changes)))
+        if key not in self._cache:
+            self._cache[key] = self._recipe(name, changes, sources, path)
+        found: str | None = self._cache[key]
+        return found
+
+    def _recipe(self, name: str, changes: dict[str, Any], sources: dict[str, Path_], path: Path_) -> str | None:
+        if name not in catalogue.recipe_names():
+            self.problem(path, f"unknown recipe {name!r}", suggest(name, catalogue.recipe_names()))
+            return None
+        values = {**catalogue.recipe_data(name, changes.get("fidelity", "paper")), **changes}
+        try:
+            recipe = Recipe.model_validate(values)
+        except ValidationError as error:
+            for found in error.errors(include_url=False):
+                fields = [str(part) for part in found["loc"][:1]] or [
+                    key for key in changes if key in str(found["msg"])
+                ]
+                where = sources.get(fields[0], path) if fields else path
+                _, problems = validate(Recipe, values, self.document, ())
+                match = [problem for problem in problems if not fields or not found["loc"] or fields[0] in problem.key]
+                text = match[0] if match else problems[0]
+                self.problem(where, text.message, text.fix)
+            return None
+        return canonical(without_later(recipe.model_dump(mode="json")))
+
+
+def _are_numbers(values: Any, count: int) -> bool:
+    return (
+        isinstance(values, list)
+        and len(values) == count
+        and all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
+        and all(math.isfinite(value) for value in values)
+    )
+
+
+def _plain(values: dict[str, Any]) -> dict[str, Any]:
+    """Make values safe for a cache key: what cannot be written as JSON is written as text."""
+    return {
+        key: repr(value) if isinstance(value, float) and value != value else _json(value)
+        for key, value in values.items()
+    }
+
+
+def _json(value: Any) -> Any:
+    try:
+        canonical(value)
+    except (TypeError, ValueError):
+        return repr(value)
+    return value
+
+
+__all__ = ["Entry", "Resolver", "dotted", "entries"]

@@ -1,0 +1,135 @@
+"""What a grid file says about seeds: one that moves every stream of randomness, or streams that vary apart."""
+
+import math
+from collections import Counter
+from collections.abc import Iterable
+from typing import Annotated, Self
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
+
+from ..run.spec import STREAMS
+from . import design
+from .design import Design
+
+MAX_SEED = 2**32 - 1
+MAX_SEEDS = 1_000_000
+# Of one cell in a study; far more than anybody pays for.
+MAX_RUNS = 10_000
+
+
+def _seeds(value: object) -> list[int]:
+    if isinstance(value, bool) or isinstance(value, float):
+        raise ValueError(f"whole number 0…{MAX_SEED}, got {str(value).lower()}")
+    if isinstance(value, str):
+        if ".." in value:
+            low, _, high = value.partition("..")
+            fix = "a list"
+            if high.isascii() and high.isdigit() and len(high) < 10:
+                fix = f"[{low}, …, {high}] or {{range: [{low}, {int(high) + 1}]}}"
+            raise ValueError(f"write {fix}")
+        raise ValueError(f"write plain decimal numbers, got {value}")
+    if isinstance(value, int):
+        if not 1 <= value <= MAX_SEEDS:
+            raise ValueError(f"a count of seeds is 1…{MAX_SEEDS:,}, got {value}")
+        return list(range(value))
+    if isinstance(value, dict):
+        bounds = value.get("range")
+        if set(value) != {"range"} or not isinstance(bounds, list) or [type(part) for part in bounds] != [int, int]:
+            raise ValueError("write {range: [first, end]}; end is not included")
+        if bounds[1] - bounds[0] > MAX_SEEDS:
+            raise ValueError(f"at most {MAX_SEEDS:,} seeds, got {bounds[1] - bounds[0]:,}")
+        value = list(range(bounds[0], bounds[1]))
+    if not isinstance(value, list) or not value:
+        raise ValueError("a count, a list of seeds, or {range: [first, end]}")
+    for seed in value:
+        if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed <= MAX_SEED:
+            shown = f"write plain decimal numbers, got {seed}" if isinstance(seed, str) else f"got {seed}"
+            raise ValueError(f"whole number 0…{MAX_SEED}, {shown}")
+    if len(set(value)) < len(value):
+        twice = min(seed for seed, times in Counter(value).items() if times > 1)
+        raise ValueError(f"{twice} listed twice (would create duplicate runs)")
+    return value
+
+
+def widened(known: Iterable[int], count: int) -> list[int]:
+    """Return so many seeds, ascending: the known ones, and those that follow the last of them."""
+    found = sorted(set(known))
+    after = found[-1] + 1 if found else 0
+    return [*found, *range(after, after + count - len(found))]
+
+
+Seeds = Annotated[
+    list[int],
+    BeforeValidator(_seeds),
+    WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 1}, {"type": "array", "items": {"type": "integer"}}]}),
+]
+Stream = Annotated[str, Field(pattern=f"^({'|'.join(STREAMS)})$")]
+StreamSeed = Annotated[int, Field(ge=0, le=MAX_SEED)]
+
+
+class Variance(BaseModel):
+    """A study of where the spread over seeds comes from: streams of randomness that vary apart."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    design: Annotated[Design, Field(strict=False)]
+    vary: dict[Stream, Seeds] = Field(
+        default_factory=dict, description="stream: its values, as seeds are given; what is not named is held"
+    )
+    hold: dict[Stream, StreamSeed] = Field(default_factory=dict, description="the value of a stream that stays; else 0")
+    ride: list[Stream] = Field(default_factory=list, description="streams that take a new value with every combination")
+    repeat: int = Field(1, ge=1, le=100, description="runs of each combination: what they differ in is the hardware's")
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if self.design is Design.TOGETHER:
+            if self.model_fields_set - {"design"}:
+                raise ValueError("together: one seed moves every stream, and `seeds` says which; nothing else is given")
+            return self
+        twice = [name for name in STREAMS if (name in self.vary) + (name in self.hold) + (name in self.ride) > 1]
+        if twice or len(set(self.ride)) < len(self.ride):
+            raise ValueError(f"{', '.join(twice or self.ride)}: a stream is varied, held or rides along, once")
+        levels = {name: len(values) for name, values in self.vary.items()}
+        if few := [name for name, count in levels.items() if count < 2]:
+            raise ValueError(f"vary {', '.join(few)}: two values or more, got one")
+        if self.design is Design.ONE_AT_A_TIME:
+            if not levels:
+                raise ValueError("one-at-a-time: vary at least one stream")
+            if self.ride:
+                raise ValueError("one-at-a-time: all that is not varied is held; nothing rides along")
+        elif len(levels) < 2:
+            raise ValueError(f"{self.design}: vary at least two streams")
+        if self.count > MAX_RUNS:
+            raise ValueError(f"{self.count:,} runs of each cell; at most {MAX_RUNS:,}")
+        if self.design is Design.ORTHOGONAL:
+            self._orthogonal(levels)
+        return self
+
+    def _orthogonal(self, levels: dict[str, int]) -> None:
+        counts = set(levels.values())
+        if len(counts) > 1:
+            raise ValueError(f"orthogonal: every stream has as many values, got {levels}")
+        (count,) = counts
+        if not design.is_prime(count):
+            next_prime = next(number for number in range(count, 2 * count) if design.is_prime(number))
+            raise ValueError(f"orthogonal: a prime number of values, got {count}. Give {next_prime} to each")
+        if len(levels) > count:
+            raise ValueError(
+                f"orthogonal: {count} values carry up to {count} streams and leave something to judge them by, "
+                f"got {len(levels)}"
+            )
+
+    @property
+    def count(self) -> int:
+        """How many runs the design gives each cell."""
+        levels = [len(values) for values in self.vary.values()]
+        if self.design is Design.ONE_AT_A_TIME:
+            together = min(levels) if len(levels) > 1 else 0
+            return self.repeat + sum(level - 1 for level in levels) + together
+        return self.repeat * (math.prod(levels) if self.design is Design.CROSSED else levels[0] ** 2)
+
+    def rows(self) -> list[dict[str, int]]:
+        """Return the runs of each cell as stream -> value; empty where one seed moves them all."""
+        if self.design is Design.TOGETHER:
+            return []
+        return design.rows(self.design, self.vary, hold=self.hold, ride=self.ride, repeat=self.repeat)

@@ -1,0 +1,83 @@
+"""The one grammar that names runs in every command.
+
+all                          every run
+3f2a91                       a run id or a prefix of one (at least 4 digits)
+quickstart                   a grid's name or id (a built-in grid's or a file's name works too)
+backbone=swin_t seed!=3      conditions; several values are separated by commas; all must hold
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..errors import BadInput, suggest
+from ..names import RUN_ID_PREFIX, name_problem
+from .states import RunState
+
+# Longer ones do not fit a database's integer, and no grid takes them.
+_SEED = re.compile(r"[0-9]{1,10}\Z")
+FIELDS = ("grid", "backbone", "dataset", "head", "recipe", "stage", "seed", "state", "status", "run", "cell")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Condition:
+    """`field` has (or has not) one of `values`."""
+
+    field: str
+    values: tuple[str, ...]
+    negated: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """A union of run id prefixes and grid names, narrowed by conditions; everything where both are empty."""
+
+    everything: bool = False
+    prefixes: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+    # Words that may be grid names or run id prefixes; the ledger knows which.
+    conditions: tuple[Condition, ...] = ()
+
+
+def parse_selection(words: Sequence[str], *, default_all: bool = False) -> Selection:
+    """Read a selection from the words of a command line.
+
+    Raises:
+        BadInput: a word cannot be read, or there is none and the command needs one.
+    """
+    names: list[str] = []
+    conditions: list[Condition] = []
+    everything = not words and default_all
+    for word in words:
+        if word == "all":
+            everything = True
+        elif "=" in word:
+            conditions.append(_condition(word))
+        elif RUN_ID_PREFIX.match(word) or not name_problem(word):
+            names.append(word)
+        else:
+            raise BadInput(f"cannot read {word!r} as a run, a grid or a condition such as backbone=swin_t")
+    if not (words or default_all):
+        raise BadInput("say which runs: all, a run id, a grid's name, or conditions such as grid=quickstart seed!=3")
+    if conditions and not names:
+        everything = True
+    return Selection(everything=everything, names=tuple(names), conditions=tuple(conditions))
+
+
+def _condition(word: str) -> Condition:
+    field, _, value = word.partition("=")
+    negated = field.endswith("!")
+    field = field.rstrip("!")
+    if field not in FIELDS:
+        raise BadInput(f"{word}: unknown field {field!r}. {suggest(field, FIELDS)}")
+    values = tuple(part for part in value.split(",") if part)
+    if not values:
+        raise BadInput(f"{word}: a value is missing after '='")
+    if field in ("state", "status"):
+        field = "state"
+        for part in values:
+            if part not in set(RunState):
+                raise BadInput(f"{word}: no state {part!r}. {suggest(part, RunState)}")
+    if field == "seed" and not all(_SEED.match(part) for part in values):
+        raise BadInput(f"{word}: seeds are whole numbers of at most ten digits")
+    return Condition(field=field, values=values, negated=negated)

@@ -1,0 +1,92 @@
+"""Turn pydantic's findings into mistakes that name file, line, key and fix."""
+
+from typing import Any, TypeVar, get_args
+
+from pydantic import BaseModel, ValidationError
+
+from .errors import Problem, suggest
+from .strict_yaml import Document, OddNumber, Path_
+
+Model = TypeVar("Model", bound=BaseModel)
+
+_KINDS = {
+    "int_type": "expected a whole number",
+    "int_from_float": "expected a whole number",
+    "float_type": "expected a number",
+    "string_type": "expected text",
+    "bool_type": "expected true or false",
+    "list_type": "expected a list",
+    "dict_type": "expected a mapping",
+    "model_type": "expected a mapping",
+    "tuple_type": "expected a list",
+    "finite_number": "must be a finite number",
+    "too_short": "at least one is needed",
+}
+
+
+def validate(model: type[Model], data: Any, document: Document, path: Path_ = ()) -> tuple[Model | None, list[Problem]]:
+    """Check `data`, which stands at `path` of the document.
+
+    Returns:
+        The instance, or None and every mistake found.
+    """
+    try:
+        return model.model_validate(data), []
+    except ValidationError as error:
+        return None, [_problem(found, model, document, path) for found in error.errors(include_url=False)]
+
+
+def _problem(found: Any, model: type[BaseModel], document: Document, path: Path_) -> Problem:
+    # In angle brackets: the name of one form of a value that has several, which is no part of the file.
+    where = (*path, *(part for part in found["loc"] if not str(part).startswith("<")))
+    kind = found["type"]
+    if kind == "extra_forbidden":
+        key = str(found["loc"][-1])
+        return document.problem(where, f"unknown key {key!r}", suggest(key, _fields(model, found["loc"][:-1])))
+    if kind == "missing":
+        return document.problem(where, "is required")
+    return document.problem(where, _message(found))
+
+
+def _fields(model: type[BaseModel], loc: tuple[Any, ...]) -> list[str]:
+    fields = model.model_fields
+    for part in loc:
+        inner = _model_in(fields[part].annotation) if part in fields else None
+        fields = inner.model_fields if inner else fields
+    return list(fields)
+
+
+def _model_in(annotation: Any) -> type[BaseModel] | None:
+    """Return the model that an annotation such as `list[Stage]` or `Literal["x"] | Backend` holds."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    return next(filter(None, map(_model_in, get_args(annotation))), None)
+
+
+def _message(found: Any) -> str:
+    kind, value = found["type"], found.get("input")
+    if isinstance(value, OddNumber):
+        return f"write plain decimal numbers, got {value}"
+    if kind == "value_error":
+        return str(found["ctx"]["error"])
+    if kind in _KINDS:
+        return f"{_KINDS[kind]}, got {describe(value)}"
+    text = str(found["msg"]).replace("Input should be", "must be")
+    return f"{text[0].lower()}{text[1:]}, got {describe(value)}"
+
+
+def describe(value: Any) -> str:
+    """Say what was found instead of what was expected."""
+    match value:
+        case None:
+            return "nothing"
+        case bool():
+            return f"{str(value).lower()} (quote it if it is text)"
+        case str():
+            return f"text {value!r}"
+        case dict():
+            return "a mapping"
+        case list():
+            return "a list"
+        case _:
+            return str(value)

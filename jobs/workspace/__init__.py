@@ -1,0 +1,1 @@
+"""The workspace on disk: paths, stored grids, allocations, journals, lineage and markers."""

@@ -1,0 +1,91 @@
+"""Which attempts of a run count, read from the run's folder alone: the cut, the ends, the checkpoints.
+
+Rule of adoption: what attempt k wrote counts as long as no higher attempt has a start record; a higher
+attempt's start record names the step of k that it resumes from, and only what lies up to there counts.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from ..errors import DamagedJournal
+from ..run.states import AttemptState
+from .journal import Event, read_all
+from .paths import RunFolder
+
+_STEP = re.compile(r"step-([0-9]+)\Z")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptRecord:
+    """What an attempt's journal (node 0) says."""
+
+    number: int
+    start: Event | None
+    end: Event | None
+    announced: tuple[int, ...]
+    # Steps of the checkpoints that it journalled.
+
+
+def read_attempt(folder: RunFolder, number: int) -> AttemptRecord:
+    """Read the journal of one attempt; a damaged one counts up to the damage.
+
+    Raises:
+        OSError: it is there and cannot be read, which does not mean that it says nothing.
+    """
+    try:
+        events = read_all(folder.journal(number, 0))
+    except DamagedJournal as error:
+        events = error.events
+    ends: dict[str, Any] = {event["kind"]: event for event in events if event["kind"] in ("start", "end")}
+    steps = tuple(int(event["step"]) for event in events if event["kind"] == "checkpoint")
+    return AttemptRecord(number=number, start=ends.get("start"), end=ends.get("end"), announced=steps)
+
+
+def completed_by(folder: RunFolder, below: int) -> int | None:
+    """Return the attempt below `below` whose completion counts, or None."""
+    for number in reversed([number for number in folder.attempts() if number < below]):
+        record = read_attempt(folder, number)
+        if record.end is not None and record.end.get("state") == AttemptState.COMPLETED:
+            return number
+        if record.start is not None:
+            return None
+    return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """A checkpoint that an attempt may go on from."""
+
+    attempt: int
+    step: int
+
+
+def candidates(folder: RunFolder, below: int) -> list[Candidate]:
+    """Return the checkpoints of the lineage of attempt `below`: the announced ones first, each kind newest first.
+
+    Of one that nobody lived to announce the scores before it may not have been journalled either, and who goes on
+    from it never makes them again; it is better than nothing.
+    """
+    found: list[Candidate] = []
+    silent: list[Candidate] = []
+    cut: int | None = None
+    wanted: int | None = None
+    for number in reversed([number for number in folder.attempts() if number < below]):
+        if wanted is not None and number > wanted:
+            continue
+        record = read_attempt(folder, number)
+        names = (_STEP.match(path.name) for path in folder.checkpoints(number).glob("step-*"))
+        on_disk = {int(name[1]) for name in names if name}
+        if record.start is None:
+            # Never started, or its journal is damaged from the first line on: then what it saved is all it says.
+            silent += [Candidate(attempt=number, step=step) for step in sorted(on_disk, reverse=True)]
+            continue
+        for step in sorted(on_disk | set(record.announced), reverse=True):
+            if cut is None or step <= cut:
+                kind = found if step in record.announced else silent
+                kind.append(Candidate(attempt=number, step=step))
+        wanted, cut = record.start.get("resumed_attempt"), record.start.get("resumed_step")
+        if wanted is None:
+            break
+    return found + silent

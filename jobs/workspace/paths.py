@@ -1,0 +1,197 @@
+"""Every path of a workspace, and the claims and cancels that fence the attempts of a run."""
+
+import os
+import socket
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..atomic_files import make_folder, read_json, to_json, touch_new, write_new
+from ..errors import BadInput, VtjobsError
+
+VERSION = 1
+
+
+class WorkspaceUnreadable(VtjobsError):
+    """The workspace cannot be read: states are unknown and nothing was changed."""
+
+    exit_code = 5
+
+
+@dataclass(frozen=True, slots=True)
+class RunFolder:
+    """The paths of one run."""
+
+    path: Path
+
+    @property
+    def spec(self) -> Path:
+        return self.path / "spec.json"
+
+    @property
+    def claims(self) -> Path:
+        return self.path / "claims"
+
+    @property
+    def cancels(self) -> Path:
+        return self.path / "cancels"
+
+    @property
+    def grants(self) -> Path:
+        """Tries that the user granted: `0003` (attempts up to 3 no longer count) or `0003-clean`."""
+        return self.path / "grants"
+
+    @property
+    def evaluations(self) -> Path:
+        return self.path / "evaluations"
+
+    def attempt(self, number: int) -> Path:
+        return self.path / "attempts" / f"{number:04d}"
+
+    def checkpoints(self, number: int) -> Path:
+        return self.attempt(number) / "checkpoints"
+
+    def checkpoint(self, number: int, step: int) -> Path:
+        return self.checkpoints(number) / f"step-{step:09d}"
+
+    def logs(self, number: int) -> Path:
+        return self.attempt(number) / "logs"
+
+    def journal(self, number: int, node: int) -> Path:
+        return self.attempt(number) / f"journal-{node}.jsonl"
+
+    def order(self, number: int) -> Path:
+        """What node 0 lets the other nodes of an attempt know, so that they start their ranks."""
+        return self.attempt(number) / "order.json"
+
+    def journals(self, number: int) -> list[Path]:
+        return sorted(self.attempt(number).glob("journal-*.jsonl"))
+
+    def highest_claim(self) -> int:
+        """Return the highest attempt that ever started here, or 0."""
+        return _highest(self.claims)
+
+    def highest_cancel(self) -> int:
+        """Return the highest attempt that was cancelled here, or 0."""
+        return _highest(self.cancels)
+
+    def claim(self, number: int) -> bool:
+        """Take the run for this attempt; False where it or a higher one has been here."""
+        make_folder(self.claims)
+        # There from the start: a shared file system remembers for a while that a folder is missing.
+        make_folder(self.cancels)
+        if self.highest_claim() >= number:
+            return False
+        return touch_new(self.claims / f"{number:04d}") and self.highest_claim() == number
+
+    def cancel(self, number: int) -> None:
+        """Forbid every attempt up to this one to start or to go on."""
+        touch_new(make_folder(self.cancels) / f"{number:04d}")
+
+    def all_grants(self) -> list[tuple[int, bool]]:
+        """Return, oldest first, up to which attempt ends no longer count, and whether to start from nothing then."""
+        try:
+            names = [name.partition("-") for name in os.listdir(self.grants)]
+        except FileNotFoundError:
+            return []
+        # Of two at one number the one from nothing holds: going on would ignore what was asked for.
+        return sorted((int(number), clean == "clean") for number, _, clean in names)
+
+    def attempts(self) -> list[int]:
+        """Return the numbers of the attempts that left a folder."""
+        return _numbers(self.path / "attempts")
+
+
+def _numbers(folder: Path) -> list[int]:
+    try:
+        return sorted(int(name) for name in os.listdir(folder) if name.isascii() and name.isdigit())
+    except FileNotFoundError:
+        return []
+
+
+def _highest(folder: Path) -> int:
+    return max(_numbers(folder), default=0)
+
+
+@dataclass(frozen=True, slots=True)
+class Workspace:
+    """The folder that is the truth."""
+
+    root: Path
+
+    @property
+    def identity(self) -> Path:
+        return self.root / "workspace.json"
+
+    @property
+    def grids(self) -> Path:
+        return self.root / "grids"
+
+    @property
+    def allocations(self) -> Path:
+        return self.root / "allocations"
+
+    def grid(self, grid_id: str) -> Path:
+        return self.grids / grid_id
+
+    def marker(self, grid_id: str, name: str) -> Path:
+        return self.grid(grid_id) / f"{name}.json"
+
+    def allocation(self, token: str) -> Path:
+        return self.allocations / f"{token}.json"
+
+    def agent_log(self, token: str, index: int, node: int) -> Path:
+        return self.allocations / f"{token}-{index}-{node}.log"
+
+    def local_queue(self) -> Path:
+        return self.root / "local" / socket.gethostname()
+
+    def run(self, run_id: str) -> RunFolder:
+        return RunFolder(self.root / run_id[:2] / run_id)
+
+    def run_ids(self) -> Iterator[str]:
+        """Yield the ids of all runs that have a folder."""
+        for shard in sorted(self.root.iterdir()):
+            if len(shard.name) == 2 and shard.is_dir():
+                yield from sorted(entry.name for entry in shard.iterdir() if len(entry.name) == 16)
+
+    def create(self) -> "Workspace":
+        """Make the workspace where there is none yet.
+
+        Raises:
+            BadInput: the folder cannot be written, or belongs to somebody else.
+        """
+        try:
+            make_folder(self.root)
+            if not self.identity.exists():
+                data = {"id": uuid.uuid4().hex, "version": VERSION, "ledger_host": socket.gethostname()}
+                write_new(self.identity, to_json(data))
+            for folder in (self.grids, self.allocations):
+                make_folder(folder)
+        except OSError as error:
+            raise BadInput(f"workspace {self.root} is not writable: {error.strerror or error}") from None
+        self.check()
+        return self
+
+    def check(self) -> dict[str, str]:
+        """Return the workspace's identity.
+
+        Raises:
+            WorkspaceUnreadable: the identity file is missing or cannot be read.
+            BadInput: the workspace was written by a newer vtjobs.
+        """
+        try:
+            identity = read_json(self.identity)
+        except (OSError, ValueError) as error:
+            raise WorkspaceUnreadable(f"workspace {self.root} cannot be read: {error}") from None
+        if identity is None:
+            raise WorkspaceUnreadable(
+                f"{self.root} is not a vtjobs workspace (no workspace.json). Is the file system mounted? "
+                "VTJOBS_WORKSPACE or --workspace names another one"
+            )
+        if not isinstance(identity, dict) or not isinstance(identity.get("version"), int):
+            raise WorkspaceUnreadable(f"workspace {self.root} cannot be read: {self.identity.name} is damaged")
+        if identity["version"] > VERSION:
+            raise BadInput(f"workspace {self.root} was written by a newer vtjobs; upgrade vtjobs")
+        return dict(identity)

@@ -1,0 +1,172 @@
+"""A submitted grid as it lies in the workspace: its text, its settings, its cells and its runs."""
+
+import json
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from ..atomic_files import make_folder, read_json, to_json, write_new, write_over
+from ..run.spec import CellSpec, canonical, seed_label, seeds_of
+from .paths import Workspace
+
+if TYPE_CHECKING:
+    # Reading commands read frozen grids; only submission needs the schema and its pydantic.
+    from ..grid.expand import Expansion
+    from ..grid.schema import Grid
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrozenCell:
+    """A cell as stored."""
+
+    cell_id: str
+    match_id: str
+    stage: str
+    labels: dict[str, str]
+    axes: dict[str, Any]
+    is_baseline: bool
+    parent: int | None
+    spec: CellSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrozenGrid:
+    """What the workspace knows of a grid."""
+
+    settings: dict[str, Any]
+    # grid_id, name, submitted_at and everything that may change without changing a run.
+    cells: list[FrozenCell]
+    runs: list[tuple[str, int, int, str | None]]
+    # run_id, index of the cell, seed or place in the design, the parent's run_id
+    streams: dict[int, dict[str, int]] = field(default_factory=dict)
+    # Place in the design -> value of each stream; empty where one seed moves them all.
+
+    @property
+    def grid_id(self) -> str:
+        return str(self.settings["grid_id"])
+
+    def seed_of(self, place: int) -> tuple[int, str]:
+        """Return a run's seed and "", or its place in the design and the canonical JSON of its streams.
+
+        Where the streams of a place happen to agree, it is the run of that seed.
+        """
+        streams = self.streams.get(place)
+        if streams is None:
+            return place, ""
+        seed = seed_label(streams)
+        return (place, canonical(streams)) if seed is None else (seed, "")
+
+
+def freeze(
+    grid: "Grid", expansion: "Expansion", *, at: float, backend: str = "local", site: dict[str, Any] | None = None
+) -> FrozenGrid:
+    """Take down what a grid expands to, where it goes, and the settings of that site."""
+    grid_id = f"{grid.name}-{expansion.grid_hash}"
+    settings = {
+        "grid_id": grid_id,
+        "name": grid.name,
+        "description": grid.description,
+        "submitted_at": at,
+        "retries": grid.retries,
+        "resources": grid.resources.model_dump(mode="json"),
+        "checkpoint_every_s": grid.checkpoint_every,
+        "evaluate_every": grid.evaluate_every,
+        "sets": grid.data.sets,
+        "variance": grid.variance.model_dump(mode="json") if grid.variance is not None else None,
+        "compare": grid.compare.model_dump(mode="json") if grid.compare is not None else None,
+        "max_running": grid.max_running,
+        "halve_micro_batch": grid.halve_micro_batch,
+        "backend": backend,
+        "site": site or {},
+        # What the world size must divide for every cell.
+        "virtual_ranks": math.gcd(*{json.loads(cell.spec.recipe)["virtual_ranks"] for cell in expansion.cells}),
+        "paths": expansion.paths,
+        "excluded": expansion.excluded,
+    }
+    cells = [
+        FrozenCell(
+            cell_id=cell.cell_id,
+            match_id=cell.match_id,
+            stage=cell.stage,
+            labels=cell.labels,
+            axes=cell.axes,
+            is_baseline=cell.is_baseline,
+            parent=cell.parent,
+            spec=cell.spec,
+        )
+        for cell in expansion.cells
+    ]
+    return FrozenGrid(
+        settings=settings,
+        cells=cells,
+        runs=[(r.run_id, r.cell, r.seed, r.parent) for r in expansion.runs],
+        streams=expansion.streams,
+    )
+
+
+def write_grid(workspace: Workspace, frozen: FrozenGrid, text: bytes) -> None:
+    """Store a grid; what is there already stays, but for its text and the settings, where the newest hold."""
+    folder = make_folder(workspace.grid(frozen.grid_id))
+    write_over(folder / "grid.yaml", text)
+    cells = [
+        {
+            "cell_id": cell.cell_id,
+            "match_id": cell.match_id,
+            "stage": cell.stage,
+            "labels": cell.labels,
+            "axes": cell.axes,
+            "is_baseline": cell.is_baseline,
+            "parent": cell.parent,
+            "spec": {name: getattr(cell.spec, name) for name in ("backbone", "dataset", "head", "recipe", "numerics")},
+        }
+        for cell in frozen.cells
+    ]
+    stored = {"cells": cells, "runs": frozen.runs, "streams": frozen.streams}
+    write_new(folder / "runs.json", json.dumps(stored).encode())
+    # Last: a folder without it is a submission that was cut off, and counts for nothing.
+    write_over(folder / "grid.json", to_json(frozen.settings))
+
+
+def read_grid(workspace: Workspace, grid_id: str) -> FrozenGrid | None:
+    """Read a stored grid, or None where its submission was cut off."""
+    folder = workspace.grid(grid_id)
+    settings = read_json(folder / "grid.json")
+    stored = read_json(folder / "runs.json")
+    if settings is None or stored is None:
+        return None
+    cells = [FrozenCell(**{**cell, "spec": CellSpec(**cell["spec"])}) for cell in stored["cells"]]
+    return FrozenGrid(
+        settings=settings, cells=cells, runs=[tuple(run) for run in stored["runs"]], streams=_streams(stored)
+    )
+
+
+def _streams(stored: dict[str, Any]) -> dict[int, dict[str, int]]:
+    return {int(place): streams for place, streams in stored.get("streams", {}).items()}
+
+
+def write_spec(workspace: Workspace, grid_id: str, run_id: str) -> None:
+    """Write a run's description into its folder, where it is not there yet.
+
+    Raises:
+        KeyError: the grid, or the run in it, is not stored.
+    """
+    folder = workspace.run(run_id)
+    if folder.spec.exists():
+        return
+    stored = read_json(workspace.grid(grid_id) / "runs.json") or {"runs": []}
+    run = next((run for run in stored["runs"] if run[0] == run_id), None)
+    if run is None:
+        raise KeyError(f"grid {grid_id} has no run {run_id}")
+    _, cell, seed, parent = run
+    spec = CellSpec(**stored["cells"][cell]["spec"])
+    make_folder(folder.path)
+    seeds = canonical(_streams(stored).get(seed) or seeds_of(seed))
+    write_new(folder.spec, spec.text(seeds=seeds, init_from=parent).encode())
+
+
+def grid_ids(workspace: Workspace) -> list[str]:
+    """Return the ids of the stored grids."""
+    try:
+        return sorted(entry.name for entry in workspace.grids.iterdir() if (entry / "grid.json").exists())
+    except FileNotFoundError:
+        return []

@@ -1,0 +1,260 @@
+"""This machine as a scheduler: a queue on disk, kept going by a process of its own that outlives the terminal.
+
+<workspace>/local/<host>/queue/<token>.json     waiting
+                         running/<token>.json   pid, its start time and the boot it belongs to, GPUs, cores
+                         ended/<token>.json     exit code, or null where nobody saw it
+                         runner.lock            held by the one runner
+"""
+
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ....jobs.atomic_files import make_folder, read_json, to_json, write_new
+from ....jobs.config.host import clean_environment, cpu_count, visible_gpus
+from ....jobs.errors import BadInput, Problem
+from ....jobs.workspace.allocation import Allocation, Shape
+from ....jobs.workspace.journal import LEASE_S
+from ....jobs.workspace.paths import Workspace
+from ..base import JobState, JobView, Key, Place, Room, Submission, SubmitOutcome, Waiting, WaitKind
+
+MOST_TASKS = 64
+LOCK = "runner.lock"
+
+
+class LocalBackend:
+    """The queue of this machine."""
+
+    name = "local"
+    poll_s = 0.0
+    look_s = 0.0
+    chains = False
+    hands_on = False
+
+    def __init__(self, workspace: Workspace) -> None:
+        self.workspace = workspace
+        self.queue = LocalQueue(workspace)
+
+    def room(self, shape: Shape, settings: Mapping[str, Any]) -> Room:
+        slots = settings["site"].get("slots")
+        if shape.nodes > 1:
+            message = f"{shape.nodes} nodes requested, this is one machine"
+            raise BadInput(Problem(key="nodes", message=message))
+        if shape.gpus:
+            present = len(visible_gpus())
+            if shape.gpus > present:
+                message = f"{shape.gpus} requested, this machine has {present}"
+                fix = "Write gpus_per_node: 0 to train on the CPU"
+                raise BadInput(Problem(key="gpus_per_node", message=message, fix=fix))
+            most = present // shape.gpus
+            return Room(lanes=min(slots or most, most), tasks=MOST_TASKS)
+        cores = shape.ranks * shape.threads
+        if cores > cpu_count():
+            need = f"{shape.ranks} ranks of {shape.threads} threads need {cores} cores"
+            raise BadInput(Problem(key="cpu_ranks", message=f"{need}, this machine has {cpu_count()}"))
+        return Room(lanes=slots or max(1, cpu_count() // cores), tasks=MOST_TASKS)
+
+    def rehearse(self, shape: Shape, room: Room) -> None:
+        return
+
+    def default_gpus(self, settings: Mapping[str, Any]) -> int:
+        return 1 if visible_gpus() else 0
+
+    def argv(self, allocation: Allocation) -> tuple[str, ...]:
+        module = "vtjobs.orchestrator.backends.local.queue_process"
+        root = str(self.workspace.root.resolve())
+        return (sys.executable, "-m", module, "submit", "--workspace", root, "--token", "{token}")
+
+    def submit(self, allocation: Allocation) -> Submission:
+        self.queue.add(allocation)
+        return Submission(outcome=SubmitOutcome.ACCEPTED, job_id=allocation.token)
+
+    def observe(self, places: Sequence[Place]) -> dict[Key, JobView]:
+        return {place.key: self.queue.view(place.token) for place in places}
+
+    def cancel(self, places: Sequence[Place]) -> None:
+        for place in places:
+            self.queue.cancel(place.token)
+
+    def nudge(self, places: Sequence[Place]) -> None:
+        for place in places:
+            self.queue.signal(place.token, signal.SIGUSR1)
+
+    def explain(self, word: str, *, job: str = "", token: str = "") -> Waiting | None:
+        if word != "queued":
+            return None
+        return Waiting(kind=WaitKind.WAIT, reason=word, sentence="it waits for free cores or GPUs of this machine")
+
+    def wake(self) -> None:
+        self.queue.wake()
+
+
+class LocalQueue:
+    """The queue's files."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self.workspace = workspace
+        self.root = workspace.local_queue()
+
+    def folder(self, name: str) -> Path:
+        return make_folder(self.root / name)
+
+    def entry(self, where: str, token: str) -> Path:
+        return self.root / where / f"{token}.json"
+
+    def add(self, allocation: Allocation) -> None:
+        """Queue an allocation, unless the queue knows it already."""
+        token = allocation.token
+        if any(self.entry(where, token).exists() for where in ("running", "ended")):
+            return
+        shape = allocation.shape
+        need = {
+            "created_at": allocation.created_at,
+            "gpus": allocation.lanes * shape.gpus,
+            "cores": min(cpu_count(), allocation.lanes * shape.ranks * shape.threads),
+        }
+        write_new(self.folder("queue") / f"{token}.json", to_json(need))
+
+    def view(self, token: str) -> JobView:
+        """Say where an allocation stands. The order of looking follows the order of moving, so none is missed."""
+        if self.entry("ended", token).exists():
+            ended = read_json(self.entry("ended", token)) or {}
+            return JobView(state=JobState.ENDED, job_id=token, raw=str(ended.get("word", "")))
+        running = read_json(self.entry("running", token))
+        if running is not None:
+            if is_alive(running):
+                return JobView(state=JobState.RUNNING, job_id=token, raw=f"pid {running['pid']}")
+            return JobView(state=JobState.ENDED, job_id=token, raw=f"pid {running['pid']} is gone")
+        if self.entry("queue", token).exists():
+            return JobView(state=JobState.QUEUED, job_id=token, raw="queued")
+        if self.entry("running", token).exists() or self.entry("ended", token).exists():
+            return self.view(token)
+        return self._view_elsewhere(token)
+
+    def _view_elsewhere(self, token: str) -> JobView:
+        """Look into the queues of the other hosts that share the workspace; their processes cannot be seen from here.
+
+        A queue whose runner has given no sign of life for a lease is given up, with all that it holds.
+        """
+        for folder in self.root.parent.glob("*"):
+            if folder == self.root:
+                continue
+            where = [name for name in ("ended", "running", "queue") if (folder / name / f"{token}.json").exists()]
+            if not where or "ended" in where or not _is_served(folder):
+                state = JobState.ENDED if where else JobState.ABSENT
+            else:
+                state = JobState.RUNNING if "running" in where else JobState.QUEUED
+            if where:
+                return JobView(state=state, job_id=token, raw=f"{where[0]} on {folder.name}")
+        return JobView(state=JobState.ABSENT)
+
+    def cancel(self, token: str) -> None:
+        """End an allocation: out of the queue, or a TERM to its agent."""
+        queued = self.entry("queue", token)
+        if queued.exists() and not self.entry("running", token).exists():
+            write_new(self.folder("ended") / queued.name, to_json({"code": None, "word": "cancelled in the queue"}))
+            queued.unlink(missing_ok=True)
+        self.signal(token, signal.SIGTERM)
+
+    def signal(self, token: str, number: int) -> None:
+        """Signal the agent of an allocation, if it is the process that we started."""
+        running = read_json(self.entry("running", token))
+        if running is not None and is_alive(running):
+            try:
+                os.kill(int(running["pid"]), number)
+            except ProcessLookupError:
+                return
+
+    def waiting(self) -> list[tuple[str, dict[str, Any]]]:
+        """Return the queued allocations, oldest first."""
+        found = []
+        for path in (self.root / "queue").glob("vtj-*.json"):
+            need = read_json(path)
+            if need is not None:
+                found.append((path.stem, need))
+        return sorted(found, key=lambda item: (item[1]["created_at"], item[0]))
+
+    def running(self) -> dict[str, dict[str, Any]]:
+        """Return the allocations that have an agent, dead or alive."""
+        paths = sorted((self.root / "running").glob("vtj-*.json"))
+        return {path.stem: entry for path in paths if (entry := read_json(path)) is not None}
+
+    def wake(self) -> None:
+        """Start a runner where there is work and nobody does it."""
+        if not self.waiting() and not self.running():
+            return
+        with self.lock() as free:
+            if not free:
+                return
+        log = os.open(self.root / "runner.log", os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600)
+        module = "vtjobs.orchestrator.backends.local.queue_process"
+        command = [sys.executable, "-m", module, "run", "--workspace", str(self.workspace.root.resolve())]
+        try:
+            subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                env=clean_environment(),
+                cwd="/",
+            )
+        finally:
+            os.close(log)
+
+    def show_life(self) -> None:
+        """Tell other hosts that this queue is served."""
+        (make_folder(self.root) / LOCK).touch(mode=0o600)
+
+    def lock(self) -> "RunnerLock":
+        return RunnerLock(make_folder(self.root) / LOCK)
+
+
+class RunnerLock:
+    """The lock of the one runner; entering says whether it was free, and then holds it."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._handle = -1
+
+    def __enter__(self) -> bool:
+        # Not inherited by agents: the lock must be free when the runner is gone.
+        self._handle = os.open(self._path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._handle)
+
+
+def _is_served(folder: Path) -> bool:
+    try:
+        return time.time() - (folder / LOCK).stat().st_mtime < LEASE_S
+    except FileNotFoundError:
+        return False
+
+
+def process_identity(pid: int) -> dict[str, Any] | None:
+    """Return what tells this process from a later one with the same number; None where there is none."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    # Field 3 is the state; a zombie has ended and only waits to be reaped.
+    return None if fields[0] == "Z" else {"pid": pid, "started": fields[19], "boot": boot}
+
+
+def is_alive(entry: dict[str, Any]) -> bool:
+    """Whether the process of a `running` entry still exists."""
+    found = process_identity(int(entry["pid"]))
+    return found is not None and all(found[name] == entry[name] for name in found)

@@ -1,0 +1,179 @@
+"""The local queue's own process: starts agents as cores and GPUs come free, and notes how they end.
+
+python -m vtjobs.orchestrator.backends.local.queue_process run --workspace DIR
+python -m vtjobs.orchestrator.backends.local.queue_process submit --workspace DIR --token TOKEN
+"""
+
+import argparse
+import logging
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from ....jobs.atomic_files import read_json, to_json, write_new
+from ....jobs.config.host import clean_environment, cpu_count, visible_gpus
+from ....jobs.errors import VtjobsError
+from ....jobs.workspace.allocation import Allocation
+from ....jobs.workspace.journal import HEARTBEAT_S
+from ....jobs.workspace.paths import Workspace
+from .backend import LocalQueue, is_alive, process_identity
+
+logger = logging.getLogger("vtjobs.local")
+
+TICK_S = 0.3
+# How long a runner with nothing to do waits for more.
+LINGER_S = 2.0
+
+
+class Runner:
+    """The loop of the one process that starts agents."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self.workspace = workspace
+        self.queue = LocalQueue(workspace)
+        self.codes: dict[int, int] = {}
+        self._shown_at = -HEARTBEAT_S
+
+    def run(self) -> None:
+        """Serve until queue and machine are empty."""
+        idle_since = time.monotonic()
+        while time.monotonic() - idle_since < LINGER_S:
+            if self.tick():
+                idle_since = time.monotonic()
+            time.sleep(TICK_S)
+
+    def tick(self) -> bool:
+        """Note ends, start what fits; return whether there is anything to do."""
+        self._reap()
+        if time.monotonic() - self._shown_at >= HEARTBEAT_S:
+            self._shown_at = time.monotonic()
+            self.queue.show_life()
+        running = self.queue.running()
+        for token, entry in list(running.items()):
+            if not is_alive(entry):
+                self._note_end(token, entry)
+                del running[token]
+        waiting = self.queue.waiting()
+        for token, need in waiting:
+            if token in running:
+                self.queue.entry("queue", token).unlink(missing_ok=True)
+                continue
+            if self.queue.entry("ended", token).exists():
+                self.queue.entry("queue", token).unlink(missing_ok=True)
+                continue
+            if need["gpus"] > len(visible_gpus()):
+                # It would block the queue for ever; the next command sees its end and says why.
+                self._refuse(token, f"needs {need['gpus']} GPUs, this machine shows {len(visible_gpus())}")
+                continue
+            gpus = self._fits(need, running)
+            if gpus is None:
+                break
+            running[token] = self._start(token, need, gpus)
+        return bool(running or waiting)
+
+    def _reap(self) -> None:
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            self.codes[pid] = os.waitstatus_to_exitcode(status)
+
+    def _note_end(self, token: str, entry: dict[str, Any]) -> None:
+        code = self.codes.pop(int(entry["pid"]), None)
+        word = "gone" if code is None else f"exit {code}" if code >= 0 else signal.Signals(-code).name
+        write_new(self.queue.folder("ended") / f"{token}.json", to_json({"code": code, "word": word}))
+        self.queue.entry("running", token).unlink(missing_ok=True)
+        logger.info("%s: %s", token, word)
+
+    def _refuse(self, token: str, word: str) -> None:
+        write_new(self.queue.folder("ended") / f"{token}.json", to_json({"code": None, "word": word}))
+        self.queue.entry("queue", token).unlink(missing_ok=True)
+        logger.info("%s: %s", token, word)
+
+    def _fits(self, need: dict[str, Any], running: dict[str, dict[str, Any]]) -> list[str] | None:
+        """Return the GPUs for an allocation, or None where it must wait."""
+        taken = {gpu for entry in running.values() for gpu in entry["gpus"]}
+        free = [gpu for gpu in visible_gpus() if gpu not in taken]
+        cores = cpu_count() - sum(int(entry["cores"]) for entry in running.values())
+        if need["gpus"]:
+            return free[: need["gpus"]] if len(free) >= need["gpus"] else None
+        return [] if cores >= need["cores"] else None
+
+    def _start(self, token: str, need: dict[str, Any], gpus: list[str]) -> dict[str, Any]:
+        entry = {"gpus": gpus, "cores": 0 if gpus else need["cores"]}
+        pid = os.fork()
+        if pid == 0:
+            try:
+                self._become_agent(token, entry)
+            finally:
+                os._exit(71)
+        logger.info("%s: agent %d, GPUs %s", token, pid, ",".join(gpus) or "none")
+        # The child names itself on disk before it becomes the agent; until then its number stands for it.
+        path = self.queue.entry("running", token)
+        deadline = time.monotonic() + 5
+        while not path.exists() and time.monotonic() < deadline and process_identity(pid) is not None:
+            time.sleep(0.005)
+        self.queue.entry("queue", token).unlink(missing_ok=True)
+        return {**entry, **(process_identity(pid) or {"pid": pid, "started": "", "boot": ""})}
+
+    def _become_agent(self, token: str, entry: dict[str, Any]) -> None:
+        os.setsid()
+        identity = process_identity(os.getpid())
+        assert identity is not None
+        self.queue.folder("running")
+        if not write_new(self.queue.entry("running", token), to_json({**entry, **identity})):
+            return
+        log = os.open(self.workspace.agent_log(token, 0, 0), os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600)
+        null = os.open(os.devnull, os.O_RDONLY)
+        for source, target in ((null, 0), (log, 1), (log, 2)):
+            os.dup2(source, target)
+        environment = clean_environment()
+        environment["CUDA_VISIBLE_DEVICES"] = ",".join(entry["gpus"])
+        root = str(self.workspace.root)
+        command = [sys.executable, "-m", "vtjobs.workers.agent", "--workspace", root, "--token", token]
+        os.execve(sys.executable, command, environment)
+
+
+def main() -> int:
+    """Parse the command line; run the queue, or add to it."""
+    parser = argparse.ArgumentParser(prog="vtjobs.orchestrator.backends.local.queue_process")
+    parser.add_argument("action", choices=("run", "submit"))
+    parser.add_argument("--workspace", type=Path, required=True)
+    parser.add_argument("--token", help="the allocation to add")
+    options = parser.parse_args()
+    os.umask(0o077)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", stream=sys.stderr)
+    workspace = Workspace(options.workspace)
+    try:
+        workspace.check()
+    except VtjobsError as error:
+        logger.error("%s", error)
+        return error.exit_code
+    queue = LocalQueue(workspace)
+    if options.action == "submit":
+        data = read_json(workspace.allocation(options.token))
+        if data is None:
+            logger.error("%s: no such allocation", options.token)
+            return 1
+        queue.add(Allocation.from_dict(data))
+        queue.wake()
+        return 0
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    free = True
+    # Somebody may have queued more while the lock was still held, and so have started no runner.
+    while free and (queue.waiting() or queue.running()):
+        with queue.lock() as free:
+            if free:
+                Runner(workspace).run()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

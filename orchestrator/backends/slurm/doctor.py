@@ -1,0 +1,180 @@
+"""What `vtjobs doctor` asks a SLURM site, and what a probe job finds on one of its nodes."""
+
+import contextlib
+import json
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ....jobs.config.host import clean_environment
+from ....jobs.errors import SchedulerUnreachable
+from ....jobs.units import format_duration
+from . import cluster
+from .shell import NoAccounting, ask, reason_of
+
+DEADLINE_S = 10.0
+PROBE_S = 180
+# A node's clock may differ by this much before heartbeats and leases are misread.
+MOST_SKEW_S = 30.0
+_SOFT_MODES = ("REQUEUE", "CANCEL")
+
+Check = tuple[str, bool, str, str]
+# name, whether it is all right, what was found, what to do
+
+
+def is_here() -> bool:
+    """Whether this machine has SLURM's commands."""
+    return shutil.which("sbatch") is not None
+
+
+def examine(site: Mapping[str, Any]) -> list[Check]:
+    """Ask the controller and accounting what a grid has to live with."""
+    try:
+        config = cluster.settings(deadline_s=DEADLINE_S)
+        parts = cluster.partitions(deadline_s=DEADLINE_S)
+    except SchedulerUnreachable as error:
+        return [("slurm", False, str(error), "Is SLURM_CONF right, and the controller up?")]
+    version = config.get("SLURM_VERSION", "?")
+    found: list[Check] = [("slurm", True, f"{version}, cluster {config.get('ClusterName', '?')}", "")]
+    found.append(_accounting(config))
+    found.append(_limits(site))
+    found += [_partition(site, parts), _preemption(config)]
+    kill_wait = config.get("KillWait", "?").split(" ")[0]
+    found.append(("slurm_kill_wait", True, f"KILL follows TERM after {kill_wait} s", ""))
+    return found
+
+
+def _accounting(config: Mapping[str, str]) -> Check:
+    if config.get("AccountingStorageType", "").endswith("none"):
+        text = "none: how a job ended is known for MinJobAge only"
+        return "slurm_accounting", True, f"{text} ({config.get('MinJobAge', '?')})", ""
+    try:
+        ask(["sacct", "--allocations", "--noheader", "--starttime=now-1minutes"], deadline_s=DEADLINE_S)
+    except NoAccounting:
+        return "slurm_accounting", True, "none", ""
+    except SchedulerUnreachable as error:
+        return "slurm_accounting", False, str(error), "States then come from squeue and the journals alone"
+    return "slurm_accounting", True, "sacct answers", ""
+
+
+def _limits(site: Mapping[str, Any]) -> Check:
+    limits = cluster.limits(account=site.get("account"), qos=site.get("qos"), deadline_s=DEADLINE_S)
+    jobs = "no limit" if limits.jobs is None else f"{limits.jobs:,}"
+    return "slurm_limits", True, f"arrays of {limits.array_size:,}, jobs submitted at a time: {jobs}", ""
+
+
+def _partition(site: Mapping[str, Any], parts: Mapping[str, cluster.Partition]) -> Check:
+    name = site.get("partition")
+    part = parts.get(str(name).split(",")[0]) if name else next((p for p in parts.values() if p.is_default), None)
+    if part is None:
+        fix = f"Set slurm.partition to one of: {', '.join(sorted(parts))}"
+        return "slurm_partition", False, f"{name or 'no default partition'}", fix
+    limit = format_duration(part.limit_s) if part.limit_s else "no limit"
+    whole = ", whole nodes" if part.is_exclusive else ""
+    kinds = f" {'/'.join(sorted(part.kinds))}" if part.kinds else ""
+    text = f"{part.name}: {part.nodes} nodes of {part.gpus}{kinds} GPUs and {part.cpus} cores, {limit}{whole}"
+    return "slurm_partition", part.is_up, text, "" if part.is_up else "It is down"
+
+
+def _preemption(config: Mapping[str, str]) -> Check:
+    mode, kind = config.get("PreemptMode", "OFF"), config.get("PreemptType", "")
+    if kind.endswith("none") or mode == "OFF":
+        return "slurm_preemption", True, "off", ""
+    grace = "unknown"
+    with contextlib.suppress(SchedulerUnreachable):
+        graces = set()
+        for line in ask(["scontrol", "--oneliner", "show", "partition"], deadline_s=DEADLINE_S).splitlines():
+            graces |= {part.partition("=")[2] for part in line.split() if part.startswith("GraceTime=")}
+        grace = "/".join(sorted(graces))
+    return "slurm_preemption", True, f"{mode}, grace {grace} s; checkpoint_every bounds what a preemption costs", ""
+
+
+def probe(workspace: Path, site: Mapping[str, Any]) -> list[Check]:
+    """Run the probe on one node, through srun, and judge what it saw."""
+    options = [f"--{name}={site[name]}" for name in ("partition", "account", "qos", "constraint") if site.get(name)]
+    gpus = cluster.partitions(deadline_s=DEADLINE_S)
+    name = str(site.get("partition") or "").split(",")[0]
+    part = gpus.get(name) or next((item for item in gpus.values() if item.is_default), None)
+    if part is not None and part.gpus:
+        options.append("--gpus-per-node=1")
+    setup = [f"module load {module}" for module in site.get("modules", ())] + list(site.get("setup", ()))
+    python = [
+        *site.get("container", ()),
+        site.get("python") or sys.executable,
+        "-P",
+        "-m",
+        "vtjobs.workers.tools.probe",
+    ]
+    line = "; ".join([*setup, f"exec {shlex.join([*python, '--workspace', str(workspace)])}"])
+    command = ["srun", "--quiet", "--nodes=1", "--ntasks=1", "--time=5", "--chdir=/", "--job-name=vtj-probe", *options]
+    began = time.time()
+    try:
+        done = subprocess.run(
+            [*command, "bash", "-c", line],
+            capture_output=True, text=True, timeout=PROBE_S, stdin=subprocess.DEVNULL, env=clean_environment(),
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        return [("probe", False, f"no node ran it within {PROBE_S} s", "Try again when nodes are free")]
+    try:
+        seen = json.loads(done.stdout.strip().splitlines()[-1])
+    except (ValueError, IndexError):
+        reason = reason_of(done.stderr) or f"exit code {done.returncode}"
+        return [("probe", False, reason, "vtjobs must be installed where the nodes see it; see slurm.python and setup")]
+    return judge(seen, began=began, ended=time.time(), expected=_identity(workspace))
+
+
+def _identity(workspace: Path) -> str | None:
+    with contextlib.suppress(OSError, ValueError, KeyError):
+        return str(json.loads((workspace / "workspace.json").read_text())["id"])
+    return None
+
+
+def judge(seen: Mapping[str, Any], *, began: float, ended: float, expected: str | None) -> list[Check]:
+    """Judge what a node saw.
+
+    Args:
+        seen: what workers/tools/probe.py printed.
+        began: when the probe was started here.
+        ended: when its answer was here.
+        expected: the workspace's id as seen from here; None where there is no workspace yet.
+    """
+    shared = expected is not None and seen["workspace_id"] == expected and seen["writable"]
+    text = "the node sees and may write it" if shared else "the node does not see it, or may not write it"
+    skew = max(0.0, began - seen["time"], seen["time"] - ended)
+    found: list[Check] = [("probe", True, f"{seen['host']}: {seen['cpus']} cores, {len(seen['gpus'])} GPU granted", "")]
+    if expected is not None:
+        fix = "" if shared else "VTJOBS_WORKSPACE must lie on a file system that the nodes share"
+        found.append(("probe_workspace", shared, text, fix))
+    found.append(("probe_clock", skew <= MOST_SKEW_S, f"{skew:.1f} s apart", "" if skew <= MOST_SKEW_S else "Mend NTP"))
+    may = "may submit successors" if seen["sbatch"] else "has no sbatch: set slurm.handover: false and use supervise"
+    found.append(("probe_handover", True, f"the node {may}", ""))
+    return [*found, *_devices(seen)]
+
+
+def _devices(seen: Mapping[str, Any]) -> list[Check]:
+    if not seen.get("torch"):
+        return [("probe_torch", False, seen.get("error", "no torch"), "Install vtjobs where the nodes see it")]
+    found: list[Check] = [("probe_torch", True, f"torch {seen['torch']}", "")]
+    supported = {arch.removeprefix("sm_").removeprefix("compute_") for arch in seen["architectures"]}
+    for device in seen["devices"]:
+        number = device["capability"].replace(".", "")
+        ok = (
+            not supported
+            or number in supported
+            or any(other[:-1] == number[:-1] and other <= number for other in supported)
+        )
+        fix = "" if ok else f"Install a torch wheel built for sm_{number}"
+        found.append(("probe_gpu", ok, f"{device['name']}, compute capability {device['capability']}", fix))
+    if seen["devices"]:
+        fix = "" if seen["nccl"] else "Install a CUDA build of torch"
+        found.append(("probe_nccl", bool(seen["nccl"]), "NCCL " + ("available" if seen["nccl"] else "missing"), fix))
+    elif seen["gpus"]:
+        found.append(
+            ("probe_gpu", False, seen.get("error", "torch sees no GPU although one was granted"), "See nvidia-smi")
+        )
+    return found

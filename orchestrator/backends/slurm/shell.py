@@ -1,0 +1,86 @@
+"""Run SLURM's commands: a clean environment, a deadline, and "could not ask" as an exception of its own."""
+
+import os
+import re
+import subprocess
+from collections.abc import Sequence
+
+from ....jobs.config.host import clean_environment
+from ....jobs.errors import BadInput, SchedulerUnreachable
+
+# Times as seconds since 1970, and array expressions at any length.
+_SETTINGS = {"SLURM_TIME_FORMAT": "%s", "SLURM_BITSTR_LEN": "0", "LC_ALL": "C"}
+_AWAY = (
+    "unable to contact slurm controller",
+    "slurm_load",
+    "socket timed out",
+    "connection refused",
+    "connection timed out",
+    "unable to connect",
+    "zero bytes were transmitted",
+    "communication connection failure",
+    "problem talking to the database",
+    "protocol authentication error",
+    "slurmdbd: ",
+    "unable to initialize",
+    "unable to establish controller machine",
+    "slurm backup controller in standby mode",
+)
+_NAME = re.compile(r"\A(?:(?:sbatch|squeue|sacct|sacctmgr|scancel|scontrol|sinfo|srun): )?(?:(?:error|fatal): )?")
+
+
+class NoAccounting(Exception):
+    """This cluster keeps no accounting."""
+
+
+def ask(command: Sequence[str], *, deadline_s: float) -> str:
+    """Run a query and return what it printed.
+
+    Raises:
+        SchedulerUnreachable: it failed, or took longer than the deadline: nothing is known.
+        NoAccounting: the cluster keeps none.
+        BadInput: there is no such command on this machine.
+    """
+    try:
+        done = subprocess.run(
+            list(command),
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=deadline_s,
+            stdin=subprocess.DEVNULL,
+            env={**clean_environment(), **_SETTINGS},
+        )
+    except FileNotFoundError:
+        raise BadInput(
+            f"{command[0]} not found: is this a login node of the cluster? (--backend local works anywhere)"
+        ) from None
+    except subprocess.TimeoutExpired:
+        raise SchedulerUnreachable(f"{command[0]} did not answer within {deadline_s:g} s") from None
+    if done.returncode == 0:
+        return done.stdout
+    reason = reason_of(done.stderr) or f"exit code {done.returncode}"
+    if "accounting storage is disabled" in done.stderr.lower():
+        raise NoAccounting(reason)
+    raise SchedulerUnreachable(f"{command[0]}: {reason}")
+
+
+def is_away(text: str) -> bool:
+    """Whether an error text says that a daemon could not be reached, rather than that it said no."""
+    lowered = text.lower()
+    return any(sign in lowered for sign in _AWAY)
+
+
+def reason_of(text: str) -> str:
+    """Return the lines that say what went wrong, without the command's name; without such lines the last one.
+
+    A site's own filter explains itself before SLURM's last word.
+    """
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    errors = [line for line in lines if "error:" in line or "failure:" in line] or lines[-1:]
+    return "; ".join(dict.fromkeys(_NAME.sub("", line).removeprefix("allocation failure: ").strip() for line in errors))
+
+
+def user() -> str:
+    """Return the user whose jobs are asked about."""
+    return str(os.getuid())

@@ -1,0 +1,1 @@
+"""Disk space, the ledger, exports and later evaluations."""

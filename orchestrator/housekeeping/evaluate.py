@@ -1,0 +1,99 @@
+"""Score finished weights: in a process of its own, here and now; the journals it leaves are ingested."""
+
+import json
+import subprocess
+import sys
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import select
+
+from ...db import models as m
+from ...db import queries
+from ...db.engine import reading
+from ...db.ingest import ingest_evaluations
+from ...jobs.config.host import clean_environment
+from ...jobs.errors import BadInput, NothingMatched, VtjobsError, suggest
+from ...jobs.grid import catalogue
+from ...jobs.run.states import RunState
+from ..loop.context import Context
+
+# Runs that one scoring process is given; a command line has a limit.
+MOST_IDS = 1000
+
+
+def evaluate(
+    context: Context, run_ids: Sequence[str], sets: Sequence[str], *, show: bool, image_size: int | None = None,
+    crop_pct: float | None = None,
+) -> list[dict[str, Any]]:  # fmt: skip
+    """Score the completed ones among these runs; return their results on these sets.
+
+    Args:
+        context: workspace and ledger.
+        run_ids: any runs.
+        sets: names of sets of their datasets.
+        show: whether the scores are printed as they come.
+        image_size: another side of the input than the recipe's, pixels.
+        crop_pct: another share that the centre crop keeps.
+
+    Raises:
+        BadInput: a set is unknown.
+        NothingMatched: none of the runs has completed.
+    """
+    by_grid: dict[str, list[str]] = defaultdict(list)
+    with reading(context.ledger.engine) as connection:
+        for start in range(0, len(run_ids), 5000):
+            part = list(run_ids[start : start + 5000])
+            query = (
+                select(m.runs.c.grid_id, m.runs.c.run_id, m.cells.c.spec)
+                .join(m.cells, m.cells.c.cell_id == m.runs.c.cell_id)
+                .where(m.runs.c.run_id.in_(part), m.runs.c.state == RunState.COMPLETED)
+            )
+            for row in connection.execute(query):
+                if _has_classifier(row.spec):
+                    _check_sets(json.loads(row.spec)["dataset"], sets)
+                    by_grid[row.grid_id].append(row.run_id)
+        settings = queries.grid_settings(connection, set(by_grid))
+    if not by_grid:
+        raise NothingMatched("none of these runs has completed and has a classifier to score")
+    more = ["--image-size", str(image_size)] if image_size is not None else []
+    more += ["--crop-pct", str(crop_pct)] if crop_pct is not None else []
+    codes = [
+        _score(context, ids, [*more, "--sets", ",".join(sets)], settings[grid_id]["paths"], show)
+        for grid_id, ids in by_grid.items()
+    ]
+    chosen = [run_id for ids in by_grid.values() for run_id in ids]
+    ingest_evaluations(context.ledger, context.workspace, chosen)
+    if any(codes):
+        raise VtjobsError("some runs could not be scored")
+    with reading(context.ledger.engine) as connection:
+        return [row for row in queries.results_of(connection, chosen) if row["set_name"].partition("@")[0] in sets]
+
+
+def _check_sets(dataset: Any, sets: Sequence[str]) -> None:
+    facts = json.loads(dataset) if isinstance(dataset, str) else dataset
+    known = catalogue.sets_of(facts)
+    for name in sets:
+        # What a folder has the scoring sees; a name is no path.
+        if name not in known and not (facts["name"] == "folder" and name.replace("-", "_").isidentifier()):
+            raise BadInput(f"--sets {name}: dataset {facts['name']} has no such set. {suggest(name, known)}")
+
+
+def _has_classifier(spec: str) -> bool:
+    head = json.loads(spec)["head"]
+    params = (json.loads(head) if isinstance(head, str) else head).get("params", {})
+    return bool(params.get("labels", True))
+
+
+def _score(context: Context, run_ids: list[str], options: list[str], paths: dict[str, str], show: bool) -> int:
+    command = [sys.executable, "-m", "vtjobs.workers.tools.score", "--workspace", str(context.workspace.root)]
+    command += ["--data", str(context.config.data_root), "--paths", json.dumps(paths), *options]
+    output = None if show else subprocess.DEVNULL
+    codes = [
+        subprocess.run(
+            [*command, *run_ids[start : start + MOST_IDS]], stdout=output, env=clean_environment()
+        ).returncode
+        for start in range(0, len(run_ids), MOST_IDS)
+    ]
+    return max(codes)

@@ -1,0 +1,60 @@
+"""Hand a run's final weights to other programs, with a card of what the ledger knows of it."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from ...db import queries
+from ...db.engine import reading
+from ...jobs.config.host import clean_environment
+from ...jobs.errors import BadInput, VtjobsError, suggest
+from ...jobs.run.selector import Selection
+from ...jobs.run.states import RunState
+from ..loop.context import Context
+
+FORMATS = ("timm", "safetensors", "torchvision-backbone")
+
+
+def export(context: Context, run_id: str, out: Path, form: str, *, cell: dict[str, Any]) -> None:
+    """Write a folder with the weights of a completed run.
+
+    Args:
+        context: workspace and ledger.
+        run_id: the run.
+        out: a folder that does not exist yet.
+        form: one of FORMATS.
+        cell: the report of the run's cell.
+
+    Raises:
+        BadInput: the format is unknown, the folder exists, or the run has not completed.
+        VtjobsError: the weights cannot be exported; the reason went to standard error.
+    """
+    if form not in FORMATS:
+        raise BadInput(f"--format {form}: unknown. {suggest(form, FORMATS)}")
+    if out.exists():
+        raise BadInput(f"{out} exists already")
+    if not out.absolute().parent.is_dir():
+        raise BadInput(f"{out.absolute().parent}: no such folder")
+    with reading(context.ledger.engine) as connection:
+        row = queries.list_runs(connection, Selection(names=(run_id,)))[0]
+        results = queries.results_of(connection, [run_id])
+    if row.state != RunState.COMPLETED:
+        raise BadInput(f"run {run_id} is {row.state}: only completed runs have final weights")
+    facts = {
+        "grid_id": row.grid_id,
+        "labels": {name: getattr(row, name) for name in ("backbone", "dataset", "head", "recipe")},
+        "results": sorted(
+            ({name: result[name] for name in ("set_name", "metric", "last")} for result in results),
+            key=lambda result: (result["set_name"], result["metric"]),
+        ),
+        "cell": {name: cell[name] for name in ("n", "mean", "std", "metric")},
+    }
+    command = [sys.executable, "-m", "vtjobs.workers.tools.export", "--workspace", str(context.workspace.root)]
+    command += ["--format", form, run_id, str(out.absolute())]
+    done = subprocess.run(command, input=json.dumps(facts), text=True, stderr=subprocess.PIPE, env=clean_environment())
+    if done.returncode:
+        reason = done.stderr.strip().rpartition("\n")[2].removeprefix("error: ")
+        error = BadInput(reason) if done.returncode == BadInput.exit_code else VtjobsError(reason)
+        raise error

@@ -1,0 +1,83 @@
+"""What finished runs no longer need on disk: shown first, then removed."""
+
+import os
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from sqlalchemy import select
+
+from ...db import models as m
+from ...db.engine import reading
+from ...jobs.run.states import RunState
+from ...jobs.workspace.lineage import completed_by
+from ..loop.context import Context
+
+# What stays of the final checkpoint of a completed run.
+# With the bit per test image, which is small and cannot be had again without scoring.
+WEIGHTS = ("model.safetensors", "ema.safetensors", "correct.safetensors", "manifest.json")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Garbage:
+    """One thing that may go."""
+
+    run_id: str
+    path: Path
+    bytes: int
+    why: str
+
+
+def find(context: Context, run_ids: Sequence[str]) -> list[Garbage]:
+    """Return what the settled runs among these no longer need.
+
+    A run that may still go on keeps every checkpoint. A completed one keeps its final weights, which later stages,
+    evaluation and export read; the optimizer's state and earlier checkpoints go.
+    """
+    with reading(context.ledger.engine) as connection:
+        states: dict[str, str] = {}
+        for start in range(0, len(run_ids), 5000):
+            query = select(m.runs.c.run_id, m.runs.c.state).where(m.runs.c.run_id.in_(run_ids[start : start + 5000]))
+            states |= {row.run_id: row.state for row in connection.execute(query)}
+    found: list[Garbage] = []
+    for run_id in run_ids:
+        if states.get(run_id) == RunState.COMPLETED:
+            found += _of_completed(context, run_id)
+    return found
+
+
+def _of_completed(context: Context, run_id: str) -> list[Garbage]:
+    folder = context.workspace.run(run_id)
+    final_attempt = completed_by(folder, 1 << 30)
+    found: list[Garbage] = []
+    for number in folder.attempts():
+        published = sorted(folder.checkpoints(number).glob("step-*"))
+        staged = sorted(folder.checkpoints(number).glob(".stage-*"))
+        final = published.pop() if number == final_attempt and published else None
+        found += [Garbage(run_id=run_id, path=path, bytes=_size(path), why="earlier checkpoint") for path in published]
+        found += [Garbage(run_id=run_id, path=path, bytes=_size(path), why="unfinished checkpoint") for path in staged]
+        if final is not None:
+            rest = [path for path in final.iterdir() if path.name not in WEIGHTS]
+            found += [Garbage(run_id=run_id, path=path, bytes=_size(path), why="optimizer state") for path in rest]
+    return found
+
+
+def remove(garbage: Sequence[Garbage]) -> int:
+    """Remove what was found; return the bytes freed."""
+    freed = 0
+    for item in garbage:
+        if item.path.is_dir():
+            hidden = item.path.with_name(f".stage-old-{item.path.name.lstrip('.')}")
+            os.rename(item.path, hidden)
+            shutil.rmtree(hidden, ignore_errors=True)
+        else:
+            item.path.unlink(missing_ok=True)
+        freed += item.bytes
+    return freed
+
+
+def _size(path: Path) -> int:
+    if path.is_file():
+        return path.stat().st_size
+    return sum(file.stat().st_size for file in path.rglob("*") if file.is_file())

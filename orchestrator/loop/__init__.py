@@ -1,0 +1,1 @@
+"""The pass over a workspace: observe, reconcile, start what is due; and the loops around it."""

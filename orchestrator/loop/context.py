@@ -1,0 +1,128 @@
+"""A workspace, its ledger and its backends, opened together."""
+
+import os
+import socket
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ...db.engine import file_system_of, is_network, parse_url
+from ...db.ledger import Ledger
+from ...jobs.atomic_files import make_folder
+from ...jobs.config.config import BACKENDS, Config
+from ...jobs.errors import BadInput, suggest
+from ...jobs.workspace.paths import Workspace, WorkspaceUnreadable
+from ..backends.base import Backend
+
+# How long a scheduler's answer is waited for where nobody is waiting for ours.
+PATIENCE_S = 30.0
+
+Clock = Callable[[], float]
+
+
+@dataclass(slots=True)
+class Context:
+    """What every operation works on."""
+
+    config: Config
+    workspace: Workspace
+    ledger: Ledger
+    clock: Clock = time.time
+    patient: bool = False
+    workspace_id: str = ""
+    # As it was when this was opened.
+    _backends: dict[str, Backend] = field(default_factory=dict)
+
+    def backend(self, name: str) -> Backend:
+        """Return a backend by its name."""
+        if name not in self._backends:
+            self._backends[name] = make_backend(name, self.config, clock=self.clock)
+            if self.patient:
+                self._backends[name].look_s = PATIENCE_S
+        return self._backends[name]
+
+    def be_patient(self) -> None:
+        """Wait longer for schedulers' answers: nobody sits at the terminal for this one."""
+        self.patient = True
+        for backend in self._backends.values():
+            backend.look_s = PATIENCE_S
+
+
+def require_workspace(context: Context) -> None:
+    """Refuse to go on where the workspace is no longer the one that was opened: unmounted, or replaced.
+
+    Raises:
+        WorkspaceUnreadable: states are unknown, nothing was changed.
+    """
+    found = context.workspace.check()["id"]
+    if found != context.workspace_id:
+        raise WorkspaceUnreadable(f"{context.workspace.root} is another workspace now ({found}); nothing was changed")
+
+
+def ledger_url(config: Config, identity: dict[str, str]) -> str:
+    """Return where the ledger of a workspace is.
+
+    Raises:
+        BadInput: the default ledger lives on another host.
+    """
+    if config.get("ledger"):
+        return str(config.get("ledger"))
+    root = config.workspace.root
+    if not is_network(file_system_of(root)):
+        return str(root / "ledger.sqlite")
+    if identity["ledger_host"] != socket.gethostname():
+        raise BadInput(
+            f"the ledger of {root} is on host {identity['ledger_host']}. Work there, or keep the ledger in PostgreSQL "
+            "and set VTJOBS_LEDGER to its URL on every host"
+        )
+    state = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
+    return str(make_folder(Path(state) / "vtjobs") / f"{identity['id']}.sqlite")
+
+
+def make_backend(name: str, config: Config, *, clock: Clock = time.time) -> Backend:
+    """Make the backend of this name.
+
+    Raises:
+        BadInput: there is none.
+    """
+    if name == "slurm":
+        from ..backends.slurm import SlurmBackend
+
+        return SlurmBackend(config.workspace, poll_s=float(config.get("poll_s")), clock=clock)
+    if name == "ray":
+        from ..backends.ray import RayBackend
+
+        return RayBackend(config, poll_s=float(config.get("poll_s")), clock=clock)
+    if name != "local":
+        raise BadInput(f"unknown backend {name!r}. {suggest(name, BACKENDS)}")
+    from ..backends.local.backend import LocalBackend
+
+    return LocalBackend(config.workspace)
+
+
+def open_context(config: Config, *, create: bool = False, clock: Clock = time.time) -> Context:
+    """Open what the configuration names.
+
+    Args:
+        config: the settings.
+        create: make workspace and ledger where there are none.
+        clock: gives the time.
+
+    Raises:
+        WorkspaceUnreadable, BadInput, LedgerUnreachable: see Workspace.check and Ledger.open.
+    """
+    workspace = config.workspace
+    if config.get("ledger"):
+        parse_url(str(config.get("ledger")))
+    if create:
+        workspace.create()
+    identity = workspace.check()
+    url = ledger_url(config, identity)
+    if "://" not in url and not Path(url).exists():
+        from ...db.rebuild import make_ledger
+
+        # A lost ledger is made anew from the workspace, which is the truth.
+        make_ledger(Path(url), workspace, workspace_id=identity["id"], clock=clock)
+    ledger = Ledger.open(url, workspace_id=identity["id"], create=create, clock=clock)
+    return Context(config, workspace, ledger, clock, workspace_id=identity["id"])

@@ -1,0 +1,285 @@
+"""Start pending runs: choose those that are due, put them into allocations, hand these to the backend."""
+
+import json
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+from sqlalchemy import func, select
+
+from ...db import models as m
+from ...db import queries, scheduler_notes
+from ...db.engine import reading
+from ...db.ledger import Ledger
+from ...db.rebuild import adopt_allocations
+from ...jobs.atomic_files import to_json, write_new
+from ...jobs.errors import BadInput, SchedulerUnreachable
+from ...jobs.run.states import LIVE, AttemptState, RunState
+from ...jobs.workspace.allocation import Allocation, Task
+from ...jobs.workspace.markers import Closed, closed
+from ..backends.base import Room, SubmitOutcome
+from .context import Context
+from .plan import pack, shape_of, spread
+
+# How long a submitter may take from writing an allocation down to hearing from the scheduler.
+LAUNCH_S = 60.0
+# How long an agent may take from its last run's end to the allocation file of its successor.
+HAND_ON_S = 60.0
+# Attempts of one grid that are live at a time: every pass looks at each of them. The rest follows with later passes.
+MOST_LIVE = 10_000
+
+
+@dataclass(slots=True)
+class Started:
+    """What a dispatch came to."""
+
+    attempts: int = 0
+    problems: list[str] = field(default_factory=list)
+    # Why some grids cannot start here.
+    unreachable: dict[str, str] = field(default_factory=dict)
+    # Backends that could not be asked, with the reason.
+
+
+def dispatch(context: Context) -> Started:
+    """Start what is due in every grid, and then what can be chained to that."""
+    total = Started()
+    while True:
+        before = total.attempts
+        due = _due(context)
+        if due:
+            _dispatch(context, due, total)
+        # A stage that hangs on what was just submitted may follow it in the same pass.
+        if total.attempts == before or total.problems or total.unreachable:
+            return total
+
+
+def _dispatch(context: Context, due: dict[str, list[Any]], total: Started) -> None:
+    with reading(context.ledger.engine) as connection:
+        settings = queries.grid_settings(connection, set(due))
+        live = _live_by_grid(connection)
+    away = scheduler_notes.away(context.ledger)
+    for grid_id, rows in due.items():
+        name = settings[grid_id]["backend"]
+        if name in total.unreachable:
+            continue
+        if name in away and not _try_again(context, name):
+            total.unreachable[name] = away[name]["reason"]
+            continue
+        try:
+            _dispatch_grid(context, settings[grid_id], rows, live.get(grid_id, 0), total)
+        except BadInput as error:
+            # The machine has changed since the grid was submitted; the other grids go on.
+            total.problems.append(f"{grid_id}: {error}")
+        except SchedulerUnreachable as error:
+            total.unreachable[name] = str(error)
+
+
+def _try_again(context: Context, name: str) -> bool:
+    """Whether a scheduler that could not be reached is tried by this pass: each try may take its whole deadline."""
+    return scheduler_notes.take_turn(context.ledger, f"tried.{name}", every_s=context.backend(name).poll_s)
+
+
+def _due(context: Context) -> dict[str, list[Any]]:
+    """Return the pending runs that may start now, by grid; `after` names the live allocation of a parent."""
+    parent, tried = m.runs.alias("parent"), m.attempts.alias("tried")
+    number = select(func.max(m.attempts.c.number)).where(m.attempts.c.run_id == m.runs.c.run_id).scalar_subquery()
+    is_live = tried.c.state.in_(LIVE) & (tried.c.run_id == m.runs.c.parent)
+    query = (
+        select(m.runs, number.label("last"), m.allocations.c.job_id.label("after"), m.allocations.c.backend)
+        .select_from(m.runs)
+        .outerjoin(parent, parent.c.run_id == m.runs.c.parent)
+        .outerjoin(tried, is_live)
+        .outerjoin(m.allocations, m.allocations.c.token == tried.c.token)
+        .outerjoin(m.grid_runs, (m.grid_runs.c.run_id == m.runs.c.run_id) & (m.grid_runs.c.grid_id == m.runs.c.grid_id))
+        .where(m.runs.c.state == RunState.PENDING, m.runs.c.not_before <= context.clock())
+        .where(
+            (m.runs.c.parent.is_(None)) | (parent.c.state == RunState.COMPLETED) | m.allocations.c.job_id.is_not(None)
+        )
+        .order_by(m.runs.c.grid_id, m.grid_runs.c.position)
+    )
+    found: dict[str, list[Any]] = defaultdict(list)
+    markers: dict[str, Closed] = {}
+    with reading(context.ledger.engine) as connection:
+        handing_on = _handing_on(connection, context)
+        for row in connection.execute(query):
+            if row.after is not None and not context.backend(row.backend).chains:
+                continue
+            if row.run_id in handing_on:
+                continue
+            if row.grid_id not in markers:
+                markers[row.grid_id] = closed(context.workspace, row.grid_id)
+            if not markers[row.grid_id](row.run_id):
+                found[row.grid_id].append(row)
+    return found
+
+
+def _handing_on(connection: Any, context: Context) -> set[str]:
+    """Return the runs whose agent may be about to hand them on: it stopped them, and has others to end first.
+
+    Were they started here as well, two attempts would train at once until the lower one notices. Where only the
+    scheduler said that it ended, there is no agent any more.
+    """
+    ended, other = m.attempts.alias("ended"), m.attempts.alias("other")
+    same_place = (other.c.token == ended.c.token) & (other.c.array_index == ended.c.array_index)
+    is_busy = select(other.c.run_id).where(same_place, other.c.state.in_(LIVE)).exists()
+    told = (m.events.c.run_id == ended.c.run_id) & (m.events.c.attempt == ended.c.number)
+    by_agent = told & (m.events.c.after == ended.c.state) & (m.events.c.source == "journal")
+    query = (
+        select(ended.c.run_id, m.allocations.c.backend)
+        .join(m.allocations, m.allocations.c.token == ended.c.token)
+        .join(m.runs, m.runs.c.run_id == ended.c.run_id)
+        .where(m.runs.c.state == RunState.PENDING, ended.c.number > m.runs.c.tries_from)
+        .where(ended.c.state.in_((AttemptState.TIMEOUT, AttemptState.PREEMPTED)))
+        .where((ended.c.ended_at > context.clock() - HAND_ON_S) | is_busy)
+        .where(select(m.events.c.id).where(by_agent).exists())
+    )
+    return {row.run_id for row in connection.execute(query) if context.backend(row.backend).hands_on}
+
+
+def _live_by_grid(connection: Any) -> dict[str, int]:
+    states = (RunState.QUEUED, RunState.RUNNING)
+    query = select(m.runs.c.grid_id, func.count()).where(m.runs.c.state.in_(states)).group_by(m.runs.c.grid_id)
+    return {row[0]: row[1] for row in connection.execute(query)}
+
+
+def _dispatch_grid(context: Context, settings: dict[str, Any], rows: list[Any], live: int, total: Started) -> None:
+    backend = context.backend(settings["backend"])
+    # What was chained to another backend's job cannot be.
+    rows = [row for row in rows if row.after is None or row.backend == backend.name]
+    most = min(MOST_LIVE, settings["max_running"] or MOST_LIVE)
+    rows = rows[: max(0, most - live)]
+    if not rows:
+        return
+    if scheduler_notes.is_full(context.ledger, backend.name) and not scheduler_notes.take_turn(
+        context.ledger, f"room.{backend.name}", every_s=backend.poll_s
+    ):
+        # What it takes is asked for as seldom as everything else.
+        return
+    shape = shape_of(settings, backend)
+    rows, room = spread(rows, backend.room(shape, settings))
+    if room.free is not None:
+        scheduler_notes.note_full(context.ledger, backend.name, len(rows) > room.free * room.tasks)
+        rows = rows[: room.free * room.tasks]
+    for (after, exclude), group in _alike(context, rows).items():
+        plan = partial(
+            pack,
+            shape=shape,
+            at=context.clock(),
+            data_root=str(context.config.data_root),
+            paths=settings["paths"],
+            after=after,
+            exclude=exclude,
+        )
+        if not _start_group(context, [next_task(context, row) for row in group], room, plan, total):
+            # The site's limit: the rest follows with a later pass.
+            return
+
+
+def _start_group(
+    context: Context, tasks: list[Task], room: Room, plan: Callable[..., list[Allocation]], total: Started
+) -> bool:
+    """Start what may share allocations; False where the site takes no more.
+
+    Not every limit can be asked for. An array that is too large for one would be refused for ever, so a smaller one
+    is tried at once.
+    """
+    while tasks:
+        part = tasks[: room.places * room.tasks]
+        (allocation,) = plan(part, room=room)
+        backend = context.backend(allocation.shape.backend)
+        if _start(context, replace(allocation, argv=backend.argv(allocation)), total):
+            tasks = tasks[len(part) :]
+        elif len(allocation.tasks) == 1:
+            return False
+        else:
+            room = replace(room, places=len(allocation.tasks) // 2)
+            # These numbers are spent.
+            tasks = [replace(task, attempt=task.attempt + 1) for task in part] + tasks[len(part) :]
+    return True
+
+
+def _alike(context: Context, rows: list[Any]) -> dict[tuple[tuple[str, ...], tuple[str, ...]], list[Any]]:
+    """Put together what may share an allocation: it waits for the same job, and avoids the same nodes."""
+    with reading(context.ledger.engine) as connection:
+        bad = queries.bad_nodes(connection, [row.run_id for row in rows if row.last])
+    found: dict[tuple[tuple[str, ...], tuple[str, ...]], list[Any]] = defaultdict(list)
+    for row in rows:
+        found[(row.after,) if row.after else (), bad.get(row.run_id, ())].append(row)
+    return found
+
+
+def _start(context: Context, allocation: Allocation, total: Started) -> bool:
+    """Write an allocation down and hand it on; False where the site takes no more."""
+    # A pass over thousands of runs takes a while: what agents handed on meanwhile is not started beside it.
+    adopt_allocations(context.ledger, context.workspace, known_tokens(context.ledger))
+    opened = context.ledger.open_attempts(allocation, launching_s=LAUNCH_S)
+    if opened is None:
+        return True
+    outcome = launch(context, opened, claimed=True)
+    total.attempts += len(opened.all_tasks) if outcome is not SubmitOutcome.LATER else 0
+    return outcome is not SubmitOutcome.LATER
+
+
+def next_task(context: Context, row: Any) -> Task:
+    """Return a run's next attempt: numbered above every claim, every cancel and every attempt in the ledger."""
+    folder, highest = context.workspace.run(row.run_id), row.last or 0
+    # One look where nothing has ever been: there may be thousands of new runs.
+    if folder.path.exists():
+        highest = max(folder.highest_claim(), folder.highest_cancel(), highest)
+    return Task(
+        run_id=row.run_id,
+        grid_id=row.grid_id,
+        attempt=highest + 1,
+        clean=row.clean_next,
+        micro_split=row.micro_split,
+        parent=row.parent,
+    )
+
+
+def launch(context: Context, allocation: Allocation, *, claimed: bool) -> SubmitOutcome | None:
+    """Write the allocation's file and hand it to its backend; return the outcome, None where somebody else does it.
+
+    Args:
+        context: workspace, ledger, backends.
+        allocation: what is in the ledger as `submitting`.
+        claimed: whether the caller is already the one who submits it.
+
+    Raises:
+        SchedulerUnreachable: whether it was submitted is not known; a later pass finds out.
+    """
+    ledger, token = context.ledger, allocation.token
+    if not claimed and not ledger.take_launch(token, for_s=LAUNCH_S):
+        return None
+    write_new(context.workspace.allocation(token), to_json(allocation.to_dict()))
+    backend = context.backend(allocation.shape.backend)
+    submission = backend.submit(allocation)
+    match submission.outcome:
+        case SubmitOutcome.ACCEPTED:
+            ledger.accepted(token, submission.job_id, source=backend.name)
+            scheduler_notes.note_away(ledger, backend.name, "")
+            backend.wake()
+        case SubmitOutcome.REFUSED | SubmitOutcome.LATER:
+            later = submission.outcome is SubmitOutcome.LATER
+            if not ledger.refused(token, submission.reason, source=backend.name, later=later):
+                return SubmitOutcome.ACCEPTED
+            if later:
+                # A ledger that is made anew must not take it for one that waits to be submitted.
+                context.workspace.allocation(token).unlink(missing_ok=True)
+        case SubmitOutcome.UNCLEAR:
+            raise SchedulerUnreachable(submission.reason)
+    return submission.outcome
+
+
+def stored_allocation(ledger: Ledger, token: str) -> Allocation:
+    """Return an allocation as the ledger has it."""
+    with reading(ledger.engine) as connection:
+        content = connection.execute(select(m.allocations.c.content).where(m.allocations.c.token == token)).scalar_one()
+    return Allocation.from_dict(json.loads(content))
+
+
+def known_tokens(ledger: Ledger) -> set[str]:
+    """Return the tokens of all allocations in the ledger."""
+    with reading(ledger.engine) as connection:
+        return set(connection.execute(select(m.allocations.c.token)).scalars())

@@ -1,0 +1,161 @@
+"""What keeps a grid from wasting a cluster: the canary that goes first, and the breaker that stops a broken grid.
+
+Both are markers in the grid's folder (jobs/workspace/markers.py), which dispatch and queued agents obey alike.
+"""
+
+from collections import defaultdict
+from typing import Any
+
+from sqlalchemy import func, select
+
+from ...db import models as m
+from ...db import queries, scheduler_notes
+from ...db.engine import reading
+from ...jobs.atomic_files import read_json, to_json, write_new, write_over
+from ...jobs.run.retry import DETERMINISTIC
+from ...jobs.run.states import FailureClass, RunState
+from ...jobs.workspace.paths import Workspace
+from ...jobs.workspace.stored_grid import FrozenGrid
+from ..backends.base import WaitKind
+from .context import Context
+
+# Runs of a grid that fail alike, for a reason that trying again does not mend, before nothing more is submitted.
+BREAKER_RUNS = 3
+_BLAMED = DETERMINISTIC | {FailureClass.USER_ERROR, FailureClass.REFUSED, FailureClass.DATA}
+
+
+def guard(context: Context) -> list[str]:
+    """Release canaries that have passed, trip breakers; return what the user should know."""
+    found: list[str] = []
+    for folder in sorted(context.workspace.grids.glob("*")):
+        if (folder / "canary.json").exists():
+            found += _watch_canary(context, folder.name)
+    return found + _watch_failures(context) + _watch_queue(context)
+
+
+def _watch_queue(context: Context) -> list[str]:
+    """Say which queued runs will not start by themselves."""
+    with reading(context.ledger.engine) as connection:
+        words = queries.waiting_words(connection)
+    away = scheduler_notes.away(context.ledger)
+    found = []
+    for row in words:
+        waiting = None if row.backend in away else context.backend(row.backend).explain(row.word, token=row.token)
+        if waiting is None or waiting.kind is WaitKind.WAIT:
+            continue
+        never = "can never start" if waiting.kind is WaitKind.NEVER else "will not start by itself"
+        found.append(
+            f"{row.grid_id}: {row.runs} queued run(s) that {never}: {waiting.sentence} ({waiting.reason}). "
+            f"See: vtjobs why {row.run_id[:8]}"
+        )
+    return found
+
+
+def choose_canary(frozen: FrozenGrid, chosen: set[str]) -> list[str]:
+    """Return the run with the first seed of each distinct backbone, dataset and head."""
+    found: dict[tuple[str, ...], str] = {}
+    for run_id, cell, _, parent in frozen.runs:
+        labels = frozen.cells[cell].labels
+        if run_id in chosen and parent is None:
+            found.setdefault((labels["backbone"], labels["dataset"], labels["head"]), run_id)
+    return sorted(found.values())
+
+
+def set_canary(workspace: Workspace, grid_id: str, run_ids: list[str]) -> None:
+    """Let these runs of a grid go first; a grid whose canary has passed is not held back again."""
+    if run_ids:
+        write_new(workspace.marker(grid_id, "canary"), to_json({"runs": run_ids, "passed": False}))
+
+
+def _watch_canary(context: Context, grid_id: str) -> list[str]:
+    path = context.workspace.marker(grid_id, "canary")
+    marker = read_json(path) or {}
+    if marker.get("passed"):
+        return []
+    runs = list(marker.get("runs", ()))
+    states, epochs = _progress(context, runs)
+    passed = [run_id for run_id in runs if states.get(run_id) == RunState.COMPLETED or epochs.get(run_id)]
+    if len(passed) == len(runs):
+        write_over(path, to_json({"runs": runs, "passed": True}))
+        return []
+    sick = [run_id for run_id in runs if run_id not in passed and RunState(states.get(run_id, "pending")).is_settled]
+    if not sick:
+        return []
+    return [
+        f"{grid_id}: the canary failed in {len(sick)} of {len(runs)} runs, the rest is held back. "
+        f"See: vtjobs failures {sick[0][:8]}; go on all the same: vtjobs release {grid_id}"
+    ]
+
+
+def _progress(context: Context, run_ids: list[str]) -> tuple[dict[str, str], dict[str, int]]:
+    states: dict[str, str] = {}
+    epochs: dict[str, int] = {}
+    with reading(context.ledger.engine) as connection:
+        for start in range(0, len(run_ids), 5000):
+            part = run_ids[start : start + 5000]
+            query = select(m.runs.c.run_id, m.runs.c.state).where(m.runs.c.run_id.in_(part))
+            states |= {row.run_id: row.state for row in connection.execute(query)}
+            counts = select(m.epoch_metrics.c.run_id, func.count()).where(m.epoch_metrics.c.run_id.in_(part))
+            epochs |= {row[0]: row[1] for row in connection.execute(counts.group_by(m.epoch_metrics.c.run_id))}
+    return states, epochs
+
+
+def _watch_failures(context: Context) -> list[str]:
+    """Trip the breaker of a grid in which too many runs failed alike; say which grids are tripped."""
+    table, tried = m.attempts.c, m.attempts.alias("tried").c
+    latest = select(func.max(tried.number)).where(tried.run_id == m.runs.c.run_id).scalar_subquery()
+    query = (
+        select(m.runs.c.grid_id, m.runs.c.run_id, table.number, table.failure, table.signature)
+        .select_from(m.runs)
+        .join(m.attempts, (table.run_id == m.runs.c.run_id) & (table.number == latest))
+        .where(m.runs.c.state == RunState.FAILED, table.failure.in_(_BLAMED))
+    )
+    alike: dict[tuple[str, str, str], list[Any]] = defaultdict(list)
+    with reading(context.ledger.engine) as connection:
+        for row in connection.execute(query):
+            alike[row.grid_id, row.failure, row.signature].append(row)
+        pending = _pending(connection) if alike else {}
+    found = []
+    for (grid_id, failure, signature), rows in sorted(alike.items()):
+        forgiven = read_json(context.workspace.marker(grid_id, "forgiven")) or {}
+        fresh = [row for row in rows if forgiven.get(row.run_id, 0) < row.number]
+        if len(fresh) < BREAKER_RUNS or not pending.get(grid_id):
+            continue
+        marker = {"class": failure, "signature": signature, "runs": [row.run_id for row in fresh]}
+        write_new(context.workspace.marker(grid_id, "breaker"), to_json(marker))
+        found.append(
+            f"{grid_id}: stopped after {len(fresh)} runs failed alike ({failure}: {signature}); "
+            f"{pending[grid_id]} runs are held back. Mend it, then: vtjobs retry {grid_id}, or vtjobs release {grid_id}"
+        )
+    return found
+
+
+def _pending(connection: Any) -> dict[str, int]:
+    states = (RunState.PENDING, RunState.QUEUED)
+    query = select(m.runs.c.grid_id, func.count()).where(m.runs.c.state.in_(states)).group_by(m.runs.c.grid_id)
+    return {row[0]: row[1] for row in connection.execute(query)}
+
+
+def reset(context: Context, grid_ids: set[str]) -> None:
+    """Open what canary and breaker closed, because the user says so; earlier failures no longer count."""
+    with reading(context.ledger.engine) as connection:
+        known = set(queries.grid_settings(connection, grid_ids))
+        table = m.attempts.c
+        query = (
+            select(m.runs.c.grid_id, m.runs.c.run_id, func.max(table.number).label("number"))
+            .select_from(m.runs)
+            .join(m.attempts, table.run_id == m.runs.c.run_id)
+            .where(m.runs.c.grid_id.in_(known))
+            .group_by(m.runs.c.grid_id, m.runs.c.run_id)
+        )
+        attempts: dict[str, dict[str, int]] = defaultdict(dict)
+        for row in connection.execute(query):
+            attempts[row.grid_id][row.run_id] = row.number
+    for grid_id in known:
+        marker = context.workspace.marker
+        if marker(grid_id, "breaker").exists():
+            write_over(marker(grid_id, "forgiven"), to_json(attempts[grid_id]))
+            marker(grid_id, "breaker").unlink(missing_ok=True)
+        canary = read_json(marker(grid_id, "canary"))
+        if canary and not canary.get("passed"):
+            write_over(marker(grid_id, "canary"), to_json({**canary, "passed": True}))

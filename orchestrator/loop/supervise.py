@@ -1,0 +1,60 @@
+"""Keep a workspace going without anybody at a terminal: the same pass as every command's, again and again."""
+
+import fcntl
+import os
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import datetime
+
+from ...jobs.errors import LedgerUnreachable, VtjobsError
+from .context import Context
+from .tick import Report, tick
+
+# A ledger or a workspace that is away is asked again after this long, doubled each time up to the last.
+BACK_OFF_S = (5.0, 300.0)
+
+
+@contextmanager
+def alone(context: Context) -> Iterator[None]:
+    """Be the only supervisor of this workspace on this host. Two would do no harm, and no good either.
+
+    Raises:
+        VtjobsError: there is one already.
+    """
+    path = context.workspace.root / f"supervise-{socket.gethostname()}.lock"
+    handle = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise VtjobsError(f"another supervisor is at work here (lock {path})") from None
+    try:
+        yield
+    finally:
+        os.close(handle)
+
+
+def supervise(context: Context, stop: threading.Event, say: Callable[[str], None], *, every_s: float) -> None:
+    """Make passes until told to stop; nothing that goes wrong outside ends it."""
+    context.be_patient()
+    wait_s, told = every_s, ""
+    while not stop.is_set():
+        try:
+            text = describe(tick(context))
+            wait_s = every_s
+        except (LedgerUnreachable, VtjobsError, OSError) as error:
+            text = f"{type(error).__name__}: {error}"
+            wait_s = min(BACK_OFF_S[1], max(BACK_OFF_S[0], wait_s * 2))
+        if text and text != told:
+            say(f"{datetime.now():%Y-%m-%d %H:%M:%S} {text}")
+        told = text
+        stop.wait(wait_s)
+
+
+def describe(report: Report) -> str:
+    """Say what a pass did, or "" where that was nothing."""
+    counts = {"started": report.launched, "submitted again": report.resubmitted, "ended without a word": report.ended}
+    parts = [f"{number} {what}" for what, number in counts.items() if number]
+    parts += [f"{name} unreachable ({fact['reason']})" for name, fact in report.unreachable.items()]
+    return "; ".join(parts + report.problems)

@@ -1,0 +1,218 @@
+"""One pass over the workspace: ask the scheduler, read journals, repair, start what is due. Every command runs it."""
+
+import time
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import Any
+
+from ...db import queries, scheduler_notes
+from ...db.engine import reading
+from ...db.ingest import ingest_live
+from ...db.ledger import Ledger
+from ...db.rebuild import adopt_allocations
+from ...jobs.errors import SchedulerUnreachable
+from ...jobs.run.states import AttemptState
+from ...jobs.workspace.allocation import Allocation
+from ..backends.base import JobState, JobView, Key, Place, SubmitOutcome
+from .context import Context, require_workspace
+from .dispatch import dispatch, known_tokens, launch, stored_allocation
+from .guard import guard
+from .reconcile import Decision, LiveAttempt, decide
+
+
+@dataclass(slots=True)
+class Report:
+    """What a pass found and did."""
+
+    events: int = 0
+    ended: int = 0
+    resubmitted: int = 0
+    launched: int = 0
+    unreachable: dict[str, dict[str, Any]] = field(default_factory=dict)
+    # Backends that could not be asked, since when and why: what hangs on them is unknown, and was left alone.
+    problems: list[str] = field(default_factory=list)
+    # Why some grids cannot start here, and what keeps runs from starting at all.
+
+
+def tick(context: Context, *, start: bool = True) -> Report:
+    """Bring the ledger in line with journals and schedulers, and start pending runs.
+
+    Args:
+        context: workspace, ledger, backends.
+        start: whether runs that are due are started.
+
+    Raises:
+        LedgerUnreachable, WorkspaceUnreadable: nothing was changed.
+    """
+    require_workspace(context)
+    report = Report()
+    with reading(context.ledger.engine) as connection:
+        live = queries.live_attempts(connection)
+    asked_at = context.clock()
+    views = _observe(context, live)
+    report.events = ingest_live(context.ledger, context.workspace)
+    if adopt_allocations(context.ledger, context.workspace, known_tokens(context.ledger)):
+        # A successor may be at work already.
+        report.events += ingest_live(context.ledger, context.workspace)
+    _apply(context, _current(context, live, views), report, asked_at=asked_at)
+    report.problems += guard(context)
+    if start:
+        started = dispatch(context)
+        report.launched = started.attempts
+        report.problems += started.problems
+        for name, reason in started.unreachable.items():
+            scheduler_notes.note_away(context.ledger, name, reason)
+        _forget_away(context.ledger, {row.backend for row in live} | started.unreachable.keys())
+    report.unreachable = scheduler_notes.away(context.ledger)
+    for name in {row.backend for row in live} | ({"local"} if report.launched else set()):
+        if name not in report.unreachable:
+            context.backend(name).wake()
+    return report
+
+
+def place_of(row: Any) -> Place:
+    """Return the place of a live attempt."""
+    return Place(
+        token=row.token,
+        index=row.array_index,
+        job_id=row.job_id,
+        submitted_at=row.created_at,
+        is_array=row.places > 1,
+        is_started=row.started_at is not None,
+    )
+
+
+def _observe(context: Context, live: list[Any]) -> dict[Key, JobView]:
+    """Ask each backend once about all its places, at most as often as it may be asked."""
+    places: dict[str, dict[Key, Place]] = defaultdict(dict)
+    for row in live:
+        place = place_of(row)
+        known = places[row.backend].get(place.key)
+        if known is None or place.is_started:
+            places[row.backend][place.key] = place
+    views: dict[Key, JobView] = {}
+    for name, mine in places.items():
+        backend = context.backend(name)
+        if not scheduler_notes.take_turn(context.ledger, f"asked.{name}", every_s=backend.poll_s):
+            continue
+        try:
+            views |= backend.observe(list(mine.values()))
+            scheduler_notes.note_away(context.ledger, name, "")
+        except SchedulerUnreachable as error:
+            scheduler_notes.note_away(context.ledger, name, str(error))
+    return views
+
+
+def _forget_away(ledger: Ledger, needed: set[str]) -> None:
+    """Drop what is noted of schedulers that nothing hangs on any more: nobody would ask them again."""
+    for name in scheduler_notes.away(ledger).keys() - needed:
+        scheduler_notes.note_away(ledger, name, "")
+
+
+def _current(context: Context, asked: list[Any], views: dict[Key, JobView]) -> dict[Key, JobView]:
+    """Leave out what was absent when it was asked about, and has been accepted since, as another process saw."""
+    unknown = {row.token for row in asked if row.job_id is None}
+    doubtful = {key[0] for key, view in views.items() if view.state is JobState.ABSENT and key[0] in unknown}
+    if not doubtful:
+        return views
+    with reading(context.ledger.engine) as connection:
+        accepted = {row.token for row in queries.live_attempts(connection) if row.job_id is not None}
+    return {key: view for key, view in views.items() if key[0] not in doubtful & accepted}
+
+
+def _apply(context: Context, views: dict[Key, JobView], report: Report, *, asked_at: float) -> None:
+    """Act on what was seen. Time limits are measured at the time of asking: what came later was not seen."""
+    if not views:
+        return
+    with reading(context.ledger.engine) as connection:
+        live = queries.live_attempts(connection)
+    decided: dict[Decision, list[tuple[Any, JobView]]] = defaultdict(list)
+    moves: list[dict[str, Any]] = []
+    words: list[tuple[str, int, str]] = []
+    for row in live:
+        view = views.get((row.token, row.array_index))
+        if view is None:
+            continue
+        action = decide(_attempt(context, row, view), view, now=asked_at)
+        decided[action.decision].append((row, view))
+        if action.decision is Decision.END:
+            moves.append(_move(row, view, action))
+        elif view.raw != row.word:
+            words.append((row.run_id, row.number, view.raw[:200]))
+    for token, (row, view) in {row.token: (row, view) for row, view in decided[Decision.ACCEPTED]}.items():
+        context.ledger.accepted(token, view.job_id, source=view.source or row.backend)
+    report.ended += context.ledger.transitions(moves)
+    scheduler_notes.set_words(context.ledger, words)
+    for token in dict.fromkeys(row.token for row, _ in decided[Decision.RESUBMIT]):
+        report.resubmitted += _relaunch(context, token)
+    try:
+        cancel_places(context, [row for row, _ in decided[Decision.CANCEL]], live)
+    except SchedulerUnreachable as error:
+        # The next pass tries again; what else this one has to do does not hang on it.
+        report.problems.append(f"a cancel has not reached its scheduler: {error}")
+
+
+def _attempt(context: Context, row: Any, view: JobView) -> LiveAttempt:
+    # A look into the run's folder, so only where it matters: there may be 100,000 live attempts.
+    on_disk = 0 if view.state.is_live else context.workspace.run(row.run_id).highest_cancel()
+    return LiveAttempt(
+        state=AttemptState(row.state),
+        accepted=row.job_id is not None,
+        launching_until=row.launching_until,
+        submitted_at=row.submitted_at or 0.0,
+        is_cancelled=max(on_disk, row.cancelled_through) >= row.number,
+        heartbeat_at=row.heartbeat_at,
+        is_over=row.exit_code is not None,
+    )
+
+
+def _move(row: Any, view: JobView, action: Any) -> dict[str, Any]:
+    return {
+        "run_id": row.run_id,
+        "number": row.number,
+        "to": action.state,
+        "source": view.source or row.backend,
+        "raw": view.raw,
+        "failure": action.failure,
+        "signature": action.signature,
+    }
+
+
+def cancel_places(context: Context, rows: list[Any], live: list[Any]) -> None:
+    """End the places that have nothing left to do but these attempts, and wake the agents of the others.
+
+    Raises:
+        SchedulerUnreachable: a later pass asks again.
+    """
+    chosen = {(row.run_id, row.number) for row in rows}
+    others = {place_of(row).key for row in live if (row.run_id, row.number) not in chosen}
+    ending: dict[str, dict[Key, Place]] = defaultdict(dict)
+    waking: dict[str, dict[Key, Place]] = defaultdict(dict)
+    for row in rows:
+        place = place_of(row)
+        (waking if place.key in others else ending)[row.backend][place.key] = place
+    for name, places in ending.items():
+        context.backend(name).cancel(list(places.values()))
+    for name, places in waking.items():
+        context.backend(name).nudge(list(places.values()))
+
+
+def _relaunch(context: Context, token: str) -> bool:
+    """Finish a submission that was cut off."""
+    content: Allocation = stored_allocation(context.ledger, token)
+    try:
+        return launch(context, content, claimed=False) is SubmitOutcome.ACCEPTED
+    except SchedulerUnreachable as error:
+        scheduler_notes.note_away(context.ledger, content.shape.backend, str(error))
+        return False
+
+
+def settle(context: Context, seconds: float) -> None:
+    """Give agents a moment to write what they were asked for."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        tick(context, start=False)
+        with reading(context.ledger.engine) as connection:
+            if not queries.live_attempts(connection):
+                return
+        time.sleep(0.2)

@@ -1,0 +1,54 @@
+"""Follow runs to their end: the loop behind `--wait`."""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from ...db import queries
+from ...db.engine import reading
+from ...jobs.errors import LedgerUnreachable
+from ...jobs.run.selector import Selection
+from ...jobs.run.states import RunState
+from .context import Context
+from .tick import Report, tick
+
+POLL_S = 1.0
+# How long a ledger that went away may stay away before the wait gives up.
+PATIENCE_S = 600.0
+
+Show = Callable[[list[queries.RunRow], Report], None]
+
+
+def wait(context: Context, selection: Selection, show: Show) -> dict[str, int]:
+    """Tick until every selected run is settled; return the counts by state.
+
+    Raises:
+        LedgerUnreachable: the ledger stayed away.
+    """
+    context.be_patient()
+    away_since: float | None = None
+    while True:
+        began = time.monotonic()
+        try:
+            report = tick(context)
+            with reading(context.ledger.engine) as connection:
+                rows = queries.list_runs(connection, selection)
+            away_since = None
+        except LedgerUnreachable:
+            away_since = away_since or time.monotonic()
+            if time.monotonic() - away_since > PATIENCE_S:
+                raise
+            time.sleep(POLL_S)
+            continue
+        show(rows, report)
+        if all(RunState(row.state).is_settled for row in rows):
+            return _counts(rows)
+        # With many thousands of runs a pass takes a while; this machine has other things to do as well.
+        time.sleep(max(POLL_S, time.monotonic() - began))
+
+
+def _counts(rows: list[Any]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for row in rows:
+        found[row.state] = found.get(row.state, 0) + 1
+    return found

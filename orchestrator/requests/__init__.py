@@ -1,0 +1,1 @@
+"""What a user asks for: submit, cancel, retry, more seeds, one run in the foreground."""

@@ -1,0 +1,155 @@
+"""What a user asks of runs: cancel, hold, release, retry, rerun. Each leaves its mark in the workspace first."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import select
+
+from ...db import models as m
+from ...db import queries
+from ...db.engine import reading
+from ...db.ledger import in_parts
+from ...jobs.atomic_files import make_folder, read_json, to_json, touch_new, write_over
+from ...jobs.errors import VtjobsError
+from ...jobs.run.states import LIVE, RunState
+from ..loop.context import Context
+from ..loop.guard import reset
+from ..loop.tick import cancel_places
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Done:
+    """The runs that an action touched, and those that it passed over with the reason."""
+
+    run_ids: list[str]
+    passed_over: dict[str, str]
+
+
+def cancel(context: Context, run_ids: Sequence[str]) -> Done:
+    """Forbid every attempt so far to start or to go on; the agents notice within seconds."""
+    states = _states(context, run_ids)
+    chosen = [run_id for run_id in run_ids if states[run_id] not in (RunState.COMPLETED, RunState.DIVERGED)]
+    through: dict[str, int] = {}
+    for run_id in chosen:
+        number = _highest(context, run_id) + 1
+        context.workspace.run(run_id).cancel(number)
+        through[run_id] = number
+    context.ledger.set_cancelled(through)
+    _end_allocations(context, set(chosen))
+    over = {run_id: f"is {states[run_id]} already" for run_id in run_ids if run_id not in through}
+    return Done(run_ids=chosen, passed_over=over)
+
+
+def _end_allocations(context: Context, chosen: set[str]) -> None:
+    """End the places that have nothing left to do, and wake the agents of the others."""
+    with reading(context.ledger.engine) as connection:
+        live = queries.live_attempts(connection)
+    cancel_places(context, [row for row in live if row.run_id in chosen], live)
+
+
+def _highest(context: Context, run_id: str) -> int:
+    folder = context.workspace.run(run_id)
+    with reading(context.ledger.engine) as connection:
+        query = select(m.attempts.c.number).where(m.attempts.c.run_id == run_id).order_by(m.attempts.c.number.desc())
+        last = connection.execute(query.limit(1)).scalar() or 0
+    return max(folder.highest_claim(), folder.highest_cancel(), last)
+
+
+def retry(context: Context, run_ids: Sequence[str], *, clean: bool) -> Done:
+    """Give runs new tries: from the last checkpoint, or (clean) from nothing."""
+    states = _states(context, run_ids)
+    granted: dict[str, int] = {}
+    over: dict[str, str] = {}
+    live = _live(context, run_ids)
+    for run_id in run_ids:
+        state = states[run_id]
+        if run_id in live:
+            over[run_id] = f"is {state}; cancel it first"
+        elif state == RunState.COMPLETED and not clean:
+            over[run_id] = "is completed; `vtjobs rerun` starts it anew"
+        elif state == RunState.PENDING and not clean:
+            over[run_id] = "is pending; it is tried anyway"
+        elif state == RunState.BLOCKED:
+            over[run_id] = "is blocked by its parent stage; retry that"
+        else:
+            granted[run_id] = _highest(context, run_id)
+    for run_id, highest in granted.items():
+        folder = make_folder(context.workspace.run(run_id).grants)
+        touch_new(folder / (f"{highest:04d}-clean" if clean else f"{highest:04d}"))
+    context.ledger.grant_try(granted, clean=clean)
+    reset(context, _grids_of(context, list(granted)))
+    return Done(run_ids=list(granted), passed_over=over)
+
+
+def hold(context: Context, run_ids: Sequence[str]) -> Done:
+    """Keep runs from starting; what runs already goes on."""
+    return _mark(context, run_ids, held=True)
+
+
+def release(context: Context, run_ids: Sequence[str]) -> Done:
+    """Let runs start that were held, that wait for a canary, or that a circuit breaker stopped."""
+    reset(context, _grids_of(context, run_ids))
+    return _mark(context, run_ids, held=False)
+
+
+def _grids_of(context: Context, run_ids: Sequence[str]) -> set[str]:
+    found: set[str] = set()
+    with reading(context.ledger.engine) as connection:
+        for part in in_parts(run_ids):
+            query = select(m.runs.c.grid_id).where(m.runs.c.run_id.in_(part)).distinct()
+            found |= set(connection.execute(query).scalars())
+    return found
+
+
+def _mark(context: Context, run_ids: Sequence[str], *, held: bool) -> Done:
+    by_grid: dict[str, set[str]] = defaultdict(set)
+    with reading(context.ledger.engine) as connection:
+        for start in range(0, len(run_ids), 5000):
+            part = list(run_ids[start : start + 5000])
+            query = select(m.runs.c.grid_id, m.runs.c.run_id).where(m.runs.c.run_id.in_(part))
+            for row in connection.execute(query):
+                by_grid[row.grid_id].add(row.run_id)
+        if not held:
+            # A run may be held in the grids that it came with earlier.
+            by_grid = {grid_id: set(run_ids) for grid_id in queries.grid_settings(connection)}
+    for grid_id, chosen in by_grid.items():
+        mark_held(context, grid_id, chosen, held=held)
+    return Done(run_ids=list(run_ids), passed_over={})
+
+
+def mark_held(context: Context, grid_id: str, chosen: set[str], *, held: bool) -> None:
+    """Add runs to a grid's hold marker, or take them out of it; agents read it before they claim."""
+    path = context.workspace.marker(grid_id, "hold")
+    before = set((read_json(path) or {}).get("runs", ()))
+    after = before | chosen if held else before - chosen
+    if after:
+        write_over(path, to_json({"runs": sorted(after)}))
+    else:
+        path.unlink(missing_ok=True)
+
+
+def held_runs(context: Context, grid_ids: set[str]) -> set[str]:
+    """Return the runs of these grids that are held."""
+    found: set[str] = set()
+    for grid_id in grid_ids:
+        found |= set((read_json(context.workspace.marker(grid_id, "hold")) or {}).get("runs", ()))
+    return found
+
+
+def _states(context: Context, run_ids: Sequence[str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    with reading(context.ledger.engine) as connection:
+        for start in range(0, len(run_ids), 5000):
+            query = select(m.runs.c.run_id, m.runs.c.state).where(m.runs.c.run_id.in_(run_ids[start : start + 5000]))
+            found |= {row.run_id: row.state for row in connection.execute(query)}
+    missing = [run_id for run_id in run_ids if run_id not in found]
+    if missing:
+        raise VtjobsError(f"no run {missing[0]}")
+    return found
+
+
+def _live(context: Context, run_ids: Sequence[str]) -> set[str]:
+    with reading(context.ledger.engine) as connection:
+        query = select(m.attempts.c.run_id).where(m.attempts.c.state.in_(LIVE))
+        return set(connection.execute(query).scalars()) & set(run_ids)

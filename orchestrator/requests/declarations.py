@@ -1,0 +1,61 @@
+"""How heads will be compared, as the grid declared it: kept with the moment, and later changes with their reasons."""
+
+import time
+from typing import Any
+
+from sqlalchemy import func, select
+
+from ...db import models as m
+from ...db import queries
+from ...db.engine import reading
+from ...db.ledger import in_parts
+from ...jobs.errors import BadInput
+from ...jobs.grid.schema import whole_compare
+from ...jobs.workspace.stored_grid import FrozenGrid
+from ..loop.context import Context
+
+
+def declarations(context: Context, frozen: FrozenGrid, reason: str | None) -> list[dict[str, Any]]:
+    """Return what a grid has declared so far, this submission's included; the last one holds.
+
+    Each says when it was made, how many of the grid's runs had started by then, and why it replaced another one. What
+    an earlier submission under this name declared goes on.
+
+    Raises:
+        BadInput: runs have started under another declaration, and no reason is given.
+    """
+    compare = frozen.settings["compare"]
+    earlier = _earlier(context, frozen)
+    last = earlier[-1]["compare"] if earlier else None
+    if (whole_compare(last) if last is not None else None) == compare:
+        return earlier
+    started = _started(context, [run[0] for run in frozen.runs])
+    this = {"at": frozen.settings["submitted_at"], "started": started, "runs": len(frozen.runs), "compare": compare}
+    if not started or not earlier:
+        # Nothing was declared, or nothing can have been seen yet.
+        return [{**this, "reason": None}]
+    if not reason:
+        day = time.strftime("%Y-%m-%d", time.localtime(earlier[-1]["at"]))
+        message = f"compare: declared otherwise on {day}, and {started} of {len(frozen.runs)} runs have started since"
+        raise BadInput(f'{message}. Leave it as it was, or say why it changes: --amend "REASON"')
+    return [*earlier, {**this, "reason": reason}]
+
+
+def _earlier(context: Context, frozen: FrozenGrid) -> list[dict[str, Any]]:
+    with reading(context.ledger.engine) as connection:
+        stored = queries.grid_settings(connection)
+    same = [one for one in stored.values() if one["name"] == frozen.settings["name"] and one.get("declarations")]
+    found: list[dict[str, Any]] = max(same, key=lambda one: one["submitted_at"])["declarations"] if same else []
+    return found
+
+
+def _started(context: Context, run_ids: list[str]) -> int:
+    with reading(context.ledger.engine) as connection:
+        return sum(
+            connection.execute(
+                select(func.count(func.distinct(m.attempts.c.run_id))).where(
+                    m.attempts.c.run_id.in_(part), m.attempts.c.started_at.is_not(None)
+                )
+            ).scalar_one()
+            for part in in_parts(run_ids)
+        )

@@ -1,0 +1,95 @@
+"""One run on this terminal, for debugging: the same agent, without the queue."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+from sqlalchemy import func, select
+
+from ...db import models as m
+from ...db import queries
+from ...db.engine import reading
+from ...jobs.atomic_files import to_json, write_new
+from ...jobs.config.host import clean_environment, visible_gpus
+from ...jobs.errors import VtjobsError
+from ...jobs.run.states import RunState
+from ..backends.local.backend import LocalBackend, process_identity
+from ..loop.context import Context
+from ..loop.dispatch import LAUNCH_S, next_task
+from ..loop.plan import pack, shape_of
+from ..loop.tick import tick
+
+
+def run_here(context: Context, run_id: str) -> str:
+    """Run a pending run in the foreground; return the state it ends in.
+
+    Raises:
+        VtjobsError: the run is not pending (`vtjobs retry` or `rerun` makes it so).
+    """
+    backend = context.backend("local")
+    assert isinstance(backend, LocalBackend)
+    number = select(func.max(m.attempts.c.number)).where(m.attempts.c.run_id == run_id).scalar_subquery()
+    with reading(context.ledger.engine) as connection:
+        row = connection.execute(select(m.runs, number.label("last")).where(m.runs.c.run_id == run_id)).one()
+        settings = queries.grid_settings(connection, {row.grid_id})[row.grid_id]
+    if row.state != RunState.PENDING:
+        raise VtjobsError(f"run {run_id} is {row.state}; `vtjobs retry --yes` or `vtjobs rerun` makes it pending")
+    here = {**settings, "backend": "local", "site": {"slots": 1}}
+    shape = shape_of(here, backend)
+    room = backend.room(shape, here)
+    (made,) = pack(
+        [next_task(context, row)],
+        shape,
+        room,
+        at=context.clock(),
+        data_root=str(context.config.data_root),
+        paths=settings["paths"],
+    )
+    mine = _free_gpus(backend, shape.gpus)
+    opened = context.ledger.open_attempts(made, launching_s=LAUNCH_S)
+    if opened is None:
+        raise VtjobsError(f"run {run_id} was started by somebody else meanwhile")
+    write_new(context.workspace.allocation(opened.token), to_json(opened.to_dict()))
+    _serve(context, backend, opened.token, mine)
+    tick(context, start=False)
+    with reading(context.ledger.engine) as connection:
+        return str(connection.execute(select(m.runs.c.state).where(m.runs.c.run_id == run_id)).scalar_one())
+
+
+def _free_gpus(backend: LocalBackend, count: int) -> list[str]:
+    """Return GPUs that the queue has not given out.
+
+    Raises:
+        VtjobsError: there are not enough at this moment.
+    """
+    taken = {gpu for entry in backend.queue.running().values() for gpu in entry["gpus"]}
+    free = [gpu for gpu in visible_gpus() if gpu not in taken]
+    if len(free) < count:
+        raise VtjobsError(f"{count} GPUs are needed and {len(free)} are free; the queue has the others")
+    return free[:count]
+
+
+def _serve(context: Context, backend: LocalBackend, token: str, mine: list[str]) -> None:
+    """Run the agent as a child, known to the queue as running, and mirror its ranks' output."""
+    root = str(context.workspace.root.resolve())
+    command = [sys.executable, "-m", "vtjobs.workers.agent", "--workspace", root, "--token", token, "--mirror"]
+    environment = {**clean_environment(), "CUDA_VISIBLE_DEVICES": ",".join(mine)}
+    process = subprocess.Popen(command, env=environment)
+    entry = {
+        "gpus": mine,
+        "cores": 1,
+        **(process_identity(process.pid) or {"pid": process.pid, "started": "", "boot": ""}),
+    }
+    path: Path = backend.queue.folder("running") / f"{token}.json"
+    write_new(path, to_json(entry))
+    # Only now: another command that looks must find it in the queue.
+    context.ledger.accepted(token, token, source="local")
+    while True:
+        try:
+            code = process.wait()
+            break
+        except KeyboardInterrupt:
+            # The terminal sends the interrupt to the agent as well: it saves and ends.
+            continue
+    write_new(backend.queue.folder("ended") / path.name, to_json({"code": code, "word": f"exit {code}"}))
+    path.unlink(missing_ok=True)

@@ -1,0 +1,281 @@
+"""From a grid's text to the ledger and the first allocations; and the dry run of it."""
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import select
+
+from ...db import models as m
+from ...db import queries
+from ...db.engine import reading
+from ...db.ledger import in_parts
+from ...jobs.config.config import Config
+from ...jobs.config.host import gpu_capability
+from ...jobs.config.site import SITES, configured
+from ...jobs.errors import BadInput, Problem
+from ...jobs.grid.expand import Expansion
+from ...jobs.grid.load import take_in
+from ...jobs.grid.recipe import steps_per_epoch, trained_on
+from ...jobs.grid.schema import Grid
+from ...jobs.run.states import RunState
+from ...jobs.strict_yaml import Document
+from ...jobs.workspace.allocation import Shape
+from ...jobs.workspace.stored_grid import FrozenGrid, freeze, write_grid
+from ..backends.base import Room
+from ..loop.context import Context, make_backend
+from ..loop.guard import choose_canary, set_canary
+from ..loop.plan import check_precision, check_world_size, shape_of, spread
+from .actions import held_runs, mark_held
+from .backbone_check import check_backbones
+from .declarations import declarations
+
+FEW_STEPS = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """A grid that was read, checked and expanded; nothing is written yet."""
+
+    grid: Grid
+    expansion: Expansion
+    frozen: FrozenGrid
+    text: bytes
+    warnings: list[str]
+    shape: Shape
+    # Of the allocations, and how many runs one hosts.
+    room: Room
+
+
+def prepare(
+    config: Config, source: str, *, changes: dict[str, Any], max_runs: int, at: float, backend: str | None = None,
+    choose: Callable[[Expansion], Expansion] | None = None,
+) -> Prepared:  # fmt: skip
+    """Read, check and expand a grid; neither workspace nor ledger need exist.
+
+    Args:
+        config: names the backend's settings, against which the resources are checked.
+        source: a file or a built-in grid's name.
+        changes: `--set` values by dotted path.
+        max_runs: the largest grid to take.
+        at: the time of submission.
+        backend: where the runs go, by default as the grid or the configuration says.
+        choose: leaves runs of the expansion out.
+
+    Raises:
+        BadInput: with every mistake.
+        SchedulerUnreachable: what the site allows could not be asked; nothing was done.
+    """
+    intake = take_in(source, changes=changes, max_runs=max_runs, data_root=config.data_root)
+    grid, document = intake.grid, intake.document
+    expansion = choose(intake.expansion) if choose is not None else intake.expansion
+    name = backend or grid.backend_name(config.get("backend"))
+    frozen = freeze(grid, expansion, at=at, backend=name, site=_site(config, grid, document, name))
+    shape, room = _placed(config, frozen, document)
+    problems = check_backbones(expansion, document, halves=grid.halve_micro_batch)
+    problems += _world_size_problems(shape, frozen, document)
+    problems += _without_a_step(expansion, document)
+    problems += _without_average(grid, expansion, document)
+    more, hints = _precision(shape, frozen, document)
+    if problems + more:
+        raise BadInput(problems + more)
+    text = json.dumps(document.data, indent=1, default=str).encode()
+    warnings = [*_warnings(expansion), *hints]
+    return Prepared(grid=grid, expansion=expansion, frozen=frozen, text=text, warnings=warnings, shape=shape, room=room)
+
+
+def _placed(config: Config, frozen: FrozenGrid, document: Document) -> tuple[Shape, Room]:
+    backend = make_backend(frozen.settings["backend"], config)
+    try:
+        shape = shape_of(frozen.settings, backend)
+        room = backend.room(shape, frozen.settings)
+        backend.rehearse(shape, room)
+        if backend.name == "ray":
+            # Its nodes come and go; what a run trains on does not change with them.
+            frozen.settings["resources"]["gpus_per_node"] = shape.gpus
+        return shape, room
+    except BadInput as error:
+        found = error.problems[0]
+        fields = SITES[backend.name].model_fields if backend.name in SITES else ()
+        place = ("backend", backend.name) if found.key in fields else ("resources",)
+        raise BadInput(document.problem((*place, *filter(None, [found.key])), found.message, found.fix)) from None
+
+
+def _site(config: Config, grid: Grid, document: Document, name: str) -> dict[str, Any]:
+    """Return the backend's settings: the configuration's, with the grid's on top."""
+    if name == "local":
+        return {"slots": grid.site("local").get("slots") or config.get("local.slots")}
+    # Where the cluster is may change while the grid waits: only what the grid itself names stays.
+    usual = {key: value for key, value in configured(config, name).items() if key != "address"}
+    return {**usual, **grid.site(name)}
+
+
+def _world_size_problems(shape: Shape, frozen: FrozenGrid, document: Document) -> list[Problem]:
+    problems: list[Problem] = []
+    for recipe in {cell.spec.recipe for cell in frozen.cells}:
+        found = check_world_size(shape, json.loads(recipe)["virtual_ranks"])
+        if found is not None:
+            problem = document.problem(("resources",), found.message, found.fix)
+            problems += [problem] if problem not in problems else []
+    return problems
+
+
+def _precision(shape: Shape, frozen: FrozenGrid, document: Document) -> tuple[list[Problem], list[str]]:
+    """Return the precisions that this machine's GPUs cannot do, and hints at faster ones."""
+    if not shape.gpus or shape.backend != "local":
+        # What the nodes' GPUs can do is not seen from a login node.
+        return [], []
+    capability = gpu_capability()
+    problems, hints = [], []
+    for precision in sorted({json.loads(cell.spec.recipe)["precision"] for cell in frozen.cells}):
+        found, hint = check_precision(precision, capability)
+        if found is not None:
+            problems.append(document.problem(("train", "precision"), found.message, found.fix))
+        hints += [hint] if hint else []
+    return problems, hints
+
+
+def _without_a_step(expansion: Expansion, document: Document) -> list[Problem]:
+    problems: list[Problem] = []
+    for cell in expansion.cells:
+        recipe, dataset = json.loads(cell.spec.recipe), json.loads(cell.spec.dataset)
+        if not steps_per_epoch(trained_on(dataset), recipe["batch_size"], drop_last=recipe["drop_last"]):
+            message = f"{cell.labels['dataset']}: {trained_on(dataset)} training images are fewer than one batch"
+            fix = f"Set a batch_size below {recipe['batch_size']}, or drop_last: false"
+            problem = document.problem(("train", "batch_size"), message, fix)
+            problems += [problem] if problem not in problems else []
+    return problems
+
+
+def _without_average(grid: Grid, expansion: Expansion, document: Document) -> list[Problem]:
+    """Return what keeps a declared `ema_last` from ever having a score."""
+    if grid.compare is None or grid.compare.select != "ema_last":
+        return []
+    if all(json.loads(cell.spec.recipe)["ema_decay"] is not None for cell in expansion.cells):
+        return []
+    message = "ema_last takes the scores of averaged weights, and not every recipe averages them"
+    return [document.problem(("compare", "select"), message, "Give train: {ema_decay: 0.999}")]
+
+
+def _warnings(expansion: Expansion) -> list[str]:
+    found: list[str] = []
+    for cell in expansion.cells:
+        recipe, dataset = json.loads(cell.spec.recipe), json.loads(cell.spec.dataset)
+        steps = steps_per_epoch(trained_on(dataset), recipe["batch_size"], drop_last=recipe["drop_last"])
+        if steps < FEW_STEPS:
+            text = f"{cell.labels['dataset']} with batch {recipe['batch_size']} is {steps} step(s) per epoch"
+            found += [text] if text not in found else []
+    return found
+
+
+def summary(context: Context | None, prepared: Prepared) -> dict[str, Any]:
+    """Return what a submission would do: counts, rules, allocations, an estimate of the hours."""
+    frozen = prepared.frozen
+    run_ids = [run[0] for run in frozen.runs]
+    states: dict[str, str] = {}
+    if context is not None:
+        with reading(context.ledger.engine) as connection:
+            for part in in_parts(run_ids):
+                query = select(m.runs.c.run_id, m.runs.c.state).where(m.runs.c.run_id.in_(part))
+                states |= {row.run_id: row.state for row in connection.execute(query)}
+    counts = Counter(states.values())
+    new = [run for run in frozen.runs if run[0] not in states]
+    to_do = [run for run in frozen.runs if states.get(run[0], RunState.PENDING) == RunState.PENDING]
+    return {
+        "schema_version": 1,
+        "grid_id": frozen.grid_id,
+        "name": frozen.settings["name"],
+        "cells": len(frozen.cells),
+        "runs": len(run_ids),
+        "new": len(new),
+        **{str(state): counts.get(state, 0) for state in RunState},
+        "excluded": frozen.settings["excluded"],
+        "allocations": _allocation_counts(prepared, len(to_do)),
+        "estimate": _estimate(context, frozen, to_do),
+        "warnings": prepared.warnings,
+    }
+
+
+def _allocation_counts(prepared: Prepared, runs: int) -> list[dict[str, Any]]:
+    if not runs:
+        return []
+    shape, (_, room) = prepared.shape, spread(list(range(runs)), prepared.room)
+    places = -(-runs // room.tasks)
+    count = -(-places // room.places)
+    return [
+        {
+            "backend": shape.backend,
+            "count": count,
+            "places": places,
+            "runs": runs,
+            "at_a_time": min(room.lanes, runs),
+            "nodes": shape.nodes,
+            "ranks": shape.ranks,
+            "gpus": shape.gpus,
+        }
+    ]
+
+
+def _estimate(context: Context | None, frozen: FrozenGrid, to_do: list[Any]) -> dict[str, Any]:
+    """Estimate from the ledger's own history: the same cell, else the same backbone, dataset and recipe."""
+    history: dict[str, tuple[float, int]] = {}
+    rows: dict[str, dict[str, Any]] = {}
+    if context is not None:
+        with reading(context.ledger.engine) as connection:
+            history = queries.seconds_per_run(connection)
+            rows = queries.cell_rows(connection, set(history))
+    alike: dict[tuple[str, str, str], float] = {}
+    for cell_id, (seconds, _) in history.items():
+        row = rows[cell_id]
+        alike[row["backbone"], row["dataset"], row["recipe"]] = seconds
+    total, unknown = 0.0, 0
+    for _, index, _, _ in to_do:
+        cell = frozen.cells[index]
+        key = (cell.labels["backbone"], cell.labels["dataset"], cell.labels["recipe"])
+        known = history[cell.cell_id][0] if cell.cell_id in history else alike.get(key)
+        total += known or 0.0
+        unknown += known is None
+    resources = frozen.settings["resources"]
+    gpus = (resources["gpus_per_node"] or 0) * resources["nodes"]
+    return {
+        "run_hours": round(total / 3600, 4),
+        "gpu_hours": round(total * gpus / 3600, 4),
+        "runs_without_history": unknown,
+    }
+
+
+def submit(
+    context: Context, prepared: Prepared, *, hold: bool = False, canary: bool = False, amend: str | None = None
+) -> dict[str, Any]:
+    """Store a grid and its runs; idempotent. Return the summary as it was before.
+
+    Args:
+        context: workspace and ledger.
+        prepared: the grid.
+        hold: whether its runs are held, from before anybody could start one.
+        canary: whether one run per backbone, dataset and head goes first.
+        amend: why `compare` changes although runs have started.
+
+    Raises:
+        BadInput: it changes, and no reason is given; nothing was stored.
+    """
+    document = summary(context, prepared)
+    prepared.frozen.settings["declarations"] = declarations(context, prepared.frozen, amend)
+    write_grid(context.workspace, prepared.frozen, prepared.text)
+    chosen = {run[0] for run in prepared.frozen.runs}
+    # A run follows its newest grid; one that is held in another stays held.
+    held = chosen if hold else _held_elsewhere(context, chosen)
+    if held:
+        mark_held(context, prepared.frozen.grid_id, held, held=True)
+    if canary:
+        set_canary(context.workspace, prepared.frozen.grid_id, choose_canary(prepared.frozen, chosen))
+    context.ledger.add_grid(prepared.frozen)
+    return document
+
+
+def _held_elsewhere(context: Context, chosen: set[str]) -> set[str]:
+    with reading(context.ledger.engine) as connection:
+        grids = set(queries.grid_settings(connection))
+    return held_runs(context, grids) & chosen

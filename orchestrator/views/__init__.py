@@ -1,0 +1,1 @@
+"""What the reading commands show, as documents."""

@@ -1,0 +1,174 @@
+"""Check this machine and this workspace before they disappoint somebody."""
+
+import os
+import platform
+import shutil
+import sqlite3
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from ...db.engine import SCHEMA_VERSION, file_system_of, is_network, open_engine, parse_url, schema_version
+from ...jobs.config.config import Config
+from ...jobs.config.host import cpu_count, visible_gpus
+from ...jobs.config.site import configured
+from ...jobs.errors import VtjobsError
+from ...jobs.units import format_bytes
+from ..loop.context import ledger_url
+
+OLDEST_SQLITE = (3, 35, 0)
+LOW_DISK_BYTES = 2 << 30
+LOW_SHM_BYTES = 64 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One check's result."""
+
+    name: str
+    ok: bool
+    text: str
+    fix: str = ""
+
+
+def examine(config: Config, *, probe: bool = False) -> list[Finding]:
+    """Run every check; a check that itself fails is a finding.
+
+    Args:
+        config: the settings.
+        probe: whether to run a job on a node of the cluster and ask what it sees there.
+    """
+    checks: list[Callable[[Config], Finding]] = [
+        _python,
+        _packages,
+        _machine,
+        _workspace,
+        _disk,
+        _shared_memory,
+        _data,
+        _sqlite,
+        _ledger,
+    ]
+    found = []
+    for check in checks:
+        try:
+            found.append(check(config))
+        except (VtjobsError, OSError) as error:
+            found.append(Finding(name=check.__name__.lstrip("_"), ok=False, text=str(error)))
+    if config.get("backend") == "ray":
+        return found + _ray(config, probe=probe)
+    return found + _slurm(config, probe=probe)
+
+
+def _slurm(config: Config, *, probe: bool) -> list[Finding]:
+    from ..backends.slurm import doctor
+
+    if not doctor.is_here():
+        if config.get("backend") != "slurm" and not probe:
+            return []
+        return [Finding(name="slurm", ok=False, text="sbatch not found", fix="Is this a login node of the cluster?")]
+    try:
+        site = configured(config, "slurm")
+        found = doctor.examine(site)
+        if probe and all(ok for _, ok, _, _ in found[:1]):
+            found += doctor.probe(config.workspace.root.resolve(), site)
+    except VtjobsError as error:
+        found = [("slurm", False, str(error), "")]
+    if config.get("backend") != "slurm" and not probe and not found[0][1]:
+        # Its commands are installed and nothing is meant to go there.
+        return [Finding(name="slurm", ok=True, text=f"not in use ({found[0][2]})")]
+    return [Finding(name=name, ok=ok, text=text, fix=fix) for name, ok, text, fix in found]
+
+
+def _ray(config: Config, *, probe: bool) -> list[Finding]:
+    from ..backends.ray import doctor
+
+    try:
+        site = configured(config, "ray")
+        found = doctor.examine(site)
+        if probe and all(ok for _, ok, _, _ in found):
+            found += doctor.probe(config.workspace, site)
+    except VtjobsError as error:
+        found = [("ray", False, str(error), "")]
+    return [Finding(name=name, ok=ok, text=text, fix=fix) for name, ok, text, fix in found]
+
+
+def _python(_: Config) -> Finding:
+    return Finding(name="python", ok=True, text=platform.python_version())
+
+
+def _packages(_: Config) -> Finding:
+    versions, missing = [], []
+    for package in ("torch", "torchvision", "timm", "sqlalchemy", "pydantic"):
+        try:
+            versions.append(f"{package} {version(package)}")
+        except PackageNotFoundError:
+            missing.append(package)
+    if missing:
+        return Finding(name="packages", ok=False, text=f"missing: {', '.join(missing)}", fix="pip install vtjobs")
+    return Finding(name="packages", ok=True, text=", ".join(versions))
+
+
+def _machine(_: Config) -> Finding:
+    gpus = visible_gpus()
+    return Finding(name="machine", ok=True, text=f"{cpu_count()} CPU cores, {len(gpus)} GPUs")
+
+
+def _workspace(config: Config) -> Finding:
+    root = config.workspace.root
+    kind = file_system_of(root)
+    if not root.exists():
+        return Finding(name="workspace", ok=True, text=f"{root} (will be made; {kind})")
+    config.workspace.check()
+    with tempfile.TemporaryFile(dir=root):
+        pass
+    facts = root.stat()
+    if facts.st_uid != os.getuid():
+        return Finding(name="workspace", ok=False, text=f"{root} belongs to user {facts.st_uid}")
+    shared = "shared" if is_network(kind) else "local"
+    return Finding(name="workspace", ok=True, text=f"{root} ({kind}, {shared})")
+
+
+def _disk(config: Config) -> Finding:
+    place = config.workspace.root
+    while not place.exists():
+        place = place.parent
+    free = shutil.disk_usage(place).free
+    ok = free >= LOW_DISK_BYTES
+    return Finding(name="disk", ok=ok, text=f"{format_bytes(free)} free", fix="" if ok else "vtjobs gc all")
+
+
+def _shared_memory(_: Config) -> Finding:
+    path = Path("/dev/shm")
+    free = shutil.disk_usage(path).free if path.exists() else 0
+    ok = free >= LOW_SHM_BYTES
+    fix = "" if ok else "Loader workers need it; in a container raise --shm-size"
+    return Finding(name="shared_memory", ok=ok, text=f"{format_bytes(free)} free in /dev/shm", fix=fix)
+
+
+def _data(config: Config) -> Finding:
+    root = config.data_root
+    present = sorted(path.name for path in root.iterdir()) if root.is_dir() else []
+    return Finding(
+        name="data", ok=True, text=f"{root}: {', '.join(present) or 'nothing prepared (digits needs nothing)'}"
+    )
+
+
+def _sqlite(_: Config) -> Finding:
+    ok = sqlite3.sqlite_version_info >= OLDEST_SQLITE
+    return Finding(name="sqlite", ok=ok, text=sqlite3.sqlite_version, fix="" if ok else "needs 3.35 or newer")
+
+
+def _ledger(config: Config) -> Finding:
+    if not config.workspace.identity.exists():
+        return Finding(name="ledger", ok=True, text="none yet")
+    url = parse_url(ledger_url(config, config.workspace.check()))
+    found = schema_version(open_engine(url))
+    where = url.render_as_string(hide_password=True)
+    if found is None:
+        return Finding(name="ledger", ok=True, text=f"{where}: none yet")
+    ok = found == SCHEMA_VERSION
+    fix = "" if ok else "vtjobs ledger upgrade" if found < SCHEMA_VERSION else "upgrade vtjobs"
+    return Finding(name="ledger", ok=ok, text=f"{where}: schema {found}", fix=fix)

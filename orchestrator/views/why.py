@@ -1,0 +1,121 @@
+"""Why a run is where it is: one sentence, what to do, and whether waiting helps."""
+
+from typing import Any
+
+from ...db import queries, scheduler_notes
+from ...db.engine import reading
+from ...jobs.run.selector import Selection
+from ...jobs.run.states import AttemptState, FailureClass, RunState
+from ...jobs.workspace.markers import closed
+from ..backends.base import WaitKind
+from ..loop.context import Context
+
+
+def why(context: Context, run_id: str) -> dict[str, Any]:
+    """Explain a run's state.
+
+    Returns:
+        `verdict`: wait (it goes on by itself), act (somebody has to do something), never (as asked it cannot start),
+        running or ended; `sentence`; `action`, perhaps empty; `reason`, the word that was told.
+    """
+    with reading(context.ledger.engine) as connection:
+        row = queries.list_runs(connection, Selection(names=(run_id,)))[0]
+        attempts = queries.attempts_of(connection, run_id)
+        place = queries.place_of(connection, run_id)
+    match RunState(row.state):
+        case RunState.PENDING:
+            verdict, sentence, action, reason = _pending(context, row)
+        case RunState.QUEUED:
+            verdict, sentence, action, reason = _queued(context, attempts[-1], place)
+        case RunState.RUNNING:
+            where = f" on {row.host}" if row.host else ""
+            verdict, sentence, action, reason = "running", f"attempt {attempts[-1]['number']} runs{where}", "", ""
+        case RunState.BLOCKED:
+            action = f"vtjobs why {row.parent[:8]}" if row.parent else ""
+            verdict, sentence, reason = "act", f"blocked: {row.reason}", row.reason
+        case _:
+            verdict, sentence, action, reason = _ended(row, attempts)
+    return {
+        "schema_version": 1,
+        "run_id": run_id,
+        "state": row.state,
+        "verdict": verdict,
+        "sentence": sentence,
+        "action": action,
+        "reason": reason,
+        "job": place["job"] if place else None,
+    }
+
+
+Answer = tuple[str, str, str, str]
+
+
+def _pending(context: Context, row: queries.RunRow) -> Answer:
+    marker = closed(context.workspace, row.grid_id)(row.run_id)
+    if marker == "held":
+        return "act", "it is held", f"vtjobs release {row.run_id[:8]}", marker
+    if marker.startswith("circuit breaker"):
+        action = f"Mend it, then: vtjobs retry {row.grid_id}"
+        return "act", f"its grid was stopped because runs failed alike ({marker})", action, marker
+    if marker:
+        return "wait", "it waits until the canary of its grid has passed its first epoch", "", marker
+    with reading(context.ledger.engine) as connection:
+        name = queries.grid_settings(connection, {row.grid_id})[row.grid_id]["backend"]
+    if fact := scheduler_notes.away(context.ledger).get(name):
+        return (
+            "wait",
+            f"{name} cannot be reached ({fact['reason']}); it is submitted once it answers",
+            "",
+            fact["reason"],
+        )
+    if row.failure == FailureClass.SKIPPED and row.signature:
+        return "wait", f"its last submission was put off: {row.signature}", "A later vtjobs command submits it", ""
+    if row.not_before > context.clock():
+        seconds = row.not_before - context.clock()
+        return (
+            "wait",
+            f"it is tried again in {seconds:.0f} s, after {row.failure or 'a failure'}",
+            "",
+            row.signature or "",
+        )
+    if limit := _limit(context, row.grid_id):
+        return "wait", limit, "", ""
+    if row.parent:
+        return "wait", f"it waits for its parent stage {row.parent[:8]}", f"vtjobs why {row.parent[:8]}", ""
+    return "wait", "nothing keeps it: the next vtjobs command, or `vtjobs supervise`, submits it", "", ""
+
+
+def _limit(context: Context, grid_id: str) -> str:
+    """Return which limit keeps a grid's pending runs from being submitted, or ""."""
+    with reading(context.ledger.engine) as connection:
+        settings = queries.grid_settings(connection, {grid_id})[grid_id]
+        counts = queries.status_counts(connection, Selection(names=(grid_id,)))
+    live = counts.get(RunState.QUEUED, 0) + counts.get(RunState.RUNNING, 0)
+    if settings["max_running"] is not None and live >= settings["max_running"]:
+        return f"as many of its grid are queued or running as max_running allows ({settings['max_running']})"
+    if scheduler_notes.is_full(context.ledger, settings["backend"]):
+        return f"a limit of {settings['backend']} on jobs submitted at a time keeps it: it follows as others end"
+    return ""
+
+
+def _queued(context: Context, attempt: dict[str, Any], place: dict[str, Any] | None) -> Answer:
+    if attempt["state"] == AttemptState.SUBMITTING or place is None:
+        sentence = "its submission was not answered yet; it is looked up before it is tried again"
+        return "wait", sentence, "", ""
+    waiting = context.backend(place["backend"]).explain(attempt["word"], job=place["job"], token=place["token"])
+    if waiting is None:
+        return "wait", f"{place['backend']} has it" + (f" ({attempt['word']})" if attempt["word"] else ""), "", ""
+    sentence = f"in {place['backend']} as {place['job']}: {waiting.sentence}"
+    if waiting.kind is WaitKind.NEVER:
+        sentence += "; it will never start like this"
+    return str(waiting.kind), sentence, waiting.action, waiting.reason
+
+
+def _ended(row: queries.RunRow, attempts: list[dict[str, Any]]) -> Answer:
+    if row.state == RunState.COMPLETED:
+        return "ended", "it completed", "", ""
+    last = attempts[-1] if attempts else {}
+    cause = row.reason or last.get("signature") or ""
+    word = f" [{last['word']}]" if last.get("word") else ""
+    action = "" if row.state == RunState.DIVERGED else f"vtjobs retry {row.run_id[:8]}"
+    return "ended", f"{row.state}: {cause or last.get('failure') or 'no cause is known'}{word}", action, cause

@@ -1,0 +1,131 @@
+"""The best mean of a dataset, and what cannot be told from it; a table with a column for each dataset."""
+
+from typing import Any
+
+import numpy
+import pytest
+
+from vtjobs.analysis.findings.best_marks import marks
+from vtjobs.analysis.findings.declared import Plan
+from vtjobs.analysis.findings.epochs import Select
+from vtjobs.analysis.output import by_dataset, render
+from vtjobs.analysis.output.layout import latex, markdown, said
+from vtjobs.analysis.stats.difference import holm, welch
+
+from ...support.cells import cell
+
+BASE = [80.1, 80.4, 79.9, 80.2, 80.0]
+
+
+def shifted(by: float) -> list[float]:
+    return [value + by for value in BASE]
+
+
+def marked(*cells: dict[str, Any]) -> list[dict[str, Any]]:
+    for one, own in zip(cells, marks(cells, Plan()), strict=True):
+        one["marks"] = own
+    return list(cells)
+
+
+def test_the_best_mean_is_marked_and_what_cannot_be_told_from_it() -> None:
+    low, near, best = marked(cell("low", BASE), cell("near", shifted(4.95)), cell("best", shifted(5)))
+    assert [one["marks"]["best"] for one in (low, near, best)] == [False, False, True]
+    assert [one["marks"]["like_best"] for one in (low, near, best)] == [False, True, None]
+    expected = holm([welch(BASE, shifted(5)).p, welch(shifted(4.95), shifted(5)).p, 1.0])
+    assert [low["marks"]["p_best"], near["marks"]["p_best"]] == pytest.approx(expected[:2])
+    assert low["marks"]["m"] == 3
+
+
+def test_where_nothing_can_be_told_from_the_best_nothing_is_the_best() -> None:
+    found = marked(cell("one", BASE), cell("other", shifted(0.05)), cell("single", [90.0]))
+    assert not any(one["marks"]["best"] for one in found)
+
+
+def test_the_best_has_all_its_seeds_and_no_diverged_run_and_no_worse_one_takes_its_place() -> None:
+    usual, low = cell("usual", BASE), cell("low", shifted(-5))
+    lost = cell("lost", shifted(9), states={"diverged": 1})
+    assert [one["marks"]["best"] for one in marked(usual, low, lost)] == [True, False, False]
+    assert lost["marks"]["like_best"] is None
+    high = cell("high", shifted(5), states={"failed": 1})
+    assert not any(one["marks"]["best"] for one in marked(usual, low, lost, high))
+
+
+@pytest.mark.parametrize("plan", [Plan(looks=(3, 5)), Plan(anytime=True)])
+def test_where_looks_are_declared_no_other_one_is_taken(plan: Plan) -> None:
+    found = marks([cell("low", BASE), cell("best", shifted(5))], plan)
+    assert [(one["best"], one["like_best"]) for one in found] == [(False, None)] * 2
+
+
+def test_cells_that_chose_among_other_numbers_of_epochs_are_not_told_apart() -> None:
+    cells = [cell("low", BASE, select="best_val", candidates=[3]), cell("best", shifted(5), select="best_val")]
+    assert [one["like_best"] for one in marks(cells, Plan(select=Select.BEST_VAL))] == [True, None]
+
+
+@pytest.mark.parametrize("count", [2, 10])
+def test_of_equal_methods_hardly_any_is_called_the_best(count: int) -> None:
+    draw = numpy.random.default_rng(count)
+    times = 400
+    wrong = sum(
+        any(one["best"] for one in marks([cell(str(n), draw.normal(0, 1, 5).tolist()) for n in range(count)], Plan()))
+        for _ in range(times)
+    )
+    # Three standard errors above the stated rate.
+    assert wrong / times <= 0.05 + 3 * (0.05 * 0.95 / times) ** 0.5
+
+
+def test_each_dataset_has_its_own_best() -> None:
+    cells = [cell(f"{head}-{data}", shifted(by), dataset=data) for data in "ab" for head, by in (("x", 0), ("y", 5))]
+    assert [one["marks"]["best"] for one in marked(*cells)] == [False, True, False, True]
+
+
+def test_of_a_loss_the_smallest_mean_is_the_best() -> None:
+    cells = [cell("small", BASE, better="min"), cell("large", shifted(5), better="min")]
+    assert [one["marks"]["best"] for one in marked(*cells)] == [True, False]
+
+
+def test_bold_and_dagger_are_in_every_layout_with_their_meaning() -> None:
+    table = render.of_cells(marked(cell("low", BASE), cell("near", shifted(4.95)), cell("best", shifted(5))))
+    texts = [markdown(table), latex(table)]
+    assert "**85.12 ± 0.19**" in texts[0] and "| 85.07 ± 0.19 † |" in texts[0]
+    assert r"\textbf{85.12 $\pm$ 0.19}" in texts[1] and r"85.07 $\pm$ 0.19 $^\dagger$" in texts[1]
+    assert said(table)[0].startswith("Bold: the best mean") and "† cannot be told" in said(table)[2]
+
+
+@pytest.mark.parametrize(
+    ("decimals", "shown"), [(0, "80 ± <1"), (1, "80.1 ± 0.2"), (2, "80.12 ± 0.19"), (3, "80.120 ± 0.192")]
+)
+def test_numbers_are_printed_with_the_decimals_that_are_asked_for(decimals: int, shown: str) -> None:
+    assert render.score(cell("one", BASE), decimals) == shown
+
+
+def test_a_gain_that_the_printed_means_do_not_give_is_explained() -> None:
+    base, other = cell("base", [80.004, 80.004]), cell("other", [80.016, 80.016], baseline="base", gain=0.012)
+    assert "Gains are those of the means before rounding." in render.of_cells(marked(base, other)).notes
+    base, other = cell("base", [80.0, 80.0]), cell("other", [80.1, 80.1], baseline="base", gain=0.1)
+    assert "Gains are those of the means before rounding." not in render.of_cells(marked(base, other)).notes
+
+
+def test_papers_print_a_column_for_each_dataset() -> None:
+    draw = numpy.random.default_rng(0)
+    cells = [
+        cell("supervised", draw.normal(80, 0.1, 5).tolist(), dataset="cifar10"),
+        cell("drloc", draw.normal(90, 0.1, 3).tolist(), dataset="cifar10", gain=10.0, states={"failed": 2}),
+        cell("supervised", draw.normal(70, 0.1, 5).tolist(), dataset="svhn"),
+    ]
+    table = by_dataset.of_cells(marked(*cells), decimals=1)
+    assert table.heading == ["backbone", "head", "cifar10", "svhn"]
+    assert [line[:2] for line in table.body] == [["vit", "supervised"], ["vit", "drloc"]]
+    assert table.body[1][2].endswith("(+10.0) n=3 ‡") and table.body[1][3] == ""
+    assert any(note.startswith("n=5 where no other") for note in table.notes) and "‡" in table.notes[-1]
+
+
+def test_no_cell_of_a_wide_table_takes_the_place_of_another_one() -> None:
+    alike = [cell("short", BASE, head="relvit", stage="short"), cell("long", shifted(5), head="relvit", stage="long")]
+    table = by_dataset.of_cells(marked(*alike))
+    assert table.heading[:3] == ["backbone", "head", "stage"] and len(table.body) == 2
+    same = by_dataset.of_cells(marked(*({**one, "stage": ""} for one in alike)))
+    assert [line[-1].split()[0] for line in same.body] == ["80.12", "85.12"]
+
+
+def test_a_wide_table_of_nothing_says_no_number_of_seeds() -> None:
+    assert not any(note.startswith("n=") for note in by_dataset.of_cells(marked(cell("none", []))).notes)

@@ -1,0 +1,107 @@
+"""Declared looks spend α, use the first seeds alone, and keep what they decided."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy
+import pytest
+
+from vtjobs.analysis.findings.comparisons import compare
+from vtjobs.analysis.findings.declared import Plan
+from vtjobs.analysis.findings.interim import look, shares
+from vtjobs.analysis.output.layout import markdown
+from vtjobs.analysis.output.render import of_comparisons
+from vtjobs.analysis.stats.difference import Difference, Test, welch
+
+from ...support.cells import cell as a_cell
+
+LOOKS = (3, 5, 10)
+
+
+def test_the_looks_spend_alpha_in_parts_of_one_two_three() -> None:
+    assert shares(0.05, LOOKS) == pytest.approx([0.05 / 6, 0.05 / 3, 0.05 / 2])
+    assert sum(shares(0.05, LOOKS)) == pytest.approx(0.05)
+    assert shares(0.05, [4]) == [0.05]
+
+
+def _welch(ours: list[float], theirs: list[float], size: int | None) -> Difference:
+    return welch(ours[:size], theirs[:size])
+
+
+def _wrong(heads: int, naive: bool) -> float:
+    """Return how often a study without any effect calls something separable at some look; 300 studies."""
+    draw = numpy.random.default_rng(0)
+    found = 0
+    for _ in range(300):
+        base, *others = ([float(value) for value in draw.normal(80.0, 1.0, 10)] for _ in range(heads + 1))
+        family: list[Callable[[int | None], Difference]] = [partial(_welch, one, base) for one in others]
+        if naive:
+            found += any((one(size).p or 1.0) <= 0.05 for one in family for size in LOOKS)
+            continue
+        for known in LOOKS:
+            # The study is looked at as it grows; nothing decided is taken back.
+            seen = look(family, [known] * heads, alpha=0.05, looks=LOOKS)
+            if any(one.adjusted is not None and one.adjusted <= one.alpha for one in seen):
+                found += 1
+                break
+    return found / 300
+
+
+@pytest.mark.parametrize("heads", [1, 6])
+def test_looking_again_and_again_is_wrong_no_more_often_than_alpha(heads: int) -> None:
+    # Four standard errors above 5 %; they spend less than they may.
+    assert _wrong(heads, naive=False) < 0.05 + 4 * (0.05 * 0.95 / 300) ** 0.5
+
+
+def test_the_naive_way_is_wrong_far_more_often() -> None:
+    assert _wrong(6, naive=True) > 0.2
+
+
+def cell(name: str, values: list[float], baseline: str | None = None) -> dict[str, Any]:
+    return a_cell(name, values, baseline=baseline, planned=10)
+
+
+BASE = [80.0, 80.2, 79.8, 80.1, 79.9, 80.0, 80.2, 79.8, 80.1, 79.9]
+
+
+def judged(values: list[float], **plan: Any) -> dict[str, Any]:
+    (found,) = compare([cell("base", BASE), cell("head", values, "base")], Plan(looks=LOOKS, **plan))["comparisons"]
+    return dict(found)
+
+
+def test_between_two_looks_only_the_seeds_of_the_last_one_count() -> None:
+    three = judged([80.0, 80.1, 80.2])
+    assert (three["n"], three["look"], three["alpha"]) == (3, 3, pytest.approx(0.05 / 6))
+    assert judged([80.0, 80.1, 80.2, 90.0])["p"] == three["p"]
+    assert judged([80.0, 80.1, 80.2])["detail"].endswith("at the look of 3 seeds; the next look is at 5")
+
+
+def test_what_is_decided_stays_decided() -> None:
+    early = judged([82.0, 82.1, 82.2])
+    assert (early["verdict"], early["look"]) == ("separable", 3)
+    later = judged([82.0, 82.1, 82.2, 70.0, 71.0])
+    assert (later["verdict"], later["look"], later["p"]) == ("separable", 3, early["p"])
+
+
+def test_before_the_first_look_nothing_is_tested() -> None:
+    found = judged([90.0, 91.0])
+    assert (found["verdict"], found["detail"], found["p_adjusted"]) == (
+        "not testable",
+        "the first look is at 3 seeds",
+        None,
+    )
+
+
+def test_pairs_are_counted_by_the_seeds_that_both_have() -> None:
+    cells = [cell("base", BASE), cell("head", [value + 1 + 0.01 * seed for seed, value in enumerate(BASE)], "base")]
+    del cells[1]["values"]["0"]
+    (found,) = compare(cells, Plan(looks=LOOKS, test=Test.PAIRED))["comparisons"]
+    # Seeds 1, 2 and 3 are the first three pairs.
+    assert (found["look"], found["n"], found["verdict"]) == (3, 3, "separable")
+    assert found["difference"] == pytest.approx(1.02)
+
+
+def test_the_caption_names_the_looks() -> None:
+    document = compare([cell("base", BASE), cell("head", BASE, "base")], Plan(looks=LOOKS))
+    assert "Looks at 3, 5, 10 seeds" in markdown(of_comparisons(document))

@@ -1,0 +1,83 @@
+"""Every table compiles as LaTeX, whatever its cells are called."""
+
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy
+import pytest
+
+from vtjobs.analysis.findings.best_marks import marks
+from vtjobs.analysis.findings.comparisons import compare
+from vtjobs.analysis.findings.declared import Plan
+from vtjobs.analysis.findings.per_image import split
+from vtjobs.analysis.output import by_dataset, render
+from vtjobs.analysis.output.layout import Table, latex
+from vtjobs.analysis.output.study_table import of_study
+from vtjobs.analysis.stats.components import components
+from vtjobs.analysis.stats.summary import describe
+from vtjobs.jobs.grid.design import Design, rows
+
+from .test_figures import cell, seeds
+
+NASTY = r"a_b&50%#1{x}~^\z $5 ± — − < > | 'q' \"r\""
+
+pytestmark = pytest.mark.skipif(shutil.which("pdflatex") is None, reason="needs pdflatex")
+
+
+def cells() -> list[dict[str, Any]]:
+    found = [
+        cell("supervised", seeds(5, 80.0), dataset=NASTY),
+        cell(NASTY, seeds(4, 81.0), dataset=NASTY, baseline=f"supervised-{NASTY}", gain=1.0),
+        cell("one", {3: 80.0}, dataset=NASTY, planned=5, states={"failed": 3, "diverged": 1}, missing_seeds=[0, 1]),
+    ]
+    for one in found:
+        one["description"] = describe({int(seed): value for seed, value in one["values"].items()})
+    return marked(found)
+
+
+def marked(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    for one, own in zip(found, marks(found, Plan()), strict=True):
+        one["marks"] = own
+    return found
+
+
+def tables() -> dict[str, Table]:
+    document = compare(cells(), Plan(margin=0.2, min_effect=0.3, looks=(3, 5)))
+    draw = numpy.random.default_rng(0)
+    bits = {seed: draw.random(50) < 0.9 for seed in range(4)}
+    planned = rows(Design.CROSSED, {"init": range(3), "order": range(3)}, repeat=2)
+    values = draw.normal(80, 1, len(planned)).tolist()
+    study = {
+        "design": "crossed",
+        "n": 18,
+        "used": 18,
+        "planned": 18,
+        "metric": "top1",
+        "why_not": "",
+        "missing": [],
+        "ride": ["mix"],
+        "wiring": [],
+    }
+    study |= {"vary": {"init": 3, "order": 3}}
+    study["parts"] = components(Design.CROSSED, ["init", "order"], list(zip(planned, values, strict=True)))
+    return {
+        "cells": render.of_cells(cells()),
+        "wide": by_dataset.of_cells(marked([*cells(), cell("low", seeds(5, 70.0), dataset=NASTY)]), decimals=1),
+        "detail": render.of_descriptions(cells()),
+        "comparisons": render.of_comparisons(document),
+        "variances": render.of_variances([{**cells()[0], "disagreement_baseline": 1.0, **split(bits)}]),
+        "study": of_study(cells()[1], study),
+    }
+
+
+@pytest.mark.parametrize("name", ["cells", "wide", "detail", "comparisons", "variances", "study"])
+def test_a_table_compiles_and_warns_of_nothing_missing(tmp_path: Path, name: str) -> None:
+    lines = [r"\documentclass{article}", r"\usepackage{booktabs}", r"\begin{document}", latex(tables()[name])]
+    (tmp_path / "table.tex").write_text("\n".join([*lines, r"\end{document}", ""]))
+    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "table.tex"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, errors="replace", timeout=120)
+    assert done.returncode == 0, done.stdout[-2000:]
+    assert "Missing character" not in (tmp_path / "table.log").read_text(errors="replace")
+    assert (tmp_path / "table.pdf").stat().st_size > 1000

@@ -1,0 +1,77 @@
+"""The built-in grids of the papers' tables expand to as many cells as the tables have."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from vtjobs.jobs.errors import BadInput
+from vtjobs.jobs.grid import catalogue
+from vtjobs.jobs.grid.load import take_in
+
+# cells of the table, runs of all its stages
+TABLES = {
+    "drloc-table2a": (5, 5), "drloc-table2b": (12, 12), "drloc-table3": (12, 36), "drloc-table4": (80, 80),
+    "drloc-table5": (60, 60),
+    "drloc-table8": (8, 8), "drloc-table9": (6, 6), "drloc-table14": (6, 6), "drloc-table16": (9, 9),
+    "relvit-table2": (12, 120), "relvit-table3": (32, 160), "relvit-table4": (16, 32), "relvit-table5": (44, 88),
+    "thesis-seeds": (1, 100), "thesis-lowres": (6, 12), "thesis-table3-8": (12, 12),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_a_table_has_its_cells(name: str) -> None:
+    found = take_in(name).expansion
+    parents = {cell.parent for cell in found.cells if cell.parent is not None}
+    last = [cell for number, cell in enumerate(found.cells) if number not in parents]
+    assert (len(last), len(found.runs)) == TABLES[name]
+
+
+@pytest.mark.parametrize("name", [name for name in catalogue.grid_names() if name != "quickstart"])
+def test_every_table_is_counted_here_and_says_what_it_is(name: str) -> None:
+    assert name in TABLES
+    assert take_in(name).grid.description
+
+
+def test_table_4_uses_the_papers_weight_for_each_backbone() -> None:
+    found = take_in("drloc-table4").expansion
+    weights = {
+        cell.labels["backbone"]: json.loads(cell.spec.head)["params"]["weight"]
+        for cell in found.cells
+        if cell.labels["head"] == "drloc"
+    }
+    assert weights == {"cvt_13_drloc": 0.1, "swin_t": 0.5, "t2t_vit_14": 0.1, "resnet50": 0.1}
+
+
+def test_the_everyday_use_is_one_dataset_with_seeds() -> None:
+    found = take_in("drloc-table4", changes={"datasets": ["cifar10"], "seeds": 3}).expansion
+    assert len(found.runs) == 4 * 2 * 3
+
+
+def test_resized_crops_of_pictures_of_many_sizes_need_pillow_and_that_is_told_before_submission() -> None:
+    tensors = {"train.pipeline": "tensor", "train.auto_augment": None}
+    with pytest.raises(BadInput, match=r"train: crop: resized on pictures of many sizes \(sketch\) needs"):
+        take_in("drloc-table4", changes={**tensors, "datasets": ["sketch"]})
+    assert take_in("drloc-table4", changes={**tensors, "datasets": ["svhn"]}).expansion.runs
+
+
+def test_low_resolution_comes_first_and_224_pixels_last() -> None:
+    found = take_in("thesis-lowres").expansion
+    sizes = {(cell.stage, json.loads(cell.spec.recipe)["image_size"]) for cell in found.cells}
+    assert sizes == {("lowres", 128), ("lowres", 160), ("lowres", 192), ("at224", 224)}
+
+
+def test_the_seed_study_has_the_seeds_1_to_100() -> None:
+    assert [run.seed for run in take_in("thesis-seeds").expansion.runs] == list(range(1, 101))
+
+
+def test_table_5_starts_from_weights_in_the_data_folder(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match=r"t2t_vit_14.safetensors: no such file. Download it once") as caught:
+        take_in("drloc-table5", data_root=tmp_path)
+    assert len(caught.value.problems) == 3
+    (tmp_path / "weights").mkdir()
+    for name in ("t2t_vit_14", "swin_tiny_patch4_window7_224.ms_in1k", "resnet50.tv_in1k"):
+        (tmp_path / "weights" / f"{name}.safetensors").write_bytes(name.encode())
+    found = take_in("drloc-table5", data_root=tmp_path).expansion
+    weights = {json.loads(cell.spec.backbone)["weights"]["fingerprint"] for cell in found.cells}
+    assert {Path(found.paths[name]).parent for name in weights} == {tmp_path / "weights"}

@@ -1,0 +1,72 @@
+"""The markers that keep a grid's runs from starting."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from vtjobs.jobs.atomic_files import to_json, write_over
+from vtjobs.jobs.workspace.markers import closed
+from vtjobs.jobs.workspace.paths import Workspace
+
+GRID = "tiny-1"
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Workspace:
+    made = Workspace(tmp_path / "runs").create()
+    made.grid(GRID).mkdir()
+    return made
+
+
+def mark(workspace: Workspace, name: str, **content: Any) -> None:
+    write_over(workspace.marker(GRID, name), to_json(content))
+
+
+def reasons(workspace: Workspace, *run_ids: str) -> list[str]:
+    return list(map(closed(workspace, GRID), run_ids))
+
+
+def test_without_markers_everything_may_start(workspace: Workspace) -> None:
+    assert reasons(workspace, "a", "b") == ["", ""]
+    assert closed(workspace, "no-such-grid")("a") == ""
+
+
+def test_what_is_held_may_not_start_and_the_rest_may(workspace: Workspace) -> None:
+    mark(workspace, "hold", runs=["a"])
+    assert reasons(workspace, "a", "b") == ["held", ""]
+
+
+def test_before_the_canary_has_passed_only_it_may_start(workspace: Workspace) -> None:
+    mark(workspace, "canary", runs=["a"], passed=False)
+    assert reasons(workspace, "a", "b") == ["", "waits for the canary"]
+    mark(workspace, "canary", runs=["a"], passed=True)
+    assert reasons(workspace, "a", "b") == ["", ""]
+
+
+def test_a_canary_without_runs_keeps_nobody(workspace: Workspace) -> None:
+    mark(workspace, "canary", runs=[], passed=False)
+    assert reasons(workspace, "b") == [""]
+
+
+def test_a_tripped_breaker_stops_all_and_says_why(workspace: Workspace) -> None:
+    mark(workspace, "breaker", **{"class": "user_error", "signature": "ValueError: no", "runs": ["a", "b", "c"]})
+    assert reasons(workspace, "a", "d") == ["circuit breaker: ValueError: no"] * 2
+
+
+def test_what_the_user_holds_is_told_before_anything_else(workspace: Workspace) -> None:
+    mark(workspace, "hold", runs=["a"])
+    mark(workspace, "breaker", signature="x", runs=[])
+    mark(workspace, "canary", runs=["c"], passed=False)
+    assert reasons(workspace, "a", "b", "c") == ["held", "circuit breaker: x", "circuit breaker: x"]
+
+
+def test_the_markers_are_read_once(workspace: Workspace) -> None:
+    before = closed(workspace, GRID)
+    mark(workspace, "hold", runs=["a"])
+    assert (before("a"), closed(workspace, GRID)("a")) == ("", "held")
+
+
+def test_another_grids_markers_are_its_own(workspace: Workspace) -> None:
+    mark(workspace, "hold", runs=["a"])
+    assert closed(workspace, "tiny-2")("a") == ""

@@ -1,0 +1,83 @@
+"""Why a job waits, and whether waiting helps."""
+
+import pytest
+
+from vtjobs.orchestrator.backends.base import WaitKind
+from vtjobs.orchestrator.backends.slurm.pending import explain
+
+WAIT = [
+    "None", "Resources", "Priority", "Dependency", "BeginTime", "Licenses", "Reservation", "JobArrayTaskLimit",
+    "Cleaning", "Prolog", "NodeDown", "ReqNodeNotAvail, UnavailableNodes:gpu3", "SchedDefer", "FrontEndDown",
+    "AssocMaxJobsLimit", "AssocGrpGRES", "AssocGrpCpuLimit", "AssocGrpCPURunMinutesLimit", "QOSGrpNodeLimit",
+    "QOSMaxJobsPerUserLimit", "QOSMaxGRESPerUser", "QOSMaxCpuPerUserLimit", "QOSUsageThreshold", "AssocJobLimit",
+    "Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions",
+]  # fmt: skip
+ACT = [
+    "JobHeldUser", "JobHeldAdmin", "JobHoldMaxRequeue", "launch failed requeued held", "job requeued in held state",
+    "PartitionDown", "PartitionInactive",
+]  # fmt: skip
+NEVER = [
+    "ReservationDeleted", "DependencyNeverSatisfied", "PartitionTimeLimit", "PartitionNodeLimit", "PartitionConfig",
+    "BadConstraints", "AccountNotAllowed", "InvalidAccount", "InvalidQOS", "QOSNotAllowed", "DeadLine",
+    "AssocMaxGRESPerJob", "AssocMaxCpuPerJobLimit", "AssocMaxNodePerJobLimit", "QOSMaxGRESPerJob", "QOSMaxGRESPerNode",
+    "AssocMaxWallDurationPerJobLimit", "QOSMaxWallDurationPerJobLimit",
+]  # fmt: skip
+
+
+KINDS = {WaitKind.WAIT: WAIT, WaitKind.ACT: ACT, WaitKind.NEVER: NEVER}
+
+
+@pytest.mark.parametrize(("reason", "kind"), [(word, kind) for kind, words in KINDS.items() for word in words])
+def test_every_reason_says_whether_waiting_helps(reason: str, kind: WaitKind) -> None:
+    found = explain(f"PENDING {reason}", job="34_5")
+    assert found is not None
+    assert (found.kind, found.reason) == (kind, reason)
+    assert found.sentence and "{" not in found.sentence + found.action
+    if kind is not WaitKind.WAIT:
+        assert found.action, "what will not start by itself needs somebody to do something"
+
+
+@pytest.mark.parametrize("word", ["RUNNING", "COMPLETING", "COMPLETED", "", "CANCELLED by 0", "queued"])
+def test_what_does_not_wait_needs_no_reason(word: str) -> None:
+    assert explain(word) is None
+
+
+@pytest.mark.parametrize("state", ["PENDING", "REQUEUE_HOLD", "SPECIAL_EXIT"])
+def test_a_job_that_waits_in_any_way_is_explained(state: str) -> None:
+    found = explain(f"{state} JobHeldUser", job="34_5")
+    assert found is not None and found.action == "scontrol release 34_5"
+
+
+def test_a_job_that_was_just_submitted_has_no_reason_yet() -> None:
+    found = explain("PENDING")
+    assert found is not None and (found.kind, found.reason) == (WaitKind.WAIT, "None")
+
+
+def test_a_reason_in_brackets_is_the_same_reason() -> None:
+    assert explain("PENDING (Resources)") == explain("PENDING Resources")
+
+
+def test_a_reason_that_nobody_knows_is_told_as_it_is_and_waited_for() -> None:
+    found = explain("PENDING SomethingNew")
+    assert found is not None
+    assert (found.kind, found.sentence) == (WaitKind.WAIT, "SLURM says SomethingNew")
+
+
+@pytest.mark.parametrize(
+    ("reason", "says"),
+    [
+        ("QOSMaxGRESPerJob", "one run asks for more than its QOS allows"),
+        ("AssocMaxGRESPerJob", "one run asks for more than its account allows"),
+        ("QOSMaxJobsPerUserLimit", "its QOS runs as many jobs"),
+        ("AssocGrpGRES", "its account has used up what its members share"),
+        ("QOSMaxWallDurationPerJobLimit", "it asks for more time than its QOS allows"),
+    ],
+)
+def test_a_limit_says_whose_it_is(reason: str, says: str) -> None:
+    found = explain(f"PENDING {reason}")
+    assert found is not None and says in found.sentence
+
+
+def test_too_long_a_walltime_is_told_as_such() -> None:
+    found = explain("PENDING AssocMaxWallDurationPerJobLimit")
+    assert found is not None and found.action == "Lower resources.walltime"

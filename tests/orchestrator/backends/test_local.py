@@ -1,0 +1,248 @@
+"""The queue of this machine: its files, its one runner, and agents that it starts for real.
+
+An allocation without tasks gets a real agent that ends at once: nothing to fork, nothing to import.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from vtjobs.jobs.atomic_files import read_json, to_json, write_new
+from vtjobs.jobs.config.host import clean_environment, cpu_count
+from vtjobs.jobs.errors import BadInput
+from vtjobs.jobs.workspace.allocation import Allocation, Shape
+from vtjobs.jobs.workspace.journal import LEASE_S
+from vtjobs.jobs.workspace.paths import Workspace
+from vtjobs.orchestrator.backends.base import JobState, JobView, Place, Room, SubmitOutcome
+from vtjobs.orchestrator.backends.local.backend import LOCK, LocalBackend, is_alive, process_identity
+from vtjobs.orchestrator.backends.local.queue_process import Runner
+
+from ...support.lab import wait_for
+
+
+def allocation(workspace: Workspace, number: int, *, ranks: int = 1) -> Allocation:
+    """Write down an allocation that hosts nothing."""
+    made = Allocation(
+        token=f"vtj-{number:016x}", created_at=float(number), shape=Shape(backend="local", ranks=ranks), lanes=1,
+        tasks=((),), data_root="/none",
+    )  # fmt: skip
+    write_new(workspace.allocation(made.token), to_json(made.to_dict()))
+    return made
+
+
+@pytest.fixture
+def backend(quiet_workspace: Workspace) -> LocalBackend:
+    return LocalBackend(quiet_workspace)
+
+
+def pretend_running(backend: LocalBackend, token: str, pid: int) -> dict[str, object]:
+    """Note a process as the agent of an allocation."""
+    entry = {"gpus": [], "cores": 1, **(process_identity(pid) or {})}
+    write_new(backend.queue.folder("running") / f"{token}.json", to_json(entry))
+    return entry
+
+
+def look(backend: LocalBackend, *tokens: str) -> list[JobView]:
+    """Return what the queue says about allocations, in this order."""
+    views = backend.observe([Place(token=token) for token in tokens])
+    return [views[token, 0] for token in tokens]
+
+
+def room(backend: LocalBackend, *, ranks: int, gpus: int, slots: int | None) -> Room:
+    return backend.room(Shape(backend="local", ranks=ranks, gpus=gpus), {"site": {"slots": slots}})
+
+
+def test_several_nodes_are_bad_input(backend: LocalBackend) -> None:
+    with pytest.raises(BadInput, match="nodes: 2 nodes requested, this is one machine"):
+        backend.room(Shape(backend="local", nodes=2), {"site": {}})
+
+
+def test_a_submission_is_accepted_once_and_harmless_the_second_time(backend: LocalBackend) -> None:
+    made = allocation(backend.workspace, 1)
+    assert [backend.submit(made).outcome for _ in range(2)] == [SubmitOutcome.ACCEPTED] * 2
+    assert [token for token, _ in backend.queue.waiting()] == [made.token]
+
+
+def test_what_has_run_is_not_queued_again(backend: LocalBackend) -> None:
+    made = allocation(backend.workspace, 1)
+    write_new(backend.queue.folder("ended") / f"{made.token}.json", to_json({"code": 0, "word": "exit 0"}))
+    backend.submit(made)
+    assert backend.queue.waiting() == []
+    assert look(backend, made.token)[0].state is JobState.ENDED
+
+
+def test_the_queue_is_served_in_the_order_of_submission(backend: LocalBackend) -> None:
+    for number in (3, 1, 2):
+        backend.submit(allocation(backend.workspace, number))
+    assert [token[-1] for token, _ in backend.queue.waiting()] == ["1", "2", "3"]
+
+
+def test_every_allocation_is_somewhere_or_absent(backend: LocalBackend) -> None:
+    tokens = [allocation(backend.workspace, number).token for number in range(5)]
+    backend.queue.add(Allocation.from_dict(read_json(backend.workspace.allocation(tokens[0]))))
+    pretend_running(backend, tokens[1], os.getpid())
+    gone = subprocess.Popen(["sleep", "60"])
+    pretend_running(backend, tokens[2], gone.pid)
+    gone.kill()
+    gone.wait()
+    write_new(backend.queue.folder("ended") / f"{tokens[3]}.json", to_json({"code": 75, "word": "exit 75"}))
+    views = look(backend, *tokens)
+    assert [view.state for view in views] == [
+        JobState.QUEUED, JobState.RUNNING, JobState.ENDED, JobState.ENDED, JobState.ABSENT,
+    ]  # fmt: skip
+    assert views[3].raw == "exit 75"
+
+
+def test_another_process_with_the_same_number_is_not_taken_for_the_agent(backend: LocalBackend) -> None:
+    identity = process_identity(os.getpid())
+    assert identity is not None and is_alive(identity)
+    assert not is_alive({**identity, "started": "1"})
+    assert not is_alive({**identity, "boot": "before the reboot"})
+
+
+def test_a_cancelled_entry_leaves_the_queue_and_says_so(backend: LocalBackend) -> None:
+    made = allocation(backend.workspace, 1)
+    backend.submit(made)
+    backend.cancel([Place(token=made.token)])
+    view = look(backend, made.token)[0]
+    assert (view.state, view.raw) == (JobState.ENDED, "cancelled in the queue")
+    assert backend.queue.waiting() == []
+
+
+def test_cancelling_signals_the_agent_that_we_started_and_no_other_process(backend: LocalBackend) -> None:
+    ours, stranger = (subprocess.Popen(["sleep", "60"]) for _ in range(2))
+    pretend_running(backend, "vtj-1", ours.pid)
+    entry = pretend_running(backend, "vtj-2", stranger.pid)
+    backend.queue.entry("running", "vtj-2").write_bytes(to_json({**entry, "started": "1"}))
+    backend.cancel([Place(token="vtj-1"), Place(token="vtj-2")])
+    assert ours.wait(timeout=10) == -signal.SIGTERM
+    time.sleep(0.1)
+    assert stranger.poll() is None
+    stranger.kill()
+    stranger.wait()
+
+
+def test_more_than_this_machine_has_is_bad_input(backend: LocalBackend, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
+    with pytest.raises(BadInput, match="3 requested, this machine has 2"):
+        room(backend, ranks=3, gpus=3, slots=None)
+    with pytest.raises(BadInput, match=f"this machine has {cpu_count()}"):
+        room(backend, ranks=cpu_count() + 1, gpus=0, slots=None)
+
+
+def test_as_many_runs_share_the_machine_as_its_cores_or_gpus_carry(
+    backend: LocalBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2,3")
+    assert room(backend, ranks=1, gpus=1, slots=None).lanes == 4
+    assert room(backend, ranks=2, gpus=2, slots=None).lanes == 2
+    assert room(backend, ranks=1, gpus=1, slots=3).lanes == 3
+    assert room(backend, ranks=1, gpus=0, slots=None).lanes == cpu_count()
+    assert room(backend, ranks=cpu_count(), gpus=0, slots=None).lanes == 1
+
+
+def test_agents_inherit_no_secrets_and_no_other_schedulers_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("VTJOBS_LEDGER", "PGPASSWORD", "SLURM_JOB_ID", "SBATCH_PARTITION", "PMI_RANK", "MASTER_PORT", "RANK"):
+        monkeypatch.setenv(name, "canary")
+    monkeypatch.setenv("VTJOBS_FENCE_S", "3")
+    # Names a cluster, not a job: without it a command may not find the controller.
+    monkeypatch.setenv("SLURM_CONF", "/etc/slurm/slurm.conf")
+    found = clean_environment()
+    assert "canary" not in found.values()
+    assert found["VTJOBS_FENCE_S"] == "3"
+    assert found["SLURM_CONF"] == "/etc/slurm/slurm.conf"
+
+
+def test_the_runner_serves_the_queue_notes_how_each_agent_ended_and_goes(backend: LocalBackend) -> None:
+    tokens = [allocation(backend.workspace, number).token for number in range(3)]
+    for token in tokens[:2]:
+        backend.queue.add(Allocation.from_dict(read_json(backend.workspace.allocation(token))))
+    # What an agent cannot read, it says by its exit code.
+    write_new(backend.queue.folder("queue") / "vtj-none.json", to_json({"created_at": 9.0, "gpus": 0, "cores": 1}))
+    backend.wake()
+    ended = backend.queue.folder("ended")
+    wait_for(lambda: len(list(ended.glob("vtj-*.json"))) == 3, 30)
+    codes = {path.stem: read_json(path)["code"] for path in ended.glob("vtj-*.json")}
+    assert codes == {tokens[0]: 0, tokens[1]: 0, "vtj-none": 71}
+    assert backend.queue.waiting() == [] and backend.queue.running() == {}
+    wait_for(lambda: lock_is_free(backend), 10)
+
+
+def lock_is_free(backend: LocalBackend) -> bool:
+    with backend.queue.lock() as free:
+        return free
+
+
+def test_there_is_one_runner_however_often_it_is_woken(backend: LocalBackend) -> None:
+    sleeper = subprocess.Popen(["sleep", "60"])
+    pretend_running(backend, "vtj-1", sleeper.pid)
+    for _ in range(3):
+        backend.wake()
+    wait_for(lambda: not lock_is_free(backend), 20)
+    time.sleep(1.0)
+    assert len(runners(backend.workspace.root)) == 1
+    sleeper.kill()
+    sleeper.wait()
+    wait_for(lambda: not runners(backend.workspace.root), 20)
+    assert read_json(backend.queue.entry("ended", "vtj-1")) == {"code": None, "word": "gone"}
+
+
+def runners(root: Path) -> list[int]:
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (entry / "cmdline").read_bytes().decode().split("\0")
+        except OSError:
+            continue
+        if str(root) in words and "run" in words and "vtjobs.orchestrator.backends.local.queue_process" in words:
+            found.append(int(entry.name))
+    return found
+
+
+def test_what_another_hosts_queue_holds_is_not_absent_while_that_queue_is_served(
+    backend: LocalBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waiting, busy = (allocation(backend.workspace, number) for number in (1, 2))
+    for made in (waiting, busy):
+        backend.submit(made)
+    pretend_running(backend, busy.token, os.getpid())
+    backend.queue.show_life()
+    lock = backend.queue.root / LOCK
+    monkeypatch.setattr("socket.gethostname", lambda: "another")
+    elsewhere = LocalBackend(backend.workspace)
+    tokens = [waiting.token, busy.token]
+    states = [view.state for view in look(elsewhere, *tokens)]
+    assert states == [JobState.QUEUED, JobState.RUNNING]
+    silent = time.time() - LEASE_S - 1
+    os.utime(lock, (silent, silent))
+    assert {view.state for view in look(elsewhere, *tokens)} == {JobState.ENDED}
+
+
+def test_no_more_cores_are_given_out_than_there_are(backend: LocalBackend) -> None:
+    runner = Runner(backend.workspace)
+    taken = {"vtj-1": {"gpus": [], "cores": cpu_count() - 1}}
+    assert runner._fits({"gpus": 0, "cores": 1}, taken) == []
+    assert runner._fits({"gpus": 0, "cores": 2}, taken) is None
+
+
+def test_a_gpu_is_given_to_one_allocation_at_a_time(backend: LocalBackend, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,5,6")
+    runner = Runner(backend.workspace)
+    taken = {"vtj-1": {"gpus": ["5"], "cores": 0}}
+    assert runner._fits({"gpus": 2, "cores": 1}, taken) == ["4", "6"]
+    assert runner._fits({"gpus": 3, "cores": 1}, taken) is None
+
+
+def test_a_successor_is_queued_by_the_command_in_the_allocation_file(backend: LocalBackend) -> None:
+    made = allocation(backend.workspace, 1)
+    command = [part.replace("{token}", made.token) for part in backend.argv(made)]
+    assert command[0] == sys.executable
+    subprocess.run(command, check=True, cwd="/")
+    ended = backend.queue.entry("ended", made.token)
+    wait_for(ended.exists, 30)
+    assert read_json(ended)["code"] == 0

@@ -1,0 +1,68 @@
+"""What timm says about the backbones of a grid."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from vtjobs.jobs.errors import BadInput
+from vtjobs.orchestrator.requests import backbone_check
+
+from ...support.grids import TINY_BACKBONE, tiny_grid
+from ...support.lab import Lab
+
+
+def test_each_distinct_backbone_is_asked_about_once(quiet_lab: Lab) -> None:
+    prepared = quiet_lab.prepare(tiny_grid(heads="[supervised, relvit]", seeds="5"))
+    assert len(backbone_check.questions(prepared.expansion)) == 1
+
+
+def test_an_answer_is_remembered_and_an_error_is_not(
+    quiet_lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expansion = quiet_lab.prepare(tiny_grid()).expansion
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    asked: list[dict[str, Any]] = []
+    answers = [{"error": "broken installation"}, {"grid": [2, 2], "width": 16}]
+
+    def describe(missing: dict[str, Any]) -> dict[str, Any]:
+        asked.append(missing)
+        return dict.fromkeys(missing, answers[len(asked) - 1])
+
+    monkeypatch.setattr(backbone_check, "_describe", describe)
+    found = [next(iter(backbone_check.answers(expansion).values())) for _ in range(3)]
+    assert found == [answers[0], answers[1], answers[1]]
+    assert len(asked) == 2
+
+
+def test_a_spatial_head_on_a_single_token_is_refused_with_the_way_out(quiet_lab: Lab) -> None:
+    text = tiny_grid(heads="[drloc: {weight: 0.5}]").replace("patch_size: 8", "patch_size: 16")
+    with pytest.raises(BadInput, match=r"1x1 token grid; head drloc needs at least 2x2. Raise train.image_size"):
+        quiet_lab.prepare(text)
+
+
+def test_a_backbone_that_timm_cannot_make_is_named_with_its_line(quiet_lab: Lab) -> None:
+    text = tiny_grid().replace(TINY_BACKBONE, "vit_small_patch16_224: {patch_size: 8, embed_dim: 15, num_heads: 2}")
+    with pytest.raises(BadInput, match=r"grid.yaml:3: backbones"):
+        quiet_lab.prepare(text)
+
+
+def test_an_installation_that_cannot_answer_is_one_clear_error(
+    quiet_lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = tmp_path / "broken" / "timm"
+    broken.mkdir(parents=True)
+    (broken / "__init__.py").write_text("raise ImportError('timm is broken here')\n")
+    monkeypatch.setenv("PYTHONPATH", str(broken.parent))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    with pytest.raises(BadInput, match="timm is broken here"):
+        quiet_lab.prepare(tiny_grid())
+
+
+def test_a_last_share_of_one_image_is_refused_where_batch_norm_cannot_take_it(quiet_lab: Lab) -> None:
+    # 899 images in batches of 449 leave one image; resnet's final map of a 16-pixel image is 1x1.
+    text = tiny_grid(train="drop_last: false").replace("batch_size: 128", "batch_size: 449")
+    text = text.replace(TINY_BACKBONE, "resnet18")
+    with pytest.raises(BadInput, match="last share of an epoch is one image"):
+        quiet_lab.prepare(text)
+    assert quiet_lab.prepare(text.replace("drop_last: false", "drop_last: true"))

@@ -1,0 +1,165 @@
+"""What a grid declares of its comparison is kept with its moment; a change after the first run needs a reason."""
+
+from typing import Any
+
+import pytest
+
+from vtjobs.analysis.findings.declared import Diverged, Family, Plan, settle, told
+from vtjobs.analysis.findings.epochs import Select
+from vtjobs.analysis.stats.difference import Test
+from vtjobs.jobs.atomic_files import read_json
+from vtjobs.jobs.errors import BadInput
+from vtjobs.jobs.run.selector import Selection
+from vtjobs.orchestrator.requests.submit import submit
+
+from ...support.grids import tiny_grid
+from ...support.lab import Lab
+
+NOTHING = dict.fromkeys(("test", "alpha", "margin", "min_effect", "metric", "set"))
+
+
+def _grid(compare: str | None, **more: Any) -> str:
+    return tiny_grid(extra=f"compare: {compare}" if compare else "", **more)
+
+
+def _declared(lab: Lab, text: str, **more: Any) -> list[dict[str, Any]]:
+    prepared = lab.prepare(text)
+    submit(lab.context, prepared, **more)
+    stored = read_json(lab.context.workspace.grid(prepared.frozen.grid_id) / "grid.json")
+    assert stored is not None
+    found: list[dict[str, Any]] = stored["declarations"]
+    return found
+
+
+def _plan(lab: Lab, **given: Any) -> Plan:
+    return settle(lab.context.ledger, Selection(), NOTHING | given)
+
+
+def test_a_declaration_is_kept_with_its_moment(quiet_lab: Lab) -> None:
+    (found,) = _declared(quiet_lab, _grid("{test: paired, min_effect: 0.5}"))
+    assert (found["started"], found["runs"], found["reason"]) == (0, 2, None)
+    assert found["compare"]["test"] == "paired" and found["compare"]["alpha"] == 0.05
+    assert _declared(quiet_lab, _grid("{test: paired, min_effect: 0.5}")) == [found]
+    assert told([found]) == [f"Declared on {told([found])[0][12:22]}, before the first run."]
+
+
+def test_it_changes_freely_before_the_first_run(quiet_lab: Lab) -> None:
+    _declared(quiet_lab, _grid("{alpha: 0.05}"))
+    (found,) = _declared(quiet_lab, _grid("{alpha: 0.01}"))
+    assert found["compare"]["alpha"] == 0.01
+
+
+def test_it_needs_a_reason_once_a_run_has_started_and_every_report_says_it(lab: Lab) -> None:
+    lab.submit(_grid("{alpha: 0.05}"))
+    lab.finish()
+    with pytest.raises(BadInput, match=r"compare: declared otherwise on .*, and 2 of 2 runs have started"):
+        submit(lab.context, lab.prepare(_grid("{alpha: 0.1}")))
+    assert _plan(lab).alpha == 0.05
+    with pytest.raises(BadInput, match="declared otherwise"):
+        submit(lab.context, lab.prepare(_grid(None)))
+    first, second = _declared(lab, _grid("{alpha: 0.1}"), amend="the reviewers asked")
+    assert (first["reason"], second["reason"], second["started"]) == (None, "the reviewers asked", 2)
+    plan = _plan(lab)
+    assert plan.alpha == 0.1
+    assert told(plan.declared)[1].endswith("when 2 of 2 runs had started: the reviewers asked")
+    # More seeds under the same name go on with what was declared.
+    wider = _declared(lab, _grid("{alpha: 0.1}", seeds="3"))
+    assert wider == [first, second]
+
+
+def test_a_first_declaration_after_the_runs_says_so(lab: Lab) -> None:
+    lab.submit(_grid(None))
+    lab.finish()
+    (found,) = _declared(lab, _grid("{test: welch}"))
+    assert found["started"] == 2
+    assert "when 2 of 2 runs had started" in told([found])[0]
+
+
+def test_a_comparison_follows_the_declaration_unless_the_command_says_otherwise(quiet_lab: Lab) -> None:
+    _declared(quiet_lab, _grid("{test: paired, metric: loss, margin: 0.2}"))
+    plan = _plan(quiet_lab)
+    assert (plan.test, plan.metric, plan.set, plan.margin) == (Test.PAIRED, "loss", "test", 0.2)
+    assert plan.declared and _plan(quiet_lab, test="paired").declared
+    other = _plan(quiet_lab, test="welch")
+    assert (other.test, other.metric, other.declared) == (Test.WELCH, "loss", [])
+    assert "chosen with the results at hand" in told(other.declared)[0]
+
+
+def test_runs_of_several_grids_have_no_common_declaration(quiet_lab: Lab) -> None:
+    _declared(quiet_lab, _grid("{test: paired}"))
+    _declared(quiet_lab, _grid("{test: paired}", name="other", epochs=3))
+    assert _plan(quiet_lab) == Plan()
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"test": "student"}, "--test student"),
+        ({"margin": -1.0}, "--margin -1"),
+        ({"min_effect": 0.0}, "--min-effect 0"),
+    ],
+)
+def test_a_plan_that_cannot_be_is_told(quiet_lab: Lab, given: dict[str, Any], message: str) -> None:
+    quiet_lab.submit(tiny_grid())
+    with pytest.raises(BadInput, match=message):
+        _plan(quiet_lab, **given)
+
+
+def test_a_declaration_of_an_older_version_is_no_other_one_for_a_field_that_came_since(lab: Lab) -> None:
+    lab.submit(_grid("{alpha: 0.05}"))
+    lab.finish()
+    prepared = lab.prepare(_grid("{alpha: 0.05}"))
+    stored = _declared(lab, _grid("{alpha: 0.05}"))
+    del stored[0]["compare"]["looks"]
+    prepared.frozen.settings["declarations"] = stored
+    lab.context.ledger.add_grid(prepared.frozen)
+    assert _declared(lab, _grid("{alpha: 0.05}")) == stored
+    assert _plan(lab).declared == stored
+
+
+def test_asked_for_at_any_time_a_declared_plan_leaves_its_margin_out(quiet_lab: Lab) -> None:
+    _declared(quiet_lab, _grid("{test: paired, margin: 0.5}"))
+    found = _plan(quiet_lab, anytime=True)
+    assert (found.anytime, found.margin, found.test, found.declared) == (True, None, Test.PAIRED, [])
+
+
+def test_the_epoch_that_counts_and_what_shares_alpha_are_declared_too(quiet_lab: Lab) -> None:
+    _declared(quiet_lab, _grid("{select: ema_last, family: dataset, on_diverged: chance}", train="ema_decay: 0.9"))
+    found = _plan(quiet_lab)
+    assert (found.select, found.metric, found.family) == (Select.EMA_LAST, "ema_top1", Family.DATASET)
+    assert found.on_diverged is Diverged.CHANCE and found.declared
+    assert not _plan(quiet_lab, select="last").declared
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"select": "best"}, "--select best: unknown"),
+        ({"family": "all"}, "--family all: unknown"),
+        ({"family": "screen", "anytime": True}, "family: screen is one look"),
+        ({"on_diverged": "drop"}, "--on-diverged drop: unknown"),
+    ],
+)
+def test_what_cannot_be_asked_for_is_refused(quiet_lab: Lab, given: dict[str, Any], says: str) -> None:
+    _declared(quiet_lab, _grid(None))
+    with pytest.raises(BadInput, match=says):
+        _plan(quiet_lab, **given)
+
+
+def test_averaged_weights_must_be_there_to_be_declared(quiet_lab: Lab) -> None:
+    with pytest.raises(BadInput, match=r"compare\.select: ema_last takes the scores of averaged weights"):
+        quiet_lab.prepare(_grid("{select: ema_last}"))
+
+
+def test_a_declaration_of_an_older_version_stays_what_it_was(quiet_lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    from vtjobs.analysis.findings import declared
+
+    (found,) = _declared(quiet_lab, _grid("{test: paired, looks: [3, 5]}"))
+    kept = {
+        name: found["compare"][name] for name in ("test", "alpha", "margin", "min_effect", "metric", "set", "looks")
+    }
+    kept |= {"baseline": "supervised"}
+    monkeypatch.setattr(declared, "_declared", lambda *_: [found | {"compare": kept}])
+    for given in ({}, {"select": "last"}, {"family": "table", "on_diverged": "suppress"}):
+        plan = _plan(quiet_lab, **given)
+        assert plan.looks == (3, 5) and plan.declared

@@ -1,0 +1,150 @@
+"""Submitting: idempotent, and repaired after a kill at any of its steps."""
+
+import os
+import signal
+import traceback
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine, event
+
+from vtjobs.jobs.atomic_files import read_json
+from vtjobs.jobs.errors import BadInput
+from vtjobs.jobs.workspace.allocation import Allocation
+from vtjobs.orchestrator.loop.dispatch import LAUNCH_S
+from vtjobs.orchestrator.requests.submit import submit, summary
+
+from ...support.grids import tiny_grid
+from ...support.lab import Lab, SleepingBackend
+
+# What changes something that outlives the process.
+STEPS = ("write", "link", "unlink", "replace", "rename", "fsync", "mkdir", "ftruncate")
+
+
+def test_a_second_submission_finds_nothing_new(quiet_lab: Lab) -> None:
+    text = tiny_grid(seeds="3")
+    first = submit(quiet_lab.context, quiet_lab.prepare(text))
+    second = submit(quiet_lab.context, quiet_lab.prepare(text))
+    assert (first["new"], first["runs"]) == (3, 3)
+    assert (second["new"], second["pending"]) == (0, 3)
+
+
+def test_two_grids_share_their_common_runs_and_an_edited_grid_adds_only_what_is_new(quiet_lab: Lab) -> None:
+    submit(quiet_lab.context, quiet_lab.prepare(tiny_grid(name="one", seeds="2")))
+    wider = submit(quiet_lab.context, quiet_lab.prepare(tiny_grid(name="two", seeds="3")))
+    assert (wider["runs"], wider["new"]) == (3, 1)
+
+
+def test_a_plan_writes_nothing(quiet_lab: Lab) -> None:
+    context = quiet_lab.context
+    before = sorted(path for path in quiet_lab.root.rglob("*") if "ledger" not in path.name)
+    document = summary(context, quiet_lab.prepare(tiny_grid(seeds="3")))
+    assert (document["new"], document["allocations"][0]["runs"]) == (3, 3)
+    assert sorted(path for path in quiet_lab.root.rglob("*") if "ledger" not in path.name) == before
+    assert quiet_lab.states() == {}
+
+
+def test_a_plan_says_how_much_it_cannot_estimate(quiet_lab: Lab) -> None:
+    document = summary(quiet_lab.context, quiet_lab.prepare(tiny_grid(seeds="3")))
+    assert document["estimate"] == {"run_hours": 0, "gpu_hours": 0, "runs_without_history": 3}
+
+
+def test_resources_that_this_machine_has_not_are_refused_before_anything_is_written(quiet_lab: Lab) -> None:
+    text = tiny_grid().replace("gpus_per_node: 0", "gpus_per_node: 0, cpu_ranks: 64, threads: 64")
+    with pytest.raises(BadInput, match=r"grid.yaml:\d+: resources"):
+        quiet_lab.submit(text)
+    assert not list(quiet_lab.context.workspace.grids.iterdir())
+
+
+def test_ranks_that_cannot_carry_the_virtual_ranks_are_refused(quiet_lab: Lab) -> None:
+    text = tiny_grid(train="virtual_ranks: 1").replace("gpus_per_node: 0", "gpus_per_node: 0, cpu_ranks: 2")
+    with pytest.raises(BadInput, match="2 ranks cannot carry the recipe's 1 virtual ranks"):
+        quiet_lab.submit(text)
+
+
+def test_a_submission_killed_at_any_step_is_completed_by_the_next_one_and_nothing_is_doubled(
+    quiet_lab: Lab, tmp_path: Path
+) -> None:
+    text = tiny_grid(seeds="2")
+    quiet_lab.prepare(text)
+    step = 1
+    while True:
+        lab = Lab(tmp_path / f"killed-{step}", asleep=True)
+        lab.folder.mkdir()
+        status = submit_in_child(lab, text, kill_at=step)
+        survived = status == 0
+        assert survived or os.WTERMSIG(status) == signal.SIGKILL, f"step {step}: status {status}"
+        again(lab, text)
+        if survived:
+            break
+        step += 1
+    assert step > 40, "the steps are not counted"
+
+
+def again(lab: Lab, text: str) -> None:
+    """Submit again after a kill, and once more when the dead submitter's time is over; look at every trace."""
+    lab.submit(text)
+    lab.tick()
+    lab.clock.ahead_s = LAUNCH_S + 1
+    lab.tick()
+    lab.tick()
+    runs = lab.submit(text)
+    assert set(lab.states()) == set(runs) and set(lab.states().values()) == {"queued"}
+    backend = lab.context.backend("local")
+    assert isinstance(backend, SleepingBackend)
+    hosted: Counter[str] = Counter()
+    for token, _ in backend.queue.waiting():
+        content = Allocation.from_dict(read_json(lab.context.workspace.allocation(token)))
+        hosted.update(task.run_id for task in content.all_tasks)
+    assert hosted == Counter(runs)
+    assert all(len(lab.attempts(run_id)) == 1 for run_id in runs)
+    lab.context.ledger.engine.dispose()
+
+
+def submit_in_child(lab: Lab, text: str, *, kill_at: int) -> int:
+    """Submit in a process that is killed by the kernel just before its n-th step; return how it ended."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            count = arm(kill_at)
+            lab.submit(text)
+            lab.tick()
+            lab.tick()
+            assert count() < kill_at
+            os._exit(0)
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+    return os.waitpid(pid, 0)[1]
+
+
+def arm(kill_at: int) -> Callable[[], int]:
+    """Have every step of this process counted, database commits included, and the n-th one be its last."""
+    steps = 0
+
+    def step() -> None:
+        nonlocal steps
+        steps += 1
+        if steps >= kill_at:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def counted(function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*positional: Any, **named: Any) -> Any:
+            step()
+            return function(*positional, **named)
+
+        return call
+
+    for name in STEPS:
+        setattr(os, name, counted(getattr(os, name)))
+    event.listen(Engine, "commit", lambda _: step())
+    return lambda: steps
+
+
+def test_a_batch_larger_than_the_training_set_is_no_run(quiet_lab: Lab) -> None:
+    text = tiny_grid(train="drop_last: true").replace("batch_size: 128", "batch_size: 1024")
+    with pytest.raises(BadInput, match=r"train.batch_size: digits: 899 training images are fewer than one batch"):
+        quiet_lab.prepare(text)

@@ -1,0 +1,154 @@
+"""The larger datasets, read from small trees in the layouts that they are published in."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy
+import pytest
+from PIL import Image
+from scipy.io import savemat
+
+from vtjobs.jobs.grid import catalogue
+from vtjobs.workers.data.datasets import DOMAINS, DataError, ImageSet, load
+from vtjobs.workers.tools.prepare import prepare
+
+
+def _picture(path: Path, level: int, *, mode: str = "RGB") -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    colour = level if mode == "L" else (level, 0, 0)
+    Image.new(mode, (5, 4), colour).save(path)
+
+
+def _load(name: str, split: str, root: Path, *, classes: int, **sizes: int) -> ImageSet:
+    facts = {**catalogue.datasets()[name], "name": name, "classes": classes, **sizes}
+    return load(facts, split, data_root=root, paths={})
+
+
+def _levels(found: ImageSet) -> list[int]:
+    return [found.pil(index).getpixel((0, 0))[0] for index in range(len(found))]
+
+
+def test_imagenet_is_numbered_in_the_order_of_its_class_ids(tmp_path: Path) -> None:
+    for level, name in enumerate(["n02", "n01", "n03"]):
+        for number in range(2):
+            _picture(tmp_path / "imagenet1k" / "train" / name / f"{name}_{number}.JPEG", 40 * level)
+        _picture(tmp_path / "imagenet1k" / "val" / name / "a.JPEG", 40 * level, mode="L")
+    train = _load("imagenet1k", "train", tmp_path, classes=3, train=6)
+    assert train.labels.tolist() == [0, 0, 1, 1, 2, 2]
+    assert _levels(train) == pytest.approx([40, 40, 0, 0, 80, 80], abs=3)
+    test = _load("imagenet1k", "test", tmp_path, classes=3, test=3)
+    assert test.pil(0).mode == "RGB", "grey pictures have three channels as well"
+
+
+def test_imagenet_v2_is_numbered_by_its_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(catalogue.datasets()["imagenet1k"]["sets"]["v2"], "count", 1000)
+    place = tmp_path / "imagenet1k" / "imagenetv2-matched-frequency-format-val"
+    for label in range(1000):
+        _picture(place / str(label) / "a.jpeg", label % 250)
+    found = _load("imagenet1k", "v2", tmp_path, classes=1000)
+    assert found.labels.tolist() == list(range(1000))
+    assert _levels(found.part(found.labels[7:9])) == pytest.approx([7, 8], abs=3)
+
+
+def test_imagenet_100_takes_the_listed_classes_alone(tmp_path: Path) -> None:
+    listed = catalogue.class_list("imagenet100")
+    for name in [*listed, "n00000000", "n99999999"]:
+        _picture(tmp_path / "imagenet1k" / "val" / name / "a.JPEG", 10)
+    test = _load("imagenet100", "test", tmp_path, classes=100, test=100)
+    assert test.labels.tolist() == list(range(100)) and listed == sorted(set(listed))
+
+
+def test_tiny_imagenets_val_part_is_labelled_by_its_annotations(tmp_path: Path) -> None:
+    place = tmp_path / "tiny_imagenet" / "tiny-imagenet-200"
+    for level, name in enumerate(["n2", "n1"]):
+        _picture(place / "train" / name / "images" / f"{name}_0.JPEG", 100 * level)
+        _picture(place / "val" / "images" / f"val_{level}.JPEG", 100 * level)
+    (place / "wnids.txt").write_text("n2\nn1\n")
+    rows = ["val_1.JPEG\tn1\t0\t0\t62\t62", "val_0.JPEG\tn2\t1\t2\t3\t4"]
+    (place / "val" / "val_annotations.txt").write_text("\n".join(rows) + "\n")
+    train = _load("tiny_imagenet", "train", tmp_path, classes=2, train=2)
+    test = _load("tiny_imagenet", "test", tmp_path, classes=2, test=2)
+    assert (train.labels.tolist(), test.labels.tolist()) == ([0, 1], [0, 1])
+    assert _levels(train) == _levels(test) == pytest.approx([100, 0], abs=3)
+
+
+@pytest.mark.parametrize("domain", DOMAINS)
+def test_a_domain_is_read_by_its_lists(tmp_path: Path, domain: str) -> None:
+    place = tmp_path / "domainnet"
+    files = {"train": ["the_Eiffel_Tower/b.jpg", "aircraft carrier/c.jpg"], "test": ["zebra/d.jpg"]}
+    for split, names in files.items():
+        for name in names:
+            _picture(place / domain / name, 7)
+        lines = [f"{domain}/{name} {number}" for number, name in enumerate(names)]
+        (place / f"{domain}_{split}.txt").write_text("\n".join(lines) + "\n")
+    train = _load(domain, "train", tmp_path, classes=3, train=2)
+    test = _load(domain, "test", tmp_path, classes=3, test=1)
+    assert (train.labels.tolist(), test.labels.tolist()) == ([1, 0], [2]), "a class of one part alone counts in both"
+
+
+def test_inaturalist_is_read_from_its_annotations(tmp_path: Path) -> None:
+    place = tmp_path / "inat2019"
+    for split, ids in (("train", [7, 3]), ("val", [5])):
+        images: list[dict[str, Any]] = []
+        for number in ids:
+            name = f"train_val2019/Plants/{number}/p.jpg"
+            _picture(place / name, number)
+            images.append({"id": number, "file_name": name, "width": 5, "height": 4})
+        notes = [{"id": number, "image_id": number, "category_id": number % 3} for number in reversed(ids)]
+        data = {"images": images, "annotations": notes, "categories": [{"id": number} for number in range(3)]}
+        (place / f"{split}2019.json").write_text(json.dumps(data))
+    assert _load("inat2019", "train", tmp_path, classes=3, train=2).labels.tolist() == [1, 0]
+    assert _load("inat2019", "test", tmp_path, classes=3, test=1).labels.tolist() == [2]
+
+
+def test_cars_are_read_from_the_devkit(tmp_path: Path) -> None:
+    place = tmp_path / "cars" / "stanford_cars"
+    for folder, note in (
+        ("cars_train", place / "devkit" / "cars_train_annos.mat"),
+        ("cars_test", place / "cars_test_annos_withlabels.mat"),
+    ):
+        for number in range(2):
+            _picture(place / folder / f"{number}.jpg", 9)
+        note.parent.mkdir(parents=True, exist_ok=True)
+        rows = numpy.array([("0.jpg", 2), ("1.jpg", 1)], dtype=[("fname", object), ("class", int)])
+        savemat(note, {"annotations": rows})
+    savemat(place / "devkit" / "cars_meta.mat", {"class_names": ["one", "two"]})
+    for split in ("train", "test"):
+        found = _load("cars", split, tmp_path, classes=2, train=2, test=2)
+        assert found.labels.tolist() == [1, 0]
+
+
+def test_what_is_not_there_is_told_with_the_layout_that_is_expected(tmp_path: Path) -> None:
+    for name in ("imagenet1k", "tiny_imagenet", "clipart", "inat2018", "cars"):
+        with pytest.raises(DataError, match="expected ") as caught:
+            prepare(name, tmp_path)
+        assert catalogue.datasets()[name]["layout"] in str(caught.value)
+
+
+def test_labels_beyond_the_classes_are_refused(tmp_path: Path) -> None:
+    for name in ("n1", "n2"):
+        _picture(tmp_path / "imagenet1k" / "train" / name / "a.JPEG", 1)
+    with pytest.raises(DataError, match="labels beyond its 1 classes"):
+        _load("imagenet1k", "train", tmp_path, classes=1, train=2)
+
+
+# DRLoc, table 1; RelViT, section 4.1; thesis, table 2.3 and 3.
+SIZES = {
+    "imagenet100": (126_689, 5_000, 100), "cifar10": (50_000, 10_000, 10), "cifar100": (50_000, 10_000, 100),
+    "flowers102": (2_040, 6_149, 102), "svhn": (73_257, 26_032, 10), "clipart": (33_525, 14_604, 345),
+    "infograph": (36_023, 15_582, 345), "painting": (50_416, 21_850, 345), "quickdraw": (120_750, 51_750, 345),
+    "real": (120_906, 52_041, 345), "sketch": (48_212, 20_916, 345), "flowers102_relvit": (1_020, 1_020, 102),
+    "tiny_imagenet": (100_000, 10_000, 200), "inat2018": (437_513, 24_426, 8_142), "cars": (8_144, 8_041, 196),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_sizes_and_classes_are_those_of_the_papers_tables(name: str) -> None:
+    facts = catalogue.datasets()[name]
+    assert (facts["train"], facts["test"], facts["classes"]) == SIZES[name]
+
+
+def test_every_dataset_of_the_catalogue_has_a_fingerprint_of_its_own() -> None:
+    prints = [facts["fingerprint"] for facts in catalogue.datasets().values()]
+    assert len(set(prints)) == len(prints)

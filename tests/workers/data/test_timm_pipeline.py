@@ -1,0 +1,192 @@
+"""timm's image-by-image pipeline: each image follows from epoch and index alone."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from vtjobs.jobs.run.spec import RunSpec
+from vtjobs.workers.data.batches import Order, Position, TensorSource
+from vtjobs.workers.data.datasets import ImageSet, load
+from vtjobs.workers.data.timm_pipeline import PilSource, PilTransform
+from vtjobs.workers.randomness import Streams
+
+from ...support.training import CPU, image_folder, on_folder, run_spec
+
+RICH: dict[str, Any] = {
+    "pipeline": "pil", "crop": "resized", "flip": 0.5, "auto_augment": "rand-m9-mstd0.5-inc1", "erasing": 0.25,
+}  # fmt: skip
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[RunSpec, ImageSet]:
+    """A run on an image folder of 14 images, four a step."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    root = image_folder(tmp_path / "images", train=7, test=1)
+    spec = on_folder(run_spec(batch_size=4, virtual_ranks=2, **RICH), root)
+    return spec, load(spec.dataset, "train", data_root=tmp_path, paths={spec.dataset["fingerprint"]: str(root)})
+
+
+def _source(spec: RunSpec, images: ImageSet, workers: int) -> tuple[PilSource, Order]:
+    streams = Streams(spec.seeds)
+    order = Order(len(images), 4, 2, drop_last=False, streams=streams)
+    transform = PilTransform(images, spec.dataset, spec.recipe, streams)
+    return PilSource(transform, order, workers=workers, device=CPU), order
+
+
+def _batches(spec: RunSpec, images: ImageSet, workers: int, first: int = 0, epoch: int = 1) -> list[Any]:
+    source, order = _source(spec, images, workers)
+    source.begin(epoch, first, [0, 1])
+    return [
+        source.batch(order.step(epoch, step)[rank], Position(epoch=epoch, step=step, virtual_rank=rank))
+        for step in range(first, order.steps)
+        for rank in (0, 1)
+    ]
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_the_images_do_not_depend_on_the_number_of_loader_workers(folder: Any, workers: int) -> None:
+    alone, loaded = _batches(*folder, 0), _batches(*folder, workers)
+    assert len(alone) == len(loaded) == 8
+    for (images, labels), (other_images, other_labels) in zip(alone, loaded, strict=True):
+        assert torch.equal(images, other_images) and torch.equal(labels, other_labels)
+
+
+def test_an_epoch_that_is_begun_in_its_middle_gives_what_is_left_of_it(folder: Any) -> None:
+    whole, rest = _batches(*folder, 1), _batches(*folder, 1, first=2)
+    for (images, _), (other_images, _) in zip(whole[4:], rest, strict=True):
+        assert torch.equal(images, other_images)
+
+
+def test_an_image_looks_different_in_each_epoch_and_has_the_shape_of_the_recipe(folder: Any) -> None:
+    spec, images = folder
+    transform = PilTransform(images, spec.dataset, spec.recipe, Streams(spec.seeds))
+    first, second = transform(0, 3), transform(1, 3)
+    assert first.shape == (3, 16, 16) and first.dtype == torch.float32
+    assert not torch.equal(first, second)
+    assert torch.equal(transform(0, 3), first)
+
+
+@pytest.mark.parametrize("kernel", ["bilinear", "bicubic"])
+def test_without_augmentation_both_pipelines_show_the_same_images(folder: Any, tmp_path: Path, kernel: str) -> None:
+    spec, images = folder
+    shown = []
+    for pipeline in ("tensor", "pil"):
+        recipe = run_spec(pipeline=pipeline, crop="none", interpolation=kernel).recipe
+        if pipeline == "pil":
+            transform = PilTransform(images, spec.dataset, recipe, Streams(spec.seeds))
+            shown.append(torch.stack([transform(0, index) for index in range(4)]))
+        else:
+            source = TensorSource(images, spec.dataset, recipe, Streams(spec.seeds), CPU)
+            shown.append(source.batch(torch.arange(4), Position(epoch=0, step=0, virtual_rank=0))[0])
+    torch.testing.assert_close(shown[0], shown[1], rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("kernel", ["bilinear", "bicubic"])
+def test_a_padded_crop_shifts_the_image_that_the_tensor_pipeline_shows(folder: Any, kernel: str) -> None:
+    spec, images = folder
+    plain = run_spec(crop="none", interpolation=kernel).recipe
+    source = TensorSource(images, spec.dataset, plain, Streams(spec.seeds), CPU)
+    whole = source.batch(torch.arange(14), Position(epoch=0, step=0, virtual_rank=0))[0]
+    recipe = run_spec(pipeline="pil", crop="pad", crop_padding=2, interpolation=kernel).recipe
+    transform = PilTransform(images, spec.dataset, recipe, Streams(spec.seeds))
+    black = (0.0 - 0.5) / 0.25
+    places = set()
+    for index in range(14):
+        padded = torch.nn.functional.pad(whole[index], (2,) * 4, value=black)
+        shown = transform(0, index)
+        fits = [
+            (top, left)
+            for top in range(5)
+            for left in range(5)
+            if torch.allclose(padded[:, top : top + 16, left : left + 16], shown, atol=1e-4)
+        ]
+        assert len(fits) == 1
+        places.add(fits[0])
+    assert len(places) > 5
+
+
+def test_grey_images_stay_grey(tmp_path: Path) -> None:
+    spec = run_spec(**RICH)
+    images = load(spec.dataset, "train", data_root=tmp_path, paths={})
+    transform = PilTransform(images, spec.dataset, spec.recipe, Streams(spec.seeds))
+    assert {transform(0, index).shape for index in range(20)} == {(1, 16, 16)}
+
+
+def test_a_share_without_images_is_empty(folder: Any) -> None:
+    spec, images = folder
+    few = replace(images, labels=images.labels[:5])
+    found = _batches(spec, few, 0)
+    assert [len(labels) for _, labels in found] == [2, 2, 1, 0]
+
+
+def test_each_copy_of_an_image_is_augmented_anew(folder: Any) -> None:
+    spec, images = folder
+    transform = PilTransform(images, spec.dataset, spec.recipe, Streams(spec.seeds))
+    first, second = transform(0, 3, 0), transform(0, 3, 1)
+    assert torch.equal(first, transform(0, 3))
+    assert not torch.equal(first, second)
+    assert torch.equal(second, transform(0, 3, 1))
+
+
+def test_loader_workers_make_each_copy_with_its_own_draws(folder: Any) -> None:
+    spec, images = folder
+    streams = Streams(spec.seeds)
+    order = Order(len(images), 4, 2, drop_last=False, streams=streams, repeats=2)
+    transform = PilTransform(images, spec.dataset, spec.recipe, streams)
+    source = PilSource(transform, order, workers=1, device=CPU)
+    source.begin(0, 0, [0, 1])
+    one, other = (
+        source.batch(order.step(0, 0)[rank], Position(epoch=0, step=0, virtual_rank=rank))[0] for rank in (0, 1)
+    )
+    image = int(order.step(0, 0)[0][0])
+    assert torch.equal(one[0], transform(0, image, 0)) and torch.equal(other[0], transform(0, image, 1))
+
+
+@pytest.mark.parametrize("shape", [(40, 20), (20, 40)])
+def test_the_simple_crop_moves_along_the_longer_side_and_mirrors_the_borders(shape: tuple[int, int]) -> None:
+    """Rows (or columns) tell where they come from; the shorter side is the whole image, shifted by four at most."""
+    height, width = shape
+    ramp = torch.arange(height)[:, None].expand(height, width) if height > width else torch.arange(width).expand(shape)
+    grey = (ramp * 6).to(torch.uint8)
+    images = ImageSet(labels=torch.zeros(1, dtype=torch.int64), images=grey[None, None])
+    spec = run_spec(pipeline="pil", crop="simple", image_size=20)
+    dataset = spec.dataset | {"mean": [0.0], "std": [1 / 255]}
+    transform = PilTransform(images, dataset, spec.recipe, Streams(spec.seeds))
+    # 20 + 2 * 4 rows to choose from across, 40 + 2 * 4 along; what lies beyond an end comes back.
+    padded = [*range(4, 0, -1), *range(40), *range(38, 34, -1)]
+    windows = {tuple(padded[start : start + 20]) for start in range(29)}
+    seen = set()
+    for epoch in range(40):
+        shown = (transform(epoch, 0)[0] / 6).round().int()
+        lines = shown if height > width else shown.T
+        assert all(bool((line == line[0]).all()) for line in lines)
+        seen.add(tuple(int(line[0]) for line in lines))
+    assert seen <= windows
+    assert len(seen) > 10
+
+
+def test_three_augment_does_exactly_one_of_its_three_each_as_often(folder: Any) -> None:
+    """Grey has no colour, a solarized image no bright level that was not dark before, a blurred one neither."""
+    spec, _ = folder
+    draw = torch.Generator().manual_seed(0)
+    # Bright red noise: a solarized one loses its bright reds, a grey one its colour, a blurred one its contrast.
+    pixels = torch.stack([torch.randint(160, 256, (16, 16), generator=draw), *torch.zeros(2, 16, 16)]).to(torch.uint8)
+    images = ImageSet(labels=torch.zeros(1, dtype=torch.int64), images=pixels[None])
+    recipe = run_spec(pipeline="pil", crop="none", auto_augment="3a").recipe
+    plain = spec.dataset | {"mean": [0.0] * 3, "std": [1 / 255] * 3}
+    transform = PilTransform(images, plain, recipe, Streams(spec.seeds))
+    counts = dict.fromkeys(("grey", "solarized", "blurred"), 0)
+    for epoch in range(300):
+        red, green, blue = transform(epoch, 0)
+        if torch.allclose(red, green, atol=0.5) and torch.allclose(red, blue, atol=0.5):
+            counts["grey"] += 1
+        elif float(red.max()) < 128:
+            counts["solarized"] += 1
+        else:
+            assert float(red.std()) < float(pixels[0].float().std())
+            counts["blurred"] += 1
+    # 100 of each on average, with a deviation of 8.
+    assert all(70 < count < 130 for count in counts.values()), counts

@@ -1,0 +1,158 @@
+"""The backbones that vtjobs brings: their size, their shapes, and their attention read straight from the formulas."""
+
+import math
+
+import pytest
+import timm
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from vtjobs.workers import models  # noqa: F401
+from vtjobs.workers.models.backbones import build
+from vtjobs.workers.models.cvt import ChannelNorm, OfficialAttention, SharedAttention
+from vtjobs.workers.models.t2t import PERFORMER_EPS, PerformerLayer, sinusoids
+from vtjobs.workers.models.tokens import token_grid
+
+# Small enough to train a step on a core; the families keep their shape.
+SMALL: dict[str, dict[str, object]] = {
+    "t2t_vit_14": {"depth": 1},
+    "cvt_13": {"depths": (1, 1, 2)},
+    "cvt_13_drloc": {"depths": (1, 1, 2)},
+    "patchconvnet_s60": {"depth": 2},
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters", "trained"),
+    [
+        ("t2t_vit_14", 21_545_550, 21_465_806),
+        ("cvt_13", 19_997_480, 19_997_480),
+        ("cvt_13_drloc", 19_936_296, 19_936_296),
+        ("patchconvnet_s60", 25_231_096, 25_231_096),
+        ("patchconvnet_s120", 47_723_896, 47_723_896),
+        ("patchconvnet_b60", 99_388_936, 99_388_936),
+    ],
+)
+def test_a_backbone_has_the_parameters_of_its_publication(name: str, parameters: int, trained: int) -> None:
+    with torch.device("meta"):
+        model = timm.create_model(name)
+        logits = model(torch.zeros(1, 3, 224, 224))
+    assert sum(weight.numel() for weight in model.parameters()) == parameters
+    assert sum(weight.numel() for weight in model.parameters() if weight.requires_grad) == trained
+    assert logits.shape == (1, 1000)
+
+
+def small(name: str, *, size: int, channels: int = 1) -> nn.Module:
+    backbone = {"model": name, "args": SMALL[name], "weights": None}
+    recipe = {"image_size": size, "dropout": None, "drop_path": None}
+    return build(backbone, {"classes": 10, "channels": channels}, recipe)
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_the_token_grid_is_a_sixteenth_of_the_image_a_side(name: str) -> None:
+    model = small(name, size=64).eval()
+    grid = token_grid(model, model.forward_features(torch.randn(2, 1, 64, 64)))
+    assert grid.shape == (2, 4, 4, 384)
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_every_trained_weight_gets_a_gradient_and_no_other(name: str) -> None:
+    torch.manual_seed(0)
+    model = small(name, size=32)
+    F.cross_entropy(model(torch.randn(2, 1, 32, 32)), torch.tensor([1, 2])).backward()
+    for label, weight in model.named_parameters():
+        assert (weight.grad is not None) == weight.requires_grad, label
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_the_same_seed_draws_the_same_weights(name: str) -> None:
+    states = []
+    for _ in range(2):
+        torch.manual_seed(7)
+        states.append(small(name, size=32).state_dict())
+    assert all(torch.equal(states[0][label], states[1][label]) for label in states[0])
+
+
+def test_performer_attention_is_the_normalised_kernel_of_its_features() -> None:
+    torch.manual_seed(0)
+    layer = PerformerLayer(12, 8).double().eval()
+    tokens = torch.randn(2, 5, 12, dtype=torch.float64)
+    key, query, value = layer.kqv(layer.norm1(tokens)).chunk(3, dim=-1)
+
+    def feature(x: Tensor) -> Tensor:
+        rows = [torch.exp(weight @ x - x @ x / 2) / math.sqrt(4) for weight in layer.features]
+        return torch.stack(rows)
+
+    expected = torch.zeros_like(value)
+    for image in range(2):
+        for i in range(5):
+            scores = torch.stack([feature(query[image, i]) @ feature(key[image, j]) for j in range(5)])
+            expected[image, i] = (scores[:, None] * value[image]).sum(0) / (scores.sum() + PERFORMER_EPS)
+    mixed = value + layer.proj(expected)
+    expected = mixed + layer.mlp(layer.norm2(mixed))
+    assert torch.allclose(layer(tokens), expected, rtol=1e-5, atol=1e-5)
+
+
+def test_performer_features_are_orthogonal_rows_of_length_root_m() -> None:
+    features = PerformerLayer(20, 64).features
+    assert torch.allclose(features @ features.T, 32.0 * torch.eye(32), atol=1e-4)
+
+
+@pytest.mark.parametrize("precision", [torch.float16, torch.bfloat16])
+def test_performer_attention_stays_finite_in_half_precision(precision: torch.dtype) -> None:
+    torch.manual_seed(0)
+    layer = PerformerLayer(147, 64).eval()
+    with torch.no_grad():
+        layer.kqv.weight.mul_(20)
+    with torch.autocast("cpu", dtype=precision):
+        assert torch.isfinite(layer(torch.randn(2, 49, 147))).all()
+
+
+def test_positions_are_sines_and_cosines_in_turn() -> None:
+    table = sinusoids(5, 6)
+    for position in range(5):
+        for index in range(6):
+            angle = position / 10000 ** (2 * (index // 2) / 6)
+            expected = math.cos(angle) if index % 2 else math.sin(angle)
+            assert table[position, index].item() == pytest.approx(expected, abs=1e-6)
+
+
+def test_the_official_attention_takes_the_class_token_past_the_convolutions_and_scales_by_the_whole_width() -> None:
+    torch.manual_seed(0)
+    layer = OfficialAttention(8, 2).eval()
+    tokens = torch.randn(1, 1 + 16, 8)
+    image = tokens[:, 1:].transpose(1, 2).unflatten(2, (4, 4))
+    parts = []
+    for conv, proj in ((layer.conv_q, layer.proj_q), (layer.conv_k, layer.proj_k), (layer.conv_v, layer.proj_v)):
+        parts.append(proj(torch.cat([tokens[:, :1], conv(image).flatten(2).transpose(1, 2)], dim=1)))
+    query, key, value = parts
+    assert key.shape[1] == 1 + 4, "keys are at half resolution"
+    heads = []
+    for start in (0, 4):
+        one = slice(start, start + 4)
+        weights = (query[..., one] @ key[..., one].transpose(1, 2) * 8**-0.5).softmax(-1)
+        heads.append(weights @ value[..., one])
+    assert torch.allclose(layer(tokens, (4, 4)), layer.proj(torch.cat(heads, -1)), atol=1e-6)
+
+
+def test_the_other_variant_shares_the_convolution_of_keys_and_values_and_scales_by_the_heads_width() -> None:
+    torch.manual_seed(0)
+    layer = SharedAttention(8, 2).eval()
+    image = torch.randn(1, 8, 4, 4)
+    query = layer.to_q(image).flatten(2)
+    key, value = (part.flatten(2) for part in layer.to_kv(image).chunk(2, dim=1))
+    heads = []
+    for start in (0, 4):
+        one = slice(start, start + 4)
+        weights = (query[:, one].transpose(1, 2) @ key[:, one] * 4**-0.5).softmax(-1)
+        heads.append(weights @ value[:, one].transpose(1, 2))
+    mixed = torch.cat(heads, -1).transpose(1, 2).unflatten(2, (4, 4))
+    assert torch.allclose(layer(image), layer.to_out(mixed), atol=1e-6)
+
+
+def test_the_other_variants_norm_adds_epsilon_outside_the_root() -> None:
+    x = torch.randn(2, 3, 2, 2) * 1e-5
+    column = x[0, :, 0, 0]
+    expected = (column - column.mean()) / (column.std(correction=0) + 1e-5)
+    assert torch.allclose(ChannelNorm(3)(x)[0, :, 0, 0], expected, atol=1e-6)

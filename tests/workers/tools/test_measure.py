@@ -1,0 +1,82 @@
+"""What a backbone costs: the papers' own numbers of parameters and FLOPs, and the search for the largest batch."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vtjobs.jobs.errors import BadInput
+from vtjobs.workers.tools.measure import largest, measure
+
+from ...support.training import CPU
+
+
+# Parameters (exact) and FLOPs (billions, as printed): thesis, tables 3.1, 3.15, 4.1 and 5.1; He et al. 2016.
+@pytest.mark.parametrize(
+    ("name", "parameters", "flops"),
+    [
+        ("deit_ti", 5_717_416, 1.3),
+        ("deit_s", 22_050_664, 4.6),
+        ("resnet50", 25_557_032, 4.1),
+        ("cait_xxs24", 11_956_264, 2.5),
+        ("resmlp_s12", 15_350_872, 3.0),
+        ("patchconvnet_s60", 25_231_096, 4.0),
+    ],
+)
+def test_a_backbone_has_the_published_parameters_and_flops(name: str, parameters: int, flops: float) -> None:
+    found = measure(
+        name, batch=1, image_size=224, classes=1000, precision="fp32", repeats=1, training=False, device=CPU
+    )
+    assert found["parameters"] == parameters
+    assert round(found["multiply_adds"] / 1e9, 1) == pytest.approx(flops, abs=0.11)
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_speed_is_images_over_the_mean_of_the_timed_passes(training: bool) -> None:
+    torch.manual_seed(0)
+    found = measure(
+        "vit_mini", batch=4, image_size=16, classes=10, precision="fp32", repeats=5, training=training, device=CPU
+    )
+    assert found["images_per_second"] == pytest.approx(4 / found["seconds"])
+    assert found["seconds_std"] >= 0
+    assert found["peak_memory_bytes"] is None
+    assert found["pass"] == ("training" if training else "inference")
+
+
+@given(limit=st.integers(1, 1 << 17))
+def test_the_largest_batch_that_fits_is_found(limit: int) -> None:
+    tried = []
+
+    def fits(batch: int) -> bool:
+        tried.append(batch)
+        return batch <= limit
+
+    assert largest(fits) == min(limit, 1 << 16)
+    assert len(tried) <= 34
+
+
+def test_a_gpu_too_small_for_one_image_is_told() -> None:
+    with pytest.raises(BadInput, match="not even one image"):
+        largest(lambda _: False)
+
+
+def test_one_backbone_that_is_unknown_does_not_keep_the_others_from_being_measured() -> None:
+    words = ["measure", "vit_mini", "vit_nope", "--image-size", "16", "--batch", "1", "--repeats", "1", "--json"]
+    done = subprocess.run([sys.executable, "-m", "vtjobs.cli", *words], capture_output=True, text=True)
+    assert done.returncode == 2
+    assert [one["backbone"] for one in json.loads(done.stdout)] == ["vit_mini"]
+    assert "error: unknown backbone 'vit_nope'" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "words", [["--batch", "0"], ["--batch", "many"], ["--precision", "int8"], ["--batch", "largest"]]
+)
+def test_a_measurement_that_cannot_be_made_is_told(words: list[str]) -> None:
+    command = [sys.executable, "-m", "vtjobs.cli", "measure", "vit_mini", "--image-size", "16", *words]
+    done = subprocess.run(command, capture_output=True, text=True, env=None)
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: --") and "Traceback" not in done.stderr

@@ -1,0 +1,100 @@
+"""Finished weights are scored again without training, with the numbers of the training itself."""
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from vtjobs.jobs.run.spec import RunSpec
+from vtjobs.jobs.workspace.journal import JournalWriter, read_all
+from vtjobs.jobs.workspace.paths import Workspace
+from vtjobs.workers.checkpoints.manifest import MODEL
+from vtjobs.workers.tools.score import NoWeights, score
+
+from ...support.training import CONVNET, run_spec, training
+
+
+@pytest.fixture
+def finished(tmp_path: Path) -> tuple[Workspace, RunSpec, dict[str, float]]:
+    """A workspace with a completed run, and its last scores."""
+    workspace = Workspace(tmp_path / "runs").create()
+    spec = run_spec(CONVNET, "drloc", epochs=2, ema_decay=0.9)
+    folder = workspace.run(spec.run_id)
+    folder.attempt(1).mkdir(parents=True)
+    folder.spec.write_text(spec.canonical())
+    journal = JournalWriter(folder.journal(1, 0))
+    journal.write("start", at=time.time(), attempt=1, resumed_attempt=None, resumed_step=None)
+    scores: dict[str, float] = {}
+
+    def report(kind: str, **event: Any) -> None:
+        if kind == "evaluation":
+            scores.update(event["metrics"])
+
+    assert training(spec, folder.checkpoints(1), report=report).run()
+    journal.write("end", at=time.time(), state="completed")
+    journal.close()
+    return workspace, spec, scores
+
+
+def test_the_scores_are_those_of_the_last_epoch(finished: Any, tmp_path: Path) -> None:
+    workspace, spec, scores = finished
+    found = score(workspace, spec.run_id, ["test", "train"], data_root=tmp_path, paths={})
+    assert found["test"] == {name: value for name, value in scores.items() if not name.startswith("ema_")}
+    assert (found["test"]["n"], found["train"]["n"]) == (898, 899)
+
+
+def test_the_scores_are_journalled_with_the_step_that_they_belong_to(finished: Any, tmp_path: Path) -> None:
+    workspace, spec, _ = finished
+    for _ in range(2):
+        score(workspace, spec.run_id, ["test"], data_root=tmp_path, paths={})
+    journals = sorted(workspace.run(spec.run_id).evaluations.iterdir())
+    assert len(journals) == 2 and all(path.name.startswith("0001-") for path in journals)
+    for path in journals:
+        (event,) = read_all(path)
+        assert (event["kind"], event["set"], event["epoch"], event["step"]) == ("evaluation", "test", 2, 8)
+        assert event["metrics"]["n"] == 898
+
+
+def test_a_run_that_has_not_completed_is_not_scored(tmp_path: Path) -> None:
+    workspace = Workspace(tmp_path).create()
+    with pytest.raises(NoWeights, match="has not completed"):
+        score(workspace, "a" * 16, ["test"], data_root=tmp_path, paths={})
+
+
+def test_damaged_weights_are_not_scored(finished: Any, tmp_path: Path) -> None:
+    workspace, spec, _ = finished
+    victim = next(workspace.run(spec.run_id).checkpoints(1).glob(f"step-*/{MODEL}"))
+    data = bytearray(victim.read_bytes())
+    data[-1] ^= 1
+    victim.write_bytes(data)
+    with pytest.raises(NoWeights, match="checksum mismatch"):
+        score(workspace, spec.run_id, ["test"], data_root=tmp_path, paths={})
+    assert not workspace.run(spec.run_id).evaluations.exists()
+
+
+def test_one_run_that_cannot_be_scored_does_not_keep_the_others_from_it(finished: Any, tmp_path: Path) -> None:
+    workspace, spec, scores = finished
+    command = [sys.executable, "-m", "vtjobs.workers.tools.score", "--workspace", str(workspace.root)]
+    command += ["--data", str(tmp_path)]
+    done = subprocess.run(
+        [*command, "--paths", json.dumps({}), "--sets", "test", "f" * 16, spec.run_id],
+        capture_output=True, text=True, cwd=tmp_path, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert f"error: run {'f' * 16} has not completed" in done.stderr
+    assert done.stdout == f"{spec.run_id} test: top1 {scores['top1']:.2f}  loss {scores['loss']:.4f}  n 898\n"
+
+
+def test_another_size_and_crop_are_a_set_of_their_own_and_train_nothing(finished: Any, tmp_path: Path) -> None:
+    workspace, spec, scores = finished
+    before = sorted(path for path in workspace.run(spec.run_id).path.rglob("*.safetensors"))
+    found = score(workspace, spec.run_id, ["test"], data_root=tmp_path, paths={}, image_size=24, crop_pct=0.75)
+    assert set(found) == {"test@24px-crop0.75"}
+    assert found["test@24px-crop0.75"]["loss"] != scores["loss"]
+    same = score(workspace, spec.run_id, ["test"], data_root=tmp_path, paths={}, crop_pct=1.0)
+    assert same["test@crop1"]["loss"] == pytest.approx(scores["loss"], rel=1e-6)
+    assert before == sorted(path for path in workspace.run(spec.run_id).path.rglob("*.safetensors"))

@@ -1,0 +1,77 @@
+"""Scores of a model on a split."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from vtjobs.workers.data import batches
+from vtjobs.workers.data.batches import EvalSource
+from vtjobs.workers.data.datasets import ImageSet
+from vtjobs.workers.training.evaluate import evaluate
+from vtjobs.workers.training.trainee import Numerics
+
+from ...support.training import ALONE, CPU
+
+PLAIN = {"mean": [0.5], "std": [0.25]}
+RECIPE: dict[str, Any] = {"image_size": 4, "interpolation": "bilinear", "eval_crop_pct": 1.0}
+NUMERICS = Numerics(CPU, None, None)
+
+
+def _source(count: int, classes: int) -> EvalSource:
+    draw = torch.Generator().manual_seed(count)
+    images = torch.randint(0, 256, (count, 1, 4, 4), generator=draw, dtype=torch.uint8)
+    labels = torch.randint(0, classes, (count,), generator=draw)
+    return EvalSource(ImageSet(labels=labels, images=images), {**PLAIN, "classes": classes}, RECIPE, CPU)
+
+
+def _model(classes: int) -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Flatten(), nn.Dropout(0.5), nn.Linear(16, classes))
+
+
+@pytest.mark.parametrize("classes", [3, 10])
+@pytest.mark.parametrize("count", [1, 256, 300])
+def test_the_scores_are_those_of_the_whole_split_at_once(count: int, classes: int) -> None:
+    source, model = _source(count, classes), _model(classes)
+    scores = evaluate(model, source, ALONE, NUMERICS)
+    assert scores is not None
+    logits = model.eval()((source.images.float() - source.mean) / source.std).double()
+    assert scores["n"] == count
+    assert scores["loss"] == pytest.approx(float(F.cross_entropy(logits, source.labels).detach()), rel=1e-5)
+    ranked = logits.argsort(1, descending=True) == source.labels[:, None]
+    assert scores["top1"] == pytest.approx(100 * float(ranked[:, :1].sum()) / count)
+    if classes > 5:
+        assert scores["top5"] == pytest.approx(100 * float(ranked[:, :5].sum()) / count)
+    else:
+        assert "top5" not in scores
+
+
+def test_scoring_draws_no_random_number_and_leaves_the_model_in_training() -> None:
+    model = _model(3).train()
+    before = torch.get_rng_state()
+    evaluate(model, _source(20, 3), ALONE, NUMERICS)
+    assert torch.equal(torch.get_rng_state(), before)
+    assert model.training
+
+
+def test_scoring_that_is_stopped_gives_no_scores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batches, "EVAL_BATCH", 4)
+    asked: list[int] = []
+
+    def keep_going() -> bool:
+        asked.append(1)
+        return len(asked) < 2
+
+    assert evaluate(_model(3), _source(20, 3), ALONE, NUMERICS, keep_going=keep_going) is None
+    assert len(asked) == 2
+
+
+def test_scoring_needs_no_gradient() -> None:
+    seen: list[Tensor] = []
+    model = _model(3)
+    model.register_forward_hook(lambda _, __, output: seen.append(output))
+    evaluate(model, _source(5, 3), ALONE, NUMERICS)
+    assert not seen[0].requires_grad

@@ -1,0 +1,307 @@
+"""Backbone and head under one roof: the head is beside the classifier, never in it."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import timm
+import torch
+from torch import nn
+
+from vtjobs.jobs.grid import catalogue
+from vtjobs.jobs.grid.recipe import Recipe
+from vtjobs.workers.checkpoints.manifest import MODEL
+from vtjobs.workers.checkpoints.weights import load_weights
+from vtjobs.workers.models.backbones import build, create_arguments
+from vtjobs.workers.models.tokens import BackboneError
+from vtjobs.workers.randomness import Streams
+from vtjobs.workers.training.trainee import (
+    PrecisionError,
+    Trainee,
+    frozen_statistics,
+    layers_with_statistics,
+    make_numerics,
+    make_optimizer,
+    make_schedule,
+    make_trainee,
+)
+
+from ...support.training import CONVNET, CPU, VIT, contents, differences, newest, run_spec, training, weights_of
+
+SWIN = {
+    "model": "swin_tiny_patch4_window7_224",
+    "args": {"patch_size": 2, "embed_dim": 12, "depths": [1, 1], "num_heads": [2, 2], "window_size": 4},
+}
+
+
+@pytest.mark.parametrize("backbone", [VIT, CONVNET])
+@pytest.mark.parametrize("head", ["drloc", "relvit"])
+def test_a_head_leaves_the_initial_weights_and_the_classifier_as_they_are(backbone: dict[str, Any], head: str) -> None:
+    plain, beside = (make_trainee(spec, Streams(spec.seeds)) for spec in (run_spec(backbone), run_spec(backbone, head)))
+    assert differences(weights_of(plain.backbone), weights_of(beside.backbone)) == []
+    images = torch.randn(4, 1, 16, 16)
+    for model in (plain, beside):
+        model.eval()
+    generator = torch.Generator().manual_seed(0)
+    assert torch.equal(plain(images)[0], beside(images, generator)[0])
+    assert torch.equal(plain(images)[0], plain.backbone(images))
+
+
+@pytest.mark.parametrize("head", ["drloc", "relvit"])
+def test_a_checkpoint_loads_strictly_into_a_plain_timm_model(tmp_path: Path, head: str) -> None:
+    spec = run_spec(VIT, head, epochs=1, ema_decay=0.9)
+    assert training(spec, tmp_path).run()
+    last = newest(tmp_path, spec.run_id)
+    assert last is not None
+    saved = contents(last)
+    for name in (MODEL, "ema.safetensors"):
+        model = timm.create_model(spec.backbone["model"], **create_arguments(spec.backbone, spec.dataset, spec.recipe))
+        model.load_state_dict(saved[name], strict=True)
+
+
+def test_the_seed_of_each_stream_moves_only_its_own_draws() -> None:
+    spec = run_spec(VIT, "drloc")
+    base = make_trainee(spec, Streams(spec.seeds))
+    moved = make_trainee(spec, Streams(spec.seeds | {"order": 9, "augment": 9, "mix": 9, "drop": 9, "pair": 9}))
+    assert differences(weights_of(base), weights_of(moved)) == []
+    other = make_trainee(spec, Streams(spec.seeds | {"init": 9}))
+    assert differences(weights_of(base), weights_of(other)) != []
+
+
+def test_the_learning_rate_warms_up_linearly_and_falls_as_a_cosine_step_by_step() -> None:
+    spec = run_spec(epochs=10, lr=4e-3, warmup_epochs=2.5, warmup_lr=1e-6, min_lr=1e-5)
+    trainee = make_trainee(spec, Streams(spec.seeds))
+    optimizer = make_optimizer(trainee, spec.recipe)
+    schedule = make_schedule(optimizer, spec.recipe, 4)
+    for step in range(40):
+        schedule.step_update(step)
+        if step < 10:
+            expected = 1e-6 + step * (4e-3 - 1e-6) / 10
+        else:
+            expected = 1e-5 + (4e-3 - 1e-5) / 2 * (1 + math.cos(math.pi * step / 40))
+        for group in optimizer.param_groups:
+            assert group["lr"] == pytest.approx(expected, rel=1e-9)
+
+
+def test_a_constant_schedule_stays_at_its_rate_after_the_warm_up() -> None:
+    spec = run_spec(epochs=5, lr=4e-3, warmup_epochs=1, schedule="constant")
+    optimizer = make_optimizer(make_trainee(spec, Streams(spec.seeds)), spec.recipe)
+    schedule = make_schedule(optimizer, spec.recipe, 4)
+    found = []
+    for step in range(20):
+        schedule.step_update(step)
+        found.append(optimizer.param_groups[0]["lr"])
+    assert found == pytest.approx([0, 1e-3, 2e-3, 3e-3] + [4e-3] * 16)
+
+
+@pytest.mark.parametrize("head", ["supervised", "drloc"])
+def test_weight_decay_spares_one_dimensional_parameters_and_what_the_backbone_names(head: str) -> None:
+    spec = run_spec(VIT, head, weight_decay=0.05)
+    trainee = make_trainee(spec, Streams(spec.seeds))
+    optimizer = make_optimizer(trainee, spec.recipe)
+    decayed = {
+        id(parameter) for group in optimizer.param_groups if group["weight_decay"] for parameter in group["params"]
+    }
+    for name, parameter in trainee.named_parameters():
+        spared = parameter.ndim <= 1 or name in ("backbone.pos_embed", "backbone.cls_token")
+        assert (id(parameter) in decayed) == (not spared), name
+    assert sum(len(group["params"]) for group in optimizer.param_groups) == len(list(trainee.parameters()))
+
+
+def test_frozen_statistics_normalise_by_the_batch_and_move_nothing() -> None:
+    spec = run_spec(CONVNET)
+    trainee = make_trainee(spec, Streams(spec.seeds)).train()
+    images = torch.randn(4, 1, 16, 16)
+    before = weights_of(trainee)
+    layers = layers_with_statistics(trainee)
+    assert layers and all(isinstance(layer, nn.BatchNorm2d) for layer in layers)
+    with frozen_statistics(layers, True):
+        frozen = trainee(images)[0]
+    assert differences(weights_of(trainee), before) == []
+    with frozen_statistics(layers, False):
+        moving = trainee(images)[0]
+    assert torch.equal(frozen, moving)
+    assert differences(weights_of(trainee), before) != []
+
+
+def test_the_precision_is_the_recipes() -> None:
+    for precision, dtype in (("fp32", torch.float32), ("fp16", torch.float16), ("bf16", torch.bfloat16)):
+        numerics = make_numerics(run_spec(precision=precision).recipe, CPU)
+        with numerics.autocast():
+            assert (torch.ones(2, 2) @ torch.ones(2, 2)).dtype == dtype
+        assert numerics.scaler.is_enabled() == (precision == "fp16")
+
+
+def test_bf16_is_refused_where_the_gpu_cannot_do_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda **_: False)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda _: "an old GPU")
+    with pytest.raises(PrecisionError, match="Use precision: fp16"):
+        make_numerics(run_spec(precision="bf16").recipe, torch.device("cuda"))
+
+
+def test_every_recipe_of_the_catalogue_makes_an_optimizer_and_a_schedule() -> None:
+    for name in catalogue.recipe_names():
+        recipe = Recipe.model_validate(catalogue.recipe_data(name)).model_dump(mode="json")
+        spec = run_spec(VIT)
+        model = build(spec.backbone, spec.dataset, spec.recipe)
+        optimizer = make_optimizer(Trainee(model, None, None), recipe)
+        make_schedule(optimizer, recipe, 4).step_update(0)
+        assert optimizer.param_groups[0]["lr"] == recipe["warmup_lr"]
+
+
+def test_a_quarter_cosine_stays_high_and_falls_late() -> None:
+    spec = run_spec(epochs=10, lr=4e-3, warmup_epochs=1, min_lr=1e-5, schedule="quarter_cosine")
+    optimizer = make_optimizer(make_trainee(spec, Streams(spec.seeds)), spec.recipe)
+    schedule = make_schedule(optimizer, spec.recipe, 4)
+    for step in range(41):
+        schedule.step_update(step)
+        rest = 1e-5 + (4e-3 - 1e-5) * math.cos(math.pi / 2 * step / 40)
+        expected = 4e-3 * step / 4 if step < 4 else rest
+        assert optimizer.param_groups[0]["lr"] == pytest.approx(expected, rel=1e-9)
+
+
+def test_a_schedule_may_be_longer_than_the_training() -> None:
+    """What the published DRLoc program does: after 101 epochs of 300 the rate is at three quarters of its peak."""
+    recipe = Recipe.model_validate(catalogue.recipe_data("drloc-scratch", "code")).model_dump(mode="json")
+    spec = run_spec(VIT)
+    optimizer = make_optimizer(make_trainee(spec, Streams(spec.seeds)), recipe)
+    schedule = make_schedule(optimizer, recipe, 10)
+    schedule.step_update(101 * 10 - 1)
+    assert optimizer.param_groups[0]["lr"] / recipe["lr"] == pytest.approx(0.75, abs=0.01)
+
+
+SSL = {"labels": False, "positions": False, "shuffle": True}
+
+
+def test_without_labels_there_is_no_classifier_and_no_positional_embedding_to_train() -> None:
+    spec = run_spec(VIT, "relvit", params=SSL)
+    trainee = make_trainee(spec, Streams(spec.seeds))
+    trained = {name for name, parameter in trainee.named_parameters() if parameter.requires_grad}
+    assert not any("pos_embed" in name or name.startswith("backbone.head") for name in trained)
+    logits, loss, _ = trainee(torch.randn(2, 1, 16, 16), torch.Generator())
+    assert logits is None and loss is not None
+    loss.backward()
+    assert [name for name, one in trainee.named_parameters() if one.requires_grad and one.grad is None] == []
+
+
+def test_what_the_patch_tokens_do_not_need_is_left_out_of_training_without_labels() -> None:
+    pooled = {**VIT, "args": {**VIT["args"], "global_pool": "avg", "fc_norm": True}}
+    spec = run_spec(pooled, "relvit", params=SSL)
+    trainee = make_trainee(spec, Streams(spec.seeds))
+    frozen = {name for name, one in trainee.named_parameters() if not one.requires_grad}
+    assert frozen == {"backbone.fc_norm.weight", "backbone.fc_norm.bias"}
+
+
+def test_fine_tuning_starts_from_all_weights_but_the_positional_embedding_and_the_classifier(tmp_path: Path) -> None:
+    before = run_spec(VIT, "relvit", params=SSL, epochs=1)
+    assert training(before, tmp_path / "before").run()
+    weights = newest(tmp_path / "before", before.run_id)
+    assert weights is not None
+    spec = run_spec(VIT, epochs=1)
+    model = make_trainee(spec, Streams(spec.seeds)).backbone
+    assert load_weights(model, weights / MODEL) == ["head.bias", "head.weight", "pos_embed"]
+
+
+@pytest.mark.parametrize(
+    ("backbone", "params", "words"),
+    [
+        (CONVNET, {"positions": False}, "no positional embedding to leave out"),
+        (CONVNET, {"mega": 2}, "need a transformer over square patches"),
+        (VIT, {"mega": 3}, "16-pixel images have 2 patches"),
+        (CONVNET, {"shuffle": True}, "no whole number of patches"),
+        (SWIN, {"mega": 4}, "need a token for each patch"),
+    ],
+)
+def test_what_a_backbone_has_not_cannot_be_left_out_or_cut(
+    backbone: dict[str, Any], params: dict[str, Any], words: str
+) -> None:
+    spec = run_spec(backbone, "relvit", params=params, image_size=20 if "shuffle" in params else 16)
+    with pytest.raises(BackboneError, match=words):
+        make_trainee(spec, Streams(spec.seeds))
+
+
+@pytest.mark.parametrize("backbone", [VIT, CONVNET])
+@pytest.mark.parametrize(("head", "params"), [("drloc", {"blocks": "all"}), ("drloc", {"tokens": "before_norm"})])
+def test_grids_of_all_blocks_and_before_the_norm_reach_the_head(
+    backbone: dict[str, Any], head: str, params: dict[str, Any]
+) -> None:
+    spec = run_spec(backbone, head, params=params, image_size=32)
+    trainee = make_trainee(spec, Streams(spec.seeds))
+    _, loss, _ = trainee(torch.randn(2, 1, 32, 32), torch.Generator())
+    assert loss is not None
+    loss.backward()
+    assert trainee.head is not None and all(one.grad is not None for one in trainee.head.parameters())
+
+
+@pytest.mark.parametrize(("backbone", "patch"), [(VIT, 8), (SWIN, 4), (CONVNET, 8)])
+def test_patches_are_the_squares_that_tokens_stand_for_whatever_the_backbone(
+    backbone: dict[str, Any], patch: int
+) -> None:
+    spec = run_spec(backbone, "relvit", params={"shuffle": True}, image_size=32)
+    assert make_trainee(spec, Streams(spec.seeds)).patch == patch
+
+
+def test_leaving_out_the_positions_shifts_no_other_initial_weight() -> None:
+    plain, without = (
+        weights_of(make_trainee(spec, Streams(spec.seeds)).backbone)
+        for spec in (run_spec(VIT), run_spec(VIT, "relvit", params={"positions": False}))
+    )
+    assert set(plain) - set(without) == {"pos_embed"}
+    assert differences({name: plain[name] for name in without}, without) == []
+
+
+@pytest.mark.parametrize("name", ["cvt_13", "patchconvnet_s60"])
+def test_our_own_backbones_train_without_a_classifier_too(name: str) -> None:
+    small = {"cvt_13": {"depths": [1, 1, 1]}, "patchconvnet_s60": {"depth": 1, "embed_dim": 16}}[name]
+    spec = run_spec({"model": name, "args": small}, "relvit", params={"labels": False}, image_size=32)
+    trainee = make_trainee(spec, Streams(spec.seeds))
+    logits, loss, _ = trainee(torch.randn(2, 1, 32, 32), torch.Generator())
+    assert logits is None and loss is not None
+
+
+def test_everything_decays_where_the_recipe_says_so() -> None:
+    spec = run_spec(VIT, weight_decay=0.1, decay_all=True)
+    optimizer = make_optimizer(make_trainee(spec, Streams(spec.seeds)), spec.recipe)
+    assert {group["weight_decay"] for group in optimizer.param_groups} == {0.1}
+
+
+@pytest.mark.parametrize("fidelity", ["paper", "code"])
+@pytest.mark.parametrize("name", catalogue.recipe_names())
+def test_the_learning_rate_of_every_recipe_follows_its_formula(name: str, fidelity: str) -> None:
+    recipe = catalogue.recipe_data(name, fidelity)
+    spec, steps = run_spec(VIT), 3
+    optimizer = make_optimizer(Trainee(build(spec.backbone, spec.dataset, spec.recipe), None, None), recipe)
+    schedule = make_schedule(optimizer, recipe, steps)
+    warmup = round(recipe["warmup_epochs"] * steps)
+    total = (recipe["schedule_epochs"] or recipe["epochs"]) * steps
+    for step in range(recipe["epochs"] * steps):
+        schedule.step_update(step)
+        if step < warmup:
+            wanted = recipe["warmup_lr"] + step / warmup * (recipe["lr"] - recipe["warmup_lr"])
+        else:
+            quarter = recipe["schedule"] == "quarter_cosine"
+            share = math.cos(math.pi / 2 * step / total) if quarter else (1 + math.cos(math.pi * step / total)) / 2
+            wanted = recipe["min_lr"] + share * (recipe["lr"] - recipe["min_lr"])
+        assert optimizer.param_groups[0]["lr"] == pytest.approx(wanted, rel=1e-9), step
+
+
+def test_lamb_clips_where_the_recipe_does_and_not_by_itself() -> None:
+    """A step of LAMB on one parameter, without clipping, from its definition (You et al. 2020, algorithm 2)."""
+    layer = nn.Linear(2, 1, bias=False)
+    start = torch.tensor([[3.0, 4.0]])
+    with torch.no_grad():
+        layer.weight.copy_(start)
+    recipe = run_spec(optimizer="lamb", lr=0.1, weight_decay=0.02).recipe
+    trainee = Trainee(layer, None, None)
+    optimizer = make_optimizer(trainee, recipe)
+    gradient = torch.tensor([[300.0, -40.0]])
+    for _ in range(2):
+        layer.weight.grad = gradient.clone()
+        before = layer.weight.detach().clone()
+        optimizer.step()
+    # With one gradient over and over both moments, freed of their bias, are that gradient and its square.
+    update = gradient.sign() + 0.02 * before
+    wanted = before - 0.1 * before.norm() / update.norm() * update
+    torch.testing.assert_close(layer.weight.detach(), wanted, atol=1e-5, rtol=1e-5)
+    assert optimizer.defaults["max_grad_norm"] is None

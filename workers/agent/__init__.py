@@ -1,0 +1,1 @@
+"""The agent, one process a node: claims runs, starts ranks, writes journals. Imports no torch."""

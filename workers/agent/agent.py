@@ -1,0 +1,314 @@
+"""The node agent: serves one allocation on one node, the same under every backend.
+
+python -m vtjobs.workers.agent --workspace DIR --token TOKEN [--index 0] [--node 0]
+
+Of an allocation of several nodes, node 0's agent claims, decides and hands on; the others follow it.
+"""
+
+import argparse
+import logging
+import os
+import selectors
+import signal
+import sys
+import time
+from collections import deque
+from pathlib import Path
+
+from ...jobs.atomic_files import read_json
+from ...jobs.errors import VtjobsError
+from ...jobs.run.states import AttemptState, ExitCode, FailureClass
+from ...jobs.workspace.allocation import Allocation, Task
+from ...jobs.workspace.lineage import read_attempt
+from ...jobs.workspace.paths import Workspace
+from ..ranks.rendezvous import address_towards
+from .attempt import STOP_GRACE_S, HostedRun, Lane
+from .follower import PeerRun
+from .orders import read_order
+from .stop_reason import Inquiry, Ruling, own_job
+from .successor import submit_successor
+from .template_client import Forge, TemplateDied
+
+logger = logging.getLogger("vtjobs.agent")
+
+TICK_S = 0.25
+# How often the agent of another node looks for what node 0 ordered.
+FOLLOW_S = 0.5
+# Of the time between the walltime's signal and the walltime, what the end record and the successor may take.
+HAND_ON_S = 15.0
+# SLURM kills KillWait after a TERM, by default 30 s.
+TERM_GRACE_S = 25.0
+MOST_TEMPLATES = 3
+HANDED_ON = (AttemptState.TIMEOUT, AttemptState.PREEMPTED)
+
+_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR2)
+
+
+class Agent:
+    """Claim, fork, watch and end the runs of one allocation, several at a time."""
+
+    def __init__(
+        self, workspace: Workspace, allocation: Allocation, index: int, *, node: int = 0, mirror: bool = False
+    ) -> None:
+        self.node = node
+        self.mirror = mirror
+        self.job = own_job(allocation.shape.backend)
+        self.workspace = workspace
+        self.allocation = allocation
+        self.waiting: deque[Task] = deque(allocation.tasks[index])
+        self.lanes = self._make_lanes()
+        self.active: list[HostedRun] = []
+        self.done: list[HostedRun] = []
+        self.stopping: AttemptState | None = None
+        self.inquiry: Inquiry | None = None
+        self.ruling: Ruling | None = None
+        self._unsettled = False
+        self.forge: Forge | None = None
+        self.templates = 0
+        self.began = self._busy_at = time.monotonic()
+        self._follow_at = 0.0
+        self._wake_read, self._wake_write = os.pipe()
+
+    def _make_lanes(self) -> list[Lane]:
+        shape = self.allocation.shape
+        visible = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if shape.gpus else []
+        gpus = [part.strip() for part in visible if part.strip()]
+        parts = [gpus[lane * shape.gpus : (lane + 1) * shape.gpus] for lane in range(self.allocation.lanes)]
+        return [Lane(index=lane, gpus=part) for lane, part in enumerate(parts)]
+
+    def run(self) -> int:
+        """Serve until every run has ended; return the agent's exit code."""
+        for handle in (self._wake_read, self._wake_write):
+            os.set_blocking(handle, False)
+        signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
+        for number in _SIGNALS:
+            signal.signal(number, self._on_signal)
+        signal.signal(signal.SIGUSR1, self._on_nudge)
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        if any(len(lane.gpus) < self.allocation.shape.gpus for lane in self.lanes):
+            # Otherwise a GPU run would train on the CPU, in silence.
+            self._give_up(f"{self.allocation.shape.gpus} GPUs per run are needed, the allocation shows too few")
+        while (self.waiting and self.stopping is None) or self.active or self._unsettled:
+            try:
+                self._serve()
+            except TemplateDied as error:
+                self._bury(str(error))
+        if self._hands_on():
+            # Before all else: little time may be left.
+            submit_successor(self.workspace, self.allocation, self.done, list(self.waiting))
+        if self.forge is not None:
+            self.forge.close()
+        return self._exit_code()
+
+    def _hands_on(self) -> bool:
+        if self.node or self.stopping not in HANDED_ON:
+            return False
+        # A TERM that nobody explained may be the user's wish to end it.
+        return self.stopping is AttemptState.TIMEOUT or (self.ruling is not None and self.ruling.explained)
+
+    def _serve(self) -> None:
+        if self.forge is None and self.waiting and self.stopping is None:
+            self.forge = Forge(threads=self.allocation.shape.threads, log=sys.stderr.fileno())
+            self.templates += 1
+        if self.forge is not None:
+            self.forge.hear()
+            if self.forge.ready and self.node:
+                self._follow(self.forge)
+            elif self.forge.ready:
+                self._fill(self.forge)
+        self._sleep()
+        if self.forge is not None:
+            self.forge.hear()
+        for hosted in self.active:
+            hosted.tick()
+        for hosted in [hosted for hosted in self.active if hosted.ended is not None]:
+            self._retire(hosted)
+        self._check_walltime()
+        if self._unsettled:
+            self._settle()
+
+    def _fill(self, forge: Forge) -> None:
+        busy = {hosted.lane.index for hosted in self.active}
+        for lane in self.lanes:
+            while lane.index not in busy and self.waiting and self.stopping is None:
+                hosted = HostedRun(
+                    self.workspace, self.allocation, self.waiting.popleft(), lane, forge, mirror=self.mirror
+                )
+                self.active.append(hosted)
+                hosted.start()
+                if hosted.ended is not None:
+                    self._retire(hosted)
+                else:
+                    logger.info("run %s: attempt %d started", hosted.task.run_id, hosted.task.attempt)
+                    busy.add(lane.index)
+
+    def _follow(self, forge: Forge) -> None:
+        """Start this node's ranks of what node 0 has ordered; let go of what it has ended without."""
+        now = time.monotonic()
+        if self.stopping is not None or now < self._follow_at:
+            return
+        self._follow_at = now + FOLLOW_S
+        busy = {hosted.lane.index for hosted in self.active}
+        for task in list(self.waiting):
+            folder = self.workspace.run(task.run_id)
+            try:
+                order = read_order(folder, task.attempt, token=self.allocation.token)
+                is_over = read_attempt(folder, task.attempt).end is not None
+            except OSError as error:
+                logger.warning("cannot read what node 0 ordered, trying again: %s", error)
+                continue
+            if is_over:
+                self.waiting.remove(task)
+            elif order is not None and order["lane"] not in busy:
+                self.waiting.remove(task)
+                lane = self.lanes[order["lane"]]
+                hosted = PeerRun(
+                    self.workspace, self.allocation, task, lane, forge, node=self.node, mirror=self.mirror
+                )  # fmt: skip
+                self.active.append(hosted)
+                hosted.follow(order)
+                if hosted.ended is not None:
+                    self._retire(hosted)
+        self._busy_at = now if self.active else self._busy_at
+        if now - self._busy_at > self.allocation.hang_s:
+            logger.error("node 0 has ordered nothing for %.0f s", now - self._busy_at)
+            self.waiting.clear()
+
+    def _retire(self, hosted: HostedRun) -> None:
+        assert hosted.ended is not None
+        self.active.remove(hosted)
+        self.done.append(hosted)
+        outcome = hosted.ended
+        logger.info(
+            "run %s: attempt %d %s (%s)", hosted.task.run_id, hosted.task.attempt, outcome.state, outcome.signature
+        )
+        if self.node == 0 and self.allocation.shape.nodes > 1 and self.stopping is None:
+            if outcome.failure in (FailureClass.STOPPED, FailureClass.WALLTIME):
+                # Another node's agent was told to stop; it will serve no further run.
+                self._stop(outcome.state)
+            elif hosted.deserted:
+                self._stop(AttemptState.PREEMPTED)
+
+    def _sleep(self) -> None:
+        with selectors.DefaultSelector() as selector:
+            handles = {self._wake_read, *(handle for hosted in self.active for handle in hosted.handles)}
+            if self.forge is not None:
+                handles.add(self.forge.socket.fileno())
+            for handle in handles:
+                selector.register(handle, selectors.EVENT_READ)
+            selector.select(TICK_S)
+        try:
+            os.read(self._wake_read, 1 << 10)
+        except BlockingIOError:
+            return
+
+    def _bury(self, reason: str) -> None:
+        """The template died: end what it carried, and start another one while that makes sense."""
+        assert self.forge is not None
+        sound, self.forge = self.forge.ready or self.forge.was_killed, None
+        logger.error("template died: %s", reason)
+        for hosted in list(self.active):
+            hosted.template_died(reason)
+            if hosted.ended is not None:
+                self._retire(hosted)
+        if not sound:
+            self._give_up(f"the template could not start ({reason}); see the agent's log")
+        elif self.templates >= MOST_TEMPLATES:
+            # Something on this node kills them; what has not started goes elsewhere, or here again later.
+            self._stop(AttemptState.PREEMPTED)
+
+    def _give_up(self, reason: str) -> None:
+        """End every run that has not started, because it cannot start here."""
+        while self.waiting:
+            task = self.waiting.popleft()
+            hosted = HostedRun(self.workspace, self.allocation, task, self.lanes[0], None, node=self.node)
+            hosted.fail_set_up(reason)
+            self.done.append(hosted)
+
+    def _on_signal(self, number: int, _: object) -> None:
+        if number == signal.SIGUSR2:
+            lead = self.allocation.shape.lead_s
+            within_s = max(lead / 2, lead - HAND_ON_S) if self.job else STOP_GRACE_S
+            self._stop(AttemptState.TIMEOUT, within_s=within_s)
+        elif number == signal.SIGTERM and self.job:
+            # Only node 0's word counts, so only its agent asks why.
+            self._stop(AttemptState.PREEMPTED, within_s=TERM_GRACE_S, settled=bool(self.node))
+        elif number == signal.SIGTERM and self.allocation.shape.backend == "ray":
+            # Somebody's stop, or a node that goes: Ray says which afterwards.
+            self._stop(AttemptState.PREEMPTED, settled=bool(self.node))
+        else:
+            self._stop(AttemptState.PREEMPTED)
+
+    def _on_nudge(self, *_: object) -> None:
+        for hosted in self.active:
+            hosted.look_now()
+
+    def _stop(self, state: AttemptState, *, within_s: float = STOP_GRACE_S, settled: bool = True) -> None:
+        if self.stopping is None:
+            self.stopping, self._unsettled = state, not settled
+            for hosted in self.active:
+                hosted.stop(state, within_s=within_s, settled=settled)
+
+    def _settle(self) -> None:
+        """Ask the scheduler why it stops this job, without holding up the ranks that are saving meanwhile."""
+        self.inquiry = self.inquiry or Inquiry(self.job)
+        self.ruling = self.inquiry.look()
+        if self.ruling is not None:
+            self.stopping, self._unsettled = self.ruling.state, False
+            logger.info("stopped by the scheduler: %s", self.ruling)
+            for hosted in self.active:
+                hosted.settle(self.ruling)
+
+    def _check_walltime(self) -> None:
+        walltime = self.allocation.shape.walltime_s
+        # SLURM keeps its own clock and signals in time.
+        if walltime is not None and self.stopping is None and not self.job:
+            lead = min(self.allocation.shape.lead_s, walltime / 4)
+            if time.monotonic() - self.began >= walltime - lead:
+                self._stop(AttemptState.TIMEOUT)
+
+    def _exit_code(self) -> int:
+        if self.node:
+            # Node 0's code speaks for the run; a bad one from here would have srun kill node 0's agent as it writes.
+            return int(ExitCode.COMPLETED)
+        if len(self.done) == 1 and not self.waiting and self.done[0].ended is not None:
+            return int(self.done[0].ended.exit_code)
+        return int(ExitCode.STOPPED if self.waiting else ExitCode.COMPLETED)
+
+
+def main() -> int:
+    """Parse the command line and serve."""
+    parser = argparse.ArgumentParser(prog="vtjobs.workers.agent")
+    parser.add_argument("--workspace", type=Path, required=True)
+    parser.add_argument("--token", required=True)
+    parser.add_argument("--index", type=int, default=_number("SLURM_ARRAY_TASK_ID"), help="element of the job array")
+    parser.add_argument("--node", type=int, default=_number("SLURM_NODEID"), help="this node's place in the allocation")
+    parser.add_argument("--mirror", action="store_true", help="copy the ranks' output to stderr")
+    options = parser.parse_args()
+    os.umask(0o077)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", stream=sys.stderr)
+    workspace = Workspace(options.workspace)
+    try:
+        workspace.check()
+    except VtjobsError as error:
+        logger.error("%s", error)
+        return error.exit_code
+    data = read_json(workspace.allocation(options.token))
+    if data is None:
+        logger.error("%s: no such allocation", options.token)
+        return int(ExitCode.SETUP_ERROR)
+    allocation = Allocation.from_dict(data)
+    if allocation.shape.backend == "ray":
+        _take_ray_name()
+    return Agent(workspace, allocation, options.index, node=options.node, mirror=options.mirror).run()
+
+
+def _take_ray_name() -> None:
+    """Call this node as Ray does: by its address on the way to the head."""
+    head = os.environ.get("RAY_ADDRESS", "").rpartition(":")[0]
+    if "VTJOBS_NODE" not in os.environ and (address := address_towards(head) if head else ""):
+        os.environ["VTJOBS_NODE"] = address
+
+
+def _number(name: str) -> int:
+    return int(os.environ.get(name) or 0)

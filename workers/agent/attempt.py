@@ -1,0 +1,399 @@
+"""One attempt on one node, from its claim to its end record."""
+
+import dataclasses
+import os
+import signal
+import socket
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from ...jobs.atomic_files import make_folder
+from ...jobs.errors import VtjobsError
+from ...jobs.run.spec import RunSpec
+from ...jobs.run.states import AttemptState, ExitCode, FailureClass
+from ...jobs.workspace.allocation import Allocation, Task
+from ...jobs.workspace.journal import HEARTBEAT_S
+from ...jobs.workspace.paths import RunFolder, Workspace
+from ...jobs.workspace.stored_grid import write_spec
+from ..environment import origin, trains_on_gpu, write_environment
+from ..pipes import STOP, CappedLog, LineReader
+from ..process import send_signal
+from ..ranks.rank import DUMP_SIGNAL
+from ..ranks.rendezvous import LOOPBACK, listen, own_addresses
+from .attempt_journal import AttemptJournal
+from .blame import Weight, blame, weigh
+from .claim import overruled, refusal
+from .hang_watch import Pulse
+from .orders import loader_workers, make_order, publish_order
+from .other_nodes import LOOK_S, OtherNodes, own_host
+from .outcome import Outcome, judge_ranks, set_up_failure
+from .resume import NoCheckpoint, choose_resume, from_parent
+from .stop_reason import Ruling
+from .template_client import Forge, RankProcess, TemplateDied
+
+FENCE_S = float(os.environ.get("VTJOBS_FENCE_S", "10"))
+PROGRESS_S = 5.0
+# After the first failure, peers get this long to say what they saw.
+LAST_WORDS_S = 5.0
+# After its own ranks are gone, node 0 gives the other nodes this long to say what they saw.
+OTHERS_S = 10.0
+# After a wish to stop, ranks get this long to reach a common step and save.
+STOP_GRACE_S = 120.0
+LOG_CAP_BYTES = int(os.environ.get("VTJOBS_LOG_CAP_BYTES", str(64 << 20)))
+
+
+@dataclass(slots=True, kw_only=True)
+class Lane:
+    """A place for one run at a time, with its GPUs."""
+
+    index: int
+    gpus: list[str] = field(default_factory=list)
+
+
+class HostedRun:
+    """An attempt in the hands of an agent; `tick` until `ended` is set."""
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        allocation: Allocation,
+        task: Task,
+        lane: Lane,
+        forge: Forge | None,
+        *,
+        node: int = 0,
+        mirror: bool = False,
+    ) -> None:
+        self.node = node
+        self.mirror = mirror
+        self.workspace = workspace
+        self.allocation = allocation
+        self.task = task
+        self.lane = lane
+        self.forge = forge
+        self.folder: RunFolder = workspace.run(task.run_id)
+        others = (other for other in range(allocation.shape.nodes) if other != node)
+        self.others = OtherNodes(self.folder, task.attempt, others)
+        self.ended: Outcome | None = None
+        self.journal: AttemptJournal | None = None
+        self.ranks: list[RankProcess] = []
+        self.events: dict[int, LineReader] = {}
+        self.logs: dict[int, CappedLog] = {}
+        self.errors: list[dict[str, Any]] = []
+        self.stopping: AttemptState | None = None
+        self.ruling: Ruling | None = None
+        # Why the scheduler stopped it, where that had to be asked.
+        self.position: dict[str, int] = {}
+        self.start_step = 0
+        self.checkpoint_step = 0
+        self._kill_at: float | None = None
+        self._killed_for = ""
+        self._unsettled = False
+        self._gone_at: float | None = None
+        self.deserted = False
+        # Whether another node never said how it ended.
+        now = time.monotonic()
+        self._beat_at = self._fence_at = self._progress_at = now
+        self._pulse = Pulse(allocation.hang_s)
+        self._dumped = False
+
+    # Start -----------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Claim the run and fork its ranks, or end at once with the reason."""
+        attempt = self.folder.attempt(self.task.attempt)
+        try:
+            make_folder(self.folder.logs(self.task.attempt))
+            self.journal = AttemptJournal(self.folder.journal(self.task.attempt, 0))
+        except FileExistsError:
+            # This very attempt has been here: its journal says how it ended.
+            self.ended = Outcome(
+                state=AttemptState.SUPERSEDED, failure=FailureClass.SUPERSEDED, signature="ran already"
+            )
+            return
+        except OSError as error:
+            # No room for a journal; the agent's other runs go on, and this one is left to reconcile.
+            self.ended = dataclasses.replace(set_up_failure(error), failure=FailureClass.STORAGE)
+            return
+        try:
+            write_spec(self.workspace, self.task.grid_id, self.task.run_id)
+            spec = RunSpec.parse(self.folder.spec.read_text())
+            if (refused := refusal(self.workspace, self.task, spec)) is not None:
+                self._end(refused)
+                return
+            write_environment(attempt / "environment.json")
+            self._launch(spec)
+        except NoCheckpoint as error:
+            self._end(Outcome(state=AttemptState.FAILED, failure=FailureClass.NO_CHECKPOINT, signature=str(error)))
+        except TemplateDied:
+            raise
+        except (OSError, ValueError, KeyError, VtjobsError) as error:
+            self._kill()
+            self._end(set_up_failure(error))
+
+    def fail_set_up(self, signature: str) -> None:
+        """End the attempt because its agent could not even begin."""
+        try:
+            make_folder(self.folder.attempt(self.task.attempt))
+            self.journal = AttemptJournal(self.folder.journal(self.task.attempt, self.node))
+        except OSError:
+            return
+        self._end(Outcome(state=AttemptState.FAILED, failure=FailureClass.SETUP_ERROR, signature=signature))
+
+    def _launch(self, spec: RunSpec) -> None:
+        assert self.journal is not None
+        shape, number = self.allocation.shape, self.task.attempt
+        here = origin(world_size=shape.world_size, threads=shape.threads, on_gpu=trains_on_gpu(shape.gpus))
+        resume = None
+        if not self.task.clean:
+            resume = choose_resume(self.folder, self.task.run_id, number, rejected=self._rejected)
+        given = from_parent(self.workspace, spec, resumed=resume is not None)
+        exact = None
+        if resume is not None:
+            exact = resume.manifest.origin == here and (here["device"] == "cpu" or spec.recipe["deterministic"])
+        self.start_step = self.checkpoint_step = resume.manifest.step if resume else 0
+        self.journal.write(
+            "start",
+            attempt=number,
+            host=own_host(),
+            gpus=self.lane.gpus,
+            resumed_attempt=resume.attempt if resume else None,
+            resumed_step=resume.manifest.step if resume else None,
+            world_size=shape.world_size,
+            exact=exact,
+            software=here["software"],
+        )
+        given |= {"origin": here, "resume": resume}
+        self._gather(make_order(self.allocation, self.task, self.folder, spec=spec, **given))
+
+    def _gather(self, order: dict[str, Any]) -> None:
+        """Open rank 0's rendezvous, tell the other nodes, and fork this node's ranks."""
+        shape = self.allocation.shape
+        listener = listen(everywhere=shape.nodes > 1) if shape.world_size > 1 else None
+        order["port"] = listener.getsockname()[1] if listener else 0
+        order["hosts"] = own_addresses() if shape.nodes > 1 else [LOOPBACK]
+        if shape.nodes > 1:
+            token, lane = self.allocation.token, self.lane.index
+            publish_order(self.folder, self.task.attempt, order, token=token, lane=lane)
+        self._fork_all(order, listener)
+        if listener is not None:
+            listener.close()
+
+    def _fork_all(self, order: dict[str, Any], listener: socket.socket | None) -> None:
+        ranks = self.allocation.shape.ranks
+        workers = loader_workers(self.allocation, order["pipeline"])
+        for local in range(ranks):
+            rank = self.node * ranks + local
+            own = {"rank": rank, "local_rank": local, "gpus": self.lane.gpus, "workers": workers}
+            self._fork({**order, **own}, listener if rank == 0 else None)
+
+    def _fork(self, order: dict[str, Any], listener: socket.socket | None) -> None:
+        assert self.forge is not None
+        rank = self.forge.fork(order, listener=listener)
+        self.ranks.append(rank)
+        self.events[rank.rank] = LineReader(rank.events)
+        path = self.folder.logs(self.task.attempt) / f"rank-{rank.rank}.log"
+        self.logs[rank.rank] = CappedLog(rank.log, path, cap_bytes=LOG_CAP_BYTES, mirror=self.mirror)
+        self._pulse.begin(rank.rank, time.monotonic())
+        if self.stopping is not None:
+            # The signal came while the ranks were being forked.
+            os.write(rank.control, STOP)
+
+    def _rejected(self, attempt: int, step: int, reason: str) -> None:
+        assert self.journal is not None
+        self.journal.write("rejected", attempt=attempt, step=step, reason=reason)
+
+    # While it runs -------------------------------------------------------------------------------------------
+
+    @property
+    def handles(self) -> list[int]:
+        """The pipes that wake the agent."""
+        readers = [reader.handle for reader in self.events.values() if reader.open]
+        return readers + [log.handle for log in self.logs.values() if log.open]
+
+    def tick(self) -> None:
+        """Take in what happened, watch, and end the attempt once all its ranks are gone."""
+        now = time.monotonic()
+        try:
+            self._listen(now)
+            self._watch(now)
+        except OSError as error:
+            self._fail_journal(error)
+        if self.ended is None and self.ranks and all(rank.status is not None for rank in self.ranks):
+            self._finish()
+
+    def stop(self, state: AttemptState, *, within_s: float | None = None, settled: bool = True) -> None:
+        """Have the ranks stop at a common step and save.
+
+        Args:
+            state: what that end is called.
+            within_s: how long they may take.
+            settled: False where `settle` will say what the end is called; until then it is not written.
+        """
+        if self.ended is None and self.stopping is None:
+            self.stopping, self._unsettled = state, not settled
+            for rank in self.ranks:
+                try:
+                    os.write(rank.control, STOP)
+                except OSError:
+                    continue
+            grace_s = STOP_GRACE_S if within_s is None else min(STOP_GRACE_S, within_s)
+            self._kill_by(time.monotonic() + grace_s, "did not stop in time")
+
+    def settle(self, ruling: Ruling) -> None:
+        """Say why the scheduler stopped the attempt; what was found out about it otherwise stands."""
+        if self._unsettled and self.stopping not in (AttemptState.SUPERSEDED, AttemptState.CANCELLED):
+            self.stopping, self.ruling = ruling.state, ruling
+        self._unsettled = False
+
+    def template_died(self, reason: str) -> None:
+        """End the attempt: its ranks are gone with the template."""
+        for rank in self.ranks:
+            rank.status = rank.status if rank.status is not None else -signal.SIGKILL
+        if self.ended is None:
+            self._killed_for = self._killed_for or f"template died: {reason}"
+            # Listens first: what the ranks said before they were gone counts.
+            self._finish()
+
+    def _listen(self, now: float) -> None:
+        for rank, reader in self.events.items():
+            if reader.open:
+                for event in reader.read():
+                    self._take(rank, event, now)
+        for log in self.logs.values():
+            if log.open:
+                log.pump()
+
+    def _take(self, rank: int, event: dict[str, Any], now: float) -> None:
+        assert self.journal is not None
+        kind = event.pop("kind")
+        self._pulse.beat(rank, now)
+        if kind == "error":
+            self.errors.append(event)
+            self._kill_by(now + LAST_WORDS_S, "")
+        elif kind == "mark":
+            if rank == 0 and "step" in event:
+                self.position = {name: event[name] for name in ("epoch", "step", "steps")}
+                if now - self._progress_at >= PROGRESS_S:
+                    self._progress_at = self._beat_at = now
+                    self.journal.write("progress", **self.position)
+        else:
+            self.journal.write(kind, **event)
+            self._beat_at = now
+            self.position |= {name: event[name] for name in ("epoch", "step") if name in event}
+            if kind == "checkpoint":
+                self.checkpoint_step = event["step"]
+
+    def _watch(self, now: float) -> None:
+        assert self.journal is not None
+        if now - self._beat_at >= HEARTBEAT_S:
+            self._beat_at = now
+            self.journal.write("heartbeat")
+        if now - self._fence_at >= FENCE_S:
+            self._fence_at = now
+            self._fence()
+        statuses = [rank.status for rank in self.ranks]
+        if any(status not in (None, ExitCode.COMPLETED, ExitCode.STOPPED) for status in statuses):
+            self._kill_by(now + LAST_WORDS_S, "")
+        self._watch_hang(now)
+        if why := self.others.look(now):
+            self._kill_by(now + LAST_WORDS_S, why)
+        if self._kill_at is not None and now >= self._kill_at:
+            self._kill()
+
+    def look_now(self) -> None:
+        """Re-read claims and cancels at the next tick."""
+        self._fence_at = 0.0
+
+    def _fence(self) -> None:
+        ruled = overruled(self.folder, self.task.attempt)
+        if ruled is AttemptState.SUPERSEDED:
+            self.stopping = ruled
+            self._kill()
+        elif ruled is not None:
+            self.stop(ruled)
+            self.stopping = ruled
+
+    def _watch_hang(self, now: float) -> None:
+        waiting = [rank for rank in self.ranks if rank.status is None]
+        if not waiting or self._kill_at is not None:
+            return
+        silence = self._pulse.silence((rank.rank for rank in waiting), now)
+        if silence and not self._dumped:
+            self._dumped = True
+            self._killed_for = f"no progress for {silence:.0f} s"
+            for rank in waiting:
+                send_signal(rank.pid, DUMP_SIGNAL)
+                # A stopped process takes no other signal before it is let go on.
+                send_signal(rank.pid, signal.SIGCONT)
+            self._kill_by(now + 2.0, self._killed_for)
+
+    def _kill_by(self, at: float, why: str) -> None:
+        if self._kill_at is None or at < self._kill_at:
+            self._kill_at = at
+            self._killed_for = self._killed_for or why
+
+    def _kill(self) -> None:
+        for rank in self.ranks:
+            if rank.status is None and rank.pid is not None:
+                rank.killed = True
+                # Its loader workers are in its process group.
+                try:
+                    os.killpg(rank.pid, signal.SIGKILL)
+                except (ProcessLookupError, PermissionError):
+                    send_signal(rank.pid, signal.SIGKILL)
+
+    # End ------------------------------------------------------------------------------------------------------
+
+    def _finish(self) -> None:
+        """End the attempt, unless it is still being asked why, here or on the other nodes."""
+        now = time.monotonic()
+        try:
+            self._listen(now)
+        except OSError as error:
+            self._fail_journal(error)
+        told = self.stopping is not None
+        ruled = overruled(self.folder, self.task.attempt)
+        if ruled is AttemptState.SUPERSEDED or (told and ruled is not None):
+            # Whatever stopped it, this is why it must not go on.
+            self.stopping, self.ruling = ruled, None
+        self._gone_at = now if self._gone_at is None else self._gone_at
+        own = judge_ranks(self.ranks, self.errors, stopping=self.stopping, killed_for=self._killed_for)
+        if (outcome := self._conclude(own, now)) is not None:
+            self._end(outcome)
+
+    def _conclude(self, own: Outcome, now: float) -> Outcome | None:
+        """Return how it ended in the light of what others say; None while they may still say it."""
+        assert self._gone_at is not None
+        told = self.stopping is not None
+        self.others.look(now)
+        awaits = weigh(own, told=told) < Weight.STOP and bool(self.others.missing)
+        # Where the job is being ended already, less time is left to listen.
+        patience_s = OTHERS_S if not told else 2 * LOOK_S
+        if self._unsettled or (awaits and now < self._gone_at + patience_s):
+            return None
+        self.deserted = awaits
+        outcome = blame(own, self.others, told=told)
+        return outcome if self.ruling is None else self.ruling.applied_to(outcome)
+
+    def _end(self, outcome: Outcome) -> None:
+        self.ended = outcome
+        if self.journal is not None:
+            try:
+                self.journal.end(outcome, self.position)
+            except OSError as error:
+                self.ended = Outcome(state=AttemptState.FAILED, failure=FailureClass.STORAGE, signature=str(error))
+        for reader in self.events.values():
+            reader.close()
+        for log in self.logs.values():
+            log.close()
+        for rank in self.ranks:
+            os.close(rank.control)
+
+    def _fail_journal(self, error: OSError) -> None:
+        text = f"journal: {error.strerror or error}"
+        self.errors.append(
+            {"failure": FailureClass.STORAGE, "signature": text, "error": text, "rank": 0, "monotonic": 0.0}
+        )
+        self._kill()

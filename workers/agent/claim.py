@@ -1,0 +1,44 @@
+"""Whether an attempt may start: claims, cancels, markers, its parent and what lower attempts have done."""
+
+from ...jobs.run.spec import RunSpec
+from ...jobs.run.states import AttemptState, FailureClass
+from ...jobs.workspace.allocation import Task
+from ...jobs.workspace.lineage import completed_by
+from ...jobs.workspace.markers import closed
+from ...jobs.workspace.paths import RunFolder, Workspace
+from .outcome import Outcome
+
+
+def refusal(workspace: Workspace, task: Task, spec: RunSpec) -> Outcome | None:
+    """Return why a run must not start, having claimed it where it may."""
+    folder, number = workspace.run(task.run_id), task.attempt
+    if reason := closed(workspace, task.grid_id)(task.run_id):
+        return _superseded(FailureClass.SKIPPED, reason)
+    if folder.highest_cancel() >= number:
+        cancelled = AttemptState.CANCELLED, FailureClass.CANCELLED
+        return Outcome(state=cancelled[0], failure=cancelled[1], signature="cancelled by the user")
+    if spec.init_from is not None and completed_by(workspace.run(spec.init_from), 1 << 30) is None:
+        return _superseded(FailureClass.SKIPPED, f"parent {spec.init_from} has not completed")
+    if not folder.claim(number):
+        return _superseded(FailureClass.SUPERSEDED, f"attempt {folder.highest_claim()} owns the run")
+    done = None if task.clean else completed_by(folder, number)
+    if done is not None:
+        return _superseded(FailureClass.SUPERSEDED, f"attempt {done} completed the run")
+    return None
+
+
+def overruled(folder: RunFolder, number: int) -> AttemptState | None:
+    """Return `superseded` where a higher attempt has the run, `cancelled` where the user ended it, else None.
+
+    What cannot be read at this moment is asked again later: it is no reason to end what trains.
+    """
+    try:
+        if folder.highest_claim() > number:
+            return AttemptState.SUPERSEDED
+        return AttemptState.CANCELLED if folder.highest_cancel() >= number else None
+    except OSError:
+        return None
+
+
+def _superseded(failure: FailureClass, signature: str) -> Outcome:
+    return Outcome(state=AttemptState.SUPERSEDED, failure=failure, signature=signature)

@@ -1,0 +1,74 @@
+"""What the agents of the other nodes of an attempt write in their journals, read as it comes."""
+
+import os
+import socket
+from collections.abc import Iterable
+
+from ...jobs.errors import DamagedJournal
+from ...jobs.run.states import AttemptState
+from ...jobs.workspace.journal import HEARTBEAT_S, Event, read_from
+from ...jobs.workspace.paths import RunFolder
+from .hang_watch import SUSPENDED_S
+
+LOOK_S = 1.0
+# Three heartbeats, and what a network file system may hold back.
+SILENT_S = 3 * HEARTBEAT_S + 15.0
+# A node that ended so has nothing to say against the others: they stopped or finished together.
+_PEACEFUL = (AttemptState.COMPLETED, AttemptState.TIMEOUT, AttemptState.PREEMPTED)
+
+
+class OtherNodes:
+    """The journals of the other nodes; without any, every question is answered at once."""
+
+    def __init__(self, folder: RunFolder, attempt: int, nodes: Iterable[int]) -> None:
+        self._paths = {node: folder.journal(attempt, node) for node in nodes}
+        self._offsets = dict.fromkeys(self._paths, 0)
+        self._heard_at: dict[int, float] = {}
+        self._look_at = 0.0
+        self.starts: dict[int, Event] = {}
+        self.ends: dict[int, Event] = {}
+
+    @property
+    def missing(self) -> list[int]:
+        """The nodes that have not said how it ended for them."""
+        return [node for node in self._paths if node not in self.ends]
+
+    def look(self, now: float, *, at_once: bool = False) -> str:
+        """Read what is new, once a second; return why this node's ranks cannot go on, or ""."""
+        if not self._paths or (now < self._look_at and not at_once):
+            return ""
+        if self._look_at and (missed := now - self._look_at) > SUSPENDED_S:
+            self._heard_at = {node: at + missed for node, at in self._heard_at.items()}
+        self._look_at = now + LOOK_S
+        for node in self.missing:
+            self._read(node, now)
+        for node, end in sorted(self.ends.items()):
+            if end["state"] not in _PEACEFUL:
+                return f"node {node}: {end['signature'] or end['state']}"
+        for node, heard_at in sorted(self._heard_at.items()):
+            if node not in self.ends and now - heard_at > SILENT_S:
+                return f"node {node} is silent"
+        return ""
+
+    def _read(self, node: int, now: float) -> None:
+        try:
+            chunk = read_from(self._paths[node], self._offsets[node])
+        except (OSError, DamagedJournal):
+            # Not there yet, or not to be read now: that says nothing about the node.
+            return
+        if chunk.offset > self._offsets[node]:
+            self._offsets[node], self._heard_at[node] = chunk.offset, now
+        for event in chunk.events:
+            if event["kind"] == "start":
+                self.starts[node] = event
+            elif event["kind"] == "end":
+                self.ends[node] = event
+
+    def host(self, node: int) -> str:
+        """Return the name of a node's host, as far as it has said so."""
+        return str(self.starts.get(node, {}).get("host", ""))
+
+
+def own_host() -> str:
+    """Return this node's name: the scheduler's where it gave one, since that is what it can exclude."""
+    return os.environ.get("VTJOBS_NODE") or os.environ.get("SLURMD_NODENAME") or socket.gethostname()

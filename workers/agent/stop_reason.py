@@ -1,0 +1,121 @@
+"""Why SLURM sent a TERM: the walltime, a preemption or somebody's scancel look alike, and only the first two go on."""
+
+import dataclasses
+import os
+import re
+import subprocess
+import time
+from dataclasses import dataclass
+
+from ...jobs.run.states import AttemptState, FailureClass
+from ..process import ignore_signals
+from .outcome import Outcome
+
+# A controller that does not answer in time is busy with the very event; ranks are saving meanwhile.
+DEADLINE_S = 3.0
+# A TERM that the controller cannot explain yet is asked about again.
+AGAIN_S = 0.5
+_FIELD = re.compile(r"(\w+)=(\S*)")
+_NO_TIME = ("", "None", "N/A", "Unknown")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ruling:
+    """What a stop is called, and whether the scheduler said so."""
+
+    state: AttemptState
+    explained: bool = True
+    signature: str = ""
+
+    def applied_to(self, outcome: Outcome) -> Outcome:
+        """Return the outcome of a stop with what the scheduler said about it; any other end speaks for itself."""
+        if outcome.state is not self.state:
+            return outcome
+        explained = self.explained or outcome.failure is not FailureClass.STOPPED
+        return dataclasses.replace(outcome, explained=explained, signature=self.signature or outcome.signature)
+
+
+UNEXPLAINED = Ruling(state=AttemptState.PREEMPTED, explained=False)
+
+
+def own_job(backend: str) -> str:
+    """Return the id of the SLURM job that this process belongs to, `ARRAYJOB_TASK` for an array's element, or "".
+
+    A Ray cluster may itself live in a SLURM job, which is not the agent's to ask about.
+    """
+    if backend == "ray":
+        return ""
+    array, task = os.environ.get("SLURM_ARRAY_JOB_ID"), os.environ.get("SLURM_ARRAY_TASK_ID")
+    return f"{array}_{task}" if array and task else os.environ.get("SLURM_JOB_ID", "")
+
+
+class Inquiry:
+    """A question to the controller that is asked from the agent's loop and never holds it up."""
+
+    def __init__(self, job: str) -> None:
+        self._job = job
+        self._deadline = time.monotonic() + DEADLINE_S
+        self._again_at = 0.0
+        self._process: subprocess.Popen[str] | None = None
+
+    def look(self) -> Ruling | None:
+        """Return the ruling once there is one; UNEXPLAINED when the time is up."""
+        if not self._job:
+            # A scheduler that cannot be asked from here.
+            return UNEXPLAINED
+        now = time.monotonic()
+        ruling = self._answer()
+        if ruling is None and now < self._deadline:
+            if self._process is None and now >= self._again_at:
+                self._ask(now)
+            return None
+        self._close()
+        return ruling or UNEXPLAINED
+
+    def _ask(self, now: float) -> None:
+        self._again_at = now + AGAIN_S
+        command = ["scontrol", "-o", "show", "job", self._job]
+        null = subprocess.DEVNULL
+        try:
+            self._process = subprocess.Popen(
+                command, stdout=subprocess.PIPE, stdin=null, stderr=null, text=True, preexec_fn=ignore_signals
+            )
+        except OSError:
+            return
+
+    def _answer(self) -> Ruling | None:
+        if self._process is None or self._process.poll() is None:
+            return None
+        # One line about one job: it fits into the pipe, so a process that has ended has said it all.
+        text, _ = self._process.communicate()
+        self._process = None
+        return interpret(text)
+
+    def _close(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.communicate()
+
+
+def interpret(text: str) -> Ruling | None:
+    """Return what one line of `scontrol -o show job` says about a TERM, or None where it says nothing (yet).
+
+    While a job ends its state reads COMPLETING, whatever ended it; reason and PreemptTime tell the causes apart. A
+    preempted job that has been granted time to save is still RUNNING.
+    """
+    fields: dict[str, str] = {}
+    for name, value in _FIELD.findall(text):
+        # Free text, such as a comment, comes last in the line: it must not pass for a field.
+        fields.setdefault(name, value)
+    state, reason = fields.get("JobState", ""), fields.get("Reason", "")
+    if state == "TIMEOUT" or reason == "TimeLimit":
+        return Ruling(state=AttemptState.TIMEOUT)
+    if state == "PREEMPTED" or fields.get("PreemptTime", "") not in _NO_TIME:
+        return Ruling(state=AttemptState.PREEMPTED)
+    if state == "NODE_FAIL" or reason == "NodeDown":
+        return UNEXPLAINED
+    # A job that somebody put back into the queue looks the same, but counts its restarts.
+    is_ended = state == "COMPLETING" and reason == "None" and fields.get("Restarts") == "0"
+    if is_ended or state == "CANCELLED":
+        return Ruling(state=AttemptState.CANCELLED, signature="cancelled in SLURM")
+    return None

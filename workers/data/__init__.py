@@ -1,0 +1,1 @@
+"""Datasets, loaders and augmentation. Runs in a rank."""

@@ -1,0 +1,177 @@
+"""From a split to batches: resident tensors, augmented in batches with draws that follow from the position."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from ..randomness import Streams
+from . import augment
+from .datasets import DataError, ImageSet
+
+EVAL_BATCH = 256
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Position:
+    """The share of one virtual rank in one step."""
+
+    epoch: int
+    step: int
+    virtual_rank: int
+
+
+class TrainSource(Protocol):
+    """Gives augmented, normalised batches."""
+
+    def batch(self, indices: Tensor, position: Position) -> tuple[Tensor, Tensor]:
+        """Return images [B, C, S, S] float32 and labels [B] int64 on the device."""
+        ...
+
+
+class Order:
+    """Which images each step and virtual rank gets: a permutation per epoch, cut the same way at any world size.
+
+    With `repeats` each image stands that many times in a row, and the copies go to different virtual ranks (repeated
+    augmentation, Hoffer et al. 2020); an epoch is as long as ever, so it ends before all images were seen.
+    """
+
+    def __init__(
+        self, size: int, batch_size: int, virtual_ranks: int, *, drop_last: bool, streams: Streams, repeats: int = 1
+    ) -> None:
+        self.size = size
+        self.batch_size = batch_size
+        self.repeats = repeats
+        self.virtual_ranks = virtual_ranks
+        self.steps = size // batch_size if drop_last else -(-size // batch_size)
+        if self.steps == 0:
+            raise DataError(f"{size} training images are fewer than one batch of {batch_size} (drop_last)")
+        self._streams = streams
+        self._epoch = -1
+        self._permutation = torch.empty(0)
+
+    def step(self, epoch: int, step: int) -> list[Tensor]:
+        """Return the indices of each virtual rank; a short last batch is shared as evenly as it goes."""
+        if epoch != self._epoch:
+            self._permutation, self._epoch = self.permutation(epoch), epoch
+        return [self._permutation[slots // self.repeats] for slots in self._slots(step)]
+
+    def permutation(self, epoch: int) -> Tensor:
+        """Return all images in the order of an epoch: [size] int64."""
+        return torch.randperm(self.size, generator=self._streams.generator("order", "train", epoch))
+
+    def copies(self, step: int) -> list[Tensor]:
+        """Return, in the form of `step`, which copy of its image each one is, counted from 0."""
+        return [slots % self.repeats for slots in self._slots(step)]
+
+    def _slots(self, step: int) -> list[Tensor]:
+        whole = torch.arange(step * self.batch_size, min((step + 1) * self.batch_size, self.size))
+        if self.repeats == 1:
+            return list(torch.tensor_split(whole, self.virtual_ranks))
+        return [whole[rank :: self.virtual_ranks] for rank in range(self.virtual_ranks)]
+
+
+def normaliser(spec: dict[str, Any], device: torch.device) -> tuple[Tensor, Tensor]:
+    """Return mean and std of 0…255 images as [1, C, 1, 1]."""
+    shape = (1, -1, 1, 1)
+    return tuple(torch.tensor(spec[name], device=device).view(shape) * 255 for name in ("mean", "std"))
+
+
+def resident(images: ImageSet, size: int, *, kernel: str, crop_pct: float = 1.0) -> Tensor:
+    """Return a split as one uint8 tensor [N, C, size, size]: shorter side to size / crop_pct, then centre crop."""
+    larger = round(size / crop_pct)
+    if images.images is not None:
+        return torch.cat([_fit(part.float(), size, larger, kernel) for part in images.images.split(1024)])
+    from torchvision.transforms.functional import pil_to_tensor
+
+    shown = (pil_to_tensor(images.pil(index).convert("RGB")) for index in range(len(images)))
+    return torch.cat([_fit(image[None].float(), size, larger, kernel) for image in shown])
+
+
+def _fit(images: Tensor, size: int, larger: int, kernel: str) -> Tensor:
+    height, width = images.shape[2:]
+    short = min(height, width)
+    # Whole numbers as torchvision makes them, so that the Pillow pipeline and timm's own scores see the same pixels.
+    target = (int(larger * height / short), int(larger * width / short))
+    resized = images if target == (height, width) else augment.resize(images, target, kernel)
+    top, left = (round((side - size) / 2) for side in target)
+    return resized[:, :, top : top + size, left : left + size].to(torch.uint8)
+
+
+class TensorSource:
+    """The training split in memory (on the GPU where there is one), augmented in batches."""
+
+    def __init__(
+        self, images: ImageSet, spec: dict[str, Any], recipe: dict[str, Any], streams: Streams, device: torch.device
+    ) -> None:
+        self.recipe = recipe
+        self.streams = streams
+        self.labels = images.labels.to(device)
+        if recipe["crop"] == "resized":
+            if images.images is None:
+                raise DataError("crop: resized on images of different sizes needs the recipe's `pipeline: pil`")
+            self.images = images.images.to(device)
+        else:
+            self.images = resident(images, recipe["image_size"], kernel=recipe["interpolation"]).to(device)
+        self.mean, self.std = normaliser(spec, device)
+
+    def batch(self, indices: Tensor, position: Position) -> tuple[Tensor, Tensor]:
+        indices = indices.to(self.images.device)
+        images = self.images[indices].float()
+        where = (position.epoch, position.step, position.virtual_rank)
+        recipe, count = self.recipe, len(indices)
+        if recipe["crop"] == "pad":
+            images = augment.random_shift(images, recipe["crop_padding"], self._draw("shift", where))
+        elif recipe["crop"] == "resized":
+            size = (images.shape[2], images.shape[3])
+            boxes = augment.crop_boxes(
+                count, size, recipe["crop_scale"], recipe["crop_ratio"], self._draw("box", where)
+            )
+            images = augment.resized_crop(images, boxes, recipe["image_size"], recipe["interpolation"])
+        if recipe["flip"]:
+            images = augment.random_flip(images, recipe["flip"], self._draw("flip", where))
+        images = (images - self.mean) / self.std
+        if recipe["erasing"]:
+            images = augment.random_erase(images, recipe["erasing"], self._draw("erase", where))
+        return images, self.labels[indices]
+
+    def _draw(self, consumer: str, where: tuple[int, ...]) -> torch.Generator:
+        return self.streams.generator("augment", consumer, *where)
+
+
+class EvalSource:
+    """A split for scoring: each rank holds its own part, each example is in exactly one."""
+
+    def __init__(
+        self, images: ImageSet, spec: dict[str, Any], recipe: dict[str, Any], device: torch.device, *, rank: int = 0,
+        world_size: int = 1,
+    ) -> None:  # fmt: skip
+        self.classes = int(spec["classes"])
+        self.size = len(images)
+        self.batch_size = EVAL_BATCH
+        # As many batches on every rank; where only other ranks still have one, this one has none.
+        starts = range(0, len(images), EVAL_BATCH * world_size)
+        bounds = [(start + rank * EVAL_BATCH, start + (rank + 1) * EVAL_BATCH) for start in starts]
+        own = [torch.arange(min(low, len(images)), min(high, len(images))) for low, high in bounds]
+        self.sizes = [len(part) for part in own]
+        mine = torch.cat(own) if own else torch.empty(0, dtype=torch.int64)
+        self.labels = images.labels[mine].to(device)
+        kernel, crop_pct = recipe["interpolation"], recipe["eval_crop_pct"]
+        self.images = None
+        if len(mine):
+            held = resident(images.part(mine), recipe["image_size"], kernel=kernel, crop_pct=crop_pct)
+            self.images = held.to(device)
+        self.mean, self.std = normaliser(spec, device)
+
+    def batches(self) -> Iterator[tuple[Tensor, Tensor] | None]:
+        """Yield this rank's batches, and None where only other ranks still have one."""
+        start = 0
+        for size in self.sizes:
+            part = slice(start, start + size)
+            start += size
+            if size and self.images is not None:
+                yield (self.images[part].float() - self.mean) / self.std, self.labels[part]
+            else:
+                yield None

@@ -1,0 +1,271 @@
+"""Read the datasets: those of the catalogue through their usual loaders, and image folders."""
+
+import dataclasses
+import pickle
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy
+import torch
+from torch import Tensor
+
+from ...jobs.errors import VtjobsError
+from ...jobs.grid import catalogue
+from ...jobs.grid.recipe import held_out
+from ..randomness import Streams
+from . import image_trees
+
+Reader = Callable[[int], Any]
+
+
+class DataError(VtjobsError):
+    """Data is missing, or is not what its fingerprint says."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageSet:
+    """One split: labels, and its images either as one tensor or one by one."""
+
+    labels: Tensor
+    # [N] int64
+    images: Tensor | None = None
+    # [N, C, H, W] uint8, where all have one size
+    reader: Reader | None = None
+    # index -> PIL image, where they have not
+    places: Tensor | None = None
+    # [N] int64, where these images stand in the split that they are a part of
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def part(self, indices: Tensor) -> "ImageSet":
+        """Return the images of these indices, [M] int64, in their order."""
+        if self.images is not None:
+            return ImageSet(labels=self.labels[indices], images=self.images[indices], places=indices)
+        chosen = indices.tolist()
+        return ImageSet(labels=self.labels[indices], reader=lambda index: self.pil(chosen[index]), places=indices)
+
+    def watched(self, on_read: Callable[[], None]) -> "ImageSet":
+        """Return the same images, each reading of one told."""
+        read = self.reader
+        if read is None:
+            return self
+
+        def reader(index: int) -> Any:
+            on_read()
+            return read(index)
+
+        return dataclasses.replace(self, reader=reader)
+
+    def pil(self, index: int) -> Any:
+        """Return one image as Pillow's."""
+        if self.reader is not None:
+            return self.reader(index)
+        from PIL import Image
+
+        assert self.images is not None
+        array = self.images[index].permute(1, 2, 0).numpy()
+        return Image.fromarray(array[:, :, 0] if array.shape[2] == 1 else array)
+
+
+def scored_sets(spec: dict[str, Any], more: Sequence[str] = ()) -> tuple[str, ...]:
+    """Return the sets that a run is scored on: test, what it holds out of train, and what its grid names."""
+    return ("test", *(("val",) if "val" in spec else ()), *more)
+
+
+def load_part(
+    spec: dict[str, Any], split: str, streams: Streams, *, data_root: Path, paths: dict[str, str]
+) -> ImageSet:
+    """Load a split as a run uses it: where it holds out `val`, that is no part of its `train`.
+
+    The held-out images are drawn by the `split` stream, stratified by class.
+
+    Raises:
+        DataError: as `load`; or a class has too few images to be in both parts.
+    """
+    if split not in ("train", "val") or "val" not in spec:
+        return load(spec, split, data_root=data_root, paths=paths)
+    whole = load(spec, "train", data_root=data_root, paths=paths)
+    held = torch.zeros(len(whole), dtype=torch.bool)
+    counts = whole.labels.bincount(minlength=spec["classes"])
+    of_class = whole.labels.argsort(stable=True).split(counts.tolist())
+    for label, number in enumerate(_quotas(counts, held_out(spec)).tolist()):
+        if not 0 < number < counts[label]:
+            size = f"{number} of the {int(counts[label])} images of class {label}"
+            raise DataError(f"dataset {spec['name']}: no stratified part can be held out ({size})")
+        order = torch.randperm(int(counts[label]), generator=streams.generator("split", "val", label))
+        held[of_class[label][order[:number]]] = True
+    return whole.part((held if split == "val" else ~held).nonzero()[:, 0])
+
+
+def _quotas(counts: Tensor, total: int) -> Tensor:
+    """Return each class's number of `total` images by largest remainders: [classes] int64."""
+    shares = counts.double() * total / counts.sum()
+    quotas = shares.floor().long()
+    more = (shares - quotas).argsort(descending=True, stable=True)[: total - int(quotas.sum())]
+    quotas[more] += 1
+    return quotas
+
+
+def load(spec: dict[str, Any], split: str, *, data_root: Path, paths: dict[str, str]) -> ImageSet:
+    """Load a split of a dataset.
+
+    Args:
+        spec: the dataset part of a RunSpec.
+        split: train, test, or another set of the dataset.
+        data_root: where `vtjobs data prepare` puts known datasets.
+        paths: folder by fingerprint, for image folders.
+
+    Raises:
+        DataError: files are missing or have the wrong number of images.
+    """
+    name = spec["name"]
+    further = catalogue.datasets().get(name, {}).get("sets", {})
+    if name in catalogue.datasets() and split not in catalogue.sets_of(spec):
+        raise DataError(f"dataset {name} has no set {split!r}")
+    if name == "folder":
+        loaded = _folder(Path(paths.get(spec["fingerprint"], "")), split)
+    elif name in _LOADERS:
+        try:
+            loaded = _LOADERS[name](data_root / name, split)
+        except pickle.UnpicklingError as error:
+            raise DataError(f"dataset {name}: {data_root / name} holds a pickle that is refused ({error})") from error
+        except (RuntimeError, FileNotFoundError) as error:
+            if isinstance(error, RuntimeError) and "not found" not in str(error).lower():
+                raise
+            raise DataError(_not_there(name, data_root)) from error
+    else:
+        raise DataError(f"unknown dataset {name!r}")
+    expected = spec[split] if split in ("train", "test") else further.get(split, {}).get("count", len(loaded))
+    if len(loaded) != expected:
+        raise DataError(f"dataset {name}: {len(loaded)} {split} images, expected {expected}")
+    if len(loaded.labels) and not 0 <= int(loaded.labels.min()) <= int(loaded.labels.max()) < spec["classes"]:
+        raise DataError(f"dataset {name}: {split} labels beyond its {spec['classes']} classes")
+    return loaded
+
+
+def _not_there(name: str, data_root: Path) -> str:
+    layout = catalogue.datasets()[name].get("layout")
+    if layout is None:
+        return f"dataset {name} is not in {data_root / name}. Run: vtjobs data prepare {name}"
+    return f"dataset {name} is not in {data_root}, expected {layout}"
+
+
+def _digits300(_: Path, split: str) -> ImageSet:
+    # Every sixth image trains; the others are two test sets, taken turn by turn.
+    whole = _all_digits()
+    index = torch.arange(len(whole))
+    rest = index[index % 6 != 0]
+    return whole.part({"train": index[index % 6 == 0], "test": rest[::2], "independent": rest[1::2]}[split])
+
+
+def _all_digits() -> ImageSet:
+    from sklearn.datasets import load_digits
+
+    data = load_digits()
+    # Levels are 0…16.
+    images = torch.from_numpy(numpy.round(data.images * (255 / 16)).astype(numpy.uint8))[:, None]
+    return ImageSet(images=images, labels=torch.from_numpy(data.target.astype(numpy.int64)))
+
+
+def _digits(_: Path, split: str) -> ImageSet:
+    # Even indices train, odd ones test, so both halves hold every writer and digit alike.
+    whole = _all_digits()
+    return whole.part(torch.arange(0 if split == "train" else 1, len(whole), 2))
+
+
+def _cifar(classes: int) -> Callable[[Path, str], ImageSet]:
+    def read(root: Path, split: str) -> ImageSet:
+        from torchvision import datasets
+        from torchvision.datasets.utils import check_integrity
+
+        kind = datasets.CIFAR10 if classes == 10 else datasets.CIFAR100
+        files = kind.train_list if split == "train" else kind.test_list
+        paths = [root / kind.base_folder / name for name, _ in files]
+        if not all(check_integrity(str(path), md5) for path, (_, md5) in zip(paths, files, strict=True)):
+            raise FileNotFoundError(f"{root / kind.base_folder}: files are missing or damaged")
+        batches = [_unpickled(path) for path in paths]
+        images = torch.from_numpy(numpy.concatenate([batch["data"] for batch in batches])).view(-1, 3, 32, 32)
+        labels = [label for batch in batches for label in batch["labels" if classes == 10 else "fine_labels"]]
+        return ImageSet(images=images, labels=torch.tensor(labels))
+
+    return read
+
+
+def _unpickled(path: Path) -> Any:
+    with path.open("rb") as stream:
+        return _ArraysOnly(stream, encoding="latin1").load()
+
+
+class _ArraysOnly(pickle.Unpickler):
+    """Unpickle dicts, lists, strings and NumPy arrays; refuse all else, since a pickle can run code."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        found = {"_reconstruct": numpy.empty(0).__reduce__()[0], "ndarray": numpy.ndarray, "dtype": numpy.dtype}
+        if module.split(".")[0] != "numpy" or name not in found:
+            raise pickle.UnpicklingError(f"{module}.{name} is not allowed")
+        return found[name]
+
+
+def _svhn(root: Path, split: str) -> ImageSet:
+    from torchvision import datasets
+
+    data = datasets.SVHN(str(root), split=split, download=False)
+    return ImageSet(images=torch.from_numpy(data.data), labels=torch.from_numpy(data.labels.astype(numpy.int64)))
+
+
+def _flowers(root: Path, split: str) -> ImageSet:
+    from torchvision import datasets
+
+    parts = [
+        datasets.Flowers102(str(root), split=part) for part in (("train", "val") if split == "train" else ("test",))
+    ]
+    joined = torch.utils.data.ConcatDataset(parts)
+    labels = [label for part in parts for label in part._labels]
+    return ImageSet(labels=torch.tensor(labels), reader=lambda index: joined[index][0])
+
+
+def _folder(root: Path, split: str) -> ImageSet:
+    from torchvision import datasets
+
+    place = root / split
+    if split == "test" and not place.is_dir():
+        place = root / "val"
+    if not place.is_dir():
+        raise DataError(f"dataset folder {place} does not exist")
+    data = datasets.ImageFolder(str(place))
+    classes = sorted(path.name for path in (root / "train").iterdir() if path.is_dir())
+    if data.classes != classes:
+        raise DataError(f"dataset folder {place} has other classes than {root / 'train'}")
+    return ImageSet(labels=torch.tensor(data.targets), reader=lambda index: data[index][0])
+
+
+def _listed(read: Callable[..., image_trees.Listed], **more: Any) -> Callable[[Path, str], ImageSet]:
+    def load_tree(root: Path, split: str) -> ImageSet:
+        # Several datasets may share a folder.
+        found = read(root.parent, split, **more)
+        return ImageSet(labels=found.labels, reader=found.__getitem__)
+
+    return load_tree
+
+
+DOMAINS = ("clipart", "infograph", "painting", "quickdraw", "real", "sketch")
+
+_LOADERS: dict[str, Callable[[Path, str], ImageSet]] = {
+    "digits": _digits,
+    "digits300": _digits300,
+    "cifar10": _cifar(10),
+    "cifar100": _cifar(100),
+    "svhn": _svhn,
+    "flowers102": _flowers,
+    "flowers102_relvit": _listed(image_trees.flowers_train_val),
+    "tiny_imagenet": _listed(image_trees.tiny_imagenet),
+    "imagenet100": _listed(image_trees.imagenet, only="imagenet100"),
+    "imagenet1k": _listed(image_trees.imagenet),
+    **{domain: _listed(image_trees.domainnet, domain=domain) for domain in DOMAINS},
+    "inat2018": _listed(image_trees.inaturalist, year=2018),
+    "inat2019": _listed(image_trees.inaturalist, year=2019),
+    "cars": _listed(image_trees.cars),
+}

@@ -1,0 +1,113 @@
+"""The datasets that lie as trees of pictures with lists beside them: read in the layouts that they are published in."""
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ...jobs.grid import catalogue
+
+V2 = "imagenetv2-matched-frequency-format-val"
+
+
+class Listed:
+    """Pictures by path, opened one by one."""
+
+    def __init__(self, pairs: Iterable[tuple[Path, int]]) -> None:
+        self.paths, labels = [], []
+        for path, label in pairs:
+            self.paths.append(path)
+            labels.append(label)
+        self.labels: Tensor = torch.tensor(labels, dtype=torch.int64)
+
+    def __getitem__(self, index: int) -> Any:
+        from PIL import Image
+
+        with Image.open(self.paths[index]) as image:
+            return image.convert("RGB")
+
+
+def _pictures(folder: Path) -> list[Path]:
+    """Return the files of a folder in the order of their names.
+
+    Raises:
+        FileNotFoundError: there is no such folder.
+    """
+    return sorted(path for path in folder.iterdir() if path.is_file())
+
+
+def _lines(path: Path) -> list[str]:
+    return [line for line in path.read_text("utf-8").splitlines() if line.strip()]
+
+
+def imagenet(root: Path, split: str, *, only: str | None = None) -> Listed:
+    """Read train/<wnid>/ and val/<wnid>/; classes are numbered in the order of their ids.
+
+    Args:
+        root: the data folder.
+        split: train, test, which is the published val part, or v2.
+        only: a list of the catalogue that names the classes.
+    """
+    if split == "v2":
+        # ImageNetV2 (Recht et al. 2019), whose folders are the classes' numbers.
+        place = root / "imagenet1k" / V2
+        return Listed((path, label) for label in range(1000) for path in _pictures(place / str(label)))
+    place = root / "imagenet1k" / ("train" if split == "train" else "val")
+    names = catalogue.class_list(only) if only else sorted(path.name for path in place.iterdir() if path.is_dir())
+    return Listed((path, label) for label, name in enumerate(names) for path in _pictures(place / name))
+
+
+def tiny_imagenet(root: Path, split: str) -> Listed:
+    """Read tiny-imagenet-200: train/<wnid>/images/, val/images/ with val_annotations.txt."""
+    place = root / "tiny_imagenet" / "tiny-imagenet-200"
+    number = {name: label for label, name in enumerate(sorted(_lines(place / "wnids.txt")))}
+    if split == "train":
+        return Listed(
+            (path, number[name]) for name in sorted(number) for path in _pictures(place / "train" / name / "images")
+        )
+    rows = [line.split("\t") for line in _lines(place / "val" / "val_annotations.txt")]
+    return Listed((place / "val" / "images" / row[0], number[row[1]]) for row in rows)
+
+
+def domainnet(root: Path, split: str, *, domain: str) -> Listed:
+    """Read a domain by its list: `clipart/airplane/clipart_002_000001.jpg 1` a line.
+
+    Classes are numbered in the order of their folders' names, as in DRLoc's program; the list's own numbers agree.
+    """
+    place = root / "domainnet"
+    files = [line.rsplit(" ", 1)[0] for line in _lines(place / f"{domain}_{split}.txt")]
+    # Of both parts, as one might lack a class.
+    known = files + [line.rsplit(" ", 1)[0] for line in _lines(place / f"{domain}_{_other(split)}.txt")]
+    number = {name: label for label, name in enumerate(sorted({file.split("/")[1] for file in known}))}
+    return Listed((place / file, number[file.split("/")[1]]) for file in files)
+
+
+def _other(split: str) -> str:
+    return "test" if split == "train" else "train"
+
+
+def inaturalist(root: Path, split: str, *, year: int) -> Listed:
+    """Read a year's competition: train<year>.json and val<year>.json in COCO's form; the category's id is the class."""
+    place = root / f"inat{year}"
+    data = json.loads((place / f"{'train' if split == 'train' else 'val'}{year}.json").read_text("utf-8"))
+    label = {row["image_id"]: int(row["category_id"]) for row in data["annotations"]}
+    return Listed((place / row["file_name"], label[row["id"]]) for row in data["images"])
+
+
+def cars(root: Path, split: str) -> Listed:
+    """Read Stanford Cars as torchvision does, from its devkit."""
+    from torchvision import datasets
+
+    found = datasets.StanfordCars(str(root / "cars"), split=split)
+    return Listed((Path(path), int(label)) for path, label in found._samples)
+
+
+def flowers_train_val(root: Path, split: str) -> Listed:
+    """Read Flowers102 in RelViT's protocol: the official train part, tested on the official val part."""
+    from torchvision import datasets
+
+    found = datasets.Flowers102(str(root / "flowers102"), split="train" if split == "train" else "val")
+    return Listed((Path(path), int(label)) for path, label in zip(found._image_files, found._labels, strict=True))

@@ -1,0 +1,133 @@
+"""Backbones from timm, made as a run describes them."""
+
+from typing import Any
+
+from torch import nn
+
+from ..heads.base import Grid
+from .tokens import BackboneError
+
+
+def create_arguments(backbone: dict[str, Any], dataset: dict[str, Any], recipe: dict[str, Any]) -> dict[str, Any]:
+    """Return what timm's create_model is called with, the model's name left out."""
+    import timm
+
+    from .. import models  # noqa: F401  registers ours with timm
+
+    arguments = dict(backbone["args"])
+    arguments |= {"num_classes": dataset["classes"], "in_chans": dataset["channels"]}
+    config = timm.get_pretrained_cfg(backbone["model"])
+    if config is not None and config.fixed_input_size:
+        arguments["img_size"] = recipe["image_size"]
+    if recipe.get("dropout") is not None:
+        arguments["drop_rate"] = recipe["dropout"]
+    if recipe.get("drop_path") is not None:
+        arguments["drop_path_rate"] = recipe["drop_path"]
+    return arguments
+
+
+def build(
+    backbone: dict[str, Any], dataset: dict[str, Any], recipe: dict[str, Any], head: dict[str, Any] | None = None
+) -> nn.Module:
+    """Make the model, drawing its weights from torch's default generator.
+
+    Args:
+        backbone: of the run, as the other parts.
+        dataset: its classes and channels.
+        recipe: image size and regularisation.
+        head: what it asks of the model: no positional embedding, another input size, no classifier.
+
+    Raises:
+        BackboneError: timm refuses, in timm's words, or the head asks for what the model has not.
+    """
+    import timm
+
+    name, params = backbone["model"], (head or {}).get("params", {})
+    arguments = create_arguments(backbone, dataset, recipe)
+    try:
+        model: nn.Module = timm.create_model(name, pretrained=False, **arguments)
+    except (RuntimeError, TypeError, ValueError, AssertionError, AttributeError) as error:
+        text = str(error).split("\n")[0] or type(error).__name__
+        raise BackboneError(f"backbone {name}: {text}") from error
+    if recipe.get("drop_path_rule") == "uniform":
+        _drop_evenly(model, arguments.get("drop_path_rate"))
+    if not params.get("positions", True):
+        if getattr(model, "pos_embed", None) is None:
+            raise BackboneError(f"backbone {name}: it has no positional embedding to leave out")
+        # Made and dropped: without it timm would draw all other weights anew.
+        model.pos_embed = None
+    if params.get("mega") is not None:
+        _shrink(model, name, recipe["image_size"], params["mega"])
+    if head is not None and head.get("name") == "distill":
+        from ..training.distill import prepare_student
+
+        prepare_student(model, head)
+    if not params.get("labels", True):
+        if not hasattr(model, "reset_classifier"):
+            raise BackboneError(f"backbone {name}: its classifier cannot be left out")
+        model.reset_classifier(0)
+    return model
+
+
+def _drop_evenly(model: nn.Module, rate: float | None) -> None:
+    """Drop the branches of every block at one rate, the largest where none is given: timm lets it grow with the depth.
+
+    Class attention has none (thesis, section 3.5.2).
+    """
+    from timm.layers import DropPath
+    from timm.models.cait import LayerScaleBlockClassAttn
+
+    if rate is None:
+        rate = max((layer.drop_prob for layer in model.modules() if isinstance(layer, DropPath)), default=0.0)
+    for layer in model.modules():
+        for name in ("drop_path", "drop_path1", "drop_path2"):
+            spared = isinstance(layer, LayerScaleBlockClassAttn)
+            if isinstance(getattr(layer, name, None), DropPath | nn.Identity) and not spared:
+                setattr(layer, name, DropPath(rate) if rate else nn.Identity())
+
+
+def _shrink(model: Any, name: str, size: int, mega: int) -> None:
+    """Let a model take M×M patches."""
+    patch = patch_side(model, size)
+    if patch is None or not hasattr(model, "set_input_size"):
+        raise BackboneError(f"backbone {name}: mega-patches need a transformer over square patches")
+    if mega > size // patch:
+        raise BackboneError(
+            f"backbone {name}: {mega} mega-patches a side, {size}-pixel images have {size // patch} patches"
+        )
+    model.set_input_size(img_size=(mega * patch, mega * patch))
+
+
+def patch_side(model: Any, size: int) -> int | None:
+    """Return the side of a patch that divides the image, or None where the model has none."""
+    sides = getattr(getattr(model, "patch_embed", None), "patch_size", None)
+    side = sides[0] if isinstance(sides, tuple) else None
+    return int(side) if side and size % side == 0 else None
+
+
+def cell_side(head: dict[str, Any], name: str, grid: Grid, side: int) -> int | None:
+    """Return the side of the square of pixels that a token stands for; None where the head does nothing to patches.
+
+    Raises:
+        BackboneError: the tokens stand for no squares, and the head shuffles or changes such.
+    """
+    params = head["params"]
+    if not (params.get("shuffle") or params.get("patch_augment") or params.get("mega")):
+        return None
+    if params.get("mega") not in (None, grid.height):
+        raise BackboneError(f"backbone {name}: mega-patches need a token for each patch, not merged ones")
+    if grid.height != grid.columns or side % grid.height:
+        size = f"{grid.height}x{grid.columns}"
+        raise BackboneError(f"backbone {name}: {side} pixels are no whole number of patches for its {size} tokens")
+    return side // grid.height
+
+
+def input_side(head: dict[str, Any], model: Any, size: int) -> int:
+    """Return the side of the images that the model gets, pixels."""
+    mega = head["params"].get("mega")
+    return size if mega is None else mega * (patch_side(model, size) or 1)
+
+
+def batch_norms(model: nn.Module) -> list[nn.Module]:
+    """Return the layers that keep running statistics of the batch."""
+    return [layer for layer in model.modules() if isinstance(layer, nn.modules.batchnorm._BatchNorm)]

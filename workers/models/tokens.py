@@ -1,0 +1,110 @@
+"""Patch tokens as grids, [B, h, w, D], taken out of one forward pass of any backbone by hooks."""
+
+import re
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from ...jobs.errors import VtjobsError
+from ..heads.base import Grid
+
+Where = Literal["before_norm", "after_norm", "blocks"]
+# timm's transformers, its ResNets, and our CvT.
+_BLOCK = re.compile(r"(?:.*\.)?(?:blocks\.[0-9]+|layer[0-9]+\.[0-9]+|stages\.[0-9]+\.[0-9]+)\Z")
+
+
+class BackboneError(VtjobsError):
+    """timm cannot make this backbone, or its features form no grid."""
+
+    exit_code = 2
+
+
+class Tap:
+    """Takes the grids that a head wants from the next forward pass of a backbone.
+
+    Hooks see what the model computes anyway: no forward is copied, none is run twice.
+    """
+
+    def __init__(self, backbone: nn.Module, where: Where) -> None:
+        self.backbone = backbone
+        self.where = where
+        self._taken: list[Tensor] = []
+        self._is_open = False
+        if where == "before_norm":
+            last = getattr(backbone, "norm", None)
+            if not isinstance(last, nn.Module) or isinstance(last, nn.Identity):
+                # Nothing to stand before: the features themselves.
+                self.where = "after_norm"
+            else:
+                last.register_forward_pre_hook(lambda _, inputs: self._take(inputs[0]))
+        elif where == "blocks":
+            blocks = [module for name, module in backbone.named_modules() if _BLOCK.match(name)]
+            if not blocks:
+                raise BackboneError(f"backbone {type(backbone).__name__} has no blocks that are known as such")
+            for block in blocks:
+                block.register_forward_hook(lambda _module, _inputs, output: self._take(output))
+
+    def _take(self, tokens: Any) -> None:
+        if self._is_open:
+            self._taken.append(tokens)
+
+    def features(self, images: Tensor) -> tuple[Tensor, list[Tensor]]:
+        """Return the backbone's own features and the grids.
+
+        Raises:
+            BackboneError: the tokens form no grid.
+        """
+        self._is_open = True
+        try:
+            features: Tensor = self.backbone.forward_features(images)
+        finally:
+            self._is_open = False
+            taken, self._taken = self._taken, []
+        found = taken if self.where != "after_norm" else [features]
+        return features, [token_grid(self.backbone, tokens) for tokens in found]
+
+
+def token_grid(model: nn.Module, features: Tensor) -> Tensor:
+    """Return patch tokens as [B, h, w, D]; class and register tokens are dropped.
+
+    Raises:
+        BackboneError: the features form no grid.
+    """
+    if features.ndim == 4:
+        width = getattr(model, "num_features", None)
+        if features.shape[3] == width and features.shape[1] != width:
+            return features
+        if getattr(model, "output_fmt", "NCHW") == "NHWC":
+            return features
+        return features.permute(0, 2, 3, 1)
+    if features.ndim == 3:
+        prefix = int(getattr(model, "num_prefix_tokens", 0))
+        sizes = [(number, _grid_size(model, features.shape[1] - number)) for number in (prefix, 0)]
+        for number, size in sizes:
+            if size is not None:
+                return features[:, number:].unflatten(1, size)
+        raise BackboneError(f"{features.shape[1] - prefix} tokens form no square grid")
+    raise BackboneError(f"features of shape {tuple(features.shape)} form no grid of tokens")
+
+
+def _grid_size(model: nn.Module, count: int) -> tuple[int, int] | None:
+    known = getattr(getattr(model, "patch_embed", None), "grid_size", None)
+    if known is not None and known[0] * known[1] == count:
+        return int(known[0]), int(known[1])
+    side = round(count**0.5) if count > 0 else 0
+    return (side, side) if side and side * side == count else None
+
+
+def grid_shapes(tap: Tap, channels: int, size: int) -> list[Grid]:
+    """Return the shapes of the grids that a tap takes, without disturbing the backbone."""
+    backbone = tap.backbone
+    training = backbone.training
+    backbone.eval()
+    device = next(backbone.parameters()).device
+    with torch.no_grad():
+        _, grids = tap.features(torch.zeros(1, channels, size, size, device=device))
+    backbone.train(training)
+    return [
+        Grid(width=int(tokens.shape[3]), height=int(tokens.shape[1]), columns=int(tokens.shape[2])) for tokens in grids
+    ]

@@ -1,0 +1,1 @@
+"""The fork server and the ranks that it forks."""

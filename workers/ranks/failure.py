@@ -1,0 +1,101 @@
+"""From an exception to its class and a one-line signature that tells causes apart."""
+
+import errno
+import re
+import traceback
+from pathlib import Path
+
+from ...jobs.run.states import EXIT_OF_CLASS, ExitCode, FailureClass
+
+STORAGE_ERRORS = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.ESTALE, errno.EROFS))
+_COMMUNICATION = re.compile(
+    r"connection (reset|closed|refused)|gloo|nccl|timed out|broken pipe|socket|store->get|remote process exited", re.I
+)
+# What a GPU, its link or its driver says when the node is at fault. A "device-side assert" is the run's own.
+_HARDWARE = re.compile(
+    r"uncorrectable|ecc error|\bxid\b|no cuda-capable device|no cuda gpus are available|invalid device ordinal"
+    r"|cuda unknown error|system not yet initialized|busy or unavailable|cuda error: initialization error|gpu is lost"
+    r"|hardware stack error|misaligned address|illegal memory|unspecified launch|nvlink"
+    r"|cublas_status_(?:not_initialized|execution_failed|internal_error)|cudnn_status_(?:execution_failed|internal_error)",
+    re.I,
+)
+_MISFIT = re.compile(
+    r"no kernel image is available|driver version is insufficient|driver on your system is too old", re.I
+)
+_NO_SPACE = re.compile(r"no space left|unexpected pos|file write failed|disk quota", re.I)
+_NO_MEMORY = re.compile(
+    r"can't allocate memory|cuda error: out of memory|cuda failure.*out of memory|cu\w+_status_alloc_failed", re.I
+)
+# What differs between two occurrences of one cause.
+_NUMBERS = re.compile(r"\b[0-9a-f]{12,}\b|0x[0-9a-f]+|\d+(?:\.\d+)?(?:e[-+]?\d+)?", re.I)
+_PATHS = re.compile(r"(?:/[\w.+-]+){2,}")
+
+
+def classify(error: BaseException) -> FailureClass:
+    """Return the class of an exception that ended a rank."""
+    import torch
+    from torch.distributed import DistError
+
+    from ..data.datasets import DataError
+    from ..heads.base import OwnHeadError
+    from ..models.tokens import BackboneError
+    from ..training.evaluate import Diverged
+    from ..training.trainee import PrecisionError
+
+    chain = _chain(error)
+    for link in chain:
+        if isinstance(link, Diverged):
+            return FailureClass.DIVERGED
+        if isinstance(link, DataError):
+            return FailureClass.DATA
+        if isinstance(link, torch.OutOfMemoryError | MemoryError):
+            return FailureClass.OUT_OF_MEMORY
+        if isinstance(link, RuntimeError) and _NO_MEMORY.search(str(link)):
+            return FailureClass.OUT_OF_MEMORY
+        if isinstance(link, OSError) and link.errno in STORAGE_ERRORS:
+            return FailureClass.STORAGE
+        if isinstance(link, RuntimeError) and _NO_SPACE.search(str(link)):
+            return FailureClass.STORAGE
+    if isinstance(error, ImportError | BackboneError | OwnHeadError | PrecisionError):
+        return FailureClass.SETUP_ERROR
+    if isinstance(error, RuntimeError) and _MISFIT.search(str(error)):
+        return FailureClass.SETUP_ERROR
+    if isinstance(error, DistError) or (
+        isinstance(error, RuntimeError | ConnectionError) and _COMMUNICATION.search(str(error))
+    ):
+        return FailureClass.COMMUNICATION
+    if isinstance(error, RuntimeError) and _HARDWARE.search(str(error)):
+        return FailureClass.HARDWARE
+    if type(error).__name__ in ("UnpicklingError", "SafetensorError"):
+        # A checkpoint with the right checksums that holds something else than tensors and numbers.
+        return FailureClass.NO_CHECKPOINT
+    if isinstance(error, FileNotFoundError | IsADirectoryError) or type(error).__name__ == "UnidentifiedImageError":
+        return FailureClass.DATA
+    return FailureClass.USER_ERROR
+
+
+def _chain(error: BaseException | None) -> list[BaseException]:
+    found: list[BaseException] = []
+    while error is not None and error not in found:
+        found.append(error)
+        error = error.__cause__ or error.__context__
+    return found
+
+
+def exit_code(failure: FailureClass) -> ExitCode:
+    """Return the exit code that stands for a class."""
+    return EXIT_OF_CLASS[failure]
+
+
+def signature(error: BaseException) -> str:
+    """Return one line: type, message without numbers and paths, and the innermost place in the code."""
+    message = str(error).strip().split("\n")[0][:200]
+    message = _NUMBERS.sub("#", _PATHS.sub(lambda match: f"…/{Path(match[0]).name}", message))
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f" at {Path(frames[-1].filename).name}:{frames[-1].name}" if frames else ""
+    return f"{type(error).__name__}: {message}{place}"
+
+
+def describe(error: BaseException, *, most: int = 4000) -> str:
+    """Return the end of the traceback, for people."""
+    return "".join(traceback.format_exception(error))[-most:]

@@ -1,0 +1,106 @@
+"""One rank of one run: what the template becomes after it forked."""
+
+import faulthandler
+import os
+import signal
+import sys
+import time
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from ...jobs.run.states import ExitCode, FailureClass
+from ...jobs.workspace.paths import RunFolder
+from ..pipes import LineWriter, StopFlag
+
+# The agent asks for stack dumps with this signal; NCCL uses SIGUSR1.
+DUMP_SIGNAL = signal.SIGRTMIN + 5
+
+
+def run_rank(order: dict[str, Any], *, events: int, control: int, listener: int | None) -> int:
+    """Train as the order says; return the exit code.
+
+    Args:
+        order: what the agent sent: spec, place in the group, paths, settings.
+        events: where events go.
+        control: where the stop byte comes from.
+        listener: rank 0's listening socket.
+    """
+    began = time.monotonic()
+    writer = LineWriter(events)
+    faulthandler.register(DUMP_SIGNAL, file=sys.stderr, all_threads=True, chain=False)
+    try:
+        completed = _train(order, writer, StopFlag(control), listener)
+    except BaseException as error:
+        from .failure import classify, describe, exit_code, signature
+
+        failure = FailureClass.USER_ERROR if isinstance(error, SystemExit) else classify(error)
+        text = describe(error)
+        print(text, file=sys.stderr, flush=True)
+        writer.send(
+            "error",
+            failure=failure,
+            signature=signature(error),
+            error=text,
+            rank=order["rank"],
+            monotonic=time.monotonic(),
+            seconds=time.monotonic() - began,
+        )
+        return exit_code(failure)
+    return ExitCode.COMPLETED if completed else ExitCode.STOPPED
+
+
+def _train(order: dict[str, Any], writer: LineWriter, stop: StopFlag, listener: int | None) -> bool:
+    if order["gpus"]:
+        os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(order["gpus"])
+    import torch
+
+    from ...jobs.run.spec import RunSpec
+    from ..training.group import join
+    from ..training.loop import Training
+    from ..training.plan import Plan
+    from .rendezvous import interface_of, reach
+
+    torch.set_num_threads(order["threads"])
+    if order["device"] == "cuda":
+        torch.cuda.set_device(order["local_rank"])
+        device = torch.device("cuda", order["local_rank"])
+    else:
+        device = torch.device("cpu")
+    spec = RunSpec.parse(Path(order["spec"]).read_text())
+    host = order["hosts"][0]
+    if order["nodes"] > 1:
+        host, own = reach(order["hosts"], order["port"])
+        if interface := interface_of(own):
+            # By itself gloo would take the interface that the host's name resolves to, which may be the loopback's.
+            os.environ.setdefault("GLOO_SOCKET_IFNAME", interface)
+    group = join(order["rank"], order["world_size"], device=device, host=host, port=order["port"], listener=listener)
+    run = RunFolder(Path(order["spec"]).parent)
+    plan = Plan(
+        run_id=order["run_id"],
+        folder=Path(order["folder"]),
+        data_root=Path(order["data_root"]),
+        paths=order["paths"],
+        resume=Path(order["resume"]) if order["resume"] else None,
+        init=Path(order["init"]) if order["init"] else None,
+        parent=RunSpec.parse(Path(order["parent"]).read_text()) if order["parent"] else None,
+        checkpoint_every_s=order["checkpoint_every_s"],
+        evaluate_every=order["evaluate_every"],
+        sets=tuple(order["sets"]),
+        micro_split=order["micro_split"],
+        workers=order["workers"],
+        superseded=partial(_is_superseded, run, order["attempt"]),
+        origin=order["origin"],
+    )
+    training = Training(spec, plan, group, report=writer.send, wants_stop=stop)
+    completed = training.run()
+    group.barrier()
+    return completed
+
+
+def _is_superseded(run: RunFolder, attempt: int) -> bool:
+    try:
+        return run.highest_claim() > attempt
+    except OSError:
+        # Not known at this moment: nothing is removed.
+        return True

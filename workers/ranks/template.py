@@ -1,0 +1,124 @@
+"""The warm process that ranks are forked from: torch and timm imported once, nothing computed, no GPU touched.
+
+It talks with its agent over one socket: orders to fork come in with the descriptors of the new rank, its process id
+and later its exit status go out. Run as `python -m vtjobs.workers.ranks.template FD`.
+"""
+
+import json
+import os
+import selectors
+import signal
+import socket
+import sys
+import traceback
+from typing import Any
+
+from ..process import die_with_parent
+
+IGNORED = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP)
+
+
+def main() -> int:
+    """Serve until the agent is gone."""
+    agent = socket.socket(fileno=int(sys.argv[1]))
+    for name in IGNORED:
+        # SLURM signals every process of a step; only the agent acts on it.
+        signal.signal(name, signal.SIG_IGN)
+    die_with_parent()
+    try:
+        _warm_up()
+    except Exception as error:
+        _send(agent, {"kind": "broken", "text": f"{type(error).__name__}: {error}"[:500]})
+        raise
+    _send(agent, {"kind": "ready"})
+    return _serve(agent)
+
+
+def _warm_up() -> None:
+    # What ranks need sooner or later: imported after the fork, it would be imported by every rank of every run.
+    import timm.data.mixup
+    import timm.optim
+    import timm.scheduler
+    import timm.utils  # noqa: F401
+    import torchvision.datasets  # noqa: F401
+
+    from ..training import loop  # noqa: F401
+
+
+def _serve(agent: socket.socket) -> int:
+    wake_read, wake_write = os.pipe()
+    for handle in (wake_read, wake_write):
+        os.set_blocking(handle, False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
+    selector = selectors.DefaultSelector()
+    selector.register(agent, selectors.EVENT_READ)
+    selector.register(wake_read, selectors.EVENT_READ)
+    while True:
+        for key, _ in selector.select():
+            if key.fileobj is agent:
+                message, handles, _, _ = socket.recv_fds(agent, 1 << 20, 8)
+                if not message:
+                    return 0
+                _fork(agent, json.loads(message), handles, (wake_read, wake_write))
+            else:
+                os.read(wake_read, 1 << 10)
+        _reap(agent)
+
+
+def _fork(agent: socket.socket, order: dict[str, Any], handles: list[int], mine: tuple[int, int]) -> None:
+    template = os.getpid()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    pid = os.fork()
+    if pid == 0:
+        code = 70
+        try:
+            code = _become_rank(order, handles, template, (agent.fileno(), *mine))
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            # No clean-up of the template's: this is another process now.
+            os._exit(code)
+    for handle in handles:
+        os.close(handle)
+    _send(agent, {"kind": "forked", "ticket": order["ticket"], "pid": pid})
+
+
+def _become_rank(order: dict[str, Any], handles: list[int], template: int, not_mine: tuple[int, ...]) -> int:
+    from .rank import run_rank
+
+    signal.set_wakeup_fd(-1)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    die_with_parent()
+    if os.getppid() != template:
+        return 70
+    os.setpgid(0, 0)
+    for handle in not_mine:
+        os.close(handle)
+    events, control, log, *listener = handles
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    os.close(log)
+    return run_rank(order, events=events, control=control, listener=listener[0] if listener else None)
+
+
+def _reap(agent: socket.socket) -> None:
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return
+        if pid == 0:
+            return
+        _send(agent, {"kind": "exit", "pid": pid, "status": os.waitstatus_to_exitcode(status)})
+
+
+def _send(agent: socket.socket, message: dict[str, Any]) -> None:
+    agent.sendall(json.dumps(message).encode())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,189 @@
+"""Write a run's final weights for other programs: `python -m vtjobs.workers.tools.export --workspace DIR --format F RUN OUT`.
+
+What the ledger knows of the run comes as JSON on standard input and goes into the model card.
+"""
+
+import argparse
+import json
+import re
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+from ...jobs.atomic_files import read_json
+from ...jobs.errors import BadInput, VtjobsError
+from ...jobs.grid.design import seed_text
+from ...jobs.run.spec import seed_label
+from ...jobs.workspace.paths import Workspace
+from ..checkpoints.final_weights import Final, final_of
+
+WEIGHTS = "model.safetensors"
+
+
+def export(workspace: Workspace, run_id: str, out: Path, form: str, *, facts: dict[str, Any]) -> None:
+    """Write a folder with weights, configuration and a model card; all of it, or nothing.
+
+    Args:
+        workspace: where the run lies.
+        run_id: a completed run.
+        out: a folder that does not exist yet.
+        form: timm, safetensors or torchvision-backbone.
+        facts: what the ledger knows: labels, results, the cell's other seeds.
+
+    Raises:
+        BadInput: the folder is there already, or the format does not fit the model.
+        NoWeights: the run has no final weights.
+    """
+    if out.exists():
+        raise BadInput(f"{out} exists already")
+    final = final_of(workspace, run_id)
+    staged = out.with_name(f".{out.name}.part")
+    shutil.rmtree(staged, ignore_errors=True)
+    staged.mkdir(parents=True)
+    try:
+        config = configuration(final)
+        if form == "torchvision-backbone":
+            config["features_only"] = _write_features(final, staged / WEIGHTS)
+        else:
+            shutil.copyfile(final.weights, staged / WEIGHTS)
+        (staged / "config.json").write_text(json.dumps(config, indent=2) + "\n")
+        environment = read_json(workspace.run(run_id).attempt(final.attempt) / "environment.json")
+        (staged / "README.md").write_text(card(final, config, form, facts, environment), encoding="utf-8")
+        staged.rename(out)
+    except BaseException:
+        shutil.rmtree(staged, ignore_errors=True)
+        raise
+
+
+def configuration(final: Final) -> dict[str, Any]:
+    """Return timm's own description of a model folder: architecture, arguments and what the images must look like."""
+    from ..models.backbones import create_arguments
+
+    spec = final.spec
+    arguments = create_arguments(spec.backbone, spec.dataset, spec.recipe)
+    classes = arguments.pop("num_classes") if spec.head["params"].get("labels", True) else 0
+    arguments.pop("num_classes", None)
+    channels, params = arguments["in_chans"], spec.head["params"]
+    if not params.get("positions", True):
+        arguments["pos_embed"] = "none"
+    return {
+        "architecture": spec.backbone["model"],
+        "num_classes": classes,
+        "model_args": arguments,
+        "pretrained_cfg": {
+            "num_classes": classes,
+            "input_size": [channels, spec.recipe["image_size"], spec.recipe["image_size"]],
+            "mean": spec.dataset["mean"],
+            "std": spec.dataset["std"],
+            "interpolation": spec.recipe["interpolation"],
+            "crop_pct": spec.recipe["eval_crop_pct"],
+        },
+    }
+
+
+def _write_features(final: Final, path: Path) -> dict[str, Any]:
+    """Write the weights under the names of timm's features_only model; return its channels and reductions.
+
+    A ResNet's names are torchvision's, too.
+    """
+    import timm
+    from safetensors.torch import load_file, save_file
+
+    from .. import models  # noqa: F401  registers ours with timm
+    from ..models.backbones import create_arguments
+
+    spec = final.spec
+    arguments = create_arguments(spec.backbone, spec.dataset, spec.recipe)
+    arguments.pop("num_classes")
+    name = spec.backbone["model"]
+    try:
+        model = timm.create_model(name, features_only=True, pretrained=False, **arguments)
+    except (RuntimeError, TypeError, AttributeError, ValueError) as error:
+        raise BadInput(f"backbone {name} gives no feature maps: {str(error).splitlines()[0]}") from None
+    state = load_file(str(final.weights))
+    found = {}
+    for key, value in model.state_dict().items():
+        source = next((known for known in _names(key) if known in state), None)
+        if source is None or state[source].shape != value.shape:
+            raise BadInput(f"backbone {name}: no weights for {key} of its feature maps")
+        found[key] = state[source].contiguous().clone()
+    save_file(found, str(path))
+    return {"channels": model.feature_info.channels(), "reduction": model.feature_info.reduction()}
+
+
+def _names(key: str) -> list[str]:
+    """Return what a weight of a features_only model may be called in the whole one."""
+    return [key, key.removeprefix("model."), re.sub(r"^([a-z]+)_([0-9]+)\.", r"\1.\2.", key)]
+
+
+def card(
+    final: Final, config: dict[str, Any], form: str, facts: dict[str, Any], environment: dict[str, Any] | None
+) -> str:
+    """Return the model card: what this is, how it was made, what it scores, how to load it."""
+    spec, labels = final.spec, facts["labels"]
+    seed = seed_label(spec.seeds)
+    seeds = str(seed) if seed is not None else seed_text(0, spec.seeds)
+    head = {name: value for name, value in spec.head["params"].items() if value is not None}
+    lines = [
+        f"# {labels['backbone']} on {labels['dataset']}, {labels['head']}",
+        "",
+        f"- run `{final.manifest.run_id}` of grid `{facts['grid_id']}`, seed {seeds}",
+        f"- weights of epoch {final.manifest.epoch}, step {final.manifest.step}: the last ones, chosen by no score",
+        f"- recipe `{labels['recipe']}`, fidelity {spec.recipe.get('fidelity', 'paper')}",
+        f"- head {spec.head['name']} {json.dumps(head)}; {_left(final)}",
+        f"- dataset fingerprint `{spec.dataset['fingerprint']}`",
+    ]
+    if spec.init_from:
+        lines.append(f"- {'taught by' if spec.learns_from_parent else 'started from'} run `{spec.init_from}`")
+    lines += ["", "| set | metric | last epoch |", "|---|---|---|"]
+    lines += [f"| {row['set_name']} | {row['metric']} | {row['last']:.4g} |" for row in facts["results"]]
+    if facts["cell"]["n"] > 1:
+        mean, std = facts["cell"]["mean"], facts["cell"]["std"]
+        lines += ["", f"One of {facts['cell']['n']} seeds: {facts['cell']['metric']} {mean:.2f} ± {std:.2f} over them."]
+    lines += ["", "```python", *_loading(config, form), "```", "", "## Recipe", "", "```json"]
+    lines += [json.dumps(spec.recipe, indent=1), "```"]
+    if environment and environment.get("software"):
+        lines += ["", "Made with " + ", ".join(f"{k} {v}" for k, v in environment["software"].items()) + "."]
+    return "\n".join(lines) + "\n"
+
+
+def _left(final: Final) -> str:
+    if final.spec.head["name"] != "distill":
+        return "nothing of it is in these weights"
+    if "distilled" in final.spec.backbone["model"] and final.spec.head["params"]["fusion"] == "softmax":
+        return "the scores below add up both tokens' softmax outputs, timm's model takes the mean of their logits"
+    return "nothing of the teacher is in these weights"
+
+
+def _loading(config: dict[str, Any], form: str) -> list[str]:
+    named = [f"{name}={value!r}" for name, value in config["model_args"].items()]
+    last = "features_only=True" if form == "torchvision-backbone" else f"num_classes={config['num_classes']}"
+    arguments = ", ".join([repr(config["architecture"]), *named, last])
+    return [
+        "import timm",
+        "from safetensors.torch import load_file",
+        "",
+        f"model = timm.create_model({arguments})",
+        f'model.load_state_dict(load_file("{WEIGHTS}"))',
+    ]
+
+
+def main() -> int:
+    """Export one run."""
+    parser = argparse.ArgumentParser(prog="vtjobs.workers.tools.export")
+    parser.add_argument("--workspace", type=Path, required=True)
+    parser.add_argument("--format", required=True)
+    parser.add_argument("run_id")
+    parser.add_argument("out", type=Path)
+    options = parser.parse_args()
+    try:
+        export(Workspace(options.workspace), options.run_id, options.out, options.format, facts=json.load(sys.stdin))
+    except VtjobsError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,189 @@
+"""What a backbone costs: parameters, FLOPs, images per second, memory; the conditions of the papers' complexity tables.
+
+`python -m vtjobs.workers.tools.measure NAME … --batch 32`. One line of JSON for each backbone.
+"""
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from ...jobs.errors import BadInput, suggest
+from ...jobs.grid import catalogue
+from ..environment import software
+from ..models.backbones import build
+from ..training.trainee import make_numerics
+from .each import each
+
+WARM_UP = 3
+# No larger batch is tried for `largest`.
+MOST = 1 << 16
+
+
+def measure(
+    name: str, *, batch: int | None, image_size: int, classes: int, precision: str, repeats: int, training: bool,
+    device: torch.device,
+) -> dict[str, Any]:  # fmt: skip
+    """Return what a backbone costs on this device.
+
+    Args:
+        name: a short name, or timm's.
+        batch: images at a time; None: the largest that fits the GPU.
+        image_size: side of the input, pixels.
+        classes: of the classifier.
+        precision: fp32, fp16 or bf16.
+        repeats: timed passes, after three that are not.
+        training: forward, cross-entropy and backward, or the forward pass alone.
+        device: where.
+
+    Raises:
+        BadInput: there is no such backbone, or the largest batch is asked for without a GPU.
+    """
+    model = _model(name, image_size, classes).to(device)
+    numerics = make_numerics({"precision": precision, "tf32": False, "deterministic": False}, device)
+    parameters = sum(parameter.numel() for parameter in model.parameters())
+    flops = _multiply_adds(model, image_size, device)
+    if batch is None:
+        batch = _largest(lambda count: _step(model, count, image_size, classes, numerics, training, device), device)
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+    step = _step(model, batch, image_size, classes, numerics, training, device)
+    seconds = _timed(step, repeats, device)
+    mean = sum(seconds) / len(seconds)
+    return {
+        "schema_version": 1,
+        "backbone": name,
+        "parameters": parameters,
+        "multiply_adds": flops,
+        "batch": batch,
+        "image_size": image_size,
+        "precision": precision,
+        "pass": "training" if training else "inference",
+        "repeats": repeats,
+        "images_per_second": batch / mean,
+        "seconds": mean,
+        "seconds_std": torch.tensor(seconds, dtype=torch.float64).std().item() if repeats > 1 else None,
+        "peak_memory_bytes": torch.cuda.max_memory_allocated(device) if device.type == "cuda" else None,
+        "device": torch.cuda.get_device_name(device)
+        if device.type == "cuda"
+        else f"CPU, {torch.get_num_threads()} threads",
+        "software": software(),
+    }
+
+
+def _model(name: str, image_size: int, classes: int) -> nn.Module:
+    known = catalogue.backbones()
+    models = catalogue.timm_models()
+    if name not in known and name.split(".")[0] not in models:
+        raise BadInput(f"unknown backbone {name!r}. {suggest(name, [*known, *models]).split(' Allowed')[0]}")
+    entry = known.get(name, {"model": name})
+    backbone = {"model": entry["model"], "args": entry.get("args", {})}
+    return build(backbone, {"classes": classes, "channels": 3}, {"image_size": image_size})
+
+
+def _multiply_adds(model: nn.Module, image_size: int, device: torch.device) -> int:
+    """Return the multiply-add operations of one image, which the papers call FLOPs."""
+    from torch.utils.flop_counter import FlopCounterMode
+
+    model.eval()
+    # With gradients: the counter's hooks want them of whatever asks for one.
+    with FlopCounterMode(display=False) as counter:
+        model(torch.zeros(1, 3, image_size, image_size, device=device))
+    return int(counter.get_total_flops() // 2)
+
+
+def _step(
+    model: nn.Module, batch: int, size: int, classes: int, numerics: Any, training: bool, device: torch.device
+) -> Callable[[], None]:
+    model.train(training)
+    images = torch.zeros(batch, 3, size, size, device=device)
+    labels = torch.arange(batch, device=device) % classes
+
+    def step() -> None:
+        if not training:
+            with torch.no_grad(), numerics.autocast():
+                model(images)
+            return
+        with numerics.autocast():
+            logits = model(images)
+        numerics.scaler.scale(F.cross_entropy(logits.float(), labels)).backward()
+        model.zero_grad(set_to_none=True)
+
+    return step
+
+
+def _timed(step: Callable[[], None], repeats: int, device: torch.device) -> list[float]:
+    seconds = []
+    for turn in range(WARM_UP + repeats):
+        _wait(device)
+        start = time.perf_counter()
+        step()
+        _wait(device)
+        if turn >= WARM_UP:
+            seconds.append(time.perf_counter() - start)
+    return seconds
+
+
+def _wait(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def _largest(step_of: Callable[[int], Callable[[], None]], device: torch.device) -> int:
+    """Return the largest batch that fits: doubled until it does not, then halved in between."""
+    if device.type != "cuda":
+        raise BadInput("--batch largest: needs a GPU; give a number")
+
+    def fits(batch: int) -> bool:
+        try:
+            step_of(batch)()
+            return True
+        except torch.cuda.OutOfMemoryError:
+            torch.cuda.empty_cache()
+            return False
+
+    return largest(fits)
+
+
+def largest(fits: Callable[[int], bool]) -> int:
+    """Return the largest number from 1 to 65,536 that fits, where all smaller ones do.
+
+    Raises:
+        BadInput: not even 1 does.
+    """
+    if not fits(1):
+        raise BadInput("not even one image fits the GPU")
+    low = 1
+    while low < MOST and fits(2 * low):
+        low *= 2
+    # It fits low and, below the limit, not 2 · low.
+    high = 2 * low
+    while high - low > 1 and low < MOST:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low
+
+
+def main() -> int:
+    """Measure each backbone; one that cannot be measured does not keep the others from it."""
+    parser = argparse.ArgumentParser(prog="vtjobs.workers.tools.measure")
+    parser.add_argument("--batch", type=int)
+    parser.add_argument("--image-size", type=int, required=True)
+    parser.add_argument("--classes", type=int, required=True)
+    parser.add_argument("--precision", required=True)
+    parser.add_argument("--repeats", type=int, required=True)
+    parser.add_argument("--training", action="store_true")
+    parser.add_argument("names", nargs="+")
+    options = vars(parser.parse_args())
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    return each(options.pop("names"), lambda name: json.dumps(measure(name, **options, device=device)))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,104 @@
+"""Download and verify data once, on the login node: `python -m vtjobs.workers.tools.prepare --data DIR NAME …`.
+
+NAME is a dataset of the catalogue, a folder of images, or `weights:MODEL` for timm's pretrained weights.
+"""
+
+import argparse
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from ...jobs.atomic_files import make_folder
+from ...jobs.errors import BadInput, suggest
+from ...jobs.grid import catalogue
+from ...jobs.grid.image_folder import describe_folder, file_sha256
+from ..data.datasets import DataError, load
+from .each import each
+
+# What can be fetched from where it was published; the others lie on a cluster already, or need an account.
+_FETCHED = ("cifar10", "cifar100", "svhn", "flowers102")
+
+
+def prepare(name: str, root: Path, *, download: bool = True) -> str:
+    """Make one thing ready; return a line that says what is there.
+
+    Raises:
+        BadInput: there is no such thing.
+        DataError: it cannot be had, or is not what it should be.
+    """
+    if name.startswith("weights:"):
+        return _weights(name.removeprefix("weights:"), root)
+    if "/" in name:
+        facts = describe_folder(Path(name).expanduser(), progress=_count)
+        return (
+            f"{name}: {facts['train']} train, {facts['test']} test, {facts['classes']} classes, {facts['fingerprint']}"
+        )
+    known = catalogue.datasets()
+    if name not in known:
+        raise BadInput(f"unknown dataset {name!r}. {suggest(name, known)}")
+    facts = known[name]
+    if download and name in _FETCHED:
+        _download(name, make_folder(root / name))
+    for split in ("train", "test"):
+        found = load(facts | {"name": name}, split, data_root=root, paths={})
+        classes = len(set(found.labels.tolist()))
+        if classes != facts["classes"]:
+            raise DataError(f"dataset {name}: {classes} classes in its {split} part, expected {facts['classes']}")
+    for split in facts.get("sets", {}):
+        try:
+            load(facts | {"name": name}, split, data_root=root, paths={})
+        except DataError as error:
+            print(f"without set {split}: {error}", file=sys.stderr)
+    return f"{name}: {facts['train']} train, {facts['test']} test, {facts['classes']} classes, {facts['fingerprint']}"
+
+
+def _count(files: int) -> None:
+    print(f"\r{files} files", end="", file=sys.stderr, flush=True)
+
+
+def _download(name: str, place: Path) -> None:
+    from torchvision import datasets
+
+    fetch: dict[str, Callable[[], object]] = {
+        "cifar10": lambda: datasets.CIFAR10(str(place), download=True),
+        "cifar100": lambda: datasets.CIFAR100(str(place), download=True),
+        "svhn": lambda: [datasets.SVHN(str(place), split=split, download=True) for split in ("train", "test")],
+        "flowers102": lambda: datasets.Flowers102(str(place), download=True),
+    }
+    try:
+        fetch[name]()
+    except (OSError, RuntimeError) as error:
+        raise DataError(f"dataset {name} cannot be downloaded to {place}: {error}") from error
+
+
+def _weights(model: str, root: Path) -> str:
+    """Fetch timm's pretrained weights into one safetensors file that grids name as `weights:`."""
+    import timm
+    from safetensors.torch import save_file
+
+    if model.split(".")[0] not in catalogue.timm_models():
+        raise BadInput(f"unknown model {model!r}. {suggest(model, catalogue.timm_models()).split(' Allowed')[0]}")
+    path = make_folder(root / "weights") / f"{model}.safetensors"
+    if not path.exists():
+        try:
+            state = timm.create_model(model, pretrained=True).state_dict()
+        except (OSError, RuntimeError) as error:
+            raise DataError(f"weights of {model} cannot be downloaded: {error}") from error
+        staged = path.with_suffix(".part")
+        save_file({name: tensor.contiguous().clone() for name, tensor in state.items()}, str(staged))
+        staged.rename(path)
+    return f"{path}: sha256:{file_sha256(path)}"
+
+
+def main() -> int:
+    """Prepare each name; a failure does not keep the others from being tried."""
+    parser = argparse.ArgumentParser(prog="vtjobs.workers.tools.prepare")
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--verify", action="store_true")
+    parser.add_argument("names", nargs="+")
+    options = parser.parse_args()
+    return each(options.names, lambda name: prepare(name, options.data, download=not options.verify))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,121 @@
+"""Score finished runs' weights without training: `python -m vtjobs.workers.tools.score --workspace DIR --sets test RUN …`.
+
+The scores go into a journal of their own in the run's folder, `evaluations/<attempt>-<token>.jsonl`.
+"""
+
+import argparse
+import json
+import os
+import secrets
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from ...jobs.atomic_files import make_folder
+from ...jobs.workspace.journal import JournalWriter
+from ...jobs.workspace.paths import Workspace
+from ..checkpoints.final_weights import NoWeights, final_of
+from ..randomness import Streams
+from .each import each
+
+
+def score(
+    workspace: Workspace, run_id: str, sets: list[str], *, data_root: Path, paths: dict[str, str],
+    image_size: int | None = None, crop_pct: float | None = None,
+) -> dict[str, Any]:  # fmt: skip
+    """Return set -> scores of a run's final weights, and journal them.
+
+    Args:
+        workspace: where the run lies.
+        run_id: of the run.
+        sets: of its dataset.
+        data_root: where known datasets lie.
+        paths: folders by fingerprint.
+        image_size: another side of the input, pixels; the set is then called `test@256px`.
+        crop_pct: another share that the centre crop keeps; `test@crop1`.
+
+    Raises:
+        NoWeights: the run has not completed, or its weights are gone or damaged.
+        DataError: the dataset is not there.
+    """
+    import torch
+
+    from ..checkpoints.weights import load_weights
+    from ..data.batches import EvalSource
+    from ..data.datasets import load_part
+    from ..models.backbones import build
+    from ..training.evaluate import evaluate
+    from ..training.group import Group
+    from ..training.trainee import make_numerics, with_labels
+
+    final = final_of(workspace, run_id)
+    spec = final.spec
+    if not with_labels(spec.head):
+        raise NoWeights(f"run {run_id} has no classifier: it was trained without labels")
+    given = {"image_size": image_size, "eval_crop_pct": crop_pct}
+    recipe = spec.recipe | {name: value for name, value in given.items() if value is not None}
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    numerics = make_numerics(recipe, device)
+    model = build(spec.backbone, spec.dataset, recipe, spec.head)
+    load_weights(model, final.weights)
+    model.to(device)
+    found: dict[str, Any] = {}
+    for name in sets:
+        split = load_part(spec.dataset, name, Streams(spec.seeds), data_root=data_root, paths=paths)
+        source = EvalSource(split, spec.dataset, recipe, device)
+        group = Group(rank=0, world_size=1, device=device)
+        found[_label(name, image_size, crop_pct)] = evaluate(model, source, group, numerics)
+    _journal(workspace.run(run_id).evaluations, final.attempt, final.manifest, found)
+    return found
+
+
+def _label(name: str, image_size: int | None, crop_pct: float | None) -> str:
+    parts = [f"{image_size}px"] if image_size is not None else []
+    parts += [f"crop{crop_pct:g}"] if crop_pct is not None else []
+    return f"{name}@{'-'.join(parts)}" if parts else name
+
+
+def _journal(folder: Path, attempt: int, manifest: Any, found: dict[str, Any]) -> None:
+    make_folder(folder)
+    staged = folder / f".{attempt:04d}-{secrets.token_hex(6)}"
+    writer = JournalWriter(staged)
+    for name, metrics in found.items():
+        writer.write("evaluation", at=time.time(), epoch=manifest.epoch, step=manifest.step, set=name, metrics=metrics)
+    writer.close()
+    os.rename(staged, folder / f"{staged.name[1:]}.jsonl")
+
+
+def main() -> int:
+    """Score each run; print a line per run and set."""
+    parser = argparse.ArgumentParser(prog="vtjobs.workers.tools.score")
+    parser.add_argument("--workspace", type=Path, required=True)
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--paths", default="{}")
+    parser.add_argument("--sets", required=True)
+    parser.add_argument("--image-size", type=int)
+    parser.add_argument("--crop-pct", type=float)
+    parser.add_argument("run_ids", nargs="+")
+    options = parser.parse_args()
+    os.umask(0o077)
+
+    def tell(run_id: str) -> str:
+        found = score(
+            Workspace(options.workspace),
+            run_id,
+            options.sets.split(","),
+            data_root=options.data,
+            paths=json.loads(options.paths),
+            image_size=options.image_size,
+            crop_pct=options.crop_pct,
+        )
+        return "\n".join(
+            f"{run_id} {name}: top1 {metrics['top1']:.2f}  loss {metrics['loss']:.4f}  n {metrics['n']:.0f}"
+            for name, metrics in found.items()
+        )
+
+    return each(options.run_ids, tell)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,94 @@
+"""Distillation from a teacher that is not trained (Touvron et al. 2021, DeiT, section 4; the thesis, section 3.3)."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import torch
+from timm.models.deit import VisionTransformerDistilled
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from ...jobs.run.spec import STAGE, RunSpec
+from ..checkpoints.weights import load_weights
+from ..models.backbones import build
+from ..models.tokens import BackboneError
+from .plan import Plan
+
+
+class Distillation:
+    """The loss of a student against its teacher on the same images, mixed ones too.
+
+    `hard` takes the teacher's decision for the label; `soft` is τ²·KL(student at τ ‖ teacher at τ), a mean over images
+    or, as in the published code, over images and classes.
+    """
+
+    def __init__(self, params: dict[str, Any], teacher: nn.Module, numerics: Any) -> None:
+        self.params, self.numerics = params, numerics
+        self.teacher = teacher.eval().requires_grad_(False)
+
+    def __call__(self, images: Tensor, logits: Tensor) -> Tensor:
+        """Return the loss, a sum over the images.
+
+        Args:
+            images: [B, C, S, S], normalised.
+            logits: [B, classes] float32 of the student, those of its distillation token where it has one.
+        """
+        with torch.no_grad(), self.numerics.autocast():
+            taught = self.teacher(images).float()
+        if self.params["kind"] == "hard":
+            return F.cross_entropy(logits, taught.argmax(1), reduction="sum")
+        tau = self.params["temperature"]
+        divergence = F.kl_div(
+            (logits / tau).log_softmax(1), (taught / tau).log_softmax(1), reduction="sum", log_target=True
+        )
+        share = logits.shape[1] if self.params["mean_over"] == "elements" else 1
+        return divergence * tau**2 / share
+
+
+def make_distillation(spec: RunSpec, plan: Plan, device: torch.device, numerics: Any) -> Distillation | None:
+    """Return what a teacher adds to a run's loss, or None where it has no teacher.
+
+    The teacher is timm's model with weights from a file, or the run of an earlier stage; it works at the student's
+    image size and precision.
+    """
+    params = spec.head["params"]
+    if spec.head["name"] != "distill" or params["weight"] == 0:
+        return None
+    described = params["teacher"]
+    if described == STAGE:
+        assert plan.parent is not None and plan.init is not None
+        backbone, head, weights = plan.parent.backbone, plan.parent.head, plan.init
+    else:
+        backbone, head, weights = described, None, Path(plan.paths[described["weights"]["fingerprint"]])
+    # In evaluation there is no dropout; another image size gets its positions from those it was trained with.
+    recipe = {"image_size": spec.recipe["image_size"]}
+    model = build(backbone, spec.dataset, recipe, head)
+    trained = {name for name, parameter in model.named_parameters() if parameter.requires_grad}
+    left = sorted(trained & set(load_weights(model, weights)))
+    if left:
+        raise BackboneError(f"teacher {backbone['model']}: the weights lack {', '.join(left[:3])}")
+    return Distillation(params, model.to(device), numerics)
+
+
+class LateFusion(VisionTransformerDistilled):
+    """A model with a distillation token that adds up the two softmax outputs, as the paper does at test time.
+
+    timm, like the published code, takes the mean of the two logits.
+    """
+
+    def forward_head(self, x: Tensor, pre_logits: bool = False) -> Any:
+        """Return both logits in training; elsewhere the log of the mean of both softmax outputs, [B, classes]."""
+        if pre_logits or self.training:
+            return super().forward_head(x, pre_logits)
+        both = torch.stack([self.head(x[:, 0]), self.head_dist(x[:, 1])]).float()
+        return both.log_softmax(2).logsumexp(0) - math.log(2)
+
+
+def prepare_student(model: nn.Module, head: dict[str, Any]) -> None:
+    """Let a model with a distillation token give both logits in training, and join them elsewhere as the head says."""
+    if not isinstance(model, VisionTransformerDistilled) or head["params"]["weight"] == 0:
+        return
+    model.set_distilled_training(True)
+    if head["params"]["fusion"] == "softmax":
+        model.__class__ = LateFusion

@@ -1,0 +1,155 @@
+"""Score a model on a split: every example exactly once, over all ranks."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from ...jobs.errors import VtjobsError
+from ..data.batches import EvalSource
+from ..data.patches import PatchWork
+from ..randomness import Streams
+from .group import Group
+
+
+class Diverged(VtjobsError):
+    """The loss is no longer a finite number."""
+
+
+def evaluate(
+    model: nn.Module,
+    source: EvalSource,
+    group: Group,
+    numerics: Any,
+    *,
+    keep_going: Callable[[], bool] = lambda: True,
+    correct: Tensor | None = None,
+) -> dict[str, float] | None:
+    """Return top1 and top5 in percent, loss (mean cross-entropy) and n; None where the ranks agreed to stop.
+
+    Evaluation draws no random numbers. `correct`, [N] float64 zeros, is given a 1 for each image of this rank that is
+    classified rightly.
+    """
+    wanted = min(5, source.classes)
+
+    def score(images: Tensor, labels: Tensor, number: int) -> dict[str, Tensor]:
+        with numerics.autocast():
+            logits = model(images)
+        logits = logits.float()
+        ranked = logits.topk(wanted, dim=1).indices == labels[:, None]
+        loss = F.cross_entropy(logits, labels, reduction="sum")
+        if correct is not None:
+            correct[number * source.batch_size :][: len(labels)] = ranked[:, 0].double().cpu()
+        return {"top1": 100 * ranked[:, 0].sum(), "loss": loss, "top5": 100 * ranked.sum()}
+
+    found = means(score, model, source, group, keep_going=keep_going)
+    if found is not None and source.classes <= 5:
+        del found["top5"]
+    return found
+
+
+@torch.no_grad()
+def means(
+    score: Callable[[Tensor, Tensor, int], dict[str, Tensor]],
+    model: nn.Module,
+    source: EvalSource,
+    group: Group,
+    *,
+    keep_going: Callable[[], bool] = lambda: True,
+) -> dict[str, float] | None:
+    """Return the means over a split of what `score` sums up over a batch, and n; None where the ranks agreed to stop.
+
+    Args:
+        score: given images, labels and the batch's number among those of all ranks: scalars, sums over the images.
+        model: put into evaluation mode meanwhile.
+        source: the split.
+        group: the ranks.
+        keep_going: whether to go on, asked as often on every rank.
+    """
+    training = model.training
+    model.eval()
+    names: list[str] = []
+    sums = torch.zeros(0, dtype=torch.float64)
+    seen, complete = 0, True
+    for turn, batch in enumerate(source.batches()):
+        if batch is not None:
+            found = score(*batch, turn * group.world_size + group.rank)
+            names = list(found)
+            # One wait for the device a batch.
+            values = torch.stack([value.double() for value in found.values()]).cpu()
+            sums = values if not seen else sums + values
+            seen += len(batch[1])
+        if not keep_going():
+            complete = False
+            break
+    model.train(training)
+    if not complete:
+        return None
+    # A rank without a batch knows no names: it learns them from the first one, which always has one.
+    names = group.share(names)
+    whole = torch.zeros(len(names) + 1, dtype=torch.float64)
+    whole[: len(sums)], whole[-1] = sums, seen
+    *totals, count = group.sum(whole).tolist()
+    return {**{name: total / count for name, total in zip(names, totals, strict=True)}, "n": count}
+
+
+class Examiner:
+    """Scores what is trained: the classifier (and its moving average), or the head where there is no classifier."""
+
+    def __init__(
+        self, trainee: Any, ema: Any, sources: dict[str, EvalSource], group: Group, numerics: Any,
+        patches: PatchWork | None, streams: Streams,
+    ) -> None:  # fmt: skip
+        self.trainee, self.ema, self.sources = trainee, ema, sources
+        self.group, self.numerics = group, numerics
+        self.patches, self.streams = patches, streams
+        self.correct: dict[str, Tensor] = {}
+        # Set -> [N] bool, where the last look was the final one.
+
+    def scores(self, keep_going: Callable[[], bool], *, final: bool) -> dict[str, dict[str, float]] | None:
+        """Return set -> scores, or None where the ranks agreed to stop; after the final look `correct` is there.
+
+        Raises:
+            Diverged: the loss is no number.
+        """
+        found = {}
+        for name, source in self.sources.items():
+            bits = torch.zeros(source.size, dtype=torch.float64) if final and self.trainee.labels else None
+            scores = self._of_set(name, source, keep_going, bits)
+            if scores is None:
+                return None
+            found[name] = scores
+            if bits is not None:
+                self.correct[name] = self.group.sum(bits) > 0
+        return found
+
+    def _of_set(
+        self, name: str, source: EvalSource, keep_going: Callable[[], bool], bits: Tensor | None
+    ) -> dict[str, float] | None:
+        found: dict[str, float] = {}
+        modules = {"": self.trainee.backbone, **({"ema_": self.ema.module} if self.ema is not None else {})}
+        for prefix, module in modules.items() if self.trainee.labels else [("", self.trainee)]:
+            self.group.broadcast(list(module.buffers()))
+            if self.trainee.labels:
+                scores = evaluate(
+                    module, source, self.group, self.numerics, keep_going=keep_going, correct=None if prefix else bits
+                )
+            else:
+                scores = means(self._head, module, source, self.group, keep_going=keep_going)
+            if scores is None:
+                return None
+            if not math.isfinite(scores["loss"]):
+                raise Diverged(f"the {name} loss is {scores['loss']}")
+            found |= {f"{prefix}{metric}": value for metric, value in scores.items()}
+        return found
+
+    def _head(self, images: Tensor, _: Tensor, number: int) -> dict[str, Tensor]:
+        """Sum up what the head says of a batch; its draws follow from the batch's number alone."""
+        if self.patches is not None:
+            images = self.patches.evaluate(images, self.streams.generator("augment", "evaluation", number))
+        with self.numerics.autocast():
+            _logits, loss, metrics = self.trainee(images, self.streams.generator("pair", "evaluation", number))
+        return {name: value * len(images) for name, value in {"loss": loss, **metrics}.items()}

@@ -1,0 +1,398 @@
+"""The training loop: one optimizer step from the shares of all virtual ranks, whatever number of real ranks."""
+
+import contextlib
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ...jobs.run.spec import RunSpec
+from ..checkpoints import checkpoint
+from ..checkpoints.weights import load_weights
+from ..data.batches import EvalSource, Order, Position, TensorSource, TrainSource
+from ..data.datasets import ImageSet, load_part, scored_sets
+from ..data.patches import patch_work
+from ..data.timm_pipeline import PilSource, PilTransform
+from ..heads.base import OwnHeadError, weight_at
+from ..models.backbones import input_side
+from ..randomness import Streams
+from .distill import make_distillation
+from .evaluate import Diverged, Examiner
+from .fingerprint import fingerprints, of_weights
+from .group import BUFFERS_STAY, Group, StopVote
+from .mixup import make_mixup
+from .objective import Objective
+from .plan import Plan
+from .trainee import (
+    frozen_statistics,
+    layers_with_statistics,
+    make_ema,
+    make_numerics,
+    make_optimizer,
+    make_schedule,
+    make_trainee,
+    schedule_epochs,
+)
+
+Report = Callable[..., None]
+
+# How often the loss is looked at on a GPU, where looking waits for the device.
+CHECK_EVERY_STEPS = 50
+MARK_EVERY_S = 1.0
+# What training itself sums up over an epoch.
+OWN_SUMS = frozenset(("loss", "cross_entropy", "bce", "distillation", "examples", "grad_norm"))
+
+
+class Training:
+    """One run on one rank: set up, train, evaluate, save."""
+
+    def __init__(
+        self, spec: RunSpec, plan: Plan, group: Group, *, report: Report, wants_stop: Callable[[], bool]
+    ) -> None:
+        self.spec, self.plan, self.group, self.report = spec, plan, group, report
+        self.recipe = spec.recipe
+        self.streams = Streams(spec.seeds)
+        self.vote = StopVote(group, wants_stop, self._checkpoint_due)
+        self.epoch = 0
+        self.step = 0
+        # Steps done in this epoch; equal to `order.steps` while the epoch waits for its evaluation.
+        self.sums: dict[str, Tensor] = {}
+        self._saved_at = self._marked_at = time.monotonic()
+        self._set_up()
+
+    # Set-up ----------------------------------------------------------------------------------------------
+
+    def _set_up(self) -> None:
+        spec, recipe, group = self.spec, self.recipe, self.group
+        self.mark("data")
+        train = self._split("train")
+        share = recipe["virtual_ranks"] // group.world_size
+        self.virtual_ranks = list(range(group.rank * share, (group.rank + 1) * share))
+        self.order = Order(
+            len(train),
+            recipe["batch_size"],
+            recipe["virtual_ranks"],
+            drop_last=recipe["drop_last"],
+            streams=self.streams,
+            repeats=recipe["repeats"],
+        )
+        self.source = self._source(train)
+        place = {"rank": group.rank, "world_size": group.world_size}
+        scored = {
+            name: EvalSource(self._split(name), spec.dataset, recipe, group.device, **place)
+            for name in scored_sets(spec.dataset, self.plan.sets)
+        }
+        self.mark("model")
+        self.numerics = make_numerics(recipe, group.device)
+        trainee = make_trainee(spec, self.streams)
+        self.drawn_weights = of_weights(trainee) if self.plan.resume is None else ""
+        self._start_weights(trainee.backbone)
+        memory_format = torch.channels_last if recipe["channels_last"] else torch.contiguous_format
+        self.trainee = trainee.to(device=group.device, memory_format=memory_format)
+        distillation = make_distillation(spec, self.plan, group.device, self.numerics)
+        self.statistics = layers_with_statistics(trainee)
+        self.optimizer = make_optimizer(trainee, recipe)
+        self.schedule = make_schedule(self.optimizer, recipe, self.order.steps)
+        self.mixup = make_mixup(recipe, spec.dataset["classes"])
+        self.objective = Objective(recipe, mixed=self.mixup is not None, distillation=distillation)
+        self.patches = patch_work(spec.head, spec.dataset, trainee.patch, group.device)
+        self.ema = make_ema(trainee, recipe)
+        self.examiner = Examiner(trainee, self.ema, scored, group, self.numerics, self.patches, self.streams)
+        if self.plan.resume is None:
+            # Every rank takes part: a head of somebody's own may remember a forward pass.
+            found = fingerprints(self, train)
+            if group.is_primary:
+                self.report("fingerprints", streams=found)
+        self._resume()
+        self.model = self._wrapped()
+
+    def _split(self, name: str) -> ImageSet:
+        plan = self.plan
+        split = load_part(self.spec.dataset, name, self.streams, data_root=plan.data_root, paths=plan.paths)
+        if name == "train" and self.recipe["pipeline"] == "pil":
+            return split
+        # Decoding a large folder takes minutes; the agent must not take that for a hang.
+        return split.watched(lambda: self.mark("decode"))
+
+    def _source(self, train: ImageSet) -> TrainSource:
+        if self.recipe["pipeline"] == "tensor":
+            return TensorSource(train, self.spec.dataset, self.recipe, self.streams, self.group.device)
+        transform = PilTransform(train, self.spec.dataset, self.recipe, self.streams)
+        return PilSource(transform, self.order, workers=self.plan.workers, device=self.group.device)
+
+    def _start_weights(self, backbone: torch.nn.Module) -> None:
+        weights = self.spec.backbone["weights"]
+        if self.plan.resume is not None:
+            return
+        if self.plan.init is not None and not self.spec.learns_from_parent:
+            load_weights(backbone, self.plan.init)
+        elif weights is not None:
+            load_weights(backbone, Path(self.plan.paths[weights["fingerprint"]]))
+
+    def _wrapped(self) -> torch.nn.Module:
+        model: torch.nn.Module = self.trainee
+        if self.recipe["compile"]:
+            model = torch.compile(model)
+        if self.group.world_size == 1:
+            return model
+        on_gpu = [self.group.device] if self.group.device.type == "cuda" else None
+        model = torch.nn.parallel.DistributedDataParallel(
+            model, device_ids=on_gpu, gradient_as_bucket_view=True, **BUFFERS_STAY
+        )
+        # DDP orders its gradient buckets after its first backward pass; in a resumed run that would come at another
+        # step than in an uninterrupted one, and with three ranks or more the order of summation would differ.
+        self._backward_nothing(model)
+        self.optimizer.zero_grad(set_to_none=True)
+        return model
+
+    # The loop ----------------------------------------------------------------------------------------------
+
+    @property
+    def global_step(self) -> int:
+        return self.epoch * self.order.steps + self.step
+
+    @property
+    def total_steps(self) -> int:
+        return int(self.recipe["epochs"]) * self.order.steps
+
+    def run(self) -> bool:
+        """Train to the end; False where training was stopped, saved and can go on."""
+        while self.epoch < self.recipe["epochs"]:
+            if not self._train_epoch() or not self._evaluate_epoch():
+                self.vote.settle()
+                self.save()
+                return False
+            self.epoch, self.step, self.sums = self.epoch + 1, 0, {}
+            if self.epoch == self.recipe["epochs"] or self.vote.save_due:
+                self.save()
+        self.vote.settle()
+        return True
+
+    def _train_epoch(self) -> bool:
+        self.trainee.train()
+        if isinstance(self.source, PilSource):
+            self.source.begin(self.epoch, self.step, self.virtual_ranks)
+        self._epoch_began = time.monotonic()
+        while self.step < self.order.steps:
+            self._one_step()
+            self.step += 1
+            self.mark("train")
+            if self.vote.agreed():
+                return False
+            if self.step < self.order.steps and self.vote.save_due:
+                self.save()
+        self._check_finite()
+        return True
+
+    def _one_step(self) -> None:
+        shares = self.order.step(self.epoch, self.step)
+        examples = sum(len(share) for share in shares)
+        self.schedule.step_update(self.global_step)
+        for virtual_rank in self.virtual_ranks:
+            last = virtual_rank == self.virtual_ranks[-1]
+            with self._sync(last):
+                self._accumulate(shares[virtual_rank], virtual_rank, examples, last)
+        self._update()
+        if self.group.device.type == "cpu" or self.step % CHECK_EVERY_STEPS == 0:
+            self._check_finite()
+
+    @property
+    def head_weight(self) -> float:
+        """The factor of the head's loss in this epoch."""
+        return weight_at(self.spec.head, self.epoch, schedule_epochs(self.recipe))
+
+    def _sync(self, last: bool) -> Any:
+        """Reduce gradients once, with the last share's backward pass."""
+        if last or self.group.world_size == 1:
+            return contextlib.nullcontext()
+        return self.model.no_sync()
+
+    def _accumulate(self, indices: Tensor, virtual_rank: int, examples: int, last: bool) -> None:
+        """Add one virtual rank's gradients, each example weighing 1 / examples of the whole batch."""
+        position = Position(epoch=self.epoch, step=self.step, virtual_rank=virtual_rank)
+        images, labels = self.source.batch(indices, position)
+        if not len(labels):
+            if last and self.group.world_size > 1:
+                self._backward_nothing(self.model)
+            return
+        where = (self.epoch, self.step, virtual_rank)
+        targets: Tensor = labels
+        if self.mixup is not None:
+            self.streams.seed_numpy("mix", "mixup", *where)
+            images, targets = self.mixup(images, labels)
+        places = None
+        if self.patches is not None:
+            images, places = self.patches.train(images, self.streams.generator("augment", "patches", *where))
+        if self.recipe["channels_last"]:
+            images = images.contiguous(memory_format=torch.channels_last)
+        split = self.plan.micro_split
+        with frozen_statistics(self.statistics, virtual_rank != 0):
+            # Of a short batch there are fewer parts.
+            moved = [None] * split if places is None else places.chunk(split)
+            parts = list(zip(images.chunk(split), targets.chunk(split), moved, strict=False))
+            for part, batch in enumerate(parts):
+                whole = part == len(parts) - 1
+                with contextlib.nullcontext() if whole or self.group.world_size == 1 else self.model.no_sync():
+                    self._backward(*batch, (*where, part), examples)
+
+    def _backward(
+        self, images: Tensor, targets: Tensor, places: Tensor | None, where: tuple[int, ...], examples: int
+    ) -> None:
+        generator = self.streams.generator("pair", "head", *where)
+        self.streams.seed_torch("drop", "backbone", *where)
+        with self.numerics.autocast():
+            logits, head_loss, metrics = self.model(images, generator, places)
+        count = len(images)
+        total, parts = self.objective(images, logits, targets, head_loss, self.head_weight)
+        for name, value in parts.items():
+            self._add(name, value)
+        # DDP averages over ranks; the factor turns that into the sum over all examples.
+        self.numerics.scaler.scale(total * (self.group.world_size / examples)).backward()
+        self._add("loss", total.detach())
+        # Made on the device: a copy to it would wait for the backward pass.
+        self._add("examples", torch.full((), float(count), device=self.group.device))
+        for name, value in metrics.items():
+            if name in OWN_SUMS:
+                raise OwnHeadError(f"head {self.spec.head['name']}: a metric cannot be called {name!r}")
+            self._add(name, torch.as_tensor(value, device=self.group.device).detach() * count)
+
+    def _backward_nothing(self, model: torch.nn.Module) -> None:
+        """Take part in a reduction with gradients of zero."""
+        channels = self.spec.dataset["channels"]
+        size = input_side(self.spec.head, self.trainee.backbone, self.recipe["image_size"])
+        images = torch.zeros(2, channels, size, size, device=self.group.device)
+        with frozen_statistics(self.statistics, True):
+            with self.numerics.autocast():
+                logits, head_loss, metrics = model(images, torch.Generator().manual_seed(0))
+            all_logits = logits if isinstance(logits, tuple) else (logits,)
+            given = [part for part in (*all_logits, head_loss) if part is not None]
+            torch.stack([part.float().sum() * 0.0 for part in given]).sum().backward()
+        for name in ("loss", *(self.objective.names if self.trainee.labels else ()), "examples", *metrics):
+            # Every rank must hold the same sums, or they cannot be added up.
+            self._add(name, torch.zeros(()))
+
+    def _update(self) -> None:
+        scaler = self.numerics.scaler
+        scaler.unscale_(self.optimizer)
+        if self.recipe["clip_grad"] is not None:
+            norm = torch.nn.utils.clip_grad_norm_(self.trainee.parameters(), self.recipe["clip_grad"])
+            if self.group.is_primary:
+                self._add("grad_norm", norm.detach())
+        scaler.step(self.optimizer)
+        scaler.update()
+        self.optimizer.zero_grad(set_to_none=True)
+        if self.ema is not None:
+            self.ema.update(self.trainee.backbone, step=self.global_step + 1)
+
+    def _add(self, name: str, value: Tensor) -> None:
+        value = value.double().to(self.group.device)
+        self.sums[name] = self.sums[name] + value if name in self.sums else value
+
+    def _check_finite(self) -> None:
+        if "loss" in self.sums and not torch.isfinite(self.sums["loss"]):
+            raise Diverged(f"the loss is {float(self.sums['loss'])} at epoch {self.epoch + 1}, step {self.step + 1}")
+
+    # The end of an epoch ---------------------------------------------------------------------------------------
+
+    def _evaluate_epoch(self) -> bool:
+        epoch = self.epoch + 1
+        scores = None
+        if epoch % self.plan.evaluate_every == 0 or epoch == self.recipe["epochs"]:
+            scores = self.examiner.scores(self._keep_going, final=epoch == self.recipe["epochs"])
+            if scores is None:
+                return False
+        metrics = self._epoch_metrics()
+        if self.group.is_primary:
+            self.report("epoch", epoch=epoch, step=self.global_step, metrics=metrics)
+            for name, of_set in (scores or {}).items():
+                self.report("evaluation", epoch=epoch, step=self.global_step, set=name, metrics=of_set)
+        return True
+
+    def _keep_going(self) -> bool:
+        self.mark("evaluate")
+        return not self.vote.agreed()
+
+    def _epoch_metrics(self) -> dict[str, float]:
+        sums = {name: float(values.sum()) for name, values in self._sums_of_ranks().items()}
+        examples = sums.pop("examples")
+        norm = sums.pop("grad_norm", None)
+        metrics = {f"train_{name}": value / examples for name, value in sums.items()}
+        if norm is not None and norm == norm and abs(norm) != float("inf"):
+            metrics["grad_norm"] = norm / self.order.steps
+        metrics["lr"] = max(group["lr"] for group in self.optimizer.param_groups)
+        metrics["epoch_seconds"] = time.monotonic() - self._epoch_began
+        return metrics
+
+    def _sums_of_ranks(self) -> dict[str, Tensor]:
+        """Return name -> [world size]; every rank must ask."""
+        names = sorted(set(self.sums) | ({"grad_norm"} if self.recipe["clip_grad"] is not None else set()))
+        table = torch.zeros(len(names), self.group.world_size, dtype=torch.float64)
+        table[:, self.group.rank] = torch.stack([self.sums.get(name, torch.zeros(())).double().cpu() for name in names])
+        return dict(zip(names, self.group.sum(table), strict=True))
+
+    # Checkpoints ------------------------------------------------------------------------------------------------
+
+    def _checkpoint_due(self) -> bool:
+        return self.group.is_primary and time.monotonic() - self._saved_at >= self.plan.checkpoint_every_s
+
+    def save(self) -> None:
+        """Publish a checkpoint of this very step; every rank must call, only the primary writes."""
+        self.vote.save_due = False
+        sums = self._sums_of_ranks() if self.sums else {}
+        if not self.group.is_primary:
+            return
+        self.mark("checkpoint", always=True)
+        state = {
+            "epoch": self.epoch,
+            "step": self.step,
+            "head": self.trainee.head.state_dict() if self.trainee.head is not None else None,
+            "optimizer": self.optimizer.state_dict(),
+            "scaler": self.numerics.scaler.state_dict(),
+            "sums": sums,
+        }
+        _, size = checkpoint.save(
+            self.plan.folder,
+            run_id=self.plan.run_id,
+            epoch=self.epoch,
+            step=self.global_step,
+            model=self.trainee.backbone.state_dict(),
+            ema=self.ema.module.state_dict() if self.ema is not None else None,
+            state=state,
+            origin=self.plan.origin,
+            correct=self.examiner.correct,
+        )
+        self.report("checkpoint", epoch=self.epoch, step=self.global_step, bytes=size)
+        if not self.plan.superseded():
+            checkpoint.keep_newest(self.plan.folder)
+        self._saved_at = time.monotonic()
+
+    def _resume(self) -> None:
+        if self.plan.resume is None:
+            return
+        self.mark("resume")
+        model, ema, state = checkpoint.load(self.plan.resume)
+        self.trainee.backbone.load_state_dict(model)
+        if self.trainee.head is not None:
+            self.trainee.head.load_state_dict(state["head"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.numerics.scaler.load_state_dict(state["scaler"])
+        if self.ema is not None:
+            self.ema.module.load_state_dict(ema)
+        self.epoch, self.step = int(state["epoch"]), int(state["step"])
+        for name, values in state["sums"].items():
+            same = len(values) == self.group.world_size
+            own = values[self.group.rank] if same else values.sum() * self.group.is_primary
+            self.sums[name] = own.to(self.group.device)
+
+    def mark(self, phase: str, *, always: bool = False) -> None:
+        """Tell the agent that this rank makes progress, at most once a second."""
+        now = time.monotonic()
+        if always or now - self._marked_at >= MARK_EVERY_S or phase in ("data", "model", "resume"):
+            self._marked_at = now
+            position = {}
+            if hasattr(self, "order"):
+                position = {"epoch": self.epoch, "step": self.global_step, "steps": self.total_steps}
+            self.report("mark", phase=phase, **position)

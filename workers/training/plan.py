@@ -1,0 +1,33 @@
+"""What an attempt tells its ranks beside the run itself."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ...jobs.run.spec import RunSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What training needs to know that does not decide the weights."""
+
+    run_id: str
+    folder: Path
+    # The attempt's folder for checkpoints.
+    data_root: Path
+    paths: dict[str, str] = field(default_factory=dict)
+    resume: Path | None = None
+    # A verified checkpoint of this run to go on from.
+    init: Path | None = None
+    # The parent stage's final weights, and what it was, where a run has one.
+    parent: RunSpec | None = None
+    checkpoint_every_s: float = 600.0
+    evaluate_every: int = 1
+    sets: tuple[str, ...] = ()
+    # Scored beside test and, where it is held out, val.
+    micro_split: int = 1
+    workers: int = 0
+    superseded: Callable[[], bool] = lambda: False
+    # Whether a higher attempt has claimed the run: it may be about to read what this one has saved.
+    origin: dict[str, Any] = field(default_factory=dict)

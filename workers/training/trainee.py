@@ -1,0 +1,209 @@
+"""What is trained: a backbone and, beside it, a head; with all that an optimizer step needs."""
+
+import contextlib
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ...jobs.errors import VtjobsError
+from ..heads.base import build_head
+from ..models.backbones import batch_norms, build, cell_side, input_side
+from ..models.tokens import Tap, grid_shapes
+from ..randomness import Streams
+
+
+class PrecisionError(VtjobsError):
+    """The device cannot train at the recipe's precision."""
+
+    exit_code = 2
+
+
+class Trainee(nn.Module):
+    """Backbone and head under one roof, so that DDP and the optimizer see both."""
+
+    def __init__(
+        self, backbone: nn.Module, head: nn.Module | None, tap: Tap | None, *, labels: bool = True,
+        patch: int | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        self.backbone = backbone
+        self.head = head
+        self.labels = labels
+        # Whether the classifier is trained; without it there are no logits.
+        self.patch = patch
+        # Side of the patches that the head works on, pixels.
+        self._tap = tap
+
+    def forward(
+        self, images: Tensor, generator: torch.Generator | None = None, places: Tensor | None = None
+    ) -> tuple[Tensor | tuple[Tensor, Tensor] | None, Tensor | None, dict[str, Tensor]]:
+        """Return logits [B, classes] (or two, or None), the head's loss (or None) and the head's metrics."""
+        if self.head is None or self._tap is None or generator is None:
+            return self.backbone.forward_head(self.backbone.forward_features(images)), None, {}
+        features, grids = self._tap.features(images)
+        logits = self.backbone.forward_head(features) if self.labels else None
+        loss, metrics = self.head(grids, generator, places)
+        return logits, loss, metrics
+
+
+def make_trainee(spec: Any, streams: Streams) -> Trainee:
+    """Make backbone and head; each draws its initial weights from its own key, so neither shifts the other's."""
+    streams.seed_torch("init", "backbone")
+    backbone = build(spec.backbone, spec.dataset, spec.recipe, spec.head)
+    if spec.head["name"] in ("supervised", "distill"):
+        return Trainee(backbone, None, None)
+    tap = tap_of(backbone, spec.head)
+    side = input_side(spec.head, backbone, spec.recipe["image_size"])
+    grids = grid_shapes(tap, spec.dataset["channels"], side)
+    patch = cell_side(spec.head, spec.backbone["model"], grids[-1], side)
+    streams.seed_torch("init", "head")
+    head, labels = build_head(spec.head, grids), with_labels(spec.head)
+    if not labels:
+        _leave_out_what_no_token_needs(tap, spec)
+    return Trainee(backbone, head, tap, labels=labels, patch=patch)
+
+
+def with_labels(head: dict[str, Any]) -> bool:
+    """Whether a run trains a classifier."""
+    return bool(head["params"].get("labels", True))
+
+
+def tap_of(backbone: nn.Module, head: dict[str, Any]) -> Tap:
+    """Return what takes a head's grids."""
+    params = head["params"]
+    if params.get("blocks") == "all":
+        return Tap(backbone, "blocks")
+    return Tap(backbone, params.get("tokens", "after_norm"))
+
+
+def _leave_out_what_no_token_needs(tap: Tap, spec: Any) -> None:
+    """Freeze what has no part in the patch tokens, such as a norm after pooling: DDP waits for every gradient."""
+    backbone, channels = tap.backbone, spec.dataset["channels"]
+    side = input_side(spec.head, backbone, spec.recipe["image_size"])
+    device = next(backbone.parameters()).device
+    training = backbone.training
+    backbone.eval()
+    _, grids = tap.features(torch.zeros(1, channels, side, side, device=device))
+    torch.stack([tokens.sum() for tokens in grids]).sum().backward()
+    for parameter in backbone.parameters():
+        parameter.requires_grad_(parameter.requires_grad and parameter.grad is not None)
+        parameter.grad = None
+    backbone.train(training)
+
+
+@contextlib.contextmanager
+def frozen_statistics(layers: list[nn.Module], frozen: bool) -> Iterator[None]:
+    """Normalise by the batch without moving running statistics: these follow virtual rank 0 alone."""
+    if frozen:
+        for layer in layers:
+            layer.track_running_stats = False
+    try:
+        yield
+    finally:
+        for layer in layers:
+            layer.track_running_stats = True
+
+
+@dataclass(slots=True)
+class Numerics:
+    """Precision as the recipe names it: autocast and gradient scaling."""
+
+    device: torch.device
+    dtype: torch.dtype | None
+    # None: float32 throughout.
+    scaler: Any
+
+    def autocast(self) -> Any:
+        if self.dtype is None:
+            return contextlib.nullcontext()
+        return torch.autocast(self.device.type, dtype=self.dtype)
+
+
+def make_numerics(recipe: dict[str, Any], device: torch.device) -> Numerics:
+    """Set the global switches that the recipe asks for.
+
+    Raises:
+        PrecisionError: the device cannot do it; nothing is chosen in its place.
+    """
+    precision = recipe["precision"]
+    torch.backends.cuda.matmul.allow_tf32 = bool(recipe["tf32"])
+    torch.backends.cudnn.allow_tf32 = bool(recipe["tf32"])
+    if device.type == "cuda":
+        if precision == "bf16" and not torch.cuda.is_bf16_supported(including_emulation=False):
+            raise PrecisionError(f"{torch.cuda.get_device_name(device)} has no bf16. Use precision: fp16")
+        if recipe["deterministic"]:
+            # Without it cuBLAS is refused under deterministic algorithms; read when its handle is made.
+            os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+        torch.backends.cudnn.benchmark = not recipe["deterministic"]
+        torch.use_deterministic_algorithms(bool(recipe["deterministic"]), warn_only=False)
+    dtype = {"fp32": None, "fp16": torch.float16, "bf16": torch.bfloat16}[precision]
+    scaler = torch.amp.GradScaler(device.type, enabled=precision == "fp16")
+    return Numerics(device, dtype, scaler)
+
+
+def make_optimizer(trainee: Trainee, recipe: dict[str, Any]) -> torch.optim.Optimizer:
+    """Return timm's optimizer over backbone and head; what the recipe leaves out does not decay."""
+    from timm.optim import create_optimizer_v2
+
+    skip: set[str] = set()
+    if not recipe["decay_all"]:
+        skip = getattr(trainee.backbone, "no_weight_decay", lambda: set())()
+    trainee.no_weight_decay = lambda: {f"backbone.{name}" for name in skip}
+    options: dict[str, Any] = {}
+    if "sgd" in recipe["optimizer"] or "momentum" in recipe["optimizer"]:
+        options["momentum"] = recipe["momentum"]
+    if recipe["optimizer"].startswith("lamb"):
+        # timm's clips at 1 by itself; the recipe's `clip_grad` says what is clipped.
+        options["max_grad_norm"] = None
+    optimizer: torch.optim.Optimizer = create_optimizer_v2(
+        trainee,
+        opt=recipe["optimizer"],
+        lr=recipe["lr"],
+        weight_decay=recipe["weight_decay"],
+        filter_bias_and_bn=not recipe["decay_all"],
+        **options,
+    )
+    return optimizer
+
+
+def make_schedule(optimizer: torch.optim.Optimizer, recipe: dict[str, Any], steps_per_epoch: int) -> Any:
+    """Return timm's scheduler, stepped per update: a function of the step, so it has no state to save."""
+    from timm.scheduler import CosineLRScheduler
+    from timm.scheduler.scheduler import Scheduler
+
+    warmup = round(recipe["warmup_epochs"] * steps_per_epoch)
+    total = schedule_epochs(recipe) * steps_per_epoch
+    shared = {"warmup_t": warmup, "warmup_lr_init": recipe["warmup_lr"], "t_in_epochs": False}
+    if recipe["schedule"] == "cosine":
+        return CosineLRScheduler(optimizer, t_initial=total, lr_min=recipe["min_lr"], **shared)
+    if recipe["schedule"] == "quarter_cosine":
+        from .schedule import QuarterCosine
+
+        return QuarterCosine(optimizer, total=total, lr_min=recipe["min_lr"], **shared)
+    from timm.scheduler import StepLRScheduler
+
+    made: Scheduler = StepLRScheduler(optimizer, decay_t=total + 1, decay_rate=1.0, **shared)
+    return made
+
+
+def schedule_epochs(recipe: dict[str, Any]) -> int:
+    """Return the epochs that the schedules are made for; training may end before."""
+    return int(recipe["schedule_epochs"] or recipe["epochs"])
+
+
+def layers_with_statistics(trainee: Trainee) -> list[nn.Module]:
+    """Return the layers whose running statistics must follow virtual rank 0."""
+    return batch_norms(trainee.backbone)
+
+
+def make_ema(trainee: Trainee, recipe: dict[str, Any]) -> Any:
+    """Return timm's moving average of the backbone's weights, or None where the recipe has none."""
+    if recipe["ema_decay"] is None:
+        return None
+    from timm.utils import ModelEmaV3
+
+    return ModelEmaV3(trainee.backbone, decay=recipe["ema_decay"], use_warmup=recipe["ema_warmup"])
