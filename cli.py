@@ -15,7 +15,7 @@ INTERRUPTED = 130
 
 app = typer.Typer(
     name="vtjobs",
-    help="From a grid of vision trainings to a table that says what the seeds allow.",
+    help="Run grids of vision experiments and get a results table with honest error bars.",
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -57,19 +57,19 @@ def _group(name: str, about: str, **commands: Callable[..., None]) -> None:
 
 _group(
     "data",
-    "Datasets, folders and pretrained weights.",
+    "Prepare and verify datasets and pretrained weights.",
     prepare=housekeeping.data_prepare,
     verify=housekeeping.data_verify,
     list=housekeeping.data_list,
 )
 _group(
     "ledger",
-    "The database that indexes a workspace.",
+    "Upgrade or rebuild the database that indexes a workspace.",
     upgrade=housekeeping.ledger_upgrade,
     rebuild=housekeeping.ledger_rebuild,
 )
-_group("papers", "Published numbers.", show=papers.show, audit=papers.audit)
-_group("config", "Settings and where they come from.", show=housekeeping.config_show)
+_group("papers", "Show and check published results.", show=papers.show, audit=papers.audit)
+_group("config", "Show settings and their origin.", show=housekeeping.config_show)
 
 
 def main() -> None:

@@ -9,17 +9,29 @@ import typer
 
 from .options import Json
 
-Name = Annotated[str | None, typer.Argument(help="a recipe; without one, the ready grids", show_default=False)]
+Name = Annotated[
+    str | None,
+    typer.Argument(help="Name of a recipe [default: list the grids].", show_default=False),
+]
 
 
 Rate = Annotated[
     float | None,
-    typer.Option(help="Images a GPU trains on in a second, to show GPU-hours.", min=1e-6, max=1e9, show_default=False),
+    typer.Option(
+        help="Training images per second and GPU, to estimate each grid's GPU-hours.",
+        min=1e-6,
+        max=1e9,
+        show_default=False,
+    ),
 ]
 
 
 def catalog(name: Name = None, rate: Rate = None, as_json: Json = False) -> None:
-    """List the ready grids with their size; or a recipe, and who says what of it."""
+    """List the built-in grids, or the fields of a recipe.
+
+    Grids are listed with their numbers of cells, runs and training images; fields with the source
+    of their values.
+    """
     from .printing import catalogue, terminal
 
     if name is None:
@@ -58,16 +70,35 @@ def _text(value: object) -> str:
 
 
 def measure(
-    backbones: Annotated[list[str], typer.Argument(help="Short names, or timm's.")],
-    batch: Annotated[str, typer.Option(help="Images at a time, or: largest.")] = "32",
-    image_size: Annotated[int, typer.Option(help="Side of the input, pixels.", min=4, max=4096)] = 224,
-    classes: Annotated[int, typer.Option(help="Of the classifier.", min=1)] = 1000,
-    precision: Annotated[str, typer.Option(help="fp32, fp16 or bf16.")] = "fp32",
-    repeats: Annotated[int, typer.Option(help="Timed passes.", min=1, max=100_000)] = 30,
-    training: Annotated[bool, typer.Option("--training", help="Forward and backward; by default forward.")] = False,
+    backbones: Annotated[list[str], typer.Argument(help="Short names or timm model names.")],
+    batch: Annotated[
+        str,
+        typer.Option(help="Batch size in images, or `largest` (that fits the GPU)."),
+    ] = "32",
+    image_size: Annotated[
+        int,
+        typer.Option(help="Side of the square input in pixels.", min=4, max=4096),
+    ] = 224,
+    classes: Annotated[int, typer.Option(help="Number of classes.", min=1)] = 1000,
+    precision: Annotated[str, typer.Option(help="Precision: fp32, fp16 or bf16.")] = "fp32",
+    repeats: Annotated[
+        int,
+        typer.Option(help="Number of timed passes, after 3 warm-up passes.", min=1, max=100_000),
+    ] = 30,
+    training: Annotated[
+        bool,
+        typer.Option(
+            "--training",
+            help="Forward and backward passes [default: forward passes only].",
+        ),
+    ] = False,
     as_json: Json = False,
 ) -> None:
-    """Measure parameters, FLOPs, images per second and peak memory of backbones, here and now."""
+    """Measure parameters, FLOPs, throughput and memory of backbones.
+
+    Throughput (images per second) and peak memory are measured on this machine. Peak memory is
+    measured on GPUs only.
+    """
     from ..jobs.config.host import clean_environment
     from ..jobs.errors import BadInput, suggest
     from .printing import terminal

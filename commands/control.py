@@ -15,7 +15,7 @@ def retry(
     as_json: Json = False,
     workspace: Workspace = None,
 ) -> None:
-    """Try failed or cancelled runs again, from their last checkpoint."""
+    """Retry failed or cancelled runs from their last checkpoint."""
     from ..orchestrator.requests import actions
 
     def action(context: Any, chosen: list[str]) -> Any:
@@ -31,7 +31,10 @@ def rerun(
     as_json: Json = False,
     workspace: Workspace = None,
 ) -> None:
-    """Run again from nothing, as a new attempt; earlier attempts are kept."""
+    """Start runs again from scratch, as new attempts.
+
+    Earlier attempts are kept.
+    """
     from ..orchestrator.requests import actions
 
     def action(context: Any, chosen: list[str]) -> Any:
@@ -47,7 +50,7 @@ def cancel(
     as_json: Json = False,
     workspace: Workspace = None,
 ) -> None:
-    """Stop runs and keep them from starting."""
+    """Stop runs and prevent them from starting."""
     from ..orchestrator.requests import actions
 
     _act(selector, "cancel", actions.cancel, yes=yes, dry_run=dry_run, as_json=as_json, workspace=workspace)
@@ -60,7 +63,10 @@ def hold(
     as_json: Json = False,
     workspace: Workspace = None,
 ) -> None:
-    """Keep runs from starting; what runs already goes on."""
+    """Prevent runs from starting until they are released.
+
+    Runs that have already started continue.
+    """
     from ..orchestrator.requests import actions
 
     _act(selector, "hold", actions.hold, yes=yes, dry_run=dry_run, as_json=as_json, workspace=workspace)
@@ -73,18 +79,25 @@ def release(
     as_json: Json = False,
     workspace: Workspace = None,
 ) -> None:
-    """Let held runs start."""
+    """Release held runs so that they can start.
+
+    This also releases runs that wait for a canary or that a circuit breaker stopped.
+    """
     from ..orchestrator.requests import actions
 
     _act(selector, "release", actions.release, yes=yes, dry_run=dry_run, as_json=as_json, workspace=workspace)
 
 
 def supervise(
-    once: Annotated[bool, typer.Option("--once", help="One pass, for cron or scrontab.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="One pass, then exit; for cron or scrontab.")] = False,
     every: Annotated[float, typer.Option(min=1, help="Seconds between passes.")] = 30.0,
     workspace: Workspace = None,
 ) -> None:
-    """Keep a workspace going: read journals, ask the scheduler, submit what is due. Ends on Ctrl-C or TERM."""
+    """Keep a workspace running until Ctrl-C or SIGTERM.
+
+    Each pass reads the journals, asks the scheduler for job states and submits the runs that are
+    due.
+    """
     import signal
     import threading
 

@@ -17,7 +17,10 @@ def gc(
     as_json: Json = False,
     workspace: Workspace = None,
 ) -> None:
-    """Free what completed runs no longer need; final weights stay. Shows first what would go."""
+    """Delete checkpoint data that completed runs no longer need.
+
+    Final weights are kept. What would be deleted is listed first.
+    """
     from ..jobs.units import format_bytes
     from ..orchestrator.housekeeping import gc as collector
     from .printing import terminal
@@ -46,7 +49,10 @@ def gc(
 
 
 def doctor(
-    probe: Annotated[bool, typer.Option("--probe", help="Run a job on one node and ask what it sees there.")] = False,
+    probe: Annotated[
+        bool,
+        typer.Option("--probe", help="Run a test job on the cluster and check what its nodes see."),
+    ] = False,
     as_json: Json = False,
     workspace: Workspace = None,
 ) -> None:
@@ -75,7 +81,7 @@ def schema() -> None:
     emit_json(Grid.model_json_schema())
 
 
-def init(path: Annotated[Path, typer.Argument(help="Where to write it.")] = Path("grid.yaml")) -> None:
+def init(path: Annotated[Path, typer.Argument(help="File to write; must not exist yet.")] = Path("grid.yaml")) -> None:
     """Write a grid file to start from."""
     from ..jobs.atomic_files import write_new
     from ..jobs.grid.catalogue import grid_source
@@ -89,12 +95,16 @@ def init(path: Annotated[Path, typer.Argument(help="Where to write it.")] = Path
 
 
 def data_prepare(names: list[str]) -> None:
-    """Download and verify once: datasets, image folders, weights:MODEL."""
+    """Download and verify datasets, image folders and weights.
+
+    Each name is a dataset (see `vtjobs data list`), the path of an image folder (with a slash in
+    it), or weights:MODEL for timm's pretrained weights.
+    """
     _data(names, verify=False)
 
 
 def data_verify(names: list[str]) -> None:
-    """Check what is there, without downloading."""
+    """Verify datasets and image folders without downloading them."""
     _data(names, verify=True)
 
 
@@ -127,7 +137,10 @@ def ledger_upgrade(workspace: Workspace = None) -> None:
 
 
 def ledger_rebuild(yes: Yes = False, workspace: Workspace = None) -> None:
-    """Make the ledger anew from the workspace; the old one is set aside."""
+    """Rebuild the ledger from the workspace.
+
+    An existing SQLite ledger is renamed, not deleted. A PostgreSQL ledger must be empty.
+    """
     from ..orchestrator.housekeeping.ledger_upkeep import rebuild_ledger
     from .printing.terminal import say
 
@@ -138,11 +151,14 @@ def ledger_rebuild(yes: Yes = False, workspace: Workspace = None) -> None:
 
 
 def config_show(
-    origin: Annotated[bool, typer.Option("--origin", help="Say where each value comes from.")] = False,
+    origin: Annotated[
+        bool,
+        typer.Option("--origin", help="Additional column with the origin of each value."),
+    ] = False,
     as_json: Json = False,
     workspace: Workspace = None,
 ) -> None:
-    """Print the settings in force."""
+    """Print the effective settings."""
     from ..orchestrator.housekeeping.ledger_upkeep import shown_settings
     from .printing import terminal
 

@@ -23,17 +23,38 @@ _told: set[str] = set()
 # Above so many runs, a change asks first.
 ASK_ABOVE = 10
 
-Workspace = Annotated[str | None, typer.Option("--workspace", "-W", help="The workspace [default: ./runs].")]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON value.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print ids only, one per line.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", "-n", help="Show what would happen, do nothing.")]
-Set = Annotated[list[str] | None, typer.Option("--set", help="Change the grid: train.epochs=10 (several times).")]
+Workspace = Annotated[
+    str | None,
+    typer.Option(
+        "--workspace",
+        "-W",
+        help="Workspace folder [default: as configured, else ./runs].",
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="Output as one JSON value.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Ids only, one per line.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="No confirmation prompt.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", "-n", help="Preview only; no action is taken.")]
+Set = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="Grid setting to override, e.g. train.epochs=10 (repeatable)."),
+]
 BackendName = Annotated[
     str | None,
-    typer.Option("--backend", help="Where the runs go: local, slurm or ray.", autocompletion=lambda: list(BACKENDS)),
+    typer.Option(
+        "--backend",
+        help="Backend: local, slurm or ray [default: the grid's, else as configured].",
+        autocompletion=lambda: list(BACKENDS),
+    ),
 ]
-MaxRuns = Annotated[int | None, typer.Option("--max-runs", min=1, help="The largest grid to take.")]
+MaxRuns = Annotated[
+    int | None,
+    typer.Option(
+        "--max-runs",
+        min=1,
+        help="Maximum number of runs in the grid [default: as configured, else 100000].",
+    ),
+]
 
 
 def _complete_grid(incomplete: str) -> list[str]:
@@ -51,11 +72,15 @@ def _complete_selection(incomplete: str) -> list[str]:
     return [word for word in words if word.startswith(incomplete)]
 
 
-Source = Annotated[str, typer.Argument(help="A grid file, or a built-in grid.", autocompletion=_complete_grid)]
+Source = Annotated[
+    str,
+    typer.Argument(help="Grid file, or name of a built-in grid.", autocompletion=_complete_grid),
+]
 Selector = Annotated[
     list[str] | None,
     typer.Argument(
-        help="all, run ids, grids, or conditions such as backbone=swin_t.", autocompletion=_complete_selection
+        help="Runs to select: all, run ids, grid names, or conditions such as backbone=swin_t.",
+        autocompletion=_complete_selection,
     ),
 ]
 

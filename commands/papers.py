@@ -6,11 +6,17 @@ import typer
 
 from .options import Json
 
-Name = Annotated[str, typer.Argument(metavar="PAPER[:TABLE]", help="drloc, relvit, thesis; drloc:3")]
+Name = Annotated[
+    str,
+    typer.Argument(
+        metavar="PAPER[:TABLE]",
+        help="Paper (drloc, relvit or thesis), or one of its tables, e.g. drloc:3.",
+    ),
+]
 
 
 def show(name: Name, as_json: Json = False) -> None:
-    """List a paper's results as printed."""
+    """List a paper's published results as printed."""
     import dataclasses
 
     from ..analysis.findings.published import select
@@ -35,10 +41,20 @@ def show(name: Name, as_json: Json = False) -> None:
 
 
 def audit(
-    name: Annotated[str | None, typer.Argument(metavar="[PAPER[:TABLE]]", help="By default all of them.")] = None,
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[PAPER[:TABLE]]",
+            help="Paper, or one of its tables, e.g. drloc:3 [default: all papers].",
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Compute printed gains anew: those that the printed means do not give, and those that a spread can test."""
+    """Recompute the gains printed in papers and test them.
+
+    Lists the printed gains that differ from the difference of the printed means, and tests the
+    gains for which a standard deviation is printed.
+    """
     from ..analysis.findings.published import PAPERS
     from ..analysis.findings.published import audit as check
     from ..analysis.output.render import p_value

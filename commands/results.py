@@ -8,26 +8,39 @@ import typer
 from ..jobs.errors import BadInput, NothingMatched, suggest
 from .options import Json, Quiet, Selector, Workspace, fresh, one_run, open_workspace, select_ids, selection
 
-Metric = Annotated[str, typer.Option(help="top1, top5, loss, ema_top1, …")]
-SetName = Annotated[str, typer.Option("--set", help="The set it was scored on.")]
+Metric = Annotated[str, typer.Option(help="Metric, e.g. top1, top5, loss or ema_top1.")]
+SetName = Annotated[str, typer.Option("--set", help="Evaluation set.")]
 Baseline = Annotated[
     str | None,
     typer.Option(
-        help="The head that others are compared with, or each: every pair [default: as declared, or supervised]."
+        help="Baseline head, or `each` for every pair [default: as declared, else supervised].",
     ),
 ]
 PlannedMetric = Annotated[
-    str | None, typer.Option("--metric", help="top1, top5, loss, ema_top1, … [default: as declared, or top1]")
+    str | None,
+    typer.Option(
+        "--metric",
+        help="Metric, e.g. top1, top5, loss or ema_top1 [default: as declared, else top1].",
+    ),
 ]
 PlannedSet = Annotated[
-    str | None, typer.Option("--set", help="The set it was scored on [default: as declared, or test].")
+    str | None,
+    typer.Option("--set", help="Evaluation set [default: as declared, else test]."),
 ]
 Select = Annotated[
     str | None,
-    typer.Option(help="The epoch that counts: last, best_val or ema_last [default: as declared, or last]."),
+    typer.Option(
+        help=(
+            "Epoch to score: last, best_val (best on the validation set) "
+            "or ema_last (last epoch, EMA weights) [default: as declared, else last]."
+        )
+    ),
 ]
-Decimals = Annotated[int, typer.Option(min=0, max=6, help="Of the printed numbers.")]
-Format = Annotated[str, typer.Option("--format", "-f", help="table, markdown, latex, csv or json.")]
+Decimals = Annotated[int, typer.Option(min=0, max=6, help="Decimal places.")]
+Format = Annotated[
+    str,
+    typer.Option("--format", "-f", help="Output format: table, markdown, latex, csv or json."),
+]
 
 
 def report(
@@ -36,21 +49,36 @@ def report(
     set_name: PlannedSet = None,
     select: Select = None,
     detail: Annotated[
-        bool, typer.Option("--detail", help="Intervals, extremes and the luck of the best seed.")
+        bool,
+        typer.Option(
+            "--detail",
+            help=(
+                "Confidence intervals, prediction interval, range, "
+                "and the best seed compared with the best expected by chance."
+            ),
+        ),
     ] = False,
-    wide: Annotated[bool, typer.Option("--wide", help="A column for each dataset, as papers print.")] = False,
+    wide: Annotated[
+        bool,
+        typer.Option("--wide", help="One column per dataset, as in papers."),
+    ] = False,
     decimals: Decimals = 2,
     baseline: Baseline = None,
     html: Annotated[
         Path | None,
-        typer.Option(help="Write a page with tables and figures, their data and a document, into a folder."),
+        typer.Option(
+            help="Folder for an HTML report with figures and data (created if missing).",
+        ),
     ] = None,
     style: Format = "table",
     as_json: Json = False,
     quiet: Quiet = False,
     workspace: Workspace = None,
 ) -> None:
-    """Print mean ± std over seeds for every cell, and its gain over its baseline."""
+    """Print mean ± std over seeds and gain over baseline.
+
+    Each row is a cell: all seeds of one combination of settings.
+    """
     from ..analysis.findings.cells import planned
     from ..analysis.output import as_csv, render
     from ..analysis.output import by_dataset as by_dataset
@@ -107,22 +135,61 @@ def compare(
     metric: PlannedMetric = None,
     set_name: PlannedSet = None,
     select: Select = None,
-    test: Annotated[str | None, typer.Option(help="welch, or paired by seed [default: as declared, or welch].")] = None,
-    alpha: Annotated[
-        float | None, typer.Option(min=1e-6, max=0.5, help="How often luck may pass for a difference [default: 0.05].")
+    test: Annotated[
+        str | None,
+        typer.Option(help="Test: welch, or paired (by seed) [default: as declared, else welch]."),
     ] = None,
-    margin: Annotated[float | None, typer.Option(help="A difference within ± this is none [default: no ties].")] = None,
-    min_effect: Annotated[float | None, typer.Option(help="The smallest difference worth finding.")] = None,
+    alpha: Annotated[
+        float | None,
+        typer.Option(
+            min=1e-6,
+            max=0.5,
+            help=(
+                "Family-wise significance level; false discovery rate with --family screen "
+                "[default: as declared, else 0.05]."
+            ),
+        ),
+    ] = None,
+    margin: Annotated[
+        float | None,
+        typer.Option(
+            help="Equivalence margin ±, in the metric's unit [default: as declared, else none].",
+        ),
+    ] = None,
+    min_effect: Annotated[
+        float | None,
+        typer.Option(
+            help=(
+                "Smallest difference to detect with 80 % power, in the metric's unit "
+                "[default: the grid's compare.min_effect, if declared]."
+            )
+        ),
+    ] = None,
     baseline: Baseline = None,
     anytime: Annotated[
-        bool, typer.Option("--anytime", help="By e-values: right after any number of seeds, however often one looks.")
+        bool,
+        typer.Option(
+            "--anytime",
+            help="Anytime-valid test by e-values: p stays valid however often you test.",
+        ),
     ] = False,
     family: Annotated[
         str | None,
-        typer.Option(help="What α is shared over: table, dataset; or screen, by false discovery [default: table]."),
+        typer.Option(
+            help=(
+                "Comparisons that share α: table or dataset (Holm), "
+                "or screen (false discovery rate) [default: as declared, else table]."
+            )
+        ),
     ] = None,
     on_diverged: Annotated[
-        str | None, typer.Option(help="suppress: no test; chance: such a run counts as guessing [default: suppress].")
+        str | None,
+        typer.Option(
+            help=(
+                "Diverged runs: suppress (no test) or chance (counted at chance level) "
+                "[default: as declared, else suppress]."
+            )
+        ),
     ] = None,
     decimals: Decimals = 2,
     style: Format = "table",
@@ -130,7 +197,7 @@ def compare(
     quiet: Quiet = False,
     workspace: Workspace = None,
 ) -> None:
-    """Say of every cell whether it differs from its baseline by more than the luck of the seed."""
+    """Test each cell against its baseline across seeds."""
     from ..analysis.findings import reversals
     from ..analysis.findings.cells import planned
     from ..analysis.findings.comparisons import compare as judge
@@ -169,16 +236,34 @@ def compare(
 
 
 def against(
-    paper: Annotated[str, typer.Argument(metavar="PAPER:TABLE", help="drloc:4, relvit:2, thesis:6.6")],
+    paper: Annotated[
+        str,
+        typer.Argument(
+            metavar="PAPER:TABLE",
+            help="Paper and table, e.g. drloc:4, relvit:2 or thesis:6.6.",
+        ),
+    ],
     selector: Selector = None,
     set_name: SetName = "test",
-    alpha: Annotated[float, typer.Option(min=1e-6, max=0.5, help="How often luck may pass for a difference.")] = 0.05,
-    margin: Annotated[float | None, typer.Option(help="In points: within ± this a number is reproduced.")] = None,
+    alpha: Annotated[
+        float,
+        typer.Option(min=1e-6, max=0.5, help="Family-wise significance level."),
+    ] = 0.05,
+    margin: Annotated[
+        float | None,
+        typer.Option(
+            help="Equivalence margin ± for `reproduced`, in percentage points [default: none].",
+        ),
+    ] = None,
     style: Format = "table",
     as_json: Json = False,
     workspace: Workspace = None,
 ) -> None:
-    """Put our cells beside a paper's printed numbers: reproduced, different, or not comparable and why."""
+    """Compare your results with a paper's published results.
+
+    Each number is reproduced, reproduced with a shift, different, inconclusive, or not comparable
+    for a stated reason.
+    """
     from ..analysis.findings.against import against as judge
     from ..analysis.findings.cells import report as table
     from ..analysis.output import as_csv, render
@@ -201,12 +286,19 @@ def against(
 def variance(
     selector: Selector = None,
     set_name: SetName = "test",
-    metric: Annotated[str, typer.Option(help="Of a study of streams; images are split by top1.")] = "top1",
+    metric: Annotated[
+        str,
+        typer.Option(help="Metric for studies of streams; the split by images always uses top1."),
+    ] = "top1",
     style: Format = "table",
     as_json: Json = False,
     workspace: Workspace = None,
 ) -> None:
-    """Split the spread over seeds: what carries to new images, what this test set makes, what each stream does."""
+    """Split the variance over seeds into its sources.
+
+    The sources are the part that generalises to new images, the part due to the finite test set
+    and, in a study of streams, each stream of randomness.
+    """
     from ..analysis.findings.cells import report as table
     from ..analysis.findings.per_image import variance as parts
     from ..analysis.findings.study import studies
@@ -231,13 +323,20 @@ def variance(
 
 
 def mcnemar(
-    run: Annotated[str, typer.Argument(help="A run id, or its beginning.")],
-    other: Annotated[str, typer.Argument(help="The run to compare it with, on the same images.")],
+    run: Annotated[str, typer.Argument(help="Run id, or the beginning of one.")],
+    other: Annotated[
+        str,
+        typer.Argument(help="Run to compare it with; both need scores on the same images."),
+    ],
     set_name: SetName = "test",
     as_json: Json = False,
     workspace: Workspace = None,
 ) -> None:
-    """Compare two checkpoints on the same images: this says nothing of the methods behind them."""
+    """Compare two checkpoints on the same images (McNemar's test).
+
+    This compares the two checkpoints, not the methods behind them. For methods, use
+    `vtjobs compare`.
+    """
     from ..analysis.findings import per_image
     from ..analysis.output.render import p_value
     from .printing import terminal
@@ -313,13 +412,31 @@ def _starred(table: Any) -> list[list[str]]:
 
 def evaluate(
     selector: Selector = None,
-    sets: Annotated[str, typer.Option(help="Comma-separated: test, train, val, or another of the dataset.")] = "test",
-    image_size: Annotated[int | None, typer.Option(help="Another input size; the set is test@256px.", min=4)] = None,
-    crop_pct: Annotated[float | None, typer.Option(help="Another centre crop; test@crop1.", min=0.01, max=1)] = None,
+    sets: Annotated[
+        str,
+        typer.Option(
+            help="Evaluation sets, comma-separated: test, train, val or others of the dataset.",
+        ),
+    ] = "test",
+    image_size: Annotated[
+        int | None,
+        typer.Option(
+            help="Input side in pixels; stored as, e.g., test@256px [default: the recipe's].",
+            min=4,
+        ),
+    ] = None,
+    crop_pct: Annotated[
+        float | None,
+        typer.Option(
+            help="Centre crop (fraction); stored as, e.g., test@crop0.9 [default: the recipe's].",
+            min=0.01,
+            max=1,
+        ),
+    ] = None,
     as_json: Json = False,
     workspace: Workspace = None,
 ) -> None:
-    """Score the weights of completed runs without training."""
+    """Evaluate the final weights of completed runs."""
     from ..orchestrator.housekeeping.evaluate import evaluate as score
     from .printing import terminal
 
@@ -332,13 +449,22 @@ def evaluate(
 
 
 def export(
-    run: Annotated[str, typer.Argument(help="A run id, or its beginning.")],
-    out: Annotated[Path, typer.Argument(help="The folder to write; it must not exist yet.")],
-    form: Annotated[str, typer.Option("--format", help="timm, safetensors or torchvision-backbone.")] = "timm",
+    run: Annotated[str, typer.Argument(help="Run id, or the beginning of one.")],
+    out: Annotated[Path, typer.Argument(help="Output folder; must not exist yet.")],
+    form: Annotated[
+        str,
+        typer.Option(
+            "--format",
+            help="Export format: timm, safetensors or torchvision-backbone.",
+        ),
+    ] = "timm",
     as_json: Json = False,
     workspace: Workspace = None,
 ) -> None:
-    """Write a run's final weights, without its head, with a model card."""
+    """Export a run's final weights with a model card.
+
+    The auxiliary head is not exported.
+    """
     from ..analysis.findings.cells import report as table
     from ..jobs.run.selector import Selection
     from ..orchestrator.housekeeping.export import export as write

@@ -11,9 +11,23 @@ from .options import BackendName, DryRun, Json, Selector, Set, Source, Workspace
 if TYPE_CHECKING:
     from ..orchestrator.loop.context import Context
 
-HalfWidth = Annotated[float | None, typer.Option(help="Every mean known to ± this (95 %), in the metric's unit.")]
-Effect = Annotated[float | None, typer.Option(help="Every difference this large found four times in five.")]
-Metric = Annotated[str | None, typer.Option(help="top1, loss, … [default: as declared, or top1]")]
+HalfWidth = Annotated[
+    float | None,
+    typer.Option(help="Target half-width of each mean's 95 % CI, in the metric's unit."),
+]
+Effect = Annotated[
+    float | None,
+    typer.Option(
+        help=(
+            "Smallest difference to detect with 80 % power, in the metric's unit "
+            "[default: the grid's compare.min_effect, if declared]."
+        )
+    ),
+]
+Metric = Annotated[
+    str | None,
+    typer.Option(help="Metric, e.g. top1 or loss [default: as declared, else top1]."),
+]
 
 
 def power(
@@ -22,12 +36,21 @@ def power(
     effect: Effect = None,
     metric: Metric = None,
     check: Annotated[
-        bool, typer.Option("--check", help="Exit with 8 while seeds are needed that nobody has submitted.")
+        bool,
+        typer.Option(
+            "--check",
+            help="Exit code 8 while needed seeds are not submitted, 1 if the need is unknown.",
+        ),
     ] = False,
     as_json: Json = False,
     workspace: Workspace = None,
 ) -> None:
-    """Say which cells need which seeds more, what they cost by the ledger's own history, and how to submit them."""
+    """List the additional seeds each cell needs and their cost.
+
+    The goal is --half-width, --effect, or what the grid's `compare` declares: its next interim
+    analysis (`looks`) or its `min_effect`. The cost is estimated from past runs of the same cells.
+    For a single grid, the command that submits the seeds is printed.
+    """
     from .printing import terminal
 
     context = open_workspace(workspace)
@@ -64,14 +87,23 @@ def topup(
     half_width: HalfWidth = None,
     effect: Effect = None,
     metric: Metric = None,
-    wait: Annotated[bool, typer.Option("--wait", help="Follow the runs to their end.")] = False,
+    wait: Annotated[
+        bool,
+        typer.Option(
+            "--wait",
+            help="Wait until the runs have ended; exit code 4 if any did not complete.",
+        ),
+    ] = False,
     dry_run: DryRun = False,
     settings: Set = None,
     backend: BackendName = None,
     as_json: Json = False,
     workspace: Workspace = None,
 ) -> None:
-    """Submit just the seeds that `power` finds missing of a grid (its file or name), for the cells that need them."""
+    """Submit the additional seeds that `power` says a grid needs.
+
+    The source may also be the name or id of a submitted grid. Only cells that need seeds get them.
+    """
     from ..orchestrator.requests.submit import submit, summary
     from ..orchestrator.requests.topup import chooser, left_out, seeds_of_cells
     from .printing import terminal

@@ -29,14 +29,27 @@ if TYPE_CHECKING:
 
 def submit(
     source: Source,
-    wait: Annotated[bool, typer.Option("--wait", help="Follow the runs to their end.")] = False,
+    wait: Annotated[
+        bool,
+        typer.Option(
+            "--wait",
+            help="Wait until the runs have ended; exit code 4 if any did not complete.",
+        ),
+    ] = False,
     canary: Annotated[
         bool,
-        typer.Option("--canary", help="One run per backbone, dataset and head goes first; the rest once it passed."),
+        typer.Option(
+            "--canary",
+            help="One run per backbone, dataset and head first; the rest once these pass an epoch.",
+        ),
     ] = False,
-    hold: Annotated[bool, typer.Option("--hold", help="Store the grid, start nothing until `vtjobs release`.")] = False,
+    hold: Annotated[
+        bool,
+        typer.Option("--hold", help="Hold all runs until `vtjobs release`."),
+    ] = False,
     amend: Annotated[
-        str | None, typer.Option(help="Why the grid's `compare` changes although runs have started.")
+        str | None,
+        typer.Option(help="Reason for changing the declared `compare` after runs have started."),
     ] = None,
     dry_run: DryRun = False,
     settings: Set = None,
@@ -45,7 +58,10 @@ def submit(
     as_json: Json = False,
     workspace: Workspace = None,
 ) -> None:
-    """Expand a grid and start the runs that are new; submitting twice is harmless."""
+    """Expand a grid into runs and submit the new ones.
+
+    Submitting the same grid again is safe.
+    """
     if dry_run:
         plan(source, settings, max_runs, backend, as_json, workspace)
         return
@@ -118,7 +134,10 @@ def plan(
     as_json: Json = False,
     workspace: Workspace = None,
 ) -> None:
-    """Show what a submission would do: new, done and excluded runs, allocations, hours. Writes nothing."""
+    """Show what submitting a grid would do, without writing anything.
+
+    Prints the number of new, existing and excluded runs, the allocations and the estimated hours.
+    """
     from ..orchestrator.requests.submit import summary
     from .printing import terminal
 
@@ -182,7 +201,10 @@ def _changes(settings: list[str] | None) -> dict[str, Any]:
 
 
 def run(run: str, workspace: Workspace = None) -> None:
-    """Run one run here and now, in the foreground, with its output on this terminal."""
+    """Execute one run in the foreground on this machine.
+
+    Prints the run's output on this terminal. The run must be pending.
+    """
     from ..orchestrator.requests.foreground import run_here
 
     context = open_workspace(workspace)

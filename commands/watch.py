@@ -28,7 +28,7 @@ def status(selector: Selector = None, as_json: Json = False, quiet: Quiet = Fals
 
 def runs(
     selector: Selector = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="At most so many.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Maximum number of runs [default: all].")] = None,
     as_json: Json = False,
     quiet: Quiet = False,
     workspace: Workspace = None,
@@ -62,7 +62,7 @@ def runs(
 
 
 def show(run: str, as_json: Json = False, quiet: Quiet = False, workspace: Workspace = None) -> None:
-    """Show all that is known of one run: what it is, its attempts, results and history."""
+    """Show one run's settings, attempts, results and history."""
     from ..orchestrator.views.documents import show as view
     from .printing import terminal
     from .printing.show import lines
@@ -80,12 +80,18 @@ def show(run: str, as_json: Json = False, quiet: Quiet = False, workspace: Works
 
 def logs(
     run: str,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the run has ended.")] = False,
-    attempt: Annotated[int | None, typer.Option(min=1, help="Which attempt [default: the last].")] = None,
-    rank: Annotated[int | None, typer.Option(min=0, help="Only this rank.")] = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Follow the log until the attempt ends.")] = False,
+    attempt: Annotated[
+        int | None,
+        typer.Option(min=1, help="Number of the attempt [default: the last]."),
+    ] = None,
+    rank: Annotated[
+        int | None,
+        typer.Option(min=0, help="Rank to print [default: all ranks]."),
+    ] = None,
     workspace: Workspace = None,
 ) -> None:
-    """Print what a run's ranks wrote."""
+    """Print the logs of a run."""
     from .printing.follow import print_logs
 
     context = open_workspace(workspace)
@@ -119,7 +125,7 @@ def failures(
 
 
 def why(run: str, as_json: Json = False, workspace: Workspace = None) -> None:
-    """Say why a run waits, failed or runs: one sentence, and what to do."""
+    """Explain a run's state and what to do about it."""
     from ..orchestrator.views.why import why as explain
     from .printing import terminal
 

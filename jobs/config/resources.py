@@ -13,19 +13,37 @@ Duration = Annotated[
 
 
 class Resources(BaseModel):
-    """The `resources` block of a grid."""
+    """Resources of each run; they do not change its id."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     nodes: int = Field(1, ge=1, le=1024)
-    gpus_per_node: int | None = Field(None, ge=0, le=64, description="null: one where the machine has any, else none")
-    gpu: str | None = Field(None, description="the kind of GPU, such as v100")
-    cpu_ranks: int = Field(1, ge=1, le=64, description="DDP ranks per node where gpus_per_node is 0")
+    gpus_per_node: int | None = Field(
+        None,
+        ge=0,
+        le=64,
+        description=(
+            "GPUs of one run on each node, one per rank; 0: CPU; "
+            "default: 1 if there is any (local), "
+            "or as many of a node's GPUs as the virtual ranks can be divided among (SLURM, Ray)"
+        ),
+    )
+    gpu: str | None = Field(None, description="GPU type, such as v100")
+    cpu_ranks: int = Field(
+        1,
+        ge=1,
+        le=64,
+        description="DDP ranks per node of a CPU run (gpus_per_node: 0)",
+    )
     threads: int = Field(1, ge=1, le=256, description="CPU threads per rank")
     pack: int | Literal["auto", "none"] = Field(
-        "auto", description="runs that share a node: auto (as many as fit where nodes are given out whole), none, or n"
+        "auto",
+        description="runs per node: auto (as many as fit if nodes are allocated whole), none or n",
     )
-    walltime: Duration | None = Field(None, description="how long an allocation may live")
+    walltime: Duration | None = Field(
+        None,
+        description="walltime of one allocation; longer runs continue in the next allocation",
+    )
 
     @field_validator("pack")
     @classmethod

@@ -70,7 +70,7 @@ Lines = Annotated[list[Annotated[str, _text(_LINE)]], BeforeValidator(_as_list)]
 
 
 class Slurm(BaseModel):
-    """The `slurm` settings of a grid's `backend` block and of the configuration."""
+    """SLURM settings, in a grid's `backend` block or in the configuration."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
@@ -78,25 +78,66 @@ class Slurm(BaseModel):
     account: Name | None = None
     qos: Name | None = None
     reservation: Name | None = None
-    constraint: Annotated[str, _text(_FEATURES)] | None = Field(None, description="features, such as v100|a100")
-    exclude: Annotated[str, _text(_NODES)] | None = Field(None, description="nodes to avoid, such as gpu[3,7-9]")
+    constraint: Annotated[str, _text(_FEATURES)] | None = Field(
+        None,
+        description="required node features, such as v100|a100",
+    )
+    exclude: Annotated[str, _text(_NODES)] | None = Field(
+        None,
+        description="nodes to avoid, such as gpu[3,7-9]",
+    )
     array_parallelism: int | None = Field(
-        None, ge=1, le=100_000, description="tasks of one array at a time; max_running limits a grid"
+        None,
+        ge=1,
+        le=100_000,
+        description="elements of one job array that run at a time; max_running limits the grid",
     )
-    node_gpus: int | None = Field(None, ge=1, le=64, description="GPUs of one node; asked of the cluster where null")
-    cpus_per_gpu: int | None = Field(None, ge=1, le=512, description="by default the node's share")
-    mem: Annotated[str, _text(_AMOUNT)] | None = Field(None, description="memory of a node, such as 200G")
-    lead: Duration = Field(120, description="how long before the walltime a run is told to save and stop")
+    node_gpus: int | None = Field(
+        None,
+        ge=1,
+        le=64,
+        description="GPUs of one node; default: as SLURM reports",
+    )
+    cpus_per_gpu: int | None = Field(
+        None,
+        ge=1,
+        le=512,
+        description="CPU cores per GPU; default: the node's cores divided by its GPUs",
+    )
+    mem: Annotated[str, _text(_AMOUNT)] | None = Field(
+        None,
+        description=(
+            "memory per node, such as 200G; default: the partition's default, "
+            "or all memory if the node is allocated exclusively"
+        ),
+    )
+    lead: Duration = Field(
+        120,
+        description="time before the walltime at which runs save and stop, at most 1/4 of it",
+    )
     modules: Annotated[list[Annotated[str, _text(_MODULE)]], BeforeValidator(_as_list)] = Field(
-        default_factory=list, description="`module load` these"
+        default_factory=list, description="environment modules to load"
     )
-    setup: Lines = Field(default_factory=list, description="lines of shell that the job script runs first")
+    setup: Lines = Field(
+        default_factory=list,
+        description="shell lines that the job script runs after loading the modules",
+    )
     container: list[Annotated[str, _text(_WORD)]] = Field(
-        default_factory=list, description="the command that the agent is started under, word by word"
+        default_factory=list,
+        description="command under which the agent runs, as a list: [apptainer, exec, IMAGE]",
     )
-    python: Annotated[str, _text(_PROGRAM)] | None = Field(None, description="the interpreter on the nodes")
-    extra: dict[str, str | int | bool] = Field(default_factory=dict, description=f"sbatch options: {sorted(EXTRA)}")
-    handover: bool = Field(True, description="whether jobs may submit their own successors from the nodes")
+    python: Annotated[str, _text(_PROGRAM)] | None = Field(
+        None,
+        description="Python interpreter on the nodes; default: the one that runs vtjobs here",
+    )
+    extra: dict[str, str | int | bool] = Field(
+        default_factory=dict,
+        description=f"additional sbatch options; allowed: {', '.join(sorted(EXTRA))}",
+    )
+    handover: bool = Field(
+        True,
+        description="whether jobs may submit their successors from the compute nodes",
+    )
 
     @field_validator("container")
     @classmethod
@@ -119,22 +160,47 @@ class Slurm(BaseModel):
 
 
 class Ray(BaseModel):
-    """The `ray` settings of a grid's `backend` block and of the configuration."""
+    """Ray settings, in a grid's `backend` block or in the configuration."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     address: Annotated[str, AfterValidator(_as_url)] | None = Field(
-        None, description="the dashboard's address, such as http://127.0.0.1:8265; by default RAY_ADDRESS"
+        None,
+        description="URL of the dashboard, such as http://127.0.0.1:8265; default: RAY_ADDRESS",
     )
-    insecure: bool = Field(False, description="send the token to another host by plain http")
-    autoscale: bool = Field(False, description="the cluster adds nodes for what waits: what none has now may come")
-    cpus_per_gpu: int | None = Field(None, ge=1, le=512, description="by default the node's share")
+    insecure: bool = Field(
+        False,
+        description="whether the token may be sent to another host over plain HTTP",
+    )
+    autoscale: bool = Field(
+        False,
+        description=(
+            "whether the cluster adds nodes for waiting jobs; "
+            "requests that none of its current nodes can meet are then accepted"
+        ),
+    )
+    cpus_per_gpu: int | None = Field(
+        None,
+        ge=1,
+        le=512,
+        description="CPU cores per GPU; default: a node's cores divided by its GPUs",
+    )
     resources: dict[Name, Annotated[float, Field(gt=0, le=1e6)]] = Field(
-        default_factory=dict, description="custom resources of the cluster that each node of a run takes"
+        default_factory=dict,
+        description="custom Ray resources that a run needs on each of its nodes, as {name: amount}",
     )
-    lead: Duration = Field(60, description="how long before the walltime a run is told to save and stop")
-    setup: Lines = Field(default_factory=list, description="lines of shell that run before the agent")
-    python: Annotated[str, _text(_PROGRAM)] | None = Field(None, description="the interpreter on the nodes")
+    lead: Duration = Field(
+        60,
+        description="time before the walltime at which runs save and stop, at most 1/4 of it",
+    )
+    setup: Lines = Field(
+        default_factory=list,
+        description="shell lines that run before the agent",
+    )
+    python: Annotated[str, _text(_PROGRAM)] | None = Field(
+        None,
+        description="Python interpreter on the nodes; default: the one that runs vtjobs here",
+    )
 
 
 SITES: dict[str, type[BaseModel]] = {"slurm": Slurm, "ray": Ray}

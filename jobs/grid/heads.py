@@ -17,33 +17,63 @@ class Head(BaseModel):
 
 
 class Supervised(Head):
-    """Nothing beside the classifier: the baseline."""
+    """No auxiliary head: the baseline."""
 
 
 class DRLoc(Head):
     """Dense relative localization (Liu et al. 2021, section 4, supplementary B)."""
 
-    fidelity: Fidelity = Field("paper", description="what the open parameters follow: the text, or its published code")
-    weight: Weight | None = Field(None, description="λ of the total loss; null: the paper's value for this backbone")
+    fidelity: Fidelity = Field(
+        "paper",
+        description="preset for unset parameters: paper (the text) or code (the published code)",
+    )
+    weight: Weight | None = Field(
+        None,
+        description="λ, weight of the head's loss; null: the paper's value for this backbone",
+    )
     weight_schedule: Literal["constant", "code"] | None = Field(
-        None, description="λ over the epochs; code: 20 epochs up from 0, then down to 0 in a straight line"
+        None,
+        description="λ over the epochs; code: linear from 0 over 20 epochs, then linear to 0",
     )
-    loss: Literal["l1", "signed", "ce", "reg"] = Field("l1", description="eq. 2, eq. 3, eq. 5, eq. 6")
-    blocks: Literal["last", "all"] = Field("last", description="all: every block with an MLP of its own, eq. 7")
-    pairs: int = Field(64, ge=1, le=65_536, description="m, token pairs drawn per image and step")
+    loss: Literal["l1", "signed", "ce", "reg"] = Field(
+        "l1",
+        description="loss: l1 (eq. 2), signed (eq. 3), ce (eq. 5) or reg (eq. 6)",
+    )
+    blocks: Literal["last", "all"] = Field(
+        "last",
+        description="blocks whose tokens are used; all: every block, each with its own MLP (eq. 7)",
+    )
+    pairs: int = Field(64, ge=1, le=65_536, description="m, token pairs per image and step")
     width: int = Field(512, ge=1, le=65_536, description="hidden width of the three-layer MLP")
-    grid: int = Field(7, ge=2, description="side of the pooled grid")
+    grid: int = Field(7, ge=2, description="side of the pooled grid in tokens")
     pooling: Literal["window", "overlapping", "none"] | None = Field(
-        None, description="of finer grids: whole windows, or 3×3 with stride 2 and padding 1 as in the code"
+        None,
+        description=(
+            "average pooling of grids finer than `grid`: window (whole windows), "
+            "overlapping (3×3, stride 2, padding 1, as in the code) or none"
+        ),
     )
-    offsets: Literal["relative", "cells"] | None = Field(None, description="for l1, signed: in grid sides, or in cells")
-    classes: Literal["wide", "tight"] | None = Field(None, description="for ce, reg: 2k + 1 of them, or 2k - 1")
-    extra_layer: bool | None = Field(None, description="for ce, reg: a linear layer before the two branches")
-    alpha: Weight | None = Field(None, description="for reg: weight of log σ, eq. 6")
+    offsets: Literal["relative", "cells"] | None = Field(
+        None,
+        description="unit of the offsets, for l1 and signed: relative (sides of the grid) or cells",
+    )
+    classes: Literal["wide", "tight"] | None = Field(
+        None,
+        description="number of classes, for ce and reg: wide (2k + 1) or tight (2k - 1)",
+    )
+    extra_layer: bool | None = Field(
+        None,
+        description="additional linear layer before the two branches, for ce and reg",
+    )
+    alpha: Weight | None = Field(None, description="weight of log σ, for reg (eq. 6)")
     tokens: Literal["before_norm", "after_norm"] | None = Field(
-        None, description="relative to the backbone's last norm"
+        None,
+        description="tokens before or after the backbone's last norm",
     )
-    init: Literal["truncated_normal", "torch"] | None = Field(None, description="of the MLP's weights")
+    init: Literal["truncated_normal", "torch"] | None = Field(
+        None,
+        description="initialisation of the MLP's weights",
+    )
 
 
 Task = Literal["sprel", "dist", "ang", "abspos"]
@@ -54,28 +84,61 @@ def _default_tasks() -> list[Task]:
 
 
 class RelViT(Head):
-    """Relations between all patches (Camporese et al. 2022), with the labels or, before them, without."""
+    """Relations between all patches (Camporese et al. 2022).
 
-    fidelity: Fidelity = Field("paper", description="what the open parameters follow: the text, or its published code")
+    They are trained together with the classifier, or alone in pre-training.
+    """
+
+    fidelity: Fidelity = Field(
+        "paper",
+        description="preset for unset parameters: paper (the text) or code (the published code)",
+    )
     tasks: list[Task] = Field(
         default_factory=_default_tasks,
         min_length=1,
         description="any of sprel (eq. 10), dist (12), ang (13), abspos (11)",
     )
-    weight: Weight = Field(1.0, description="of the tasks' summed loss")
+    weight: Weight = Field(1.0, description="weight of the tasks' summed loss")
     rank: Literal["full", "low"] | None = Field(
-        None, description="of the score's matrix: eq. 8's own, or queries and keys of D/9 (sprel) or D as in the code"
+        None,
+        description=(
+            "rank of the score matrix: full (eq. 8), or low (queries and keys of width D/9 for "
+            "sprel, D for dist and ang, as in the code)"
+        ),
     )
     pooling: Literal["none", "overlapping"] | None = Field(
-        None, description="of a grid finer than 7 a side: 3×3 with stride 2 and padding 1, as the code does for T2T"
+        None,
+        description=(
+            "average pooling of grids finer than 7×7: none, or overlapping "
+            "(3×3, stride 2, padding 1, as in the code for T2T)"
+        ),
     )
-    labels: bool = Field(True, description="false: pre-training, without classifier and labels")
-    positions: bool = Field(True, description="false: without positional embedding, which fine-tuning starts anew")
+    labels: bool = Field(
+        True,
+        description="whether to train the classifier; false: pre-training without labels",
+    )
+    positions: bool = Field(
+        True,
+        description="whether to use positional embeddings; if not, fine-tuning starts new ones",
+    )
     shuffle: bool = Field(False, description="shuffle the patches of each image, and the targets with them")
-    mega: int | None = Field(None, ge=2, description="M, mega-patches a side (section 3.2.1)")
-    mega_cuts: Literal["apart", "shared"] | None = Field(None, description="cuts of the two axes: drawn apart, or once")
-    patch_augment: bool = Field(False, description="crop, colour and grey-scale of each patch by itself (section 4.1)")
-    patch_clamp: bool | None = Field(None, description="whether colours are changed after normalisation and clamped")
+    mega: int | None = Field(
+        None,
+        ge=2,
+        description="M, mega-patches per side (section 3.2.1); null: none",
+    )
+    mega_cuts: Literal["apart", "shared"] | None = Field(
+        None,
+        description="random cuts of the two axes: apart (separate draws) or shared (one draw)",
+    )
+    patch_augment: bool = Field(
+        False,
+        description="crop, colour jitter and greyscale of each patch separately (section 4.1)",
+    )
+    patch_clamp: bool | None = Field(
+        None,
+        description="whether patch_augment works on normalised images and clamps them to 0…1",
+    )
 
     @field_validator("tasks")
     @classmethod
@@ -85,25 +148,39 @@ class RelViT(Head):
 
 
 class Distill(Head):
-    """What a teacher says of the same images, beside the labels (Touvron et al. 2021, DeiT; thesis, section 3.3).
+    """Distillation from a teacher (Touvron et al. 2021, DeiT; thesis, section 3.3).
 
-    A backbone with a distillation token learns the teacher's answers from that, any other one from its classifier.
+    The teacher's predictions on the same images are learned in addition to the labels. A backbone
+    with a distillation token learns them with that token, any other one with its classifier.
     """
 
-    fidelity: Fidelity = Field("paper", description="what the open parameters follow: the text, or its published code")
+    fidelity: Fidelity = Field(
+        "paper",
+        description="preset for unset parameters: paper (the text) or code (the published code)",
+    )
     teacher: str | dict[str, Any] | None = Field(
-        None, description="an earlier stage of the grid, or a timm model with its weights: {MODEL: {weights: FILE}}"
+        None,
+        description="earlier stage, or timm model with weights: {MODEL: {weights: FILE}}",
     )
-    kind: Literal["hard", "soft"] = Field("hard", description="the teacher's decision, or its whole distribution")
+    kind: Literal["hard", "soft"] = Field(
+        "hard",
+        description="hard (the teacher's predicted class) or soft (its whole distribution)",
+    )
     weight: Annotated[float, Field(ge=0, le=1)] | None = Field(
-        None, description="λ, the teacher's share of the loss; the labels have the rest"
+        None,
+        description="λ, weight of the teacher's loss; the loss of the labels has weight 1 - λ",
     )
-    temperature: Annotated[float, Field(gt=0)] | None = Field(None, description="τ, for soft")
+    temperature: Annotated[float, Field(gt=0)] | None = Field(
+        None,
+        description="temperature τ, for soft",
+    )
     mean_over: Literal["images", "elements"] | None = Field(
-        None, description="for soft: of the divergence, elements being images and classes as in the code"
+        None,
+        description="KL divergence, for soft: mean over images, or elements (images × classes)",
     )
     fusion: Literal["softmax", "logits"] | None = Field(
-        None, description="what is added up at test time where the backbone has a distillation token"
+        None,
+        description="outputs averaged at test time, for backbones with a distillation token",
     )
 
 

@@ -10,76 +10,149 @@ Fraction = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 
 
 class Recipe(BaseModel):
-    """All that training needs besides data, backbone and head; every field decides the weights."""
+    """Training hyper-parameters; changing any of them gives a different run."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 
-    fidelity: Literal["paper", "code"] = Field("paper", description="the source's own text, or its published code")
+    fidelity: Literal["paper", "code"] = Field(
+        "paper",
+        description="preset: paper (values from the text) or code (values from the published code)",
+    )
 
     # Budget and batches
     epochs: int = Field(ge=1, le=100_000, description="passes over the training set")
-    batch_size: int = Field(ge=1, description="images per optimizer step, over all ranks (global batch)")
-    virtual_ranks: int = Field(1, ge=1, description="shares the global batch is split into; world sizes divide it")
+    batch_size: int = Field(
+        ge=1,
+        description="global batch size: images per optimizer step, over all ranks",
+    )
+    virtual_ranks: int = Field(
+        1,
+        ge=1,
+        description="number of shares of the global batch; must be divisible by the world size",
+    )
     drop_last: bool = Field(False, description="drop the short last batch of an epoch")
     repeats: int = Field(
         1,
         ge=1,
         le=64,
-        description="copies of an image, each augmented anew; an epoch sees 1/repeats of the images",
+        description="repeated augmentation: copies per image; epochs see 1/repeats of the images",
     )
 
     # Optimizer and schedule
-    optimizer: str = Field("adamw", description="a timm optimizer")
+    optimizer: str = Field("adamw", description="name of a timm optimizer")
     lr: Positive = Field(description="peak learning rate, after warm-up")
     weight_decay: NotNegative = 0.0
-    decay_all: bool = Field(False, description="decay biases and one-dimensional parameters such as norms as well")
+    decay_all: bool = Field(
+        False,
+        description="apply weight decay to biases and one-dimensional parameters (norms) as well",
+    )
     momentum: Fraction = 0.9
     schedule: Literal["cosine", "quarter_cosine", "constant"] = Field(
-        "cosine", description="quarter_cosine: stays high, falls late"
+        "cosine",
+        description="learning-rate schedule; quarter_cosine: stays high for long and falls late",
     )
-    schedule_epochs: int | None = Field(None, ge=1, description="length of the schedule where it is not `epochs`")
-    warmup_epochs: NotNegative = Field(0.0, description="linear warm-up; fractions of an epoch are fine")
+    schedule_epochs: int | None = Field(
+        None,
+        ge=1,
+        description="length of the schedule in epochs; default: `epochs`",
+    )
+    warmup_epochs: NotNegative = Field(
+        0.0,
+        description="length of the linear warm-up in epochs; may be fractional",
+    )
     warmup_lr: NotNegative = Field(0.0, description="learning rate of the first warm-up step")
-    min_lr: NotNegative = Field(0.0, description="learning rate that the cosine ends at")
-    clip_grad: Positive | None = Field(None, description="clip the gradient's global norm")
+    min_lr: NotNegative = Field(0.0, description="final learning rate of the cosine schedules")
+    clip_grad: Positive | None = Field(
+        None,
+        description="maximum global gradient norm; null: no clipping",
+    )
 
     # Numerics
-    precision: Literal["fp32", "fp16", "bf16"] = Field("fp32", description="fp16 uses gradient scaling")
+    precision: Literal["fp32", "fp16", "bf16"] = Field(
+        "fp32",
+        description="numerical precision; fp16 uses gradient scaling",
+    )
     tf32: bool = False
     channels_last: bool = False
     compile: bool = False
-    deterministic: bool = Field(False, description="deterministic kernels on a GPU, where a resume is then exact")
+    deterministic: bool = Field(
+        False,
+        description="deterministic GPU kernels, so that resuming on a GPU is exact",
+    )
 
     # Input
-    image_size: int = Field(ge=4, le=4096, description="side of the square input, pixels")
-    pipeline: Literal["tensor", "pil"] = Field("tensor", description="batches of tensors, or timm's PIL transforms")
+    image_size: int = Field(ge=4, le=4096, description="side of the square input in pixels")
+    pipeline: Literal["tensor", "pil"] = Field(
+        "tensor",
+        description="augmentation: tensor (in batches) or pil (timm's PIL transforms, per image)",
+    )
     interpolation: Literal["bilinear", "bicubic"] = "bicubic"
     crop: Literal["none", "pad", "resized", "simple"] = Field(
-        "none", description="training crop: padded shift, resized crop, or shorter side to size and a square at random"
+        "none",
+        description=(
+            "training crop: none, pad (random shift after padding), resized (random resized crop) "
+            "or simple (shorter side to size, then a random square)"
+        ),
     )
-    crop_padding: int = Field(4, ge=0, le=256, description="for crop: pad (zeros), simple (mirrored); pixels")
-    crop_scale: tuple[Fraction, Fraction] = Field((0.08, 1.0), strict=False, description="for crop: resized")
-    crop_ratio: tuple[Positive, Positive] = Field((0.75, 4 / 3), strict=False, description="for crop: resized")
+    crop_padding: int = Field(
+        4,
+        ge=0,
+        le=256,
+        description="padding in pixels for crop: pad (zeros) and crop: simple (mirrored)",
+    )
+    crop_scale: tuple[Fraction, Fraction] = Field(
+        (0.08, 1.0),
+        strict=False,
+        description="smallest and largest fraction of the area, for crop: resized",
+    )
+    crop_ratio: tuple[Positive, Positive] = Field(
+        (0.75, 4 / 3),
+        strict=False,
+        description="smallest and largest aspect ratio (width / height), for crop: resized",
+    )
     flip: Fraction = Field(0.0, description="probability of a horizontal flip")
     auto_augment: str | None = Field(
-        None, description="timm's string, e.g. rand-m9-mstd0.5-inc1, or 3a for 3-Augment; needs pipeline: pil"
+        None,
+        description="timm policy, e.g. rand-m9-mstd0.5-inc1 or 3a (3-Augment); needs pipeline: pil",
     )
-    color_jitter: NotNegative = Field(0.0, description="needs pipeline: pil")
-    erasing: Fraction = Field(0.0, description="probability of erasing a rectangle with noise")
-    eval_crop_pct: Annotated[float, Field(gt=0, le=1)] = Field(1.0, description="centre crop at evaluation")
+    color_jitter: NotNegative = Field(
+        0.0,
+        description="strength of colour jitter; needs pipeline: pil, and no auto_augment but 3a",
+    )
+    erasing: Fraction = Field(0.0, description="probability of random erasing (noise rectangle)")
+    eval_crop_pct: Annotated[float, Field(gt=0, le=1)] = Field(
+        1.0,
+        description="centre crop at evaluation, as a fraction of the shorter side",
+    )
 
     # Loss and regularisation
-    loss: Literal["cross_entropy", "bce"] = Field("cross_entropy", description="bce: a binary decision for each class")
-    bce_threshold: Fraction | None = Field(None, description="for loss: bce; mixed targets above it count as 1")
+    loss: Literal["cross_entropy", "bce"] = Field(
+        "cross_entropy",
+        description="classification loss; bce: binary cross-entropy for each class",
+    )
+    bce_threshold: Fraction | None = Field(
+        None,
+        description="for loss: bce: targets above this count as 1, others as 0; null: no threshold",
+    )
     mixup: NotNegative = 0.0
     cutmix: NotNegative = 0.0
     mix_prob: Fraction = 1.0
     mix_switch_prob: Fraction = 0.5
     label_smoothing: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    dropout: Annotated[float, Field(ge=0, lt=1)] | None = Field(None, description="null: the backbone's own")
-    drop_path: Annotated[float, Field(ge=0, lt=1)] | None = Field(None, description="null: the backbone's own")
+    dropout: Annotated[float, Field(ge=0, lt=1)] | None = Field(
+        None,
+        description="dropout rate; null: the backbone's default",
+    )
+    drop_path: Annotated[float, Field(ge=0, lt=1)] | None = Field(
+        None,
+        description="stochastic depth rate; null: the backbone's default",
+    )
     drop_path_rule: Literal["model", "uniform"] = Field(
-        "model", description="stochastic depth's rate over the blocks: as the model has it, or the same for all"
+        "model",
+        description=(
+            "stochastic depth rate over the blocks: model (as the timm model defines it) "
+            "or uniform (the same in every block)"
+        ),
     )
     ema_decay: Annotated[float, Field(gt=0, lt=1)] | None = None
     ema_warmup: bool = False

@@ -46,30 +46,43 @@ class Strict(BaseModel):
 
 
 class Override(Strict):
-    when: dict[str, Any] = Field(description="coordinates that must match: backbone, dataset, head, seed, stage, …")
-    set: dict[str, Any] = Field(description="dotted settings, such as head.drloc.weight or train.lr", min_length=1)
+    when: dict[str, Any] = Field(
+        description="conditions on backbone, dataset, head, seed, stage, …; all must hold",
+    )
+    set: dict[str, Any] = Field(
+        description="settings to change, by dotted path, e.g. head.drloc.weight or train.lr",
+        min_length=1,
+    )
 
 
 class Stage(Strict):
-    """One link of a chain: what differs from the grid's own settings."""
+    """One training stage; settings that it omits are the grid's."""
 
     name: str
     heads: Heads | None = None
     recipe: str | None = None
     train: Train = Field(default_factory=dict)
     datasets: Datasets | None = None
-    backbones: Backbones | None = Field(None, description="of a stage that starts anew, such as a teacher's")
-    init_from: str | None = Field(None, description="an earlier stage, whose final weights this one starts from")
+    backbones: Backbones | None = Field(
+        None,
+        description="backbones of a stage without init_from, such as a teacher's",
+    )
+    init_from: str | None = Field(
+        None,
+        description="earlier stage whose final weights this stage starts from",
+    )
 
 
 class Data(Strict):
-    """How every dataset of the grid is used."""
+    """Validation split and additional evaluation sets of every dataset."""
 
     val: Annotated[float, Field(gt=0, lt=1)] | None = Field(
-        None, description="share of the training images that is held out, stratified; scored as the set val"
+        None,
+        description="fraction of the training images held out, stratified; scored as set val",
     )
     sets: list[Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,31}$")]] = Field(
-        default_factory=list, description="further sets that each run is scored on, such as v2"
+        default_factory=list,
+        description="additional sets on which each run is scored, such as v2",
     )
 
     @model_validator(mode="after")
@@ -81,29 +94,47 @@ class Data(Strict):
 
 
 class Compare(Strict):
-    """How heads will be compared with the supervised one, said before the runs."""
+    """Comparison of the heads with the baseline, declared before the runs."""
 
     test: Literal["welch", "paired"] = "welch"
     alpha: Annotated[float, Field(gt=0, le=0.5)] = 0.05
-    margin: Annotated[float, Field(gt=0)] | None = Field(None, description="a difference within ± this counts as none")
-    min_effect: Annotated[float, Field(gt=0)] | None = Field(None, description="the smallest difference worth finding")
-    baseline: str = Field(BASELINE, description="the head that the others are compared with; each: every pair of heads")
+    margin: Annotated[float, Field(gt=0)] | None = Field(
+        None,
+        description="equivalence margin ±, in the metric's unit; null: no equivalence test",
+    )
+    min_effect: Annotated[float, Field(gt=0)] | None = Field(
+        None,
+        description="smallest difference to detect with 80 % power, in the metric's unit",
+    )
+    baseline: str = Field(
+        BASELINE,
+        description="head that the others are compared with; each: every pair of heads",
+    )
     metric: str = "top1"
     set: str = "test"
     looks: list[Annotated[int, Field(ge=3)]] = Field(
-        default_factory=list, description="numbers of seeds at which is looked, α spent over them 1 : 2 : 3 …"
+        default_factory=list,
+        description=(
+            "interim analyses: numbers of seeds per side at which to test; "
+            "α is divided among them in the ratio 1 : 2 : 3 …"
+        ),
     )
 
-    anytime: bool = Field(False, description="by e-values: may be looked at after every seed; in place of looks")
+    anytime: bool = Field(
+        False,
+        description="anytime-valid test by e-values, after any number of seeds; replaces looks",
+    )
     select: Literal["last", "best_val", "ema_last"] = Field(
-        "last", description="the epoch that counts; best_val: that of the best score on the held-out val"
+        "last",
+        description="epoch to score: last, best_val (best on val) or ema_last (EMA weights)",
     )
     family: Literal["table", "dataset", "screen"] = Field(
         "table",
-        description="what α is shared over, by Holm: the table, or each dataset; screen: by false discovery rate",
+        description="comparisons that share α: table or dataset (Holm), or screen (FDR control)",
     )
     on_diverged: Literal["suppress", "chance"] = Field(
-        "suppress", description="a comparison with a diverged run is not tested, or that run counts at chance level"
+        "suppress",
+        description="diverged runs: suppress (no test) or chance (counted at chance level)",
     )
 
     @model_validator(mode="after")
@@ -132,11 +163,16 @@ def whole_compare(stored: dict[str, Any]) -> dict[str, Any]:
 
 
 class LocalBackend(Strict):
-    slots: int | None = Field(None, ge=1, le=1024, description="runs at a time; by default one per GPU or CPU share")
+    slots: int | None = Field(
+        None,
+        ge=1,
+        le=1024,
+        description="maximum number of concurrent runs; default: as many as GPUs or cores allow",
+    )
 
 
 class Backend(Strict):
-    """Settings of the backends, by their names."""
+    """Settings of each backend, by its name."""
 
     local: LocalBackend | None = None
     slurm: Slurm | None = None
@@ -148,40 +184,71 @@ def _backend_form(value: object) -> str:
 
 
 class Grid(Strict):
-    """One submitted file: axes and settings; expands to runs."""
+    """A grid file: axes and settings that expand into runs."""
 
     name: str
     description: str = ""
     backbones: Backbones
     datasets: Datasets
     heads: Heads | None = None
-    seeds: Seeds = Field(default_factory=list, description="a count n (0…n-1), a list, or {range: [first, end]}")
-    variance: Variance | None = Field(None, description="in place of seeds: streams of randomness that vary apart")
+    seeds: Seeds = Field(
+        default_factory=list,
+        description="count n (seeds 0…n-1), list, or {range: [first, end]} (end excluded)",
+    )
+    variance: Variance | None = Field(
+        None,
+        description="streams of randomness to vary separately, in place of seeds",
+    )
     recipe: str | None = None
     train: Train = Field(default_factory=dict, description="changes to the recipe")
     data: Data = Data()
-    axes: dict[str, list[Any]] = Field(default_factory=dict, description="further axes, by dotted path")
+    axes: dict[str, list[Any]] = Field(
+        default_factory=dict,
+        description="additional axes by dotted path, such as {head.drloc.pairs: [32, 64]}",
+    )
     variants: dict[Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9 _.+-]{0,63}$")], dict[str, Any]] = Field(
-        default_factory=dict, description="an axis of named sets of changes by dotted path, such as {no-mixup: {…}}"
+        default_factory=dict,
+        description="axis of named sets of changes, such as {no-mixup: {train.mixup: 0.0}}",
     )
     exclude: list[dict[str, Any]] = Field(default_factory=list)
     include: list[dict[str, Any]] = Field(default_factory=list)
     overrides: list[Override] = Field(default_factory=list)
     stages: list[Stage] = Field(default_factory=list)
-    compare: Compare | None = Field(None, description="how heads will be compared; later changes need a reason")
+    compare: Compare | None = Field(
+        None,
+        description="how the heads will be compared; changes after runs have started need --amend",
+    )
     resources: Resources = Resources()
-    retries: int = Field(3, ge=0, le=100, description="tries for failures that count")
+    retries: int = Field(
+        3,
+        ge=0,
+        le=100,
+        description=(
+            "number of failed attempts after which a run is given up; "
+            "preemption, walltime and node failure do not count"
+        ),
+    )
     checkpoint_every: Duration = 600
-    evaluate_every: int = Field(1, ge=1, description="epochs between evaluations; the last is always evaluated")
+    evaluate_every: int = Field(
+        1,
+        ge=1,
+        description="epochs between evaluations; the last epoch is always evaluated",
+    )
     max_running: int | None = Field(None, ge=1)
-    halve_micro_batch: bool = Field(False, description="after running out of memory, once, with half the micro-batch")
+    halve_micro_batch: bool = Field(
+        False,
+        description="retry once with half the micro-batch after running out of memory",
+    )
     backend: (
         Annotated[
             Annotated[Literal["local", "slurm", "ray"], Tag("<name>")] | Annotated[Backend, Tag("<settings>")],
             Discriminator(_backend_form),
         ]
         | None
-    ) = Field(None, description="where the runs go, or settings per backend; by default as configured")
+    ) = Field(
+        None,
+        description="name of the backend, or settings by backend name; default: as configured",
+    )
 
     @field_validator("name")
     @classmethod

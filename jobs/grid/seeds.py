@@ -68,17 +68,32 @@ StreamSeed = Annotated[int, Field(ge=0, le=MAX_SEED)]
 
 
 class Variance(BaseModel):
-    """A study of where the spread over seeds comes from: streams of randomness that vary apart."""
+    """Study of the variance over seeds: streams of randomness are varied separately."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     design: Annotated[Design, Field(strict=False)]
     vary: dict[Stream, Seeds] = Field(
-        default_factory=dict, description="stream: its values, as seeds are given; what is not named is held"
+        default_factory=dict,
+        description="values of each varied stream, in the form of `seeds`; other streams are fixed",
     )
-    hold: dict[Stream, StreamSeed] = Field(default_factory=dict, description="the value of a stream that stays; else 0")
-    ride: list[Stream] = Field(default_factory=list, description="streams that take a new value with every combination")
-    repeat: int = Field(1, ge=1, le=100, description="runs of each combination: what they differ in is the hardware's")
+    hold: dict[Stream, StreamSeed] = Field(
+        default_factory=dict,
+        description="value of each fixed stream; default: 0",
+    )
+    ride: list[Stream] = Field(
+        default_factory=list,
+        description="streams that take a new value with every combination",
+    )
+    repeat: int = Field(
+        1,
+        ge=1,
+        le=100,
+        description=(
+            "runs per combination (one-at-a-time: of the base point), "
+            "which differ only by the nondeterminism of the hardware"
+        ),
+    )
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
