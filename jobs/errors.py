@@ -104,7 +104,12 @@ def one_of(known: Iterable[str], *, most: int = 12) -> str:
 
 
 def suggest(name: str, known: Iterable[str]) -> str:
-    """Return the fix for an unknown name: the nearest one where there is one, and what is allowed."""
+    """Return the fix for an unknown name: the nearest known one if there is one, and the list."""
     known = list(known)
+    return " ".join(filter(None, [did_you_mean(name, known), f"Allowed: {one_of(known)}"]))
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return "Did you mean …?" as a sentence of its own, or "" if no known name is close."""
     near = nearest(name, known)
-    return f"{near[0].upper()}{near[1:]} Allowed: {one_of(known)}" if near else f"Allowed: {one_of(known)}"
+    return near[:1].upper() + near[1:]

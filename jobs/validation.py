@@ -33,10 +33,11 @@ def validate(model: type[Model], data: Any, document: Document, path: Path_ = ()
     try:
         return model.model_validate(data), []
     except ValidationError as error:
-        return None, [_problem(found, model, document, path) for found in error.errors(include_url=False)]
+        return None, [problem_of(found, model, document, path) for found in error.errors(include_url=False)]
 
 
-def _problem(found: Any, model: type[BaseModel], document: Document, path: Path_) -> Problem:
+def problem_of(found: Any, model: type[BaseModel], document: Document, path: Path_) -> Problem:
+    """Return one of pydantic's findings as a mistake in the document."""
     # In angle brackets: the name of one form of a value that has several, which is no part of the file.
     where = (*path, *(part for part in found["loc"] if not str(part).startswith("<")))
     kind = found["type"]

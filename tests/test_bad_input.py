@@ -170,7 +170,7 @@ def test_a_grid_edited_after_submission_launches_only_what_is_new(held: Cli) -> 
 def test_an_ascii_terminal_of_20_columns_gets_no_traceback(cli: Cli, words: list[str]) -> None:
     cli.write(HERE, GOOD.replace("name: small", "name: small\ndescription: naïve λ"))
     plain = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "COLUMNS": "20", "TERM": "dumb"}
-    done = cli(*words, **plain)
+    done = cli.process(*words, **plain)
     assert done.returncode == (2 if words[0] == "submit" else 0), done.stderr
     assert "Traceback" not in done.stderr
 

@@ -20,6 +20,7 @@ from ..stats.difference import (
     seeds_for,
     welch,
 )
+from ..stats.verdict import Verdict
 from .declared import Family, Plan
 from .interim import Seen, look
 from .reversals import reversals
@@ -109,17 +110,17 @@ def _document(cell: dict[str, Any], baseline: dict[str, Any], seen: Seen, plan: 
     found, adjusted = seen.found, seen.adjusted
     tie = None if plan.margin is None else equivalence(found, plan.margin)
     word, detail = _verdict(found, adjusted, tie, seen.alpha, plan.min_effect, plan.test)
-    if plan.anytime and word == "inconclusive":
+    if plan.anytime and word is Verdict.INCONCLUSIVE:
         # Powers of a test at one declared number of seeds say nothing of this one.
         detail = "look again with more seeds"
-    if plan.family is Family.SCREEN and word == "separable":
+    if plan.family is Family.SCREEN and word is Verdict.SEPARABLE:
         # Of many that pass a screen a share α is expected to be luck.
-        word, detail = "inconclusive", "screened in: worth seeds of its own"
+        word, detail = Verdict.INCONCLUSIVE, "screened in: worth seeds of its own"
     if seen.look is not None:
-        ahead = f"; the next look is at {seen.next_look}" if seen.next_look and word != "separable" else ""
+        ahead = f"; the next look is at {seen.next_look}" if seen.next_look and word is not Verdict.SEPARABLE else ""
         detail = "; ".join(filter(None, [detail, f"at the look of {seen.look} seeds{ahead}"]))
     elif seen.next_look is not None:
-        word, detail = "not testable", f"the first look is at {seen.next_look} seeds"
+        word, detail = Verdict.NOT_TESTABLE, f"the first look is at {seen.next_look} seeds"
     return {
         "cell_id": cell["cell_id"],
         "baseline": baseline["cell_id"],
@@ -140,7 +141,7 @@ def _document(cell: dict[str, Any], baseline: dict[str, Any], seen: Seen, plan: 
         "m": seen.m,
         "alpha": seen.alpha,
         "look": seen.look,
-        "next_look": None if word == "separable" or why_not(cell, baseline, plan) else seen.next_look,
+        "next_look": None if word is Verdict.SEPARABLE or why_not(cell, baseline, plan) else seen.next_look,
         "p_equivalence": tie,
         "effect": found.effect,
         "correlation": found.correlation,
@@ -148,7 +149,7 @@ def _document(cell: dict[str, Any], baseline: dict[str, Any], seen: Seen, plan: 
         "ranks": _ranks(cell, baseline, plan, seen.look),
         "rank_floor": found.floor,
         "spread": _spread(cell, baseline, plan, seen.look),
-        "verdict": word,
+        "verdict": str(word),
         "detail": detail,
     }
 
@@ -181,19 +182,19 @@ def _spread(cell: dict[str, Any], baseline: dict[str, Any], plan: Plan, size: in
 
 def _verdict(
     found: Difference, adjusted: float | None, tie: float | None, alpha: float, min_effect: float | None, test: Test
-) -> tuple[str, str]:
-    """Return the word and what stands behind it.
+) -> tuple[Verdict, str]:
+    """Return the verdict and what stands behind it.
 
     A tie and a separable difference can hold at once: the difference is there, and too small to matter.
     """
     if adjusted is None:
-        return "not testable", found.why_not
+        return Verdict.NOT_TESTABLE, found.why_not
     equal = tie is not None and tie <= alpha
     if adjusted <= alpha:
-        return "separable", "smaller than the margin" if equal else ""
+        return Verdict.SEPARABLE, "smaller than the margin" if equal else ""
     if equal:
-        return "tie", "equivalent within the margin"
-    return "inconclusive", _needed(found, alpha, min_effect, test)
+        return Verdict.TIE, "equivalent within the margin"
+    return Verdict.INCONCLUSIVE, _needed(found, alpha, min_effect, test)
 
 
 def _needed(found: Difference, alpha: float, min_effect: float | None, test: Test) -> str:

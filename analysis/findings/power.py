@@ -10,6 +10,7 @@ from typing import Any
 from ...jobs.grid.seeds import widened
 from ..stats.difference import MOST_SEEDS, Test, paired, seeds_for, welch
 from ..stats.summary import LEVEL, student, values_of
+from ..stats.verdict import Verdict
 from .comparisons import compare
 from .declared import Plan
 from .samples import pairs
@@ -79,7 +80,7 @@ def for_looks(cells: Sequence[dict[str, Any]], plan: Plan) -> list[dict[str, Any
     needed: dict[str, int] = {}
     why: dict[str, str] = {}
     for one in compare(cells, plan)["comparisons"]:
-        if one["next_look"] is None and one["verdict"] == "not testable":
+        if one["next_look"] is None and one["verdict"] == Verdict.NOT_TESTABLE:
             # More seeds would not help.
             why |= dict.fromkeys((one["cell_id"], one["baseline"]), one["detail"])
         elif one["next_look"] is not None:

@@ -1,5 +1,6 @@
 """Recipes: every training hyper-parameter, by name in the catalogue and resolved into the run."""
 
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -159,24 +160,58 @@ class Recipe(BaseModel):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        if self.batch_size % self.virtual_ranks:
-            raise ValueError(f"batch_size {self.batch_size} is not divisible by virtual_ranks {self.virtual_ranks}")
-        if self.warmup_epochs >= self.epochs:
-            raise ValueError(f"warmup_epochs {self.warmup_epochs:g} must be less than epochs {self.epochs}")
-        if self.schedule_epochs is not None and self.schedule_epochs < self.epochs:
-            raise ValueError(f"schedule_epochs {self.schedule_epochs} must not be less than epochs {self.epochs}")
-        if self.pipeline == "tensor" and (self.auto_augment or self.color_jitter):
-            name = "auto_augment" if self.auto_augment else "color_jitter"
-            raise ValueError(f"{name} needs `pipeline: pil`")
-        if self.pipeline == "tensor" and self.crop == "simple":
-            raise ValueError("crop: simple needs `pipeline: pil`")
-        if self.color_jitter and self.auto_augment and "3a" not in self.auto_augment:
-            raise ValueError("color_jitter goes with auto_augment 3a alone: timm leaves it out beside any other")
-        if self.bce_threshold is not None and self.loss != "bce":
-            raise ValueError("bce_threshold needs `loss: bce`")
-        if self.crop_scale[0] > self.crop_scale[1] or self.crop_ratio[0] > self.crop_ratio[1]:
-            raise ValueError("crop_scale and crop_ratio are [smallest, largest]")
+        for fields, is_wrong, message in self._contradictions():
+            if is_wrong:
+                raise Inconsistent(message, fields)
         return self
+
+    def _contradictions(self) -> Iterator[tuple[tuple[str, ...], bool, str]]:
+        """Yield what may contradict itself: the fields, whether it does, and what to say then."""
+        yield (
+            ("batch_size", "virtual_ranks"),
+            self.batch_size % self.virtual_ranks != 0,
+            f"batch_size {self.batch_size} is not divisible by virtual_ranks {self.virtual_ranks}",
+        )
+        yield (
+            ("warmup_epochs", "epochs"),
+            self.warmup_epochs >= self.epochs,
+            f"warmup_epochs {self.warmup_epochs:g} must be less than epochs {self.epochs}",
+        )
+        yield (
+            ("schedule_epochs", "epochs"),
+            self.schedule_epochs is not None and self.schedule_epochs < self.epochs,
+            f"schedule_epochs {self.schedule_epochs} must not be less than epochs {self.epochs}",
+        )
+        is_tensor = self.pipeline == "tensor"
+        policy = self.auto_augment or ""
+        for name, value in (("auto_augment", policy), ("color_jitter", self.color_jitter)):
+            message = f"{name} needs `pipeline: pil`"
+            yield (name, "pipeline"), is_tensor and bool(value), message
+        yield (
+            ("crop", "pipeline"),
+            is_tensor and self.crop == "simple",
+            "crop: simple needs `pipeline: pil`",
+        )
+        yield (
+            ("color_jitter", "auto_augment"),
+            bool(self.color_jitter and policy) and "3a" not in policy,
+            "color_jitter goes with auto_augment 3a alone: timm ignores it with any other policy",
+        )
+        yield (
+            ("bce_threshold", "loss"),
+            self.bce_threshold is not None and self.loss != "bce",
+            "bce_threshold needs `loss: bce`",
+        )
+        for name, (low, high) in (("crop_scale", self.crop_scale), ("crop_ratio", self.crop_ratio)):
+            yield (name,), low > high, f"{name} is [smallest, largest]"
+
+
+class Inconsistent(ValueError):
+    """Fields of a recipe that contradict each other: `fields`, the most likely mistake first."""
+
+    def __init__(self, message: str, fields: tuple[str, ...]) -> None:
+        super().__init__(message)
+        self.fields = fields
 
 
 def allowed_world_sizes(virtual_ranks: int) -> list[int]:

@@ -2,20 +2,21 @@
 
 import json
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from ..errors import BadInput, Problem, suggest
+from ..errors import BadInput, Problem, did_you_mean, suggest
 from ..run.spec import STAGE, canonical, without_later
 from ..strict_yaml import Document, Path_, dotted
-from ..validation import validate
+from ..validation import problem_of, validate
 from . import catalogue, custom_head
 from .heads import HEADS, preset
 from .image_folder import describe_folder, file_sha256
-from .recipe import Recipe
+from .recipe import Inconsistent, Recipe
 
 WEIGHTS_FILES = (".safetensors", ".pth", ".pt", ".bin", ".pth.tar")
 IMAGENET = {"mean": [0.485, 0.456, 0.406], "std": [0.229, 0.224, 0.225]}
@@ -109,7 +110,7 @@ class Resolver:
         known = catalogue.backbones()
         models = catalogue.timm_models()
         if name not in known and models and name.split(".")[0] not in models:
-            near = suggest(name, [*known, *models]).split(" Allowed")[0]
+            near = did_you_mean(name, [*known, *models])
             fix = f"{near} Short names: {', '.join(known)}; any timm model by its own name too"
             self.problem(entry.path, f"unknown backbone {name!r}", fix)
             return None
@@ -353,16 +354,19 @@ class Resolver:
             recipe = Recipe.model_validate(values)
         except ValidationError as error:
             for found in error.errors(include_url=False):
-                fields = [str(part) for part in found["loc"][:1]] or [
-                    key for key in changes if key in str(found["msg"])
-                ]
-                where = sources.get(fields[0], path) if fields else path
-                _, problems = validate(Recipe, values, self.document, ())
-                match = [problem for problem in problems if not fields or not found["loc"] or fields[0] in problem.key]
-                text = match[0] if match else problems[0]
-                self.problem(where, text.message, text.fix)
+                problem = problem_of(found, Recipe, self.document, ())
+                where = next((sources[key] for key in _keys_of(found) if key in sources), path)
+                self.problem(where, problem.message, problem.fix)
             return None
         return canonical(without_later(recipe.model_dump(mode="json")))
+
+
+def _keys_of(found: Any) -> Sequence[str]:
+    """Return the recipe's fields that one of pydantic's findings is about."""
+    if found["loc"]:
+        return [str(found["loc"][0])]
+    error = found.get("ctx", {}).get("error")
+    return error.fields if isinstance(error, Inconsistent) else []
 
 
 def _are_numbers(values: Any, count: int) -> bool:

@@ -6,28 +6,52 @@
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum, auto
 from typing import Any
 
 from ..atomic_files import read_json
 from .paths import Workspace
 
-Closed = Callable[[str], str]
+
+class Marker(Enum):
+    """What keeps a run of a grid from starting."""
+
+    HOLD = auto()
+    """The user holds the run."""
+    BREAKER = auto()
+    """Too many runs of the grid failed in the same deterministic way."""
+    CANARY = auto()
+    """The canary runs of the grid have not passed their first epoch yet."""
 
 
-def closed(workspace: Workspace, grid_id: str) -> Closed:
-    """Read a grid's markers once; the returned function says why a run must not start, or "" where it may."""
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """Why a run must not start, for programs and for people."""
+
+    marker: Marker
+    text: str
+
+
+def closed(workspace: Workspace, grid_id: str) -> Callable[[str], Closed | None]:
+    """Read a grid's markers once; return the function that says why a run must not start.
+
+    That function returns None for a run that may start.
+    """
     hold = _marker(workspace, grid_id, "hold")
     canary = _marker(workspace, grid_id, "canary")
     breaker = _marker(workspace, grid_id, "breaker")
     held, first = frozenset(hold.get("runs", ())), frozenset(canary.get("runs", ()))
     waits = bool(first) and not canary.get("passed")
 
-    def why(run_id: str) -> str:
+    def why(run_id: str) -> Closed | None:
         if run_id in held:
-            return "held"
+            return Closed(Marker.HOLD, "held")
         if breaker:
-            return f"circuit breaker: {breaker.get('signature', '')}"
-        return "waits for the canary" if waits and run_id not in first else ""
+            return Closed(Marker.BREAKER, f"circuit breaker: {breaker.get('signature', '')}")
+        if waits and run_id not in first:
+            return Closed(Marker.CANARY, "waits for the canary")
+        return None
 
     return why
 

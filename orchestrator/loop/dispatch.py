@@ -100,7 +100,7 @@ def _due(context: Context) -> dict[str, list[Any]]:
         .order_by(m.runs.c.grid_id, m.grid_runs.c.position)
     )
     found: dict[str, list[Any]] = defaultdict(list)
-    markers: dict[str, Closed] = {}
+    markers: dict[str, Callable[[str], Closed | None]] = {}
     with reading(context.ledger.engine) as connection:
         handing_on = _handing_on(connection, context)
         for row in connection.execute(query):
@@ -110,7 +110,7 @@ def _due(context: Context) -> dict[str, list[Any]]:
                 continue
             if row.grid_id not in markers:
                 markers[row.grid_id] = closed(context.workspace, row.grid_id)
-            if not markers[row.grid_id](row.run_id):
+            if markers[row.grid_id](row.run_id) is None:
                 found[row.grid_id].append(row)
     return found
 

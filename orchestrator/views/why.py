@@ -6,7 +6,7 @@ from ...db import queries, scheduler_notes
 from ...db.engine import reading
 from ...jobs.run.selector import Selection
 from ...jobs.run.states import AttemptState, FailureClass, RunState
-from ...jobs.workspace.markers import closed
+from ...jobs.workspace.markers import Closed, Marker, closed
 from ..backends.base import WaitKind
 from ..loop.context import Context
 
@@ -51,14 +51,9 @@ Answer = tuple[str, str, str, str]
 
 
 def _pending(context: Context, row: queries.RunRow) -> Answer:
-    marker = closed(context.workspace, row.grid_id)(row.run_id)
-    if marker == "held":
-        return "act", "it is held", f"vtjobs release {row.run_id[:8]}", marker
-    if marker.startswith("circuit breaker"):
-        action = f"Mend it, then: vtjobs retry {row.grid_id}"
-        return "act", f"its grid was stopped because runs failed alike ({marker})", action, marker
-    if marker:
-        return "wait", "it waits until the canary of its grid has passed its first epoch", "", marker
+    kept = closed(context.workspace, row.grid_id)(row.run_id)
+    if kept is not None:
+        return _kept(kept, row)
     with reading(context.ledger.engine) as connection:
         name = queries.grid_settings(connection, {row.grid_id})[row.grid_id]["backend"]
     if fact := scheduler_notes.away(context.ledger).get(name):
@@ -83,6 +78,18 @@ def _pending(context: Context, row: queries.RunRow) -> Answer:
     if row.parent:
         return "wait", f"it waits for its parent stage {row.parent[:8]}", f"vtjobs why {row.parent[:8]}", ""
     return "wait", "nothing keeps it: the next vtjobs command, or `vtjobs supervise`, submits it", "", ""
+
+
+def _kept(kept: Closed, row: queries.RunRow) -> Answer:
+    match kept.marker:
+        case Marker.HOLD:
+            return "act", "it is held", f"vtjobs release {row.run_id[:8]}", kept.text
+        case Marker.BREAKER:
+            sentence = f"its grid was stopped because runs failed alike ({kept.text})"
+            return "act", sentence, f"Mend it, then: vtjobs retry {row.grid_id}", kept.text
+        case Marker.CANARY:
+            sentence = "it waits until the canary of its grid has passed its first epoch"
+            return "wait", sentence, "", kept.text
 
 
 def _limit(context: Context, grid_id: str) -> str:

@@ -217,8 +217,8 @@ class Hosted:
     def _check(self) -> None:
         workspace, task = self.agent.cluster.workspace, self.task
         write_spec(workspace, task.grid_id, task.run_id)
-        if reason := closed(workspace, task.grid_id)(task.run_id):
-            self.end(AttemptState.SUPERSEDED, FailureClass.SKIPPED, reason)
+        if kept := closed(workspace, task.grid_id)(task.run_id):
+            self.end(AttemptState.SUPERSEDED, FailureClass.SKIPPED, kept.text)
         elif self.folder.highest_cancel() >= task.attempt:
             self.end(AttemptState.CANCELLED, FailureClass.CANCELLED, "cancelled by the user")
         elif task.parent is not None and completed_by(workspace.run(task.parent), 1 << 30) is None:

@@ -23,11 +23,11 @@ from ..ranks.rank import DUMP_SIGNAL
 from ..ranks.rendezvous import LOOPBACK, listen, own_addresses
 from .attempt_journal import AttemptJournal
 from .blame import Weight, blame, weigh
-from .claim import overruled, refusal
+from .claim import claim_or_refuse, overruled
 from .hang_watch import Pulse
 from .orders import loader_workers, make_order, publish_order
 from .other_nodes import LOOK_S, OtherNodes, own_host
-from .outcome import Outcome, judge_ranks, set_up_failure
+from .outcome import KillCause, Killed, Outcome, judge_ranks, set_up_failure
 from .resume import NoCheckpoint, choose_resume, from_parent
 from .stop_reason import Ruling
 from .template_client import Forge, RankProcess, TemplateDied
@@ -88,7 +88,7 @@ class HostedRun:
         self.start_step = 0
         self.checkpoint_step = 0
         self._kill_at: float | None = None
-        self._killed_for = ""
+        self._killed: Killed | None = None
         self._unsettled = False
         self._gone_at: float | None = None
         self.deserted = False
@@ -119,7 +119,7 @@ class HostedRun:
         try:
             write_spec(self.workspace, self.task.grid_id, self.task.run_id)
             spec = RunSpec.parse(self.folder.spec.read_text())
-            if (refused := refusal(self.workspace, self.task, spec)) is not None:
+            if (refused := claim_or_refuse(self.workspace, self.task, spec)) is not None:
                 self._end(refused)
                 return
             write_environment(attempt / "environment.json")
@@ -239,7 +239,7 @@ class HostedRun:
                 except OSError:
                     continue
             grace_s = STOP_GRACE_S if within_s is None else min(STOP_GRACE_S, within_s)
-            self._kill_by(time.monotonic() + grace_s, "did not stop in time")
+            self._kill_by(time.monotonic() + grace_s)
 
     def settle(self, ruling: Ruling) -> None:
         """Say why the scheduler stopped the attempt; what was found out about it otherwise stands."""
@@ -252,7 +252,7 @@ class HostedRun:
         for rank in self.ranks:
             rank.status = rank.status if rank.status is not None else -signal.SIGKILL
         if self.ended is None:
-            self._killed_for = self._killed_for or f"template died: {reason}"
+            self._killed = self._killed or Killed(KillCause.TEMPLATE, f"template died: {reason}")
             # Listens first: what the ranks said before they were gone counts.
             self._finish()
 
@@ -271,7 +271,7 @@ class HostedRun:
         self._pulse.beat(rank, now)
         if kind == "error":
             self.errors.append(event)
-            self._kill_by(now + LAST_WORDS_S, "")
+            self._kill_by(now + LAST_WORDS_S)
         elif kind == "mark":
             if rank == 0 and "step" in event:
                 self.position = {name: event[name] for name in ("epoch", "step", "steps")}
@@ -295,11 +295,13 @@ class HostedRun:
             self._fence()
         statuses = [rank.status for rank in self.ranks]
         if any(status not in (None, ExitCode.COMPLETED, ExitCode.STOPPED) for status in statuses):
-            self._kill_by(now + LAST_WORDS_S, "")
+            self._kill_by(now + LAST_WORDS_S)
         self._watch_hang(now)
         if why := self.others.look(now):
-            self._kill_by(now + LAST_WORDS_S, why)
+            self._kill_by(now + LAST_WORDS_S, Killed(KillCause.PEER, why))
         if self._kill_at is not None and now >= self._kill_at:
+            if self.stopping is not None and self._killed is None:
+                self._killed = Killed(KillCause.LATE, "did not stop in time")
             self._kill()
 
     def look_now(self) -> None:
@@ -322,17 +324,17 @@ class HostedRun:
         silence = self._pulse.silence((rank.rank for rank in waiting), now)
         if silence and not self._dumped:
             self._dumped = True
-            self._killed_for = f"no progress for {silence:.0f} s"
+            self._killed = Killed(KillCause.HANG, f"no progress for {silence:.0f} s")
             for rank in waiting:
                 send_signal(rank.pid, DUMP_SIGNAL)
                 # A stopped process takes no other signal before it is let go on.
                 send_signal(rank.pid, signal.SIGCONT)
-            self._kill_by(now + 2.0, self._killed_for)
+            self._kill_by(now + 2.0)
 
-    def _kill_by(self, at: float, why: str) -> None:
+    def _kill_by(self, at: float, why: Killed | None = None) -> None:
         if self._kill_at is None or at < self._kill_at:
             self._kill_at = at
-            self._killed_for = self._killed_for or why
+            self._killed = self._killed or why
 
     def _kill(self) -> None:
         for rank in self.ranks:
@@ -359,7 +361,7 @@ class HostedRun:
             # Whatever stopped it, this is why it must not go on.
             self.stopping, self.ruling = ruled, None
         self._gone_at = now if self._gone_at is None else self._gone_at
-        own = judge_ranks(self.ranks, self.errors, stopping=self.stopping, killed_for=self._killed_for)
+        own = judge_ranks(self.ranks, self.errors, stopping=self.stopping, killed=self._killed)
         if (outcome := self._conclude(own, now)) is not None:
             self._end(outcome)
 

@@ -9,14 +9,24 @@ from ...jobs.workspace.paths import RunFolder, Workspace
 from .outcome import Outcome
 
 
-def refusal(workspace: Workspace, task: Task, spec: RunSpec) -> Outcome | None:
-    """Return why a run must not start, having claimed it where it may."""
+def claim_or_refuse(workspace: Workspace, task: Task, spec: RunSpec) -> Outcome | None:
+    """Claim a run for an attempt.
+
+    The claim is the fence of the whole system: a file that only one process can create.
+
+    Returns:
+        None where the attempt now owns the run, otherwise why it must not start. A refusal by a
+        marker, a cancel or a missing parent leaves the run unclaimed.
+    """
     folder, number = workspace.run(task.run_id), task.attempt
-    if reason := closed(workspace, task.grid_id)(task.run_id):
-        return _superseded(FailureClass.SKIPPED, reason)
+    if kept := closed(workspace, task.grid_id)(task.run_id):
+        return _superseded(FailureClass.SKIPPED, kept.text)
     if folder.highest_cancel() >= number:
-        cancelled = AttemptState.CANCELLED, FailureClass.CANCELLED
-        return Outcome(state=cancelled[0], failure=cancelled[1], signature="cancelled by the user")
+        return Outcome(
+            state=AttemptState.CANCELLED,
+            failure=FailureClass.CANCELLED,
+            signature="cancelled by the user",
+        )
     if spec.init_from is not None and completed_by(workspace.run(spec.init_from), 1 << 30) is None:
         return _superseded(FailureClass.SKIPPED, f"parent {spec.init_from} has not completed")
     if not folder.claim(number):

@@ -3,12 +3,34 @@
 import signal
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import Enum, auto
 from typing import Any
 
 from ...jobs.run.states import EXIT_OF_CLASS, AttemptState, ExitCode, FailureClass
 from ..ranks.failure import STORAGE_ERRORS
 from .oom import oom_kills
 from .template_client import RankProcess
+
+
+class KillCause(Enum):
+    """Why an agent ended its own ranks."""
+
+    HANG = auto()
+    """No rank made progress for too long."""
+    PEER = auto()
+    """Another node of the run failed or fell silent."""
+    LATE = auto()
+    """The ranks did not stop in time after they were asked to."""
+    TEMPLATE = auto()
+    """The fork server died, and its ranks with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Killed:
+    """Why an agent ended its own ranks, for programs and for people."""
+
+    cause: KillCause
+    text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,40 +65,113 @@ def judge_ranks(
     errors: Sequence[dict[str, Any]],
     *,
     stopping: AttemptState | None,
-    killed_for: str,
+    killed: Killed | None,
 ) -> Outcome:
-    """Judge an attempt whose ranks have all ended.
+    """Return how an attempt ended whose ranks are all gone.
 
-    The first primary error wins, then a rank that died of a signal, then what peers saw of it, then exit statuses.
+    The evidence is weighed in this order: an order to stop for good, a primary error, a hang, a
+    rank killed by a signal, what its peers saw, an orderly stop, the other nodes, exit statuses.
+
+    Args:
+        ranks: the ranks of this node, each with its exit status.
+        errors: what ranks reported through their pipes.
+        stopping: what the stop is called that the agent asked for; None: it asked for none.
+        killed: why the agent ended the ranks itself; None: it did not.
     """
-    statuses = [rank.status for rank in ranks]
-    if stopping in (AttemptState.SUPERSEDED, AttemptState.CANCELLED):
-        return Outcome(state=stopping, failure=_STOPPED_CLASS[stopping], signature=killed_for)
-    if statuses and all(status == ExitCode.COMPLETED for status in statuses):
+    for weigh in (_ended_for_good, _reported, _hung, _died, _echoed, _stopped, _lost_peer):
+        outcome = weigh(_Evidence(ranks, errors, stopping, killed))
+        if outcome is not None:
+            return outcome
+    return _unexplained(ranks, killed)
+
+
+@dataclass(frozen=True, slots=True)
+class _Evidence:
+    """What is known of an attempt whose ranks are gone."""
+
+    ranks: Sequence[RankProcess]
+    errors: Sequence[dict[str, Any]]
+    stopping: AttemptState | None
+    killed: Killed | None
+
+    @property
+    def text(self) -> str:
+        return self.killed.text if self.killed else ""
+
+    def all_exited(self, code: ExitCode) -> bool:
+        return bool(self.ranks) and all(rank.status == code for rank in self.ranks)
+
+    def was_killed_for(self, cause: KillCause) -> bool:
+        return self.killed is not None and self.killed.cause is cause
+
+
+def _ended_for_good(seen: _Evidence) -> Outcome | None:
+    if seen.stopping in (AttemptState.SUPERSEDED, AttemptState.CANCELLED):
+        failure = _STOPPED_CLASS[seen.stopping]
+        return Outcome(state=seen.stopping, failure=failure, signature=seen.text)
+    if seen.all_exited(ExitCode.COMPLETED):
         return Outcome(state=AttemptState.COMPLETED)
-    primary = [error for error in errors if error["failure"] != FailureClass.COMMUNICATION]
-    if primary:
-        return _from_error(primary)
-    if killed_for.startswith("no progress"):
-        return Outcome(state=AttemptState.FAILED, failure=FailureClass.HANG, signature="no progress", error=killed_for)
-    died = next((rank for rank in ranks if (rank.status or 0) < 0 and not rank.killed), None)
-    if died is not None and stopping is None:
-        # Peers of a rank that dies without a word see a broken connection; that is not the cause.
-        return _crash(died, killed_for)
-    if errors:
-        return _from_error(errors)
-    if statuses and all(status == ExitCode.STOPPED for status in statuses):
-        state = stopping or AttemptState.PREEMPTED
+    return None
+
+
+def _reported(seen: _Evidence) -> Outcome | None:
+    primary = [one for one in seen.errors if one["failure"] != FailureClass.COMMUNICATION]
+    return _from_error(primary) if primary else None
+
+
+def _hung(seen: _Evidence) -> Outcome | None:
+    if not seen.was_killed_for(KillCause.HANG):
+        return None
+    return Outcome(
+        state=AttemptState.FAILED,
+        failure=FailureClass.HANG,
+        signature="no progress",
+        error=seen.text,
+    )
+
+
+def _died(seen: _Evidence) -> Outcome | None:
+    """A rank was killed by a signal that the agent did not send.
+
+    Its peers see a broken connection; that is not the cause.
+    """
+    if seen.stopping is not None:
+        return None
+    for rank in seen.ranks:
+        if (rank.status or 0) < 0 and not rank.killed:
+            return _crash(rank, seen.text)
+    return None
+
+
+def _echoed(seen: _Evidence) -> Outcome | None:
+    return _from_error(seen.errors) if seen.errors else None
+
+
+def _stopped(seen: _Evidence) -> Outcome | None:
+    if seen.all_exited(ExitCode.STOPPED):
+        state = seen.stopping or AttemptState.PREEMPTED
         return Outcome(state=state, failure=_STOPPED_CLASS[state], signature="stopped and saved")
-    if stopping is not None:
-        return Outcome(state=stopping, failure=_STOPPED_CLASS[stopping], signature=killed_for or "stopped")
-    if killed_for.startswith("node "):
-        return Outcome(state=AttemptState.FAILED, failure=FailureClass.COMMUNICATION, signature=killed_for)
-    failed = next((rank for rank in ranks if rank.status not in (ExitCode.COMPLETED, ExitCode.STOPPED)), None)
-    if failed is None:
-        reason = killed_for or "no rank was started"
-        return Outcome(state=AttemptState.FAILED, failure=FailureClass.CRASH, signature=reason)
-    return _crash(failed, killed_for)
+    if seen.stopping is None:
+        return None
+    failure = _STOPPED_CLASS[seen.stopping]
+    return Outcome(state=seen.stopping, failure=failure, signature=seen.text or "stopped")
+
+
+def _lost_peer(seen: _Evidence) -> Outcome | None:
+    if not seen.was_killed_for(KillCause.PEER):
+        return None
+    return Outcome(
+        state=AttemptState.FAILED, failure=FailureClass.COMMUNICATION, signature=seen.text
+    )
+
+
+def _unexplained(ranks: Sequence[RankProcess], killed: Killed | None) -> Outcome:
+    text = killed.text if killed else ""
+    for rank in ranks:
+        if rank.status not in (ExitCode.COMPLETED, ExitCode.STOPPED):
+            return _crash(rank, text)
+    reason = text or "no rank was started"
+    return Outcome(state=AttemptState.FAILED, failure=FailureClass.CRASH, signature=reason)
 
 
 def set_up_failure(error: Exception) -> Outcome:
@@ -86,7 +181,7 @@ def set_up_failure(error: Exception) -> Outcome:
     return Outcome(state=AttemptState.FAILED, failure=failure, signature=f"{type(error).__name__}: {error}")
 
 
-def _crash(rank: RankProcess, killed_for: str) -> Outcome:
+def _crash(rank: RankProcess, why: str) -> Outcome:
     if rank.status == -signal.SIGKILL and not rank.killed and oom_kills() > rank.oom_before:
         text = "killed by the kernel: out of host memory"
         return Outcome(
@@ -100,7 +195,7 @@ def _crash(rank: RankProcess, killed_for: str) -> Outcome:
         state=AttemptState.FAILED,
         failure=FailureClass.CRASH,
         signature=_status_text(rank.status or 0),
-        error=f"rank {rank.rank}: {_status_text(rank.status or 0)} {killed_for}".strip(),
+        error=f"rank {rank.rank}: {_status_text(rank.status or 0)} {why}".strip(),
         rank=rank.rank,
     )
 

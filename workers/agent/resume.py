@@ -9,7 +9,7 @@ from ...jobs.errors import VtjobsError
 from ...jobs.run.spec import RunSpec
 from ...jobs.workspace.lineage import candidates, completed_by
 from ...jobs.workspace.paths import RunFolder, Workspace
-from ..checkpoints.manifest import MODEL, Manifest, Rejected, verify
+from ..checkpoints.manifest import MODEL, Manifest, Missing, Rejected, verify
 
 
 class NoCheckpoint(VtjobsError):
@@ -41,8 +41,7 @@ def choose_resume(
             manifest = verify(place, run_id=run_id)
         except Rejected as error:
             reasons.append(str(error))
-            # Retention removes old ones on purpose; what is simply gone is not worth a line.
-            if str(error) != "missing":
+            if not isinstance(error, Missing):
                 rejected(candidate.attempt, candidate.step, str(error))
             continue
         return Resume(attempt=candidate.attempt, folder=place, manifest=manifest)

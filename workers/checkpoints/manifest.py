@@ -19,6 +19,10 @@ class Rejected(Exception):
     """A checkpoint that must not be used."""
 
 
+class Missing(Rejected):
+    """A checkpoint whose folder is gone: retention removes old ones on purpose."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
     """The facts of one checkpoint."""
@@ -65,7 +69,7 @@ def _read(folder: Path) -> Manifest:
         if not known or not all({"bytes", "sha256"} <= facts.keys() for facts in manifest.files.values()):
             raise ValueError("its list of files makes no sense")
     except FileNotFoundError:
-        raise Rejected("missing" if not folder.exists() else "no manifest") from None
+        raise (Rejected("no manifest") if folder.exists() else Missing("missing")) from None
     except (OSError, ValueError, TypeError, AttributeError) as error:
         raise Rejected(f"manifest cannot be read: {error}") from None
     return manifest

@@ -6,6 +6,7 @@ import traceback
 from pathlib import Path
 
 from ...jobs.run.states import EXIT_OF_CLASS, ExitCode, FailureClass
+from .rendezvous import NotReached
 
 STORAGE_ERRORS = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.ESTALE, errno.EROFS))
 _COMMUNICATION = re.compile(
@@ -60,7 +61,7 @@ def classify(error: BaseException) -> FailureClass:
         return FailureClass.SETUP_ERROR
     if isinstance(error, RuntimeError) and _MISFIT.search(str(error)):
         return FailureClass.SETUP_ERROR
-    if isinstance(error, DistError) or (
+    if isinstance(error, DistError | NotReached) or (
         isinstance(error, RuntimeError | ConnectionError) and _COMMUNICATION.search(str(error))
     ):
         return FailureClass.COMMUNICATION

@@ -32,11 +32,15 @@ def own_addresses() -> list[str]:
     return list(dict.fromkeys(address for address in found if address and not address.startswith("127."))) or [LOOPBACK]
 
 
+class NotReached(ConnectionError):
+    """No address of the node with rank 0 answers."""
+
+
 def reach(hosts: list[str], port: int) -> tuple[str, str]:
     """Return the first of a node's addresses that answers, and this machine's own address on the way there.
 
     Raises:
-        ConnectionError: none does.
+        NotReached: none does.
     """
     for host in hosts:
         try:
@@ -45,7 +49,7 @@ def reach(hosts: list[str], port: int) -> tuple[str, str]:
         except OSError:
             continue
     places = ", ".join(hosts)
-    raise ConnectionError(f"connection refused: node 0 is not reached at {places}; VTJOBS_HOST names its address there")
+    raise NotReached(f"connection refused: node 0 is not reached at {places}; VTJOBS_HOST names its address there")
 
 
 def interface_of(address: str) -> str | None:

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from ...jobs.errors import BadInput, suggest
+from ...jobs.errors import BadInput, did_you_mean
 from ...jobs.grid import catalogue
 from ..environment import software
 from ..models.backbones import build
@@ -81,7 +81,7 @@ def _model(name: str, image_size: int, classes: int) -> nn.Module:
     known = catalogue.backbones()
     models = catalogue.timm_models()
     if name not in known and name.split(".")[0] not in models:
-        raise BadInput(f"unknown backbone {name!r}. {suggest(name, [*known, *models]).split(' Allowed')[0]}")
+        raise BadInput(f"unknown backbone {name!r}. {did_you_mean(name, [*known, *models])}".strip())
     entry = known.get(name, {"model": name})
     backbone = {"model": entry["model"], "args": entry.get("args", {})}
     return build(backbone, {"classes": classes, "channels": 3}, {"image_size": image_size})

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ...jobs.atomic_files import make_folder
-from ...jobs.errors import BadInput, suggest
+from ...jobs.errors import BadInput, did_you_mean, suggest
 from ...jobs.grid import catalogue
 from ...jobs.grid.image_folder import describe_folder, file_sha256
 from ..data.datasets import DataError, load
@@ -77,7 +77,7 @@ def _weights(model: str, root: Path) -> str:
     from safetensors.torch import save_file
 
     if model.split(".")[0] not in catalogue.timm_models():
-        raise BadInput(f"unknown model {model!r}. {suggest(model, catalogue.timm_models()).split(' Allowed')[0]}")
+        raise BadInput(f"unknown model {model!r}. {did_you_mean(model, catalogue.timm_models())}".strip())
     path = make_folder(root / "weights") / f"{model}.safetensors"
     if not path.exists():
         try:

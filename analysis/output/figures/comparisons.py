@@ -5,10 +5,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...stats.summary import LEVEL, student
+from ...stats.verdict import Verdict
 from ..render import columns, label_of, p_value
 from .canvas import COLOURS, FAINT, GREY, Drawn, cut, new_figure, styled
 
-VERDICT_COLOURS = {"separable": COLOURS[0], "tie": COLOURS[2], "inconclusive": GREY, "not testable": "#AAAAAA"}
+VERDICT_COLOURS: dict[str, str] = {
+    Verdict.SEPARABLE: COLOURS[0],
+    Verdict.TIE: COLOURS[2],
+    Verdict.INCONCLUSIVE: GREY,
+    Verdict.NOT_TESTABLE: "#AAAAAA",
+}
 
 
 def forest(document: dict[str, Any]) -> Drawn:

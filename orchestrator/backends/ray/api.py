@@ -22,6 +22,10 @@ _MOST_BYTES = 256 << 20
 _OPEN_TO_ALL = "answers without a token, so anybody who reaches it can run code there"
 
 
+class Unauthenticated(SchedulerUnreachable):
+    """The cluster asks for a token that it was not given."""
+
+
 class Refused(SchedulerUnreachable):
     """The cluster's clear no, with its HTTP status; to whoever only wanted to know something it is no answer."""
 
@@ -88,7 +92,8 @@ class Api:
 
     def _no(self, status: int, text: str) -> Exception:
         if status in (401, 403):
-            return SchedulerUnreachable(f"Ray at {self.address}: authentication failed ({status}). {_TOKEN}")
+            text = f"Ray at {self.address}: authentication failed ({status}). {_TOKEN}"
+            return Unauthenticated(text)
         if status in (502, 503, 504):
             return SchedulerUnreachable(f"Ray at {self.address}: HTTP {status}")
         # The head hands on what a node's own agent said, and calls it a fault of its own.
@@ -105,9 +110,7 @@ class Api:
             return
         try:
             self.ask("/api/version", deadline_s=deadline_s, token=False)
-        except SchedulerUnreachable as error:
-            if "authentication failed" not in str(error):
-                raise
+        except Unauthenticated:
             self._is_safe = True
             return
         raise BadInput(Problem(key="address", message=f"Ray at {self.address} {_OPEN_TO_ALL}", fix=_TURN_ON))

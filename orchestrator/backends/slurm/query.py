@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from ....jobs.errors import BadInput, SchedulerUnreachable
-from .shell import ask, user
+from .shell import CommandFailed, ask, user
 
 # More names than this on one command line and sacct is asked for everything of the user's instead.
 MOST_NAMES = 200
@@ -106,8 +106,10 @@ def books_are_behind(*, deadline_s: float) -> bool:
         text = ask(["sdiag"], deadline_s=deadline_s)
     except BadInput:
         return False
-    except SchedulerUnreachable as error:
-        return "denied" not in str(error).lower()
+    except CommandFailed as error:
+        return "denied" not in error.stderr.lower()
+    except SchedulerUnreachable:
+        return True
     match = _UNSENT.search(text)
     return match is not None and int(match[1]) > 0
 

@@ -29,6 +29,14 @@ _AWAY = (
 _NAME = re.compile(r"\A(?:(?:sbatch|squeue|sacct|sacctmgr|scancel|scontrol|sinfo|srun): )?(?:(?:error|fatal): )?")
 
 
+class CommandFailed(SchedulerUnreachable):
+    """A command of SLURM's answered with an error: `stderr` is what it printed."""
+
+    def __init__(self, message: str, stderr: str) -> None:
+        super().__init__(message)
+        self.stderr = stderr
+
+
 class NoAccounting(Exception):
     """This cluster keeps no accounting."""
 
@@ -37,7 +45,8 @@ def ask(command: Sequence[str], *, deadline_s: float) -> str:
     """Run a query and return what it printed.
 
     Raises:
-        SchedulerUnreachable: it failed, or took longer than the deadline: nothing is known.
+        CommandFailed: it failed.
+        SchedulerUnreachable: it took longer than the deadline: nothing is known.
         NoAccounting: the cluster keeps none.
         BadInput: there is no such command on this machine.
     """
@@ -62,7 +71,7 @@ def ask(command: Sequence[str], *, deadline_s: float) -> str:
     reason = reason_of(done.stderr) or f"exit code {done.returncode}"
     if "accounting storage is disabled" in done.stderr.lower():
         raise NoAccounting(reason)
-    raise SchedulerUnreachable(f"{command[0]}: {reason}")
+    raise CommandFailed(f"{command[0]}: {reason}", done.stderr)
 
 
 def is_away(text: str) -> bool:

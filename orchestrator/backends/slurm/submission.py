@@ -6,12 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from ....jobs.errors import BadInput, SchedulerUnreachable
+from ....jobs.errors import BadInput
 from ....jobs.workspace.allocation import Allocation
 from ....jobs.workspace.paths import Workspace
 from ..base import Submission, SubmitOutcome
 from .job import script, stored_script, submission, transport
-from .shell import ask, is_away, reason_of
+from .shell import CommandFailed, ask, is_away, reason_of
 
 # SLURM's own words for "no", each with what helps.
 REFUSALS = {
@@ -119,9 +119,9 @@ def rehearse(allocation: Allocation, workspace: Workspace, *, deadline_s: float)
         try:
             ask(command, deadline_s=deadline_s)
             return
-        except SchedulerUnreachable as error:
-            found = outcome_of(str(error))
-            if found.outcome is SubmitOutcome.UNCLEAR and is_away(str(error)):
+        except CommandFailed as error:
+            found = outcome_of(error.stderr)
+            if found.outcome is SubmitOutcome.UNCLEAR and is_away(error.stderr):
                 raise
             if found.outcome is not SubmitOutcome.REFUSED:
                 return

@@ -114,7 +114,7 @@ def taken(folder: Path, text: str) -> Grid:
         ("train", "{batch_size: 33, virtual_ranks: 2}", "batch_size 33 is not divisible by virtual_ranks 2"),
         ("train", "{precision: fp8}", "train.precision: must be 'fp32', 'fp16' or 'bf16', got text 'fp8'"),
         ("train", "{color_jitter: 0.4}", "color_jitter needs `pipeline: pil`"),
-        ("train", "{crop_scale: [1.0, 0.1]}", "crop_scale and crop_ratio are [smallest, largest]"),
+        ("train", "{crop_scale: [1.0, 0.1]}", "crop_scale is [smallest, largest]"),
         ("train", "{crop_scale: 3}", "train.crop_scale: expected a list, got 3"),
         ("train", "[1]", "train: expected a mapping, got a list"),
         ("axes", "{head.drlock.pairs: [1]}", "head.drlock.pairs: no such head in this grid"),

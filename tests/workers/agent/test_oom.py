@@ -32,6 +32,6 @@ def test_a_rank_that_the_kernel_killed_for_want_of_memory_ran_out_of_memory(
 ) -> None:
     rank = RankProcess(0, "1", 0, 0, 0, status=-signal.SIGKILL, oom_before=0)
     monkeypatch.setattr(outcome, "oom_kills", lambda: kills)
-    found = judge_ranks([rank], [], stopping=None, killed_for="")
+    found = judge_ranks([rank], [], stopping=None, killed=None)
     assert found.failure is failure
     assert (found.state is AttemptState.OUT_OF_MEMORY) == bool(kills)

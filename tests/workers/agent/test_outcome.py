@@ -6,7 +6,7 @@ import signal
 import pytest
 
 from vtjobs.jobs.run.states import AttemptState, FailureClass
-from vtjobs.workers.agent.outcome import judge_ranks
+from vtjobs.workers.agent.outcome import KillCause, Killed, judge_ranks
 from vtjobs.workers.agent.template_client import RankProcess
 
 
@@ -15,16 +15,16 @@ def ended(rank: int, status: int) -> RankProcess:
 
 
 def test_a_bus_error_hints_at_shared_memory() -> None:
-    outcome = judge_ranks([ended(0, -signal.SIGBUS)], [], stopping=None, killed_for="")
+    outcome = judge_ranks([ended(0, -signal.SIGBUS)], [], stopping=None, killed=None)
     assert (outcome.state, outcome.failure) == (AttemptState.FAILED, FailureClass.CRASH)
     assert "SIGBUS" in outcome.signature and "/dev/shm" in outcome.signature
 
 
 def test_an_attempt_without_a_single_rank_has_not_completed() -> None:
-    outcome = judge_ranks([], [], stopping=None, killed_for="template died")
+    outcome = judge_ranks([], [], stopping=None, killed=Killed(KillCause.TEMPLATE, "template died"))
     assert (outcome.state, outcome.failure) == (AttemptState.FAILED, FailureClass.CRASH)
 
 
 @pytest.mark.parametrize("stopping", [AttemptState.CANCELLED, AttemptState.SUPERSEDED])
 def test_a_cancel_or_a_higher_attempt_outranks_a_success_that_came_too_late(stopping: AttemptState) -> None:
-    assert judge_ranks([ended(0, 0)], [], stopping=stopping, killed_for="").state is stopping
+    assert judge_ranks([ended(0, 0)], [], stopping=stopping, killed=None).state is stopping

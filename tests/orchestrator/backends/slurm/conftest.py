@@ -7,7 +7,7 @@ import pytest
 from vtjobs.jobs.workspace.paths import Workspace
 from vtjobs.orchestrator.backends.slurm import cluster
 
-from ...support.scheduler import Commands
+from ....support.scheduler import Commands
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 from vtjobs.analysis.findings.cells import report
 from vtjobs.jobs.run.selector import Selection
 
-from ..support.lab import Lab
+from ...support.lab import Lab
 
 STAGES = """\
 name: chain
