@@ -1,24 +1,33 @@
-# make demo       set up, train the quickstart grid, print its table
-# make test       set up, run every test but the long ones
-# make test-long  run the long ones
-# make lint       style, types and import directions
+# make demo           set up, train the quickstart grid, print its table
+# make test           set up, run every test that needs no cluster and no minutes
+# make test-clusters  run the tests on a real SLURM, Ray and PostgreSQL
+# make test-long      run the long ones, on clusters and without
+# make test-oldest    run the tests that matter with the oldest versions that pyproject.toml allows
+# make lint           style, types and import directions
+# make constraints    write down the versions that are installed, for `deploy/setup`
 
 PYTHON := .venv/bin/python
-# Two more tries for a test that failed, and a line that says so: machines are shared, and processes are real.
+# Two more tries for a test that failed, each named at the end: processes are real, machines are shared.
 PYTEST := $(PYTHON) -m pytest -p no:cacheprovider --reruns 2 --reruns-delay 2 --durations 12
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test test-long lint bench clean
+.PHONY: demo test test-clusters test-long test-oldest lint bench constraints clean
 
 demo: .venv/.ready
 	.venv/bin/vtjobs submit quickstart --wait
 	.venv/bin/vtjobs report quickstart
 
 test: .venv/.ready-test
-	$(PYTEST) -m "not long" -n 3 --dist worksteal
+	$(PYTEST) -m "not long and not clusters" -n 2 --dist worksteal
+
+test-clusters: .venv/.ready-test
+	$(PYTEST) -m "clusters and not long" -n 2 --dist worksteal
 
 test-long: .venv/.ready-test
 	$(PYTEST) -m long -n 2 --dist worksteal
+
+test-oldest:
+	deploy/oldest
 
 lint: .venv/.ready-test
 	.venv/bin/ruff check .
@@ -33,10 +42,13 @@ bench: .venv/.ready-test
 	$(PYTHON) benchmarks/submit.py
 	$(PYTHON) benchmarks/ray.py
 
-.venv/.ready: pyproject.toml deploy/setup
+constraints: .venv/.ready-test
+	deploy/constraints
+
+.venv/.ready: pyproject.toml deploy/setup deploy/constraints.txt
 	deploy/setup run
 
-.venv/.ready-test: pyproject.toml deploy/setup
+.venv/.ready-test: pyproject.toml deploy/setup deploy/constraints.txt
 	deploy/setup test
 
 clean:

@@ -7,22 +7,44 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
 
-from vtjobs.workers.agent import attempt
-from vtjobs.workers.agent.template_client import Forge
-
 from .support.cli import Cli
-from .support.lab import Lab, a_template
 from .support.postgres import PostgresServer, binaries, roomy_memory
 from .support.ray import RayCluster
 from .support.slurm import SlurmCluster, missing
 
+if TYPE_CHECKING:
+    from vtjobs.workers.agent.template_client import Forge
+
+    from .support.lab import Lab
+
 # Properties are tried on the same examples every time, however slow the machine is.
 settings.register_profile("calm", deadline=None, derandomize=True, database=None, max_examples=60)
 settings.load_profile("calm")
+
+
+# Whoever asks for one of these talks to a real service: `make test-clusters` runs it.
+SERVICES = frozenset(("postgres", "own_server", "slurm_cluster", "ray_cluster"))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests that need a service."""
+    for item in items:
+        if SERVICES & set(getattr(item, "fixturenames", ())):
+            item.add_marker("clusters")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Name the tests that needed a second try: each is a defect to be found."""
+    again = sorted({report.nodeid for report in terminalreporter.stats.get("rerun", [])})
+    if again:
+        terminalreporter.write_line(f"{len(again)} test(s) needed a second try:")
+        for name in again:
+            terminalreporter.write_line(f"  {name}")
 
 
 @pytest.fixture(scope="session")
@@ -49,8 +71,12 @@ def finished(folder: Path, cache: Path, grid: str) -> Iterator[Cli]:
 
 
 @pytest.fixture
-def lab(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]:
+def lab(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> "Iterator[Lab]":
     """An empty workspace driven from here; agents look at claims and cancels twice a second."""
+    from vtjobs.workers.agent import attempt
+
+    from .support.lab import Lab
+
     monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
     monkeypatch.setenv("VTJOBS_FENCE_S", "0.5")
     monkeypatch.setattr(attempt, "FENCE_S", 0.5)
@@ -60,15 +86,17 @@ def lab(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> Iterato
 
 
 @pytest.fixture
-def quiet_lab(lab: Lab) -> Lab:
+def quiet_lab(lab: "Lab") -> "Lab":
     """An empty workspace whose queue nobody serves: what is submitted stays where it is."""
     lab.asleep = True
     return lab
 
 
 @pytest.fixture(scope="module")
-def forge() -> Iterator[Forge]:
+def forge() -> "Iterator[Forge]":
     """One warm template for a module's tests: importing torch takes seconds."""
+    from .support.lab import a_template
+
     with a_template() as made:
         yield made
 
@@ -156,7 +184,7 @@ def slurm(slurm_cluster: SlurmCluster) -> Iterator[SlurmCluster]:
     slurm_cluster.settle()
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.clusters)])
 def ledger_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """An empty ledger, once on each database."""
     if request.param == "sqlite":

@@ -1,11 +1,11 @@
 """Readers and databases that die in the middle: nothing is lost, nothing is doubled."""
 
 import random
+import signal
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -18,20 +18,38 @@ from vtjobs.jobs.atomic_files import make_folder
 from ..support.ledgers import World, journal_bytes, measured, paper_grid
 from ..support.postgres import PostgresServer, binaries, roomy_memory
 
-KILLS, CRASHES = 15, 5
+CRASHES = 5
 
-# A reader as a command line is: it opens the ledger, reads what there is, and tries again where that fails. Small
-# portions make many transactions, so that a kill falls between and into them.
+# A reader as a command line is: it opens the ledger, reads what there is, and tries again where
+# that fails. Small portions make many transactions. At chosen steps, which are the beginnings and
+# ends of SQL statements and the beginnings of commits, it kills itself, or it waits until the
+# test has crashed the server.
 READER = """
-import sys, time
+import os, signal, sys, time
 from pathlib import Path
+from sqlalchemy import event
+from sqlalchemy.engine import Engine
 from vtjobs.db import engine, ingest
 from vtjobs.db.ledger import Ledger
 from vtjobs.jobs.errors import LedgerUnreachable
-from vtjobs.jobs.workspace import Workspace
+from vtjobs.jobs.workspace.paths import Workspace
 
 engine.BUSY_TIMEOUT_S = 5
 ingest.BATCH_BYTES = int(sys.argv[3])
+die_at, wait_at = int(sys.argv[4]), [int(step) for step in sys.argv[5:]]
+steps = 0
+
+def step(*_):
+    global steps
+    steps += 1
+    if steps == die_at:
+        os.kill(os.getpid(), signal.SIGKILL)
+    if steps in wait_at:
+        print("here", flush=True)
+        sys.stdin.readline()
+
+for name in ("before_cursor_execute", "after_cursor_execute", "commit"):
+    event.listen(Engine, name, step)
 workspace = Workspace(Path(sys.argv[1]))
 attempts = [(run_id, 1) for run_id in workspace.run_ids()]
 print("ready", flush=True)
@@ -74,9 +92,10 @@ def furnish(world: World, *, runs: int, epochs: int) -> list[str]:
     return run_ids
 
 
-def reader(world: World, portion: int) -> subprocess.Popen[str]:
-    command = [sys.executable, "-c", READER, str(world.workspace.root), world.url, str(portion)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+def reader(world: World, portion: int, *, die_at: int = 0, wait_at: Sequence[int] = ()) -> subprocess.Popen[str]:
+    numbers = [str(number) for number in (portion, die_at, *wait_at)]
+    command = [sys.executable, "-c", READER, str(world.workspace.root), world.url, *numbers]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None and process.stdout.readline() == "ready\n"
     return process
 
@@ -106,31 +125,22 @@ def assert_clean(world: World, run_ids: list[str], folder: Path) -> None:
     clean.close()
 
 
-def test_a_reader_that_is_killed_again_and_again_loses_and_doubles_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kills", [6, pytest.param(30, marks=pytest.mark.long)])
+def test_a_reader_that_is_killed_again_and_again_loses_and_doubles_nothing(tmp_path: Path, kills: int) -> None:
     world = World(tmp_path / "runs", str(tmp_path / "ledger.sqlite"))
-    run_ids = furnish(world, runs=8, epochs=250)
+    run_ids = furnish(world, runs=4, epochs=40 * kills)
     paths = [world.folder(run_id).journal(1, 0) for run_id in run_ids]
     whole = [path.read_bytes() for path in paths]
     draw = random.Random(7)
-    kills, rounds, seen = 0, 3 * KILLS, [0]
-    for number in range(rounds):
+    seen = [0]
+    for number in range(kills):
         # The journals grow between the kills, by no whole number of lines.
         for path, data in zip(paths, whole, strict=True):
-            path.write_bytes(data[: len(data) * (number + 1) // rounds])
-        process = reader(world, 300)
-        time.sleep(draw.uniform(0.0, 0.08))
-        if process.poll() is None:
-            process.kill()
-            kills += 1
-        process.wait()
+            path.write_bytes(data[: len(data) * (number + 1) // kills])
+        assert reader(world, 300, die_at=draw.randrange(20, 400)).wait(60) == -signal.SIGKILL
         seen.append(read_bytes(world))
-        if kills == KILLS:
-            break
-    assert kills == KILLS
     assert seen == sorted(seen), "an offset never goes back"
-    assert len(set(seen)) > 3, "some kills fell into the reading"
-    for path, data in zip(paths, whole, strict=True):
-        path.write_bytes(data)
+    assert len(set(seen)) > kills // 2, "the kills fell into the reading"
     assert reader(world, 4 << 20).wait(60) == 0
     assert read_bytes(world) == sum(map(len, whole))
     assert_clean(world, run_ids, tmp_path)
@@ -156,19 +166,21 @@ def test_a_postgresql_server_that_crashes_again_and_again_loses_and_doubles_noth
     world = World(tmp_path / "runs", own_server.new_database())
     run_ids = furnish(world, runs=8, epochs=150)
     total = sum(world.folder(run_id).journal(1, 0).stat().st_size for run_id in run_ids)
-    process = reader(world, 1000)
-    draw = random.Random(3)
-    interrupted = 0
+    process = reader(world, 1000, wait_at=[40 + 300 * crash for crash in range(CRASHES)])
+    assert process.stdin is not None and process.stdout is not None
+    said = []
     for _ in range(CRASHES):
-        time.sleep(draw.uniform(0.02, 0.1))
-        interrupted += process.poll() is None
+        while (line := process.stdout.readline()) != "here\n":
+            assert line, "the reader was done before the crash"
+            said.append(line)
         own_server.stop("immediate")
         own_server.start()
         wait_for(world.ledger.engine, 30)
-    complaints, _ = process.communicate(timeout=120)
+        process.stdin.write("\n")
+        process.stdin.flush()
+    rest, _ = process.communicate(timeout=120)
     assert process.returncode == 0
-    assert interrupted >= CRASHES - 1, "most crashes fell into the reading"
-    assert "ledger unreachable" in complaints
+    assert "ledger unreachable" in "".join(said) + rest
     assert read_bytes(world) == total
     assert_clean(world, run_ids, tmp_path)
     world.close()

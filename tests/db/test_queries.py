@@ -2,6 +2,7 @@
 
 import dataclasses
 import statistics
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -18,6 +19,12 @@ from vtjobs.jobs.run.selector import parse_selection
 from vtjobs.jobs.run.states import AttemptState
 
 from ..support.ledgers import World, an_allocation, paper_grid
+
+
+@pytest.fixture
+def ledger_url(tmp_path: Path) -> str:
+    """SQLite alone: these tests are about numbers; test_report compares what both databases say."""
+    return f"sqlite:///{tmp_path / 'ledger.sqlite'}"
 
 
 @pytest.fixture

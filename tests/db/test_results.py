@@ -1,6 +1,7 @@
 """Last and best score of a run, along its lineage."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
@@ -9,6 +10,12 @@ from vtjobs.db.ingest import ingest_live
 from vtjobs.db.results import smaller_is_better
 
 from ..support.ledgers import World, paper_grid
+
+
+@pytest.fixture
+def ledger_url(tmp_path: Path) -> str:
+    """SQLite alone: these tests are about numbers; test_report compares what both databases say."""
+    return f"sqlite:///{tmp_path / 'ledger.sqlite'}"
 
 
 def results(world: World, metric: str = "top1") -> list[tuple[float, int, float, int]]:

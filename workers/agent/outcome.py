@@ -160,9 +160,7 @@ def _stopped(seen: _Evidence) -> Outcome | None:
 def _lost_peer(seen: _Evidence) -> Outcome | None:
     if not seen.was_killed_for(KillCause.PEER):
         return None
-    return Outcome(
-        state=AttemptState.FAILED, failure=FailureClass.COMMUNICATION, signature=seen.text
-    )
+    return Outcome(state=AttemptState.FAILED, failure=FailureClass.COMMUNICATION, signature=seen.text)
 
 
 def _unexplained(ranks: Sequence[RankProcess], killed: Killed | None) -> Outcome:

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+from functools import cache
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -58,6 +59,17 @@ def usual(count: int = 5) -> list[dict[str, Any]]:
     return [cell("supervised", seeds(count, 80.0)), cell("drloc", seeds(count, 80.9))]
 
 
+@cache
+def usual_figures() -> tuple[dict[str, Any], list[Drawn]]:
+    """Return a document of two heads with five seeds and its figures, drawn once."""
+    whole = document(usual())
+    return whole, page.figures(whole)
+
+
+def usual_drawn() -> dict[str, Drawn]:
+    return {figure.name: figure for figure in usual_figures()[1]}
+
+
 def drawn(whole: dict[str, Any]) -> dict[str, Drawn]:
     return {figure.name: figure for figure in page.figures(whole)}
 
@@ -82,8 +94,7 @@ class Reader(HTMLParser):
 
 
 def test_a_page_needs_nothing_but_itself() -> None:
-    whole = document(usual())
-    text = page.page(whole, page.figures(whole))
+    text = page.page(*usual_figures())
     found = Reader(text)
     assert not {"script", "iframe", "link", "img", "object"} & set(found.tags)
     assert all(source.startswith("#") for source in found.sources)
@@ -91,8 +102,7 @@ def test_a_page_needs_nothing_but_itself() -> None:
 
 
 def test_a_page_opens_with_the_map_of_what_is_there_and_shows_the_names_of_the_grid_as_text() -> None:
-    whole = document(usual())
-    text = page.page(whole, page.figures(whole))
+    text = page.page(*usual_figures())
     assert text.index("Which runs are there</h2>") < text.index("<table>")
     assert "&lt;b&gt;why&lt;/b&gt;" in text and "<b>why" not in text
 
@@ -108,8 +118,8 @@ def test_the_same_document_makes_the_same_files_byte_for_byte(tmp_path: Path) ->
 
 
 def test_every_seed_is_in_the_data_and_every_n_in_the_picture() -> None:
-    cells = usual()
-    figure = drawn(document(cells))["seeds"]
+    cells = usual_figures()[0]["cells"]
+    figure = usual_drawn()["seeds"]
     values = {(row["cell"], int(row["seed"])): float(row["value"]) for row in data(figure)}
     assert values == {
         (f"vit {one['head']}", int(seed)): value for one in cells for seed, value in one["values"].items()
@@ -118,8 +128,8 @@ def test_every_seed_is_in_the_data_and_every_n_in_the_picture() -> None:
 
 
 def test_the_forest_has_each_difference_its_interval_n_and_verdict() -> None:
-    whole = document(usual())
-    figure = drawn(whole)["differences"]
+    whole, _ = usual_figures()
+    figure = usual_drawn()["differences"]
     (one,), (row,) = whole["comparisons"]["comparisons"], data(figure)
     assert (float(row["low"]), float(row["high"])) == tuple(one["interval"])
     assert (
@@ -137,7 +147,7 @@ def test_curves_have_n_by_epoch_and_nothing_is_carried_forward() -> None:
 
 
 def test_persistence_is_drawn_from_five_seeds_on_and_says_what_it_is_for() -> None:
-    assert "no run is stopped for its early scores" in drawn(document(usual()))["spread"].text
+    assert "no run is stopped for its early scores" in usual_drawn()["spread"].text
     few = drawn(document(usual(4)))["spread"]
     assert "from five seeds on" in few.svg and all(row["rho"] == "" for row in data(few))
 
