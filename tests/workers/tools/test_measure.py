@@ -21,6 +21,7 @@ from ...support.training import CPU
     [
         ("deit_ti", 5_717_416, 1.3),
         ("deit_s", 22_050_664, 4.6),
+        ("vit_base_patch16_224", 86_567_656, 17.6),
         ("resnet50", 25_557_032, 4.1),
         ("cait_xxs24", 11_956_264, 2.5),
         ("resmlp_s12", 15_350_872, 3.0),
@@ -33,6 +34,18 @@ def test_a_backbone_has_the_published_parameters_and_flops(name: str, parameters
     )
     assert found["parameters"] == parameters
     assert round(found["multiply_adds"] / 1e9, 1) == pytest.approx(flops, abs=0.11)
+
+
+def test_attention_counts_as_its_two_matrix_products_whatever_kernel_runs() -> None:
+    found = measure(
+        "deit_ti", batch=1, image_size=224, classes=1000, precision="fp32", repeats=1,
+        training=False, device=CPU,
+    )
+    tokens, width, depth = 197, 192, 12
+    attention = 2 * tokens * tokens * width
+    block = 12 * tokens * width * width + attention
+    patches, classifier = 196 * 16 * 16 * 3 * width, width * 1000
+    assert found["multiply_adds"] == depth * block + patches + classifier
 
 
 @pytest.mark.parametrize("training", [False, True])
