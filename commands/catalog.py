@@ -46,7 +46,7 @@ def catalog(name: Name = None, rate: Rate = None, as_json: Json = False) -> None
     for field in found["fields"]:
         differs = _text(field["code"]) if field["code"] != field["value"] else ""
         rows.append([field["name"], _text(field["value"]), differs, field["source"]])
-    terminal.print_table(["FIELD", "VALUE", "CODE", "WHO SAYS SO"], rows)
+    terminal.print_table(["FIELD", "VALUE", "CODE", "SOURCE"], rows)
 
 
 def _grids(as_json: bool, rate: float | None) -> None:

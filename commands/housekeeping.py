@@ -42,7 +42,7 @@ def gc(
         return
     if not yes:
         if not sys.stdin.isatty():
-            raise Refused(f"freeing {format_bytes(total)} needs --yes")
+            raise Refused(f"this would free {format_bytes(total)}. Repeat with --yes to confirm")
         if not typer.confirm(f"Free {format_bytes(total)}?", err=True):
             raise Refused("nothing was done")
     terminal.say(f"{format_bytes(collector.remove(garbage))} freed")
@@ -91,7 +91,7 @@ def init(path: Annotated[Path, typer.Argument(help="File to write; must not exis
         raise BadInput(f"{path.parent}: no such folder")
     if not write_new(path, grid_source("quickstart").replace(b"name: quickstart", b"name: my-grid")):
         raise BadInput(f"{path} exists already")
-    say(f"{path} written; look at it, then: vtjobs plan {path}")
+    say(f"{path} written. Edit it, then check it with: vtjobs plan {path}")
 
 
 def data_prepare(names: list[str]) -> None:
@@ -144,8 +144,8 @@ def ledger_rebuild(yes: Yes = False, workspace: Workspace = None) -> None:
     from ..orchestrator.housekeeping.ledger_upkeep import rebuild_ledger
     from .printing.terminal import say
 
-    if not yes and not (sys.stdin.isatty() and typer.confirm("Set the ledger aside and make it anew?", err=True)):
-        raise Refused("rebuilding the ledger needs --yes")
+    if not yes and not (sys.stdin.isatty() and typer.confirm("Move the ledger aside and rebuild it?", err=True)):
+        raise Refused("this would rebuild the ledger. Repeat with --yes to confirm")
     found = rebuild_ledger(config(workspace), progress=lambda what, count: say(f"{count} {what}"))
     print(", ".join(f"{number} {what}" for what, number in found.items()))
 

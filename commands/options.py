@@ -106,7 +106,7 @@ def fresh(context: "Context", *, start: bool = True) -> "Report":
     unreachable.clear()
     for name, fact in report.unreachable.items():
         since = datetime.fromtimestamp(fact["since"]).strftime("%Y-%m-%d %H:%M:%S")
-        unreachable.append(f"{name} unreachable since {since} ({fact['reason']}): states are as last known")
+        unreachable.append(f"{name} unreachable since {since} ({fact['reason']}); showing the last known states")
     for problem in report.problems:
         if problem not in _told:
             _told.add(problem)
@@ -131,7 +131,7 @@ def select_ids(context: "Context", words: list[str] | None) -> list[str]:
 def one_run(context: "Context", word: str) -> str:
     found = select_ids(context, [word])
     if len(found) > 1:
-        raise BadInput(f"{word!r} means {len(found)} runs; give more of the id")
+        raise BadInput(f"{word!r} is ambiguous ({len(found)} runs match). Type more characters of the run id")
     return found[0]
 
 
@@ -139,6 +139,6 @@ def confirm(count: int, what: str, *, yes: bool) -> None:
     if yes or count <= ASK_ABOVE:
         return
     if not sys.stdin.isatty():
-        raise Refused(f"{what} {count} runs needs --yes")
+        raise Refused(f"this would {what} {count} runs. Repeat with --yes to confirm")
     if not typer.confirm(f"{what} {count} runs?", err=True):
         raise Refused("nothing was done")

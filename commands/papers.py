@@ -79,9 +79,10 @@ def audit(
         terminal.print_table([*heading, "95% CI", "P", "P AT WORST"], rows, right=(6, 8, 9))
     printed = sum(row["printed"] is not None for row in found)
     terminal.say(
-        f"{printed} printed gains, {len(wrong)} of them not what their means give; {len(tested)} of {len(found)} "
-        "comparisons have a deviation to test them with: Welch, or one number against several seeds. "
-        "P at worst: over the rounding of all four numbers, and deviations with ddof 0. Not adjusted for their number."
+        f"{printed} printed gains; {len(wrong)} of them differ from the gains that the printed "
+        f"means give. {len(tested)} of {len(found)} comparisons have a printed standard deviation "
+        "and are tested: Welch, or Crawford and Howell against a single number. P AT WORST: the "
+        "largest p that rounding and ddof 0 allow. Not corrected for multiple comparisons."
     )
 
 

@@ -85,10 +85,10 @@ def report(
     from .printing import terminal
 
     if detail and wide:
-        raise BadInput("--detail and --wide are two tables: give one of them")
+        raise BadInput("--detail and --wide cannot be combined")
     if (detail or wide) and (html is not None or style == "csv"):
-        what = "--html has all tables" if html is not None else "--format csv has every number"
-        raise BadInput(f"{what}: leave {'--wide' if wide else '--detail'} out")
+        what = "--html includes all tables" if html is not None else "--format csv has every number"
+        raise BadInput(f"{what}. Remove {'--wide' if wide else '--detail'}")
     given = {"metric": metric, "set": set_name, "select": select, "baseline": baseline}
     if html is not None:
         written = _write_page(selector, given, html, workspace)
@@ -122,11 +122,11 @@ def _write_page(selector: Any, given: dict[str, Any], folder: Path, workspace: A
     from .printing import terminal
 
     if folder.exists() and not folder.is_dir():
-        raise BadInput(f"--html {folder}: a file; name a folder, which is made where it is not there")
+        raise BadInput(f"--html {folder} is a file. Give a folder (created if missing)")
     context, chosen, plan = _planned(selector, given, "table", workspace)
     document = gather(context.ledger, context.workspace, chosen, plan)
     written = page.write(document, folder)
-    terminal.say(f"{written['page']} written, {len(written['figures']) // 3} figures beside it")
+    terminal.say(f"{written['page']} written, {len(written['figures']) // 3} figures in {folder / 'figures'}")
     return {"page": written["page"], "document": written["document"]}
 
 
@@ -225,7 +225,7 @@ def compare(
         print("\n".join(f"{one['cell_id']} {one['verdict']}" for one in document["comparisons"]))
     elif not document["comparisons"]:
         if not document["reversals"]:
-            raise BadInput("nothing to compare: the selection has no cell beside one of the baseline")
+            raise BadInput("nothing to compare: no selected cell has a baseline cell in the selection")
         for line in reversals.told(document["reversals"]):
             print(line)
     elif style == "csv":
@@ -347,10 +347,10 @@ def mcnemar(
     bits = [per_image.read(context.workspace, run_id, set_name) for run_id in run_ids]
     for run_id, one in zip(run_ids, bits, strict=True):
         if one is None:
-            raise NothingMatched(f"run {run_id} has no bits of single images on {set_name}: it must have completed")
+            raise NothingMatched(f"run {run_id} has no per-image results on {set_name}; only completed runs do")
     first, second = (per_image.images_of(context.workspace, run_id, set_name) for run_id in run_ids)
     if first != second:
-        raise BadInput(f"{set_name} is not the same images in both runs: another dataset, or another part held out")
+        raise BadInput(f"{set_name} has different images in the two runs (other dataset or held-out part)")
     found = per_image.mcnemar(*bits)
     if as_json:
         terminal.emit_json({"schema_version": 1, "runs": run_ids, "set": set_name, **found})
@@ -360,8 +360,9 @@ def mcnemar(
     terminal.print_table(["", f"{run_ids[1][:8]} right", f"{run_ids[1][:8]} wrong"], rows, right=(1, 2))
     p = f", p={p_value(found['p'])} (McNemar, exact)" if found["p"] is not None else ""
     terminal.say(
-        f"{found['images']:,} images of {set_name}; difference {found['difference']:+.2f} points{p}. "
-        "Compares these two checkpoints, not the methods: for those, see `vtjobs compare`."
+        f"{found['images']:,} images of {set_name}; "
+        f"difference {found['difference']:+.2f} points{p}. "
+        "This compares two checkpoints, not two methods. For methods, see: vtjobs compare"
     )
 
 

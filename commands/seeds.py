@@ -114,7 +114,7 @@ def topup(
     own = prepared(workspace, source, settings, None, backend)
     if own.grid.streams:
         raise BadInput(
-            f"{source}: the design of `variance` says how many runs each cell has. Give it more values instead"
+            f"{source}: the design of `variance` sets the number of runs per cell. Give its streams more values instead"
         )
     context = open_workspace(workspace)
     fresh(context, start=False)
@@ -126,8 +126,8 @@ def topup(
     every = sorted({*own.grid.seeds, *(seed for seeds in target.values() for seed in seeds)})
     wider = prepared(workspace, source, [*(settings or []), f"seeds={every}"], None, backend, choose=chooser(target))
     if lost := left_out(wider.expansion, target):
-        message = f"the grid has no {', '.join(lost[:5])}: exclude, include or overrides name that seed"
-        raise BadInput(f"{source}: {message}. Give the cell its further seeds yourself")
+        message = f"cannot add {', '.join(lost[:5])}: exclude, include or overrides names that seed"
+        raise BadInput(f"{source}: {message}. Add the seeds to the grid file by hand")
     document = summary(context, wider) if dry_run else submit(context, wider)
     if not dry_run:
         fresh(context)
@@ -168,7 +168,7 @@ def _needs(
     if (half_width is not None and effect is not None) or (
         half_width is not None and not 0 < half_width < float("inf")
     ):
-        raise BadInput("give --half-width (above 0) for means, or --effect for differences")
+        raise BadInput("give either --half-width (above 0) for means or --effect for differences")
     given = dict.fromkeys(("test", "alpha", "margin", "set")) | {"min_effect": effect, "metric": metric}
     plan = settle(context.ledger, chosen, given)
     if half_width is None and plan.min_effect is None and not plan.looks:

@@ -79,7 +79,10 @@ def submit(
         terminal.emit_json(document)
     terminal.say(submitted(document))
     if canary:
-        terminal.say("the canary goes first; the next vtjobs command, or `vtjobs supervise`, releases the rest")
+        terminal.say(
+            "only the canary runs start now; once they have passed, the next vtjobs command, "
+            "or `vtjobs supervise`, starts the rest"
+        )
     if wait:
         wait_for(context, [document["grid_id"]])
 
@@ -96,7 +99,7 @@ def _told_when_interrupted(workspace: str | None, grid_id: str) -> Iterator[None
         if read_grid(config(workspace).workspace, grid_id) is None:
             say(f"grid {grid_id}: nothing was submitted")
         else:
-            say(f"grid {grid_id}: stored; the same submit goes on from here")
+            say(f"grid {grid_id}: stored. Run the same command again to submit the rest")
         raise
 
 
@@ -156,7 +159,7 @@ def plan(
         where = f"{allocation['count']} allocation(s) on {allocation['backend']}"
         lanes = f"{allocation['at_a_time']} runs at a time"
         if allocation["backend"] == "slurm":
-            where = f"{allocation['count']} array(s) of {allocation['places']} job(s) in all on slurm"
+            where = f"{allocation['count']} array(s), {allocation['places']} job(s) in total, on slurm"
             nodes = f"{allocation['nodes']} node(s)"
             lanes = f"{allocation['at_a_time']} run(s) share {nodes}"
         print(f"{where}: {lanes}, {what} each")
@@ -212,4 +215,4 @@ def run(run: str, workspace: Workspace = None) -> None:
     state = run_here(context, one_run(context, run))
     fresh(context, start=False)
     if state != "completed":
-        raise VtjobsError(f"the run ended {state}")
+        raise VtjobsError(f"the run ended in state {state}")

@@ -199,7 +199,7 @@ def _explained(engine: Engine, error: DBAPIError) -> VtjobsError | None:
     reason = str(error.orig).strip().split("\n")[0]
     where = engine.url.render_as_string(hide_password=True)
     if "malformed" in reason or "not a database" in reason:
-        return VtjobsError(f"ledger {where} is damaged ({reason}). Make it anew with: vtjobs ledger rebuild")
+        return VtjobsError(f"ledger {where} is damaged ({reason}). Rebuild it with: vtjobs ledger rebuild")
     if "locked" in reason or "lock timeout" in reason:
         holders = _holders(Path(str(engine.url.database))) if engine.dialect.name == "sqlite" else ""
         return LedgerUnreachable(f"ledger {where} is busy: locked for over {BUSY_TIMEOUT_S} s{holders}. Try again")

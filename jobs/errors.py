@@ -97,10 +97,10 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 def one_of(known: Iterable[str], *, most: int = 12) -> str:
-    """Return "one of: a, b, …" for an error's fix, cut after `most` names."""
+    """Return "a, b, …" for an error's fix, cut after `most` names."""
     names = sorted(known)
     more = f", … ({len(names)} in all)" if len(names) > most else ""
-    return f"one of: {', '.join(names[:most])}{more}"
+    return ", ".join(names[:most]) + more
 
 
 def suggest(name: str, known: Iterable[str]) -> str:

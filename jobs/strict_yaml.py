@@ -127,7 +127,7 @@ def _syntax_problem(error: yaml.YAMLError, file: str, opened: list[Any]) -> Prob
         bracket = opened[-1].buffer[opened[-1].pointer]
         message = f"'{bracket}' opened here is never closed"
         if "stream end" not in problem:
-            message = f"',' or '{']' if bracket == '[' else '}'}' is missing behind '{bracket}' opened here"
+            message = f"expected ',' or '{']' if bracket == '[' else '}'}' after the '{bracket}' opened here"
         return Problem(file=file, line=opened[-1].line + 1, message=message)
     at = context or mark
     return Problem(file=file, line=at.line + 1 if at else None, message=f"not valid YAML: {problem}")
@@ -227,4 +227,4 @@ class _Reader:
     def refuse_unstorable(self, text: str, line: int) -> None:
         """Refuse what escapes can write and neither a database nor a terminal can take."""
         if "\0" in text or any("\ud800" <= letter <= "\udfff" for letter in text):
-            raise self.fail("NUL or half of a character in a quoted text", line)
+            raise self.fail("NUL byte or unpaired surrogate in a quoted string", line)

@@ -125,7 +125,7 @@ def test_report_with_detail_says_what_the_seeds_leave_open(trained: Cli) -> None
         low, high = found["interval"]
         assert found["mean"] == cell["mean"] and low < cell["mean"] < high
         assert f"[{low:.2f}, {high:.2f}]" in trained.ok("report", "tiny", "--detail")
-    assert "By luck" in trained.ok("report", "tiny", "--detail", "--format", "markdown")
+    assert "Expected by chance" in trained.ok("report", "tiny", "--detail", "--format", "markdown")
 
 
 def test_report_has_mean_std_and_gain_in_every_format(trained: Cli) -> None:
@@ -340,7 +340,7 @@ def test_a_scheduler_that_is_away_leaves_what_is_known_and_says_since_when(cli: 
     assert "tiny-" in first.stdout and "QUEUED" in first.stdout
     (line,) = first.stderr.splitlines()
     assert line.startswith("error: slurm unreachable since 20") and AWAY in line
-    assert line.endswith("states are as last known")
+    assert line.endswith("showing the last known states")
     again = cli("status", "--json")
     assert again.returncode == 5 and line in again.stderr, "it is away since the same moment"
     document = json.loads(again.stdout)
@@ -356,12 +356,12 @@ def test_why_tells_the_clusters_reason_and_what_to_do(cli: Cli, cluster: Command
     cluster.prints("squeue", f"34|0-1|PENDING|PartitionTimeLimit||N/A|{token}")
     time.sleep(1.1)
     told = cli("status")
-    assert told.returncode == 0 and "2 queued run(s) that can never start" in told.stderr
+    assert told.returncode == 0 and "2 queued run(s) can never start" in told.stderr
     run_id = cli.ok("runs", "-q").split()[1]
     document = cli.json("why", run_id[:8])
     assert (document["verdict"], document["job"], document["reason"]) == ("never", "34_1", "PartitionTimeLimit")
     text = cli.ok("why", run_id)
-    assert text.splitlines()[0].startswith(f"{run_id[:8]} is queued: in slurm as 34_1: it asks for more time")
+    assert text.splitlines()[0].startswith(f"{run_id[:8]} is queued: slurm job 34_1: it asks for more time")
     assert text.splitlines()[1] == "never: Lower resources.walltime"
 
 
@@ -399,7 +399,7 @@ def test_a_backend_that_is_not_there_is_refused_by_name(cli: Cli) -> None:
     cli.write("grid.yaml", tiny_grid())
     done = cli("submit", "grid.yaml", "--backend", "nonsense")
     assert done.returncode == 2
-    assert done.stderr == "error: --backend nonsense: unknown. Allowed: one of: local, ray, slurm\n"
+    assert done.stderr == "error: --backend nonsense: unknown. Allowed: local, ray, slurm\n"
     assert not cli.workspace.exists()
 
 

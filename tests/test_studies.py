@@ -37,7 +37,7 @@ def test_variance_splits_the_spread_into_what_carries_and_what_the_test_set_make
 
 def test_published_numbers_of_other_cells_are_not_compared_and_say_why(study: Cli) -> None:
     done = study("against", "drloc:4", "tiny")
-    assert done.returncode == 0 and "not comparable: no cell of ours" in done.stdout
+    assert done.returncode == 0 and "not comparable: no matching cell among ours" in done.stdout
     rows = study.json("against", "drloc:4", "tiny")["rows"]
     assert {row["word"] for row in rows} == {"not comparable"}
     assert len(study.ok("against", "drloc:4", "tiny", "--format", "csv").splitlines()) == 1 + len(rows)
@@ -100,7 +100,7 @@ def test_a_report_takes_no_mean_over_runs_whose_streams_vary_apart(study: Cli) -
     study.ok("submit", "apart.yaml", "--wait")
     (cell,) = study.json("report", "apart")
     assert (cell["n"], cell["std"], cell["apart"]) == (1, None, 3)
-    assert "3 runs vary streams of randomness apart" in study("report", "apart").stderr
+    assert "3 runs belong to a variance study" in study("report", "apart").stderr
     together = study.json("report", "head=supervised")
     assert sum(cell["apart"] for cell in together) == 3
     assert all(cell["n"] == cell["planned"] == len(cell["values"]) for cell in together)
@@ -110,7 +110,7 @@ def test_a_study_of_streams_is_not_topped_up(study: Cli) -> None:
     study.write("apart.yaml", APART)
     refused = study("topup", "apart.yaml", "--half-width", "1")
     assert refused.returncode == 2
-    assert "the design of `variance` says how many runs each cell has" in refused.stderr
+    assert "the design of `variance` sets the number of runs per cell" in refused.stderr
 
 
 def test_a_report_is_written_as_one_page_with_figures_and_data_beside_it(study: Cli) -> None:
@@ -140,7 +140,7 @@ def test_e_values_hold_however_often_one_looks(study: Cli) -> None:
     (plain,), (anytime,) = (study.json("compare", "tiny", *words)["comparisons"] for words in ((), ("--anytime",)))
     assert anytime["p"] == pytest.approx(min(1, 1 / anytime["e_value"])) and plain["p"] != anytime["p"]
     assert plain["ranks"]["pairs"] == plain["n"] * plain["n_baseline"] and plain["ranks"]["p"] <= 1
-    assert "however often one looks" in study("compare", "tiny", "--anytime").stderr
+    assert "however often it is looked at" in study("compare", "tiny", "--anytime").stderr
 
 
 def test_two_checkpoints_are_compared_on_the_same_images(study: Cli) -> None:
@@ -149,9 +149,9 @@ def test_two_checkpoints_are_compared_on_the_same_images(study: Cli) -> None:
     assert found["images"] == found["both"] + found["only_first"] + found["only_second"] + found["neither"] == 898
     scores = {run["run_id"]: run["top1"] for run in study.json("runs", "tiny")}
     assert found["difference"] == pytest.approx(scores[first] - scores[other])
-    assert "not the methods" in study("mcnemar", first, other).stderr
+    assert "not two methods" in study("mcnemar", first, other).stderr
     missing = study("mcnemar", first, other, "--set", "val")
-    assert missing.returncode == 3 and "has no bits of single images on val" in missing.stderr
+    assert missing.returncode == 3 and "has no per-image results on val" in missing.stderr
 
 
 def test_images_that_every_seed_holds_out_anew_are_not_compared(study: Cli) -> None:
@@ -160,9 +160,9 @@ def test_images_that_every_seed_holds_out_anew_are_not_compared(study: Cli) -> N
     study.ok("submit", "held.yaml", "--wait")
     first, other, _ = study("runs", "held", "--quiet").stdout.split()
     refused = study("mcnemar", first, other, "--set", "val")
-    assert refused.returncode == 2 and "val is not the same images in both runs" in refused.stderr
+    assert refused.returncode == 2 and "val has different images in the two runs" in refused.stderr
     (cell,) = study.json("variance", "held", "--set", "val")
-    assert cell["why_not"] == "every seed holds out others" and cell["disagreement"] is None
+    assert cell["why_not"] == "each seed holds out different images" and cell["disagreement"] is None
 
 
 def test_cells_that_differ_in_a_setting_alone_are_told_apart(study: Cli) -> None:
@@ -178,7 +178,7 @@ def test_cells_that_differ_in_a_setting_alone_are_told_apart(study: Cli) -> None
 
 def test_a_tie_cannot_be_looked_for_at_any_time(study: Cli) -> None:
     refused = study("compare", "tiny", "--anytime", "--margin", "1")
-    assert refused.returncode == 2 and "a tie is tested once" in refused.stderr
+    assert refused.returncode == 2 and "ties are tested only once" in refused.stderr
 
 
 def test_power_and_topup_go_from_look_to_look_until_all_is_decided_or_looked_at(study: Cli) -> None:
@@ -210,7 +210,7 @@ def test_a_stored_grid_goes_on_as_it_was_submitted_last_and_of_one_seed_nothing_
     done = study("topup", "again", "--half-width", "1000", "--json")
     assert done.returncode == 0 and json.loads(done.stdout)["new"] == 0, done.stderr
     found = study("power", "again", "--half-width", "1", "--check")
-    assert found.returncode == 1 and "two finished seeds come first" in found.stdout
+    assert found.returncode == 1 and "needs two finished seeds first" in found.stdout
 
 
 def test_tables_have_the_columns_the_decimals_and_the_pairs_that_are_asked_for(study: Cli) -> None:

@@ -179,17 +179,17 @@ def _row(record: Published, one: Ours | None, alpha: float) -> dict[str, Any]:
 def _why_not(record: Published, one: Ours | None) -> str:
     """Return why a cell says nothing of a record, or nothing."""
     if one is None or not one.cell["n"]:
-        return "no finished run of ours" if one is not None else "no cell of ours"
+        return "our cell has no finished run" if one is not None else "no matching cell among ours"
     reasons = []
     lowres = record.protocol == LOWRES
     recipe = "deit3-finetune" if lowres else RECIPES.get(record.recipe or "")
     epochs = (one.first_recipe if lowres else one.recipe)["epochs"]
     if recipe is None:
-        reasons.append(f"recipe {record.recipe or 'unknown'} is none of ours")
+        reasons.append(f"recipe {record.recipe or 'unknown'} is not in vtjobs' catalogue")
     elif one.cell["recipe"] != recipe:
-        reasons.append(f"recipe {one.cell['recipe']}, theirs is {recipe}")
+        reasons.append(f"our recipe is {one.cell['recipe']}, the paper's is {recipe}")
     if record.epochs is not None and epochs != record.epochs:
-        reasons.append(f"{epochs} epochs, theirs {record.epochs}")
+        reasons.append(f"{epochs} epochs, the paper's {record.epochs}")
     changed = [
         setting.name
         for setting in fidelity.of_recipe(one.recipe, one.cell["recipe"])
@@ -224,7 +224,9 @@ def _test(cell: dict[str, Any], mean: float, std: float | None, n: int | None, a
     if own is not None and std is None:
         return against_one(cell["mean"], own, ours, mean, alpha=alpha)
     difference = cell["mean"] - mean
-    why = "their number of runs is unknown" if std is not None and n is None else "one run of ours has no spread"
+    unknown = std is not None and n is None
+    too_few = "needs two runs of ours that differ"
+    why = "the paper's number of runs is unknown" if unknown else too_few
     return Difference(n=ours, n_baseline=n or 0, difference=difference, why_not=why)
 
 
@@ -242,7 +244,8 @@ def _word(row: dict[str, Any], p: float | None, alpha: float, margin: float | No
     tie = equivalence(found, margin) if margin is not None else None
     equal = tie is not None and tie <= alpha
     if p <= alpha:
-        return ("reproduced with a shift", "different, within the margin") if equal else ("differs", "")
+        shift = "reproduced with a shift", "significant, but within the margin"
+        return shift if equal else ("differs", "")
     if equal:
         return "reproduced", ""
     if margin is None:
@@ -251,6 +254,6 @@ def _word(row: dict[str, Any], p: float | None, alpha: float, margin: float | No
     more = (
         f"needs about {needed - found.n} more seeds"
         if needed is not None and needed > found.n
-        else "their side is too wide"
+        else "the printed number is too uncertain"
     )
     return "inconclusive", more

@@ -110,7 +110,9 @@ def _results(
     found = epochs.scores(connection, [row.run_id for row in rows], metric, select)
     if select is not Select.LAST and set_name not in found and any(row.state == RunState.COMPLETED for row in rows):
         fix = (
-            "Hold images out: data: {val: 0.1}" if select is Select.BEST_VAL else "Average them: train: {ema_decay: …}"
+            "Hold out validation images with data: {val: 0.1}"
+            if select is Select.BEST_VAL
+            else "Average the weights with train: {ema_decay: 0.999}"
         )
         scored = "val" if select is Select.BEST_VAL else f"{set_name} with averaged weights"
         raise BadInput(f"select {select}: no selected run has {metric} on {scored}. {fix}")

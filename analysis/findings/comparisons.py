@@ -112,15 +112,16 @@ def _document(cell: dict[str, Any], baseline: dict[str, Any], seen: Seen, plan: 
     word, detail = _verdict(found, adjusted, tie, seen.alpha, plan.min_effect, plan.test)
     if plan.anytime and word is Verdict.INCONCLUSIVE:
         # Powers of a test at one declared number of seeds say nothing of this one.
-        detail = "look again with more seeds"
+        detail = "add seeds and compare again"
     if plan.family is Family.SCREEN and word is Verdict.SEPARABLE:
         # Of many that pass a screen a share α is expected to be luck.
-        word, detail = Verdict.INCONCLUSIVE, "screened in: worth seeds of its own"
+        word, detail = Verdict.INCONCLUSIVE, "passed the screen: confirm with new seeds"
     if seen.look is not None:
-        ahead = f"; the next look is at {seen.next_look}" if seen.next_look and word is not Verdict.SEPARABLE else ""
-        detail = "; ".join(filter(None, [detail, f"at the look of {seen.look} seeds{ahead}"]))
+        is_open = seen.next_look and word is not Verdict.SEPARABLE
+        ahead = f", the next is at {seen.next_look}" if is_open else ""
+        detail = "; ".join(filter(None, [detail, f"interim analysis at {seen.look} seeds{ahead}"]))
     elif seen.next_look is not None:
-        word, detail = Verdict.NOT_TESTABLE, f"the first look is at {seen.next_look} seeds"
+        word, detail = Verdict.NOT_TESTABLE, f"the first interim analysis is at {seen.next_look} seeds"
     return {
         "cell_id": cell["cell_id"],
         "baseline": baseline["cell_id"],
@@ -191,7 +192,8 @@ def _verdict(
         return Verdict.NOT_TESTABLE, found.why_not
     equal = tie is not None and tie <= alpha
     if adjusted <= alpha:
-        return Verdict.SEPARABLE, "smaller than the margin" if equal else ""
+        small = "significant, but equivalent within the margin"
+        return Verdict.SEPARABLE, small if equal else ""
     if equal:
         return Verdict.TIE, "equivalent within the margin"
     return Verdict.INCONCLUSIVE, _needed(found, alpha, min_effect, test)
@@ -202,10 +204,12 @@ def _needed(found: Difference, alpha: float, min_effect: float | None, test: Tes
     assert found.std is not None
     n, pairs = min(found.n, found.n_baseline), test is Test.PAIRED
     if min_effect is None:
-        return f"{n} seeds find {detectable(n, alpha=alpha, pairs=pairs) * found.std:.2f} four times in five"
+        smallest = detectable(n, alpha=alpha, pairs=pairs) * found.std
+        return f"{n} seeds can detect a difference of {smallest:.2f} or more (80 % power)"
     needed = seeds_for(min_effect / found.std, alpha=alpha, pairs=pairs)
     if needed is None:
-        return f"a difference of {min_effect:g} is out of reach"
+        return f"no feasible number of seeds detects a difference of {min_effect:g}"
     if needed <= n:
-        return f"{n} seeds are enough for a difference of {min_effect:g}, and there is none to be seen"
-    return f"needs about {needed - n} more seeds for a difference of {min_effect:g}"
+        return f"{n} seeds have 80 % power for a difference of {min_effect:g}, but found none"
+    target = f"a difference of {min_effect:g} (80 % power)"
+    return f"needs about {needed - n} more seeds to detect {target}"

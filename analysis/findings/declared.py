@@ -94,12 +94,12 @@ def settle(ledger: Ledger, selection: Selection, given: dict[str, Any]) -> Plan:
         values.pop("margin", None)
     same = bool(base) and values == base
     if values.get("anytime") and values.get("margin") is not None:
-        raise BadInput("margin: a tie is tested once, at a declared number of seeds; leave anytime or the margin out")
+        raise BadInput("margin: ties are tested only once, so not with anytime. Remove anytime or margin")
     values |= {name: words(values[name]) for name, words in _WORDS.items() if name in values}
     values["looks"] = tuple(values.get("looks", ())) if same else ()
     plan = Plan(**values, declared=declared if same else [])
     if plan.family is Family.SCREEN and plan.anytime:
-        raise BadInput("family: screen is one look over many heads; leave it or anytime out")
+        raise BadInput("family: screen cannot be combined with anytime. Remove one of them")
     return replace(plan, metric=epochs.metric_of(plan.metric, plan.select))
 
 
@@ -116,7 +116,7 @@ def _declared(ledger: Ledger, selection: Selection) -> list[dict[str, Any]]:
 def told(declarations: list[dict[str, Any]]) -> list[str]:
     """Return when a comparison was declared, and what was changed since and why."""
     if not declarations:
-        return ["Test and margin were chosen with the results at hand, not declared before the runs."]
+        return ["Post hoc: test and margin were not declared before the runs."]
     first, *amended = declarations
     lines = [f"Declared on {_day(first)}, {_when(first)}."]
     return [*lines, *(f"Amended on {_day(one)}, {_when(one)}: {one['reason']}" for one in amended)]

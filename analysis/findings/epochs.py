@@ -36,7 +36,10 @@ def check(select: Select, set_name: str) -> None:
         BadInput: the set is the one that `best_val` chooses by.
     """
     if select is Select.BEST_VAL and set_name == VAL:
-        raise BadInput("select best_val: the epoch is chosen on val; report another set, or the last epoch")
+        raise BadInput(
+            "select best_val: the epoch is chosen on val, so val cannot be reported. "
+            "Report another set, or select the last epoch"
+        )
 
 
 def told(select: str, epochs: Sequence[int]) -> str:

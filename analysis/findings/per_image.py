@@ -38,7 +38,7 @@ def split(correct: Mapping[int, Any]) -> dict[str, Any]:
     names = ("std", "std_carries", "std_test_set", "variance_carries", "std_binomial", "disagreement")
     found |= dict.fromkeys(names)
     if runs < 3:
-        return found | {"why_not": "it takes three seeds with their bits"}
+        return found | {"why_not": "needs three seeds with stored per-image results"}
     table = numpy.stack([numpy.asarray(correct[seed], dtype=numpy.float64) for seed in sorted(correct)])
     grand, by_run, by_image = table.mean(), table.mean(1), table.mean(0)
     ms_run = images * float(((by_run - grand) ** 2).sum()) / (runs - 1)
@@ -140,7 +140,7 @@ def variance(workspace: Workspace, cells: list[dict[str, Any]]) -> list[dict[str
         of = {images_of(workspace, cell["run_ids"][str(seed)], cell["set"]) for seed in there}
         if len(of) > 1:
             found.append(
-                head | {"disagreement_baseline": None} | split({}) | {"why_not": "every seed holds out others"}
+                head | {"disagreement_baseline": None} | split({}) | {"why_not": "each seed holds out different images"}
             )
             continue
         head["disagreement_baseline"] = _between(there, baselines[baseline]) if baseline is not None else None

@@ -32,7 +32,7 @@ def for_precision(cells: Sequence[dict[str, Any]], half_width: float) -> list[di
     for cell in cells:
         n, std = cell["n"], cell["std"]
         if std is None:
-            found.append(_need(cell, None, "two finished seeds come first"))
+            found.append(_need(cell, None, "needs two finished seeds first"))
             continue
         wanted = math.ceil((student(LEVEL, n - 1) * std / half_width) ** 2)
         found.append(_need(cell, max(n, wanted) if wanted <= MOST_SEEDS else None, f"more than {MOST_SEEDS:,} seeds"))
@@ -63,7 +63,12 @@ def for_effect(cells: Sequence[dict[str, Any]], plan: Plan) -> list[dict[str, An
             else:
                 needed[one["cell_id"]] = max(count, needed.get(one["cell_id"], 0))
     return [
-        _need(cell, needed.get(cell["cell_id"]), why.get(cell["cell_id"], ""), "it is compared with nothing")
+        _need(
+            cell,
+            needed.get(cell["cell_id"]),
+            why.get(cell["cell_id"], ""),
+            "not part of any comparison",
+        )
         for cell in cells
     ]
 
@@ -87,7 +92,12 @@ def for_looks(cells: Sequence[dict[str, Any]], plan: Plan) -> list[dict[str, Any
             for cell_id in (one["cell_id"], one["baseline"]):
                 needed[cell_id] = max(one["next_look"], needed.get(cell_id, 0))
     return [
-        _need(cell, needed.get(cell["cell_id"]), why.get(cell["cell_id"], ""), "decided, or past its last look")
+        _need(
+            cell,
+            needed.get(cell["cell_id"]),
+            why.get(cell["cell_id"], ""),
+            "decided, or past the last interim analysis",
+        )
         for cell in cells
     ]
 

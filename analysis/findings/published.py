@@ -87,7 +87,7 @@ def select(name: str) -> list[Published]:
         return found
     tables = list(dict.fromkeys(record.table for record in found))
     if table not in tables:
-        raise NothingMatched(f"{paper} has no results in a table {table!r}; it has: {', '.join(tables)}")
+        raise NothingMatched(f"{paper} has no results for table {table!r}. Its tables: {', '.join(tables)}")
     return [record for record in found if record.table == table]
 
 
@@ -145,7 +145,8 @@ def _test(
         return welch_of_summaries(mean, std, n, baseline.mean, std_baseline, m)
     if std is not None and n > 1 and m == 1:
         return against_one(mean, std, n, baseline.mean)
-    return Difference(n=n, n_baseline=m, difference=mean - baseline.mean, why_not="no deviation, or no number of runs")
+    why = "no standard deviation or no number of runs is printed"
+    return Difference(n=n, n_baseline=m, difference=mean - baseline.mean, why_not=why)
 
 
 def _worst(record: Published, baseline: Published) -> float | None:

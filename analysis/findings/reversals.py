@@ -103,8 +103,9 @@ def told(found: Sequence[dict[str, Any]]) -> list[str]:
             for side in ("above", "below")
         ]
         lines.append(
-            f"Reversed on {one['dataset']}: {first} is above {second} with {sides[0]}, and below it with {sides[1]}: "
-            f"no single order of these {one['factor']}s holds for both."
+            f"Reversal on {one['dataset']}: {first} scores higher than {second} with {sides[0]}, "
+            f"but lower with {sides[1]}. No single ranking of these {one['factor']}s holds for "
+            "both."
         )
     return lines
 

@@ -71,20 +71,21 @@ def why_not(cell: dict[str, Any], baseline: dict[str, Any], plan: Plan) -> str:
     """Return why two cells with values are not tested, or nothing."""
     if cell["select"] == Select.BEST_VAL and not cell["candidates"] == baseline["candidates"] == cell["candidates"][:1]:
         numbers = " and ".join(",".join(map(str, one["candidates"])) or "no" for one in (cell, baseline))
-        return f"the best of {numbers} epochs: the more there are, the better it is by luck"
+        return f"best of {numbers} epochs: more candidates give a better score by chance alone"
     diverged = [one for one in (cell, baseline) if one["diverged_seeds"]]
     count = sum(len(one["diverged_seeds"]) for one in diverged)
     if plan.on_diverged is Diverged.CHANCE:
         level = all(one["chance"] is not None for one in diverged)
-        return "" if level else f"{count} diverged run(s), and {cell['metric']} has no level of chance"
+        return "" if level else f"{count} diverged run(s), and {cell['metric']} has no chance level"
     if not diverged:
         return ""
     # Without them the difference would be that of the runs that went well.
-    why = f"{count} diverged run(s): an outcome without a value"
+    why = f"{count} diverged run(s) without a score"
     limits = bounds(cell, baseline, plan)
-    return (
-        why if limits is None else f"{why}; with any from chance to 100 it is in [{limits[0]:+.2f}, {limits[1]:+.2f}]"
-    )
+    if limits is None:
+        return why
+    within = f"[{limits[0]:+.2f}, {limits[1]:+.2f}]"
+    return f"{why}; with any score from chance to 100 the difference would be in {within}"
 
 
 def bounds(cell: dict[str, Any], baseline: dict[str, Any], plan: Plan) -> list[float] | None:

@@ -127,10 +127,10 @@ def _why_not(members: Sequence[queries.RunRow], missing: Sequence[Mapping[str, i
     keys = {_key(streams) for streams in missing}
     states = Counter(row.state for row in members if _key(_streams(row)) in keys)
     if diverged := states[RunState.DIVERGED]:
-        return f"{diverged} of its {planned} runs diverged, an outcome without a value: it cannot be split"
+        return f"{diverged} of {planned} runs diverged without a score: the variance cannot be split"
     if scoreless := states[RunState.COMPLETED]:
-        return f"{scoreless} of its {planned} runs have completed without this score"
-    return f"{len(missing)} of its {planned} runs are missing: it is split when all are in"
+        return f"{scoreless} of {planned} runs completed without this metric"
+    return f"{len(missing)} of {planned} runs are missing; the variance is split once they complete"
 
 
 def _streams(row: queries.RunRow) -> dict[str, int]:

@@ -31,11 +31,11 @@ def of_cells(cells: list[dict[str, Any]], *, decimals: int = DECIMALS) -> Table:
             if name in own and own[name]["marks"]["best"]
         ]
     said = report_notes(cells, decimals)
-    said += [f"n={most} where no other number stands."] if most else []
+    said += [f"n={most} unless stated otherwise."] if most else []
     if any(cell["gain"] is not None for cell in cells):
-        said.append(f"In brackets the gain over {cells[0]['baseline_head']}.")
+        said.append(f"In brackets: gain over {cells[0]['baseline_head']}.")
     if any(_incomplete(cell) for cell in cells):
-        said.append("‡ not all planned seeds.")
+        said.append("‡ some planned seeds are missing.")
     return Table(heading=[*names, *datasets], body=body, notes=said, labels=len(names), bold=frozenset(bold))
 
 

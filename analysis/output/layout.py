@@ -43,7 +43,7 @@ class Table:
 
 def said(table: Table, sign: str = "Bold") -> list[str]:
     """Return the notes, with what bold means first; where there is no bold another sign stands for it."""
-    means = f"{sign}: the best mean of its dataset, of a cell with all its seeds."
+    means = f"{sign}: best mean on its dataset; all planned seeds of the cell have finished."
     return [*([means] if table.bold else []), *table.notes]
 
 

@@ -43,7 +43,7 @@ def figures(document: dict[str, Any]) -> list[Drawn]:
     names = render.columns(cells)
     by_id = {cell["cell_id"]: render.label_of(cell, names) for cell in cells}
     lines = [(by_id[cell_id], own) for cell_id, own in document["states"].items() if own]
-    lines += [(f"{by_id[cell_id]}, streams apart", own) for cell_id, own in document["apart"].items()]
+    lines += [(f"{by_id[cell_id]}, variance study", own) for cell_id, own in document["apart"].items()]
     found: list[Drawn | None] = [of_cells.completeness(lines)]
     replicated = [cell for cell in cells if cell["n"]]
     if replicated:
@@ -118,10 +118,10 @@ def page(document: dict[str, Any], drawn: list[Drawn]) -> str:
         tables.append(("Comparisons", render.of_comparisons(plan)))
     replicated = [cell for cell in cells if cell["n"]]
     if replicated:
-        tables.append(("How far the numbers can be trusted", render.of_descriptions(replicated)))
+        tables.append(("Uncertainty of the results", render.of_descriptions(replicated)))
         split = [one for one in document["images"] if one["std"] is not None]
         if split:
-            tables.append(("What carries to new images", render.of_variances(split)))
+            tables.append(("How much of the spread generalises to new images", render.of_variances(split)))
     by_id = {cell["cell_id"]: cell for cell in cells}
     for cell_id, found in document["studies"].items():
         tables += [("Where the spread comes from", of_study(by_id[cell_id], one)) for one in found if cell_id in by_id]

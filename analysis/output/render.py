@@ -55,10 +55,11 @@ def _mark_notes(cells: list[dict[str, Any]]) -> list[str]:
     if not marked:
         return []
     sizes = {one["m"] for one in marked}
-    over = f"m={max(sizes)} pair{'s' if max(sizes) > 1 else ''}" if len(sizes) == 1 else "all pairs of its dataset"
+    pairs = f"{max(sizes)} pair{'s' if max(sizes) > 1 else ''}"
+    over = pairs if len(sizes) == 1 else "all pairs on its dataset"
     return [
-        f"† cannot be told from the best mean of its dataset, or not be tested (Welch, by Holm over {over}, "
-        f"α={marked[0]['alpha']:g})."
+        "† not significantly different from the best mean on its dataset, or not testable "
+        f"(Welch, Holm-corrected over {over}, α = {marked[0]['alpha']:g})."
     ]
 
 
@@ -69,7 +70,7 @@ def _unrounded(cells: list[dict[str, Any]], decimals: int) -> list[str]:
         if cell["gain"] is not None and cell["baseline"] in by_id:
             printed = round(cell["mean"], decimals) - round(by_id[cell["baseline"]]["mean"], decimals)
             if round(printed, decimals) != round(cell["gain"], decimals):
-                return ["Gains are those of the means before rounding."]
+                return ["Gains are computed from the unrounded means."]
     return []
 
 
@@ -77,8 +78,8 @@ def of_descriptions(cells: list[dict[str, Any]], *, decimals: int = DECIMALS) ->
     """Return what `report --detail` shows: how far mean and spread can be trusted, and the luck of the best seed."""
     names = columns(cells)
     level = f"{100 * cells[0]['description']['level']:g}% CI"
-    spread = [f"{level} of the mean", f"{level} of the std", "one more seed", "min … max"]
-    heading = [*names, cells[0]["metric"], "n", *spread, "best from mean", "by luck"]
+    spread = [f"{level} of the mean", f"{level} of the std", "prediction interval", "min … max"]
+    heading = [*names, cells[0]["metric"], "n", *spread, "|best − mean|", "expected by chance"]
     body = []
     for cell in cells:
         found = cell["description"]
@@ -87,20 +88,22 @@ def of_descriptions(cells: list[dict[str, Any]], *, decimals: int = DECIMALS) ->
         luck = ["" if found[name] is None else f"{found[name]:.{decimals}f}" for name in ("best_of_n", "luck")]
         body.append([*labels(cell, names), score(cell, decimals), count(cell), *ranges, extremes, *luck])
     said = [
-        "Intervals by t and χ², for runs that are roughly normal; one more seed: where the next run falls so often.",
-        "By luck: how far the best of as many normal draws lies from the mean.",
+        "Confidence intervals: t for the mean, χ² for the std, assuming roughly normal runs. "
+        "Prediction interval: where one further seed falls, at the same level.",
+        "Expected by chance: how far the best of n normal draws with this std lies from the mean.",
     ]
     for cell in cells:
         outlier = cell["description"]["outlier"]
         if outlier and outlier["flagged"]:
             label = label_of(cell)
             said.append(
-                f"{label}: seed {outlier['seed']} stands out ({outlier['g']:.2f} deviations, Grubbs' limit "
-                f"{outlier['critical']:.2f}); it is part of every number."
+                f"{label}: seed {outlier['seed']} is an outlier ({outlier['g']:.2f} standard "
+                "deviations from the mean; critical value of Grubbs' test: "
+                f"{outlier['critical']:.2f}). It is included in all numbers."
             )
     constant = [cell for cell in cells if cell["description"]["constant"]]
     if constant:
-        said.append(f"In {len(constant)} cell(s) all seeds are equal: is the seed wired in?")
+        said.append(f"In {len(constant)} cell(s) all seeds score the same. Does the seed change anything?")
     return Table(heading=heading, body=body, notes=[*notes(cells), *said], labels=len(names))
 
 
@@ -156,11 +159,15 @@ def of_published(document: dict[str, Any]) -> Table:
             ]
         )
     said = (
-        "Welch where they print a deviation over runs, one more draw where they print one number; p at the worst over "
+        "Welch's test where the paper prints a standard deviation over runs. Where it prints a "
+        "single number: Crawford and Howell's test. p is the largest that the paper's rounding and "
+        "ddof (0 or 1) allow, Holm-corrected over the comparable rows."
     )
-    said += "their rounding and ddof 0, by Holm over what is comparable."
     if chosen:
-        said += " They print the best epoch on the set that they report: here, and only here, ours are chosen alike."
+        said += (
+            " The paper prints each run's best epoch on the reported set. In this table, and in no "
+            "other, ours are chosen in the same way."
+        )
     margin = document["margin"]
     extra = [] if margin is None else [f"Reproduced: equivalent within ±{margin:g} by two one-sided tests."]
     return Table(heading=heading, body=body, notes=[said, *extra], labels=4)
@@ -170,7 +177,7 @@ def of_variances(rows: list[dict[str, Any]]) -> Table:
     """Return how spread over seeds splits as text, in percentage points."""
     names = columns(rows)
     numbers = ("std", "std_carries", "std_test_set", "std_binomial", "disagreement", "disagreement_baseline")
-    spread = ["std over seeds", "carries", "this test set", "one accuracy", "disagree", "with baseline"]
+    spread = ["std over seeds", "model", "test set", "binomial", "disagreement", "vs baseline"]
     heading = [*names, "n", "images", *spread]
     body = [
         [
@@ -182,10 +189,12 @@ def of_variances(rows: list[dict[str, Any]]) -> Table:
         for row in rows
     ]
     notes = [
-        "Points of accuracy. Std over seeds² = carries² + this test set²: what new images would show as well, and what "
-        "errors that are independent between runs and images make on so many.",
-        "One accuracy: the binomial error of a single run. Disagree: images that just one of two seeds gets right, "
-        "percent; with baseline: that just one of the two methods does, seed by seed.",
+        "Percentage points. std² over seeds = model² + test set². Model: the part that would "
+        "persist on new images. Test set: the part due to the finite number of test images, from "
+        "errors that are independent between runs and images.",
+        "Binomial: standard error of a single accuracy. Disagreement: % of images that exactly one "
+        "of two seeds classifies correctly. vs baseline: % of images that exactly one of the two "
+        "methods classifies correctly, at equal seeds.",
     ]
     for row in rows:
         label = label_of(row)
@@ -193,7 +202,7 @@ def of_variances(rows: list[dict[str, Any]]) -> Table:
             notes.append(f"{label}: {row['why_not']}.")
         elif row["variance_carries"] < 0:
             notes.append(
-                f"{label}: the estimate of what carries is below 0 ({row['variance_carries']:.4f}); 0 is shown."
+                f"{label}: the estimated model variance is negative ({row['variance_carries']:.4f}) and shown as 0."
             )
     return Table(heading=heading, body=body, notes=notes, labels=len(names))
 
@@ -216,14 +225,23 @@ def of_needs(document: dict[str, Any]) -> Table:
         for row in rows
     ]
     if document["half_width"] is not None:
-        goal = f"each mean within ±{document['half_width']:g} (95 %), by Stein's rule from the deviation so far"
+        goal = (
+            f"half-width of each mean's 95 % CI at most {document['half_width']:g} "
+            "(Stein's rule, standard deviation so far)"
+        )
     elif document["effect"] is None:
         sizes = ", ".join(map(str, document["looks"]))
-        goal = f"the next of the looks declared at {sizes} seeds a side, for what is still open"
+        goal = f"the next interim analysis of the undecided comparisons (declared at {sizes} seeds per side)"
     else:
-        goal = f"a difference of {document['effect']:g} found four times in five, at the deviation so far"
-    cost = f"{document['run_hours']:.2f} run-hours, {document['gpu_hours']:.2f} GPU-hours by the cells' own history"
-    notes = [f"{document['metric']} on {document['set']}: {goal}.", f"{document['runs']} more runs; {cost}."]
+        goal = f"80 % power for a difference of {document['effect']:g}, at the standard deviation so far"
+    cost = (
+        f"estimated cost {document['run_hours']:.2f} run-hours, {document['gpu_hours']:.2f} "
+        "GPU-hours (from the same cells' past runs)"
+    )
+    notes = [
+        f"{document['metric']} on {document['set']}: {goal}.",
+        f"{document['runs']} more runs needed; {cost}.",
+    ]
     notes += [f"Submit them: {document['command']}"] if document.get("command") else []
     return Table(heading=heading, body=body, notes=notes, labels=len(names))
 
@@ -259,37 +277,42 @@ def p_value(p: float | None) -> str:
 def comparison_notes(document: dict[str, Any]) -> list[str]:
     """Return what was done, in the words of a caption."""
     one = document["comparisons"][0]
-    test = "Welch's t" if document["test"] == "welch" else "paired t by seed"
+    test = "Welch's t test" if document["test"] == "welch" else "t test paired by seed"
     if document["anytime"]:
-        test = "e-values of t" + (" by seed" if document["test"] == "paired" else "")
+        by_seed = " paired by seed" if document["test"] == "paired" else ""
+        test = f"e-values of the t test{by_seed}"
     found = [
-        f"{one['metric']} on {one['set']} at {epochs.told(document['select'], ())}; {test}, two-sided; "
-        f"p by {_adjusted(document)}; α={document['alpha']:g}; intervals are not adjusted."
+        f"{one['metric']} on {one['set']} at {epochs.told(document['select'], ())}. "
+        f"{test}, two-sided; p {_adjusted(document)}; α = {document['alpha']:g}. "
+        "Confidence intervals are not corrected."
     ]
     if document["on_diverged"] == "chance":
-        found.append("Diverged runs count at chance level here, and are in no mean of a report.")
+        found.append("In this comparison diverged runs count as chance level. No mean in a report includes them.")
     if document["looks"]:
         sizes = ", ".join(map(str, document["looks"]))
-        found.append(f"Looks at {sizes} seeds, α spent over them 1 : 2 : 3 …; what is decided stays decided.")
+        found.append(
+            f"Interim analyses at {sizes} seeds; α is divided among them 1 : 2 : 3 … A significant result is final."
+        )
     if document["anytime"]:
         found.append(
-            "p is the inverse of an e-value (pooled variance, as many seeds a side): it holds after any number of "
-            "seeds, however often one looks. Intervals hold at one look."
+            "p is the inverse of an e-value (pooled variance, equal numbers of seeds per side). It "
+            "is valid after any number of seeds and however often it is looked at. Confidence "
+            "intervals are valid for a single analysis only."
         )
     if document["margin"] is not None:
-        found.append(f"A tie: two one-sided tests against ±{document['margin']:g}, not adjusted.")
+        found.append(f"Tie: equivalent within ±{document['margin']:g} (two one-sided tests, not corrected).")
     return [*found, *reversals.told(document["reversals"]), *told(document["declared"])]
 
 
 def _adjusted(document: dict[str, Any]) -> str:
     m = len(document["comparisons"])
     if document["family"] == "screen":
-        return f"Benjamini and Hochberg over m={m}, a screen of what is worth seeds of its own"
+        return f"Benjamini-Hochberg-corrected over m={m}, a screen for candidates to confirm with new seeds"
     sizes = sorted({one["m"] for one in document["comparisons"]})
     if document["family"] == "dataset":
-        more = f"; among {m} in all luck may pass more often" if m > sizes[-1] else ""
-        return f"Holm over each dataset's m={', '.join(map(str, sizes))}{more}"
-    return f"Holm over m={m}"
+        more = f" (over all {m} the family-wise error rate may exceed α)" if m > sizes[-1] else ""
+        return f"Holm-corrected per dataset over m={', '.join(map(str, sizes))}{more}"
+    return f"Holm-corrected over m={m}"
 
 
 def score(cell: dict[str, Any], decimals: int = DECIMALS) -> str:
@@ -329,7 +352,10 @@ def notes(cells: list[dict[str, Any]]) -> list[str]:
             label = label_of(cell)
             found.append(f"{label}: seeds {', '.join(map(str, cell['missing_seeds']))} are missing.")
     if apart := sum(cell["apart"] for cell in cells):
-        found.append(f"{apart} runs vary streams of randomness apart and are no replicates: see `vtjobs variance`.")
+        found.append(
+            f"{apart} runs belong to a variance study (streams of randomness varied separately) "
+            "and do not count as replicates. See: vtjobs variance"
+        )
     resumed = sum(cell["resumed"] for cell in cells)
     if resumed:
         inexact = sum(cell["resumed_inexactly"] for cell in cells)

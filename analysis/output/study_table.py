@@ -22,7 +22,7 @@ def of_study(cell: dict[str, Any], study: dict[str, Any]) -> Table:
     if parts is not None and study["missing"]:
         without = "; ".join(f"{name} {', '.join(map(str, values))}" for name, values in study["left_out"].items())
         rest = f", without {without}" if without else ""
-        said.insert(0, f"A part without holes was split{rest}. Missing: {_missing(study)}.")
+        said.insert(0, f"Only a complete part of the design was analysed{rest}. Missing: {_missing(study)}.")
     notes = [_told(study), *said, *_wiring(study)]
     return Table(heading=[*names, *heading], body=[[*mine, *line] for line in body], notes=notes, labels=len(names) + 1)
 
@@ -33,14 +33,14 @@ def _missing(study: dict[str, Any]) -> str:
 
 def _told(study: dict[str, Any]) -> str:
     used = "" if study["used"] == study["n"] else f"{study['used']} of "
-    riders = f"; {', '.join(study['ride'])} new with each, and part of the rest" if study["ride"] else ""
+    riders = f"; {', '.join(study['ride'])} new in each combination, so part of the residual" if study["ride"] else ""
     vary = ", ".join(f"{stream} ({count})" for stream, count in study["vary"].items())
     return f"{study['metric']} at the last epoch of {used}{study['n']} runs, {study['design']}: {vary}{riders}."
 
 
 def _of_components(parts: dict[str, Any]) -> tuple[list[str], list[list[str]], list[str]]:
     level = f"{100 * parts['level']:g}% CI"
-    heading = ["stream", "F p", "variance", "own share", level, "with interactions", level]
+    heading = ["stream", "p", "variance", "own share", level, "with interactions", level]
     body = [
         [
             one["stream"],
@@ -58,16 +58,21 @@ def _of_components(parts: dict[str, Any]) -> tuple[list[str], list[list[str]], l
             shown = [_number(one["variance"]), _share(one["share"]), _shares(one["share_interval"]), "", ""]
             body.append([name, "", *shown])
     notes = [
-        "Variance components of random factors by the analysis of variance; intervals of shares by generalised "
-        "confidence intervals. A share without a narrow interval is poorly determined: few values, few degrees of "
-        "freedom.",
+        "Variance components of random factors (ANOVA), with generalised confidence intervals for "
+        "the shares. A wide interval means that the share is poorly determined: few values give "
+        "few degrees of freedom.",
     ]
     if len(parts["terms"]) > 1:
-        notes.append("With interactions: all that a stream has a part in; p is a generalised one, from the same draws.")
+        notes.append(
+            "With interactions: the stream's own share plus all its interactions (total effect). "
+            "p is a generalised p value from the same simulation."
+        )
     else:
-        notes.append("With interactions: the most that a stream may have a part in; these shares overlap.")
+        notes.append(
+            "With interactions: upper bound of the stream's own share plus its interactions. These shares overlap."
+        )
     if any(one["variance"] < 0 for one in (*parts["streams"], *parts["terms"])):
-        notes.append("A variance below 0 is an estimate of one near 0, and counts as 0 in the shares.")
+        notes.append("A negative variance is an estimate of a variance close to 0. It counts as 0 in the shares.")
     return heading, body, notes
 
 
@@ -97,7 +102,8 @@ def _of_arms(parts: dict[str, Any]) -> tuple[list[str], list[list[str]], list[st
         for one in arms
     ]
     said = (
-        "One stream at a time from one base point, then all together; with interactions they exceed the whole in sum."
+        "Each stream varied alone from one base point, then all together. With interactions, the "
+        "variances of the single streams add up to more than that of all together."
     )
     return heading, body, [said]
 
@@ -108,9 +114,12 @@ def _wiring(study: dict[str, Any]) -> list[str]:
     for one in study["wiring"]:
         if one["wired"] is False:
             values, prints = one["values"], one["fingerprints"]
-            found.append(f"WARNING: {one['stream']} has {values} value(s) and {prints} fingerprint(s) in these runs.")
+            found.append(
+                f"WARNING: {one['stream']} has {values} value(s) and {prints} fingerprint(s) in "
+                "these runs. Each value should have one fingerprint of its own."
+            )
         elif one["wired"] is None and one["stream"] in study["vary"] and one["values"]:
-            found.append(f"{one['stream']} decides nothing in these runs; what it shows is chance.")
+            found.append(f"{one['stream']} has no effect in these runs; its share is noise.")
     return found
 
 

@@ -74,7 +74,12 @@ def welch(values: Sequence[float], baseline: Sequence[float], *, alpha: float = 
         return Difference(n=n, n_baseline=m, why_not="no finished run on one side")
     means = statistics.fmean(values), statistics.fmean(baseline)
     if min(n, m) < 2:
-        return Difference(n=n, n_baseline=m, difference=means[0] - means[1], why_not="one seed has no spread")
+        return Difference(
+            n=n,
+            n_baseline=m,
+            difference=means[0] - means[1],
+            why_not="needs two seeds on each side",
+        )
     stds = statistics.stdev(values), statistics.stdev(baseline)
     return welch_of_summaries(means[0], stds[0], n, means[1], stds[1], m, alpha=alpha)
 
@@ -86,7 +91,7 @@ def welch_of_summaries(
     difference = mean - mean_baseline
     own, other = std**2 / n, std_baseline**2 / m
     if own + other == 0.0:
-        why = "no spread on either side: is the seed wired in?"
+        why = "zero variance on both sides: does the seed change anything?"
         return Difference(n=n, n_baseline=m, difference=difference, why_not=why)
     error = math.sqrt(own + other)
     df = (own + other) ** 2 / (own**2 / (n - 1) + other**2 / (m - 1))
@@ -108,9 +113,8 @@ def against_one(mean: float, std: float, n: int, value: float, *, alpha: float =
     """Compare n ≥ 3 seeds with one number from elsewhere, as if its spread were theirs (Crawford and Howell 1998)."""
     difference = mean - value
     if n < 3 or std == 0.0:
-        return Difference(
-            n=n, n_baseline=1, difference=difference, why_not="a single number needs three seeds beside it"
-        )
+        why = "a test against a single number needs three seeds that differ"
+        return Difference(n=n, n_baseline=1, difference=difference, why_not=why)
     return _tested(difference, std * math.sqrt(1 + 1 / n), n - 1, alpha, n=n, n_baseline=1, std=std)
 
 
@@ -128,7 +132,7 @@ def paired(values: Mapping[int, float], baseline: Mapping[int, float], *, alpha:
     seeds = sorted(values.keys() & baseline.keys())
     n = len(seeds)
     if n == 0:
-        return Difference(n=0, n_baseline=0, why_not="no seed is finished on both sides")
+        return Difference(n=0, n_baseline=0, why_not="no seed has finished on both sides")
     ours, theirs = [values[seed] for seed in seeds], [baseline[seed] for seed in seeds]
     each = exactly([own - other for own, other in zip(ours, theirs, strict=True)], [*ours, *theirs])
     difference = statistics.fmean(each)

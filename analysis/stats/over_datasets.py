@@ -29,11 +29,11 @@ def ranks(means: Mapping[str, Mapping[str, float]], *, better: str = "max", alph
         "ranks": {}, "f": None, "p": None, "cd": None, "why_not": "",
     }  # fmt: skip
     if len(methods) < 2:
-        return found | {"why_not": "one method has no rank"}
+        return found | {"why_not": "needs at least two methods"}
     if len(whole) < FROM:
-        return found | {"why_not": f"{len(whole)} datasets have every method; it takes {FROM}"}
+        return found | {"why_not": f"only {len(whole)} datasets have every method; {FROM} are needed"}
     if len(found["without"]) > 0.2 * len(means):
-        return found | {"why_not": "more than a fifth of the datasets lack a method"}
+        return found | {"why_not": "more than a fifth of the datasets lack results for a method"}
     from scipy.stats import f as fisher
     from scipy.stats import rankdata, studentized_range
 

@@ -49,7 +49,7 @@ class Resources(BaseModel):
     @classmethod
     def _pack(cls, value: int | str) -> int | str:
         if isinstance(value, int) and not 1 <= value <= 64:
-            raise ValueError(f"auto, none, or how many runs share a node (1…64), got {value}")
+            raise ValueError(f"expected auto, none, or a number of runs per node from 1 to 64, got {value}")
         return value
 
     @field_validator("gpu")

@@ -143,7 +143,7 @@ class Slurm(BaseModel):
     @classmethod
     def _container(cls, value: list[str]) -> list[str]:
         if value and not _PROGRAM.match(value[0]):
-            raise ValueError(f"{value[0]!r} is no command")
+            raise ValueError(f"{value[0]!r} is not a command")
         return value
 
     @field_validator("extra")

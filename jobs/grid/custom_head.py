@@ -57,9 +57,9 @@ def find(name: str, *, folder: Path) -> Source:
     except (OSError, ValueError, SyntaxError) as error:
         raise NotAHead(f"{path}: cannot be read as Python ({error})") from None
     if wanted in HEADS:
-        raise NotAHead(f"{wanted} is the name of a head of vtjobs; call the class something else")
+        raise NotAHead(f"{wanted} is the name of a built-in head. Rename the class")
     if any(isinstance(node, ast.ImportFrom) and node.level for node in ast.walk(tree)):
-        raise NotAHead(f"{path}: relative imports lead nowhere where runs train: this file travels alone")
+        raise NotAHead(f"{path}: relative imports do not work, since only this file is sent along with a run")
     classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
     if wanted not in classes:
         raise NotAHead(f"{path}: no class {wanted!r}. {suggest(wanted, classes)}")
@@ -80,7 +80,7 @@ def _path(module: str, folder: Path) -> Path:
         for path in (root / relative.with_suffix(".py"), root / relative / "__init__.py"):
             if path.is_file():
                 return path
-    raise NotAHead(f"no module {module!r} beside the grid or on Python's path")
+    raise NotAHead(f"no module {module!r} next to the grid file or on Python's path")
 
 
 def _arguments(found: ast.ClassDef, path: Path) -> tuple[frozenset[str] | None, frozenset[str]]:
@@ -112,9 +112,9 @@ def parameters(name: str, settings: dict[str, Any], source: Source) -> dict[str,
         if key not in COMMON and source.arguments is not None and key not in source.arguments:
             raise NotAHead(f"unknown key {key!r}. {suggest(key, [*source.arguments, *COMMON])}")
         if key in RESERVED:
-            raise NotAHead(f"{key}: means something of vtjobs' own; give the argument another name")
+            raise NotAHead(f"{key}: reserved by vtjobs. Rename the argument")
     if missing := sorted(source.required - settings.keys()):
-        raise NotAHead(f"its class needs {', '.join(missing)}")
+        raise NotAHead(f"the class requires {', '.join(missing)}")
     weight = values["weight"]
     if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 <= weight < float("inf"):
         raise NotAHead("weight: must be a finite number, at least 0")

@@ -231,7 +231,7 @@ class _Expander:
     def _children(self, parents: list[int], heads: list[Entry], own: list[Entry] | None) -> Iterator[_Point]:
         for head in heads:
             if teacher_stage(head) is not None:
-                message = "a run of a stage with init_from has a parent already"
+                message = "a stage with init_from cannot take its teacher from another stage"
                 fix = "Give the teacher as {MODEL: {weights: FILE}}"
                 self.resolver.problem((*head.path, head.name, "teacher"), message, fix)
                 return

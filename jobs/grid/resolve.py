@@ -111,7 +111,7 @@ class Resolver:
         models = catalogue.timm_models()
         if name not in known and models and name.split(".")[0] not in models:
             near = did_you_mean(name, [*known, *models])
-            fix = f"{near} Short names: {', '.join(known)}; any timm model by its own name too"
+            fix = f"{near} Short names: {', '.join(known)}. Any timm model name works too"
             self.problem(entry.path, f"unknown backbone {name!r}", fix)
             return None
         if not isinstance(entry.settings, dict):
@@ -166,7 +166,7 @@ class Resolver:
         known = catalogue.datasets()
         folder = "/" in entry.name or "path" in settings
         if not folder and entry.name not in known:
-            fix = f"{suggest(entry.name, known)}; or a folder's path with a slash in it"
+            fix = f"{suggest(entry.name, known)}. Give an image folder by a path with a slash"
             self.problem(entry.path, f"unknown dataset {entry.name!r}", fix)
             return None
         allowed = {"path", "mean", "std"} if folder else {"mean", "std"}
@@ -201,7 +201,8 @@ class Resolver:
         held, classes = round((val or 0.0) * facts["train"]), facts["classes"]
         if val is not None and min(held, facts["train"] - held) < classes:
             message = f"{val} of {entry.label}'s {facts['train']} training images is {held}"
-            self.problem(("data", "val"), f"{message}; both parts need an image of each of the {classes} classes")
+            need = f"both parts need at least one image of each of the {classes} classes"
+            self.problem(("data", "val"), f"{message}; {need}")
             return None
         kept = {"val": val} if val is not None else {}
         return canonical(spec | kept | {"name": "folder" if folder else entry.name})
@@ -230,7 +231,7 @@ class Resolver:
             self.problem(
                 entry.path,
                 f"unknown head {entry.name!r}",
-                f"{suggest(entry.name, HEADS)}; or a class of yours, module:Class",
+                f"{suggest(entry.name, HEADS)}. Name your own class as module:Class",
             )
             return None
         given = {**entry.settings, **(changes or {})} if isinstance(entry.settings, dict) else {}
@@ -303,15 +304,22 @@ class Resolver:
             name = json.loads(dataset)["name"]
             one_size = catalogue.datasets().get(name, {}).get("one_size", False)
             if fields["crop"] == "resized" and fields["pipeline"] == "tensor" and not one_size:
-                message = f"crop: resized on pictures of many sizes ({name}) needs `pipeline: pil`"
+                message = f"crop: resized on images of different sizes ({name}) needs `pipeline: pil`"
                 self.problem(("train",), message, "Set train: {pipeline: pil}")
                 self._cache[key] = False
             if params.get("mega") and params["labels"]:
                 # The classifier is trained and scored on whole patches.
-                self.problem(entry.path, f"{entry.name}: mega-patches are for pre-training", "Set labels: false")
+                self.problem(
+                    entry.path,
+                    f"{entry.name}: mega-patches only work in pre-training",
+                    "Set labels: false",
+                )
                 self._cache[key] = False
             if params.get("pooling") == "overlapping" and (params.get("mega") or params.get("shuffle")):
-                self.problem(entry.path, f"{entry.name}: pooled tokens overlap, so their patches cannot be moved")
+                self.problem(
+                    entry.path,
+                    f"{entry.name}: pooling: overlapping cannot be combined with mega or shuffle",
+                )
                 self._cache[key] = False
             if not params.get("labels", True):
                 if params["weight"] == 0:
@@ -319,7 +327,7 @@ class Resolver:
                     self._cache[key] = False
                 for mix in ("mixup", "cutmix"):
                     if fields[mix]:
-                        message = f"{entry.name} without labels has none for the recipe's {mix} to mix"
+                        message = f"the recipe's {mix} mixes labels, but {entry.name} trains without any"
                         self.problem(entry.path, message, f"Set train: {{{mix}: 0.0}}, or another recipe")
                         self._cache[key] = False
         return bool(self._cache[key])

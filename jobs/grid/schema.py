@@ -89,7 +89,7 @@ class Data(Strict):
     def _each_once(self) -> Self:
         names = ["test", *(["val"] if self.val else []), *self.sets]
         if len(set(names)) < len(names):
-            raise ValueError(f"sets: {', '.join(names)} has one twice; test and a held-out val are always scored")
+            raise ValueError(f"sets: {', '.join(names)} lists a set twice (test and a held-out val are always scored)")
         return self
 
 
@@ -140,20 +140,20 @@ class Compare(Strict):
     @model_validator(mode="after")
     def _one_rule(self) -> Self:
         if self.anytime and self.looks:
-            raise ValueError("anytime: holds at every number of seeds; leave looks out")
+            raise ValueError("anytime: valid at every number of seeds, so it takes no looks. Remove looks")
         if self.anytime and self.margin is not None:
-            raise ValueError("anytime: a tie is tested once, at a declared number of seeds; leave the margin out")
+            raise ValueError("anytime: ties are tested only once, so margin cannot be set. Remove margin")
         if self.select == "best_val" and self.set == "val":
-            raise ValueError("select: best_val chooses by val; compare on another set")
+            raise ValueError("select: best_val chooses the epoch on val. Compare on another set")
         if self.family == "screen" and (self.looks or self.anytime):
-            raise ValueError("family: screen is one look over many heads; leave looks and anytime out")
+            raise ValueError("family: screen cannot be combined with looks or anytime. Remove them")
         return self
 
     @field_validator("looks")
     @classmethod
     def _ascending(cls, looks: list[int]) -> list[int]:
         if looks != sorted(set(looks)):
-            raise ValueError(f"looks are numbers of seeds in ascending order, got {looks}")
+            raise ValueError(f"looks: expected numbers of seeds in ascending order, got {looks}")
         return looks
 
 
@@ -375,7 +375,7 @@ def _stage_problems(grid: Grid, document: Document) -> list[Problem]:
         if problem := name_problem(stage.name):
             problems.append(document.problem((*where, "name"), problem))
         if stage.name in names:
-            problems.append(document.problem((*where, "name"), f"stage {stage.name!r} is given twice"))
+            problems.append(document.problem((*where, "name"), f"duplicate stage name {stage.name!r}"))
         if stage.init_from is not None and stage.init_from not in names:
             message = f"no earlier stage {stage.init_from!r}"
             problems.append(document.problem((*where, "init_from"), message, suggest(stage.init_from, names)))
@@ -394,14 +394,15 @@ def _stage_problems(grid: Grid, document: Document) -> list[Problem]:
 def _seed_problems(grid: Grid, document: Document) -> list[Problem]:
     apart = grid.variance is not None and grid.variance.design is not Design.TOGETHER
     if apart and grid.seeds:
-        message = "the design of `variance` says what every stream is seeded with"
-        return [document.problem(("seeds",), message, "Leave seeds out, or variance")]
+        message = "the design of `variance` already sets the seed of every stream"
+        return [document.problem(("seeds",), message, "Remove seeds or variance")]
     if apart:
         rules: list[tuple[Path_, dict[str, Any]]] = [(("include", i), rule) for i, rule in enumerate(grid.include)]
         rules += [(("exclude", i), rule) for i, rule in enumerate(grid.exclude)]
         rules += [(("overrides", i, "when"), rule.when) for i, rule in enumerate(grid.overrides)]
-        message = "the runs of a study follow from its design"
-        return [document.problem((*place, "seed"), message, "Leave it out") for place, rule in rules if "seed" in rule]
+        message = "rules cannot name seeds here: the design of `variance` sets them"
+        seeded = [place for place, rule in rules if "seed" in rule]
+        return [document.problem((*place, "seed"), message, "Remove it") for place in seeded]
     if not apart and not grid.seeds:
         return [document.problem(("seeds",), "is required")]
     return []
@@ -412,8 +413,8 @@ def _compare_problems(grid: Grid, document: Document) -> list[Problem]:
     if grid.compare is None:
         return []
     if grid.compare.select == "best_val" and grid.data.val is None:
-        message = "best_val chooses the epoch by images that are held out, and none are"
-        return [document.problem(("compare", "select"), message, "Give data: {val: 0.1}")]
+        message = "best_val needs held-out validation images, but data.val is not set"
+        return [document.problem(("compare", "select"), message, "Set data: {val: 0.1}")]
     if grid.compare.baseline in (BASELINE, EACH) or grid.stages:
         return []
     names = [next(iter(head)) if isinstance(head, dict) else str(head) for head in grid.heads or []]

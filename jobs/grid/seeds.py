@@ -99,23 +99,23 @@ class Variance(BaseModel):
     def _fits(self) -> Self:
         if self.design is Design.TOGETHER:
             if self.model_fields_set - {"design"}:
-                raise ValueError("together: one seed moves every stream, and `seeds` says which; nothing else is given")
+                raise ValueError("together: `seeds` sets every stream. Remove the other keys of variance")
             return self
         twice = [name for name in STREAMS if (name in self.vary) + (name in self.hold) + (name in self.ride) > 1]
         if twice or len(set(self.ride)) < len(self.ride):
-            raise ValueError(f"{', '.join(twice or self.ride)}: a stream is varied, held or rides along, once")
+            raise ValueError(f"{', '.join(twice or self.ride)}: list a stream once, under vary, hold or ride")
         levels = {name: len(values) for name, values in self.vary.items()}
         if few := [name for name, count in levels.items() if count < 2]:
-            raise ValueError(f"vary {', '.join(few)}: two values or more, got one")
+            raise ValueError(f"vary {', '.join(few)}: needs at least two values, got one")
         if self.design is Design.ONE_AT_A_TIME:
             if not levels:
                 raise ValueError("one-at-a-time: vary at least one stream")
             if self.ride:
-                raise ValueError("one-at-a-time: all that is not varied is held; nothing rides along")
+                raise ValueError("one-at-a-time: streams that do not vary are held fixed. Remove ride")
         elif len(levels) < 2:
             raise ValueError(f"{self.design}: vary at least two streams")
         if self.count > MAX_RUNS:
-            raise ValueError(f"{self.count:,} runs of each cell; at most {MAX_RUNS:,}")
+            raise ValueError(f"{self.count:,} runs per cell, at most {MAX_RUNS:,} are allowed")
         if self.design is Design.ORTHOGONAL:
             self._orthogonal(levels)
         return self
@@ -123,15 +123,15 @@ class Variance(BaseModel):
     def _orthogonal(self, levels: dict[str, int]) -> None:
         counts = set(levels.values())
         if len(counts) > 1:
-            raise ValueError(f"orthogonal: every stream has as many values, got {levels}")
+            raise ValueError(f"orthogonal: every stream needs the same number of values, got {levels}")
         (count,) = counts
         if not design.is_prime(count):
             next_prime = next(number for number in range(count, 2 * count) if design.is_prime(number))
-            raise ValueError(f"orthogonal: a prime number of values, got {count}. Give {next_prime} to each")
+            raise ValueError(f"orthogonal: needs a prime number of values, got {count}. Give each stream {next_prime}")
         if len(levels) > count:
             raise ValueError(
-                f"orthogonal: {count} values carry up to {count} streams and leave something to judge them by, "
-                f"got {len(levels)}"
+                f"orthogonal: {count} values allow up to {count} streams (the rest estimates the "
+                f"residual), got {len(levels)}"
             )
 
     @property

@@ -49,7 +49,7 @@ def with_teachers(
             continue
         teachers = [index for index in made[stage] if _teaches(cells[index], point)]
         if len(teachers) != 1:
-            message = f"stage {stage!r} has {len(teachers)} cells on {point.dataset.label}; a teacher is one"
+            message = f"stage {stage!r} has {len(teachers)} cells on {point.dataset.label}; a teacher needs one"
             resolver.problem(where, message)
         elif not json.loads(cells[teachers[0]].spec.head)["params"].get("labels", True):
             resolver.problem(where, f"stage {stage!r} trains without labels; a teacher needs a classifier")

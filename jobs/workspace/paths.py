@@ -187,8 +187,8 @@ class Workspace:
             raise WorkspaceUnreadable(f"workspace {self.root} cannot be read: {error}") from None
         if identity is None:
             raise WorkspaceUnreadable(
-                f"{self.root} is not a vtjobs workspace (no workspace.json). Is the file system mounted? "
-                "VTJOBS_WORKSPACE or --workspace names another one"
+                f"{self.root} is not a vtjobs workspace (no workspace.json). Is the file system "
+                "mounted? Set VTJOBS_WORKSPACE or --workspace to use another one"
             )
         if not isinstance(identity, dict) or not isinstance(identity.get("version"), int):
             raise WorkspaceUnreadable(f"workspace {self.root} cannot be read: {self.identity.name} is damaged")

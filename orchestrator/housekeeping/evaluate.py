@@ -56,7 +56,7 @@ def evaluate(
                     by_grid[row.grid_id].append(row.run_id)
         settings = queries.grid_settings(connection, set(by_grid))
     if not by_grid:
-        raise NothingMatched("none of these runs has completed and has a classifier to score")
+        raise NothingMatched("no selected run has completed with a classifier that can be scored")
     more = ["--image-size", str(image_size)] if image_size is not None else []
     more += ["--crop-pct", str(crop_pct)] if crop_pct is not None else []
     codes = [

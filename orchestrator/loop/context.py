@@ -57,7 +57,9 @@ def require_workspace(context: Context) -> None:
     """
     found = context.workspace.check()["id"]
     if found != context.workspace_id:
-        raise WorkspaceUnreadable(f"{context.workspace.root} is another workspace now ({found}); nothing was changed")
+        raise WorkspaceUnreadable(
+            f"{context.workspace.root} is now a different workspace ({found}); nothing was changed"
+        )
 
 
 def ledger_url(config: Config, identity: dict[str, str]) -> str:

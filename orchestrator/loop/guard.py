@@ -45,8 +45,8 @@ def _watch_queue(context: Context) -> list[str]:
             continue
         never = "can never start" if waiting.kind is WaitKind.NEVER else "will not start by itself"
         found.append(
-            f"{row.grid_id}: {row.runs} queued run(s) that {never}: {waiting.sentence} ({waiting.reason}). "
-            f"See: vtjobs why {row.run_id[:8]}"
+            f"{row.grid_id}: {row.runs} queued run(s) {never}: {waiting.sentence} "
+            f"({waiting.reason}). See: vtjobs why {row.run_id[:8]}"
         )
     return found
 
@@ -82,8 +82,8 @@ def _watch_canary(context: Context, grid_id: str) -> list[str]:
     if not sick:
         return []
     return [
-        f"{grid_id}: the canary failed in {len(sick)} of {len(runs)} runs, the rest is held back. "
-        f"See: vtjobs failures {sick[0][:8]}; go on all the same: vtjobs release {grid_id}"
+        f"{grid_id}: {len(sick)} of {len(runs)} canary runs failed, so the rest is held back. "
+        f"See: vtjobs failures {sick[0][:8]}. To start the rest anyway: vtjobs release {grid_id}"
     ]
 
 
@@ -124,8 +124,9 @@ def _watch_failures(context: Context) -> list[str]:
         marker = {"class": failure, "signature": signature, "runs": [row.run_id for row in fresh]}
         write_new(context.workspace.marker(grid_id, "breaker"), to_json(marker))
         found.append(
-            f"{grid_id}: stopped after {len(fresh)} runs failed alike ({failure}: {signature}); "
-            f"{pending[grid_id]} runs are held back. Mend it, then: vtjobs retry {grid_id}, or vtjobs release {grid_id}"
+            f"{grid_id}: stopped after {len(fresh)} runs failed with the same error "
+            f"({failure}: {signature}); {pending[grid_id]} runs are held back. "
+            f"Fix the cause, then run: vtjobs retry {grid_id}, or vtjobs release {grid_id}"
         )
     return found
 

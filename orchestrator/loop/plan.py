@@ -41,8 +41,9 @@ def check_world_size(shape: Shape, virtual_ranks: int) -> Problem | None:
     if virtual_ranks % shape.world_size == 0:
         return None
     allowed = ", ".join(map(str, allowed_world_sizes(virtual_ranks)))
-    message = f"{shape.world_size} ranks cannot carry the recipe's {virtual_ranks} virtual ranks"
-    return Problem(key="resources", message=message, fix=f"World sizes that can: {allowed}")
+    ranks = f"{shape.world_size} ranks"
+    message = f"the recipe's {virtual_ranks} virtual ranks cannot be divided evenly among {ranks}"
+    return Problem(key="resources", message=message, fix=f"Possible numbers of ranks: {allowed}")
 
 
 # From these compute capabilities on there are tensor cores for the precision.
@@ -55,7 +56,7 @@ def check_precision(precision: str, capability: float | None) -> tuple[Problem |
     if capability is None:
         return None, ""
     if precision == "bf16" and capability < BF16_CAPABILITY:
-        message = f"this GPU (compute capability {capability}) has no bf16"
+        message = f"this GPU (compute capability {capability}) does not support bf16"
         return Problem(key="train.precision", message=message, fix="Use precision: fp16"), ""
     if precision == "fp32" and capability >= FP16_CAPABILITY:
         faster = "bf16" if capability >= BF16_CAPABILITY else "fp16"

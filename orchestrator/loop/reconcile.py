@@ -91,14 +91,22 @@ def _end(attempt: LiveAttempt, view: JobView, now: float) -> Action:
         signature = "cancelled" if attempt.is_cancelled else "cancelled in the scheduler"
         return _ended(AttemptState.CANCELLED, FailureClass.CANCELLED, signature)
     if view.failure in (FailureClass.NO_RESULT, FailureClass.AGENT_DIED) and attempt.is_over:
-        return _ended(AttemptState.PREEMPTED, FailureClass.STOPPED, "told to stop, the scheduler does not say why")
+        return _ended(
+            AttemptState.PREEMPTED,
+            FailureClass.STOPPED,
+            "stopped by the scheduler without a stated reason",
+        )
     if view.failure is FailureClass.SKIPPED and view.end is not None and not attempt.is_started:
         return _ended(view.end, view.failure, f"given up by the scheduler before it started {_word(view)}")
     if view.failure is FailureClass.NO_RESULT:
         if now - (view.ended_at or 0.0) < NO_RESULT_S:
             return NOTHING
         if attempt.is_started:
-            return _ended(AttemptState.FAILED, FailureClass.NO_RESULT, "the scheduler says completed, no end record")
+            return _ended(
+                AttemptState.FAILED,
+                FailureClass.NO_RESULT,
+                "the scheduler reports completion, but there is no end record",
+            )
     if not attempt.is_started and view.end in (None, AttemptState.FAILED, AttemptState.LOST):
         return _ended(
             AttemptState.LOST, FailureClass.NOT_SUBMITTED, f"the allocation ended before the run started {_word(view)}"

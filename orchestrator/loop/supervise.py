@@ -28,7 +28,7 @@ def alone(context: Context) -> Iterator[None]:
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        raise VtjobsError(f"another supervisor is at work here (lock {path})") from None
+        raise VtjobsError(f"another `vtjobs supervise` is running on this host (lock {path})") from None
     try:
         yield
     finally:
@@ -54,7 +54,11 @@ def supervise(context: Context, stop: threading.Event, say: Callable[[str], None
 
 def describe(report: Report) -> str:
     """Say what a pass did, or "" where that was nothing."""
-    counts = {"started": report.launched, "submitted again": report.resubmitted, "ended without a word": report.ended}
+    counts = {
+        "started": report.launched,
+        "resubmitted": report.resubmitted,
+        "ended without an end record": report.ended,
+    }
     parts = [f"{number} {what}" for what, number in counts.items() if number]
     parts += [f"{name} unreachable ({fact['reason']})" for name, fact in report.unreachable.items()]
     return "; ".join(parts + report.problems)

@@ -149,7 +149,7 @@ def _apply(context: Context, views: dict[Key, JobView], report: Report, *, asked
         cancel_places(context, [row for row, _ in decided[Decision.CANCEL]], live)
     except SchedulerUnreachable as error:
         # The next pass tries again; what else this one has to do does not hang on it.
-        report.problems.append(f"a cancel has not reached its scheduler: {error}")
+        report.problems.append(f"a cancellation could not be sent to the scheduler: {error}")
 
 
 def _attempt(context: Context, row: Any, view: JobView) -> LiveAttempt:

@@ -37,7 +37,7 @@ def cancel(context: Context, run_ids: Sequence[str]) -> Done:
         through[run_id] = number
     context.ledger.set_cancelled(through)
     _end_allocations(context, set(chosen))
-    over = {run_id: f"is {states[run_id]} already" for run_id in run_ids if run_id not in through}
+    over = {run_id: f"is already {states[run_id]}" for run_id in run_ids if run_id not in through}
     return Done(run_ids=chosen, passed_over=over)
 
 
@@ -67,11 +67,11 @@ def retry(context: Context, run_ids: Sequence[str], *, clean: bool) -> Done:
         if run_id in live:
             over[run_id] = f"is {state}; cancel it first"
         elif state == RunState.COMPLETED and not clean:
-            over[run_id] = "is completed; `vtjobs rerun` starts it anew"
+            over[run_id] = f"is completed. To train it again: vtjobs rerun {run_id[:8]}"
         elif state == RunState.PENDING and not clean:
-            over[run_id] = "is pending; it is tried anyway"
+            over[run_id] = "is pending and needs no retry"
         elif state == RunState.BLOCKED:
-            over[run_id] = "is blocked by its parent stage; retry that"
+            over[run_id] = "is blocked by its parent stage. Retry the parent run instead"
         else:
             granted[run_id] = _highest(context, run_id)
     for run_id, highest in granted.items():

@@ -132,11 +132,16 @@ def check_backbones(expansion: Expansion, document: Document, *, halves: bool = 
             problem = document.problem(where, message, "Raise train.image_size or use a smaller patch")
         elif answer["batch_norm"] and min(answer["grid"]) == 1 and _last_share(cell) == 1:
             name = cell.labels["backbone"]
-            message = f"the last share of an epoch is one image, which BatchNorm on a 1x1 map of {name} refuses"
-            problem = document.problem(("train",), message, "Set train.drop_last or another batch_size")
+            message = (
+                "a virtual rank's smallest share of a batch is one image; BatchNorm on the 1x1 "
+                f"feature map of {name} needs at least two"
+            )
+            fix = "Set train.drop_last: true or another train.batch_size"
+            problem = document.problem(("train",), message, fix)
         elif halves and answer["batch_norm"]:
-            message = f"backbone {cell.labels['backbone']} has BatchNorm, whose statistics follow the micro-batch"
-            problem = document.problem(("halve_micro_batch",), message, "Leave halve_micro_batch out")
+            name = cell.labels["backbone"]
+            message = f"backbone {name} has BatchNorm, whose statistics depend on the micro-batch"
+            problem = document.problem(("halve_micro_batch",), message, "Remove halve_micro_batch")
         if problem is not None and problem not in problems:
             problems.append(problem)
     return problems

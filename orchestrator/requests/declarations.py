@@ -36,8 +36,10 @@ def declarations(context: Context, frozen: FrozenGrid, reason: str | None) -> li
         return [{**this, "reason": None}]
     if not reason:
         day = time.strftime("%Y-%m-%d", time.localtime(earlier[-1]["at"]))
-        message = f"compare: declared otherwise on {day}, and {started} of {len(frozen.runs)} runs have started since"
-        raise BadInput(f'{message}. Leave it as it was, or say why it changes: --amend "REASON"')
+        message = f"compare: differs from the declaration of {day}"
+        message += f", and {started} of {len(frozen.runs)} runs have started"
+        fix = 'Restore it, or give the reason for the change: --amend "REASON"'
+        raise BadInput(f"{message}. {fix}")
     return [*earlier, {**this, "reason": reason}]
 
 

@@ -33,7 +33,7 @@ def run_here(context: Context, run_id: str) -> str:
         row = connection.execute(select(m.runs, number.label("last")).where(m.runs.c.run_id == run_id)).one()
         settings = queries.grid_settings(connection, {row.grid_id})[row.grid_id]
     if row.state != RunState.PENDING:
-        raise VtjobsError(f"run {run_id} is {row.state}; `vtjobs retry --yes` or `vtjobs rerun` makes it pending")
+        raise VtjobsError(f"run {run_id} is {row.state}; only a pending run can start in the foreground")
     here = {**settings, "backend": "local", "site": {"slots": 1}}
     shape = shape_of(here, backend)
     room = backend.room(shape, here)
@@ -48,7 +48,7 @@ def run_here(context: Context, run_id: str) -> str:
     mine = _free_gpus(backend, shape.gpus)
     opened = context.ledger.open_attempts(made, launching_s=LAUNCH_S)
     if opened is None:
-        raise VtjobsError(f"run {run_id} was started by somebody else meanwhile")
+        raise VtjobsError(f"run {run_id} has just been started by another process")
     write_new(context.workspace.allocation(opened.token), to_json(opened.to_dict()))
     _serve(context, backend, opened.token, mine)
     tick(context, start=False)
@@ -65,7 +65,7 @@ def _free_gpus(backend: LocalBackend, count: int) -> list[str]:
     taken = {gpu for entry in backend.queue.running().values() for gpu in entry["gpus"]}
     free = [gpu for gpu in visible_gpus() if gpu not in taken]
     if len(free) < count:
-        raise VtjobsError(f"{count} GPUs are needed and {len(free)} are free; the queue has the others")
+        raise VtjobsError(f"{count} GPUs are needed, {len(free)} are free; the local queue uses the others")
     return free[:count]
 
 

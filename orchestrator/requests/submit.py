@@ -155,8 +155,8 @@ def _without_average(grid: Grid, expansion: Expansion, document: Document) -> li
         return []
     if all(json.loads(cell.spec.recipe)["ema_decay"] is not None for cell in expansion.cells):
         return []
-    message = "ema_last takes the scores of averaged weights, and not every recipe averages them"
-    return [document.problem(("compare", "select"), message, "Give train: {ema_decay: 0.999}")]
+    message = "ema_last needs averaged (EMA) weights, but not every recipe keeps them"
+    return [document.problem(("compare", "select"), message, "Set train: {ema_decay: 0.999}")]
 
 
 def _warnings(expansion: Expansion) -> list[str]:
@@ -165,7 +165,8 @@ def _warnings(expansion: Expansion) -> list[str]:
         recipe, dataset = json.loads(cell.spec.recipe), json.loads(cell.spec.dataset)
         steps = steps_per_epoch(trained_on(dataset), recipe["batch_size"], drop_last=recipe["drop_last"])
         if steps < FEW_STEPS:
-            text = f"{cell.labels['dataset']} with batch {recipe['batch_size']} is {steps} step(s) per epoch"
+            name, size = cell.labels["dataset"], recipe["batch_size"]
+            text = f"{name}: batch size {size} leaves only {steps} optimizer step(s) per epoch"
             found += [text] if text not in found else []
     return found
 

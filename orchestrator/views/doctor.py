@@ -120,7 +120,7 @@ def _workspace(config: Config) -> Finding:
     root = config.workspace.root
     kind = file_system_of(root)
     if not root.exists():
-        return Finding(name="workspace", ok=True, text=f"{root} (will be made; {kind})")
+        return Finding(name="workspace", ok=True, text=f"{root} (will be created; {kind})")
     config.workspace.check()
     with tempfile.TemporaryFile(dir=root):
         pass
@@ -152,7 +152,9 @@ def _data(config: Config) -> Finding:
     root = config.data_root
     present = sorted(path.name for path in root.iterdir()) if root.is_dir() else []
     return Finding(
-        name="data", ok=True, text=f"{root}: {', '.join(present) or 'nothing prepared (digits needs nothing)'}"
+        name="data",
+        ok=True,
+        text=f"{root}: {', '.join(present) or 'no datasets prepared (digits needs none)'}",
     )
 
 

@@ -29,7 +29,12 @@ def why(context: Context, run_id: str) -> dict[str, Any]:
             verdict, sentence, action, reason = _queued(context, attempts[-1], place)
         case RunState.RUNNING:
             where = f" on {row.host}" if row.host else ""
-            verdict, sentence, action, reason = "running", f"attempt {attempts[-1]['number']} runs{where}", "", ""
+            verdict, sentence, action, reason = (
+                "running",
+                f"attempt {attempts[-1]['number']}{where}",
+                "",
+                "",
+            )
         case RunState.BLOCKED:
             action = f"vtjobs why {row.parent[:8]}" if row.parent else ""
             verdict, sentence, reason = "act", f"blocked: {row.reason}", row.reason
@@ -59,17 +64,18 @@ def _pending(context: Context, row: queries.RunRow) -> Answer:
     if fact := scheduler_notes.away(context.ledger).get(name):
         return (
             "wait",
-            f"{name} cannot be reached ({fact['reason']}); it is submitted once it answers",
+            f"{name} cannot be reached ({fact['reason']}); the run is submitted once it is back",
             "",
             fact["reason"],
         )
     if row.failure == FailureClass.SKIPPED and row.signature:
-        return "wait", f"its last submission was put off: {row.signature}", "A later vtjobs command submits it", ""
+        sentence = f"its last attempt did not start: {row.signature}"
+        return "wait", sentence, "A later vtjobs command submits it again", ""
     if row.not_before > context.clock():
         seconds = row.not_before - context.clock()
         return (
             "wait",
-            f"it is tried again in {seconds:.0f} s, after {row.failure or 'a failure'}",
+            (f"next attempt in {seconds:.0f} s (the last one ended with: {row.failure or 'a failure'})"),
             "",
             row.signature or "",
         )
@@ -77,18 +83,18 @@ def _pending(context: Context, row: queries.RunRow) -> Answer:
         return "wait", limit, "", ""
     if row.parent:
         return "wait", f"it waits for its parent stage {row.parent[:8]}", f"vtjobs why {row.parent[:8]}", ""
-    return "wait", "nothing keeps it: the next vtjobs command, or `vtjobs supervise`, submits it", "", ""
+    return "wait", "ready: the next vtjobs command, or `vtjobs supervise`, submits it", "", ""
 
 
 def _kept(kept: Closed, row: queries.RunRow) -> Answer:
     match kept.marker:
         case Marker.HOLD:
-            return "act", "it is held", f"vtjobs release {row.run_id[:8]}", kept.text
+            return "act", "it is on hold", f"vtjobs release {row.run_id[:8]}", kept.text
         case Marker.BREAKER:
-            sentence = f"its grid was stopped because runs failed alike ({kept.text})"
-            return "act", sentence, f"Mend it, then: vtjobs retry {row.grid_id}", kept.text
+            text = f"its grid was stopped, as several runs failed with the same error ({kept.text})"
+            return "act", text, f"Fix the cause, then run: vtjobs retry {row.grid_id}", kept.text
         case Marker.CANARY:
-            sentence = "it waits until the canary of its grid has passed its first epoch"
+            sentence = "it waits until the canary runs of its grid have finished their first epoch"
             return "wait", sentence, "", kept.text
 
 
@@ -99,22 +105,29 @@ def _limit(context: Context, grid_id: str) -> str:
         counts = queries.status_counts(connection, Selection(names=(grid_id,)))
     live = counts.get(RunState.QUEUED, 0) + counts.get(RunState.RUNNING, 0)
     if settings["max_running"] is not None and live >= settings["max_running"]:
-        return f"as many of its grid are queued or running as max_running allows ({settings['max_running']})"
+        most = settings["max_running"]
+        return f"max_running is reached: {most} runs of its grid are queued or running"
     if scheduler_notes.is_full(context.ledger, settings["backend"]):
-        return f"a limit of {settings['backend']} on jobs submitted at a time keeps it: it follows as others end"
+        limit = f"{settings['backend']}'s limit on submitted jobs is reached"
+        return f"{limit}; the run is submitted as other jobs end"
     return ""
 
 
 def _queued(context: Context, attempt: dict[str, Any], place: dict[str, Any] | None) -> Answer:
     if attempt["state"] == AttemptState.SUBMITTING or place is None:
-        sentence = "its submission was not answered yet; it is looked up before it is tried again"
+        sentence = "its submission is not confirmed yet; vtjobs asks the scheduler before it submits again"
         return "wait", sentence, "", ""
     waiting = context.backend(place["backend"]).explain(attempt["word"], job=place["job"], token=place["token"])
     if waiting is None:
-        return "wait", f"{place['backend']} has it" + (f" ({attempt['word']})" if attempt["word"] else ""), "", ""
-    sentence = f"in {place['backend']} as {place['job']}: {waiting.sentence}"
+        return (
+            "wait",
+            f"submitted to {place['backend']}" + (f" ({attempt['word']})" if attempt["word"] else ""),
+            "",
+            "",
+        )
+    sentence = f"{place['backend']} job {place['job']}: {waiting.sentence}"
     if waiting.kind is WaitKind.NEVER:
-        sentence += "; it will never start like this"
+        sentence += "; as requested it can never start"
     return str(waiting.kind), sentence, waiting.action, waiting.reason
 
 
@@ -125,4 +138,9 @@ def _ended(row: queries.RunRow, attempts: list[dict[str, Any]]) -> Answer:
     cause = row.reason or last.get("signature") or ""
     word = f" [{last['word']}]" if last.get("word") else ""
     action = "" if row.state == RunState.DIVERGED else f"vtjobs retry {row.run_id[:8]}"
-    return "ended", f"{row.state}: {cause or last.get('failure') or 'no cause is known'}{word}", action, cause
+    return (
+        "ended",
+        f"{row.state}: {cause or last.get('failure') or 'cause unknown'}{word}",
+        action,
+        cause,
+    )

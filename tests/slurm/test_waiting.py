@@ -163,7 +163,7 @@ def test_a_queued_agent_obeys_a_hold_and_the_canary_at_no_cost(user: SlurmUser) 
     user.let_start()
     wait_for(lambda: counted([run["state"] for run in user.runs()]) == {"pending": 1, "completed": 1})
     assert user.ends(held) == [("superseded", "skipped")]
-    assert user.why(held)["sentence"] == "it is held"
+    assert user.why(held)["sentence"] == "it is on hold"
     user.ok("release", held)
     user.let_start()
     user.wait_states({"completed": 2})
@@ -191,7 +191,7 @@ def test_alike_failures_stop_a_grid(user: SlurmUser) -> None:
     (user.folder / "torch.py").write_text("raise ImportError('libcudart.so.12: cannot open shared object file')")
     site = f'setup: ["export PYTHONPATH={user.folder}"]'
     user.submit(slurm_grid(seeds="8", site=site, more="heads: [supervised]\nmax_running: 2"))
-    wait_for(lambda: "runs failed alike" in user("status").stderr)
+    wait_for(lambda: "runs failed with the same error" in user("status").stderr)
     wait_for(lambda: user.states().keys() == {"failed", "pending"} and user.queue() == [])
     states = user.states()
     # Beside the third one that failed, another was under way.

@@ -87,7 +87,7 @@ class Agent:
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
         if any(len(lane.gpus) < self.allocation.shape.gpus for lane in self.lanes):
             # Otherwise a GPU run would train on the CPU, in silence.
-            self._give_up(f"{self.allocation.shape.gpus} GPUs per run are needed, the allocation shows too few")
+            self._give_up(f"each run needs {self.allocation.shape.gpus} GPUs, the allocation has too few")
         while (self.waiting and self.stopping is None) or self.active or self._unsettled:
             try:
                 self._serve()
@@ -206,13 +206,13 @@ class Agent:
         """The template died: end what it carried, and start another one while that makes sense."""
         assert self.forge is not None
         sound, self.forge = self.forge.ready or self.forge.was_killed, None
-        logger.error("template died: %s", reason)
+        logger.error("fork server died: %s", reason)
         for hosted in list(self.active):
             hosted.template_died(reason)
             if hosted.ended is not None:
                 self._retire(hosted)
         if not sound:
-            self._give_up(f"the template could not start ({reason}); see the agent's log")
+            self._give_up(f"the fork server could not start ({reason}); see the agent's log")
         elif self.templates >= MOST_TEMPLATES:
             # Something on this node kills them; what has not started goes elsewhere, or here again later.
             self._stop(AttemptState.PREEMPTED)

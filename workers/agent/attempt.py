@@ -252,7 +252,7 @@ class HostedRun:
         for rank in self.ranks:
             rank.status = rank.status if rank.status is not None else -signal.SIGKILL
         if self.ended is None:
-            self._killed = self._killed or Killed(KillCause.TEMPLATE, f"template died: {reason}")
+            self._killed = self._killed or Killed(KillCause.TEMPLATE, f"fork server died: {reason}")
             # Listens first: what the ranks said before they were gone counts.
             self._finish()
 

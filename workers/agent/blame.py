@@ -54,7 +54,7 @@ def blame(own: Outcome, others: OtherNodes, *, told: bool) -> Outcome:
     if best is own and Weight.ECHO < weight <= Weight.HANG and len(others.missing) == 1:
         # Everybody else has said what they saw; the silent one is where it happened.
         (node,) = others.missing
-        text = f"node {node} {'is gone' if node in others.starts else 'never came'}: {own.signature}"
+        text = f"node {node} {'disappeared' if node in others.starts else 'never started'}: {own.signature}"
         return dataclasses.replace(own, signature=text, host=others.host(node))
     return best
 

@@ -47,7 +47,7 @@ class OtherNodes:
                 return f"node {node}: {end['signature'] or end['state']}"
         for node, heard_at in sorted(self._heard_at.items()):
             if node not in self.ends and now - heard_at > SILENT_S:
-                return f"node {node} is silent"
+                return f"node {node} stopped responding"
         return ""
 
     def _read(self, node: int, now: float) -> None:

@@ -47,7 +47,8 @@ def choose_resume(
         return Resume(attempt=candidate.attempt, folder=place, manifest=manifest)
     if reasons:
         raise NoCheckpoint(
-            f"none of {len(found)} checkpoints can be used ({reasons[0]}); start anew with: vtjobs rerun"
+            f"none of the {len(found)} checkpoints can be used ({reasons[0]}). "
+            f"Start from scratch with: vtjobs rerun {run_id}"
         )
     return None
 
@@ -79,4 +80,4 @@ def parent_weights(workspace: Workspace, parent: str) -> Path:
         except Rejected as error:
             raise NoCheckpoint(f"final weights of parent {parent}: {error}") from None
         return path / MODEL
-    raise NoCheckpoint(f"final weights of parent {parent} are gone; make them anew with: vtjobs rerun {parent}")
+    raise NoCheckpoint(f"final weights of parent {parent} are gone. Train it again with: vtjobs rerun {parent}")

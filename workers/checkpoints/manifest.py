@@ -67,7 +67,7 @@ def _read(folder: Path) -> Manifest:
         manifest = Manifest(**json.loads((folder / MANIFEST).read_bytes()))
         known = all(name in (MODEL, EMA, STATE, CORRECT) for name in manifest.files)
         if not known or not all({"bytes", "sha256"} <= facts.keys() for facts in manifest.files.values()):
-            raise ValueError("its list of files makes no sense")
+            raise ValueError("its list of files is invalid")
     except FileNotFoundError:
         raise (Rejected("no manifest") if folder.exists() else Missing("missing")) from None
     except (OSError, ValueError, TypeError, AttributeError) as error:

@@ -44,7 +44,7 @@ def fit(model: nn.Module, state: dict[str, Tensor], what: str) -> dict[str, Tens
             state = _adapted(model, state)
         except _UNFIT as error:
             why = str(error).split("\n")[0]
-            raise BackboneError(f"{what}: {type(model).__name__} cannot take them ({why})") from error
+            raise BackboneError(f"{what}: cannot be loaded into {type(model).__name__} ({why})") from error
         _check_shapes(model, state, what)
     fitting = {name: value for name, value in state.items() if name in own and own[name].shape == value.shape}
     if not fitting:
@@ -77,8 +77,8 @@ def _check_shapes(model: Any, state: dict[str, Tensor], what: str) -> None:
         given = state.get(name)
         if given is None or given.shape == own.shape or not own.requires_grad or id(own) in free:
             continue
-        sizes = f"{'x'.join(map(str, given.shape))}, the backbone's is {'x'.join(map(str, own.shape))}"
-        raise BackboneError(f"{what}: {name} is {sizes}")
+        theirs, ours = ("x".join(map(str, tensor.shape)) for tensor in (given, own))
+        raise BackboneError(f"{what}: {name} has shape {theirs}, the backbone expects {ours}")
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:
@@ -99,5 +99,5 @@ def read_weights(path: Path) -> dict[str, Tensor]:
     if isinstance(found, dict):
         found = next((found[name] for name in ("state_dict_ema", "model", "state_dict") if name in found), found)
     if not isinstance(found, dict) or not all(isinstance(value, Tensor) for value in found.values()):
-        raise BackboneError(f"weights {path}: no table of named tensors")
+        raise BackboneError(f"weights {path}: not a dictionary of named tensors")
     return found

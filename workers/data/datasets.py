@@ -94,7 +94,7 @@ def load_part(
     for label, number in enumerate(_quotas(counts, held_out(spec)).tolist()):
         if not 0 < number < counts[label]:
             size = f"{number} of the {int(counts[label])} images of class {label}"
-            raise DataError(f"dataset {spec['name']}: no stratified part can be held out ({size})")
+            raise DataError(f"dataset {spec['name']}: cannot hold out a stratified part ({size})")
         order = torch.randperm(int(counts[label]), generator=streams.generator("split", "val", label))
         held[of_class[label][order[:number]]] = True
     return whole.part((held if split == "val" else ~held).nonzero()[:, 0])
@@ -131,7 +131,8 @@ def load(spec: dict[str, Any], split: str, *, data_root: Path, paths: dict[str, 
         try:
             loaded = _LOADERS[name](data_root / name, split)
         except pickle.UnpicklingError as error:
-            raise DataError(f"dataset {name}: {data_root / name} holds a pickle that is refused ({error})") from error
+            where = f"dataset {name}: {data_root / name}"
+            raise DataError(f"{where} contains a pickle that was refused ({error})") from error
         except (RuntimeError, FileNotFoundError) as error:
             if isinstance(error, RuntimeError) and "not found" not in str(error).lower():
                 raise
@@ -142,7 +143,7 @@ def load(spec: dict[str, Any], split: str, *, data_root: Path, paths: dict[str, 
     if len(loaded) != expected:
         raise DataError(f"dataset {name}: {len(loaded)} {split} images, expected {expected}")
     if len(loaded.labels) and not 0 <= int(loaded.labels.min()) <= int(loaded.labels.max()) < spec["classes"]:
-        raise DataError(f"dataset {name}: {split} labels beyond its {spec['classes']} classes")
+        raise DataError(f"dataset {name}: {split} labels outside its {spec['classes']} classes")
     return loaded
 
 
@@ -238,7 +239,7 @@ def _folder(root: Path, split: str) -> ImageSet:
     data = datasets.ImageFolder(str(place))
     classes = sorted(path.name for path in (root / "train").iterdir() if path.is_dir())
     if data.classes != classes:
-        raise DataError(f"dataset folder {place} has other classes than {root / 'train'}")
+        raise DataError(f"dataset folder {place} has different classes from {root / 'train'}")
     return ImageSet(labels=torch.tensor(data.targets), reader=lambda index: data[index][0])
 
 

@@ -53,7 +53,7 @@ def build(
         _drop_evenly(model, arguments.get("drop_path_rate"))
     if not params.get("positions", True):
         if getattr(model, "pos_embed", None) is None:
-            raise BackboneError(f"backbone {name}: it has no positional embedding to leave out")
+            raise BackboneError(f"backbone {name}: it has no positional embedding to remove")
         # Made and dropped: without it timm would draw all other weights anew.
         model.pos_embed = None
     if params.get("mega") is not None:
@@ -64,7 +64,7 @@ def build(
         prepare_student(model, head)
     if not params.get("labels", True):
         if not hasattr(model, "reset_classifier"):
-            raise BackboneError(f"backbone {name}: its classifier cannot be left out")
+            raise BackboneError(f"backbone {name}: its classifier cannot be removed")
         model.reset_classifier(0)
     return model
 
@@ -93,7 +93,7 @@ def _shrink(model: Any, name: str, size: int, mega: int) -> None:
         raise BackboneError(f"backbone {name}: mega-patches need a transformer over square patches")
     if mega > size // patch:
         raise BackboneError(
-            f"backbone {name}: {mega} mega-patches a side, {size}-pixel images have {size // patch} patches"
+            f"backbone {name}: mega is {mega}, but {size}-pixel images have {size // patch} patches a side"
         )
     model.set_input_size(img_size=(mega * patch, mega * patch))
 
@@ -115,10 +115,10 @@ def cell_side(head: dict[str, Any], name: str, grid: Grid, side: int) -> int | N
     if not (params.get("shuffle") or params.get("patch_augment") or params.get("mega")):
         return None
     if params.get("mega") not in (None, grid.height):
-        raise BackboneError(f"backbone {name}: mega-patches need a token for each patch, not merged ones")
+        raise BackboneError(f"backbone {name}: mega-patches need one token per patch, but it merges them")
     if grid.height != grid.columns or side % grid.height:
         size = f"{grid.height}x{grid.columns}"
-        raise BackboneError(f"backbone {name}: {side} pixels are no whole number of patches for its {size} tokens")
+        raise BackboneError(f"backbone {name}: image size {side} cannot be divided into {size} square patches")
     return side // grid.height
 
 

@@ -41,7 +41,7 @@ class Tap:
         elif where == "blocks":
             blocks = [module for name, module in backbone.named_modules() if _BLOCK.match(name)]
             if not blocks:
-                raise BackboneError(f"backbone {type(backbone).__name__} has no blocks that are known as such")
+                raise BackboneError(f"the blocks of backbone {type(backbone).__name__} are not known to vtjobs")
             for block in blocks:
                 block.register_forward_hook(lambda _module, _inputs, output: self._take(output))
 
@@ -84,8 +84,8 @@ def token_grid(model: nn.Module, features: Tensor) -> Tensor:
         for number, size in sizes:
             if size is not None:
                 return features[:, number:].unflatten(1, size)
-        raise BackboneError(f"{features.shape[1] - prefix} tokens form no square grid")
-    raise BackboneError(f"features of shape {tuple(features.shape)} form no grid of tokens")
+        raise BackboneError(f"{features.shape[1] - prefix} tokens do not form a square grid")
+    raise BackboneError(f"features of shape {tuple(features.shape)} do not form a grid of tokens")
 
 
 def _grid_size(model: nn.Module, count: int) -> tuple[int, int] | None:

@@ -100,7 +100,7 @@ def _write_features(final: Final, path: Path) -> dict[str, Any]:
     try:
         model = timm.create_model(name, features_only=True, pretrained=False, **arguments)
     except (RuntimeError, TypeError, AttributeError, ValueError) as error:
-        raise BadInput(f"backbone {name} gives no feature maps: {str(error).splitlines()[0]}") from None
+        raise BadInput(f"backbone {name} does not provide feature maps: {str(error).splitlines()[0]}") from None
     state = load_file(str(final.weights))
     found = {}
     for key, value in model.state_dict().items():
@@ -129,18 +129,19 @@ def card(
         f"# {labels['backbone']} on {labels['dataset']}, {labels['head']}",
         "",
         f"- run `{final.manifest.run_id}` of grid `{facts['grid_id']}`, seed {seeds}",
-        f"- weights of epoch {final.manifest.epoch}, step {final.manifest.step}: the last ones, chosen by no score",
+        f"- final weights: epoch {final.manifest.epoch}, step {final.manifest.step}; not selected by a score",
         f"- recipe `{labels['recipe']}`, fidelity {spec.recipe.get('fidelity', 'paper')}",
         f"- head {spec.head['name']} {json.dumps(head)}; {_left(final)}",
         f"- dataset fingerprint `{spec.dataset['fingerprint']}`",
     ]
     if spec.init_from:
-        lines.append(f"- {'taught by' if spec.learns_from_parent else 'started from'} run `{spec.init_from}`")
+        lines.append(f"- {'distilled from' if spec.learns_from_parent else 'initialised from'} run `{spec.init_from}`")
     lines += ["", "| set | metric | last epoch |", "|---|---|---|"]
     lines += [f"| {row['set_name']} | {row['metric']} | {row['last']:.4g} |" for row in facts["results"]]
     if facts["cell"]["n"] > 1:
         mean, std = facts["cell"]["mean"], facts["cell"]["std"]
-        lines += ["", f"One of {facts['cell']['n']} seeds: {facts['cell']['metric']} {mean:.2f} ± {std:.2f} over them."]
+        what = f"{facts['cell']['metric']} {mean:.2f} ± {std:.2f} over all of them"
+        lines += ["", f"One of {facts['cell']['n']} seeds; {what}."]
     lines += ["", "```python", *_loading(config, form), "```", "", "## Recipe", "", "```json"]
     lines += [json.dumps(spec.recipe, indent=1), "```"]
     if environment and environment.get("software"):
@@ -150,10 +151,10 @@ def card(
 
 def _left(final: Final) -> str:
     if final.spec.head["name"] != "distill":
-        return "nothing of it is in these weights"
+        return "it is not part of these weights"
     if "distilled" in final.spec.backbone["model"] and final.spec.head["params"]["fusion"] == "softmax":
-        return "the scores below add up both tokens' softmax outputs, timm's model takes the mean of their logits"
-    return "nothing of the teacher is in these weights"
+        return "the scores below sum both tokens' softmax outputs; timm's model averages the logits"
+    return "the teacher is not part of these weights"
 
 
 def _loading(config: dict[str, Any], form: str) -> list[str]:

@@ -48,7 +48,7 @@ def prepare(name: str, root: Path, *, download: bool = True) -> str:
         try:
             load(facts | {"name": name}, split, data_root=root, paths={})
         except DataError as error:
-            print(f"without set {split}: {error}", file=sys.stderr)
+            print(f"set {split} is not available: {error}", file=sys.stderr)
     return f"{name}: {facts['train']} train, {facts['test']} test, {facts['classes']} classes, {facts['fingerprint']}"
 
 

@@ -256,7 +256,7 @@ class Training:
         self._add("examples", torch.full((), float(count), device=self.group.device))
         for name, value in metrics.items():
             if name in OWN_SUMS:
-                raise OwnHeadError(f"head {self.spec.head['name']}: a metric cannot be called {name!r}")
+                raise OwnHeadError(f"head {self.spec.head['name']}: {name!r} is a reserved metric name")
             self._add(name, torch.as_tensor(value, device=self.group.device).detach() * count)
 
     def _backward_nothing(self, model: torch.nn.Module) -> None:

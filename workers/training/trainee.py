@@ -134,7 +134,7 @@ def make_numerics(recipe: dict[str, Any], device: torch.device) -> Numerics:
     torch.backends.cudnn.allow_tf32 = bool(recipe["tf32"])
     if device.type == "cuda":
         if precision == "bf16" and not torch.cuda.is_bf16_supported(including_emulation=False):
-            raise PrecisionError(f"{torch.cuda.get_device_name(device)} has no bf16. Use precision: fp16")
+            raise PrecisionError(f"{torch.cuda.get_device_name(device)} does not support bf16. Use precision: fp16")
         if recipe["deterministic"]:
             # Without it cuBLAS is refused under deterministic algorithms; read when its handle is made.
             os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")

@@ -95,4 +95,7 @@ def cut(lines: Sequence[Any], what: str) -> tuple[list[Any], str]:
     """Return the lines that are drawn, and what to say of the others."""
     if len(lines) <= MOST_LINES:
         return list(lines), ""
-    return list(lines[:MOST_LINES]), f" The first {MOST_LINES} of {len(lines)} {what} are drawn; the data has all."
+    return (
+        list(lines[:MOST_LINES]),
+        f" The first {MOST_LINES} of {len(lines)} {what} are drawn; the CSV file has all.",
+    )

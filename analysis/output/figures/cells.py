@@ -48,8 +48,8 @@ def completeness(lines: Sequence[tuple[str, Mapping[str, str]]]) -> Drawn:
     done = sum(row[2] == "completed" for row in rows)
     text = f"{done} of {len(rows)} runs have completed.{more}"
     return Drawn(
-        name="completeness", title="Which runs are there", text=text, heading=["cell", "seed", "state"], rows=rows,
-        figure=figure,
+        name="completeness", title="Run status", text=text, heading=["cell", "seed", "state"],
+        rows=rows, figure=figure,
     )  # fmt: skip
 
 
@@ -149,9 +149,9 @@ def distribution(cell: dict[str, Any], label: str) -> Drawn | None:
         right.set(title="quantiles", xlabel="of a standard normal", ylabel=cell["metric"])
     luck = cell["description"]["luck"]
     text = (
-        f"{label}: {len(values)} seeds from {values[0]:.2f} to {values[-1]:.2f}, mean {mean:.2f}, deviation {std:.2f}. "
-        f"The best lies {cell['description']['best_of_n']:.2f} from the mean; that of so many normal draws would lie "
-        f"{luck:.2f} from it."
+        f"{label}: {len(values)} seeds from {values[0]:.2f} to {values[-1]:.2f}, mean {mean:.2f}, "
+        f"standard deviation {std:.2f}. The best seed is {cell['description']['best_of_n']:.2f} "
+        f"away from the mean; {luck:.2f} is expected by chance for as many normal draws."
     )
     rows = [[int(seed), value] for seed, value in sorted(cell["values"].items(), key=lambda one: int(one[0]))]
     return Drawn(
@@ -204,8 +204,9 @@ def sets(
         # Errors on a finite set that are independent between seeds shrink with the root of its size.
         by_size = spread * math.sqrt(sizes[0] / sizes[1])
         text += (
-            f" Deviation {spread:.2f} on {sizes[0]:,} images, {stdev(y):.2f} on {sizes[1]:,}; were it all the luck of "
-            f"a finite set, {by_size:.2f} would be expected there."
+            f" Standard deviation {spread:.2f} on {sizes[0]:,} images of {cell['set']}, "
+            f"{stdev(y):.2f} on {sizes[1]:,} of {name}. If the spread came from the finite set "
+            f"alone, {by_size:.2f} would be expected on {name}."
         )
     rows = [[seed, a, b] for seed, a, b in zip(seeds, x, y, strict=True)]
     return Drawn(
@@ -217,7 +218,7 @@ def sets(
 
 def _correlation(agreement: dict[str, Any]) -> str:
     if agreement["r"] is None:
-        return f"n={agreement['n']}, no correlation to be had"
+        return f"n={agreement['n']}, correlation undefined"
     interval = agreement["interval"]
     bounds = f", 95 % CI {interval[0]:.2f} to {interval[1]:.2f}" if interval else ""
     return f"r={agreement['r']:.2f}{bounds}, n={agreement['n']}"

@@ -45,12 +45,14 @@ def forest(document: dict[str, Any]) -> Drawn:
             axes.text(1.01, line, f"{one['verdict']}{p}", transform=axes.get_yaxis_transform(), va="center", fontsize=7,
                       color=colour)  # fmt: skip
         other = "the other head" if each else found[0]["baseline_head"]
-        axes.set(ylim=(len(shown) - 0.5, -0.5), xlabel=f"difference in {found[0]['metric']} to {other}")
+        axes.set(ylim=(len(shown) - 0.5, -0.5), xlabel=f"difference in {found[0]['metric']} from {other}")
         labels = [f"{name}  n={one['n']}, {one['n_baseline']}" for name, one in zip(called, shown, strict=True)]
         axes.set_yticks(range(len(shown)), labels)
     firsts = list(zip(called, shown, strict=True))[:12]
     said = "; ".join(f"{name} {_difference(one)}: {one['verdict']}" for name, one in firsts)
-    band = f" Shaded: less than the declared {document['min_effect']:g}." if document["min_effect"] else ""
+    band = ""
+    if document["min_effect"]:
+        band = f" Shaded: smaller than the declared minimum effect of {document['min_effect']:g}."
     text = f"Differences with unadjusted {100 * (1 - document['alpha']):g} % intervals. {said}.{band}{more}"
     heading = [*names, "over", "n", "n_baseline", "difference", "low", "high", "p_adjusted", "verdict"]
     rows = [
@@ -60,12 +62,12 @@ def forest(document: dict[str, Any]) -> Drawn:
         ]
         for one in found
     ]  # fmt: skip
-    return Drawn(name="differences", title="Differences to the baseline", text=text, heading=heading, rows=rows,
+    return Drawn(name="differences", title="Differences from the baseline", text=text, heading=heading, rows=rows,
                  figure=figure)  # fmt: skip
 
 
 def _difference(one: dict[str, Any]) -> str:
-    return "none" if one["difference"] is None else f"{one['difference']:+.2f}"
+    return "no value" if one["difference"] is None else f"{one['difference']:+.2f}"
 
 
 def critical_difference(found: dict[str, Any], label: str, name: str) -> Drawn | None:
@@ -90,11 +92,16 @@ def critical_difference(found: dict[str, Any], label: str, name: str) -> Drawn |
             height = len(methods) + 0.3 * place
             axes.plot([methods[first][1], methods[last][1]], [height, height], color="black", linewidth=3)
         bottom = len(methods) + 0.3 * len(groups)
-        axes.set(ylim=(bottom, -1), xlim=(0.8, len(methods) + 0.2), xlabel="mean rank, 1 is the best", yticks=[])
+        axes.set(
+            ylim=(bottom, -1),
+            xlim=(0.8, len(methods) + 0.2),
+            xlabel="mean rank (1 = best)",
+            yticks=[],
+        )
         axes.spines["left"].set_visible(False)
         axes.set_title(f"{len(found['datasets'])} datasets, critical difference {found['cd']:.2f}")
     said = ", ".join(f"{method} {rank:.2f}" for method, rank in methods)
-    p = "" if found["p"] is None else f" Friedman's test by Iman and Davenport: p={p_value(found['p'])}."
+    p = "" if found["p"] is None else f" Friedman test (Iman-Davenport): p={p_value(found['p'])}."
     text = (
         f"{label}: mean ranks over {len(found['datasets'])} datasets: {said}; critical difference {found['cd']:.2f}.{p}"
     )
@@ -145,20 +152,20 @@ def allocation(
         axes = figure.add_subplot()
         for cell, colour in zip(shown, COLOURS, strict=False):
             sizes = list(range(fewest, most + 1))
-            cost = f", {hours[cell['cell_id']]:.2g} h a seed" if cell["cell_id"] in hours else ""
+            cost = f", {hours[cell['cell_id']]:.2g} h per seed" if cell["cell_id"] in hours else ""
             axes.plot(sizes, [_half(cell["std"], n) for n in sizes], color=colour, linewidth=1,
                       label=f"{label_of(cell, names)}{cost}")  # fmt: skip
             axes.plot(cell["n"], _half(cell["std"], cell["n"]), "o", color=colour, markersize=5)
         for look in looks:
             axes.axvline(look, color=GREY, linestyle=":", linewidth=0.8)
-        axes.set(xlabel="seeds", ylabel=f"± of the mean ({metric})", ylim=(0, None))
+        axes.set(xlabel="seeds", ylabel=f"95 % CI half-width ({metric})", ylim=(0, None))
         axes.legend(fontsize=7)
     said = "; ".join(f"{label_of(cell, names)} ±{_half(cell['std'], cell['n']):.2f} at n={cell['n']}" for cell in shown)
     rest = f" The {len(shown)} widest of {len(known)} cells are drawn." if len(known) > len(shown) else ""
-    lines = " Dotted: the declared looks." if looks else ""
+    lines = " Dotted lines: declared interim analyses." if looks else ""
     text = f"Half-width of the 95 % interval: {said}.{lines}{rest}"
     return Drawn(
-        name="allocation", title="What more seeds would buy", text=text,
+        name="allocation", title="Precision gained with more seeds", text=text,
         heading=["cell", "seeds", "half_width", "hours_per_run"], rows=rows, figure=figure,
     )  # fmt: skip
 

@@ -45,13 +45,14 @@ def learning(
             upper.set(title=panel, ylabel=metric)
             upper.tick_params(labelbottom=False)
             lower.set_xlabel("epoch")
-    rest = f" The first {MOST_PANELS} of {len(panels)} are drawn; the data has all."
+    rest = f" The first {MOST_PANELS} of {len(panels)} panels are drawn; the CSV file has all."
     more = rest if len(panels) > len(shown) else ""
     if max(map(len, panels.values())) > len(COLOURS):
-        more += f" Of each panel the first {len(COLOURS)} lines."
+        more += f" Each panel shows its first {len(COLOURS)} lines."
     text = (
-        f"{metric} on {set_name} by epoch: every seed thin, the mean thick, its pointwise 95 % t interval shaded from "
-        f"three seeds on. Below: how many seeds; a tick at the top where a run was interrupted.{more}"
+        f"{metric} on {set_name} by epoch. Thin lines: single seeds; thick line: their mean; "
+        "shaded: its pointwise 95 % t interval, for three seeds or more. Lower panel: number of "
+        f"seeds. Ticks at the top: interrupted runs.{more}"
     )
     heading = ["panel", "line", "epoch", "n", "mean", "std", "low", "high"]
     return Drawn(name="curves", title="Learning curves", text=text, heading=heading, rows=rows, figure=figure)
@@ -108,20 +109,38 @@ def spread(cells: Mapping[str, Curves], *, metric: str) -> Drawn | None:
             points = [(epoch, rho) for epoch, rho in order[label].items() if rho is not None]
             if points:
                 right.plot(*zip(*points, strict=True), color=colour, linewidth=1.2)
-        left.set(title="deviation over seeds", xlabel="epoch", ylabel=f"std of {metric}", ylim=(0, None))
+        left.set(
+            title="standard deviation over seeds",
+            xlabel="epoch",
+            ylabel=f"std of {metric}",
+            ylim=(0, None),
+        )
         left.legend(fontsize=6)
         right.axhline(0, color=GREY, linewidth=0.6)
         right.set(title="rank correlation with the last epoch", xlabel="epoch", ylim=(-1.05, 1.05))
         if not any(order.values()):
-            right.text(0.5, 0.6, "from five seeds on", transform=right.transAxes, ha="center", color=GREY)
+            right.text(
+                0.5,
+                0.6,
+                "needs at least five seeds",
+                transform=right.transAxes,
+                ha="center",
+                color=GREY,
+            )
     verdicts = [_told(label, order[label]) for label in shown if order[label]]
     more = f" The first {len(shown)} of {len(known)} cells are drawn." if len(known) > len(shown) else ""
     text = (
-        " ".join(["Deviation over seeds by epoch, and Spearman's correlation with the last epoch.", *verdicts]) + more
+        " ".join(
+            [
+                "Left: standard deviation over seeds by epoch. Right: Spearman's rank correlation with the last epoch.",
+                *verdicts,
+            ]
+        )
+        + more
     )
     return Drawn(
-        name="spread", title="When seeds can be told apart", text=text, heading=["cell", "epoch", "n", "std", "rho"],
-        rows=rows, figure=figure,
+        name="spread", title="When the ranking of seeds settles", text=text,
+        heading=["cell", "epoch", "n", "std", "rho"], rows=rows, figure=figure,
     )  # fmt: skip
 
 
@@ -134,4 +153,7 @@ def _told(label: str, order: Mapping[int, float | None]) -> str:
         if rho is None or rho < 0.9:
             break
         settled = epoch
-    return f"{label}: above 0.9 only from epoch {settled} of {epochs[-1]} on; no run is stopped for its early scores."
+    return (
+        f"{label}: the correlation stays above 0.9 only from epoch {settled} of {epochs[-1]}. "
+        "No run is stopped early for its scores."
+    )

@@ -73,7 +73,7 @@ def _arms(study: dict[str, Any], label: str, name: str) -> Drawn:
         axes.set(ylim=(len(arms) - 0.5, -0.5), xlim=(0, None), xlabel=f"standard deviation of {study['metric']}")
         axes.set_yticks(range(len(arms)), [f"{one['stream']}  n={one['n']}" for one in arms])
     said = "; ".join(f"{one['stream']} {one['std']:.2f}" for one in arms)
-    text = f"{label}: deviation where one stream moves and the others stay: {said}."
+    text = f"{label}: standard deviation when one stream varies and the others are fixed: {said}."
     rows = [[one["stream"], one["n"], one["std"], *(one["std_interval"] or (None, None)), one["ratio"]] for one in arms]
     return Drawn(
         name=name, title=f"One stream at a time: {label}", text=text,

@@ -89,7 +89,11 @@ class LocalBackend:
     def explain(self, word: str, *, job: str = "", token: str = "") -> Waiting | None:
         if word != "queued":
             return None
-        return Waiting(kind=WaitKind.WAIT, reason=word, sentence="it waits for free cores or GPUs of this machine")
+        return Waiting(
+            kind=WaitKind.WAIT,
+            reason=word,
+            sentence="it waits for free cores or GPUs on this machine",
+        )
 
     def wake(self) -> None:
         self.queue.wake()

@@ -118,7 +118,7 @@ class Api:
     def _require_privacy(self) -> None:
         if self.address.startswith("https://") or is_loopback(self.address) or self.insecure:
             return
-        message = f"{self.address} would send the token through the network in clear"
+        message = f"the token would be sent to {self.address} unencrypted"
         fix = "Use https or a tunnel (ssh -L 8265:127.0.0.1:8265 HEAD), or set backend.ray.insecure: true"
         raise BadInput(Problem(key="address", message=message, fix=fix))
 

@@ -95,8 +95,9 @@ class RayBackend:
     def default_gpus(self, settings: Mapping[str, Any]) -> int:
         """Return as many as the largest node has and the recipe's virtual ranks can be spread over."""
         if settings["site"].get("autoscale"):
-            fix = "Write how many, or 0: a node that has them may not be there yet"
-            raise BadInput(Problem(key="gpus_per_node", message="needed where the cluster adds nodes", fix=fix))
+            message = "is required on a cluster that adds nodes: those with GPUs may not exist yet"
+            fix = "Give the number of GPUs, or 0"
+            raise BadInput(Problem(key="gpus_per_node", message=message, fix=fix))
         api = self._api({**settings["site"], "address": self._address(settings["site"])})
         present = max((node.gpus for node in cluster.nodes(api, deadline_s=self.deadline_s)), default=0)
         ranks = settings.get("virtual_ranks") or 1
@@ -181,7 +182,7 @@ class RayBackend:
             if required:
                 raise
         if found is None and required:
-            message = "no Ray cluster is named"
+            message = "no Ray cluster address is set"
             fix = "Set RAY_ADDRESS, or ray.address in vtjobs.yaml, to its dashboard, such as http://127.0.0.1:8265"
             raise BadInput(Problem(key="address", message=message, fix=fix))
         return found or ""
@@ -213,5 +214,5 @@ class RayBackend:
         """Return the jobs that are ours."""
         jobs = api.ask(JOBS, deadline_s=deadline_s)
         if not isinstance(jobs, list):
-            raise SchedulerUnreachable(f"Ray at {api.address}: its answer about jobs is not understood")
+            raise SchedulerUnreachable(f"Ray at {api.address}: unexpected answer about jobs")
         return [job for job in jobs if str(job.get("submission_id") or "").startswith(PREFIX)]

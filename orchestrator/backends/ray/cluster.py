@@ -75,7 +75,7 @@ def nodes(api: Api, *, deadline_s: float) -> list[Node]:
     try:
         return [_node(row) for row in answer["data"]["result"]["result"] if row["state"] == "ALIVE"]
     except (KeyError, TypeError):
-        raise SchedulerUnreachable(f"Ray at {api.address}: its answer about nodes is not understood") from None
+        raise SchedulerUnreachable(f"Ray at {api.address}: unexpected answer about nodes") from None
 
 
 def _node(row: Mapping[str, Any]) -> Node:
@@ -123,12 +123,14 @@ def check(need: Need, shape: Shape, present: list[Node]) -> None:
     Raises:
         BadInput: with what the largest node has.
     """
-    later = "If the cluster adds such nodes when jobs wait for them, set backend.ray.autoscale: true"
+    later = "If the cluster adds such nodes on demand, set backend.ray.autoscale: true"
     if not present:
         raise BadInput(Problem(key="address", message="this cluster has no nodes", fix=later))
     kinds = set().union(*(node.kinds for node in present))
     if need.kind is not None and need.kind not in kinds:
-        fix = suggest(need.kind, kinds) if kinds else "Start its nodes with a GPU kind, or leave resources.gpu out"
+        fix = (
+            suggest(need.kind, kinds) if kinds else "Start its nodes with an accelerator type, or remove resources.gpu"
+        )
         raise BadInput(Problem(key="gpu", message=f"this cluster has no {need.kind}", fix=f"{fix}. {later}"))
     able = [node for node in present if need.fits(node)]
     if len(able) >= shape.nodes:
@@ -141,5 +143,6 @@ def check(need: Need, shape: Shape, present: list[Node]) -> None:
     if missing:
         raise BadInput(Problem(key="resources", message=f"no node has the resource {missing[0]!r}", fix=later))
     key = "gpus_per_node" if need.gpus > most.gpus else "threads"
-    message = f"a run takes {need} of a node, the largest of this cluster has {most.gpus} GPUs and {most.cpus} CPUs"
+    largest = f"the largest node of this cluster has {most.gpus} GPUs and {most.cpus} CPUs"
+    message = f"a run needs {need} on one node, {largest}"
     raise BadInput(Problem(key=key, message=message, fix=later))

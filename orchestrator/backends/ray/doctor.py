@@ -20,14 +20,21 @@ def examine(site: Mapping[str, Any]) -> list[Check]:
     """Ask the head what a grid has to live with."""
     if site.get("address") is None:
         fix = "Set RAY_ADDRESS, or ray.address in vtjobs.yaml, to its dashboard, such as http://127.0.0.1:8265"
-        return [("ray", False, "no cluster is named", fix)]
+        return [("ray", False, "no cluster address is set", fix)]
     api = Api(site["address"], insecure=bool(site.get("insecure")))
     try:
         found = [_token(api)]
         answer = api.ask("/api/version", deadline_s=DEADLINE_S)
         present = nodes(api, deadline_s=DEADLINE_S)
     except (SchedulerUnreachable, Refused) as error:
-        return [("ray", False, str(error), "Is the head up, and the address that of its dashboard?")]
+        return [
+            (
+                "ray",
+                False,
+                str(error),
+                "Check that the head is up and that the address is its dashboard's",
+            )
+        ]
     except BadInput as error:
         problem = error.problems[0]
         return [("ray", False, problem.message, problem.fix)]
@@ -41,8 +48,13 @@ def _token(api: Api) -> Check:
     except BadInput as error:
         return "ray_token", False, error.problems[0].message, error.problems[0].fix
     if auth_token():
-        return "ray_token", True, "the cluster asks for a token, and here is one", ""
-    return "ray_token", False, "the cluster asks for a token, and there is none here", "Set RAY_AUTH_TOKEN_PATH"
+        return "ray_token", True, "the cluster requires a token; one is set", ""
+    return (
+        "ray_token",
+        False,
+        "the cluster requires a token; none is set",
+        "Set RAY_AUTH_TOKEN_PATH",
+    )
 
 
 def _nodes(present: list[Node], *, autoscale: bool) -> Check:
@@ -52,17 +64,24 @@ def _nodes(present: list[Node], *, autoscale: bool) -> Check:
     text = f"{len(present)} nodes with {gpus}{kind} GPUs and {sum(node.cpus for node in present)} CPUs in all"
     if not present and not autoscale:
         return "ray_nodes", False, text, "See: ray status"
-    return "ray_nodes", True, text + (", more are added for what waits" if autoscale else ""), ""
+    return "ray_nodes", True, text + (", more are added on demand" if autoscale else ""), ""
 
 
 def probe(workspace: Workspace, site: Mapping[str, Any]) -> list[Check]:
     """Look at the workspace from every node."""
     seen = ask_nodes(Api(site["address"], insecure=bool(site.get("insecure"))), site, workspace)
     blind = sorted(row["host"] for row in seen if not row["ok"])
-    text = f"{len(seen) - len(blind)} of {len(seen)} nodes see it and may write it"
+    text = f"readable and writable from {len(seen) - len(blind)} of {len(seen)} nodes"
     fix = f"Mount it on {', '.join(blind)} at this path, or set VTJOBS_WORKSPACE" if blind else ""
     found: list[Check] = [("ray_workspace", not blind, text, fix)]
     mine, theirs = version("vtjobs"), sorted({row["vtjobs"] for row in seen if "vtjobs" in row})
-    fix = "" if theirs == [mine] else "Install the same one everywhere"
-    found.append(("ray_vtjobs", theirs == [mine], f"vtjobs {', '.join(theirs) or '?'} there, {mine} here", fix))
+    fix = "" if theirs == [mine] else "Install the same version everywhere"
+    found.append(
+        (
+            "ray_vtjobs",
+            theirs == [mine],
+            f"vtjobs {', '.join(theirs) or '?'} on the nodes, {mine} here",
+            fix,
+        )
+    )
     return found

@@ -11,7 +11,8 @@ from .cluster import check, need_from, nodes
 from .observe import UNKNOWN
 
 _FORGOTTEN = (
-    "Ray has forgotten it, as it does when its head starts anew; it is tried again once it has been silent for 10 min"
+    "Ray no longer knows this job, as after a restart of its head; "
+    "vtjobs retries it once it has sent no heartbeat for 10 min"
 )
 
 
@@ -42,4 +43,4 @@ def explain(word: str, data: Mapping[str, Any], api: Api, *, deadline_s: float) 
         return Waiting(kind=WaitKind.NEVER, reason=word, sentence=problem.message, action=problem.fix or "")
     except SchedulerUnreachable:
         return Waiting(kind=WaitKind.WAIT, reason=word, sentence=f"it waits for {nodes_each}")
-    return Waiting(kind=WaitKind.WAIT, reason=word, sentence=f"it waits for {nodes_each} to come free")
+    return Waiting(kind=WaitKind.WAIT, reason=word, sentence=f"it waits for {nodes_each} to become free")

@@ -162,7 +162,7 @@ def main() -> int:
         api = Api(allocation.site["address"], insecure=allocation.site["insecure"])
         if is_loopback(api.address) and not _is_head():
             # A tunnel of the submitter's: who listens there on this node is somebody else.
-            print(f"{api.address} is not the head's from here", file=sys.stderr)
+            print(f"{api.address} does not lead to the head from this node", file=sys.stderr)
             return 1
         api.require_safe(deadline_s=DEADLINE_S)
         found = submit(api, allocation, workspace)

@@ -52,8 +52,9 @@ def require_sight(api: Api, site: Mapping[str, Any], workspace: Workspace) -> No
 def _complaint(blind: list[Node], count: int, workspace: Workspace) -> str:
     hosts, root = ", ".join(sorted({node.host for node in blind})), workspace.root.resolve()
     return (
-        f"{len(blind)} of the cluster's {count} nodes ({hosts}) do not see the workspace {root}, or may not write it. "
-        "Mount it on every node at this path, or set VTJOBS_WORKSPACE to a folder that they share"
+        f"{len(blind)} of the cluster's {count} nodes ({hosts}) cannot read or cannot write the "
+        f"workspace {root}. Mount it on every node at this path, or set VTJOBS_WORKSPACE to a "
+        "folder that they share"
     )
 
 
@@ -106,13 +107,14 @@ def _answer(api: Api, token: str, interpreter: str) -> list[dict[str, Any]]:
                 raise SchedulerUnreachable(f"Ray at {api.address}: {job['error_type']}")
             raise BadInput(_broken(logs, interpreter))
         time.sleep(LOOK_S)
-    raise SchedulerUnreachable(f"Ray at {api.address}: no node looked at the workspace within {WITHIN_S:.0f} s")
+    raise SchedulerUnreachable(f"Ray at {api.address}: no answer about the workspace within {WITHIN_S:.0f} s")
 
 
 def _broken(logs: str, interpreter: str) -> str:
     last = next((line for line in reversed(logs.splitlines()) if line.strip()), "no output")
     shown = "".join(char for char in last if char.isprintable())[:200]
     return (
-        f"vtjobs cannot run on this cluster ({shown}). It must be installed on its nodes, for the interpreter "
-        f"{interpreter}; name another one by backend.ray.python, what has to run before it by backend.ray.setup"
+        f"vtjobs cannot run on this cluster ({shown}). Install it on every node for the "
+        f"interpreter {interpreter}, or set another one with backend.ray.python. Commands to run "
+        "first go into backend.ray.setup"
     )

@@ -159,7 +159,7 @@ def _check(shape: Shape, part: cluster.Partition) -> None:
     if part.limit_s is not None and (shape.walltime_s or 0) > part.limit_s:
         limit = format_duration(part.limit_s)
         message = f"{format_duration(shape.walltime_s or 0)} exceeds the {limit} of partition {part.name}"
-        raise BadInput(Problem(key="walltime", message=message, fix="It would wait for ever"))
+        raise BadInput(Problem(key="walltime", message=message, fix="SLURM would never start it"))
     if not part.is_up:
         raise BadInput(Problem(key="partition", message=f"partition {part.name} is down; jobs there would wait"))
 
@@ -171,7 +171,7 @@ def _lanes(shape: Shape, pack: str | int, node_gpus: int, *, whole: bool) -> int
     fits = max(1, node_gpus // shape.gpus)
     if isinstance(pack, int):
         if pack > fits:
-            message = f"{pack} runs of {shape.gpus} GPUs do not fit a node of {node_gpus}"
+            message = f"{pack} runs of {shape.gpus} GPUs do not fit on a node with {node_gpus}"
             raise BadInput(Problem(key="pack", message=message))
         return pack
     return fits if whole else 1

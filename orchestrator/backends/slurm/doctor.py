@@ -58,14 +58,24 @@ def _accounting(config: Mapping[str, str]) -> Check:
     except NoAccounting:
         return "slurm_accounting", True, "none", ""
     except SchedulerUnreachable as error:
-        return "slurm_accounting", False, str(error), "States then come from squeue and the journals alone"
+        return (
+            "slurm_accounting",
+            False,
+            str(error),
+            "Until it answers, states come from squeue and the journals only",
+        )
     return "slurm_accounting", True, "sacct answers", ""
 
 
 def _limits(site: Mapping[str, Any]) -> Check:
     limits = cluster.limits(account=site.get("account"), qos=site.get("qos"), deadline_s=DEADLINE_S)
     jobs = "no limit" if limits.jobs is None else f"{limits.jobs:,}"
-    return "slurm_limits", True, f"arrays of {limits.array_size:,}, jobs submitted at a time: {jobs}", ""
+    return (
+        "slurm_limits",
+        True,
+        f"job arrays of up to {limits.array_size:,} elements, submitted jobs: {jobs}",
+        "",
+    )
 
 
 def _partition(site: Mapping[str, Any], parts: Mapping[str, cluster.Partition]) -> Check:
@@ -91,7 +101,12 @@ def _preemption(config: Mapping[str, str]) -> Check:
         for line in ask(["scontrol", "--oneliner", "show", "partition"], deadline_s=DEADLINE_S).splitlines():
             graces |= {part.partition("=")[2] for part in line.split() if part.startswith("GraceTime=")}
         grace = "/".join(sorted(graces))
-    return "slurm_preemption", True, f"{mode}, grace {grace} s; checkpoint_every bounds what a preemption costs", ""
+    return (
+        "slurm_preemption",
+        True,
+        f"{mode}, grace {grace} s; checkpoint_every limits the work that a preemption loses",
+        "",
+    )
 
 
 def probe(workspace: Path, site: Mapping[str, Any]) -> list[Check]:
@@ -144,13 +159,22 @@ def judge(seen: Mapping[str, Any], *, began: float, ended: float, expected: str 
         expected: the workspace's id as seen from here; None where there is no workspace yet.
     """
     shared = expected is not None and seen["workspace_id"] == expected and seen["writable"]
-    text = "the node sees and may write it" if shared else "the node does not see it, or may not write it"
+    text = "readable and writable from the node"
+    if not shared:
+        text = "not readable or not writable from the node"
     skew = max(0.0, began - seen["time"], seen["time"] - ended)
     found: list[Check] = [("probe", True, f"{seen['host']}: {seen['cpus']} cores, {len(seen['gpus'])} GPU granted", "")]
     if expected is not None:
-        fix = "" if shared else "VTJOBS_WORKSPACE must lie on a file system that the nodes share"
+        fix = "" if shared else "Put VTJOBS_WORKSPACE on a file system that the nodes share"
         found.append(("probe_workspace", shared, text, fix))
-    found.append(("probe_clock", skew <= MOST_SKEW_S, f"{skew:.1f} s apart", "" if skew <= MOST_SKEW_S else "Mend NTP"))
+    found.append(
+        (
+            "probe_clock",
+            skew <= MOST_SKEW_S,
+            f"{skew:.1f} s apart",
+            "" if skew <= MOST_SKEW_S else "Fix NTP",
+        )
+    )
     may = "may submit successors" if seen["sbatch"] else "has no sbatch: set slurm.handover: false and use supervise"
     found.append(("probe_handover", True, f"the node {may}", ""))
     return [*found, *_devices(seen)]

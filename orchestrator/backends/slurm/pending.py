@@ -9,29 +9,37 @@ _WAIT, _NEVER, _ACT = WaitKind.WAIT, WaitKind.NEVER, WaitKind.ACT
 # From SLURM's list of job reason codes; what each means for a run of a grid.
 _REASONS: dict[str, tuple[WaitKind, str, str]] = {
     "None": (_WAIT, "the scheduler has not looked at it yet", ""),
-    "Resources": (_WAIT, "it is next, and waits for nodes to come free", ""),
-    "Priority": (_WAIT, "jobs of higher priority are before it", ""),
+    "Resources": (_WAIT, "it is next in the queue and waits for free nodes", ""),
+    "Priority": (_WAIT, "jobs with higher priority are ahead of it", ""),
     "Dependency": (_WAIT, "it waits for the job of its parent stage to end", ""),
     "BeginTime": (_WAIT, "its earliest start has not come yet", ""),
     "Licenses": (_WAIT, "a licence that it asks for is in use", ""),
     "Reservation": (_WAIT, "its reservation has not begun", "See: scontrol show reservation"),
     "ReservationDeleted": (_NEVER, "its reservation was deleted", "Change slurm.reservation and submit again"),
-    "JobArrayTaskLimit": (_WAIT, "as many of its array run as slurm.array_parallelism allows", ""),
+    "JobArrayTaskLimit": (_WAIT, "slurm.array_parallelism is reached: other elements of its array are running", ""),
     "Cleaning": (_WAIT, "its node is being cleaned up", ""),
     "Prolog": (_WAIT, "its node runs the site's prolog", ""),
     "NodeDown": (_WAIT, "a node that it needs is down", "See: sinfo -R"),
     "ReqNodeNotAvail": (_WAIT, "nodes that it may run on are down, drained or reserved", "See: sinfo -R"),
-    "SchedDefer": (_WAIT, "the scheduler put it off", ""),
+    "SchedDefer": (_WAIT, "the scheduler deferred it", ""),
     "FrontEndDown": (_WAIT, "the front end is down", ""),
-    "JobHeldUser": (_ACT, "its user holds it in SLURM", "scontrol release {job}"),
-    "JobHeldAdmin": (_ACT, "an administrator holds it", "Ask the site's administrators"),
+    "JobHeldUser": (_ACT, "held by its user in SLURM", "scontrol release {job}"),
+    "JobHeldAdmin": (_ACT, "held by an administrator", "Ask the site's administrators"),
     "Nodes required for job are DOWN": (_WAIT, "its nodes are down, drained or given to others first", "See: sinfo -R"),
-    "JobHoldMaxRequeue": (_ACT, "SLURM requeued it too often and holds it", "vtjobs cancel it, then vtjobs retry"),
+    "JobHoldMaxRequeue": (
+        _ACT,
+        "SLURM requeued it too often and holds it",
+        "Run vtjobs cancel on it, then vtjobs retry",
+    ),
     "job requeued in held state": (_ACT, "SLURM requeued it and holds it", "scontrol release {job}"),
     "launch failed requeued held": (_ACT, "its launch failed and SLURM holds it", "scontrol release {job}"),
     "PartitionDown": (_ACT, "its partition is down", "Wait for the site, or change slurm.partition and submit again"),
     "PartitionInactive": (_ACT, "its partition takes no jobs at present", "Change slurm.partition and submit again"),
-    "DependencyNeverSatisfied": (_NEVER, "the job that it waits for can never end as asked", "vtjobs cancel, retry"),
+    "DependencyNeverSatisfied": (
+        _NEVER,
+        "its dependency on another job can never be satisfied",
+        "Run vtjobs cancel on it, then vtjobs retry",
+    ),
     "PartitionTimeLimit": (_NEVER, "it asks for more time than its partition allows", "Lower resources.walltime"),
     "PartitionNodeLimit": (_NEVER, "it asks for more nodes than its partition allows", "Lower resources.nodes"),
     "PartitionConfig": (_NEVER, "its partition cannot serve what it asks for", "Lower resources.walltime or nodes"),
@@ -44,11 +52,31 @@ _REASONS: dict[str, tuple[WaitKind, str, str]] = {
 }
 # Families: the limit of an account or QOS on one job never lifts; one on all of them together does.
 _FAMILIES: list[tuple[str, WaitKind, str, str]] = [
-    (r"(QOS|Assoc)MaxWall\w*", _NEVER, "it asks for more time than {who} allows", "Lower resources.walltime"),
-    (r"(QOS|Assoc)Max\w*(PerJob|PerNode)(Limit)?\Z", _NEVER, "one run asks for more than {who} allows", "Ask for less"),
-    (r"(QOS|Assoc)Grp\w*", _WAIT, "{who} has used up what its members share", "See: sshare, sacctmgr show qos"),
-    (r"(QOS|Assoc)Max\w*", _WAIT, "{who} runs as many jobs, or uses as much, as it may at a time", ""),
-    (r"(QOS|Assoc)\w*", _WAIT, "a limit of {who} keeps it waiting", "See: sacctmgr show associations"),
+    (
+        r"(QOS|Assoc)MaxWall\w*",
+        _NEVER,
+        "it asks for more time than {who} allows",
+        "Lower resources.walltime",
+    ),
+    (
+        r"(QOS|Assoc)Max\w*(PerJob|PerNode)(Limit)?\Z",
+        _NEVER,
+        "one run asks for more than {who} allows",
+        "Ask for less",
+    ),
+    (
+        r"(QOS|Assoc)Grp\w*",
+        _WAIT,
+        "{who} has reached the limit that its members share",
+        "See: sshare, sacctmgr show qos",
+    ),
+    (r"(QOS|Assoc)Max\w*", _WAIT, "{who} has reached its limit of running jobs or resources", ""),
+    (
+        r"(QOS|Assoc)\w*",
+        _WAIT,
+        "it waits because of a limit of {who}",
+        "See: sacctmgr show associations",
+    ),
 ]
 
 

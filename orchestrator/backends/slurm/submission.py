@@ -18,7 +18,7 @@ REFUSALS = {
     "invalid partition": "See the partitions with: sinfo",
     "invalid account or account/partition combination": "Set slurm.account; see: sacctmgr show associations",
     "invalid qos": "See the QOS with: sacctmgr show qos",
-    "requested node configuration is not available": "No node has so many GPUs, cores or so much memory",
+    "requested node configuration is not available": "No node has that many GPUs or cores, or that much memory",
     "requested nodes are busy": "",
     "invalid job array specification": "",
     "invalid generic resource": "resources.gpu names a kind of GPU that the partition does not have",

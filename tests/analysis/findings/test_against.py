@@ -91,14 +91,14 @@ def test_one_printed_number_is_one_more_draw() -> None:
     # t = 0.01 / (0.1 · √(1 + 1/3)) with two degrees of freedom.
     assert found["printed"] == 83.89 and found["p"] == pytest.approx(0.9388, abs=1e-3)
     two = row([ours([83.8, 83.9], **like)], record, "drloc:4")
-    assert two["detail"] == "a single number needs three seeds beside it"
+    assert two["detail"] == "a test against a single number needs three seeds that differ"
 
 
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        ({"recipe": "relvit-joint"}, "recipe relvit-joint, theirs is relvit-finetune"),
-        ({"changes": {"epochs": 50}}, "50 epochs, theirs 100"),
+        ({"recipe": "relvit-joint"}, "our recipe is relvit-joint, the paper's is relvit-finetune"),
+        ({"changes": {"epochs": 50}}, "50 epochs, the paper's 100"),
         ({"changes": {"lr": 1e-3, "batch_size": 64}}, "train.batch_size was changed; train.lr was changed"),
     ],
 )
@@ -122,7 +122,7 @@ def test_how_a_step_is_computed_is_no_difference() -> None:
     ],
 )
 def test_another_cell_is_not_taken_for_theirs(other: dict[str, Any]) -> None:
-    assert row([ours([90.0, 90.1, 90.2], **other)])["detail"] == "no cell of ours"
+    assert row([ours([90.0, 90.1, 90.2], **other)])["detail"] == "no matching cell among ours"
 
 
 def test_another_weight_or_number_of_pairs_is_another_variant() -> None:
@@ -147,7 +147,7 @@ def test_every_accuracy_of_the_table_has_its_row_and_every_layout_holds_it() -> 
     document = against("relvit:2", [ours([90.2, 90.25, 90.3, 90.15, 90.25])], margin=0.5)
     assert len(document["rows"]) == 12
     for text in (markdown(of_published(document)), latex(of_published(document))):
-        assert "90.23" in text and "reproduced" in text and "no cell of ours" in text and "nan" not in text.lower()
+        assert "90.23" in text and "reproduced" in text and "no matching cell" in text and "nan" not in text.lower()
 
 
 def test_a_study_over_seeds_on_another_test_set_is_compared_with_that_set() -> None:
@@ -161,7 +161,7 @@ def test_a_study_over_seeds_on_another_test_set_is_compared_with_that_set() -> N
     found = row([ours([67.9, 68.1, 68.0], set_name="v2", **like)], record, "thesis:fig6.7", margin=1.0)
     assert (found["printed"], found["printed_std"], found["printed_n"]) == (67.99, 0.23, 100)
     assert found["word"] == "reproduced"
-    assert row([ours([67.9, 68.1, 68.0], **like)], record, "thesis:fig6.7")["detail"] == "no cell of ours"
+    assert row([ours([67.9, 68.1, 68.0], **like)], record, "thesis:fig6.7")["detail"] == "no matching cell among ours"
 
 
 def test_low_resolution_first_is_told_apart_by_where_it_began() -> None:
@@ -170,7 +170,7 @@ def test_low_resolution_first_is_told_apart_by_where_it_began() -> None:
     like["heads"] = ("supervised", "supervised")
     cells = [ours([83.1, 83.2, 83.3], first={"image_size": size, "epochs": 400}, **like) for size in (128, 160)]
     assert row(cells[:1], record, "thesis:6.6")["comparable"]
-    assert row(cells[1:], record, "thesis:6.6")["detail"] == "no cell of ours"
+    assert row(cells[1:], record, "thesis:6.6")["detail"] == "no matching cell among ours"
 
 
 def test_an_ablation_is_compared_with_the_record_of_its_change() -> None:
@@ -190,7 +190,7 @@ def test_a_deviation_over_an_unknown_number_of_runs_is_not_tested() -> None:
     like: dict[str, Any] = {"backbone": "deit_b", "dataset": "imagenet1k", "heads": ("supervised",), "recipe": "deit"}
     cell = ours([81.0, 81.1, 81.2], axes={"variant": "none"}, **like)
     found = row([cell], "thesis.r.t3.8.imagenet1k.deit_b.supervised.scratch.change=none", "thesis:3.8")
-    assert (found["printed"], found["p"], found["detail"]) == (81.8, None, "their number of runs is unknown")
+    assert (found["printed"], found["p"], found["detail"]) == (81.8, None, "the paper's number of runs is unknown")
 
 
 def test_ours_are_chosen_as_theirs_were_and_the_last_epoch_stands_beside_them() -> None:
@@ -200,7 +200,7 @@ def test_ours_are_chosen_as_theirs_were_and_the_last_epoch_stands_beside_them() 
     assert document["selection"] == "best"
     assert (found["ours"], found["ours_last"]) == pytest.approx((90.6, 90.2))
     text = markdown(of_published(document))
-    assert "90.60 ± 0.10" in text and "90.20 ± 0.20" in text and "only here, ours are chosen alike" in text
+    assert "90.60 ± 0.10" in text and "90.20 ± 0.20" in text and "ours are chosen in the same way" in text
 
 
 def test_the_thesis_prints_the_last_epoch() -> None:

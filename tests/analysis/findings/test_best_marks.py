@@ -88,7 +88,7 @@ def test_bold_and_dagger_are_in_every_layout_with_their_meaning() -> None:
     texts = [markdown(table), latex(table)]
     assert "**85.12 ± 0.19**" in texts[0] and "| 85.07 ± 0.19 † |" in texts[0]
     assert r"\textbf{85.12 $\pm$ 0.19}" in texts[1] and r"85.07 $\pm$ 0.19 $^\dagger$" in texts[1]
-    assert said(table)[0].startswith("Bold: the best mean") and "† cannot be told" in said(table)[2]
+    assert said(table)[0].startswith("Bold: best mean") and "† not significantly different" in said(table)[2]
 
 
 @pytest.mark.parametrize(
@@ -100,9 +100,9 @@ def test_numbers_are_printed_with_the_decimals_that_are_asked_for(decimals: int,
 
 def test_a_gain_that_the_printed_means_do_not_give_is_explained() -> None:
     base, other = cell("base", [80.004, 80.004]), cell("other", [80.016, 80.016], baseline="base", gain=0.012)
-    assert "Gains are those of the means before rounding." in render.of_cells(marked(base, other)).notes
+    assert "Gains are computed from the unrounded means." in render.of_cells(marked(base, other)).notes
     base, other = cell("base", [80.0, 80.0]), cell("other", [80.1, 80.1], baseline="base", gain=0.1)
-    assert "Gains are those of the means before rounding." not in render.of_cells(marked(base, other)).notes
+    assert "Gains are computed from the unrounded means." not in render.of_cells(marked(base, other)).notes
 
 
 def test_papers_print_a_column_for_each_dataset() -> None:
@@ -116,7 +116,7 @@ def test_papers_print_a_column_for_each_dataset() -> None:
     assert table.heading == ["backbone", "head", "cifar10", "svhn"]
     assert [line[:2] for line in table.body] == [["vit", "supervised"], ["vit", "drloc"]]
     assert table.body[1][2].endswith("(+10.0) n=3 ‡") and table.body[1][3] == ""
-    assert any(note.startswith("n=5 where no other") for note in table.notes) and "‡" in table.notes[-1]
+    assert any(note.startswith("n=5 unless") for note in table.notes) and "‡" in table.notes[-1]
 
 
 def test_no_cell_of_a_wide_table_takes_the_place_of_another_one() -> None:

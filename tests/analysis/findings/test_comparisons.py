@@ -37,7 +37,7 @@ def test_a_gain_far_above_the_spread_is_separable() -> None:
 
 def test_a_gain_within_the_spread_is_inconclusive_and_says_what_the_seeds_can_find() -> None:
     found = judged([value + 0.1 for value in BASE])
-    assert found["verdict"] == "inconclusive" and found["detail"].startswith("5 seeds find 0.39")
+    assert found["verdict"] == "inconclusive" and found["detail"].startswith("5 seeds can detect a difference of 0.39")
 
 
 def test_seeds_are_counted_for_the_declared_effect_and_not_for_the_one_that_was_seen() -> None:
@@ -50,7 +50,7 @@ def test_seeds_are_counted_for_the_declared_effect_and_not_for_the_one_that_was_
 def test_pairs_need_other_numbers_of_seeds() -> None:
     values = [value + shift for value, shift in zip(BASE, [0.3, -0.3, 0.2, -0.1, 0.1], strict=True)]
     apart, together = (judged(values, min_effect=0.1, test=test)["detail"] for test in (Test.WELCH, Test.PAIRED))
-    assert "more seeds for a difference of 0.1" in apart and "more seeds for a difference of 0.1" in together
+    assert "to detect a difference of 0.1" in apart and "to detect a difference of 0.1" in together
     assert apart != together
 
 
@@ -62,7 +62,7 @@ def test_a_tie_needs_a_margin() -> None:
 
 def test_a_difference_that_is_there_and_too_small_to_matter_says_both() -> None:
     found = judged([value + 0.4 for value in BASE], margin=1.0)
-    assert (found["verdict"], found["detail"]) == ("separable", "smaller than the margin")
+    assert (found["verdict"], found["detail"]) == ("separable", "significant, but equivalent within the margin")
 
 
 def test_one_seed_is_not_testable() -> None:
@@ -132,7 +132,7 @@ def test_at_any_time_as_many_seeds_a_side_are_used_and_no_power_is_promised() ->
     cells = [cell("base", [*BASE, 70.0, 71.0], baseline=None), cell("head", [value + 0.1 for value in BASE])]
     (found,) = compare(cells, Plan(anytime=True, min_effect=0.2))["comparisons"]
     assert (found["n"], found["n_baseline"]) == (5, 5)
-    assert (found["verdict"], found["detail"]) == ("inconclusive", "look again with more seeds")
+    assert (found["verdict"], found["detail"]) == ("inconclusive", "add seeds and compare again")
 
 
 def test_ranks_are_those_of_the_seeds_that_the_look_compares_and_of_no_cell_with_a_diverged_run() -> None:

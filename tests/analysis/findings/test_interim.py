@@ -74,7 +74,7 @@ def test_between_two_looks_only_the_seeds_of_the_last_one_count() -> None:
     three = judged([80.0, 80.1, 80.2])
     assert (three["n"], three["look"], three["alpha"]) == (3, 3, pytest.approx(0.05 / 6))
     assert judged([80.0, 80.1, 80.2, 90.0])["p"] == three["p"]
-    assert judged([80.0, 80.1, 80.2])["detail"].endswith("at the look of 3 seeds; the next look is at 5")
+    assert judged([80.0, 80.1, 80.2])["detail"].endswith("interim analysis at 3 seeds, the next is at 5")
 
 
 def test_what_is_decided_stays_decided() -> None:
@@ -88,7 +88,7 @@ def test_before_the_first_look_nothing_is_tested() -> None:
     found = judged([90.0, 91.0])
     assert (found["verdict"], found["detail"], found["p_adjusted"]) == (
         "not testable",
-        "the first look is at 3 seeds",
+        "the first interim analysis is at 3 seeds",
         None,
     )
 
@@ -104,4 +104,4 @@ def test_pairs_are_counted_by_the_seeds_that_both_have() -> None:
 
 def test_the_caption_names_the_looks() -> None:
     document = compare([cell("base", BASE), cell("head", BASE, "base")], Plan(looks=LOOKS))
-    assert "Looks at 3, 5, 10 seeds" in markdown(of_comparisons(document))
+    assert "Interim analyses at 3, 5, 10 seeds" in markdown(of_comparisons(document))

@@ -81,7 +81,7 @@ def test_the_text_holds_every_number_and_says_what_is_missing() -> None:
     ]
     json.dumps(rows, allow_nan=False)
     text = markdown(of_variances(rows))
-    assert f"{rows[0]['std']:.2f}" in text and "b d other: it takes three seeds with their bits." in text
+    assert f"{rows[0]['std']:.2f}" in text and "b d other: needs three seeds with stored per-image results." in text
 
 
 def test_bits_are_read_from_the_checkpoint_of_the_attempt_that_completed(tmp_path: Path) -> None:

@@ -91,11 +91,11 @@ def test_a_baseline_needs_as_many_as_its_most_demanding_head() -> None:
 
 def test_what_cannot_be_counted_says_why() -> None:
     (alone,) = for_precision([cell("c", [80.0])], 0.5)
-    assert (alone["needed"], alone["why_not"]) == (None, "two finished seeds come first")
+    assert (alone["needed"], alone["why_not"]) == (None, "needs two finished seeds first")
     found = for_effect(
         [cell("base", BASE), cell("head", [80.0], baseline="base"), cell("odd", BASE)], Plan(min_effect=1.0)
     )
-    assert [one["why_not"] for one in found] == ["one seed has no spread"] * 2 + ["it is compared with nothing"]
+    assert [one["why_not"] for one in found] == ["needs two seeds on each side"] * 2 + ["not part of any comparison"]
 
 
 def test_the_cost_is_by_the_cells_own_history() -> None:
@@ -116,12 +116,10 @@ def test_what_is_open_goes_to_its_next_look_with_its_baseline_and_what_is_decide
         one |= {"states": {}, "metric": "top1", "set": "test", "better": "max"}
     needs = {one["cell_id"]: one for one in for_looks(cells, Plan(looks=(3, 5, 10)))}
     assert [needs[name]["needed"] for name in ("base", "far", "near")] == [10, None, 10]
-    assert needs["near"]["more"] == 5 and needs["far"]["why_not"] == "decided, or past its last look"
+    assert needs["near"]["more"] == 5 and needs["far"]["why_not"] == "decided, or past the last interim analysis"
     done = for_looks(cells, Plan(looks=(3, 5)))
     assert [one["needed"] for one in done] == [None, None, None], "the last look was the last"
     early = for_looks(cells, Plan(looks=(8, 10)))
     assert [one["needed"] for one in early] == [8, 8, 8]
     document = with_hours(early, {}, {}) | {"half_width": None, "effect": None, "looks": [8, 10]}
-    assert "the next of the looks declared at 8, 10 seeds a side" in markdown(
-        of_needs(document | {"metric": "top1", "set": "test"})
-    )
+    assert "(declared at 8, 10 seeds per side)" in markdown(of_needs(document | {"metric": "top1", "set": "test"}))

@@ -24,7 +24,7 @@ def test_a_table_is_chosen_by_its_number() -> None:
 
 
 def test_a_table_or_paper_that_is_not_there_is_named_with_those_that_are() -> None:
-    with pytest.raises(NothingMatched, match="it has: 2a, 2b, 3"):
+    with pytest.raises(NothingMatched, match="Its tables: 2a, 2b, 3"):
         select("drloc:99")
     with pytest.raises(BadInput, match="Did you mean 'drloc'"):
         select("drlok")

@@ -33,8 +33,8 @@ def test_networks_that_change_places_between_recipes_are_told() -> None:
     assert (found["factor"], found["levels"]) == ("backbone", ["deit_s", "resnet50"])
     assert [one["recipe"] for one in found["above"]] == ["t2"] and [one["recipe"] for one in found["below"]] == ["a2"]
     assert told([found]) == [
-        "Reversed on digits: deit_s is above resnet50 with t2 (+1.20), and below it with a2 (-0.30): no single order "
-        "of these backbones holds for both."
+        "Reversal on digits: deit_s scores higher than resnet50 with t2 (+1.20), but lower with "
+        "a2 (-0.30). No single ranking of these backbones holds for both."
     ]
 
 

@@ -78,16 +78,16 @@ def test_of_a_crossed_study_with_a_hole_the_part_without_is_split_and_what_is_le
     values = [80.0 + number % 4 for number in (0, 1, 2, 6, 7, 8)]
     smaller = rows(Design.CROSSED, {"init": [0, 2], "order": [0, 1, 2]})
     assert found["parts"] == components(Design.CROSSED, ["init", "order"], list(zip(smaller, values, strict=True)))
-    assert "A part without holes was split, without init 1. Missing: init 1, order 2." in shown(found)
+    assert "Only a complete part of the design was analysed, without init 1. Missing: init 1, order 2." in shown(found)
     assert "top1 at the last epoch of 6 of 8 runs, crossed" in shown(found)
 
 
 @pytest.mark.parametrize(
     ("design", "how", "why"),
     [
-        ("orthogonal", "failed", "1 of its 9 runs are missing: it is split when all are in"),
-        ("orthogonal", "not scored", "1 of its 9 runs have completed without this score"),
-        ("crossed", "diverged", "1 of its 9 runs diverged, an outcome without a value"),
+        ("orthogonal", "failed", "1 of 9 runs are missing; the variance is split once they complete"),
+        ("orthogonal", "not scored", "1 of 9 runs completed without this metric"),
+        ("crossed", "diverged", "1 of 9 runs diverged without a score"),
     ],
 )
 def test_a_study_whose_hole_cannot_be_left_out_is_not_split_and_names_it(design: str, how: str, why: str) -> None:

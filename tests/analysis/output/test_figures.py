@@ -103,7 +103,7 @@ def test_a_page_needs_nothing_but_itself() -> None:
 
 def test_a_page_opens_with_the_map_of_what_is_there_and_shows_the_names_of_the_grid_as_text() -> None:
     text = page.page(*usual_figures())
-    assert text.index("Which runs are there</h2>") < text.index("<table>")
+    assert text.index("Run status</h2>") < text.index("<table>")
     assert "&lt;b&gt;why&lt;/b&gt;" in text and "<b>why" not in text
 
 
@@ -135,7 +135,7 @@ def test_the_forest_has_each_difference_its_interval_n_and_verdict() -> None:
     assert (
         one["verdict"] in figure.svg
         and f"n={one['n']}, {one['n_baseline']}" in figure.svg
-        and "declared 0.3" in figure.text
+        and "minimum effect of 0.3" in figure.text
     )
 
 
@@ -147,9 +147,9 @@ def test_curves_have_n_by_epoch_and_nothing_is_carried_forward() -> None:
 
 
 def test_persistence_is_drawn_from_five_seeds_on_and_says_what_it_is_for() -> None:
-    assert "no run is stopped for its early scores" in usual_drawn()["spread"].text
+    assert "No run is stopped early for its scores" in usual_drawn()["spread"].text
     few = drawn(document(usual(4)))["spread"]
-    assert "from five seeds on" in few.svg and all(row["rho"] == "" for row in data(few))
+    assert "needs at least five seeds" in few.svg and all(row["rho"] == "" for row in data(few))
 
 
 def test_diverged_and_failed_runs_are_in_the_picture_and_in_no_mean() -> None:
@@ -179,7 +179,7 @@ def test_backbones_that_change_places_are_told_where_no_head_is_compared() -> No
                "below": [{"difference": -1.0}]}]  # fmt: skip
     whole = document(usual()[:1])
     whole["comparisons"] |= {"reversals": turned}
-    assert "no single order of these backbones" in page.page(whole, page.figures(whole))
+    assert "No single ranking of these backbones" in page.page(whole, page.figures(whole))
 
 
 @pytest.mark.parametrize("design", [Design.CROSSED, Design.ONE_AT_A_TIME])
@@ -210,7 +210,7 @@ def test_ranks_over_datasets_are_drawn_where_there_are_enough() -> None:
     whole = document(usual(), ranks=[{"backbone": "vit", "recipe": "r", **ranks(means)}])
     assert "critical difference" in drawn(whole)["ranks-0"].svg and "vit, r: mean" in drawn(whole)["ranks-0"].text
     few = document(usual(), ranks=[{"backbone": "vit", "recipe": "r", **ranks(dict(list(means.items())[:3]))}])
-    assert "ranks-0" not in drawn(few) and "it takes 5" in page.page(few, page.figures(few))
+    assert "ranks-0" not in drawn(few) and "5 are needed" in page.page(few, page.figures(few))
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 3])

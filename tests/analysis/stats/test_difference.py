@@ -67,8 +67,8 @@ def test_pairs_are_the_seeds_that_both_have() -> None:
     ("found", "why"),
     [
         (welch([], [1.0, 2.0]), "no finished run"),
-        (welch([1.0], [1.0, 2.0]), "one seed has no spread"),
-        (welch([1.0, 1.0], [2.0, 2.0]), "no spread"),
+        (welch([1.0], [1.0, 2.0]), "needs two seeds on each side"),
+        (welch([1.0, 1.0], [2.0, 2.0]), "zero variance"),
         (paired({0: 1.0}, {1: 1.0}), "no seed"),
         (paired({0: 1.0, 1: 2.0}, {0: 0.0, 1: 1.5}), "three pairs"),
         (paired({0: 1.0, 1: 2.0, 2: 3.0}, {0: 0.0, 1: 1.0, 2: 2.0}), "same amount"),

@@ -43,8 +43,8 @@ def test_a_dataset_that_lacks_a_method_is_left_out_whole_and_named() -> None:
 
 def test_few_datasets_are_not_ranked() -> None:
     few = dict(list(MEANS.items())[:4])
-    assert ranks(few)["why_not"] == "4 datasets have every method; it takes 5" and ranks(few)["ranks"] == {}
-    assert ranks({"adult": {"m": 0.5}})["why_not"] == "one method has no rank"
+    assert ranks(few)["why_not"] == "only 4 datasets have every method; 5 are needed" and ranks(few)["ranks"] == {}
+    assert ranks({"adult": {"m": 0.5}})["why_not"] == "needs at least two methods"
     many_holes = MEANS | {f"hole-{number}": {"m": 0.5} for number in range(5)}
     assert "more than a fifth" in ranks(many_holes)["why_not"]
 

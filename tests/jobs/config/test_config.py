@@ -79,7 +79,7 @@ def test_an_empty_variable_is_not_set(tmp_path: Path) -> None:
         ('data: "a\\nb"\n', "data: expected text"),
         (
             "backend: slurmm\n",
-            "backend: unknown backend 'slurmm'. Did you mean 'slurm'? Allowed: one of: local, ray, slurm",
+            "backend: unknown backend 'slurmm'. Did you mean 'slurm'? Allowed: local, ray, slurm",
         ),
         ("data: /x\nslurm: gpu\n", "vtjobs.yaml:2: slurm: expected a mapping"),
         ("slurm: [gpu]\n", "slurm: expected a mapping"),

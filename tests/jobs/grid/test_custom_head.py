@@ -70,7 +70,7 @@ def test_its_arguments_may_be_varied_by_the_name_of_its_class(tmp_path: Path) ->
     ("head", "says"),
     [
         ('"nowhere.py:Head"', "nowhere.py: no such file"),
-        ('"nowhere.at.all:Head"', "no module 'nowhere.at.all' beside the grid or on Python's path"),
+        ('"nowhere.at.all:Head"', "no module 'nowhere.at.all' next to the grid file or on Python's path"),
         ('"smooth_tokens.py:SmoothToken"', "no class 'SmoothToken'. Did you mean 'SmoothTokens'?"),
         ('{"smooth_tokens.py:SmoothTokens": {widht: 3}}', "unknown key 'widht'. Did you mean 'width'?"),
         ('{"smooth_tokens.py:SmoothTokens": {weight: -1}}', "weight: must be a finite number, at least 0"),
@@ -94,7 +94,7 @@ def test_what_is_no_head_is_told_with_the_place_in_the_grid(tmp_path: Path, head
         ("class Head:\n    pass\n", "has no __init__"),
         ("class Head:\n    def __init__(self): pass\n", "must take the token grids"),
         ("class Head(:\n", "cannot be read as Python"),
-        ("from .more import x\nclass Head:\n    def __init__(self, grids): pass\n", "relative imports lead nowhere"),
+        ("from .more import x\nclass Head:\n    def __init__(self, grids): pass\n", "relative imports do not work"),
         ("#" * (custom_head.MOST_BYTES + 1), "at most 100 kB"),
     ],
 )
@@ -112,7 +112,7 @@ def test_nothing_in_the_file_is_run(tmp_path: Path) -> None:
 def test_what_a_class_needs_must_be_given(tmp_path: Path) -> None:
     (tmp_path / "head.py").write_text("class Head:\n    def __init__(self, grids, width, *, depth, slope=1): pass\n")
     source = custom_head.find("head.py:Head", folder=tmp_path)
-    with pytest.raises(custom_head.NotAHead, match="its class needs depth, width"):
+    with pytest.raises(custom_head.NotAHead, match="the class requires depth, width"):
         custom_head.parameters("head.py:Head", {}, source)
     found = custom_head.parameters("head.py:Head", {"width": 1, "depth": 2}, source)
     assert found == custom_head.COMMON | {"width": 1, "depth": 2}
@@ -122,12 +122,12 @@ def test_what_a_class_needs_must_be_given(tmp_path: Path) -> None:
 def test_a_word_that_changes_backbone_or_run_is_no_argument(tmp_path: Path, name: str) -> None:
     (tmp_path / "head.py").write_text("class Head:\n    def __init__(self, grids, **more): pass\n")
     source = custom_head.find("head.py:Head", folder=tmp_path)
-    with pytest.raises(custom_head.NotAHead, match="means something of vtjobs' own"):
+    with pytest.raises(custom_head.NotAHead, match="reserved by vtjobs"):
         custom_head.parameters("head.py:Head", {name: False}, source)
 
 
 @pytest.mark.parametrize("name", ["supervised", "drloc", "relvit"])
 def test_a_class_is_not_called_like_a_head_of_ours(tmp_path: Path, name: str) -> None:
     (tmp_path / "head.py").write_text(f"class {name}:\n    def __init__(self, grids): pass\n")
-    with pytest.raises(custom_head.NotAHead, match="is the name of a head of vtjobs"):
+    with pytest.raises(custom_head.NotAHead, match="is the name of a built-in head"):
         custom_head.find(f"head.py:{name}", folder=tmp_path)

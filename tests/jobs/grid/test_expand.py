@@ -127,12 +127,12 @@ def test_further_sets_to_score_keep_every_run_and_a_held_out_part_makes_others()
     [
         ({"sets": ["v2"]}, "data.sets: dataset digits has no set 'v2'"),
         ({"sets": ["../x"]}, r"data.sets\[0\]: string should match"),
-        ({"sets": ["test"]}, "has one twice"),
-        ({"val": 0.1, "sets": ["val"]}, "has one twice"),
+        ({"sets": ["test"]}, "lists a set twice"),
+        ({"val": 0.1, "sets": ["val"]}, "lists a set twice"),
         ({"val": 1.5}, "data.val: "),
-        ({"val": 0.0001}, "data.val: 0.0001 of digits's 899 training images is 0; both parts need an image of each"),
+        ({"val": 0.0001}, "data.val: 0.0001 of digits's 899 training images is 0; both parts need at least one"),
         ({"vals": 0.1}, "unknown key 'vals'"),
-        ({"val": 0.005}, "899 training images is 4; both parts need an image of each of the 10 classes"),
+        ({"val": 0.005}, "899 training images is 4; both parts need at least one image of each of the 10 classes"),
     ],
 )
 def test_a_use_of_data_that_cannot_be_is_told(data: dict[str, Any], message: str) -> None:
@@ -491,7 +491,7 @@ def test_a_variant_that_cannot_be_is_told(changes: dict[str, Any], message: str)
 @pytest.mark.parametrize(
     ("compare", "message"),
     [
-        ({"looks": [5, 3]}, r"looks are numbers of seeds in ascending order, got \[5, 3\]"),
+        ({"looks": [5, 3]}, r"looks: expected numbers of seeds in ascending order, got \[5, 3\]"),
         ({"looks": [2, 4]}, r"compare.looks\[0\]: "),
         ({"test": "student"}, "compare.test: "),
         ({"margin": 0.0}, "compare.margin: "),

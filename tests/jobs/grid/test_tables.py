@@ -50,7 +50,7 @@ def test_the_everyday_use_is_one_dataset_with_seeds() -> None:
 
 def test_resized_crops_of_pictures_of_many_sizes_need_pillow_and_that_is_told_before_submission() -> None:
     tensors = {"train.pipeline": "tensor", "train.auto_augment": None}
-    with pytest.raises(BadInput, match=r"train: crop: resized on pictures of many sizes \(sketch\) needs"):
+    with pytest.raises(BadInput, match=r"train: crop: resized on images of different sizes \(sketch\) needs"):
         take_in("drloc-table4", changes={**tensors, "datasets": ["sketch"]})
     assert take_in("drloc-table4", changes={**tensors, "datasets": ["svhn"]}).expansion.runs
 

@@ -114,7 +114,7 @@ def test_a_teacher_needs_a_stage_before_it() -> None:
 
 def test_a_teacher_is_one_cell() -> None:
     stages = [{"name": "big", "backbones": ["resnet50", "vit_mini"], "heads": ["supervised"]}, STUDENT]
-    with pytest.raises(BadInput, match="has 2 cells on digits; a teacher is one"):
+    with pytest.raises(BadInput, match="has 2 cells on digits; a teacher needs one"):
         grid(stages=stages)
 
 
@@ -135,7 +135,7 @@ def test_a_stage_that_starts_from_another_keeps_its_backbones() -> None:
 
 def test_a_stage_that_starts_from_another_has_no_second_parent() -> None:
     fine = {"name": "fine", "init_from": "big", "heads": [{"distill": {"teacher": "big"}}]}
-    with pytest.raises(BadInput, match="a run of a stage with init_from has a parent already"):
+    with pytest.raises(BadInput, match="a stage with init_from cannot take its teacher from another stage"):
         grid(stages=[BASE["stages"][0], fine])
 
 

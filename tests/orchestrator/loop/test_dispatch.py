@@ -247,7 +247,7 @@ def test_a_cancel_that_does_not_reach_its_scheduler_keeps_nothing_else_from_bein
         actions.cancel(quiet_lab.context, [first])
     (second,) = quiet_lab.submit(tiny_grid(name="other", seeds="[7]"))
     report = tick(quiet_lab.context)
-    assert report.problems == ["a cancel has not reached its scheduler: no answer"]
+    assert report.problems == ["a cancellation could not be sent to the scheduler: no answer"]
     assert quiet_lab.state(second) == "queued"
 
 

@@ -71,7 +71,7 @@ def test_a_canary_that_failed_holds_the_rest_back_and_says_so(quiet_lab: Lab, ru
     fail(quiet_lab, runs[3])
     for _ in range(2):
         (problem,) = tick(quiet_lab.context).problems
-        assert "the canary failed in 1 of 2 runs, the rest is held back" in problem
+        assert "1 of 2 canary runs failed, so the rest is held back" in problem
         assert f"vtjobs failures {runs[3][:8]}" in problem and "vtjobs release tiny-" in problem
     assert queued(quiet_lab, runs) == []
 
@@ -130,7 +130,7 @@ def test_three_that_fail_alike_stop_the_grid_and_say_so_each_time(quiet_lab: Lab
     fail(quiet_lab, *many[:BREAKER_RUNS])
     for _ in range(2):
         (problem,) = problems(quiet_lab)
-        assert "stopped after 3 runs failed alike (user_error: ValueError: no); 3 runs are held back" in problem
+        assert "failed with the same error (user_error: ValueError: no); 3 runs are held back" in problem
         assert "vtjobs retry tiny-" in problem and "vtjobs release tiny-" in problem
     assert queued(quiet_lab, many) == [many[3]], "nothing new was submitted"
 
@@ -177,7 +177,7 @@ def test_new_failures_after_a_reset_trip_it_again(quiet_lab: Lab, many: list[str
     assert problems(quiet_lab) == []
     fail(quiet_lab, many[2])
     (problem,) = problems(quiet_lab)
-    assert "stopped after 3 runs failed alike" in problem
+    assert "stopped after 3 runs failed with the same error" in problem
 
 
 def test_a_grid_with_nothing_left_to_start_needs_no_stop(quiet_lab: Lab) -> None:
@@ -200,8 +200,8 @@ class Speaking(SleepingBackend):
 @pytest.mark.parametrize(
     ("word", "says"),
     [
-        ("PENDING PartitionTimeLimit", "2 queued run(s) that can never start: it asks for more time than"),
-        ("PENDING JobHeldUser", "2 queued run(s) that will not start by itself"),
+        ("PENDING PartitionTimeLimit", "2 queued run(s) can never start: it asks for more time than"),
+        ("PENDING JobHeldUser", "2 queued run(s) will not start by itself"),
         ("PENDING Priority", ""),
         ("RUNNING", ""),
     ],

@@ -83,7 +83,7 @@ def test_a_job_that_completed_without_an_end_record_gets_time_until_its_record_i
     late = judged(AttemptState.RUNNING, ended(*COMPLETED, at=NOW - NO_RESULT_S))
     assert early.decision is Decision.NOTHING
     assert (late.state, late.failure) == COMPLETED
-    assert late.signature == "the scheduler says completed, no end record"
+    assert late.signature == "the scheduler reports completion, but there is no end record"
 
 
 def test_a_job_that_completed_before_its_run_started_says_nothing_about_the_run() -> None:

@@ -31,7 +31,7 @@ def test_a_supervisor_brings_a_grid_to_its_end_alone_and_leaves_on_term(cli: Cli
     try:
         wait_for(lambda: process.poll() is not None or ends(cli.workspace) == 3, 180)
         refused = cli("supervise")
-        assert (refused.returncode, "another supervisor is at work here" in refused.stderr) == (1, True)
+        assert (refused.returncode, "another `vtjobs supervise` is running here" in refused.stderr) == (1, True)
         began = time.monotonic()
         process.send_signal(signal.SIGTERM)
         _, err = process.communicate(timeout=30)
@@ -62,7 +62,11 @@ def test_a_supervisor_needs_a_workspace(cli: Cli) -> None:
 
 
 def test_a_supervisor_is_alone_until_it_leaves(quiet_lab: Lab) -> None:
-    with alone(quiet_lab.context), pytest.raises(VtjobsError, match="another supervisor"), alone(quiet_lab.context):
+    with (
+        alone(quiet_lab.context),
+        pytest.raises(VtjobsError, match="another `vtjobs supervise`"),
+        alone(quiet_lab.context),
+    ):
         pass
     with alone(quiet_lab.context):
         pass
@@ -93,4 +97,4 @@ def test_a_pass_is_told_where_it_did_anything() -> None:
     assert describe(Report(events=5)) == ""
     away = {"slurm": {"since": 1.0, "reason": "no answer"}}
     told = describe(Report(launched=2, ended=1, unreachable=away, problems=["tiny: stopped"]))
-    assert told == "2 started; 1 ended without a word; slurm unreachable (no answer); tiny: stopped"
+    assert told == "2 started; 1 ended without an end record; slurm unreachable (no answer); tiny: stopped"

@@ -84,7 +84,7 @@ def test_an_allocation_file_that_the_ledger_does_not_know_is_taken_in(quiet_lab:
     ("identity", "message"),
     [
         (None, "Is the file system mounted"),
-        ({"id": "0" * 32, "version": 1}, "is another workspace now"),
+        ({"id": "0" * 32, "version": 1}, "is now a different workspace"),
         ("", "cannot be read"),
     ],
 )

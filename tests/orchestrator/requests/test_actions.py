@@ -62,7 +62,7 @@ def test_a_finished_run_is_passed_over_by_a_cancel(quiet_lab: Lab, runs: list[st
     journal(quiet_lab, runs[0], 1, started(), scored(90.0), ended("completed"))
     quiet_lab.tick()
     done = actions.cancel(quiet_lab.context, runs)
-    assert done.passed_over == {runs[0]: "is completed already"}
+    assert done.passed_over == {runs[0]: "is already completed"}
     assert done.run_ids == runs[1:]
     assert quiet_lab.state(runs[0]) == "completed"
 

@@ -63,6 +63,6 @@ def test_a_last_share_of_one_image_is_refused_where_batch_norm_cannot_take_it(qu
     # 899 images in batches of 449 leave one image; resnet's final map of a 16-pixel image is 1x1.
     text = tiny_grid(train="drop_last: false").replace("batch_size: 128", "batch_size: 449")
     text = text.replace(TINY_BACKBONE, "resnet18")
-    with pytest.raises(BadInput, match="last share of an epoch is one image"):
+    with pytest.raises(BadInput, match="smallest share of a batch is one image"):
         quiet_lab.prepare(text)
     assert quiet_lab.prepare(text.replace("drop_last: false", "drop_last: true"))

@@ -52,10 +52,10 @@ def test_it_changes_freely_before_the_first_run(quiet_lab: Lab) -> None:
 def test_it_needs_a_reason_once_a_run_has_started_and_every_report_says_it(lab: Lab) -> None:
     lab.submit(_grid("{alpha: 0.05}"))
     lab.finish()
-    with pytest.raises(BadInput, match=r"compare: declared otherwise on .*, and 2 of 2 runs have started"):
+    with pytest.raises(BadInput, match=r"compare: differs from the declaration of .*, and 2 of 2 runs have started"):
         submit(lab.context, lab.prepare(_grid("{alpha: 0.1}")))
     assert _plan(lab).alpha == 0.05
-    with pytest.raises(BadInput, match="declared otherwise"):
+    with pytest.raises(BadInput, match="differs from the declaration"):
         submit(lab.context, lab.prepare(_grid(None)))
     first, second = _declared(lab, _grid("{alpha: 0.1}"), amend="the reviewers asked")
     assert (first["reason"], second["reason"], second["started"]) == (None, "the reviewers asked", 2)
@@ -82,7 +82,7 @@ def test_a_comparison_follows_the_declaration_unless_the_command_says_otherwise(
     assert plan.declared and _plan(quiet_lab, test="paired").declared
     other = _plan(quiet_lab, test="welch")
     assert (other.test, other.metric, other.declared) == (Test.WELCH, "loss", [])
-    assert "chosen with the results at hand" in told(other.declared)[0]
+    assert "Post hoc" in told(other.declared)[0]
 
 
 def test_runs_of_several_grids_have_no_common_declaration(quiet_lab: Lab) -> None:
@@ -136,7 +136,7 @@ def test_the_epoch_that_counts_and_what_shares_alpha_are_declared_too(quiet_lab:
     [
         ({"select": "best"}, "--select best: unknown"),
         ({"family": "all"}, "--family all: unknown"),
-        ({"family": "screen", "anytime": True}, "family: screen is one look"),
+        ({"family": "screen", "anytime": True}, "family: screen cannot be combined"),
         ({"on_diverged": "drop"}, "--on-diverged drop: unknown"),
     ],
 )
@@ -147,7 +147,7 @@ def test_what_cannot_be_asked_for_is_refused(quiet_lab: Lab, given: dict[str, An
 
 
 def test_averaged_weights_must_be_there_to_be_declared(quiet_lab: Lab) -> None:
-    with pytest.raises(BadInput, match=r"compare\.select: ema_last takes the scores of averaged weights"):
+    with pytest.raises(BadInput, match=r"compare\.select: ema_last needs averaged"):
         quiet_lab.prepare(_grid("{select: ema_last}"))
 
 

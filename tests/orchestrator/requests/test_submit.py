@@ -61,7 +61,7 @@ def test_resources_that_this_machine_has_not_are_refused_before_anything_is_writ
 
 def test_ranks_that_cannot_carry_the_virtual_ranks_are_refused(quiet_lab: Lab) -> None:
     text = tiny_grid(train="virtual_ranks: 1").replace("gpus_per_node: 0", "gpus_per_node: 0, cpu_ranks: 2")
-    with pytest.raises(BadInput, match="2 ranks cannot carry the recipe's 1 virtual ranks"):
+    with pytest.raises(BadInput, match="1 virtual ranks cannot be divided evenly among 2 ranks"):
         quiet_lab.submit(text)
 
 

@@ -30,7 +30,7 @@ def test_a_sound_machine_and_workspace_pass_every_check(tmp_path: Path) -> None:
 
 def test_a_workspace_that_is_not_there_yet_is_no_fault_and_is_not_made(tmp_path: Path) -> None:
     found = findings(config(tmp_path))
-    assert found["workspace"].ok and "will be made" in found["workspace"].text
+    assert found["workspace"].ok and "will be created" in found["workspace"].text
     assert not (tmp_path / "runs").exists()
 
 

@@ -55,7 +55,7 @@ def mark(lab: Lab, name: str, **content: Any) -> None:
 def test_a_run_that_nothing_keeps_starts_with_the_next_command(quiet_lab: Lab, run: str) -> None:
     found = told(quiet_lab, run)
     assert (found["state"], found["verdict"], found["job"]) == ("pending", "wait", None)
-    assert found["sentence"].startswith("nothing keeps it")
+    assert found["sentence"].startswith("ready: the next vtjobs command")
 
 
 def test_a_held_run_waits_for_its_user(quiet_lab: Lab, run: str) -> None:
@@ -68,7 +68,7 @@ def test_a_stopped_grid_is_told_with_what_failed(quiet_lab: Lab, run: str) -> No
     mark(quiet_lab, "breaker", signature="ValueError: no", runs=[])
     found = told(quiet_lab, run)
     assert found["verdict"] == "act" and "ValueError: no" in found["sentence"]
-    assert found["action"].startswith("Mend it, then: vtjobs retry tiny-")
+    assert found["action"].startswith("Fix the cause, then run: vtjobs retry tiny-")
 
 
 def test_a_run_behind_the_canary_goes_on_by_itself(quiet_lab: Lab, run: str) -> None:
@@ -84,12 +84,12 @@ def test_a_run_that_is_tried_again_later_says_when(quiet_lab: Lab) -> None:
     quiet_lab.tick()
     found = told(quiet_lab, run_id)
     assert found["verdict"] == "wait"
-    assert found["sentence"].startswith("it is tried again in 1") and "after storage" in found["sentence"]
+    assert found["sentence"].startswith("next attempt in 1") and "ended with: storage" in found["sentence"]
 
 
 def test_a_scheduler_that_is_away_is_told_of_the_runs_that_go_there(quiet_lab: Lab, run: str) -> None:
     scheduler_notes.note_away(quiet_lab.context.ledger, "slurm", "no answer")
-    assert told(quiet_lab, run)["sentence"].startswith("nothing keeps it")
+    assert told(quiet_lab, run)["sentence"].startswith("ready: the next vtjobs command")
     scheduler_notes.note_away(quiet_lab.context.ledger, "local", "disk gone")
     found = told(quiet_lab, run)
     assert (found["verdict"], found["reason"]) == ("wait", "disk gone")
@@ -104,7 +104,7 @@ def test_a_submission_that_the_site_put_off_is_told_with_its_limit(
     quiet_lab.tick()
     found = told(quiet_lab, run)
     assert found["verdict"] == "wait"
-    assert found["sentence"] == "its last submission was put off: AssocMaxSubmitJobLimit"
+    assert found["sentence"] == "its last attempt did not start: AssocMaxSubmitJobLimit"
 
 
 def test_a_later_stage_waits_for_its_parent_and_is_blocked_by_its_failure(quiet_lab: Lab) -> None:
@@ -125,11 +125,11 @@ def test_a_later_stage_waits_for_its_parent_and_is_blocked_by_its_failure(quiet_
 @pytest.mark.parametrize(
     ("word", "verdict", "says", "action"),
     [
-        ("PENDING Priority", "wait", "jobs of higher priority are before it", ""),
-        ("PENDING JobHeldUser", "act", "its user holds it in SLURM", "scontrol release {job}"),
-        ("PENDING BadConstraints", "never", "; it will never start like this", "Change slurm.constraint or resources"),
-        ("RUNNING", "wait", "local has it (RUNNING)", ""),
-        ("", "wait", "local has it", ""),
+        ("PENDING Priority", "wait", "jobs with higher priority are ahead of it", ""),
+        ("PENDING JobHeldUser", "act", "held by its user in SLURM", "scontrol release {job}"),
+        ("PENDING BadConstraints", "never", "; as requested it can", "Change slurm.constraint or resources"),
+        ("RUNNING", "wait", "submitted to local (RUNNING)", ""),
+        ("", "wait", "submitted to local", ""),
     ],
 )
 def test_a_queued_run_is_told_with_the_schedulers_reason(
@@ -154,7 +154,7 @@ def test_a_submission_without_an_answer_is_looked_up_first(quiet_lab: Lab, run: 
     quiet_lab.tick()
     found = told(quiet_lab, run)
     assert (found["state"], found["verdict"]) == ("queued", "wait")
-    assert "was not answered yet" in found["sentence"]
+    assert "is not confirmed yet" in found["sentence"]
 
 
 def test_a_running_run_says_where(quiet_lab: Lab, run: str) -> None:
@@ -162,7 +162,7 @@ def test_a_running_run_says_where(quiet_lab: Lab, run: str) -> None:
     journal(quiet_lab, run, 1, started(host="gpu7"))
     quiet_lab.tick()
     found = told(quiet_lab, run)
-    assert (found["verdict"], found["sentence"]) == ("running", "attempt 1 runs on gpu7")
+    assert (found["verdict"], found["sentence"]) == ("running", "attempt 1 on gpu7")
 
 
 # Ended ---------------------------------------------------------------------------------------------------------

@@ -225,4 +225,4 @@ def test_an_allocation_that_shows_too_few_gpus_is_a_set_up_error_and_never_train
     agent = start(lab, allocation, CUDA_VISIBLE_DEVICES="0")
     assert agent.wait(timeout=60) == 71
     end = lab.record(run_id, 1).end
-    assert end is not None and end["class"] == "setup_error" and "2 GPUs per run" in end["signature"]
+    assert end is not None and end["class"] == "setup_error" and "each run needs 2 GPUs" in end["signature"]

@@ -50,7 +50,7 @@ def other_node(folder: Path) -> OtherNodes:
 def test_another_node_without_a_heartbeat_is_silent(tmp_path: Path) -> None:
     others = other_node(tmp_path)
     told = [others.look(float(second)) for second in range(1, int(SILENT_S) + 4)]
-    assert told[0] == "" and told[-1] == "node 1 is silent"
+    assert told[0] == "" and told[-1] == "node 1 stopped responding"
 
 
 def test_another_node_is_given_its_time_again_after_the_whole_job_was_suspended(tmp_path: Path) -> None:

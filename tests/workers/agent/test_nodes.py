@@ -99,7 +99,7 @@ def test_a_killed_agent_of_another_node_ends_the_attempt_and_its_node_is_named(l
     assert first.wait(timeout=30) == 75
     end, host = end_of(lab, runs[0], 1, 0), journal(lab, runs[0], 1, 1)[0]["host"]
     assert end is not None and (end["class"], end["host"]) == ("communication", host)
-    assert end["signature"].startswith("node 1 is gone")
+    assert end["signature"].startswith("node 1 disappeared")
     assert lab.run(runs[1]).highest_claim() == 0, "a run that cannot have all its nodes is not started"
 
 
@@ -141,7 +141,7 @@ def test_a_node_with_a_broken_installation_is_the_cause_of_the_end_on_both(lab: 
     assert codes(agents) == [71, 0]
     end = end_of(lab, run_id, 1, 0)
     assert end is not None and end["class"] == "setup_error"
-    assert "the template could not start (ImportError: timm is broken here)" in end["signature"]
+    assert "the fork server could not start (ImportError: timm is broken here)" in end["signature"]
 
 
 def test_a_zombie_on_two_nodes_fences_itself(lab: Lab) -> None:

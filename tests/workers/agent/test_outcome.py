@@ -21,7 +21,7 @@ def test_a_bus_error_hints_at_shared_memory() -> None:
 
 
 def test_an_attempt_without_a_single_rank_has_not_completed() -> None:
-    outcome = judge_ranks([], [], stopping=None, killed=Killed(KillCause.TEMPLATE, "template died"))
+    outcome = judge_ranks([], [], stopping=None, killed=Killed(KillCause.TEMPLATE, "fork server died"))
     assert (outcome.state, outcome.failure) == (AttemptState.FAILED, FailureClass.CRASH)
 
 

@@ -187,7 +187,7 @@ def test_nothing_is_held_out_where_no_run_asks_for_it(tmp_path: Path) -> None:
 
 def test_too_few_images_of_a_class_for_a_held_out_part_are_told(tmp_path: Path) -> None:
     facts = _facts("digits") | {"val": 0.007}
-    with pytest.raises(DataError, match="no stratified part can be held out"):
+    with pytest.raises(DataError, match="cannot hold out a stratified part"):
         load_part(facts, "val", Streams(seeds_of(0)), data_root=tmp_path, paths={})
 
 
@@ -205,5 +205,5 @@ def test_a_folders_further_set_has_its_classes(tmp_path: Path, monkeypatch: pyte
     assert len(load(facts, "night", data_root=tmp_path, paths=paths)) == 4
     (root / "odd" / "class-1").mkdir(parents=True)
     (root / "odd" / "class-1" / "0.png").write_bytes((root / "test" / "class-1" / "0.png").read_bytes())
-    with pytest.raises(DataError, match="has other classes than"):
+    with pytest.raises(DataError, match="has different classes from"):
         load(facts, "odd", data_root=tmp_path, paths=paths)

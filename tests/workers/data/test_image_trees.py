@@ -129,7 +129,7 @@ def test_what_is_not_there_is_told_with_the_layout_that_is_expected(tmp_path: Pa
 def test_labels_beyond_the_classes_are_refused(tmp_path: Path) -> None:
     for name in ("n1", "n2"):
         _picture(tmp_path / "imagenet1k" / "train" / name / "a.JPEG", 1)
-    with pytest.raises(DataError, match="labels beyond its 1 classes"):
+    with pytest.raises(DataError, match="labels outside its 1 classes"):
         _load("imagenet1k", "train", tmp_path, classes=1, train=2)
 
 

@@ -62,5 +62,5 @@ def test_a_metric_may_be_a_number_and_cannot_take_the_name_of_one_of_ours(tmp_pa
     number = replace(run_spec(VIT), head=_head(source.replace("loss.detach()", "1.5")))
     assert training(number, tmp_path / "number").run()
     taken = replace(run_spec(VIT), head=_head(source.replace('"smoothness"', '"loss"')))
-    with pytest.raises(OwnHeadError, match="a metric cannot be called 'loss'"):
+    with pytest.raises(OwnHeadError, match="'loss' is a reserved metric name"):
         training(taken, tmp_path / "taken").run()

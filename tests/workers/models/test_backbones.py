@@ -121,7 +121,7 @@ def test_relative_positions_of_another_window_are_interpolated(tmp_path: Path) -
 def test_weights_that_are_tied_to_an_image_size_are_not_taken_for_another(tmp_path: Path) -> None:
     mixer = {"model": "resmlp_s12", "args": {"patch_size": 4, "embed_dim": 16, "num_blocks": 1}}
     save_file(_model(mixer, image_size=16).state_dict(), str(tmp_path / "small.safetensors"))
-    with pytest.raises(BackboneError, match=r"linear_tokens.weight is 16x16, the backbone's is 64x64"):
+    with pytest.raises(BackboneError, match=r"linear_tokens.weight has shape 16x16, the backbone expects 64x64"):
         load_weights(_model(mixer, image_size=32), tmp_path / "small.safetensors")
 
 
@@ -166,7 +166,7 @@ def test_an_even_drop_path_is_the_models_own_largest_where_none_is_given_and_spa
 @pytest.mark.parametrize("saved", [[1, 2], torch.zeros(3), {"model": {"epoch": 3}}])
 def test_a_file_without_a_table_of_tensors_is_an_error(tmp_path: Path, saved: Any) -> None:
     torch.save(saved, tmp_path / "x.pth")
-    with pytest.raises(BackboneError, match="no table of named tensors"):
+    with pytest.raises(BackboneError, match="not a dictionary of named tensors"):
         read_weights(tmp_path / "x.pth")
 
 
@@ -174,5 +174,5 @@ def test_weights_that_timm_cannot_adapt_are_an_error_in_its_words(tmp_path: Path
     args = VIT["args"]
     plain = _model({"model": "deit_tiny_patch16_224", "args": args})
     save_file(plain.state_dict(), str(tmp_path / "plain.safetensors"))
-    with pytest.raises(BackboneError, match="VisionTransformerDistilled cannot take them"):
+    with pytest.raises(BackboneError, match="cannot be loaded into VisionTransformerDistilled"):
         load_weights(_model({"model": "deit_tiny_distilled_patch16_224", "args": args}), tmp_path / "plain.safetensors")

@@ -73,7 +73,7 @@ def _question(model: str, size: int, **more: Any) -> dict[str, Any]:
 
 def test_a_backbone_that_is_tied_to_its_size_starts_from_no_other_one() -> None:
     tied = describe(_question("resmlp_s12", 32, parent=_question("resmlp_s12", 16)))
-    assert "linear_tokens.weight is 4x4, the backbone's is 16x16" in tied["error"]
+    assert "linear_tokens.weight has shape 4x4, the backbone expects 16x16" in tied["error"]
     assert "error" not in describe(
         _question("deit_tiny_patch16_224", 32, parent=_question("deit_tiny_patch16_224", 16))
     )

@@ -79,8 +79,8 @@ def test_the_card_says_which_run_this_is_and_that_it_is_one_of_several_seeds(tmp
         "seed 2",
         "fidelity paper",
         "91.23",
-        "One of 3 seeds: top1 90.50 ± 1.25",
-        "chosen by no score",
+        "One of 3 seeds; top1 90.50 ± 1.25",
+        "not selected by a score",
     ):
         assert words in card, words
     assert not any("locate" in name for name in load_file(str(tmp_path / "out" / "model.safetensors")))

@@ -38,8 +38,14 @@ def test_a_backbone_has_the_published_parameters_and_flops(name: str, parameters
 
 def test_attention_counts_as_its_two_matrix_products_whatever_kernel_runs() -> None:
     found = measure(
-        "deit_ti", batch=1, image_size=224, classes=1000, precision="fp32", repeats=1,
-        training=False, device=CPU,
+        "deit_ti",
+        batch=1,
+        image_size=224,
+        classes=1000,
+        precision="fp32",
+        repeats=1,
+        training=False,
+        device=CPU,
     )
     tokens, width, depth = 197, 192, 12
     attention = 2 * tokens * tokens * width

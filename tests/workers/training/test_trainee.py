@@ -206,11 +206,11 @@ def test_fine_tuning_starts_from_all_weights_but_the_positional_embedding_and_th
 @pytest.mark.parametrize(
     ("backbone", "params", "words"),
     [
-        (CONVNET, {"positions": False}, "no positional embedding to leave out"),
+        (CONVNET, {"positions": False}, "no positional embedding to remove"),
         (CONVNET, {"mega": 2}, "need a transformer over square patches"),
         (VIT, {"mega": 3}, "16-pixel images have 2 patches"),
-        (CONVNET, {"shuffle": True}, "no whole number of patches"),
-        (SWIN, {"mega": 4}, "need a token for each patch"),
+        (CONVNET, {"shuffle": True}, "cannot be divided into"),
+        (SWIN, {"mega": 4}, "need one token per patch"),
     ],
 )
 def test_what_a_backbone_has_not_cannot_be_left_out_or_cut(

@@ -64,7 +64,7 @@ def test_no_node_hosts_more_agents_of_all_places_than_fit_it(gpus: list[int], no
 
 def test_a_refusal_names_what_is_too_much_and_what_there_is() -> None:
     key, message = refusal(node(gpus=4), asked=shape(gpus=8))
-    assert key == "gpus_per_node" and "the largest of this cluster has 4 GPUs" in message
+    assert key == "gpus_per_node" and "the largest node of this cluster has 4 GPUs" in message
     assert refusal(node(), asked=shape(nodes=2))[0] == "nodes"
     assert refusal(node(**{"accelerator_type:V100": 1.0}), asked=shape(gpu="a100")) == (
         "gpu",

@@ -143,7 +143,7 @@ def test_a_grid_that_names_no_gpus_gets_those_of_a_node_that_its_ranks_can_be_sp
         ({"gpus": 9}, {}, "gpus_per_node: 9 requested, a node of partition gpu has 8"),
         ({"nodes": 5}, {}, "nodes: 5 requested, partition gpu has 4"),
         ({"gpus": 1, "gpu": "v10"}, {}, r"gpu: partition gpu has no v10\. Did you mean 'v100'\?"),
-        ({"walltime_s": 86401}, {}, r"walltime: .* exceeds the .* of partition gpu\. It would wait for ever"),
+        ({"walltime_s": 86401}, {}, r"walltime: .* exceeds the .* of partition gpu\. SLURM would never start it"),
         ({}, {"is_up": False}, "partition: partition gpu is down"),
     ],
 )
@@ -189,7 +189,7 @@ def test_runs_share_a_node_where_it_is_given_out_whole_or_the_grid_says_so(
 
 
 def test_more_runs_than_fit_a_node_are_refused() -> None:
-    with pytest.raises(BadInput, match="pack: 5 runs of 2 GPUs do not fit a node of 8"):
+    with pytest.raises(BadInput, match="pack: 5 runs of 2 GPUs do not fit on a node with 8"):
         _lanes(shape(gpus=2), 5, 8, whole=True)
 
 

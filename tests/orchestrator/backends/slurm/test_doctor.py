@@ -49,7 +49,7 @@ def test_a_sound_node_passes_every_check() -> None:
 @pytest.mark.parametrize("seen", [{"workspace_id": None}, {"workspace_id": "other"}, {"writable": False}])
 def test_a_workspace_that_the_node_does_not_share_is_a_fault(seen: dict[str, Any]) -> None:
     ok, text, fix = judged(**seen)["probe_workspace"]
-    assert not ok and "does not see it" in text and "file system that the nodes share" in fix
+    assert not ok and "not readable" in text and "file system that the nodes share" in fix
 
 
 def test_a_workspace_that_is_not_there_yet_is_no_fault() -> None:
@@ -130,9 +130,9 @@ def test_a_site_is_described_by_what_a_grid_has_to_live_with(site: Commands) -> 
     assert {name: text for name, (ok, text, _) in found.items() if ok} == {
         "slurm": "22.05.8, cluster dev",
         "slurm_accounting": "sacct answers",
-        "slurm_limits": "arrays of 1,001, jobs submitted at a time: 100",
+        "slurm_limits": "job arrays of up to 1,001 elements, submitted jobs: 100",
         "slurm_partition": "gpu: 4 nodes of 8 v100 GPUs and 64 cores, 1d00h",
-        "slurm_preemption": "REQUEUE, grace 0/8 s; checkpoint_every bounds what a preemption costs",
+        "slurm_preemption": "REQUEUE, grace 0/8 s; checkpoint_every limits the work that a preemption loses",
         "slurm_kill_wait": "KILL follows TERM after 5 s",
     }
 

@@ -68,8 +68,8 @@ def test_a_reason_that_nobody_knows_is_told_as_it_is_and_waited_for() -> None:
     [
         ("QOSMaxGRESPerJob", "one run asks for more than its QOS allows"),
         ("AssocMaxGRESPerJob", "one run asks for more than its account allows"),
-        ("QOSMaxJobsPerUserLimit", "its QOS runs as many jobs"),
-        ("AssocGrpGRES", "its account has used up what its members share"),
+        ("QOSMaxJobsPerUserLimit", "its QOS has reached its limit of running jobs"),
+        ("AssocGrpGRES", "its account has reached the limit that its members share"),
         ("QOSMaxWallDurationPerJobLimit", "it asks for more time than its QOS allows"),
     ],
 )

@@ -42,12 +42,12 @@ def given() -> Allocation:
         ),
         (FAILED + "Invalid account or account/partition combination specified", "Set slurm.account"),
         (FAILED + "Invalid qos specification", "See the QOS with: sacctmgr show qos"),
-        (FAILED + "Requested node configuration is not available", "No node has so many GPUs"),
+        (FAILED + "Requested node configuration is not available", "No node has that many GPUs"),
         (
             "sbatch: error: Memory specification can not be satisfied\n"
             + FAILED
             + "Requested node configuration is not available",
-            "No node has so many GPUs, cores or so much memory",
+            "No node has that many GPUs or cores, or that much memory",
         ),
         (
             "sbatch: error: CPU count per node can not be satisfied\n"
