@@ -1,1 +1,4 @@
-"""vtjobs: from a grid of vision trainings to a table that says what the seeds allow. Import nothing here."""
+"""vtjobs: from a grid of vision trainings to a table that says what the seeds allow.
+
+Import nothing here.
+"""

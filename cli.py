@@ -1,4 +1,7 @@
-"""The terminal face of vtjobs: puts the commands together, and turns every error into a message and an exit code."""
+"""The terminal face of vtjobs.
+
+Puts the commands together, and turns every error into a message and an exit code.
+"""
 
 import os
 import signal
@@ -34,7 +37,14 @@ for command in (
         results.evaluate,
         results.export,
     ),
-    *(control.cancel, control.retry, control.rerun, control.hold, control.release, control.supervise),
+    *(
+        control.cancel,
+        control.retry,
+        control.rerun,
+        control.hold,
+        control.release,
+        control.supervise,
+    ),
     *(
         submit.run,
         catalog.catalog,
@@ -105,7 +115,9 @@ def main() -> None:
 
 
 def _not_lost(unraisable: "sys.UnraisableHookArgs") -> None:
-    """Deliver a Ctrl-C again that fell into a clean-up of the interpreter, where Python drops exceptions."""
+    """Deliver a Ctrl-C again that fell into a clean-up of the interpreter, where Python drops
+    exceptions.
+    """
     if not issubclass(unraisable.exc_type, KeyboardInterrupt):
         sys.__unraisablehook__(unraisable)
         return

@@ -1,10 +1,12 @@
-"""Random faults on a private SLURM cluster while a grid of 60 runs is trained, and a count of what went wrong.
+"""Random faults on a private SLURM cluster while a grid of 60 runs is trained, and a count of what
+went wrong.
 
     python benchmarks/chaos.py [--minutes 10] [--seed 1] [--plain-submitit]
 
-Ranks, agents, nodes, daemons and the user's own commands are killed, paused, taken away and brought back, jobs are
-preempted and cancelled, all by one seed. Then everything is mended, the grid settles, and its workspace is read
-independently and compared with the ledger. The exit status says whether every count is 0.
+Ranks, agents, nodes, daemons and the user's own commands are killed, paused, taken away and brought
+back, jobs are preempted and cancelled, all by one seed. Then everything is mended, the grid
+settles, and its workspace is read independently and compared with the ledger. The exit status says
+whether every count is 0.
 """
 
 import argparse
@@ -56,7 +58,12 @@ class User:
     def __init__(self, site: Site, folder: Path, rng: random.Random) -> None:
         self.site, self.folder, self.rng = site, folder, rng
         self.root = folder / "runs"
-        self.env = {**site.env, "VTJOBS_DEVICE": "cpu", "VTJOBS_POLL_S": "2", "OMP_NUM_THREADS": "1"}
+        self.env = {
+            **site.env,
+            "VTJOBS_DEVICE": "cpu",
+            "VTJOBS_POLL_S": "2",
+            "OMP_NUM_THREADS": "1",
+        }
         self.process: subprocess.Popen[bytes] | None = None
         self.log = (folder / "user.log").open("ab")
         self.kills = 0
@@ -68,7 +75,9 @@ class User:
         if self.submitted and self.rng.random() < 0.7:
             words = ["supervise", "--every", "2"]
         command = [sys.executable, "-m", "vtjobs.cli", *words]
-        self.process = subprocess.Popen(command, cwd=self.folder, env=self.env, stdout=self.log, stderr=self.log)
+        self.process = subprocess.Popen(
+            command, cwd=self.folder, env=self.env, stdout=self.log, stderr=self.log
+        )
 
     def keep(self) -> None:
         """See to it that a command is at work."""
@@ -84,7 +93,9 @@ class User:
 
     def run(self, *words: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "vtjobs.cli", *words]
-        return subprocess.run(command, cwd=self.folder, env=self.env, capture_output=True, text=True, timeout=300)
+        return subprocess.run(
+            command, cwd=self.folder, env=self.env, capture_output=True, text=True, timeout=300
+        )
 
     def agents(self) -> list[int]:
         return processes_with("vtjobs.workers.agent", str(self.root))
@@ -113,10 +124,15 @@ class Wishes:
         """Take note of a scancel: whose attempts this element hosts."""
         data = json.loads((self.root / "allocations" / f"{token}.json").read_bytes())
         index = int(element.partition("_")[2] or 0)
-        self.elements[element] = [(task["run_id"], task["attempt"]) for task in data["tasks"][index]]
+        self.elements[element] = [
+            (task["run_id"], task["attempt"]) for task in data["tasks"][index]
+        ]
 
     def settled(self) -> dict[str, str]:
-        """Return the runs that may, or must, be cancelled: an attempt after the cancelled one shows that it failed."""
+        """Return the runs that may, or must, be cancelled.
+
+        An attempt after the cancelled one shows that it failed.
+        """
         found = dict.fromkeys(self.runs, "must")
         for tasks in self.elements.values():
             for run_id, attempt in tasks:
@@ -130,7 +146,9 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--minutes", type=float, default=10)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--plain-submitit", action="store_true", help="what submitit makes of the same faults")
+    parser.add_argument(
+        "--plain-submitit", action="store_true", help="what submitit makes of the same faults"
+    )
     parser.add_argument("--keep", action="store_true", help="leave the folder for a look")
     options = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="vtjobs-chaos-"))
@@ -156,7 +174,9 @@ def chaos(site: Site, folder: Path, *, minutes: float, seed: int) -> int:
     user = User(site, folder, rng)
     wishes = Wishes(user.root)
     long_seeds = list(range(LONG))
-    text = GRID.format(runs=RUNS, short=SHORT, long=int(PER_MINUTE * minutes), long_seeds=long_seeds, at_a_time=8)
+    text = GRID.format(
+        runs=RUNS, short=SHORT, long=int(PER_MINUTE * minutes), long_seeds=long_seeds, at_a_time=8
+    )
     (folder / "grid.yaml").write_text(text)
     site.workers, site.leaders, site.kill_user = user.ranks, user.agents, user.kill
     site.cancelled = wishes.cancelled
@@ -172,7 +192,8 @@ def chaos(site: Site, folder: Path, *, minutes: float, seed: int) -> int:
             cancel_one(user, wishes, rng, say)
 
     try:
-        # A submitter that is killed several times before it has submitted anything, and in the middle of it.
+        # A submitter that is killed several times before it has submitted anything, and in the
+        # middle of it.
         for _ in range(4):
             user.start()
             time.sleep(rng.uniform(0.3, 4.0))
@@ -184,12 +205,21 @@ def chaos(site: Site, folder: Path, *, minutes: float, seed: int) -> int:
         user.kill()
     ends = Counter(run["state"] for run in user.runs())
     findings = audit(user.root, wishes.settled(), epochs_of(user, long=int(PER_MINUTE * minutes)))
-    return report(findings, Counter(fault.name for fault in faults), ends, given_up, user, time.monotonic() - began)
+    return report(
+        findings,
+        Counter(fault.name for fault in faults),
+        ends,
+        given_up,
+        user,
+        time.monotonic() - began,
+    )
 
 
 def cancel_one(user: User, wishes: Wishes, rng: random.Random, say: Any) -> None:
     """Cancel a run as its user does."""
-    found = [run["run_id"] for run in user.runs() if run["state"] in ("pending", "queued", "running")]
+    found = [
+        run["run_id"] for run in user.runs() if run["state"] in ("pending", "queued", "running")
+    ]
     if found:
         run_id = rng.choice(sorted(found))
         # Noted first: a command that is cut off may have done it.
@@ -199,7 +229,10 @@ def cancel_one(user: User, wishes: Wishes, rng: random.Random, say: Any) -> None
 
 
 def settle(user: User, say: Any) -> int:
-    """Wait until nothing moves any more; have what the policy gave up tried again, and return how often."""
+    """Wait until nothing moves any more.
+
+    Have what the policy gave up tried again, and return how often.
+    """
     user.kill()
     given_up, deadline = 0, time.monotonic() + SETTLE_S
     while time.monotonic() < deadline:
@@ -208,7 +241,8 @@ def settle(user: User, say: Any) -> int:
         say(f"          {dict(counts)}")
         failed = [run for run in found if run["state"] == "failed"]
         if failed and all(re.search(r"in a row", run["reason"]) for run in failed):
-            # Three ends in a row without progress: that the machine is to blame is for the user to say.
+            # Three ends in a row without progress: that the machine is to blame is for the user to
+            # say.
             given_up += len(failed)
             user.run("retry", "status=failed", "--yes")
         elif found and all(run["state"] in ("completed", "cancelled", "failed") for run in found):
@@ -228,7 +262,12 @@ def epochs_of(user: User, *, long: int) -> dict[str, int]:
 
 
 def report(
-    findings: Findings, faults: Counter[str], ends: Counter[str], given_up: int, user: User, seconds: float
+    findings: Findings,
+    faults: Counter[str],
+    ends: Counter[str],
+    given_up: int,
+    user: User,
+    seconds: float,
 ) -> int:
     """Print the table; return the exit status."""
     attempts = sum(1 for _ in user.root.glob("??/*/attempts/*/journal-0.jsonl"))
@@ -236,7 +275,10 @@ def report(
     for name, count in sorted(faults.items()):
         print(f"    {name:<28} {count:>4}")
     states = ", ".join(f"{count} {state}" for state, count in sorted(ends.items()))
-    print(f"{RUNS} runs, {attempts} attempts: {states}; {user.kills} commands killed; {given_up} retried by the user")
+    print(
+        f"{RUNS} runs, {attempts} attempts: {states}; {user.kills} commands killed; {given_up}"
+        " retried by the user"
+    )
     bad = 0
     for name in findings.__dataclass_fields__:
         lines = getattr(findings, name)

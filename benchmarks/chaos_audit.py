@@ -1,6 +1,7 @@
 """What really happened to a grid, read from its workspace alone, against what the ledger believes.
 
-Nothing of vtjobs' own reading is used here: journals are parsed, ends judged and checkpoints hashed by this module.
+Nothing of vtjobs' own reading is used here: journals are parsed, ends judged and checkpoints hashed
+by this module.
 """
 
 import hashlib
@@ -54,13 +55,16 @@ def audit(root: Path, wanted: dict[str, str], epochs: dict[str, int]) -> Finding
 
     Args:
         root: the workspace.
-        wanted: the runs that somebody meant to end otherwise than completed, with `must` or `may` be cancelled.
+        wanted: the runs that somebody meant to end otherwise than completed, with `must` or `may`
+            be cancelled.
         epochs: how many epochs each run that was submitted trains for.
     """
     found = Findings()
     ledger = sqlite3.connect(root / "ledger.sqlite")
     ledger.row_factory = sqlite3.Row
-    states = {row["run_id"]: row["state"] for row in ledger.execute("SELECT run_id, state FROM runs")}
+    states = {
+        row["run_id"]: row["state"] for row in ledger.execute("SELECT run_id, state FROM runs")
+    }
     for run_id in epochs:
         if run_id not in states:
             found.lost_runs.append(f"{run_id}: not in the ledger")
@@ -95,7 +99,9 @@ def top_of(attempts: list[Attempt]) -> Attempt | None:
     return next((attempt for attempt in reversed(attempts) if attempt.start), None)
 
 
-def _judge_state(found: Findings, run_id: str, state: str, attempts: list[Attempt], wish: str | None) -> None:
+def _judge_state(
+    found: Findings, run_id: str, state: str, attempts: list[Attempt], wish: str | None
+) -> None:
     top = top_of(attempts)
     completed = top is not None and top.completed
     allowed = {"completed"} if completed else {"cancelled"} if wish else set()
@@ -106,7 +112,9 @@ def _judge_state(found: Findings, run_id: str, state: str, attempts: list[Attemp
     if not allowed:
         found.lost_runs.append(f"{run_id}: {state}, never completed; ends {ends}")
     elif state not in allowed:
-        found.wrong_states.append(f"{run_id}: {state}, should be {' or '.join(sorted(allowed))}; ends {ends}")
+        found.wrong_states.append(
+            f"{run_id}: {state}, should be {' or '.join(sorted(allowed))}; ends {ends}"
+        )
 
 
 def _judge_doubles(found: Findings, run_id: str, attempts: list[Attempt]) -> None:
@@ -114,14 +122,20 @@ def _judge_doubles(found: Findings, run_id: str, attempts: list[Attempt]) -> Non
     if len(done) > 1:
         found.doubled_runs.append(f"{run_id}: completed by attempts {done}")
     for attempt in attempts:
-        later = [other.start["at"] for other in attempts if other.number > attempt.number and other.start]
+        later = [
+            other.start["at"] for other in attempts if other.number > attempt.number and other.start
+        ]
         last = attempt.events[-1]["at"] if attempt.events else 0.0
         if later and last > min(later) + FENCED_WITHIN_S:
-            found.late_zombies.append(f"{run_id}: attempt {attempt.number} wrote {last - min(later):.0f} s too long")
+            found.late_zombies.append(
+                f"{run_id}: attempt {attempt.number} wrote {last - min(later):.0f} s too long"
+            )
 
 
 def lineage(attempts: list[Attempt]) -> list[tuple[Attempt, int | None]]:
-    """Return the attempts that count, newest first, each with the last step of it that does (None: all do)."""
+    """Return the attempts that count, newest first, each with the last step of it that does (None:
+    all do).
+    """
     by_number = {attempt.number: attempt for attempt in attempts}
     current, cut = top_of(attempts), None
     found: list[tuple[Attempt, int | None]] = []
@@ -143,42 +157,72 @@ def _judge_events(
             if event["kind"] not in _TABLES or (cut is not None and event["step"] > cut):
                 continue
             if not _has(ledger, run_id, attempt.number, event):
-                found.lost_events.append(f"{run_id}: {event['kind']} {event['seq']} of attempt {attempt.number}")
+                found.lost_events.append(
+                    f"{run_id}: {event['kind']} {event['seq']} of attempt {attempt.number}"
+                )
             if event["kind"] == "evaluation":
                 curve[event["epoch"]] = event["metrics"]["top1"]
-    query = "SELECT last, last_epoch, best FROM results WHERE run_id = ? AND set_name = 'test' AND metric = 'top1'"
+    query = (
+        "SELECT last, last_epoch, best FROM results WHERE run_id = ? AND set_name = 'test' AND"
+        " metric = 'top1'"
+    )
     row = ledger.execute(query, (run_id,)).fetchone()
     if sorted(curve) != list(range(1, epochs + 1)):
         missing = sorted(set(range(1, epochs + 1)) - set(curve))
-        found.lost_events.append(f"{run_id}: no journal scores epochs {missing[:5]} ({len(missing)})")
-    elif row is None or (row["last"], row["last_epoch"], row["best"]) != (curve[epochs], epochs, max(curve.values())):
-        found.wrong_results.append(f"{run_id}: {dict(row) if row else None}, journals say {curve[epochs]}")
+        found.lost_events.append(
+            f"{run_id}: no journal scores epochs {missing[:5]} ({len(missing)})"
+        )
+    elif row is None or (row["last"], row["last_epoch"], row["best"]) != (
+        curve[epochs],
+        epochs,
+        max(curve.values()),
+    ):
+        found.wrong_results.append(
+            f"{run_id}: {dict(row) if row else None}, journals say {curve[epochs]}"
+        )
 
 
 def _has(ledger: sqlite3.Connection, run_id: str, number: int, event: dict[str, Any]) -> bool:
     if event["kind"] == "checkpoint":
-        query, last = "SELECT 1 FROM checkpoints WHERE run_id = ? AND attempt = ? AND step = ?", event["step"]
+        query, last = (
+            "SELECT 1 FROM checkpoints WHERE run_id = ? AND attempt = ? AND step = ?",
+            event["step"],
+        )
     else:
-        query = f"SELECT 1 FROM {_TABLES[event['kind']]} WHERE run_id = ? AND attempt = ? AND seq = ?"
+        query = (
+            f"SELECT 1 FROM {_TABLES[event['kind']]} WHERE run_id = ? AND attempt = ? AND seq = ?"
+        )
         last = event["seq"]
     return ledger.execute(query, (run_id, number, last)).fetchone() is not None
 
 
 def _judge_checkpoints(found: Findings, folder: Path, attempts: list[Attempt]) -> None:
-    """What was adopted is whole: what attempts went on from, as far as it is still there, and final weights."""
+    """What was adopted is whole.
+
+    What attempts went on from, as far as it is still there, and final weights.
+    """
     for attempt in attempts:
         start = attempt.start
         if start and start["resumed_attempt"]:
             path = checkpoint(folder, start["resumed_attempt"], start["resumed_step"])
-            source = next((each for each in attempts if each.number == start["resumed_attempt"]), None)
+            source = next(
+                (each for each in attempts if each.number == start["resumed_attempt"]), None
+            )
             if source is None or source.start is None:
-                found.corrupt_checkpoints.append(f"{folder.name}: attempt {attempt.number} goes on from nothing")
+                found.corrupt_checkpoints.append(
+                    f"{folder.name}: attempt {attempt.number} goes on from nothing"
+                )
             elif path.exists() and not is_whole(path):
                 found.corrupt_checkpoints.append(f"{path}: adopted by attempt {attempt.number}")
         if attempt.completed:
-            last = max((event["step"] for event in attempt.events if event["kind"] == "checkpoint"), default=None)
+            last = max(
+                (event["step"] for event in attempt.events if event["kind"] == "checkpoint"),
+                default=None,
+            )
             if last is None or not is_whole(checkpoint(folder, attempt.number, last)):
-                found.corrupt_checkpoints.append(f"{folder.name}: final weights of attempt {attempt.number}")
+                found.corrupt_checkpoints.append(
+                    f"{folder.name}: final weights of attempt {attempt.number}"
+                )
 
 
 def checkpoint(folder: Path, attempt: int, step: int) -> Path:

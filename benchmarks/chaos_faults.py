@@ -47,14 +47,19 @@ def schedule(seed: int, seconds: float) -> list[Fault]:
     found, at_s = [], rng.uniform(8, 12)
     while at_s < seconds:
         name = rng.choices(list(WEIGHTS), list(WEIGHTS.values()))[0]
-        found.append(Fault(at_s=at_s, name=name, lasts_s=rng.uniform(2, 30), draw=rng.getrandbits(32)))
+        found.append(
+            Fault(at_s=at_s, name=name, lasts_s=rng.uniform(2, 30), draw=rng.getrandbits(32))
+        )
         at_s += rng.uniform(*APART_S)
     return found
 
 
 @dataclass
 class Site:
-    """A cluster, and who works on it: how its tasks' processes are found, and what a scancel of one means to them."""
+    """A cluster, and who works on it.
+
+    How its tasks' processes are found, and what a scancel of one means to them.
+    """
 
     folder: Path
     # Both return the pids of the processes that a fault may hit.
@@ -67,11 +72,18 @@ class Site:
     mends: list[tuple[float, Callable[[], None]]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(("SLURM", "SBATCH_"))}
+        kept = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(("SLURM", "SBATCH_"))
+        }
         self.env = {**kept, "SLURM_CONF": f"{self.folder}/slurm.conf"}
 
     def up(self, *options: str) -> None:
-        """Start what is not running; a start that is cut short by the next fault is tried again later."""
+        """Start what is not running.
+
+        A start that is cut short by the next fault is tried again later.
+        """
         command = [str(SCRIPTS / "up"), str(self.folder), *options]
         done = subprocess.run(command, capture_output=True, text=True)
         if options and done.returncode:
@@ -109,7 +121,7 @@ class Site:
         if state.startswith(("down", "drain", "drng")):
             self.run("scontrol", "update", f"nodename={node}", "state=resume")
 
-    # Faults ------------------------------------------------------------------------------------------------
+    # Faults ---------------------------------------------------------------------------------------
 
     def strike(self, fault: Fault) -> None:
         """Make one fault happen; it is mended after its time."""
@@ -129,7 +141,9 @@ class Site:
         }[fault.name](rng)
         if undo is not None:
             # A controller that is away for longer than a job's start says nothing new.
-            lasts_s = fault.lasts_s if "node" in fault.name or "dbd" in fault.name else fault.lasts_s / 2
+            lasts_s = (
+                fault.lasts_s if "node" in fault.name or "dbd" in fault.name else fault.lasts_s / 2
+            )
             self.mends.append((time.monotonic() + lasts_s, undo))
 
     def _kill_one(self, pids: list[int], rng: random.Random) -> None:
@@ -181,8 +195,14 @@ class Site:
 
     def _scancel(self, rng: random.Random) -> None:
         """Cancel a job, or an element of an array, behind its owner's back."""
-        lines = self.run("squeue", "-h", "-r", "-t", "running,pending", "-o", "%F %K %j").splitlines()
-        found = [line.split() for line in lines if "stranger" not in line and "N/A" not in line.split()[0]]
+        lines = self.run(
+            "squeue", "-h", "-r", "-t", "running,pending", "-o", "%F %K %j"
+        ).splitlines()
+        found = [
+            line.split()
+            for line in lines
+            if "stranger" not in line and "N/A" not in line.split()[0]
+        ]
         if found:
             job, index, name = rng.choice(sorted(found))
             element = job if index == "N/A" else f"{job}_{index}"
@@ -192,7 +212,13 @@ class Site:
             self.run("scancel", element)
 
     def _preempt(self, rng: random.Random) -> None:
-        options = ["--job-name=stranger", "--partition=high", "--exclusive", "--gpus-per-node=8", "--output=/dev/null"]
+        options = [
+            "--job-name=stranger",
+            "--partition=high",
+            "--exclusive",
+            "--gpus-per-node=8",
+            "--output=/dev/null",
+        ]
         nodes, seconds = rng.randint(1, 2), rng.randint(3, 10)
         self.run("sbatch", *options, f"--nodes={nodes}", f"--wrap=sleep {seconds}")
 
@@ -200,7 +226,9 @@ class Site:
         self.kill_user()
 
 
-def play(site: Site, faults: list[Fault], each: Callable[[], None], say: Callable[[str], None]) -> None:
+def play(
+    site: Site, faults: list[Fault], each: Callable[[], None], say: Callable[[str], None]
+) -> None:
     """Let the faults happen at their times, then mend everything."""
     began = time.monotonic()
     for fault in faults:

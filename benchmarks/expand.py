@@ -1,4 +1,5 @@
-"""How long 100,000 runs take to be expanded, hashed and checked against a ledger that has half of them.
+"""How long 100,000 runs take to be expanded, hashed and checked against a ledger that has half of
+them.
 
     python benchmarks/expand.py
 

@@ -1,8 +1,11 @@
-"""What each head costs beside the supervised step: `python benchmarks/heads.py [--backbone swin_t] [--batch 16]`.
+"""What each head costs beside the supervised step.
 
-Each head's forward and backward pass on the backbone's tokens, as a share of a supervised step: medians, interleaved in
-one process, so that a busy machine slows all of them alike (a step with a head less one without is a small difference
-of two large numbers). Two more rows: DRLoc's head against the published form, which gathers and concatenates first.
+`python benchmarks/heads.py [--backbone swin_t] [--batch 16]`.
+
+Each head's forward and backward pass on the backbone's tokens, as a share of a supervised step:
+medians, interleaved in one process, so that a busy machine slows all of them alike (a step with a
+head less one without is a small difference of two large numbers). Two more rows: DRLoc's head
+against the published form, which gathers and concatenates first.
 """
 
 import argparse
@@ -27,13 +30,22 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "drloc": ("drloc", {}),
     "relvit sprel+abspos, low rank": ("relvit", {"rank": "low"}),
     "relvit sprel+abspos, full rank": ("relvit", {"rank": "full"}),
-    "relvit all four, low rank": ("relvit", {"rank": "low", "tasks": ["sprel", "dist", "ang", "abspos"]}),
-    "relvit all four, full rank": ("relvit", {"rank": "full", "tasks": ["sprel", "dist", "ang", "abspos"]}),
+    "relvit all four, low rank": (
+        "relvit",
+        {"rank": "low", "tasks": ["sprel", "dist", "ang", "abspos"]},
+    ),
+    "relvit all four, full rank": (
+        "relvit",
+        {"rank": "full", "tasks": ["sprel", "dist", "ang", "abspos"]},
+    ),
 }
 
 
 class Published(nn.Module):
-    """DRLoc's head as its authors wrote it: rows gathered image by image, concatenated, then the MLP."""
+    """DRLoc's head as its authors wrote it.
+
+    Rows gathered image by image, concatenated, then the MLP.
+    """
 
     def __init__(self, width: int, pairs: int) -> None:
         super().__init__()
@@ -47,7 +59,12 @@ class Published(nn.Module):
         flat = tokens.reshape(batch, side * side, width)
         ends = torch.randint(side, (2, batch, self.pairs, 2))
         picked = [
-            torch.stack([image[cells[:, 0] * side + cells[:, 1]] for image, cells in zip(flat, end, strict=True)])
+            torch.stack(
+                [
+                    image[cells[:, 0] * side + cells[:, 1]]
+                    for image, cells in zip(flat, end, strict=True)
+                ]
+            )
             for end in ends
         ]
         target = (ends[0] - ends[1]).abs().float()
@@ -71,7 +88,9 @@ class Gathered(Published):
 def parameters(name: str, changes: dict[str, Any], backbone: dict[str, Any]) -> dict[str, Any]:
     """Return a head's parameters as a run has them."""
     values = HEADS[name].model_validate({"weight": 1.0, **changes}).model_dump()
-    return values | {key: value for key, value in preset(name, "paper", backbone).items() if values[key] is None}
+    return values | {
+        key: value for key, value in preset(name, "paper", backbone).items() if values[key] is None
+    }
 
 
 def step(model: nn.Module, images: Tensor, labels: Tensor) -> Callable[[], None]:
@@ -142,11 +161,15 @@ def main() -> None:
     model = timm.create_model(facts["model"], num_classes=100, **facts.get("args", {})).to(device)
     (grid,) = grid_shapes(Tap(model, "after_norm"), 3, 224)
     images = torch.randn(options.batch, 3, 224, 224, device=device)
-    cases = {"supervised step": step(model, images, torch.randint(100, (options.batch,), device=device))}
+    cases = {
+        "supervised step": step(model, images, torch.randint(100, (options.batch,), device=device))
+    }
     for name, (kind, changes) in CASES.items():
         head = build_head({"name": kind, "params": parameters(kind, changes, facts)}, [grid])
         assert head is not None
-        cases[name] = head_step(head.to(device), (options.batch, grid.height, grid.columns, grid.width), device)
+        cases[name] = head_step(
+            head.to(device), (options.batch, grid.height, grid.columns, grid.width), device
+        )
     whole = measure(cases, options.rounds)
     second = whole.pop("supervised step")
     tokens = torch.randn(64, 7, 7, 768, requires_grad=True)
@@ -160,9 +183,17 @@ def main() -> None:
     shares = {name: seconds / second for name, seconds in whole.items()}
     over = {name: parts["ours"] / seconds for name, seconds in parts.items() if name != "ours"}
     if options.json:
-        print(json.dumps({**vars(options), "step_s": second, "share_of_step": shares, "drloc_over": over}, indent=1))
+        print(
+            json.dumps(
+                {**vars(options), "step_s": second, "share_of_step": shares, "drloc_over": over},
+                indent=1,
+            )
+        )
         return
-    print(f"{options.backbone}, 224 pixels, batch {options.batch}, {device}: a supervised step takes {second:.2f} s")
+    print(
+        f"{options.backbone}, 224 pixels, batch {options.batch}, {device}: a supervised step takes"
+        f" {second:.2f} s"
+    )
     for name, share in shares.items():
         print(f"  {name:32} {100 * share:5.2f} % of it")
     for name, ratio in over.items():

@@ -1,7 +1,9 @@
-"""The ledger's figures: `python benchmarks/ledger.py` prints a table for SQLite and, where installed, PostgreSQL.
+"""The ledger's figures.
 
-The middle of several rounds, in turn; the machine's noise is shown as the slowest one. A figure counts with what it
-was measured on: the table's head names the cores.
+`python benchmarks/ledger.py` prints a table for SQLite and, where installed, PostgreSQL.
+
+The middle of several rounds, in turn; the machine's noise is shown as the slowest one. A figure
+counts with what it was measured on: the table's head names the cores.
 """
 
 import argparse
@@ -38,37 +40,78 @@ from vtjobs.jobs.run.states import AttemptState, RunState
 
 CELLS, SEEDS = 20_000, 5
 JOURNALS, EVENTS = 64, 2_000
-STATES = (RunState.COMPLETED,) * 16 + (RunState.PENDING, RunState.RUNNING, RunState.FAILED, RunState.QUEUED)
+STATES = (RunState.COMPLETED,) * 16 + (
+    RunState.PENDING,
+    RunState.RUNNING,
+    RunState.FAILED,
+    RunState.QUEUED,
+)
 
 
 def journal(number: int) -> bytes:
-    """Return a journal as a training leaves it: heads, epochs, evaluations, checkpoints, signs of life."""
+    """Return a journal as a training leaves it.
+
+    Heads, epochs, evaluations, checkpoints, signs of life.
+    """
     draw = random.Random(number)
     events: list[dict[str, Any]] = [
-        {"kind": "start", "at": 1.0, "attempt": 1, "host": "node17", "resumed_attempt": None, "resumed_step": None,
-         "world_size": 8, "exact": None, "software": {"torch": "2.9.0", "timm": "1.0.22"}}
-    ]  # fmt: skip
+        {
+            "kind": "start",
+            "at": 1.0,
+            "attempt": 1,
+            "host": "node17",
+            "resumed_attempt": None,
+            "resumed_step": None,
+            "world_size": 8,
+            "exact": None,
+            "software": {"torch": "2.9.0", "timm": "1.0.22"},
+        }
+    ]
     epoch = 0
     while len(events) < EVENTS - 1:
         at = 1.7e9 + 60.0 * epoch
         place = {"epoch": epoch, "step": 98 * (epoch + 1)}
-        losses = {"loss": draw.random(), "loss_supervised": draw.random(), "loss_drloc": draw.random(), "lr": 5e-4}
+        losses = {
+            "loss": draw.random(),
+            "loss_supervised": draw.random(),
+            "loss_drloc": draw.random(),
+            "lr": 5e-4,
+        }
         scores = {"top1": 100 * draw.random(), "top5": 100 * draw.random(), "loss": draw.random()}
         for part in range(5):
-            now = {"at": round(at + part, 3), "epoch": epoch, "step": 98 * epoch + 19 * part, "steps": 29_400}
+            now = {
+                "at": round(at + part, 3),
+                "epoch": epoch,
+                "step": 98 * epoch + 19 * part,
+                "steps": 29_400,
+            }
             events.append({"kind": "progress", **now})
         events.append({"kind": "epoch", "at": at + 6, **place, "metrics": losses})
-        events.append({"kind": "evaluation", "at": at + 7, **place, "set": "test", "metrics": scores})
+        events.append(
+            {"kind": "evaluation", "at": at + 7, **place, "set": "test", "metrics": scores}
+        )
         if epoch % 10 == 9:
             events.append({"kind": "checkpoint", "at": at + 8, **place, "bytes": 348_127_004})
         events += [{"kind": "heartbeat", "at": at + 9}, {"kind": "heartbeat", "at": at + 39}]
         epoch += 1
-    ended = {"class": None, "signature": "", "error": "", "exit_code": 0, "epoch": epoch, "step": 98 * epoch, "rank": 0}
-    return journal_bytes([*events[: EVENTS - 1], {"kind": "end", "at": 1.8e9, "state": "completed", **ended}])
+    ended = {
+        "class": None,
+        "signature": "",
+        "error": "",
+        "exit_code": 0,
+        "epoch": epoch,
+        "step": 98 * epoch,
+        "rank": 0,
+    }
+    return journal_bytes(
+        [*events[: EVENTS - 1], {"kind": "end", "at": 1.8e9, "state": "completed", **ended}]
+    )
 
 
 def fill(world: World) -> None:
-    """Put 100,000 runs of 20,000 cells into the ledger, with attempts and results, 1,000 runs to a grid."""
+    """Put 100,000 runs of 20,000 cells into the ledger, with attempts and results, 1,000 runs to a
+    grid.
+    """
     draw = random.Random(0)
     for number in range(CELLS * SEEDS // 1000):
         size = 1000 // SEEDS
@@ -77,10 +120,20 @@ def fill(world: World) -> None:
         attempts, results = [], []
         for run_id, cell, *_ in frozen.runs:
             attempts.append(
-                {"run_id": run_id, "number": 1, "token": f"vtj-{number}", "state": AttemptState.COMPLETED,
-                 "submitted_at": 1.0, "started_at": 2.0, "ended_at": 3.0, "host": "node17", "epoch": 100, "step": 9800,
-                 "steps": 9800}
-            )  # fmt: skip
+                {
+                    "run_id": run_id,
+                    "number": 1,
+                    "token": f"vtj-{number}",
+                    "state": AttemptState.COMPLETED,
+                    "submitted_at": 1.0,
+                    "started_at": 2.0,
+                    "ended_at": 3.0,
+                    "host": "node17",
+                    "epoch": 100,
+                    "step": 9800,
+                    "steps": 9800,
+                }
+            )
             for metric in ("top1", "top5", "loss"):
                 value = draw.gauss(70, 2)
                 place = {"last": value, "last_epoch": 99, "best": value, "best_epoch": 99}
@@ -93,7 +146,9 @@ def fill(world: World) -> None:
             connection.execute(text("UPDATE runs SET state = :s WHERE run_id = :r"), changed)
     if world.ledger.engine.dialect.name == "postgresql":
         # What its autovacuum does by itself after a while.
-        with world.ledger.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        with world.ledger.engine.connect().execution_options(
+            isolation_level="AUTOCOMMIT"
+        ) as connection:
             connection.exec_driver_sql("VACUUM ANALYZE")
 
 
@@ -111,9 +166,12 @@ def forget(world: World, run_ids: list[str]) -> None:
         connection.execute(delete(m.results).where(m.results.c.run_id.in_(run_ids)))
         connection.execute(delete(m.events).where(m.events.c.run_id.in_(run_ids)))
         connection.execute(
-            text("UPDATE attempts SET state = 'queued', started_at = NULL, epoch = NULL, step = NULL, steps = NULL, "
-                 "heartbeat_at = NULL, checkpoint_step = NULL WHERE token = 'vtj-bench'")
-        )  # fmt: skip
+            text(
+                "UPDATE attempts SET state = 'queued', started_at = NULL, epoch = NULL, step ="
+                " NULL, steps = NULL, heartbeat_at = NULL, checkpoint_step = NULL WHERE token ="
+                " 'vtj-bench'"
+            )
+        )
 
 
 class Work:
@@ -126,8 +184,15 @@ class Work:
         frozen = paper_grid("journals", cells=JOURNALS, first_cell=CELLS)
         self.run_ids = world.submit(frozen)
         with writing(world.ledger.engine) as connection:
-            row = {"number": 1, "token": "vtj-bench", "state": AttemptState.QUEUED, "submitted_at": 1.0}
-            connection.execute(insert(m.attempts), [{"run_id": run_id, **row} for run_id in self.run_ids])
+            row = {
+                "number": 1,
+                "token": "vtj-bench",
+                "state": AttemptState.QUEUED,
+                "submitted_at": 1.0,
+            }
+            connection.execute(
+                insert(m.attempts), [{"run_id": run_id, **row} for run_id in self.run_ids]
+            )
         for number, run_id in enumerate(self.run_ids):
             make_folder(world.folder(run_id).attempt(1))
             world.folder(run_id).journal(1, 0).write_bytes(journal(number))
@@ -152,7 +217,9 @@ class Work:
     def report(self) -> float:
         """Five of the grids: 1,000 cells with 5 seeds each, marked, as a table."""
         chosen = parse_selection([f"grid{number}" for number in range(5)])
-        return timed(lambda: render.of_cells(cells.planned(self.world.ledger, chosen, Plan()))) * 1e3
+        return (
+            timed(lambda: render.of_cells(cells.planned(self.world.ledger, chosen, Plan()))) * 1e3
+        )
 
     def compare(self) -> float:
         """The comparisons of these, with ranks and reversals."""
@@ -202,17 +269,29 @@ ROWS = [
     ("status counts, 100,000 runs", "counts", "ms", {"SQLite": 50, "PostgreSQL": 50}),
     ("mean and std of 20,000 cells", "cells", "ms", {"SQLite": 300, "PostgreSQL": 300}),
     ("list a grid of 1,000 runs", "runs", "ms", {}),
-    ("report of 1,000 cells, of 100,000 runs", "report", "ms", {"SQLite": 3_000, "PostgreSQL": 3_000}),
+    (
+        "report of 1,000 cells, of 100,000 runs",
+        "report",
+        "ms",
+        {"SQLite": 3_000, "PostgreSQL": 3_000},
+    ),
     ("compare them: 500 heads", "compare", "ms", {}),
     ("add a grid of 10,000 runs", "add", "ms", {}),
-    (f"ingest {JOURNALS} × {EVENTS:,} events", "events", "events/s", {"SQLite": 50_000, "PostgreSQL": 20_000}),
+    (
+        f"ingest {JOURNALS} × {EVENTS:,} events",
+        "events",
+        "events/s",
+        {"SQLite": 50_000, "PostgreSQL": 20_000},
+    ),
 ]
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--folder", type=Path, help="where SQLite's ledger lies; default: the temporary folder")
+    parser.add_argument(
+        "--folder", type=Path, help="where SQLite's ledger lies; default: the temporary folder"
+    )
     chosen = parser.parse_args()
     logging.disable(logging.CRITICAL)
     folder = Path(tempfile.mkdtemp(prefix="vtjobs-bench-", dir=chosen.folder))
@@ -241,7 +320,10 @@ def report(works: dict[str, Work], rounds: int) -> int:
             missed += not met
             wanted = "" if target is None else f"{'≥' if unit == 'events/s' else '≤'} {target:,}"
             note = "" if met else "  missed"
-            print(f"{what:40}{database:12}{middle:>12,.1f}{worst:>12,.1f}{wanted:>12} {unit}{note}", flush=True)
+            print(
+                f"{what:40}{database:12}{middle:>12,.1f}{worst:>12,.1f}{wanted:>12} {unit}{note}",
+                flush=True,
+            )
     return 1 if missed else 0
 
 

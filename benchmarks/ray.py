@@ -1,10 +1,13 @@
-"""Ray: seconds from submission to the first epoch, and runs per minute, beside `ray job submit` and the local queue.
+"""Ray.
+
+Seconds from submission to the first epoch, and runs per minute, beside `ray job submit` and the
+local queue.
 
 python benchmarks/ray.py [--noops 50] [--runs 20]
 
-One private cluster of one node serves all three; they take turns. A no-op is a job that ends at once, by
-`ray job submit` (one process per job, as its documentation has it) and through our client. A tiny run is two epochs of
-a small model.
+One private cluster of one node serves all three; they take turns. A no-op is a job that ends at
+once, by `ray job submit` (one process per job, as its documentation has it) and through our client.
+A tiny run is two epochs of a small model.
 """
 
 import argparse
@@ -32,11 +35,18 @@ resources: {{gpus_per_node: {gpus}}}
 
 
 def cluster_env(folder: Path) -> dict[str, str]:
-    env = {name: value for name, value in os.environ.items() if not name.startswith(("VTJOBS_", "RAY_"))}
+    env = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("VTJOBS_", "RAY_"))
+    }
     own = {**env, "VTJOBS_DEVICE": "cpu", "OMP_NUM_THREADS": "1"}
     command = [sys.executable, UP, folder, "--nodes=1", "--gpus=2", "--cpus=4", "--fast"]
     subprocess.run(command, env=own, check=True, stdout=subprocess.DEVNULL)
-    words = [line.removeprefix("export ").split("=", 1) for line in (folder / "env").read_text().splitlines()]
+    words = [
+        line.removeprefix("export ").split("=", 1)
+        for line in (folder / "env").read_text().splitlines()
+    ]
     return {**own, **dict(words), "VTJOBS_POLL_S": "1"}
 
 
@@ -51,7 +61,15 @@ def plain(env: dict[str, str], count: int, command: list[str]) -> None:
     ray = str(Path(sys.executable).parent / "ray")
     for index in range(count):
         name = f"plain-{time.time_ns()}-{index}"
-        words = [ray, "job", "submit", "--no-wait", "--entrypoint-num-cpus=1", "--submission-id", name]
+        words = [
+            ray,
+            "job",
+            "submit",
+            "--no-wait",
+            "--entrypoint-num-cpus=1",
+            "--submission-id",
+            name,
+        ]
         subprocess.run([*words, "--", *command], env=env, check=True, capture_output=True)
     wait_for_jobs(env, "plain-")
 
@@ -76,20 +94,37 @@ def ours(env: dict[str, str], count: int) -> None:
     os.environ["RAY_AUTH_TOKEN_PATH"] = env["RAY_AUTH_TOKEN_PATH"]
     api = Api(env["RAY_ADDRESS"])
     for index in range(count):
-        body = {"submission_id": f"ours-{time.time_ns()}-{index}", "entrypoint": "true", "entrypoint_num_cpus": 1}
+        body = {
+            "submission_id": f"ours-{time.time_ns()}-{index}",
+            "entrypoint": "true",
+            "entrypoint_num_cpus": 1,
+        }
         api.ask("/api/jobs/", body=body, deadline_s=30)
     wait_for_jobs(env, "ours-")
 
 
-def grid(env: dict[str, str], folder: Path, backend: str, runs: int, *, name: str) -> tuple[float, float]:
+def grid(
+    env: dict[str, str], folder: Path, backend: str, runs: int, *, name: str
+) -> tuple[float, float]:
     """Train a grid to its end; return the seconds to its first step, and to its end."""
     gpus = 1 if backend == "ray" else 0
     path = folder / f"{name}.yaml"
     path.write_text(GRID.format(name=name, seeds=runs, gpus=gpus))
     workspace = folder / name
     began = time.time()
-    command = [sys.executable, "-m", "vtjobs.cli", "submit", str(path), "--backend", backend, "--wait"]
-    subprocess.run([*command, "--workspace", str(workspace)], env=env, check=True, capture_output=True)
+    command = [
+        sys.executable,
+        "-m",
+        "vtjobs.cli",
+        "submit",
+        str(path),
+        "--backend",
+        backend,
+        "--wait",
+    ]
+    subprocess.run(
+        [*command, "--workspace", str(workspace)], env=env, check=True, capture_output=True
+    )
     ended = time.time()
     return first_epoch(workspace) - began, ended - began
 
@@ -98,7 +133,12 @@ def first_epoch(workspace: Path) -> float:
     from vtjobs.jobs.workspace.journal import read_all
 
     journals = workspace.glob("*/*/attempts/*/journal-*.jsonl")
-    return min(event["at"] for journal in journals for event in read_all(journal) if event["kind"] == "epoch")
+    return min(
+        event["at"]
+        for journal in journals
+        for event in read_all(journal)
+        if event["kind"] == "epoch"
+    )
 
 
 def main() -> int:
@@ -112,20 +152,43 @@ def main() -> int:
         ours(env, 1)
         by_command = timed(lambda: plain(env, options.noops, ["true"]))
         by_api = timed(lambda: ours(env, options.noops))
-        times = f"ray job submit {by_command:.1f} s, our client {by_api:.1f} s: {by_api / by_command:.2f}"
+        times = (
+            f"ray job submit {by_command:.1f} s, our client {by_api:.1f} s:"
+            f" {by_api / by_command:.2f}"
+        )
         print(f"{options.noops} no-ops: {times}")
         first, total = grid(env, folder, "ray", options.runs, name="ray")
         local_first, local_total = grid(env, folder, "local", options.runs, name="local")
-        print(f"first epoch after submission: ray {first:.1f} s, local {local_first:.1f} s: {first / local_first:.2f}")
+        print(
+            f"first epoch after submission: ray {first:.1f} s, local {local_first:.1f} s:"
+            f" {first / local_first:.2f}"
+        )
         rate, local_rate = 60 * options.runs / total, 60 * options.runs / local_total
-        print(f"{options.runs} tiny runs per minute: ray {rate:.1f}, local {local_rate:.1f}: {rate / local_rate:.2f}")
+        print(
+            f"{options.runs} tiny runs per minute: ray {rate:.1f}, local {local_rate:.1f}:"
+            f" {rate / local_rate:.2f}"
+        )
         single = folder / "one.yaml"
         single.write_text(GRID.format(name="one", seeds=1, gpus=0))
-        train = [sys.executable, "-m", "vtjobs.cli", "submit", str(single), "--backend", "local", "--wait"]
+        train = [
+            sys.executable,
+            "-m",
+            "vtjobs.cli",
+            "submit",
+            str(single),
+            "--backend",
+            "local",
+            "--wait",
+        ]
         few = max(2, options.runs // 5)
-        each = timed(lambda: plain(env, few, ["sh", "-c", f"{' '.join(train)} --workspace $(mktemp -d)"]))
+        each = timed(
+            lambda: plain(env, few, ["sh", "-c", f"{' '.join(train)} --workspace $(mktemp -d)"])
+        )
         plainly = 60 * few / each
-        print(f"tiny runs per minute, one `ray job submit` each: {plainly:.1f}: {plainly / rate:.2f} of ours")
+        print(
+            f"tiny runs per minute, one `ray job submit` each: {plainly:.1f}: {plainly / rate:.2f}"
+            " of ours"
+        )
         return 0
     finally:
         subprocess.run([sys.executable, DOWN, folder / "ray"], check=False)

@@ -1,11 +1,13 @@
-"""How long it takes to submit many runs: vtjobs, raw `sbatch --array` and submitit's `map_array`, side by side.
+"""How long it takes to submit many runs.
+
+Vtjobs, raw `sbatch --array` and submitit's `map_array`, side by side.
 
     python benchmarks/submit.py [--sizes 100 1000 10000]
 
-On a private SLURM cluster (deploy/slurm-dev). The jobs may not begin before tomorrow, so that nothing but submission
-is measured: for vtjobs the whole command `vtjobs submit`, interpreter start, expansion, ledger and workspace included;
-for the others the calls alone, cut at MaxArraySize by hand, since neither does that itself. After each the queue is
-emptied.
+On a private SLURM cluster (deploy/slurm-dev). The jobs may not begin before tomorrow, so that
+nothing but submission is measured: for vtjobs the whole command `vtjobs submit`, interpreter start,
+expansion, ledger and workspace included; for the others the calls alone, cut at MaxArraySize by
+hand, since neither does that itself. After each the queue is emptied.
 """
 
 import argparse
@@ -35,7 +37,13 @@ backend: {{slurm: {{extra: {{begin: {begin}}}}}}}
 def by_vtjobs(runs: int, folder: Path) -> None:
     grid = folder / "grid.yaml"
     grid.write_text(GRID.format(runs=runs, begin=BEGIN))
-    command = [str(Path(sys.executable).with_name("vtjobs")), "submit", str(grid), "--workspace", str(folder / "runs")]
+    command = [
+        str(Path(sys.executable).with_name("vtjobs")),
+        "submit",
+        str(grid),
+        "--workspace",
+        str(folder / "runs"),
+    ]
     subprocess.run(command, check=True, capture_output=True)
 
 
@@ -44,7 +52,14 @@ def by_sbatch(runs: int, folder: Path) -> None:
     script.write_text("#!/bin/bash\ntrue\n")
     for start in range(0, runs, MOST):
         array = f"--array=0-{min(MOST, runs - start) - 1}"
-        command = ["sbatch", array, f"--begin={BEGIN}", "--time=10", f"--output={folder}/%A_%a.log", str(script)]
+        command = [
+            "sbatch",
+            array,
+            f"--begin={BEGIN}",
+            "--time=10",
+            f"--output={folder}/%A_%a.log",
+            str(script),
+        ]
         subprocess.run(command, check=True, capture_output=True)
 
 
@@ -63,14 +78,19 @@ SIDES = {"vtjobs submit": by_vtjobs, "sbatch --array": by_sbatch, "submitit map_
 
 
 def measure(name: str, runs: int) -> tuple[float, int, int]:
-    """Submit so many runs one way; return seconds, files left behind, and elements that SLURM has."""
+    """Submit so many runs one way.
+
+    Return seconds, files left behind, and elements that SLURM has.
+    """
     with tempfile.TemporaryDirectory(prefix="vtjobs-submit-") as text:
         folder = Path(text)
         began = time.perf_counter()
         SIDES[name](runs, folder)
         seconds = time.perf_counter() - began
         files = sum(path.is_file() for path in folder.rglob("*"))
-        queued = subprocess.run(["squeue", "-h", "-r"], check=True, capture_output=True, text=True).stdout.count("\n")
+        queued = subprocess.run(
+            ["squeue", "-h", "-r"], check=True, capture_output=True, text=True
+        ).stdout.count("\n")
         subprocess.run(["scancel", f"--user={os.getuid()}"], check=True)
         while subprocess.run(["squeue", "-h"], check=True, capture_output=True, text=True).stdout:
             time.sleep(0.2)
@@ -78,7 +98,9 @@ def measure(name: str, runs: int) -> tuple[float, int, int]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--sizes", type=int, nargs="+", default=[100, 1000, 10000])
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="vtjobs-cluster-") as folder:

@@ -2,8 +2,9 @@
 
     python benchmarks/warm.py [--rounds 3] [--runs 5]
 
-Both sides are the real agent on the same runs, one at a time on one core: the warm one hosts all of them in one
-allocation; cold, each run gets an allocation and an agent of its own. Prints the wall times and the median ratio.
+Both sides are the real agent on the same runs, one at a time on one core: the warm one hosts all of
+them in one allocation; cold, each run gets an allocation and an agent of its own. Prints the wall
+times and the median ratio.
 """
 
 import argparse
@@ -51,7 +52,10 @@ def main() -> int:
         sides = ["warm", "cold"] if number % 2 else ["cold", "warm"]
         seconds = {side: measure(options.runs, apart=side == "cold") for side in sides}
         ratios.append(seconds["warm"] / seconds["cold"])
-        print(f"{number:>5} {seconds['warm']:>8.2f} {seconds['cold']:>8.2f} {ratios[-1]:>6.2f}", flush=True)
+        print(
+            f"{number:>5} {seconds['warm']:>8.2f} {seconds['cold']:>8.2f} {ratios[-1]:>6.2f}",
+            flush=True,
+        )
     median = statistics.median(ratios)
     print(f"median ratio {median:.2f} (target <= {TARGET})")
     return 0 if median <= TARGET else 1
@@ -68,7 +72,9 @@ def measure(runs: int, *, apart: bool) -> float:
             serve(context, allocation)
         seconds = time.monotonic() - began
         for run_id in run_ids:
-            assert completed_by(context.workspace.run(run_id), 2) == 1, f"run {run_id} did not complete"
+            assert completed_by(context.workspace.run(run_id), 2) == 1, (
+                f"run {run_id} did not complete"
+            )
         context.ledger.engine.dispose()
     return seconds
 
@@ -88,7 +94,9 @@ def allocate(context: Context, grid_id: str, run_ids: list[str]) -> Allocation:
     """Write down an allocation that hosts these runs one after another."""
     candidates = [Task(run_id=run_id, grid_id=grid_id, attempt=1) for run_id in run_ids]
     room = Room(lanes=1, tasks=len(run_ids))
-    (made,) = pack(candidates, Shape(backend="local"), room, at=time.time(), data_root="/none", paths={})
+    (made,) = pack(
+        candidates, Shape(backend="local"), room, at=time.time(), data_root="/none", paths={}
+    )
     write_new(context.workspace.allocation(made.token), to_json(made.to_dict()))
     return made
 
@@ -96,8 +104,18 @@ def allocate(context: Context, grid_id: str, run_ids: list[str]) -> Allocation:
 def serve(context: Context, allocation: Allocation) -> None:
     """Run the agent of an allocation to its end."""
     root = str(context.workspace.root)
-    command = [sys.executable, "-m", "vtjobs.workers.agent", "--workspace", root, "--token", allocation.token]
-    subprocess.run(command, check=True, stderr=subprocess.DEVNULL, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    command = [
+        sys.executable,
+        "-m",
+        "vtjobs.workers.agent",
+        "--workspace",
+        root,
+        "--token",
+        allocation.token,
+    ]
+    subprocess.run(
+        command, check=True, stderr=subprocess.DEVNULL, env={**os.environ, "OMP_NUM_THREADS": "1"}
+    )
 
 
 if __name__ == "__main__":

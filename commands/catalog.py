@@ -60,13 +60,25 @@ def _grids(as_json: bool, rate: float | None) -> None:
     for one in grids:
         images = f"{one['images'] / 1e6:.3g} M"
         hours = [f"{one['gpu_hours']:,.0f}"] if rate is not None else []
-        rows.append([one["grid"], str(one["cells"]), str(one["runs"]), images, *hours, one["description"]])
+        rows.append(
+            [one["grid"], str(one["cells"]), str(one["runs"]), images, *hours, one["description"]]
+        )
     cost = ["GPU-HOURS"] if rate is not None else []
-    terminal.print_table(["GRID", "CELLS", "RUNS", "IMAGES", *cost, "WHAT"], rows, right=(1, 2, 3, 4)[: 3 + len(cost)])
+    terminal.print_table(
+        ["GRID", "CELLS", "RUNS", "IMAGES", *cost, "WHAT"],
+        rows,
+        right=(1, 2, 3, 4)[: 3 + len(cost)],
+    )
 
 
 def _text(value: object) -> str:
-    return "–" if value is None else ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+    return (
+        "–"
+        if value is None
+        else ", ".join(map(str, value))
+        if isinstance(value, list)
+        else str(value)
+    )
 
 
 def measure(
@@ -103,25 +115,49 @@ def measure(
     from ..jobs.errors import BadInput, suggest
     from .printing import terminal
 
-    if batch != "largest" and not (batch.isascii() and batch.isdigit() and 0 < int(batch) <= 1 << 16):
+    if batch != "largest" and not (
+        batch.isascii() and batch.isdigit() and 0 < int(batch) <= 1 << 16
+    ):
         raise BadInput(f"--batch {batch}: a number from 1 to 65536, or largest")
     if precision not in ("fp32", "fp16", "bf16"):
-        raise BadInput(f"--precision {precision}: unknown. {suggest(precision, ('fp32', 'fp16', 'bf16'))}")
-    command = [sys.executable, "-m", "vtjobs.workers.tools.measure", "--image-size", str(image_size)]
+        raise BadInput(
+            f"--precision {precision}: unknown. {suggest(precision, ('fp32', 'fp16', 'bf16'))}"
+        )
+    command = [
+        sys.executable,
+        "-m",
+        "vtjobs.workers.tools.measure",
+        "--image-size",
+        str(image_size),
+    ]
     command += ["--classes", str(classes), "--precision", precision, "--repeats", str(repeats)]
-    command += [*(["--training"] if training else []), *(["--batch", batch] if batch != "largest" else [])]
-    done = subprocess.run([*command, "--", *backbones], stdout=subprocess.PIPE, env=clean_environment())
+    command += [
+        *(["--training"] if training else []),
+        *(["--batch", batch] if batch != "largest" else []),
+    ]
+    done = subprocess.run(
+        [*command, "--", *backbones], stdout=subprocess.PIPE, env=clean_environment()
+    )
     found = [json.loads(line) for line in done.stdout.splitlines()]
     if as_json:
         terminal.emit_json(found)
     elif found:
         rows = [_cost(one) for one in found]
         terminal.print_table(
-            ["BACKBONE", "PARAMETERS", "GFLOPS", "IMAGES/S", "BATCH", "PEAK MEMORY"], rows, right=(1, 2, 3, 4, 5)
+            ["BACKBONE", "PARAMETERS", "GFLOPS", "IMAGES/S", "BATCH", "PEAK MEMORY"],
+            rows,
+            right=(1, 2, 3, 4, 5),
         )
         one = found[0]
-        made = ", ".join(f"{name} {version}" for name, version in one["software"].items() if name in ("torch", "timm"))
-        what = f"{one['pass']} at {one['image_size']} pixels, {one['precision']}, mean of {one['repeats']} passes"
+        made = ", ".join(
+            f"{name} {version}"
+            for name, version in one["software"].items()
+            if name in ("torch", "timm")
+        )
+        what = (
+            f"{one['pass']} at {one['image_size']} pixels, {one['precision']}, mean of"
+            f" {one['repeats']} passes"
+        )
         terminal.say(f"{what}; {one['device']}; {made}; FLOPs are multiply-adds of one image.")
     if done.returncode:
         raise typer.Exit(done.returncode)

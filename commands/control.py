@@ -5,7 +5,17 @@ from typing import Annotated, Any
 import typer
 
 from ..jobs.errors import NothingMatched
-from .options import DryRun, Json, Selector, Workspace, Yes, confirm, fresh, open_workspace, select_ids
+from .options import (
+    DryRun,
+    Json,
+    Selector,
+    Workspace,
+    Yes,
+    confirm,
+    fresh,
+    open_workspace,
+    select_ids,
+)
 
 
 def retry(
@@ -53,7 +63,15 @@ def cancel(
     """Stop runs and prevent them from starting."""
     from ..orchestrator.requests import actions
 
-    _act(selector, "cancel", actions.cancel, yes=yes, dry_run=dry_run, as_json=as_json, workspace=workspace)
+    _act(
+        selector,
+        "cancel",
+        actions.cancel,
+        yes=yes,
+        dry_run=dry_run,
+        as_json=as_json,
+        workspace=workspace,
+    )
 
 
 def hold(
@@ -69,7 +87,15 @@ def hold(
     """
     from ..orchestrator.requests import actions
 
-    _act(selector, "hold", actions.hold, yes=yes, dry_run=dry_run, as_json=as_json, workspace=workspace)
+    _act(
+        selector,
+        "hold",
+        actions.hold,
+        yes=yes,
+        dry_run=dry_run,
+        as_json=as_json,
+        workspace=workspace,
+    )
 
 
 def release(
@@ -85,11 +111,21 @@ def release(
     """
     from ..orchestrator.requests import actions
 
-    _act(selector, "release", actions.release, yes=yes, dry_run=dry_run, as_json=as_json, workspace=workspace)
+    _act(
+        selector,
+        "release",
+        actions.release,
+        yes=yes,
+        dry_run=dry_run,
+        as_json=as_json,
+        workspace=workspace,
+    )
 
 
 def supervise(
-    once: Annotated[bool, typer.Option("--once", help="One pass, then exit; for cron or scrontab.")] = False,
+    once: Annotated[
+        bool, typer.Option("--once", help="One pass, then exit; for cron or scrontab.")
+    ] = False,
     every: Annotated[float, typer.Option(min=1, help="Seconds between passes.")] = 30.0,
     workspace: Workspace = None,
 ) -> None:
@@ -119,7 +155,14 @@ def supervise(
 
 
 def _act(
-    words: list[str] | None, what: str, action: Any, *, yes: bool, dry_run: bool, as_json: bool, workspace: str | None
+    words: list[str] | None,
+    what: str,
+    action: Any,
+    *,
+    yes: bool,
+    dry_run: bool,
+    as_json: bool,
+    workspace: str | None,
 ) -> None:
     from .printing import terminal
 
@@ -134,7 +177,9 @@ def _act(
     if what not in ("cancel", "hold"):
         fresh(context)
     if as_json:
-        terminal.emit_json({"schema_version": 1, "runs": done.run_ids, "passed_over": done.passed_over})
+        terminal.emit_json(
+            {"schema_version": 1, "runs": done.run_ids, "passed_over": done.passed_over}
+        )
     for run_id, reason in done.passed_over.items():
         terminal.say(f"{run_id[:8]} {reason}")
     terminal.say(f"{what}: {len(done.run_ids)} runs")

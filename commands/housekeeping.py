@@ -7,7 +7,17 @@ from typing import Annotated
 import typer
 
 from ..jobs.errors import BadInput, Refused
-from .options import DryRun, Json, Selector, Workspace, Yes, config, fresh, open_workspace, select_ids
+from .options import (
+    DryRun,
+    Json,
+    Selector,
+    Workspace,
+    Yes,
+    config,
+    fresh,
+    open_workspace,
+    select_ids,
+)
 
 
 def gc(
@@ -31,11 +41,17 @@ def gc(
     total = sum(item.bytes for item in garbage)
     if as_json:
         items = [
-            {"run_id": item.run_id, "path": str(item.path), "bytes": item.bytes, "why": item.why} for item in garbage
+            {"run_id": item.run_id, "path": str(item.path), "bytes": item.bytes, "why": item.why}
+            for item in garbage
         ]
-        terminal.emit_json({"schema_version": 1, "bytes": total, "removed": yes and not dry_run, "items": items})
+        terminal.emit_json(
+            {"schema_version": 1, "bytes": total, "removed": yes and not dry_run, "items": items}
+        )
     else:
-        rows = [[item.run_id[:8], item.why, format_bytes(item.bytes), str(item.path)] for item in garbage]
+        rows = [
+            [item.run_id[:8], item.why, format_bytes(item.bytes), str(item.path)]
+            for item in garbage
+        ]
         terminal.print_table(["RUN", "WHAT", "SIZE", "PATH"], rows, right=(2,))
     if dry_run or not garbage:
         terminal.say(f"{format_bytes(total)} could be freed" if garbage else "nothing to free")
@@ -62,8 +78,13 @@ def doctor(
 
     findings = examine(config(workspace), probe=probe)
     if as_json:
-        items = [{"name": item.name, "ok": item.ok, "text": item.text, "fix": item.fix} for item in findings]
-        terminal.emit_json({"schema_version": 1, "ok": all(item.ok for item in findings), "checks": items})
+        items = [
+            {"name": item.name, "ok": item.ok, "text": item.text, "fix": item.fix}
+            for item in findings
+        ]
+        terminal.emit_json(
+            {"schema_version": 1, "ok": all(item.ok for item in findings), "checks": items}
+        )
     else:
         for item in findings:
             print(terminal.encodable(f"{'ok ' if item.ok else 'BAD'}  {item.name:14} {item.text}"))
@@ -81,7 +102,11 @@ def schema() -> None:
     emit_json(Grid.model_json_schema())
 
 
-def init(path: Annotated[Path, typer.Argument(help="File to write; must not exist yet.")] = Path("grid.yaml")) -> None:
+def init(
+    path: Annotated[Path, typer.Argument(help="File to write; must not exist yet.")] = Path(
+        "grid.yaml"
+    ),
+) -> None:
     """Write a grid file to start from."""
     from ..jobs.atomic_files import write_new
     from ..jobs.grid.catalogue import grid_source
@@ -89,7 +114,9 @@ def init(path: Annotated[Path, typer.Argument(help="File to write; must not exis
 
     if not path.parent.is_dir():
         raise BadInput(f"{path.parent}: no such folder")
-    if not write_new(path, grid_source("quickstart").replace(b"name: quickstart", b"name: my-grid")):
+    if not write_new(
+        path, grid_source("quickstart").replace(b"name: quickstart", b"name: my-grid")
+    ):
         raise BadInput(f"{path} exists already")
     say(f"{path} written. Edit it, then check it with: vtjobs plan {path}")
 
@@ -111,7 +138,13 @@ def data_verify(names: list[str]) -> None:
 def _data(names: list[str], *, verify: bool) -> None:
     import subprocess
 
-    command = [sys.executable, "-m", "vtjobs.workers.tools.prepare", "--data", str(config(None).data_root)]
+    command = [
+        sys.executable,
+        "-m",
+        "vtjobs.workers.tools.prepare",
+        "--data",
+        str(config(None).data_root),
+    ]
     done = subprocess.run([*command, *(["--verify"] if verify else []), "--", *names])
     if done.returncode:
         raise typer.Exit(done.returncode)
@@ -125,7 +158,10 @@ def data_list(as_json: Json = False) -> None:
     if as_json:
         terminal.emit_json(datasets())
         return
-    rows = [[name, str(f["train"]), str(f["test"]), str(f["classes"]), f["title"]] for name, f in datasets().items()]
+    rows = [
+        [name, str(f["train"]), str(f["test"]), str(f["classes"]), f["title"]]
+        for name, f in datasets().items()
+    ]
     terminal.print_table(["DATASET", "TRAIN", "TEST", "CLASSES", "WHAT"], rows, right=(1, 2, 3))
 
 
@@ -144,7 +180,9 @@ def ledger_rebuild(yes: Yes = False, workspace: Workspace = None) -> None:
     from ..orchestrator.housekeeping.ledger_upkeep import rebuild_ledger
     from .printing.terminal import say
 
-    if not yes and not (sys.stdin.isatty() and typer.confirm("Move the ledger aside and rebuild it?", err=True)):
+    if not yes and not (
+        sys.stdin.isatty() and typer.confirm("Move the ledger aside and rebuild it?", err=True)
+    ):
         raise Refused("this would rebuild the ledger. Repeat with --yes to confirm")
     found = rebuild_ledger(config(workspace), progress=lambda what, count: say(f"{count} {what}"))
     print(", ".join(f"{number} {what}" for what, number in found.items()))
@@ -167,5 +205,8 @@ def config_show(
         terminal.emit_json(settings)
         return
     heading = ["SETTING", "VALUE", *(["ORIGIN"] if origin else [])]
-    rows = [[name, str(item["value"] or "-"), *([item["origin"]] if origin else [])] for name, item in settings.items()]
+    rows = [
+        [name, str(item["value"] or "-"), *([item["origin"]] if origin else [])]
+        for name, item in settings.items()
+    ]
     terminal.print_table(heading, rows)

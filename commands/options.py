@@ -1,4 +1,7 @@
-"""What the commands share: their options, and the way from a command line to workspace, ledger and runs."""
+"""What the commands share.
+
+Their options, and the way from a command line to workspace, ledger and runs.
+"""
 
 import sys
 from datetime import datetime
@@ -15,7 +18,8 @@ if TYPE_CHECKING:
     from ..orchestrator.loop.context import Context
     from ..orchestrator.loop.tick import Report
 
-# What could not be asked by this command; it prints what is known, and its exit code says so at the end.
+# What could not be asked by this command; it prints what is known, and its exit code says so at the
+# end.
 unreachable: list[str] = []
 # Warnings of this command so far: a command may look more than once.
 _told: set[str] = set()
@@ -67,7 +71,9 @@ def _complete_grid(incomplete: str) -> list[str]:
 def _complete_selection(incomplete: str) -> list[str]:
     from ..jobs.run.selector import FIELDS
 
-    grids = sorted({path.name.rpartition("-")[0] for path in config(None).workspace.grids.glob("*")})
+    grids = sorted(
+        {path.name.rpartition("-")[0] for path in config(None).workspace.grids.glob("*")}
+    )
     words = ["all", *grids, *(f"{field}=" for field in FIELDS)]
     return [word for word in words if word.startswith(incomplete)]
 
@@ -106,7 +112,9 @@ def fresh(context: "Context", *, start: bool = True) -> "Report":
     unreachable.clear()
     for name, fact in report.unreachable.items():
         since = datetime.fromtimestamp(fact["since"]).strftime("%Y-%m-%d %H:%M:%S")
-        unreachable.append(f"{name} unreachable since {since} ({fact['reason']}); showing the last known states")
+        unreachable.append(
+            f"{name} unreachable since {since} ({fact['reason']}); showing the last known states"
+        )
     for problem in report.problems:
         if problem not in _told:
             _told.add(problem)
@@ -131,7 +139,9 @@ def select_ids(context: "Context", words: list[str] | None) -> list[str]:
 def one_run(context: "Context", word: str) -> str:
     found = select_ids(context, [word])
     if len(found) > 1:
-        raise BadInput(f"{word!r} is ambiguous ({len(found)} runs match). Type more characters of the run id")
+        raise BadInput(
+            f"{word!r} is ambiguous ({len(found)} runs match). Type more characters of the run id"
+        )
     return found[0]
 
 

@@ -28,15 +28,31 @@ def show(name: Name, as_json: Json = False) -> None:
         return
     rows = [
         [
-            record.table, record.dataset, record.backbone, record.method,
+            record.table,
+            record.dataset,
+            record.backbone,
+            record.method,
             " ".join(f"{key}={value}" for key, value in record.variant.items()),
-            str(record.epochs or ""), record.metric,
+            str(record.epochs or ""),
+            record.metric,
             f"{record.mean:.2f}" + (f" ± {record.std:.2f}" if record.std is not None else ""),
-            str(record.n_seeds or "?"), "doubtful" if record.doubtful else "",
+            str(record.n_seeds or "?"),
+            "doubtful" if record.doubtful else "",
         ]
         for record in found
-    ]  # fmt: skip
-    heading = ["TABLE", "DATASET", "BACKBONE", "METHOD", "VARIANT", "EPOCHS", "METRIC", "PRINTED", "N", ""]
+    ]
+    heading = [
+        "TABLE",
+        "DATASET",
+        "BACKBONE",
+        "METHOD",
+        "VARIANT",
+        "EPOCHS",
+        "METRIC",
+        "PRINTED",
+        "N",
+        "",
+    ]
     terminal.print_table(heading, rows, right=(5, 7, 8))
 
 
@@ -73,7 +89,12 @@ def audit(
         print()
     if tested:
         rows = [
-            [*_label(row), "[{:+.2f}, {:+.2f}]".format(*row["interval"]), p_value(row["p"]), p_value(row["p_worst"])]
+            [
+                *_label(row),
+                "[{:+.2f}, {:+.2f}]".format(*row["interval"]),
+                p_value(row["p"]),
+                p_value(row["p_worst"]),
+            ]
             for row in tested
         ]
         terminal.print_table([*heading, "95% CI", "P", "P AT WORST"], rows, right=(6, 8, 9))

@@ -6,7 +6,17 @@ from typing import Annotated, Any
 import typer
 
 from ..jobs.errors import BadInput, NothingMatched, suggest
-from .options import Json, Quiet, Selector, Workspace, fresh, one_run, open_workspace, select_ids, selection
+from .options import (
+    Json,
+    Quiet,
+    Selector,
+    Workspace,
+    fresh,
+    one_run,
+    open_workspace,
+    select_ids,
+    selection,
+)
 
 Metric = Annotated[str, typer.Option(help="Metric, e.g. top1, top5, loss or ema_top1.")]
 SetName = Annotated[str, typer.Option("--set", help="Evaluation set.")]
@@ -113,10 +123,14 @@ def report(
     else:
         lay = render.of_descriptions if detail else render.of_cells
         table = lay(cells, decimals=decimals)
-        print_table(table, style, right=(table.labels, *range(table.labels + 2, len(table.heading))))
+        print_table(
+            table, style, right=(table.labels, *range(table.labels + 2, len(table.heading)))
+        )
 
 
-def _write_page(selector: Any, given: dict[str, Any], folder: Path, workspace: Any) -> dict[str, Path]:
+def _write_page(
+    selector: Any, given: dict[str, Any], folder: Path, workspace: Any
+) -> dict[str, Path]:
     from ..analysis.findings.gather import gather
     from ..analysis.output import page
     from .printing import terminal
@@ -126,7 +140,9 @@ def _write_page(selector: Any, given: dict[str, Any], folder: Path, workspace: A
     context, chosen, plan = _planned(selector, given, "table", workspace)
     document = gather(context.ledger, context.workspace, chosen, plan)
     written = page.write(document, folder)
-    terminal.say(f"{written['page']} written, {len(written['figures']) // 3} figures in {folder / 'figures'}")
+    terminal.say(
+        f"{written['page']} written, {len(written['figures']) // 3} figures in {folder / 'figures'}"
+    )
     return {"page": written["page"], "document": written["document"]}
 
 
@@ -225,7 +241,9 @@ def compare(
         print("\n".join(f"{one['cell_id']} {one['verdict']}" for one in document["comparisons"]))
     elif not document["comparisons"]:
         if not document["reversals"]:
-            raise BadInput("nothing to compare: no selected cell has a baseline cell in the selection")
+            raise BadInput(
+                "nothing to compare: no selected cell has a baseline cell in the selection"
+            )
         for line in reversals.told(document["reversals"]):
             print(line)
     elif style == "csv":
@@ -307,7 +325,9 @@ def variance(
     from .printing import terminal
 
     context, chosen = _opened(selector, style, workspace)
-    found = parts(context.workspace, table(context.ledger, chosen, set_name=set_name, with_specs=True))
+    found = parts(
+        context.workspace, table(context.ledger, chosen, set_name=set_name, with_specs=True)
+    )
     of_cells = studies(context.ledger, context.workspace, chosen, metric=metric, set_name=set_name)
     found = [cell | {"studies": of_cells.get(cell["cell_id"], [])} for cell in found]
     if as_json or style == "json":
@@ -347,17 +367,25 @@ def mcnemar(
     bits = [per_image.read(context.workspace, run_id, set_name) for run_id in run_ids]
     for run_id, one in zip(run_ids, bits, strict=True):
         if one is None:
-            raise NothingMatched(f"run {run_id} has no per-image results on {set_name}; only completed runs do")
+            raise NothingMatched(
+                f"run {run_id} has no per-image results on {set_name}; only completed runs do"
+            )
     first, second = (per_image.images_of(context.workspace, run_id, set_name) for run_id in run_ids)
     if first != second:
-        raise BadInput(f"{set_name} has different images in the two runs (other dataset or held-out part)")
+        raise BadInput(
+            f"{set_name} has different images in the two runs (other dataset or held-out part)"
+        )
     found = per_image.mcnemar(*bits)
     if as_json:
         terminal.emit_json({"schema_version": 1, "runs": run_ids, "set": set_name, **found})
         return
-    rows = [[f"{run_ids[0][:8]} right", str(found["both"]), str(found["only_first"])],
-            [f"{run_ids[0][:8]} wrong", str(found["only_second"]), str(found["neither"])]]  # fmt: skip
-    terminal.print_table(["", f"{run_ids[1][:8]} right", f"{run_ids[1][:8]} wrong"], rows, right=(1, 2))
+    rows = [
+        [f"{run_ids[0][:8]} right", str(found["both"]), str(found["only_first"])],
+        [f"{run_ids[0][:8]} wrong", str(found["only_second"]), str(found["neither"])],
+    ]
+    terminal.print_table(
+        ["", f"{run_ids[1][:8]} right", f"{run_ids[1][:8]} wrong"], rows, right=(1, 2)
+    )
     p = f", p={p_value(found['p'])} (McNemar, exact)" if found["p"] is not None else ""
     terminal.say(
         f"{found['images']:,} images of {set_name}; "
@@ -376,7 +404,9 @@ def _opened(selector: Any, style: str, workspace: Any) -> tuple[Any, Any]:
     return context, selection(selector, default_all=True)
 
 
-def _planned(selector: Any, given: dict[str, Any], style: str, workspace: Any) -> tuple[Any, Any, Any]:
+def _planned(
+    selector: Any, given: dict[str, Any], style: str, workspace: Any
+) -> tuple[Any, Any, Any]:
     from ..analysis.findings.declared import settle
 
     context, chosen = _opened(selector, style, workspace)
@@ -384,7 +414,9 @@ def _planned(selector: Any, given: dict[str, Any], style: str, workspace: Any) -
 
 
 def print_table(table: Any, style: str, *, right: tuple[int, ...]) -> None:
-    """Print a table in the style that was asked for, its notes on stderr where it is for a terminal."""
+    """Print a table in the style that was asked for, its notes on stderr where it is for a
+    terminal.
+    """
     from ..analysis.output import layout
     from .printing import terminal
 
@@ -397,14 +429,19 @@ def print_table(table: Any, style: str, *, right: tuple[int, ...]) -> None:
 
 
 def _starred(table: Any) -> list[list[str]]:
-    """Return the body for a terminal: * for bold, and scores one below the other whatever stands behind them."""
+    """Return the body for a terminal.
+
+    * for bold, and scores one below the other whatever stands behind them.
+    """
     signs = (" *", " †", " ‡", " †‡")
     body = [
         [text + " *" if (row, column) in table.bold else text for column, text in enumerate(line)]
         for row, line in enumerate(table.body)
     ]
     for column in range(table.labels, len(table.heading)):
-        width = max((len(sign) for line in body for sign in signs if line[column].endswith(sign)), default=0)
+        width = max(
+            (len(sign) for line in body for sign in signs if line[column].endswith(sign)), default=0
+        )
         for line in body:
             mark = max((len(sign) for sign in signs if line[column].endswith(sign)), default=0)
             line[column] += " " * (width - mark)
@@ -444,7 +481,14 @@ def evaluate(
     context = open_workspace(workspace)
     fresh(context)
     run_ids = select_ids(context, selector)
-    found = score(context, run_ids, sets.split(","), show=not as_json, image_size=image_size, crop_pct=crop_pct)
+    found = score(
+        context,
+        run_ids,
+        sets.split(","),
+        show=not as_json,
+        image_size=image_size,
+        crop_pct=crop_pct,
+    )
     if as_json:
         terminal.emit_json(found)
 
@@ -478,6 +522,8 @@ def export(
     cell = table(context.ledger, selection([f"cell={chosen['cell_id']}"]))[0]
     write(context, run_id, out, form, cell=cell)
     if as_json:
-        terminal.emit_json({"schema_version": 1, "run_id": run_id, "folder": str(out.absolute()), "format": form})
+        terminal.emit_json(
+            {"schema_version": 1, "run_id": run_id, "folder": str(out.absolute()), "format": form}
+        )
     else:
         terminal.say(f"{out} written")

@@ -6,7 +6,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..jobs.errors import BadInput, SeedsMissing, VtjobsError
-from .options import BackendName, DryRun, Json, Selector, Set, Source, Workspace, fresh, open_workspace, selection
+from .options import (
+    BackendName,
+    DryRun,
+    Json,
+    Selector,
+    Set,
+    Source,
+    Workspace,
+    fresh,
+    open_workspace,
+    selection,
+)
 
 if TYPE_CHECKING:
     from ..orchestrator.loop.context import Context
@@ -114,17 +125,31 @@ def topup(
     own = prepared(workspace, source, settings, None, backend)
     if own.grid.streams:
         raise BadInput(
-            f"{source}: the design of `variance` sets the number of runs per cell. Give its streams more values instead"
+            f"{source}: the design of `variance` sets the number of runs per cell. Give its streams"
+            " more values instead"
         )
     context = open_workspace(workspace)
     fresh(context, start=False)
-    needs = _needs(context, selection([own.grid.name if source == given else given]), half_width, effect, metric)
+    needs = _needs(
+        context,
+        selection([own.grid.name if source == given else given]),
+        half_width,
+        effect,
+        metric,
+    )
     wanted = {need["cell_id"]: need["planned"] + (need["more"] or 0) for need in needs["cells"]}
     known = {need["cell_id"]: need["seeds"] for need in needs["cells"]}
     target = seeds_of_cells(own.expansion, wanted, known, stored=source != given)
     # With the file's own seeds: its rules may name any of them.
     every = sorted({*own.grid.seeds, *(seed for seeds in target.values() for seed in seeds)})
-    wider = prepared(workspace, source, [*(settings or []), f"seeds={every}"], None, backend, choose=chooser(target))
+    wider = prepared(
+        workspace,
+        source,
+        [*(settings or []), f"seeds={every}"],
+        None,
+        backend,
+        choose=chooser(target),
+    )
     if lost := left_out(wider.expansion, target):
         message = f"cannot add {', '.join(lost[:5])}: exclude, include or overrides names that seed"
         raise BadInput(f"{source}: {message}. Add the seeds to the grid file by hand")
@@ -141,7 +166,10 @@ def topup(
 
 
 def _file_of(source: str, workspace: str | None) -> tuple[str, str | None]:
-    """Return the file of a grid, and where it went: as given, or as the workspace keeps a grid of this name or id."""
+    """Return the file of a grid, and where it went.
+
+    As given, or as the workspace keeps a grid of this name or id.
+    """
     from ..db.engine import reading
     from ..db.queries import grid_settings, resolve_grids
 
@@ -157,7 +185,11 @@ def _file_of(source: str, workspace: str | None) -> tuple[str, str | None]:
 
 
 def _needs(
-    context: "Context", chosen: Any, half_width: float | None, effect: float | None, metric: str | None
+    context: "Context",
+    chosen: Any,
+    half_width: float | None,
+    effect: float | None,
+    metric: str | None,
 ) -> dict[str, Any]:
     from ..analysis.findings.cells import planned
     from ..analysis.findings.declared import settle
@@ -169,10 +201,16 @@ def _needs(
         half_width is not None and not 0 < half_width < float("inf")
     ):
         raise BadInput("give either --half-width (above 0) for means or --effect for differences")
-    given = dict.fromkeys(("test", "alpha", "margin", "set")) | {"min_effect": effect, "metric": metric}
+    given = dict.fromkeys(("test", "alpha", "margin", "set")) | {
+        "min_effect": effect,
+        "metric": metric,
+    }
     plan = settle(context.ledger, chosen, given)
     if half_width is None and plan.min_effect is None and not plan.looks:
-        raise BadInput("no goal: give --half-width or --effect, or declare compare: {min_effect: …} in the grid")
+        raise BadInput(
+            "no goal: give --half-width or --effect, or declare compare: {min_effect: …} in the"
+            " grid"
+        )
     cells = planned(context.ledger, chosen, plan, with_specs=True)
     by_looks = half_width is None and bool(plan.looks)
     if half_width is not None:
@@ -185,7 +223,11 @@ def _needs(
         grids = queries.grid_settings(connection, {row.grid_id for row in rows})
     gpus = {row.cell_id: _gpus(grids[row.grid_id]) for row in rows}
     effect = None if half_width is not None or by_looks else plan.min_effect
-    goal = {"half_width": half_width, "effect": effect, "looks": list(plan.looks) if by_looks else []}
+    goal = {
+        "half_width": half_width,
+        "effect": effect,
+        "looks": list(plan.looks) if by_looks else [],
+    }
     return with_hours(needs, seconds, gpus) | goal | {"metric": plan.metric, "set": plan.set}
 
 

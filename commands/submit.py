@@ -89,7 +89,10 @@ def submit(
 
 @contextmanager
 def _told_when_interrupted(workspace: str | None, grid_id: str) -> Iterator[None]:
-    """Say on Ctrl-C what was submitted: whether the workspace holds the whole grid, and how to go on."""
+    """Say on Ctrl-C what was submitted.
+
+    Whether the workspace holds the whole grid, and how to go on.
+    """
     try:
         yield
     except KeyboardInterrupt:
@@ -106,7 +109,16 @@ def _told_when_interrupted(workspace: str | None, grid_id: str) -> Iterator[None
 def submitted(document: dict[str, Any]) -> str:
     """Return what was, or would be, submitted, in a line."""
     parts = [f"{document['new']} new"]
-    for state in ("completed", "running", "queued", "pending", "failed", "diverged", "cancelled", "blocked"):
+    for state in (
+        "completed",
+        "running",
+        "queued",
+        "pending",
+        "failed",
+        "diverged",
+        "cancelled",
+        "blocked",
+    ):
         if document[state]:
             parts.append(f"{document[state]} already {state}")
     return f"grid {document['grid_id']}: {document['runs']} runs, {', '.join(parts)}"
@@ -155,23 +167,40 @@ def plan(
     for rule, number in document["excluded"].items():
         print(f"excluded by {rule}: {number}")
     for allocation in document["allocations"]:
-        what = f"{allocation['gpus']} GPUs" if allocation["gpus"] else f"{allocation['ranks']} CPU ranks"
+        what = (
+            f"{allocation['gpus']} GPUs"
+            if allocation["gpus"]
+            else f"{allocation['ranks']} CPU ranks"
+        )
         where = f"{allocation['count']} allocation(s) on {allocation['backend']}"
         lanes = f"{allocation['at_a_time']} runs at a time"
         if allocation["backend"] == "slurm":
-            where = f"{allocation['count']} array(s), {allocation['places']} job(s) in total, on slurm"
+            where = (
+                f"{allocation['count']} array(s), {allocation['places']} job(s) in total, on slurm"
+            )
             nodes = f"{allocation['nodes']} node(s)"
             lanes = f"{allocation['at_a_time']} run(s) share {nodes}"
         print(f"{where}: {lanes}, {what} each")
     estimate = document["estimate"]
-    unknown = f", {estimate['runs_without_history']} runs without history" if estimate["runs_without_history"] else ""
-    print(f"estimate: {estimate['run_hours']:.2f} run-hours, {estimate['gpu_hours']:.2f} GPU-hours{unknown}")
+    unknown = (
+        f", {estimate['runs_without_history']} runs without history"
+        if estimate["runs_without_history"]
+        else ""
+    )
+    print(
+        f"estimate: {estimate['run_hours']:.2f} run-hours, {estimate['gpu_hours']:.2f}"
+        f" GPU-hours{unknown}"
+    )
 
 
 def prepared(
-    workspace: str | None, source: str, settings: list[str] | None, max_runs: int | None, backend: str | None,
+    workspace: str | None,
+    source: str,
+    settings: list[str] | None,
+    max_runs: int | None,
+    backend: str | None,
     choose: Any = None,
-) -> Any:  # fmt: skip
+) -> Any:
     """Read, check and expand a grid, and tell its warnings; `choose` may leave runs out."""
     import time
 
@@ -184,7 +213,13 @@ def prepared(
         raise BadInput(f"--backend {backend}: unknown. {suggest(backend, BACKENDS)}")
     changes = _changes(settings)
     grid = prepare(
-        settings_found, source, changes=changes, max_runs=limit, at=time.time(), backend=backend, choose=choose
+        settings_found,
+        source,
+        changes=changes,
+        max_runs=limit,
+        at=time.time(),
+        backend=backend,
+        choose=choose,
     )
     for warning in grid.warnings:
         say(f"warning: {warning}")

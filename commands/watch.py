@@ -7,7 +7,12 @@ import typer
 from .options import Json, Quiet, Selector, Workspace, fresh, one_run, open_workspace, selection
 
 
-def status(selector: Selector = None, as_json: Json = False, quiet: Quiet = False, workspace: Workspace = None) -> None:
+def status(
+    selector: Selector = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+    workspace: Workspace = None,
+) -> None:
     """Show how many runs are in each state."""
     from ..orchestrator.views.documents import status as view
     from .printing import terminal
@@ -21,14 +26,18 @@ def status(selector: Selector = None, as_json: Json = False, quiet: Quiet = Fals
         print("\n".join(grid["grid_id"] for grid in document["grids"]))
         return
     rows = [[grid["grid_id"], *map(str, grid["runs"].values())] for grid in document["grids"]]
-    terminal.print_table(["GRID", *map(str.upper, document["runs"])], rows, right=tuple(range(1, 9)))
+    terminal.print_table(
+        ["GRID", *map(str.upper, document["runs"])], rows, right=tuple(range(1, 9))
+    )
     for note in document["damaged_journals"]:
         terminal.say(f"warning: damaged journal, set aside: {note}")
 
 
 def runs(
     selector: Selector = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Maximum number of runs [default: all].")] = None,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="Maximum number of runs [default: all].")
+    ] = None,
     as_json: Json = False,
     quiet: Quiet = False,
     workspace: Workspace = None,
@@ -49,19 +58,37 @@ def runs(
     else:
         rows = [
             [
-                run["run_id"][:8], run["backbone"], run["dataset"], run["head"],
-                seed_text(run["seed"], run["streams"]), run["shown_state"],
-                str(run["epoch"] or ""), str(run["attempts"]),
+                run["run_id"][:8],
+                run["backbone"],
+                run["dataset"],
+                run["head"],
+                seed_text(run["seed"], run["streams"]),
+                run["shown_state"],
+                str(run["epoch"] or ""),
+                str(run["attempts"]),
                 format_duration(run["seconds"]) if run["seconds"] else "",
                 "" if run["top1"] is None else f"{run['top1']:.2f}",
             ]
             for run in found
-        ]  # fmt: skip
-        heading = ["RUN", "BACKBONE", "DATASET", "HEAD", "SEED", "STATE", "EPOCH", "TRIES", "TIME", "TOP1"]
+        ]
+        heading = [
+            "RUN",
+            "BACKBONE",
+            "DATASET",
+            "HEAD",
+            "SEED",
+            "STATE",
+            "EPOCH",
+            "TRIES",
+            "TIME",
+            "TOP1",
+        ]
         terminal.print_table(heading, rows, right=(4, 6, 7, 8, 9), colour=5)
 
 
-def show(run: str, as_json: Json = False, quiet: Quiet = False, workspace: Workspace = None) -> None:
+def show(
+    run: str, as_json: Json = False, quiet: Quiet = False, workspace: Workspace = None
+) -> None:
     """Show one run's settings, attempts, results and history."""
     from ..orchestrator.views.documents import show as view
     from .printing import terminal
@@ -80,7 +107,9 @@ def show(run: str, as_json: Json = False, quiet: Quiet = False, workspace: Works
 
 def logs(
     run: str,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Follow the log until the attempt ends.")] = False,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Follow the log until the attempt ends.")
+    ] = False,
     attempt: Annotated[
         int | None,
         typer.Option(min=1, help="Number of the attempt [default: the last]."),
@@ -96,11 +125,16 @@ def logs(
 
     context = open_workspace(workspace)
     fresh(context)
-    print_logs(context.workspace.run(one_run(context, run)), attempt=attempt, rank=rank, follow=follow)
+    print_logs(
+        context.workspace.run(one_run(context, run)), attempt=attempt, rank=rank, follow=follow
+    )
 
 
 def failures(
-    selector: Selector = None, as_json: Json = False, quiet: Quiet = False, workspace: Workspace = None
+    selector: Selector = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+    workspace: Workspace = None,
 ) -> None:
     """Show what went wrong, grouped by cause."""
     from ..orchestrator.views.documents import failures as view
@@ -120,7 +154,8 @@ def failures(
             common = " ".join(f"{name}={value}" for name, value in group["common"].items())
             print(terminal.encodable(f"{group['runs']} x {group['class']}: {group['signature']}"))
             print(
-                f"    {common or 'nothing in common'}; hosts {', '.join(group['hosts']) or '-'}; see: {group['next']}"
+                f"    {common or 'nothing in common'}; hosts {', '.join(group['hosts']) or '-'};"
+                f" see: {group['next']}"
             )
 
 
@@ -135,6 +170,12 @@ def why(run: str, as_json: Json = False, workspace: Workspace = None) -> None:
     if as_json:
         terminal.emit_json(document)
         return
-    print(f"{document['run_id'][:8]} is {document['state']}: {terminal.encodable(document['sentence'])}")
+    print(
+        f"{document['run_id'][:8]} is {document['state']}:"
+        f" {terminal.encodable(document['sentence'])}"
+    )
     if document["action"]:
-        print(f"{'never' if document['verdict'] == 'never' else 'next'}: {terminal.encodable(document['action'])}")
+        print(
+            f"{'never' if document['verdict'] == 'never' else 'next'}:"
+            f" {terminal.encodable(document['action'])}"
+        )

@@ -1,4 +1,7 @@
-"""Take in allocations that were found on disk: those of agents that handed on, and all of them after a loss."""
+"""Take in allocations that were found on disk.
+
+Those of agents that handed on, and all of them after a loss.
+"""
 
 from typing import Any
 
@@ -20,26 +23,41 @@ def adopt_allocation(ledger: Ledger, content: Allocation) -> bool:
     """Take in an allocation file that the ledger does not know; return whether it was new."""
     now = ledger.clock()
     with writing(ledger.engine) as connection:
-        known = connection.execute(select(m.allocations.c.token).where(m.allocations.c.token == content.token))
+        known = connection.execute(
+            select(m.allocations.c.token).where(m.allocations.c.token == content.token)
+        )
         if known.first() is not None:
             return False
         tasks = [(index, task) for index, group in enumerate(content.tasks) for task in group]
         runs = ledger._known(connection, [task.run_id for _, task in tasks])
         # The node that wrote it down may be submitting it at this moment.
-        ledger._insert_allocation(connection, content, launching_until=content.created_at + HAND_ON_S)
+        ledger._insert_allocation(
+            connection, content, launching_until=content.created_at + HAND_ON_S
+        )
         for index, task in tasks:
             if task.run_id not in runs:
                 continue
             row = attempt_row(content, index, task, content.created_at)
             _give_up_below(ledger, connection, task)
             if _is_overtaken(connection, task):
-                # Not live, whatever it does: but a later one may build upon it, and lineages lead through rows.
-                row |= {"state": AttemptState.SUPERSEDED, "failure": FailureClass.SUPERSEDED, "ended_at": now}
+                # Not live, whatever it does: but a later one may build upon it, and lineages lead
+                # through rows.
+                row |= {
+                    "state": AttemptState.SUPERSEDED,
+                    "failure": FailureClass.SUPERSEDED,
+                    "ended_at": now,
+                }
                 _read_again(connection, task)
             done = connection.execute(insert_new(connection, m.attempts), row)
             if done.rowcount:
-                connection.execute(insert(m.events), event_row(row, None, row["state"], "vtjobs", now, "found"))
-                share = update(m.runs).where(m.runs.c.run_id == task.run_id).values(micro_split=task.micro_split)
+                connection.execute(
+                    insert(m.events), event_row(row, None, row["state"], "vtjobs", now, "found")
+                )
+                share = (
+                    update(m.runs)
+                    .where(m.runs.c.run_id == task.run_id)
+                    .values(micro_split=task.micro_split)
+                )
                 connection.execute(share)
         derive_runs(connection, runs, now)
     return True
@@ -47,23 +65,41 @@ def adopt_allocation(ledger: Ledger, content: Allocation) -> bool:
 
 def _is_overtaken(connection: Connection, task: Task) -> bool:
     higher = (m.attempts.c.run_id == task.run_id) & (m.attempts.c.number > task.attempt)
-    return connection.execute(select(m.attempts.c.number).where(higher).limit(1)).first() is not None
+    return (
+        connection.execute(select(m.attempts.c.number).where(higher).limit(1)).first() is not None
+    )
 
 
 def _read_again(connection: Connection, task: Task) -> None:
-    """Have a journal read from its beginning: what it said of an attempt without a row was dropped."""
+    """Have a journal read from its beginning.
+
+    What it said of an attempt without a row was dropped.
+    """
     key = {"run_id": task.run_id, "attempt": task.attempt, "node": "0"}
-    connection.execute(insert_new(connection, m.journals), {**key, "read_bytes": 0, "state": DUE, "note": ""})
-    mine = (m.journals.c.run_id == task.run_id) & (m.journals.c.attempt == task.attempt) & (m.journals.c.node == "0")
+    connection.execute(
+        insert_new(connection, m.journals), {**key, "read_bytes": 0, "state": DUE, "note": ""}
+    )
+    mine = (
+        (m.journals.c.run_id == task.run_id)
+        & (m.journals.c.attempt == task.attempt)
+        & (m.journals.c.node == "0")
+    )
     connection.execute(update(m.journals).where(mine).values(read_bytes=0, state=DUE))
 
 
 def _give_up_below(ledger: Ledger, connection: Connection, task: Task) -> None:
-    """End the live attempts below one that was found on disk: somebody saw them end, without a record."""
+    """End the live attempts below one that was found on disk.
+
+    Somebody saw them end, without a record.
+    """
     query = (
         select(m.attempts.c.number, m.attempts.c.state, m.runs.c.cancelled_through)
         .join(m.runs, m.runs.c.run_id == m.attempts.c.run_id)
-        .where(m.attempts.c.run_id == task.run_id, m.attempts.c.state.in_(LIVE), m.attempts.c.number < task.attempt)
+        .where(
+            m.attempts.c.run_id == task.run_id,
+            m.attempts.c.state.in_(LIVE),
+            m.attempts.c.number < task.attempt,
+        )
     )
     for row in connection.execute(query).all():
         state, failure = AttemptState.LOST, FailureClass.AGENT_DIED

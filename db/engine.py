@@ -60,7 +60,9 @@ class OlderLedger(VtjobsError):
 
 
 def parse_url(text_: str) -> URL:
-    """Read a ledger URL; `postgres://` and `postgresql://` mean psycopg 3, a bare path means SQLite.
+    """Read a ledger URL.
+
+    `postgres://` and `postgresql://` mean psycopg 3, a bare path means SQLite.
 
     Raises:
         BadInput: it cannot be read. The message never holds the password.
@@ -70,7 +72,9 @@ def parse_url(text_: str) -> URL:
     try:
         url = make_url(text_)
     except (ArgumentError, ValueError):
-        raise BadInput("ledger: cannot parse the URL; write postgresql://user@host/name or sqlite:////path") from None
+        raise BadInput(
+            "ledger: cannot parse the URL; write postgresql://user@host/name or sqlite:////path"
+        ) from None
     if url.drivername in ("postgres", "postgresql"):
         url = url.set(drivername="postgresql+psycopg")
     if url.drivername not in ("sqlite", "postgresql+psycopg"):
@@ -107,8 +111,8 @@ def refuse_network(path: Path, kind: str) -> None:
     """
     if is_network(kind):
         raise BadInput(
-            f"ledger {path} is on {kind}: SQLite is unsafe there (its locks and shared memory need one host). "
-            "Set VTJOBS_LEDGER to a path on a local disk or to a postgresql:// URL"
+            f"ledger {path} is on {kind}: SQLite is unsafe there (its locks and shared memory need"
+            " one host). Set VTJOBS_LEDGER to a path on a local disk or to a postgresql:// URL"
         )
 
 
@@ -145,7 +149,8 @@ def _sqlite_connect(connection: object, _: object) -> None:
 
 def _use_wal(cursor: sqlite3.Cursor) -> None:
     """Switch the file to write-ahead logging, waiting for whoever does the same."""
-    # SQLite does not wait for a lock in this one statement, whatever the time-out: two first commands at once.
+    # SQLite does not wait for a lock in this one statement, whatever the time-out: two first
+    # commands at once.
     deadline = time.monotonic() + BUSY_TIMEOUT_S
     while True:
         try:
@@ -158,7 +163,8 @@ def _use_wal(cursor: sqlite3.Cursor) -> None:
 
 
 def _sqlite_begin(connection: Connection) -> None:
-    # A deferred transaction that reads and then writes fails at once when another writer was faster.
+    # A deferred transaction that reads and then writes fails at once when another writer was
+    # faster.
     write = connection.get_execution_options().get("vtjobs_write", False)
     connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
 
@@ -174,10 +180,14 @@ def reading(engine: Engine) -> Iterator[Connection]:
 def writing(engine: Engine) -> Iterator[Connection]:
     """Give a connection in one write transaction; it is committed when the block ends well.
 
-    One writer at a time on both databases: what a state is derived from cannot change before the state is
-    written, and no two writers can deadlock.
+    One writer at a time on both databases: what a state is derived from cannot change before the
+    state is written, and no two writers can deadlock.
     """
-    with translated(engine), engine.connect().execution_options(vtjobs_write=True) as connection, connection.begin():
+    with (
+        translated(engine),
+        engine.connect().execution_options(vtjobs_write=True) as connection,
+        connection.begin(),
+    ):
         if engine.dialect.name == "postgresql":
             connection.execute(text(f"SELECT pg_advisory_xact_lock({WRITER_LOCK})"))
         yield connection
@@ -199,13 +209,23 @@ def _explained(engine: Engine, error: DBAPIError) -> VtjobsError | None:
     reason = str(error.orig).strip().split("\n")[0]
     where = engine.url.render_as_string(hide_password=True)
     if "malformed" in reason or "not a database" in reason:
-        return VtjobsError(f"ledger {where} is damaged ({reason}). Rebuild it with: vtjobs ledger rebuild")
+        return VtjobsError(
+            f"ledger {where} is damaged ({reason}). Rebuild it with: vtjobs ledger rebuild"
+        )
     if "locked" in reason or "lock timeout" in reason:
-        holders = _holders(Path(str(engine.url.database))) if engine.dialect.name == "sqlite" else ""
-        return LedgerUnreachable(f"ledger {where} is busy: locked for over {BUSY_TIMEOUT_S} s{holders}. Try again")
+        holders = (
+            _holders(Path(str(engine.url.database))) if engine.dialect.name == "sqlite" else ""
+        )
+        return LedgerUnreachable(
+            f"ledger {where} is busy: locked for over {BUSY_TIMEOUT_S} s{holders}. Try again"
+        )
     if "no such table" in reason or (reason.startswith("relation") and "does not exist" in reason):
         return VtjobsError(f"ledger {where} has no tables. Run: vtjobs ledger rebuild")
-    if isinstance(error, OperationalError) or error.connection_invalidated or "permission denied" in reason:
+    if (
+        isinstance(error, OperationalError)
+        or error.connection_invalidated
+        or "permission denied" in reason
+    ):
         return LedgerUnreachable(f"ledger unreachable at {where}: {reason}")
     return None
 
@@ -245,7 +265,9 @@ def check_schema(engine: Engine) -> bool:
     if found is None:
         return False
     if found > SCHEMA_VERSION:
-        raise NewerLedger(f"the ledger (schema {found}) was written by a newer vtjobs; upgrade vtjobs")
+        raise NewerLedger(
+            f"the ledger (schema {found}) was written by a newer vtjobs; upgrade vtjobs"
+        )
     if found < SCHEMA_VERSION:
         needs = f"this vtjobs needs {SCHEMA_VERSION}. Run: vtjobs ledger upgrade"
         raise OlderLedger(f"the ledger has schema {found}, {needs}")

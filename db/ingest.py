@@ -1,6 +1,7 @@
 """Journals -> ledger: incremental, and idempotent on (run, attempt, node, seq).
 
-Rows and the new offset are written in one transaction, so a crash anywhere repeats or skips nothing.
+Rows and the new offset are written in one transaction, so a crash anywhere repeats or skips
+nothing.
 """
 
 import json
@@ -38,7 +39,9 @@ class Batch:
     epochs: list[dict[str, Any]] = field(default_factory=list)
     evaluations: list[dict[str, Any]] = field(default_factory=list)
     checkpoints: list[dict[str, Any]] = field(default_factory=list)
-    progress: dict[tuple[str, int], dict[str, Any]] = field(default_factory=lambda: defaultdict(dict))
+    progress: dict[tuple[str, int], dict[str, Any]] = field(
+        default_factory=lambda: defaultdict(dict)
+    )
     starts: list[tuple[str, int, Event]] = field(default_factory=list)
     ends: list[tuple[str, int, Event]] = field(default_factory=list)
     offsets: list[dict[str, Any]] = field(default_factory=list)
@@ -50,14 +53,17 @@ class Batch:
         """Sort one event into the tables it belongs to."""
         run_id, attempt, node = key
         if node != DECIDING_NODE and not node.startswith(EVALUATION_NODE):
-            # What the other nodes of an attempt write is for the agents' eyes; a sign of life of theirs is none of it.
+            # What the other nodes of an attempt write is for the agents' eyes; a sign of life of
+            # theirs is none of it.
             return
         kind, at = event["kind"], event["at"]
         row = {"run_id": run_id, "attempt": attempt, "node": node, "seq": event["seq"], "at": at}
         live = self.progress[run_id, attempt]
         if kind == "epoch":
             metrics = json.dumps(event["metrics"])
-            self.epochs.append({**row, "epoch": event["epoch"], "step": event["step"], "metrics": metrics})
+            self.epochs.append(
+                {**row, "epoch": event["epoch"], "step": event["step"], "metrics": metrics}
+            )
         elif kind == "evaluation":
             metrics = json.dumps(event["metrics"])
             place = {"epoch": event["epoch"], "step": event["step"], "set_name": event["set"]}
@@ -65,7 +71,13 @@ class Batch:
             if node.startswith(EVALUATION_NODE):
                 return
         elif kind == "checkpoint":
-            row = {"run_id": run_id, "attempt": attempt, "step": event["step"], "epoch": event["epoch"], "at": at}
+            row = {
+                "run_id": run_id,
+                "attempt": attempt,
+                "step": event["step"],
+                "epoch": event["epoch"],
+                "at": at,
+            }
             self.checkpoints.append({**row, "bytes": event["bytes"]})
             live["checkpoint_step"] = event["step"]
         elif kind == "start":
@@ -76,7 +88,11 @@ class Batch:
             self.ends.append((run_id, attempt, event))
         live["heartbeat_at"] = at
         for name in ("epoch", "step", "steps"):
-            if name in event and kind in ("progress", "epoch", "checkpoint", "end") and event[name] is not None:
+            if (
+                name in event
+                and kind in ("progress", "epoch", "checkpoint", "end")
+                and event[name] is not None
+            ):
                 live[name] = event[name]
 
 
@@ -96,7 +112,10 @@ def ingest(ledger: Ledger, workspace: Workspace, attempts: Iterable[tuple[str, i
     found: list[tuple[Key, Path]] = []
     for run_id, number in attempts:
         folder = workspace.run(run_id)
-        found += [((run_id, number, path.stem.partition("-")[2]), path) for path in folder.journals(number)]
+        found += [
+            ((run_id, number, path.stem.partition("-")[2]), path)
+            for path in folder.journals(number)
+        ]
     return ingest_files(ledger, workspace, found)
 
 
@@ -137,9 +156,13 @@ def ingest_files(ledger: Ledger, workspace: Workspace, files: list[tuple[Key, Pa
 
 
 def _read(batch: Batch, key: Key, path: Path, offset: int) -> tuple[int, int]:
-    """Add one chunk of a journal to the batch; return how many events, and the next offset if there is more."""
+    """Add one chunk of a journal to the batch.
+
+    Return how many events, and the next offset if there is more.
+    """
     try:
-        # Opened without a look at its size: on a shared file system a size by name may be a minute old.
+        # Opened without a look at its size: on a shared file system a size by name may be a minute
+        # old.
         chunk = read_from(path, offset, most_bytes=BATCH_BYTES)
     except FileNotFoundError:
         return 0, 0
@@ -153,7 +176,9 @@ def _read(batch: Batch, key: Key, path: Path, offset: int) -> tuple[int, int]:
     if chunk.offset > offset:
         batch.offsets.append(_offset_row(key, chunk.offset, "open", ""))
     batch.bytes += chunk.offset - offset
-    more = chunk.offset if chunk.events and path.stat().st_size > chunk.offset + len(chunk.tail) else 0
+    more = (
+        chunk.offset if chunk.events and path.stat().st_size > chunk.offset + len(chunk.tail) else 0
+    )
     return len(chunk.events), more
 
 
@@ -203,7 +228,10 @@ def _commit(ledger: Ledger, workspace: Workspace, batch: Batch) -> set[tuple[str
 
 
 def _scored(connection: Connection, batch: Batch) -> set[str]:
-    """Return the runs whose results follow from this batch: scored afterwards, or once completed."""
+    """Return the runs whose results follow from this batch.
+
+    Scored afterwards, or once completed.
+    """
     found = {row["run_id"] for row in batch.evaluations if row["node"].startswith(EVALUATION_NODE)}
     touched = {row["run_id"] for row in batch.evaluations} | {run_id for run_id, _, _ in batch.ends}
     for part in in_parts(touched - found):
@@ -223,7 +251,9 @@ def _write_offsets(connection: Connection, rows: list[dict[str, Any]]) -> None:
         update(m.journals)
         .where(table.run_id == bindparam("b_run"), table.attempt == bindparam("b_attempt"))
         .where(table.node == bindparam("b_node"), table.read_bytes <= bindparam("b_offset"))
-        .values(read_bytes=bindparam("b_offset"), state=bindparam("b_state"), note=bindparam("b_note")),
+        .values(
+            read_bytes=bindparam("b_offset"), state=bindparam("b_state"), note=bindparam("b_note")
+        ),
         [
             {
                 "b_run": row["run_id"],
@@ -243,7 +273,9 @@ def _write_due(connection: Connection, lineage: set[tuple[str, int]]) -> None:
     keys = [(run_id, attempt, "0") for run_id, attempt in sorted(lineage)]
     if not keys:
         return
-    connection.execute(insert_new(connection, m.journals), [_offset_row(key, 0, DUE, "") for key in keys])
+    connection.execute(
+        insert_new(connection, m.journals), [_offset_row(key, 0, DUE, "") for key in keys]
+    )
     table = m.journals.c
     connection.execute(
         update(m.journals)
@@ -254,15 +286,22 @@ def _write_due(connection: Connection, lineage: set[tuple[str, int]]) -> None:
     )
 
 
-def _write_progress(connection: Connection, progress: dict[tuple[str, int], dict[str, Any]]) -> None:
+def _write_progress(
+    connection: Connection, progress: dict[tuple[str, int], dict[str, Any]]
+) -> None:
     by_fields: dict[tuple[str, ...], list[dict[str, Any]]] = defaultdict(list)
     for (run_id, attempt), fields in progress.items():
         if fields:
-            by_fields[tuple(sorted(fields))].append({"b_run": run_id, "b_attempt": attempt, **fields})
+            by_fields[tuple(sorted(fields))].append(
+                {"b_run": run_id, "b_attempt": attempt, **fields}
+            )
     for names, rows in by_fields.items():
         connection.execute(
             update(m.attempts)
-            .where(m.attempts.c.run_id == bindparam("b_run"), m.attempts.c.number == bindparam("b_attempt"))
+            .where(
+                m.attempts.c.run_id == bindparam("b_run"),
+                m.attempts.c.number == bindparam("b_attempt"),
+            )
             .values({name: _greater(m.attempts.c[name], bindparam(name)) for name in names}),
             rows,
         )
@@ -273,7 +312,9 @@ def _greater(column: Any, value: Any) -> Any:
     return case((column > value, column), else_=value)
 
 
-def _started(ledger: Ledger, connection: Connection, run_id: str, attempt: int, event: Event) -> bool:
+def _started(
+    ledger: Ledger, connection: Connection, run_id: str, attempt: int, event: Event
+) -> bool:
     # A start from nothing is done once an attempt has begun, and not when it was merely submitted.
     mine = (m.runs.c.run_id == run_id) & (m.runs.c.tries_from < attempt)
     connection.execute(update(m.runs).where(mine).values(clean_next=False))
@@ -283,20 +324,32 @@ def _started(ledger: Ledger, connection: Connection, run_id: str, attempt: int, 
     mine = (m.attempts.c.run_id == run_id) & (m.attempts.c.number == attempt)
     connection.execute(update(m.attempts).where(mine).values(**facts))
     running = AttemptState.RUNNING
-    return ledger._transition(connection, run_id, attempt, running, source="journal", raw="start", at=event["at"])
+    return ledger._transition(
+        connection, run_id, attempt, running, source="journal", raw="start", at=event["at"]
+    )
 
 
 def _completed_before(folder: RunFolder, attempt: int, event: Event) -> int | None:
     """Return the lower attempt whose completion made this one step back, or None."""
-    if event.get("class") != FailureClass.SUPERSEDED or read_attempt(folder, attempt).start is not None:
+    if (
+        event.get("class") != FailureClass.SUPERSEDED
+        or read_attempt(folder, attempt).start is not None
+    ):
         return None
     return completed_by(folder, attempt)
 
 
 def _is_zombie(folder: RunFolder, attempt: int, end: Event) -> bool:
-    """Whether a higher attempt started without this end; read from the workspace alone, whenever it is asked."""
+    """Whether a higher attempt started without this end.
+
+    Read from the workspace alone, whenever it is asked.
+    """
     later = [number for number in folder.attempts() if number > attempt]
-    starts = {number: start for number in later if (start := read_attempt(folder, number).start) is not None}
+    starts = {
+        number: start
+        for number in later
+        if (start := read_attempt(folder, number).start) is not None
+    }
     if any(start["at"] < end["at"] for start in starts.values()):
         return True
     if end["state"] != AttemptState.COMPLETED:
@@ -307,7 +360,12 @@ def _is_zombie(folder: RunFolder, attempt: int, end: Event) -> bool:
 
 
 def _ended(
-    ledger: Ledger, connection: Connection, folder: RunFolder, key: tuple[str, int], event: Event, done: int | None
+    ledger: Ledger,
+    connection: Connection,
+    folder: RunFolder,
+    key: tuple[str, int],
+    event: Event,
+    done: int | None,
 ) -> bool:
     run_id, attempt = key
     state = AttemptState(event["state"])
@@ -324,10 +382,17 @@ def _ended(
         state, raw = AttemptState.COMPLETED, f"{raw}, attempt {done} had completed"
         fields = {"failure": None, "resumed_attempt": done}
     elif event.get("explained") is False:
-        # A TERM that nobody could explain: what is there is kept, and the scheduler's word will end the attempt.
-        mine = (m.attempts.c.run_id == run_id) & (m.attempts.c.number == attempt) & m.attempts.c.state.in_(LIVE)
+        # A TERM that nobody could explain: what is there is kept, and the scheduler's word will end
+        # the attempt.
+        mine = (
+            (m.attempts.c.run_id == run_id)
+            & (m.attempts.c.number == attempt)
+            & m.attempts.c.state.in_(LIVE)
+        )
         connection.execute(
-            update(m.attempts).where(mine).values(signature=fields["signature"], exit_code=event.get("exit_code"))
+            update(m.attempts)
+            .where(mine)
+            .values(signature=fields["signature"], exit_code=event.get("exit_code"))
         )
         return False
     return ledger._transition(

@@ -1,4 +1,7 @@
-"""The ledger's writing verbs: each one transaction, each transition a compare-and-set that leaves an event."""
+"""The ledger's writing verbs.
+
+Each one transaction, each transition a compare-and-set that leaves an event.
+"""
 
 import dataclasses
 import time
@@ -6,7 +9,19 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Engine, Table, and_, bindparam, func, insert, literal, select, true, update
+from sqlalchemy import (
+    Connection,
+    Engine,
+    Table,
+    and_,
+    bindparam,
+    func,
+    insert,
+    literal,
+    select,
+    true,
+    update,
+)
 
 from ..jobs.errors import BadInput
 from ..jobs.run.spec import canonical
@@ -25,10 +40,15 @@ MOST_IDS = 5000
 
 # How long runs wait after a scheduler said "not now".
 LATER_S = 60.0
-# The state of a journal that must be read once more, although its attempt has ended: others build upon it.
+# The state of a journal that must be read once more, although its attempt has ended: others build
+# upon it.
 DUE = "due"
 
-ATTEMPT_FIELDS = frozenset(column.name for column in m.attempts.columns) - {"run_id", "number", "state"}
+ATTEMPT_FIELDS = frozenset(column.name for column in m.attempts.columns) - {
+    "run_id",
+    "number",
+    "state",
+}
 
 
 def in_parts(ids: Iterable[str], size: int = MOST_IDS) -> Iterable[list[str]]:
@@ -61,7 +81,9 @@ class Ledger:
         self.clock = clock
 
     @classmethod
-    def open(cls, url: str, *, workspace_id: str, create: bool = False, clock: Clock = time.time) -> "Ledger":
+    def open(
+        cls, url: str, *, workspace_id: str, create: bool = False, clock: Clock = time.time
+    ) -> "Ledger":
         """Open the ledger of a workspace.
 
         Args:
@@ -87,17 +109,26 @@ class Ledger:
 
     def _check_owner(self, workspace_id: str, create: bool) -> None:
         with reading(self.engine) as connection:
-            owner = connection.execute(select(m.meta.c.value).where(m.meta.c.key == "workspace_id")).scalar()
+            owner = connection.execute(
+                select(m.meta.c.value).where(m.meta.c.key == "workspace_id")
+            ).scalar()
         if owner is None and create:
             with writing(self.engine) as connection:
-                connection.execute(insert_new(connection, m.meta), {"key": "workspace_id", "value": workspace_id})
+                connection.execute(
+                    insert_new(connection, m.meta), {"key": "workspace_id", "value": workspace_id}
+                )
         elif owner is not None and owner != workspace_id:
-            raise BadInput("this ledger belongs to another workspace; set VTJOBS_LEDGER or VTJOBS_WORKSPACE")
+            raise BadInput(
+                "this ledger belongs to another workspace; set VTJOBS_LEDGER or VTJOBS_WORKSPACE"
+            )
 
-    # Grids ------------------------------------------------------------------------------------------------
+    # Grids ----------------------------------------------------------------------------------------
 
     def add_grid(self, frozen: FrozenGrid) -> set[str]:
-        """Store a grid and its runs; what is there stays. Return the ids of the runs that are new."""
+        """Store a grid and its runs; what is there stays.
+
+        Return the ids of the runs that are new.
+        """
         settings = frozen.settings
         now = self.clock()
         with writing(self.engine) as connection:
@@ -109,9 +140,13 @@ class Ledger:
             }
             connection.execute(insert_new(connection, m.grids), row)
             changes = {key: row[key] for key in ("submitted_at", "settings")}
-            connection.execute(update(m.grids).where(m.grids.c.grid_id == frozen.grid_id).values(**changes))
+            connection.execute(
+                update(m.grids).where(m.grids.c.grid_id == frozen.grid_id).values(**changes)
+            )
             known = self._known(connection, [run[0] for run in frozen.runs])
-            connection.execute(insert_new(connection, m.cells), [cell_row(cell) for cell in frozen.cells])
+            connection.execute(
+                insert_new(connection, m.cells), [cell_row(cell) for cell in frozen.cells]
+            )
             new = [run for run in frozen.runs if run[0] not in known]
             rows = [self._run_row(frozen, run, now) for run in new]
             if rows:
@@ -131,7 +166,11 @@ class Ledger:
     def _known(self, connection: Connection, run_ids: list[str]) -> set[str]:
         found: set[str] = set()
         for part in in_parts(run_ids):
-            found |= set(connection.execute(select(m.runs.c.run_id).where(m.runs.c.run_id.in_(part))).scalars())
+            found |= set(
+                connection.execute(
+                    select(m.runs.c.run_id).where(m.runs.c.run_id.in_(part))
+                ).scalars()
+            )
         return found
 
     def known(self, run_ids: list[str]) -> set[str]:
@@ -139,7 +178,9 @@ class Ledger:
         with reading(self.engine) as connection:
             return self._known(connection, run_ids)
 
-    def _run_row(self, frozen: FrozenGrid, run: tuple[str, int, int, str | None], now: float) -> dict[str, Any]:
+    def _run_row(
+        self, frozen: FrozenGrid, run: tuple[str, int, int, str | None], now: float
+    ) -> dict[str, Any]:
         run_id, cell, place, parent = run
         seed, streams = frozen.seed_of(place)
         return {
@@ -155,10 +196,11 @@ class Ledger:
             "changed_at": now,
         }
 
-    # Allocations and attempts --------------------------------------------------------------------------------
+    # Allocations and attempts ---------------------------------------------------------------------
 
     def open_attempts(self, allocation: Allocation, *, launching_s: float) -> Allocation | None:
-        """Write down an allocation and its attempts as `submitting`, before the scheduler is called.
+        """Write down an allocation and its attempts as `submitting`, before the scheduler is
+        called.
 
         Runs that somebody else took meanwhile are left out; None where none is left.
         """
@@ -203,7 +245,9 @@ class Ledger:
             found |= {row[0]: row[1] for row in connection.execute(query)}
         return found
 
-    def _insert_allocation(self, connection: Connection, content: Allocation, *, launching_until: float) -> None:
+    def _insert_allocation(
+        self, connection: Connection, content: Allocation, *, launching_until: float
+    ) -> None:
         connection.execute(
             insert_new(connection, m.allocations),
             {
@@ -233,12 +277,18 @@ class Ledger:
         """Write down that the scheduler has the allocation."""
         with writing(self.engine) as connection:
             connection.execute(
-                update(m.allocations).where(m.allocations.c.token == token).values(job_id=job_id, launching_until=0.0)
+                update(m.allocations)
+                .where(m.allocations.c.token == token)
+                .values(job_id=job_id, launching_until=0.0)
             )
-            self._move_all(connection, token, AttemptState.SUBMITTING, AttemptState.QUEUED, source, job_id)
+            self._move_all(
+                connection, token, AttemptState.SUBMITTING, AttemptState.QUEUED, source, job_id
+            )
 
     def refused(self, token: str, reason: str, *, source: str, later: bool = False) -> bool:
-        """Write down that the scheduler clearly said no; False where another submitter got it accepted meanwhile.
+        """Write down that the scheduler clearly said no.
+
+        False where another submitter got it accepted meanwhile.
 
         The attempts fail and are not tried again; where it meant "not now", they end at no cost.
         """
@@ -247,14 +297,20 @@ class Ledger:
             state, failure = AttemptState.SUPERSEDED, FailureClass.SKIPPED
         with writing(self.engine) as connection:
             mine = (m.allocations.c.token == token) & m.allocations.c.job_id.is_(None)
-            done = connection.execute(update(m.allocations).where(mine).values(refused=reason, launching_until=0.0))
+            done = connection.execute(
+                update(m.allocations).where(mine).values(refused=reason, launching_until=0.0)
+            )
             if done.rowcount == 0:
                 return False
             table = m.attempts.c
-            rows = connection.execute(select(table.run_id, table.number).where(table.token == token)).all()
+            rows = connection.execute(
+                select(table.run_id, table.number).where(table.token == token)
+            ).all()
             for run_id, number in rows:
                 fields: dict[str, Any] = {"failure": failure, "signature": reason}
-                self._transition(connection, run_id, number, state, source=source, raw=reason, **fields)
+                self._transition(
+                    connection, run_id, number, state, source=source, raw=reason, **fields
+                )
             derive_runs(connection, {row.run_id for row in rows}, self.clock())
             if later:
                 put_off = update(m.runs).where(
@@ -264,7 +320,13 @@ class Ledger:
         return True
 
     def _move_all(
-        self, connection: Connection, token: str, before: AttemptState, after: AttemptState, source: str, raw: str
+        self,
+        connection: Connection,
+        token: str,
+        before: AttemptState,
+        after: AttemptState,
+        source: str,
+        raw: str,
     ) -> None:
         now = self.clock()
         mine = (m.attempts.c.token == token) & (m.attempts.c.state == before)
@@ -281,17 +343,34 @@ class Ledger:
         connection.execute(insert(m.events).from_select(names, moved))
         connection.execute(update(m.attempts).where(mine).values(state=after))
 
-    # Transitions --------------------------------------------------------------------------------------------
+    # Transitions ----------------------------------------------------------------------------------
 
     def transition(
-        self, run_id: str, number: int, to: AttemptState, *, source: str, raw: str = "", **fields: Any
+        self,
+        run_id: str,
+        number: int,
+        to: AttemptState,
+        *,
+        source: str,
+        raw: str = "",
+        **fields: Any,
     ) -> bool:
         """Move an attempt, where the state machine allows it; return whether it moved."""
-        move = {"run_id": run_id, "number": number, "to": to, "source": source, "raw": raw, **fields}
+        move = {
+            "run_id": run_id,
+            "number": number,
+            "to": to,
+            "source": source,
+            "raw": raw,
+            **fields,
+        }
         return self.transitions([move]) == 1
 
     def transitions(self, moves: Sequence[dict[str, Any]]) -> int:
-        """Move attempts in one transaction, each where the state machine allows it; return how many moved."""
+        """Move attempts in one transaction, each where the state machine allows it.
+
+        Return how many moved.
+        """
         moved: set[str] = set()
         if not moves:
             return 0
@@ -330,7 +409,7 @@ class Ledger:
         connection.execute(insert(m.events), event_row(row, before, to, source, at, raw[:2000]))
         return True
 
-    # What users ask for ----------------------------------------------------------------------------------------
+    # What users ask for ---------------------------------------------------------------------------
 
     def set_cancelled(self, run_ids: dict[str, int]) -> None:
         """Write down cancels: run -> the attempt that they cover."""
@@ -343,11 +422,16 @@ class Ledger:
                     .values(cancelled_through=through)
                 )
                 row = {"run_id": run_id, "number": through}
-                connection.execute(insert(m.events), event_row(row, None, "cancelled", "user", now, "cancel"))
+                connection.execute(
+                    insert(m.events), event_row(row, None, "cancelled", "user", now, "cancel")
+                )
             derive_runs(connection, set(run_ids), now)
 
     def grant_try(self, run_ids: dict[str, int], *, clean: bool) -> None:
-        """Let runs be tried again: run -> the highest attempt number so far, which no longer counts."""
+        """Let runs be tried again.
+
+        Run -> the highest attempt number so far, which no longer counts.
+        """
         now = self.clock()
         with writing(self.engine) as connection:
             for run_id, highest in run_ids.items():
@@ -358,12 +442,15 @@ class Ledger:
                 )
                 row = {"run_id": run_id, "number": highest}
                 word = "rerun" if clean else "retry"
-                connection.execute(insert(m.events), event_row(row, None, "pending", "user", now, word))
+                connection.execute(
+                    insert(m.events), event_row(row, None, "pending", "user", now, word)
+                )
             derive_runs(connection, set(run_ids), now)
 
 
 def _clean(highest: int, clean: bool) -> Any:
-    # A start from nothing that was asked for at this very attempt and has not begun is not taken back by a retry.
+    # A start from nothing that was asked for at this very attempt and has not begun is not taken
+    # back by a retry.
     return true() if clean else and_(m.runs.c.clean_next, m.runs.c.tries_from == highest)
 
 

@@ -52,11 +52,13 @@ def derive(run: RunView, attempts: Sequence[AttemptView]) -> Verdict:
     if any(attempt.state is AttemptState.COMPLETED for attempt in counted):
         return Verdict(state=RunState.COMPLETED)
     last = attempts[-1].number if attempts else 0
-    # A cancel covers the attempt that would have come next, also where an agent had handed on to just that one and
-    # nobody knew of it yet; a try that was granted afterwards lies behind it.
+    # A cancel covers the attempt that would have come next, also where an agent had handed on to
+    # just that one and nobody knew of it yet; a try that was granted afterwards lies behind it.
     if run.cancelled_through >= last and run.cancelled_through > run.tries_from:
         return Verdict(state=RunState.CANCELLED, reason="cancelled")
-    verdict = judge([attempt.ended() for attempt in counted], tries=run.tries, may_halve=run.may_halve)
+    verdict = judge(
+        [attempt.ended() for attempt in counted], tries=run.tries, may_halve=run.may_halve
+    )
     if verdict.state is RunState.PENDING and run.parent is not None:
         if run.parent.is_settled and run.parent is not RunState.COMPLETED:
             return Verdict(state=RunState.BLOCKED, reason=f"its parent stage is {run.parent}")

@@ -1,4 +1,7 @@
-"""The tables of the ledger. Times are UTC seconds since 1970; ids are the hexadecimal names of DESIGN."""
+"""The tables of the ledger.
+
+Times are UTC seconds since 1970; ids are the hexadecimal names of DESIGN.
+"""
 
 from sqlalchemy import (
     BigInteger,
@@ -56,13 +59,17 @@ runs = Table(
     Column("run_id", String(16), primary_key=True),
     Column("cell_id", String(16), ForeignKey("cells.cell_id"), nullable=False, index=True),
     Column("grid_id", String(80), nullable=False),  # whose settings hold: the newest submission
-    Column("seed", BigInteger, nullable=False),  # or the place in the design, where streams vary apart
+    Column(
+        "seed", BigInteger, nullable=False
+    ),  # or the place in the design, where streams vary apart
     Column("streams", Text, nullable=False, server_default=""),  # JSON, where they vary apart
     Column("parent", String(16), index=True),
     Column("state", String(16), nullable=False),  # derived, see db/machine.py
     Column("reason", Text, nullable=False, server_default=""),
     Column("tries", Integer, nullable=False),
-    Column("tries_from", Integer, nullable=False, server_default="0"),  # attempts up to here no longer count
+    Column(
+        "tries_from", Integer, nullable=False, server_default="0"
+    ),  # attempts up to here no longer count
     Column("cancelled_through", Integer, nullable=False, server_default="0"),
     Column("clean_next", Boolean, nullable=False, server_default=text("false")),
     Column("micro_split", Integer, nullable=False, server_default="1"),
@@ -87,8 +94,12 @@ allocations = Table(
     Column("token", String(48), primary_key=True),
     Column("backend", String(16), nullable=False),
     Column("created_at", Double, nullable=False),
-    Column("launching_until", Double, nullable=False, server_default="0"),  # somebody is submitting it
-    Column("job_id", String(64)),  # the scheduler's name; NULL until it is known to have been accepted
+    Column(
+        "launching_until", Double, nullable=False, server_default="0"
+    ),  # somebody is submitting it
+    Column(
+        "job_id", String(64)
+    ),  # the scheduler's name; NULL until it is known to have been accepted
     Column("refused", Text),  # the scheduler's clear no
     Column("places", Integer, nullable=False, server_default="1"),  # elements of its array
     Column("content", Text, nullable=False),  # JSON, see jobs/workspace/allocation.py
@@ -127,7 +138,9 @@ attempts = Table(
         "run_id",
         unique=True,
         sqlite_where=text(f"state IN ({', '.join(repr(str(state)) for state in sorted(LIVE))})"),
-        postgresql_where=text(f"state IN ({', '.join(repr(str(state)) for state in sorted(LIVE))})"),
+        postgresql_where=text(
+            f"state IN ({', '.join(repr(str(state)) for state in sorted(LIVE))})"
+        ),
     ),
     Index("attempts_by_state", "state"),
 )
@@ -139,7 +152,9 @@ events = Table(
     Column("run_id", String(16), nullable=False, index=True),
     Column("attempt", Integer, nullable=False),
     Column("at", Double, nullable=False),
-    Column("source", String(16), nullable=False),  # journal, local, squeue, sacct, ray, user, vtjobs
+    Column(
+        "source", String(16), nullable=False
+    ),  # journal, local, squeue, sacct, ray, user, vtjobs
     Column("before", String(16)),
     Column("after", String(16), nullable=False),
     Column("raw", Text, nullable=False, server_default=""),  # the word we were told
@@ -200,7 +215,9 @@ results = Table(
     Column("run_id", String(16), ForeignKey("runs.run_id"), primary_key=True),
     Column("set_name", String(64), primary_key=True),
     Column("metric", String(32), primary_key=True),
-    Column("cell_id", String(16), ForeignKey("cells.cell_id"), nullable=False),  # its run's, for statistics per cell
+    Column(
+        "cell_id", String(16), ForeignKey("cells.cell_id"), nullable=False
+    ),  # its run's, for statistics per cell
     Column("last", Double, nullable=False),  # at the last epoch
     Column("last_epoch", Integer, nullable=False),
     Column("best", Double, nullable=False),

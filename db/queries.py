@@ -68,11 +68,23 @@ _CONDITION_COLUMNS = {
 
 
 def resolve_grids(connection: Connection, name: str) -> list[str]:
-    """Return the ids of the grids that a name or an id means: the newest submission of that name."""
-    by_id = connection.execute(select(m.grids.c.grid_id).where(m.grids.c.grid_id == name)).scalars().all()
+    """Return the ids of the grids that a name or an id means.
+
+    The newest submission of that name.
+    """
+    by_id = (
+        connection.execute(select(m.grids.c.grid_id).where(m.grids.c.grid_id == name))
+        .scalars()
+        .all()
+    )
     if by_id:
         return list(by_id)
-    newest = select(m.grids.c.grid_id).where(m.grids.c.name == name).order_by(m.grids.c.submitted_at.desc()).limit(1)
+    newest = (
+        select(m.grids.c.grid_id)
+        .where(m.grids.c.name == name)
+        .order_by(m.grids.c.submitted_at.desc())
+        .limit(1)
+    )
     return list(connection.execute(newest).scalars())
 
 
@@ -91,7 +103,9 @@ def where(connection: Connection, selection: Selection) -> Any:
 def _named(connection: Connection, name: str) -> Any:
     grids = resolve_grids(connection, name)
     if grids:
-        return m.runs.c.run_id.in_(select(m.grid_runs.c.run_id).where(m.grid_runs.c.grid_id.in_(grids)))
+        return m.runs.c.run_id.in_(
+            select(m.grid_runs.c.run_id).where(m.grid_runs.c.grid_id.in_(grids))
+        )
     if RUN_ID_PREFIX.match(name):
         matches = m.runs.c.run_id.like(f"{name}%")
         if connection.execute(select(m.runs.c.run_id).where(matches).limit(1)).first() is not None:
@@ -104,7 +118,9 @@ def _condition(connection: Connection, condition: Condition) -> Any:
     found: Any
     if condition.field == "grid":
         grids = [grid for value in values for grid in resolve_grids(connection, value)]
-        found = m.runs.c.run_id.in_(select(m.grid_runs.c.run_id).where(m.grid_runs.c.grid_id.in_(grids)))
+        found = m.runs.c.run_id.in_(
+            select(m.grid_runs.c.run_id).where(m.grid_runs.c.grid_id.in_(grids))
+        )
     elif condition.field == "seed":
         # A place in a study's design is no seed.
         found = and_(m.runs.c.seed.in_([int(value) for value in values]), m.runs.c.streams == "")
@@ -120,18 +136,25 @@ def select_ids(connection: Connection, selection: Selection) -> list[str]:
         NothingMatched: there are none.
     """
     query = select(m.runs.c.run_id).join(m.cells, m.cells.c.cell_id == m.runs.c.cell_id)
-    found = list(connection.execute(query.where(where(connection, selection)).order_by(m.runs.c.run_id)).scalars())
+    found = list(
+        connection.execute(
+            query.where(where(connection, selection)).order_by(m.runs.c.run_id)
+        ).scalars()
+    )
     if not found:
         raise NothingMatched("no run matches")
     return found
 
 
 def _of_attempts(what: Any, table: Any) -> Any:
-    # One look at the key per selected run; grouping all attempts would cost the same for one run as for all.
+    # One look at the key per selected run; grouping all attempts would cost the same for one run as
+    # for all.
     return select(what).where(table.c.run_id == m.runs.c.run_id).scalar_subquery()
 
 
-def list_runs(connection: Connection, selection: Selection, *, limit: int | None = None) -> list[RunRow]:
+def list_runs(
+    connection: Connection, selection: Selection, *, limit: int | None = None
+) -> list[RunRow]:
     """Return the selected runs in the order of their grid.
 
     Raises:
@@ -142,7 +165,10 @@ def list_runs(connection: Connection, selection: Selection, *, limit: int | None
     query: Select[Any] = (
         select(
             m.runs,
-            *(m.cells.c[name] for name in ("backbone", "dataset", "head", "recipe", "stage", "axes")),
+            *(
+                m.cells.c[name]
+                for name in ("backbone", "dataset", "head", "recipe", "stage", "axes")
+            ),
             _of_attempts(func.count(), tried).label("attempts"),
             attempt.c.state.label("attempt_state"),
             *(
@@ -166,7 +192,9 @@ def list_runs(connection: Connection, selection: Selection, *, limit: int | None
         .outerjoin(attempt, and_(attempt.c.run_id == m.runs.c.run_id, attempt.c.number == latest))
         .outerjoin(
             m.grid_runs,
-            and_(m.grid_runs.c.run_id == m.runs.c.run_id, m.grid_runs.c.grid_id == m.runs.c.grid_id),
+            and_(
+                m.grid_runs.c.run_id == m.runs.c.run_id, m.grid_runs.c.grid_id == m.runs.c.grid_id
+            ),
         )
         .where(where(connection, selection))
         .order_by(m.runs.c.grid_id, m.grid_runs.c.position)
@@ -187,12 +215,18 @@ def status_counts(connection: Connection, selection: Selection | None = None) ->
     """Return how many of the selected runs are in each state."""
     query = select(m.runs.c.state, func.count()).group_by(m.runs.c.state)
     if selection is not None and (selection.names or selection.conditions):
-        query = query.join(m.cells, m.cells.c.cell_id == m.runs.c.cell_id).where(where(connection, selection))
+        query = query.join(m.cells, m.cells.c.cell_id == m.runs.c.cell_id).where(
+            where(connection, selection)
+        )
     return {row[0]: row[1] for row in connection.execute(query)}
 
 
 def cell_statistics(
-    connection: Connection, metric: str, *, set_name: str = "test", selection: Selection | None = None
+    connection: Connection,
+    metric: str,
+    *,
+    set_name: str = "test",
+    selection: Selection | None = None,
 ) -> dict[str, tuple[int, float, float | None]]:
     """Return cell_id -> (n, mean, sample standard deviation or None at n = 1) of the last epoch.
 
@@ -202,13 +236,18 @@ def cell_statistics(
     base = base.where(m.results.c.metric == metric, m.results.c.set_name == set_name)
     if selection is not None and (selection.names or selection.conditions):
         base = base.join(m.runs, m.runs.c.run_id == m.results.c.run_id)
-        base = base.join(m.cells, m.cells.c.cell_id == m.runs.c.cell_id).where(where(connection, selection))
+        base = base.join(m.cells, m.cells.c.cell_id == m.runs.c.cell_id).where(
+            where(connection, selection)
+        )
     values = base.subquery("chosen")
     last = values.c.last
     facts = (
-        values.c.cell_id, func.count().label("n"), func.avg(last).label("mean"), func.min(last).label("low"),
+        values.c.cell_id,
+        func.count().label("n"),
+        func.avg(last).label("mean"),
+        func.min(last).label("low"),
         func.max(last).label("high"),
-    )  # fmt: skip
+    )
     if connection.dialect.name == "postgresql":
         query = select(*facts, func.stddev_samp(last).label("std")).group_by(values.c.cell_id)
         return {row.cell_id: _statistics(row, row.std) for row in connection.execute(query)}
@@ -217,7 +256,9 @@ def cell_statistics(
     again = base.subquery("again")
     deviation = again.c.last - means.c.mean
     squares = func.sum(deviation * deviation).label("squares")
-    query = select(means, squares).join(again, again.c.cell_id == means.c.cell_id).group_by(*means.c)
+    query = (
+        select(means, squares).join(again, again.c.cell_id == means.c.cell_id).group_by(*means.c)
+    )
     rows = connection.execute(query)
     return {row.cell_id: _statistics(row, (row.squares / max(1, row.n - 1)) ** 0.5) for row in rows}
 
@@ -270,7 +311,9 @@ def bad_nodes(connection: Connection, run_ids: list[str]) -> dict[str, tuple[str
     table = m.attempts.c
     for start in range(0, len(run_ids), 5000):
         query = select(table.run_id, table.host, table.failure).where(
-            table.run_id.in_(run_ids[start : start + 5000]), table.failure.in_(_NODE_FAULTS), table.host.is_not(None)
+            table.run_id.in_(run_ids[start : start + 5000]),
+            table.failure.in_(_NODE_FAULTS),
+            table.host.is_not(None),
         )
         for row in connection.execute(query):
             found[row.run_id, row.host][row.failure] += 1
@@ -281,7 +324,9 @@ def bad_nodes(connection: Connection, run_ids: list[str]) -> dict[str, tuple[str
     return bad
 
 
-def grid_settings(connection: Connection, grid_ids: set[str] | None = None) -> dict[str, dict[str, Any]]:
+def grid_settings(
+    connection: Connection, grid_ids: set[str] | None = None
+) -> dict[str, dict[str, Any]]:
     """Return the settings of grids by id."""
     query = select(m.grids.c.grid_id, m.grids.c.settings).order_by(m.grids.c.submitted_at)
     if grid_ids is not None:
@@ -296,7 +341,10 @@ def attempts_of(connection: Connection, run_id: str) -> list[dict[str, Any]]:
 
 
 def place_of(connection: Connection, run_id: str) -> dict[str, Any] | None:
-    """Return where the scheduler has a run's latest attempt: backend, job (with its array element), token."""
+    """Return where the scheduler has a run's latest attempt.
+
+    Backend, job (with its array element), token.
+    """
     table, facts = m.attempts.c, m.allocations.c
     query = (
         select(facts.backend, facts.job_id, facts.places, facts.token, table.array_index)
@@ -313,19 +361,25 @@ def place_of(connection: Connection, run_id: str) -> dict[str, Any] | None:
 
 
 def waiting_words(connection: Connection) -> list[Any]:
-    """Return what the scheduler says of queued attempts, once per grid and word, with the number of runs and one."""
+    """Return what the scheduler says of queued attempts, once per grid and word, with the number of
+    runs and one.
+    """
     table = m.attempts.c
     query = (
         select(
-            m.runs.c.grid_id, m.allocations.c.backend, table.word, func.count().label("runs"),
-            func.min(table.run_id).label("run_id"), func.min(table.token).label("token"),
+            m.runs.c.grid_id,
+            m.allocations.c.backend,
+            table.word,
+            func.count().label("runs"),
+            func.min(table.run_id).label("run_id"),
+            func.min(table.token).label("token"),
         )
         .select_from(m.attempts)
         .join(m.runs, m.runs.c.run_id == table.run_id)
         .join(m.allocations, m.allocations.c.token == table.token)
         .where(table.state == AttemptState.QUEUED, table.word != "")
         .group_by(m.runs.c.grid_id, m.allocations.c.backend, table.word)
-    )  # fmt: skip
+    )
     return list(connection.execute(query))
 
 
@@ -374,7 +428,9 @@ def seconds_per_run(connection: Connection) -> dict[str, tuple[float, int]]:
     query = (
         select(m.runs.c.cell_id, func.avg(table.ended_at - table.started_at), func.count())
         .join(m.runs, m.runs.c.run_id == table.run_id)
-        .where(table.state == "completed", table.resumed_step.is_(None), table.started_at.is_not(None))
+        .where(
+            table.state == "completed", table.resumed_step.is_(None), table.started_at.is_not(None)
+        )
         .group_by(m.runs.c.cell_id)
     )
     return {row[0]: (float(row[1]), int(row[2])) for row in connection.execute(query)}

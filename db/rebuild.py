@@ -27,7 +27,9 @@ Progress = Callable[[str, int], None]
 Grants = list[tuple[int, bool]]
 
 
-def rebuild(ledger: Ledger, workspace: Workspace, progress: Progress = lambda what, count: None) -> dict[str, int]:
+def rebuild(
+    ledger: Ledger, workspace: Workspace, progress: Progress = lambda what, count: None
+) -> dict[str, int]:
     """Fill an empty ledger from the workspace; return how much was found."""
     found = {"grids": 0, "runs": 0, "allocations": 0, "events": 0}
     grids = [frozen for grid_id in grid_ids(workspace) if (frozen := read_grid(workspace, grid_id))]
@@ -37,15 +39,21 @@ def rebuild(ledger: Ledger, workspace: Workspace, progress: Progress = lambda wh
         found["grids"] += 1
         progress("grids", found["grids"])
     found["runs"] = len(runs)
-    cancelled = {run_id: number for run_id in runs if (number := workspace.run(run_id).highest_cancel())}
+    cancelled = {
+        run_id: number for run_id in runs if (number := workspace.run(run_id).highest_cancel())
+    }
     if cancelled:
         ledger.set_cancelled(cancelled)
     grants = {run_id: granted for run_id in runs if (granted := workspace.run(run_id).all_grants())}
-    found["allocations"], found["events"] = _adopt(ledger, workspace, _allocations(workspace), grants)
+    found["allocations"], found["events"] = _adopt(
+        ledger, workspace, _allocations(workspace), grants
+    )
     progress("allocations", found["allocations"])
     for run_id in grants:
         _grant(ledger, grants, run_id)
-    attempts = [(run_id, number) for run_id in sorted(runs) for number in workspace.run(run_id).attempts()]
+    attempts = [
+        (run_id, number) for run_id in sorted(runs) for number in workspace.run(run_id).attempts()
+    ]
     for start in range(0, len(attempts), 1000):
         found["events"] += ingest(ledger, workspace, attempts[start : start + 1000])
         progress("events", found["events"])
@@ -63,8 +71,9 @@ def make_ledger(
 ) -> dict[str, int]:
     """Make a workspace's SQLite ledger from what is there; return how much was found.
 
-    It is made beside its place and appears whole: a half-made one, or one that is being made, would pass for the
-    ledger, and runs that it does not know yet would be started again. Of two that are made at once the first holds.
+    It is made beside its place and appears whole: a half-made one, or one that is being made, would
+    pass for the ledger, and runs that it does not know yet would be started again. Of two that are
+    made at once the first holds.
 
     Raises:
         BadInput: a file on a network file system.
@@ -93,7 +102,9 @@ def adopt_allocations(ledger: Ledger, workspace: Workspace, known: set[str] | No
 
 
 def _allocations(workspace: Workspace, known: Container[str] = ()) -> list[Allocation]:
-    fresh = [path for path in sorted(workspace.allocations.glob("vtj-*.json")) if path.stem not in known]
+    fresh = [
+        path for path in sorted(workspace.allocations.glob("vtj-*.json")) if path.stem not in known
+    ]
     contents = [content for path in fresh if (content := _allocation(path)) is not None]
     return sorted(contents, key=lambda item: item.created_at)
 
@@ -111,10 +122,13 @@ def _allocation(path: Path) -> Allocation | None:
 def _adopt(
     ledger: Ledger, workspace: Workspace, contents: list[Allocation], grants: dict[str, Grants]
 ) -> tuple[int, int]:
-    """Take in allocations, oldest first; return how many were new, and how many events were read for it.
+    """Take in allocations, oldest first.
 
-    Each comes after the end records of the attempts before it and the tries that were granted meanwhile, so that
-    what follows from them (a smaller micro-batch, a try that is spent) is the same as when it happened.
+    Return how many were new, and how many events were read for it.
+
+    Each comes after the end records of the attempts before it and the tries that were granted
+    meanwhile, so that what follows from them (a smaller micro-batch, a try that is spent) is the
+    same as when it happened.
     """
     new, events = 0, 0
     for content in contents:
@@ -131,7 +145,9 @@ def _live(ledger: Ledger, run_ids: list[str]) -> list[tuple[str, int]]:
     table = m.attempts.c
     with reading(ledger.engine) as connection:
         for part in in_parts(run_ids):
-            query = select(table.run_id, table.number).where(table.run_id.in_(part), table.state.in_(LIVE))
+            query = select(table.run_id, table.number).where(
+                table.run_id.in_(part), table.state.in_(LIVE)
+            )
             found += [(row.run_id, row.number) for row in connection.execute(query)]
     return found
 

@@ -1,4 +1,7 @@
-"""Per run, test set and metric: the value at the last epoch and the best one, along the run's lineage."""
+"""Per run, test set and metric.
+
+The value at the last epoch and the best one, along the run's lineage.
+"""
 
 import json
 from collections import defaultdict
@@ -40,12 +43,24 @@ def _cells(run_ids: list[str]) -> Any:
 def _lineages(connection: Connection, run_ids: list[str]) -> dict[str, dict[int, int | None]]:
     """Return run -> attempt that counts -> the last step of it that counts, or None where all do.
 
-    The attempt that completed counts, else the highest that started; below it what it went on from, up to there.
+    The attempt that completed counts, else the highest that started; below it what it went on from,
+    up to there.
     """
     table = m.attempts.c
-    columns = (table.run_id, table.number, table.state, table.started_at, table.resumed_attempt, table.resumed_step)
+    columns = (
+        table.run_id,
+        table.number,
+        table.state,
+        table.started_at,
+        table.resumed_attempt,
+        table.resumed_step,
+    )
     attempts: dict[str, dict[int, Any]] = defaultdict(dict)
-    query = select(*columns).where(table.run_id.in_(run_ids)).order_by(table.run_id, table.number.desc())
+    query = (
+        select(*columns)
+        .where(table.run_id.in_(run_ids))
+        .order_by(table.run_id, table.number.desc())
+    )
     for row in connection.execute(query):
         attempts[row.run_id][row.number] = row
     found: dict[str, dict[int, int | None]] = {}
@@ -69,11 +84,13 @@ def _lineage(rows: dict[int, Any], top: int) -> dict[int, int | None]:
     return counting
 
 
-def _scores(connection: Connection, run_ids: list[str]) -> dict[tuple[str, str, str], dict[int, tuple[int, float]]]:
+def _scores(
+    connection: Connection, run_ids: list[str]
+) -> dict[tuple[str, str, str], dict[int, tuple[int, float]]]:
     """Return (run, set, metric) -> epoch -> (attempt, value).
 
-    A resumed attempt scores the epochs behind its cut anew, so of two scores of one epoch the higher attempt's
-    counts; what lies outside of the run's lineage never does.
+    A resumed attempt scores the epochs behind its cut anew, so of two scores of one epoch the
+    higher attempt's counts; what lies outside of the run's lineage never does.
     """
     table = m.evaluations.c
     query = (
@@ -96,19 +113,25 @@ def _scores(connection: Connection, run_ids: list[str]) -> dict[tuple[str, str, 
     return found
 
 
-def by_epoch(connection: Connection, run_ids: Iterable[str], metric: str) -> dict[str, dict[str, dict[int, float]]]:
+def by_epoch(
+    connection: Connection, run_ids: Iterable[str], metric: str
+) -> dict[str, dict[str, dict[int, float]]]:
     """Return set -> run -> epoch -> value, as far as the run was scored, along its lineage."""
     found: dict[str, dict[str, dict[int, float]]] = {}
     ordered = sorted(run_ids)
     for start in range(0, len(ordered), 2000):
-        for (run_id, set_name, of), scored in _scores(connection, ordered[start : start + 2000]).items():
+        for (run_id, set_name, of), scored in _scores(
+            connection, ordered[start : start + 2000]
+        ).items():
             if of == metric:
                 curve = {epoch: value for epoch, (_, value) in sorted(scored.items())}
                 found.setdefault(set_name, {})[run_id] = curve
     return found
 
 
-def _results(scores: dict[tuple[str, str, str], dict[int, tuple[int, float]]]) -> list[dict[str, Any]]:
+def _results(
+    scores: dict[tuple[str, str, str], dict[int, tuple[int, float]]],
+) -> list[dict[str, Any]]:
     rows = []
     for (run_id, set_name, metric), by_epoch in scores.items():
         last_epoch = max(by_epoch)

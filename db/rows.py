@@ -10,7 +10,10 @@ from ..jobs.workspace.allocation import Allocation
 
 def cell_row(cell: Any) -> dict[str, Any]:
     """Return the row of a cell."""
-    spec = {name: getattr(cell.spec, name) for name in ("backbone", "dataset", "head", "recipe", "numerics")}
+    spec = {
+        name: getattr(cell.spec, name)
+        for name in ("backbone", "dataset", "head", "recipe", "numerics")
+    }
     return {
         "cell_id": cell.cell_id,
         "match_id": cell.match_id,
@@ -35,7 +38,9 @@ def attempt_row(content: Allocation, index: int, task: Any, now: float) -> dict[
     }
 
 
-def event_row(row: dict[str, Any], before: str | None, after: str, source: str, at: float, raw: str) -> dict[str, Any]:
+def event_row(
+    row: dict[str, Any], before: str | None, after: str, source: str, at: float, raw: str
+) -> dict[str, Any]:
     """Return the row of a change of state."""
     return {
         "run_id": row["run_id"],

@@ -1,4 +1,6 @@
-"""Keep `runs.state` what db/machine.py derives, in the transaction that changed what it follows from."""
+"""Keep `runs.state` what db/machine.py derives, in the transaction that changed what it follows
+from.
+"""
 
 import json
 from collections import defaultdict
@@ -24,7 +26,9 @@ def derive_runs(connection: Connection, run_ids: Iterable[str], now: float) -> N
         todo = set()
         ordered = sorted(changed)
         for start in range(0, len(ordered), _PART):
-            query = select(m.runs.c.run_id).where(m.runs.c.parent.in_(ordered[start : start + _PART]))
+            query = select(m.runs.c.run_id).where(
+                m.runs.c.parent.in_(ordered[start : start + _PART])
+            )
             todo |= set(connection.execute(query).scalars())
 
 
@@ -60,7 +64,9 @@ def _derive_part(connection: Connection, run_ids: list[str], now: float) -> set[
                 "state": str(verdict.state),
                 "reason": verdict.reason,
                 "not_before": since + verdict.wait_s if verdict.wait_s else 0.0,
-                "micro_split": row.micro_split * 2 if verdict.halve_micro_batch else row.micro_split,
+                "micro_split": (
+                    row.micro_split * 2 if verdict.halve_micro_batch else row.micro_split
+                ),
                 "changed_at": now,
             }
         )

@@ -1,4 +1,7 @@
-"""What the ledger remembers of schedulers: when one was asked last, since when one is away, its last words."""
+"""What the ledger remembers of schedulers.
+
+When one was asked last, since when one is away, its last words.
+"""
 
 import json
 from collections.abc import Sequence
@@ -19,14 +22,23 @@ def set_words(ledger: Ledger, words: Sequence[tuple[str, int, str]]) -> None:
     with writing(ledger.engine) as connection:
         connection.execute(
             update(m.attempts)
-            .where(m.attempts.c.run_id == bindparam("b_run"), m.attempts.c.number == bindparam("b_number"))
+            .where(
+                m.attempts.c.run_id == bindparam("b_run"),
+                m.attempts.c.number == bindparam("b_number"),
+            )
             .values(word=bindparam("b_word")),
-            [{"b_run": run_id, "b_number": number, "b_word": word} for run_id, number, word in words],
+            [
+                {"b_run": run_id, "b_number": number, "b_word": word}
+                for run_id, number, word in words
+            ],
         )
 
 
 def take_turn(ledger: Ledger, name: str, *, every_s: float) -> bool:
-    """Become the one who does something that is done at most so often; False where it was done lately."""
+    """Become the one who does something that is done at most so often.
+
+    False where it was done lately.
+    """
     if every_s <= 0:
         return True
     now = ledger.clock()

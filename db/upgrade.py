@@ -27,7 +27,9 @@ def upgrade(engine: Engine) -> tuple[str | None, str]:
 
     before = schema_version(engine)
     if before is not None and before > SCHEMA_VERSION:
-        raise NewerLedger(f"the ledger (schema {before}) was written by a newer vtjobs; upgrade vtjobs")
+        raise NewerLedger(
+            f"the ledger (schema {before}) was written by a newer vtjobs; upgrade vtjobs"
+        )
     config = alembic_config()
     # Two first commands at once: the second waits and then finds nothing to do.
     with writing(engine) as connection:

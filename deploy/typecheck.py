@@ -1,6 +1,7 @@
 """Check types with mypy, under a folder name that can be a package's: `python deploy/typecheck.py`.
 
-mypy names modules after the checkout's folder; a clone called `vt-jobs` or `main` would give other names each time.
+mypy names modules after the checkout's folder; a clone called `vt-jobs` or `main` would give other
+names each time.
 """
 
 import os

@@ -1,4 +1,7 @@
-"""Small file operations that other processes may watch: whole or not at all, and on disk when they return."""
+"""Small file operations that other processes may watch.
+
+Whole or not at all, and on disk when they return.
+"""
 
 import json
 import os
@@ -22,7 +25,8 @@ def fsync_folder(folder: Path) -> None:
 def write_new(path: Path, data: bytes) -> bool:
     """Create a file with this content, durably; return whether this call created it.
 
-    The file appears whole: it is written beside its place, then linked, which fails where it exists.
+    The file appears whole: it is written beside its place, then linked, which fails where it
+    exists.
     """
     staged = _stage(path, data)
     try:
@@ -68,7 +72,10 @@ def read_json(path: Path) -> Any | None:
 
 
 def read_cache(path: Path) -> dict[str, Any]:
-    """Return the mapping in a file of what can be computed again: empty where it is missing or damaged."""
+    """Return the mapping in a file of what can be computed again.
+
+    Empty where it is missing or damaged.
+    """
     try:
         found = read_json(path)
     except ValueError:

@@ -38,7 +38,9 @@ class BadInput(VtjobsError):
     def __init__(self, problems: str | Problem | Sequence[Problem]) -> None:
         if isinstance(problems, str):
             problems = Problem(message=problems)
-        self.problems: list[Problem] = [problems] if isinstance(problems, Problem) else list(problems)
+        self.problems: list[Problem] = (
+            [problems] if isinstance(problems, Problem) else list(problems)
+        )
         super().__init__("\n".join(str(problem) for problem in self.problems))
 
 
@@ -81,7 +83,9 @@ class SeedsMissing(VtjobsError):
 class DamagedJournal(VtjobsError):
     """A journal has a damaged line that is not its tail; what lies before it is sound."""
 
-    def __init__(self, message: str, *, events: Sequence[dict[str, Any]] = (), offset: int = 0) -> None:
+    def __init__(
+        self, message: str, *, events: Sequence[dict[str, Any]] = (), offset: int = 0
+    ) -> None:
         super().__init__(message)
         self.events = list(events)
         # Where the damaged line begins.

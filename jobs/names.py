@@ -22,5 +22,7 @@ def name_problem(value: str) -> str:
 
 
 def printable(text: str) -> str:
-    """Return the text without the control characters that a terminal would act on (tab and newline stay)."""
+    """Return the text without the control characters that a terminal would act on (tab and newline
+    stay).
+    """
     return _CONTROL.sub("�", text)

@@ -1,7 +1,7 @@
 """Read a YAML file that a person wrote: strictly, and remembering where everything stands.
 
-A subset of YAML 1.2: no tags, anchors, aliases or duplicate keys; one document; numbers as people write
-them (`1e-3` is a number, `24:00:00` is text, `no` is text); limits on size, depth and count.
+A subset of YAML 1.2: no tags, anchors, aliases or duplicate keys; one document; numbers as people
+write them (`1e-3` is a number, `24:00:00` is text, `no` is text); limits on size, depth and count.
 """
 
 import re
@@ -49,7 +49,9 @@ class Document:
 
     def problem(self, path: Path_, message: str, fix: str = "") -> Problem:
         """Describe a mistake at `path`."""
-        return Problem(file=self.file, line=self.line(path), key=dotted(path), message=message, fix=fix)
+        return Problem(
+            file=self.file, line=self.line(path), key=dotted(path), message=message, fix=fix
+        )
 
 
 def dotted(path: Path_) -> str:
@@ -108,14 +110,20 @@ def _decode(raw: bytes, file: str) -> str:
         message = f"not valid UTF-8 (byte 0x{raw[error.start]:02x})"
         raise BadInput(Problem(file=file, line=line, message=message)) from None
     if "\0" in text:
-        raise BadInput(Problem(file=file, line=text[: text.index("\0")].count("\n") + 1, message="NUL byte"))
+        raise BadInput(
+            Problem(file=file, line=text[: text.index("\0")].count("\n") + 1, message="NUL byte")
+        )
     return text
 
 
 def _refuse_tabs(text: str, file: str) -> None:
     for number, line in enumerate(text.splitlines(), 1):
         if "\t" in line[: len(line) - len(line.lstrip())]:
-            raise BadInput(Problem(file=file, line=number, message="tab used for indentation", fix="Use spaces."))
+            raise BadInput(
+                Problem(
+                    file=file, line=number, message="tab used for indentation", fix="Use spaces."
+                )
+            )
 
 
 def _syntax_problem(error: yaml.YAMLError, file: str, opened: list[Any]) -> Problem:
@@ -127,10 +135,15 @@ def _syntax_problem(error: yaml.YAMLError, file: str, opened: list[Any]) -> Prob
         bracket = opened[-1].buffer[opened[-1].pointer]
         message = f"'{bracket}' opened here is never closed"
         if "stream end" not in problem:
-            message = f"expected ',' or '{']' if bracket == '[' else '}'}' after the '{bracket}' opened here"
+            message = (
+                f"expected ',' or '{']' if bracket == '[' else '}'}' after the '{bracket}' opened"
+                " here"
+            )
         return Problem(file=file, line=opened[-1].line + 1, message=message)
     at = context or mark
-    return Problem(file=file, line=at.line + 1 if at else None, message=f"not valid YAML: {problem}")
+    return Problem(
+        file=file, line=at.line + 1 if at else None, message=f"not valid YAML: {problem}"
+    )
 
 
 class _Reader:

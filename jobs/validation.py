@@ -24,7 +24,9 @@ _KINDS = {
 }
 
 
-def validate(model: type[Model], data: Any, document: Document, path: Path_ = ()) -> tuple[Model | None, list[Problem]]:
+def validate(
+    model: type[Model], data: Any, document: Document, path: Path_ = ()
+) -> tuple[Model | None, list[Problem]]:
     """Check `data`, which stands at `path` of the document.
 
     Returns:
@@ -33,17 +35,22 @@ def validate(model: type[Model], data: Any, document: Document, path: Path_ = ()
     try:
         return model.model_validate(data), []
     except ValidationError as error:
-        return None, [problem_of(found, model, document, path) for found in error.errors(include_url=False)]
+        return None, [
+            problem_of(found, model, document, path) for found in error.errors(include_url=False)
+        ]
 
 
 def problem_of(found: Any, model: type[BaseModel], document: Document, path: Path_) -> Problem:
     """Return one of pydantic's findings as a mistake in the document."""
-    # In angle brackets: the name of one form of a value that has several, which is no part of the file.
+    # In angle brackets: the name of one form of a value that has several, which is no part of the
+    # file.
     where = (*path, *(part for part in found["loc"] if not str(part).startswith("<")))
     kind = found["type"]
     if kind == "extra_forbidden":
         key = str(found["loc"][-1])
-        return document.problem(where, f"unknown key {key!r}", suggest(key, _fields(model, found["loc"][:-1])))
+        return document.problem(
+            where, f"unknown key {key!r}", suggest(key, _fields(model, found["loc"][:-1]))
+        )
     if kind == "missing":
         return document.problem(where, "is required")
     return document.problem(where, _message(found))
@@ -58,7 +65,7 @@ def _fields(model: type[BaseModel], loc: tuple[Any, ...]) -> list[str]:
 
 
 def _model_in(annotation: Any) -> type[BaseModel] | None:
-    """Return the model that an annotation such as `list[Stage]` or `Literal["x"] | Backend` holds."""
+    """Return the model in an annotation such as `list[Stage]` or `Literal["x"] | Backend`."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
     return next(filter(None, map(_model_in, get_args(annotation))), None)

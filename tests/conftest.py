@@ -142,10 +142,14 @@ def postgres() -> Iterator[PostgresServer]:
 
 @pytest.fixture(scope="session")
 def slurm_cluster() -> Iterator[SlurmCluster]:
-    """A private SLURM cluster with accounting, started once by each worker that needs one: its tests break it."""
+    """A private SLURM cluster with accounting, started once by each worker that needs one.
+
+    Its tests break it.
+    """
     if lacking := missing():
         pytest.skip(
-            f"SLURM is not installed: no {', '.join(lacking)} (apt-get install slurm-wlm slurmdbd mariadb-server)"
+            f"SLURM is not installed: no {', '.join(lacking)} (apt-get install slurm-wlm slurmdbd"
+            " mariadb-server)"
         )
     folder = Path(tempfile.mkdtemp(prefix="vtjobs-slurm-", dir=roomy_memory()))
     cluster = SlurmCluster(folder / "cluster", "--fast")

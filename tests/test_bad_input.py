@@ -1,4 +1,7 @@
-"""Bad input at the command line: exit code 2, one line that names file, line, key and fix, and nothing done."""
+"""Bad input at the command line.
+
+Exit code 2, one line that names file, line, key and fix, and nothing done.
+"""
 
 import os
 import signal
@@ -22,7 +25,9 @@ def refused(cli: Cli, *words: str, code: int = 2, **env: str) -> str:
     done = cli(*words, **env)
     assert done.returncode == code, f"{done.returncode}\n{done.stdout}\n{done.stderr}"
     assert "Traceback" not in done.stderr
-    assert sorted(path.name for path in cli.folder.iterdir()) == before, "a refused command leaves nothing behind"
+    assert sorted(path.name for path in cli.folder.iterdir()) == before, (
+        "a refused command leaves nothing behind"
+    )
     return done.stderr
 
 
@@ -33,18 +38,41 @@ def refused(cli: Cli, *words: str, code: int = 2, **env: str) -> str:
         ("name: [a, b\n", "grid.yaml:1: '[' opened here is never closed"),
         (with_line("seeds", "2\nseeds: 3"), "grid.yaml:9: 'seeds' given twice (first at line 8)"),
         (with_line("backbone", "[vit_mini]"), "unknown key 'backbone'. Did you mean 'backbones'?"),
-        (with_line("backbones", "[vit_minni]"), "unknown backbone 'vit_minni'. Did you mean 'vit_mini'?"),
-        (with_line("train", "{lr: 1e-3x}"), "grid.yaml:8: train.lr: expected a number, got text '1e-3x'"),
+        (
+            with_line("backbones", "[vit_minni]"),
+            "unknown backbone 'vit_minni'. Did you mean 'vit_mini'?",
+        ),
+        (
+            with_line("train", "{lr: 1e-3x}"),
+            "grid.yaml:8: train.lr: expected a number, got text '1e-3x'",
+        ),
         (with_line("name", "../../etc"), "grid.yaml:8: name: use letters, digits and . _ -"),
         (with_line("seeds", "0..4"), "seeds: write [0, …, 4] or {range: [0, 5]}"),
-        (with_line("seeds", "1_000_000"), "grid.yaml:8: seeds: write plain decimal numbers, got 1_000_000"),
-        (with_line("resources", "{gpus_per_node: 0, walltime: 86400}"), "resources.walltime: 86400 is ambiguous"),
-        (with_line("resources", "{gpus_per_node: 9}"), "grid.yaml:8: resources.gpus_per_node: 9 requested, this"),
-        (with_line("resources", "{gpus_per_node: 0, nodes: 2}"), "2 nodes requested, this is one machine"),
-        (with_line("train", "{image_size: 4}"), "has a 1x1 token grid; head drloc needs at least 2x2"),
+        (
+            with_line("seeds", "1_000_000"),
+            "grid.yaml:8: seeds: write plain decimal numbers, got 1_000_000",
+        ),
+        (
+            with_line("resources", "{gpus_per_node: 0, walltime: 86400}"),
+            "resources.walltime: 86400 is ambiguous",
+        ),
+        (
+            with_line("resources", "{gpus_per_node: 9}"),
+            "grid.yaml:8: resources.gpus_per_node: 9 requested, this",
+        ),
+        (
+            with_line("resources", "{gpus_per_node: 0, nodes: 2}"),
+            "2 nodes requested, this is one machine",
+        ),
+        (
+            with_line("train", "{image_size: 4}"),
+            "has a 1x1 token grid; head drloc needs at least 2x2",
+        ),
     ],
 )
-def test_a_grid_with_a_mistake_is_refused_before_anything_exists(cli: Cli, text: str, says: str) -> None:
+def test_a_grid_with_a_mistake_is_refused_before_anything_exists(
+    cli: Cli, text: str, says: str
+) -> None:
     heads = "heads: [supervised, drloc: {weight: 0.5}]"
     cli.write(HERE, text.replace("heads: [supervised]", heads))
     said = refused(cli, "submit", HERE)
@@ -94,7 +122,10 @@ def test_a_bad_option_of_submit_is_refused(cli: Cli, words: list[str], says: str
     [
         ({"VTJOBS_LEDGER": "postgres//nonsense://x:sesame@y"}, "ledger: cannot parse the URL"),
         ({"VTJOBS_LEDGER": "mysql://me:sesame@host/name"}, "ledger: mysql is not supported"),
-        ({"VTJOBS_LOCAL_SLOTS": "many"}, "VTJOBS_LOCAL_SLOTS: local.slots: expected a whole number"),
+        (
+            {"VTJOBS_LOCAL_SLOTS": "many"},
+            "VTJOBS_LOCAL_SLOTS: local.slots: expected a whole number",
+        ),
         ({"VTJOBS_WORKSPACE": "/proc/none/here"}, "workspace /proc/none/here is not writable"),
         ({"VTJOBS_BACKEND": "slurmm"}, "backend: unknown backend 'slurmm'"),
     ],
@@ -148,7 +179,9 @@ def held(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Cli:
         (["logs", "tiny", "--attempt", "0"], 2, "--attempt"),
     ],
 )
-def test_a_run_that_cannot_be_meant_is_refused(held: Cli, words: list[str], code: int, says: str) -> None:
+def test_a_run_that_cannot_be_meant_is_refused(
+    held: Cli, words: list[str], code: int, says: str
+) -> None:
     assert says in refused(held, *words, code=code)
 
 
@@ -166,10 +199,18 @@ def test_a_grid_edited_after_submission_launches_only_what_is_new(held: Cli) -> 
     assert {run["run_id"] for run in held.json("runs")} == before
 
 
-@pytest.mark.parametrize("words", [["--help"], ["report", "--help"], ["plan", HERE], ["submit", "none.yaml"]])
+@pytest.mark.parametrize(
+    "words", [["--help"], ["report", "--help"], ["plan", HERE], ["submit", "none.yaml"]]
+)
 def test_an_ascii_terminal_of_20_columns_gets_no_traceback(cli: Cli, words: list[str]) -> None:
     cli.write(HERE, GOOD.replace("name: small", "name: small\ndescription: naïve λ"))
-    plain = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "COLUMNS": "20", "TERM": "dumb"}
+    plain = {
+        "LC_ALL": "C",
+        "PYTHONUTF8": "0",
+        "PYTHONCOERCECLOCALE": "0",
+        "COLUMNS": "20",
+        "TERM": "dumb",
+    }
     done = cli.process(*words, **plain)
     assert done.returncode == (2 if words[0] == "submit" else 0), done.stderr
     assert "Traceback" not in done.stderr
@@ -181,7 +222,12 @@ def test_a_reader_that_has_left_is_no_error(cli: Cli, command: str) -> None:
     os.close(reading)
     words = [sys.executable, "-m", "vtjobs.cli", *command.split()]
     done = subprocess.run(
-        words, cwd=cli.folder, env=cli.environment(), stdout=writing, stderr=subprocess.PIPE, text=True
+        words,
+        cwd=cli.folder,
+        env=cli.environment(),
+        stdout=writing,
+        stderr=subprocess.PIPE,
+        text=True,
     )
     os.close(writing)
     assert (done.returncode, done.stderr) == (0, "")
@@ -199,7 +245,8 @@ def test_an_interrupt_while_submitting_says_what_was_done_and_a_second_submissio
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
     assert "Traceback" not in err
-    # A shell shows 130 for both: an interrupt that met Python in its own last breath ends it by the signal.
+    # A shell shows 130 for both: an interrupt that met Python in its own last breath ends it by the
+    # signal.
     assert process.returncode in (0, 130, -signal.SIGINT)
     assert "300 runs, 300 new" in err or ("interrupted" in err and "submit" in err)
     cli.ok("submit", HERE, "--hold")
@@ -209,7 +256,11 @@ def test_an_interrupt_while_submitting_says_what_was_done_and_a_second_submissio
 
 def test_a_user_without_a_home_is_served(cli: Cli) -> None:
     cli.write(HERE, GOOD)
-    env = {name: value for name, value in cli.environment().items() if name not in ("HOME", "XDG_CACHE_HOME")}
+    env = {
+        name: value
+        for name, value in cli.environment().items()
+        if name not in ("HOME", "XDG_CACHE_HOME")
+    }
     words = [sys.executable, "-m", "vtjobs.cli", "config", "show"]
     done = subprocess.run(words, cwd=cli.folder, env=env, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -35,7 +35,17 @@ def imported_by(code: str) -> set[str]:
 
 def test_the_command_line_itself_imports_nothing_heavy() -> None:
     loaded = imported_by("import vtjobs.cli")
-    assert not loaded & {"torch", "timm", "ray", "submitit", "scipy", "numpy", "sqlalchemy", "yaml", "rich"}
+    assert not loaded & {
+        "torch",
+        "timm",
+        "ray",
+        "submitit",
+        "scipy",
+        "numpy",
+        "sqlalchemy",
+        "yaml",
+        "rich",
+    }
 
 
 def test_help_names_every_command_and_no_backend_that_is_not_there(trained: Cli) -> None:
@@ -60,7 +70,8 @@ def test_help_names_every_command_and_no_backend_that_is_not_there(trained: Cli)
 
 def test_status_imports_nothing_heavy(trained: Cli) -> None:
     code = (
-        "sys.argv = ['vtjobs', 'status']\nimport vtjobs.cli\ntry:\n    vtjobs.cli.main()\nexcept SystemExit:\n    pass"
+        "sys.argv = ['vtjobs', 'status']\nimport vtjobs.cli\ntry:\n    vtjobs.cli.main()\nexcept"
+        " SystemExit:\n    pass"
     )
     done = subprocess.run(
         [sys.executable, "-c", f"import sys\n{code}\nprint('MODULES', ' '.join(sys.modules))"],
@@ -112,7 +123,12 @@ def test_show_tells_the_whole_story(trained: Cli) -> None:
     run_id = trained.ok("runs", "-q").split()[0]
     document = trained.json("show", run_id[:8])
     assert document["spec"]["recipe"]["epochs"] == 3
-    assert [event["after"] for event in document["history"]] == ["submitting", "queued", "running", "completed"]
+    assert [event["after"] for event in document["history"]] == [
+        "submitting",
+        "queued",
+        "running",
+        "completed",
+    ]
     assert document["environment"]["software"]["torch"]
     text = trained.ok("show", run_id)
     assert "running -> completed  (journal: end completed)" in text
@@ -148,7 +164,12 @@ def test_report_has_mean_std_and_gain_in_every_format(trained: Cli) -> None:
 def test_compare_says_of_every_head_whether_its_gain_is_more_than_luck(trained: Cli) -> None:
     document = trained.json("compare", "tiny", "--margin", "50", "--min-effect", "5")
     (found,) = document["comparisons"]
-    assert found["head"] == "relvit" and found["verdict"] in ("separable", "tie", "inconclusive", "not testable")
+    assert found["head"] == "relvit" and found["verdict"] in (
+        "separable",
+        "tie",
+        "inconclusive",
+        "not testable",
+    )
     gain = trained.json("report", "tiny")[1]["gain"]
     assert found["difference"] == pytest.approx(gain)
     assert f"{gain:+.2f}" in trained.ok("compare", "tiny")
@@ -160,7 +181,11 @@ def test_compare_says_of_every_head_whether_its_gain_is_more_than_luck(trained: 
 
 def test_printed_gains_are_computed_anew_without_a_workspace(cli: Cli) -> None:
     done = cli("papers", "audit")
-    assert done.returncode == 0 and "+5.80    +5.85" in done.stdout and "136 printed gains, 4 of them" in done.stderr
+    assert (
+        done.returncode == 0
+        and "+5.80    +5.85" in done.stdout
+        and "136 printed gains, 4 of them" in done.stderr
+    )
     assert len(cli.json("papers", "audit", "relvit:3")) == 12
     assert "86.09 ± 0.12" in cli.ok("papers", "show", "drloc:3")
     assert cli("papers", "show", "drloc:99").returncode == 3
@@ -188,7 +213,11 @@ def test_a_plain_ascii_terminal_gets_plain_ascii(trained: Cli) -> None:
 def test_a_reader_that_leaves_early_is_no_error(trained: Cli) -> None:
     command = f"{sys.executable} -m vtjobs.cli runs | head -1; exit ${{PIPESTATUS[0]}}"
     done = subprocess.run(
-        ["bash", "-c", command], cwd=trained.folder, env=trained.environment(), capture_output=True, text=True
+        ["bash", "-c", command],
+        cwd=trained.folder,
+        env=trained.environment(),
+        capture_output=True,
+        text=True,
     )
     assert done.returncode == 0
     assert "Traceback" not in done.stderr
@@ -253,7 +282,10 @@ def test_plan_estimates_from_the_ledgers_own_history(trained: Cli) -> None:
 def test_evaluate_scores_without_training(trained: Cli) -> None:
     before = {run["run_id"]: run["attempts"] for run in trained.json("runs")}
     rows = trained.json("evaluate", "head=relvit", "--sets", "train,test")
-    assert {(row["set_name"], row["metric"]) for row in rows} >= {("train", "top1"), ("test", "top1")}
+    assert {(row["set_name"], row["metric"]) for row in rows} >= {
+        ("train", "top1"),
+        ("test", "top1"),
+    }
     assert {run["run_id"]: run["attempts"] for run in trained.json("runs")} == before
     again = {cell["head"]: cell["n"] for cell in trained.json("report", "tiny", "--set", "train")}
     assert again == {"supervised": 0, "relvit": 2}
@@ -273,7 +305,9 @@ def test_init_gives_a_grid_that_can_be_planned(cli: Cli) -> None:
 
 def test_the_schema_is_a_json_schema_of_grids(cli: Cli) -> None:
     schema = json.loads(cli.ok("schema"))
-    assert {"name", "backbones", "datasets", "heads", "seeds", "recipe", "stages"} <= schema["properties"].keys()
+    assert {"name", "backbones", "datasets", "heads", "seeds", "recipe", "stages"} <= schema[
+        "properties"
+    ].keys()
 
 
 def test_settings_say_where_they_come_from(cli: Cli) -> None:
@@ -306,7 +340,7 @@ def test_an_interrupt_while_waiting_ends_with_130_and_loses_nothing(cli: Cli) ->
     cli.ok("cancel", "slow", "--yes")
 
 
-# A cluster -----------------------------------------------------------------------------------------------------
+# A cluster ----------------------------------------------------------------------------------------
 
 AWAY = "slurm_load_jobs error: Unable to contact slurm controller (connect failure)"
 ON_SLURM = tiny_grid(seeds="2").replace("name: tiny", "name: tiny\nbackend: slurm")
@@ -314,7 +348,10 @@ ON_SLURM = tiny_grid(seeds="2").replace("name: tiny", "name: tiny\nbackend: slur
 
 @pytest.fixture
 def cluster(cli: Cli, tmp_path_factory: pytest.TempPathFactory) -> Commands:
-    """SLURM's commands before a cluster that takes an array and lets it wait; no node is behind them."""
+    """SLURM's commands before a cluster that takes an array and lets it wait.
+
+    No node is behind them.
+    """
     commands = Commands(tmp_path_factory.mktemp("slurm") / "bin")
     commands.prints("sinfo", "cpu*|up|1-00:00:00|NO|4|64|(null)")
     commands.prints("scontrol", "MaxArraySize = 1001\nMaxJobCount = 10000")
@@ -328,7 +365,9 @@ def cluster(cli: Cli, tmp_path_factory: pytest.TempPathFactory) -> Commands:
     return commands
 
 
-def test_a_scheduler_that_is_away_leaves_what_is_known_and_says_since_when(cli: Cli, cluster: Commands) -> None:
+def test_a_scheduler_that_is_away_leaves_what_is_known_and_says_since_when(
+    cli: Cli, cluster: Commands
+) -> None:
     cli.write("grid.yaml", ON_SLURM)
     cli.ok("submit", "grid.yaml")
     rehearsal, call = cluster.calls("sbatch")
@@ -352,45 +391,63 @@ def test_a_scheduler_that_is_away_leaves_what_is_known_and_says_since_when(cli: 
 def test_why_tells_the_clusters_reason_and_what_to_do(cli: Cli, cluster: Commands) -> None:
     cli.write("grid.yaml", ON_SLURM)
     cli.ok("submit", "grid.yaml")
-    token = next(word[11:] for word in cluster.calls("sbatch")[-1].split() if word.startswith("--job-name="))
+    token = next(
+        word[11:] for word in cluster.calls("sbatch")[-1].split() if word.startswith("--job-name=")
+    )
     cluster.prints("squeue", f"34|0-1|PENDING|PartitionTimeLimit||N/A|{token}")
     time.sleep(1.1)
     told = cli("status")
     assert told.returncode == 0 and "2 queued run(s) can never start" in told.stderr
     run_id = cli.ok("runs", "-q").split()[1]
     document = cli.json("why", run_id[:8])
-    assert (document["verdict"], document["job"], document["reason"]) == ("never", "34_1", "PartitionTimeLimit")
+    assert (document["verdict"], document["job"], document["reason"]) == (
+        "never",
+        "34_1",
+        "PartitionTimeLimit",
+    )
     text = cli.ok("why", run_id)
-    assert text.splitlines()[0].startswith(f"{run_id[:8]} is queued: slurm job 34_1: it asks for more time")
+    assert text.splitlines()[0].startswith(
+        f"{run_id[:8]} is queued: slurm job 34_1: it asks for more time"
+    )
     assert text.splitlines()[1] == "never: Lower resources.walltime"
 
 
-def test_a_mistake_in_a_sites_settings_is_told_with_its_place_and_nothing_is_asked(cli: Cli, cluster: Commands) -> None:
+def test_a_mistake_in_a_sites_settings_is_told_with_its_place_and_nothing_is_asked(
+    cli: Cli, cluster: Commands
+) -> None:
     cli.write("grid.yaml", tiny_grid(extra="backend: {slurm: {partition: 'a b'}}"))
     done = cli("submit", "grid.yaml")
     assert done.returncode == 2
     assert "backend.slurm.partition: character ' ' not allowed" in done.stderr
     cli.write("grid.yaml", tiny_grid(extra="backend: {slurm: {partition: gpu}}"))
     done = cli("submit", "grid.yaml")
-    assert done.returncode == 2 and "backend.slurm.partition: unknown partition 'gpu'" in done.stderr
+    assert (
+        done.returncode == 2 and "backend.slurm.partition: unknown partition 'gpu'" in done.stderr
+    )
     assert cluster.calls("sbatch") == [] and not cli.workspace.exists()
 
 
 def test_a_cluster_that_is_away_stores_nothing(cli: Cli, cluster: Commands) -> None:
-    cluster.fails("sinfo", "slurm_load_partitions: Unable to contact slurm controller (connect failure)")
+    cluster.fails(
+        "sinfo", "slurm_load_partitions: Unable to contact slurm controller (connect failure)"
+    )
     cli.write("grid.yaml", ON_SLURM)
     done = cli("submit", "grid.yaml")
     assert done.returncode == 5 and len(done.stderr.splitlines()) == 1
     assert not cli.workspace.exists()
 
 
-def test_a_machine_without_slurm_is_no_place_to_submit_from(cli: Cli, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_a_machine_without_slurm_is_no_place_to_submit_from(
+    cli: Cli, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     cli.env["PATH"] = str(tmp_path_factory.mktemp("empty"))
     cli.write("grid.yaml", tiny_grid())
     done = cli("submit", "grid.yaml", "--backend", "slurm")
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()
-    assert line.startswith("error: ") and "is this a login node" in line and "--backend local" in line
+    assert (
+        line.startswith("error: ") and "is this a login node" in line and "--backend local" in line
+    )
     assert not cli.workspace.exists()
     assert not [check for check in cli.json("doctor")["checks"] if "slurm" in check["name"]]
 

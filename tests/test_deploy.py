@@ -22,9 +22,13 @@ def server() -> Iterator[dict[str, str]]:
     folder = Path(tempfile.mkdtemp(prefix="vtjobs-up-"))
     folder.chmod(0o755)
     port = str(free_port())
-    done = subprocess.run([SCRIPTS / "up", folder / "server", port], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [SCRIPTS / "up", folder / "server", port], capture_output=True, text=True, check=True
+    )
     script = f"{done.stdout}\necho $VTJOBS_LEDGER; echo $PGPASSWORD"
-    url, password = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True).stdout.split()
+    url, password = subprocess.run(
+        ["bash", "-c", script], capture_output=True, text=True, check=True
+    ).stdout.split()
     yield {"VTJOBS_LEDGER": url, "PGPASSWORD": password}
     subprocess.run([SCRIPTS / "down", folder / "server"], check=True)
     shutil.rmtree(folder, ignore_errors=True)

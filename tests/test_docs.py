@@ -19,7 +19,12 @@ BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.M | re.S)
 
 
 def blocks(kind: str) -> list[tuple[str, str]]:
-    return [(page.name, body) for page in PAGES for found, body in BLOCK.findall(page.read_text()) if found == kind]
+    return [
+        (page.name, body)
+        for page in PAGES
+        for found, body in BLOCK.findall(page.read_text())
+        if found == kind
+    ]
 
 
 def shown_commands() -> list[str]:
@@ -48,7 +53,11 @@ def help_of(command: str) -> str:
 @pytest.mark.parametrize("command", shown_commands())
 def test_every_command_in_the_documents_exists_with_its_options(command: str) -> None:
     words = shlex.split(command)[1:]
-    name = " ".join(words[:2]) if words[0] in ("data", "ledger", "config") and len(words) > 1 else words[0]
+    name = (
+        " ".join(words[:2])
+        if words[0] in ("data", "ledger", "config") and len(words) > 1
+        else words[0]
+    )
     text = help_of(name)
     for word in words:
         if word.startswith("--"):
@@ -78,5 +87,11 @@ def test_every_built_in_grid_is_valid(name: str) -> None:
 
 def test_every_setting_of_the_json_documents_is_documented() -> None:
     page = (ROOT / "docs" / "commands.md").read_text()
-    for field in ("schema_version", "shown_state", "missing_seeds", "runs_without_history", "resumed_inexactly"):
+    for field in (
+        "schema_version",
+        "shown_state",
+        "missing_seeds",
+        "runs_without_history",
+        "resumed_inexactly",
+    ):
         assert field in page

@@ -4,9 +4,14 @@ from .support.cli import Cli
 from .support.grids import tiny_grid
 
 
-def test_a_grid_is_trained_and_reported_and_a_second_submission_adds_nothing(cli: Cli, ledger_url: str) -> None:
+def test_a_grid_is_trained_and_reported_and_a_second_submission_adds_nothing(
+    cli: Cli, ledger_url: str
+) -> None:
     cli.env["VTJOBS_LEDGER"] = ledger_url
-    grid = cli.write("grid.yaml", tiny_grid(heads="[supervised, drloc: {weight: 0.5, width: 16, pairs: 4}, relvit]"))
+    grid = cli.write(
+        "grid.yaml",
+        tiny_grid(heads="[supervised, drloc: {weight: 0.5, width: 16, pairs: 4}, relvit]"),
+    )
     first = cli("submit", grid, "--wait")
     assert first.returncode == 0, first.stderr
     cells = cli.json("report", "tiny")

@@ -1,4 +1,7 @@
-"""Ids, stored grids and JSON documents are what they were: other programs, and older workspaces, rely on them."""
+"""Ids, stored grids and JSON documents are what they were.
+
+Other programs, and older workspaces, rely on them.
+"""
 
 import json
 from pathlib import Path
@@ -26,7 +29,9 @@ def test_every_built_in_grid_has_an_identity_on_file() -> None:
 
 
 @pytest.mark.parametrize("name", IDENTITIES)
-def test_a_built_in_grid_expands_to_the_same_runs_and_is_stored_as_before(name: str, tmp_path: Path) -> None:
+def test_a_built_in_grid_expands_to_the_same_runs_and_is_stored_as_before(
+    name: str, tmp_path: Path
+) -> None:
     assert golden.identity(name, tmp_path) == IDENTITIES[name]
 
 

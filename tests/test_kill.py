@@ -1,4 +1,7 @@
-"""Killing any process at any moment: the next command finishes the work, and nothing is lost or doubled."""
+"""Killing any process at any moment.
+
+The next command finishes the work, and nothing is lost or doubled.
+"""
 
 import os
 import pty
@@ -46,7 +49,9 @@ def runners(cli: Cli) -> list[int]:
 
 
 def ranks(cli: Cli) -> list[int]:
-    return [rank for agent in agents(cli) for template in children(agent) for rank in children(template)]
+    return [
+        rank for agent in agents(cli) for template in children(agent) for rank in children(template)
+    ]
 
 
 def kill(pids: list[int]) -> None:
@@ -62,13 +67,21 @@ def completions(cli: Cli) -> dict[str, int]:
     workspace = Workspace(cli.workspace)
     found = {}
     for run_id in workspace.run_ids():
-        records = [read_attempt(workspace.run(run_id), number) for number in workspace.run(run_id).attempts()]
-        found[run_id] = sum(record.end is not None and record.end["state"] == "completed" for record in records)
+        records = [
+            read_attempt(workspace.run(run_id), number)
+            for number in workspace.run(run_id).attempts()
+        ]
+        found[run_id] = sum(
+            record.end is not None and record.end["state"] == "completed" for record in records
+        )
     return found
 
 
 def is_training(cli: Cli) -> bool:
-    return any(b'"kind":"epoch"' in path.read_bytes() for path in cli.workspace.glob("??/*/attempts/*/journal-0.jsonl"))
+    return any(
+        b'"kind":"epoch"' in path.read_bytes()
+        for path in cli.workspace.glob("??/*/attempts/*/journal-0.jsonl")
+    )
 
 
 def states(cli: Cli) -> dict[str, int]:
@@ -80,7 +93,9 @@ def test_the_queue_survives_the_command_and_the_closing_of_its_terminal(cli: Cli
     pid, terminal = pty.fork()
     if pid == 0:
         os.chdir(cli.folder)
-        os.execve(sys.executable, [sys.executable, "-m", "vtjobs.cli", "submit", grid], cli.environment())
+        os.execve(
+            sys.executable, [sys.executable, "-m", "vtjobs.cli", "submit", grid], cli.environment()
+        )
     wait_for(lambda: agents(cli) and os.waitpid(pid, os.WNOHANG)[0])
     # The kernel hangs up on whatever still belongs to the terminal.
     os.close(terminal)
@@ -101,7 +116,9 @@ def test_after_a_killed_agent_the_next_submission_finishes_and_its_ranks_are_gon
         assert run["state"] == "completed" and run["attempts"] <= 2
 
 
-def test_agents_go_on_when_the_queues_runner_is_killed_and_the_next_command_starts_another(cli: Cli) -> None:
+def test_agents_go_on_when_the_queues_runner_is_killed_and_the_next_command_starts_another(
+    cli: Cli,
+) -> None:
     grid = cli.write("grid.yaml", tiny_grid(seeds="2", epochs=60))
     cli.ok("submit", grid)
     wait_for(lambda: is_training(cli))
@@ -143,10 +160,14 @@ def test_rebuilding_the_ledger_in_the_middle_of_a_grid_doubles_nothing(cli: Cli)
     cli.ok("ledger", "rebuild", "--yes")
     cli.ok("submit", grid, "--wait")
     assert set(completions(cli).values()) == {1}
-    assert all((run["state"], run["attempts"]) == ("completed", 1) for run in cli.json("runs", "tiny"))
+    assert all(
+        (run["state"], run["attempts"]) == ("completed", 1) for run in cli.json("runs", "tiny")
+    )
 
 
-def test_a_running_run_is_cancelled_within_seconds_and_a_retry_goes_on_from_its_checkpoint(cli: Cli) -> None:
+def test_a_running_run_is_cancelled_within_seconds_and_a_retry_goes_on_from_its_checkpoint(
+    cli: Cli,
+) -> None:
     grid = cli.write("grid.yaml", tiny_grid(seeds="1", epochs=ENDLESS))
     cli.ok("submit", grid)
     wait_for(lambda: is_training(cli))
@@ -155,14 +176,18 @@ def test_a_running_run_is_cancelled_within_seconds_and_a_retry_goes_on_from_its_
     cli.ok("retry", "tiny")
     (run_id,) = completions(cli)
     folder = Workspace(cli.workspace).run(run_id)
-    wait_for(lambda: folder.attempts()[-1] > 1 and read_attempt(folder, folder.attempts()[-1]).start)
+    wait_for(
+        lambda: folder.attempts()[-1] > 1 and read_attempt(folder, folder.attempts()[-1]).start
+    )
     first, second = read_attempt(folder, 1), read_attempt(folder, folder.attempts()[-1])
     assert first.end is not None and second.start is not None
     assert (second.start["resumed_attempt"], second.start["resumed_step"]) == (1, first.end["step"])
 
 
 @pytest.mark.parametrize("change", ["missing", "other"])
-def test_a_workspace_that_is_not_the_one_is_refused_and_nothing_is_changed(cli: Cli, change: str) -> None:
+def test_a_workspace_that_is_not_the_one_is_refused_and_nothing_is_changed(
+    cli: Cli, change: str
+) -> None:
     grid = cli.write("grid.yaml", tiny_grid(seeds="1"))
     cli.ok("submit", grid, "--hold")
     identity = cli.workspace / "workspace.json"
@@ -180,17 +205,28 @@ def test_a_workspace_that_is_not_the_one_is_refused_and_nothing_is_changed(cli: 
 
 
 def listing(root: Path) -> dict[str, int]:
-    return {str(path): path.stat().st_size for path in root.rglob("*") if path.is_file() and "-shm" not in path.name}
+    return {
+        str(path): path.stat().st_size
+        for path in root.rglob("*")
+        if path.is_file() and "-shm" not in path.name
+    }
 
 
-def test_the_ledgers_password_reaches_no_process_no_file_and_no_output(cli: Cli, postgres: PostgresServer) -> None:
+def test_the_ledgers_password_reaches_no_process_no_file_and_no_output(
+    cli: Cli, postgres: PostgresServer
+) -> None:
     secret = postgres.password
     cli.env["VTJOBS_LEDGER"] = postgres.new_database()
     grid = cli.write("grid.yaml", tiny_grid(seeds="1", epochs=ENDLESS))
     done = [cli("submit", grid)]
     assert done[0].returncode == 0, done[0].stderr
     wait_for(lambda: is_training(cli))
-    everybody = [*agents(cli), *runners(cli), *ranks(cli), *(t for agent in agents(cli) for t in children(agent))]
+    everybody = [
+        *agents(cli),
+        *runners(cli),
+        *ranks(cli),
+        *(t for agent in agents(cli) for t in children(agent)),
+    ]
     assert len(everybody) >= 4
     for pid in everybody:
         assert secret.encode() not in Path(f"/proc/{pid}/environ").read_bytes()
@@ -200,7 +236,14 @@ def test_the_ledgers_password_reaches_no_process_no_file_and_no_output(cli: Cli,
         except OSError:
             continue
     (run_id,) = completions(cli)
-    commands = (["status"], ["show", run_id], ["config", "show"], ["doctor"], ["failures"], ["cancel", run_id])
+    commands = (
+        ["status"],
+        ["show", run_id],
+        ["config", "show"],
+        ["doctor"],
+        ["failures"],
+        ["cancel", run_id],
+    )
     done += [cli(*command) for command in commands]
     wait_for(lambda: not agents(cli), 30)
     assert not [found.args for found in done if secret in found.stdout + found.stderr]
@@ -218,13 +261,22 @@ def undisturbed(tmp_path: Path, cache: Path) -> Iterator[Cli]:
 
 @pytest.mark.long
 def test_a_dozen_random_kills_cost_nothing_but_time(cli: Cli, undisturbed: Cli) -> None:
-    text = tiny_grid(seeds="3", heads="[supervised, relvit]", epochs=80, extra="retries: 50\ncheckpoint_every: 1s")
+    text = tiny_grid(
+        seeds="3",
+        heads="[supervised, relvit]",
+        epochs=80,
+        extra="retries: 50\ncheckpoint_every: 1s",
+    )
     grid = cli.write("grid.yaml", text)
     undisturbed.ok("submit", undisturbed.write("grid.yaml", text), "--wait")
     seed = random.randrange(1 << 32)
     print(f"seed {seed}")
     draw = random.Random(seed)
-    victims: list[Callable[[], list[int]]] = [lambda: agents(cli), lambda: ranks(cli), lambda: runners(cli)]
+    victims: list[Callable[[], list[int]]] = [
+        lambda: agents(cli),
+        lambda: ranks(cli),
+        lambda: runners(cli),
+    ]
     submitter: subprocess.Popen[str] | None = None
     for _ in range(12):
         if submitter is None or submitter.poll() is not None:
@@ -244,4 +296,6 @@ def test_a_dozen_random_kills_cost_nothing_but_time(cli: Cli, undisturbed: Cli) 
     for run_id in completions(cli):
         assert weights_of(cli.workspace, run_id) == weights_of(undisturbed.workspace, run_id)
     with sqlite3.connect(cli.workspace / "ledger.sqlite") as connection:
-        assert connection.execute("SELECT count(*) FROM runs WHERE state != 'completed'").fetchone() == (0,)
+        assert connection.execute(
+            "SELECT count(*) FROM runs WHERE state != 'completed'"
+        ).fetchone() == (0,)

@@ -15,31 +15,58 @@ SCRIPTS = ("env",)
 
 def test_the_wheel_holds_one_package_and_its_data(tmp_path: Path) -> None:
     source = tmp_path / "source"
-    files = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("\n")
+    files = subprocess.run(
+        ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.split("\n")
     for name in filter(None, files):
         target = source / name
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes((ROOT / name).read_bytes())
-    build = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(tmp_path), str(source)]
+    build = [
+        sys.executable,
+        "-m",
+        "pip",
+        "wheel",
+        "--quiet",
+        "--no-deps",
+        "--wheel-dir",
+        str(tmp_path),
+        str(source),
+    ]
     subprocess.run(build, check=True, capture_output=True)
     (wheel,) = tmp_path.glob("vtjobs-*.whl")
     names = zipfile.ZipFile(wheel).namelist()
     assert {name.split("/")[0] for name in names if ".dist-info" not in name} == {"vtjobs"}
-    modules = {f"vtjobs/{name}" for name in files if name.startswith(ROOMS) and name.endswith(".py")}
+    modules = {
+        f"vtjobs/{name}" for name in files if name.startswith(ROOMS) and name.endswith(".py")
+    }
     assert modules <= set(names)
     assert "vtjobs/jobs/catalogue/grids/quickstart.yaml" in names
     assert "vtjobs/analysis/output/templates/report.html" in names
     assert "vtjobs/db/migrations/script.py.mako" in names
-    assert not [name for name in names if name.startswith(("vtjobs/tests", "vtjobs/benchmarks", "vtjobs/conftest"))]
+    assert not [
+        name
+        for name in names
+        if name.startswith(("vtjobs/tests", "vtjobs/benchmarks", "vtjobs/conftest"))
+    ]
 
 
 @pytest.mark.parametrize("room", ["jobs", "db", "orchestrator", "analysis"])
 def test_a_room_of_the_login_node_imports_without_torch(room: str) -> None:
     paths = sorted((ROOT / room).rglob("*.py"))
-    names = [".".join(path.relative_to(ROOT).with_suffix("").parts) for path in paths if path.stem not in SCRIPTS]
+    names = [
+        ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        for path in paths
+        if path.stem not in SCRIPTS
+    ]
     modules = [f"vtjobs.{name}" for name in names]
-    heavy = "[m for m in ('torch', 'timm', 'torchvision', 'ray', 'matplotlib', 'sklearn') if m in sys.modules]"
-    code = f"import sys, importlib; [importlib.import_module(m) for m in {modules!r}]; print({heavy})"
+    heavy = (
+        "[m for m in ('torch', 'timm', 'torchvision', 'ray', 'matplotlib', 'sklearn') if m in"
+        " sys.modules]"
+    )
+    code = (
+        f"import sys, importlib; [importlib.import_module(m) for m in {modules!r}]; print({heavy})"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 

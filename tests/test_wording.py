@@ -52,7 +52,9 @@ def test_a_rank_that_reaches_nobody_has_a_communication_failure(text: str) -> No
     assert classify(NotReached(text)) is FailureClass.COMMUNICATION
 
 
-def test_a_slurm_that_does_not_answer_has_not_agreed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_slurm_that_does_not_answer_has_not_agreed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     def silent(*_: object, **__: object) -> None:
         raise subprocess.TimeoutExpired("sbatch", 1.0)
 
@@ -70,7 +72,9 @@ def test_a_slurm_that_does_not_answer_has_not_agreed(monkeypatch: pytest.MonkeyP
         ("{lr: 0.1, min_lr: no}", "train.min_lr"),
     ],
 )
-def test_a_mistake_in_a_recipe_is_placed_at_its_own_key(train: str, key: str, tmp_path: Path) -> None:
+def test_a_mistake_in_a_recipe_is_placed_at_its_own_key(
+    train: str, key: str, tmp_path: Path
+) -> None:
     path = tmp_path / "grid.yaml"
     path.write_text(with_line("train", train))
     with pytest.raises(Exception, match=rf": {key}: "):

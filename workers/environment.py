@@ -30,7 +30,10 @@ def software() -> dict[str, str]:
 
 
 def trains_on_gpu(gpus: int) -> bool:
-    """Whether ranks train on the GPUs that they were granted; a node whose GPUs are not real says otherwise."""
+    """Whether ranks train on the GPUs that they were granted.
+
+    A node whose GPUs are not real says otherwise.
+    """
     return bool(gpus) and os.environ.get("VTJOBS_DEVICE") != "cpu"
 
 
@@ -58,7 +61,10 @@ def write_environment(path: Path) -> None:
 
 @cache
 def _gpu_names() -> str:
-    """Return the models of this node's GPUs, each once: a run may see more or fewer of them the next time."""
+    """Return the models of this node's GPUs, each once.
+
+    A run may see more or fewer of them the next time.
+    """
     if not visible_gpus():
         return ""
     lines = _output("nvidia-smi", "--query-gpu=name", "--format=csv,noheader").splitlines()
@@ -67,7 +73,7 @@ def _gpu_names() -> str:
 
 @cache
 def _git() -> dict[str, str] | None:
-    """Return commit and uncommitted changes of the code that runs, where it lies in a repository."""
+    """Return the commit and the uncommitted changes of the running code, if it is in git."""
     here = str(Path(__file__).parent)
     commit = _output("git", "-C", here, "rev-parse", "HEAD")
     if not commit:
@@ -77,7 +83,9 @@ def _git() -> dict[str, str] | None:
 
 def _output(*command: str) -> str:
     try:
-        done = subprocess.run(command, capture_output=True, timeout=5, check=True, stdin=subprocess.DEVNULL)
+        done = subprocess.run(
+            command, capture_output=True, timeout=5, check=True, stdin=subprocess.DEVNULL
+        )
     except (OSError, subprocess.SubprocessError):
         return ""
     return done.stdout.decode(errors="replace").strip()

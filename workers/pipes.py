@@ -65,8 +65,9 @@ class StopFlag:
     def __call__(self) -> bool:
         if not self._stopped:
             try:
-                # An empty read means that the agent is gone. The kernel is about to end this rank too, and until then
-                # it must not have the other nodes' ranks stop in good order: they are to miss this one.
+                # An empty read means that the agent is gone. The kernel is about to end this rank
+                # too, and until then it must not have the other nodes' ranks stop in good order:
+                # they are to miss this one.
                 self._stopped = os.read(self._handle, 1) == STOP
             except BlockingIOError:
                 pass
@@ -74,9 +75,14 @@ class StopFlag:
 
 
 class CappedLog:
-    """Copy a pipe into a file that never grows beyond its cap: the beginning and the end are kept."""
+    """Copy a pipe into a file that never grows beyond its cap.
 
-    def __init__(self, handle: int, path: Path, *, cap_bytes: int = 64 << 20, mirror: bool = False) -> None:
+    The beginning and the end are kept.
+    """
+
+    def __init__(
+        self, handle: int, path: Path, *, cap_bytes: int = 64 << 20, mirror: bool = False
+    ) -> None:
         self.mirror = mirror
         os.set_blocking(handle, False)
         self.handle = handle
@@ -114,7 +120,7 @@ class CappedLog:
             return
 
     def _rotate(self) -> None:
-        """Keep the first part as `.head`, then only the part before the current one as `.previous`."""
+        """Keep the first part as `.head`, and the part before the current one as `.previous`."""
         suffix = ".previous" if self._head_full else ".head"
         os.replace(self.path, self.path.with_name(self.path.name + suffix))
         fresh = os.open(self.path, os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600)

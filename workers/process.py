@@ -13,7 +13,10 @@ def die_with_parent() -> None:
 
 
 def ignore_signals() -> None:
-    """Let a command outlive the signals of its step (as its preexec_fn): SLURM sends TERM to all of it, often twice."""
+    """Let a command outlive the signals of its step (as its preexec_fn).
+
+    SLURM sends TERM to all of it, often twice.
+    """
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR2):
         signal.signal(number, signal.SIG_IGN)
 

@@ -1,4 +1,7 @@
-"""Randomness as a function: every draw follows from (seed, stream, consumer, position), never from what ran before."""
+"""Randomness as a function.
+
+Every draw follows from (seed, stream, consumer, position), never from what ran before.
+"""
 
 import hashlib
 from collections.abc import Mapping
@@ -10,7 +13,10 @@ from ..jobs.run.spec import STREAMS
 
 
 class Streams:
-    """The seven streams of a run; position is epoch, step, virtual rank or sample, as the consumer needs."""
+    """The seven streams of a run.
+
+    Position is epoch, step, virtual rank or sample, as the consumer needs.
+    """
 
     def __init__(self, seeds: Mapping[str, int]) -> None:
         self._seeds = {stream: int(seeds[stream]) for stream in STREAMS}

@@ -1,8 +1,8 @@
 """Our cells beside a paper's printed numbers: what may be compared, and what the difference says.
 
-A printed mean with a deviation over runs is compared by Welch's test, at the worst over its rounding and over ddof 0; a
-single printed number is one more draw (Crawford and Howell 1998). Numbers of other epochs, recipes or settings are not
-compared.
+A printed mean with a deviation over runs is compared by Welch's test, at the worst over its
+rounding and over ddof 0; a single printed number is one more draw (Crawford and Howell 1998).
+Numbers of other epochs, recipes or settings are not compared.
 """
 
 import math
@@ -13,7 +13,15 @@ from typing import Any
 
 from ...jobs.grid import fidelity
 from ...jobs.grid.rules import VARIANT
-from ..stats.difference import ALPHA, Difference, against_one, equivalence, holm, seeds_for, welch_of_summaries
+from ..stats.difference import (
+    ALPHA,
+    Difference,
+    against_one,
+    equivalence,
+    holm,
+    seeds_for,
+    welch_of_summaries,
+)
 from .published import SELECTION, Published, select, widest
 
 SCHEMA_VERSION = 1
@@ -35,10 +43,17 @@ RECIPES = {
 # Fine-tuned at 224 pixels, the runs of these have the fine-tuning's recipe.
 LOWRES = "lowres_finetune224"
 CHAINED = ("pretrain_finetune", "finetune_res", LOWRES)
-# CvT-13 as the DRLoc paper trained it has a name of its own; the thesis calls its DeiT III models ViT; Flowers in
-# RelViT's protocol is another dataset.
-BACKBONES = {"cvt_13": ("cvt_13_drloc", "cvt_13"), **{f"vit_{size}": (f"deit3_{size}",) for size in "tsbl"}}
-DATASETS = {("relvit", "flowers102"): "flowers102_relvit", "inat18": "inat2018", "inat19": "inat2019"}
+# CvT-13 as the DRLoc paper trained it has a name of its own; the thesis calls its DeiT III models
+# ViT; Flowers in RelViT's protocol is another dataset.
+BACKBONES = {
+    "cvt_13": ("cvt_13_drloc", "cvt_13"),
+    **{f"vit_{size}": (f"deit3_{size}",) for size in "tsbl"},
+}
+DATASETS = {
+    ("relvit", "flowers102"): "flowers102_relvit",
+    "inat18": "inat2018",
+    "inat19": "inat2019",
+}
 # Further test sets are datasets of their own in the records.
 SETS = {"imagenet_v2": ("imagenet1k", "v2"), "imagenet_real": ("imagenet1k", "real")}
 _LOSSES = {"l1": "drloc", "signed": "drloc_signed", "ce": "drloc_ce", "reg": "drloc_reg"}
@@ -86,7 +101,8 @@ def against(
         name: `drloc:4`.
         cells: a report's, with their descriptions.
         alpha: of the tests, adjusted for their number (Holm), and of the intervals.
-        margin: in points; a difference within ± this counts as none. Without it nothing is ever reproduced.
+        margin: in points; a difference within ± this counts as none. Without it nothing is ever
+            reproduced.
 
     Raises:
         BadInput: there is no such paper.
@@ -107,12 +123,21 @@ def against(
         row["word"], row["detail"] = _word(row, p, alpha, margin)
     for row in rows:
         del row["_difference"]
-    head = {"schema_version": SCHEMA_VERSION, "paper": name, "selection": rule, "alpha": alpha, "margin": margin}
+    head = {
+        "schema_version": SCHEMA_VERSION,
+        "paper": name,
+        "selection": rule,
+        "alpha": alpha,
+        "margin": margin,
+    }
     return head | {"rows": rows}
 
 
 def _selected(cell: dict[str, Any], rule: str) -> dict[str, Any]:
-    """Return a cell scored as the paper scores its own, for this table alone; the last epoch stays beside it."""
+    """Return a cell scored as the paper scores its own, for this table alone.
+
+    The last epoch stays beside it.
+    """
     found = {**cell, "last": cell["mean"], "last_std": cell["std"]}
     if rule == "best" and cell["n"]:
         values = list(cell["best_values"].values())
@@ -134,12 +159,16 @@ def _is(one: Ours, record: Published, paper: str) -> bool:
     sizes = {"train_res": one.first_recipe["image_size"], "test_res": one.recipe["image_size"]}
     if any(record.variant.get(name, size) != size for name, size in sizes.items()):
         return False
-    if "change" in record.variant and record.variant["change"].replace(",", "") != one.cell["axes"].get(VARIANT):
+    if "change" in record.variant and record.variant["change"].replace(",", "") != one.cell[
+        "axes"
+    ].get(VARIANT):
         return False
     if record.ssl_tasks and sorted(params.get("tasks", ())) != sorted(record.ssl_tasks):
         return False
     wanted = {"lambda": "weight", "m": "pairs", "mlp_hidden": "width", "M": "mega"}
-    given = {key: value for key, value in record.variant.items() if value is not None and key in wanted}
+    given = {
+        key: value for key, value in record.variant.items() if value is not None and key in wanted
+    }
     if record.method == "supervised":
         return True
     return all(params.get(wanted[key]) == value for key, value in given.items())
@@ -151,7 +180,10 @@ def _row(record: Published, one: Ours | None, alpha: float) -> dict[str, Any]:
     found = Difference(n=0, n_baseline=0, why_not=why) if why else _difference(record, cell, alpha)
     return {
         "id": record.id,
-        **{key: getattr(record, key) for key in ("table", "dataset", "backbone", "method", "epochs", "metric")},
+        **{
+            key: getattr(record, key)
+            for key in ("table", "dataset", "backbone", "method", "epochs", "metric")
+        },
         "variant": record.variant,
         "printed": record.mean,
         "printed_std": record.std,
@@ -217,7 +249,9 @@ def _difference(record: Published, cell: dict[str, Any], alpha: float) -> Differ
     return _test(cell, record.mean, record.std, record.n_seeds, alpha)
 
 
-def _test(cell: dict[str, Any], mean: float, std: float | None, n: int | None, alpha: float) -> Difference:
+def _test(
+    cell: dict[str, Any], mean: float, std: float | None, n: int | None, alpha: float
+) -> Difference:
     own, ours = cell["std"], cell["n"]
     if own is not None and std is not None and (n or 0) > 1 and own + std > 0:
         return welch_of_summaries(cell["mean"], own, ours, mean, std, n or 0, alpha=alpha)
@@ -231,13 +265,17 @@ def _test(cell: dict[str, Any], mean: float, std: float | None, n: int | None, a
 
 
 def _worst(record: Published, cell: dict[str, Any], alpha: float) -> float | None:
-    """Return the largest p that rounding of the printed numbers, and a deviation with ddof 0, leave open."""
+    """Return the largest p that rounding of the printed numbers, and a deviation with ddof 0, leave
+    open.
+    """
     gap = cell["mean"] - record.mean
     nearest = cell["mean"] - math.copysign(max(0.0, abs(gap) - record.half_unit), gap)
     return _test(cell, nearest, widest(record), record.n_seeds, alpha).p
 
 
-def _word(row: dict[str, Any], p: float | None, alpha: float, margin: float | None) -> tuple[str, str]:
+def _word(
+    row: dict[str, Any], p: float | None, alpha: float, margin: float | None
+) -> tuple[str, str]:
     found: Difference = row["_difference"]
     if p is None:
         return "inconclusive", found.why_not

@@ -1,4 +1,7 @@
-"""What stands beside a mean in a table: the best of its dataset, and what cannot be told from it. Pure."""
+"""What stands beside a mean in a table.
+
+The best of its dataset, and what cannot be told from it. Pure.
+"""
 
 import math
 from collections.abc import Sequence
@@ -17,14 +20,15 @@ def marks(cells: Sequence[dict[str, Any]], plan: Plan) -> list[dict[str, Any]]:
 
     Args:
         cells: of one metric and set.
-        plan: with α of the tests: of each cell against the best (Welch), by Holm over all pairs of the dataset, since
-            the same seeds have chosen the best.
+        plan: with α of the tests: of each cell against the best (Welch), by Holm over all pairs of
+            the dataset, since the same seeds have chosen the best.
 
     Returns:
-        For each cell: `best`, the best mean, of a cell with all its seeds, unless none of the others can be told from
-        it; `like_best`, which cannot be told from the best mean, or not be tested (None where there is nothing to tell:
-        no value, a diverged run, or it is the best itself); `p_best` and `m`, of that test and the number of pairs; and
-        its `alpha`.
+        For each cell: `best`, the best mean, of a cell with all its seeds, unless none of the
+            others can be told from
+        it; `like_best`, which cannot be told from the best mean, or not be tested (None where there
+        is nothing to tell: no value, a diverged run, or it is the best itself); `p_best` and `m`,
+        of that test and the number of pairs; and its `alpha`.
     """
     nothing = {"best": False, "like_best": None, "p_best": None, "m": 0, "alpha": plan.alpha}
     found: list[dict[str, Any]] = [dict(nothing) for _ in cells]

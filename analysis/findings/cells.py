@@ -1,4 +1,7 @@
-"""From ledger rows to one row per cell: n of planned, mean, sample standard deviation, gain over the baseline."""
+"""From ledger rows to one row per cell.
+
+N of planned, mean, sample standard deviation, gain over the baseline.
+"""
 
 import json
 import math
@@ -45,13 +48,14 @@ def report(
         set_name: that they were made on.
         select: the epoch that counts.
         baseline: the head that gains are over, by its label; `each`: there are no gains.
-        with_specs: whether each cell brings `specs`: its description, and those of the stages before it; `run_ids`,
-            seed -> the completed run; and `best_values`, seed -> its best epoch's value.
+        with_specs: whether each cell brings `specs`: its description, and those of the stages
+            before it; `run_ids`, seed -> the completed run; and `best_values`, seed -> its best
+            epoch's value.
 
     Raises:
         NothingMatched: no run is selected.
-        BadInput: no selected cell has the baseline's head, unless it is the supervised one; or the epoch is chosen by a
-            set that is reported, or on which nothing was scored.
+        BadInput: no selected cell has the baseline's head, unless it is the supervised one; or the
+            epoch is chosen by a set that is reported, or on which nothing was scored.
     """
     with reading(ledger.engine) as connection:
         rows = queries.list_runs(connection, selection)
@@ -63,8 +67,12 @@ def report(
             rows = _last_stages(rows, begun)
         results = _results(connection, rows, metric, set_name, select)
         inexact = _inexact(connection, [row.run_id for row in rows])
-        before = _cells_before(connection, {row.cell_id: begun[row.run_id] for row in rows if row.run_id in begun})
-        cells |= queries.cell_rows(connection, {cell for chain in before.values() for cell in chain} - cells.keys())
+        before = _cells_before(
+            connection, {row.cell_id: begun[row.run_id] for row in rows if row.run_id in begun}
+        )
+        cells |= queries.cell_rows(
+            connection, {cell for chain in before.values() for cell in chain} - cells.keys()
+        )
     grouped: dict[str, list[queries.RunRow]] = {row.cell_id: [] for row in rows}
     for row in rows:
         if row.streams is None:
@@ -75,19 +83,24 @@ def report(
         for cell_id, members in grouped.items()
     ]
     for document in documents:
-        # Runs of a study of streams are no replicates of each other: no mean over them is that of a seed.
+        # Runs of a study of streams are no replicates of each other: no mean over them is that of a
+        # seed.
         document["apart"] = apart[document["cell_id"]]
         chain = [document["cell_id"], *before.get(document["cell_id"], ())]
         for cell_id in chain[1:]:
             document["fidelity"] = _fidelity(cells[cell_id]) | document["fidelity"]
         if with_specs:
-            document |= _with_specs(document, grouped[document["cell_id"]], results, [cells[one] for one in chain])
+            document |= _with_specs(
+                document, grouped[document["cell_id"]], results, [cells[one] for one in chain]
+            )
     _add_gains(documents, cells, baseline)
     _tell_apart(documents)
     return documents
 
 
-def planned(ledger: Ledger, selection: Selection, plan: Plan, *, with_specs: bool = False) -> list[dict[str, Any]]:
+def planned(
+    ledger: Ledger, selection: Selection, plan: Plan, *, with_specs: bool = False
+) -> list[dict[str, Any]]:
     """Return `report` as a plan has it, each cell with its `marks`."""
     cells = report(
         ledger,
@@ -108,7 +121,11 @@ def _results(
 ) -> dict[str, dict[str, Any]]:
     epochs.check(select, set_name)
     found = epochs.scores(connection, [row.run_id for row in rows], metric, select)
-    if select is not Select.LAST and set_name not in found and any(row.state == RunState.COMPLETED for row in rows):
+    if (
+        select is not Select.LAST
+        and set_name not in found
+        and any(row.state == RunState.COMPLETED for row in rows)
+    ):
         fix = (
             "Hold out validation images with data: {val: 0.1}"
             if select is Select.BEST_VAL
@@ -126,17 +143,25 @@ def _with_specs(
     chain: list[dict[str, Any]],
 ) -> dict[str, Any]:
     run_ids = {str(row.seed): row.run_id for row in members if row.state == RunState.COMPLETED}
-    best = {seed: float(results[run]["best"]) for seed, run in run_ids.items() if seed in document["values"]}
+    best = {
+        seed: float(results[run]["best"])
+        for seed, run in run_ids.items()
+        if seed in document["values"]
+    }
     specs = [{name: _part(cell, name) for name in ("head", "recipe")} for cell in chain]
     # The best are chosen on the very set: for papers that did so, and for nothing else.
     return {"run_ids": run_ids, "best_values": best, "specs": specs}
 
 
 def _tell_apart(documents: list[dict[str, Any]]) -> None:
-    """Give cells that have all their labels in common, and differ in a setting, an axis with their id."""
+    """Give cells that have all their labels in common, and differ in a setting, an axis with their
+    id.
+    """
     groups: dict[str, list[dict[str, Any]]] = {}
     for document in documents:
-        labels = [document[name] for name in ("backbone", "dataset", "head", "recipe", "stage", "axes")]
+        labels = [
+            document[name] for name in ("backbone", "dataset", "head", "recipe", "stage", "axes")
+        ]
         groups.setdefault(json.dumps(labels, sort_keys=True), []).append(document)
     for alike in groups.values():
         if len(alike) > 1:
@@ -185,7 +210,8 @@ def _inexact(connection: Any, run_ids: list[str]) -> dict[str, bool]:
     found: dict[str, bool] = {}
     for start in range(0, len(run_ids), 5000):
         query = sqlalchemy.select(m.attempts.c.run_id, m.attempts.c.exact).where(
-            m.attempts.c.run_id.in_(run_ids[start : start + 5000]), m.attempts.c.resumed_step.is_not(None)
+            m.attempts.c.run_id.in_(run_ids[start : start + 5000]),
+            m.attempts.c.resumed_step.is_not(None),
         )
         for row in connection.execute(query):
             found[row.run_id] = found.get(row.run_id, False) or row.exact is not True
@@ -201,9 +227,15 @@ def _cell(
     set_name: str,
 ) -> dict[str, Any]:
     done = {
-        row.seed: results[row.run_id] for row in members if row.state == RunState.COMPLETED and row.run_id in results
+        row.seed: results[row.run_id]
+        for row in members
+        if row.state == RunState.COMPLETED and row.run_id in results
     }
-    values = {seed: float(result["value"]) for seed, result in done.items() if math.isfinite(result["value"])}
+    values = {
+        seed: float(result["value"])
+        for seed, result in done.items()
+        if math.isfinite(result["value"])
+    }
     numbers = list(values.values())
     best_minus_last = [abs(result["best"] - result["last"]) for result in done.values()]
     return {
@@ -262,14 +294,19 @@ def _has_teacher(cell: dict[str, Any]) -> bool:
 def _fidelity(cell: dict[str, Any]) -> dict[str, str]:
     """Return name -> preset of the recipe and, where it was published, the head."""
     head, recipe = _part(cell, "head"), _part(cell, "recipe")
-    published = cell["recipe"] in catalogue.recipe_names() and catalogue.recipe_file(cell["recipe"]).source != "vtjobs"
+    published = (
+        cell["recipe"] in catalogue.recipe_names()
+        and catalogue.recipe_file(cell["recipe"]).source != "vtjobs"
+    )
     found = {cell["recipe"]: recipe.get("fidelity")} if published else {}
     if head.get("params"):
         found[head["name"]] = head["params"].get("fidelity")
     return {name: fidelity for name, fidelity in found.items() if fidelity}
 
 
-def _add_gains(documents: list[dict[str, Any]], cells: dict[str, dict[str, Any]], head: str) -> None:
+def _add_gains(
+    documents: list[dict[str, Any]], cells: dict[str, dict[str, Any]], head: str
+) -> None:
     """Add to each cell its gain over the baseline that differs from it in the head alone."""
     if head == EACH:
         for document in documents:
@@ -278,17 +315,26 @@ def _add_gains(documents: list[dict[str, Any]], cells: dict[str, dict[str, Any]]
     if head != BASELINE:
         heads = {document["head"] for document in documents}
         if head not in heads:
-            raise BadInput(f"baseline {head}: no selected cell has this head. {suggest(head, sorted(heads))}")
+            raise BadInput(
+                f"baseline {head}: no selected cell has this head. {suggest(head, sorted(heads))}"
+            )
         for document in documents:
             document["is_baseline"] = document["head"] == head
     for document in documents:
         document["baseline_head"] = head
-    baselines = {cells[document["cell_id"]]["match_id"]: document for document in documents if document["is_baseline"]}
+    baselines = {
+        cells[document["cell_id"]]["match_id"]: document
+        for document in documents
+        if document["is_baseline"]
+    }
     for document in documents:
         baseline = baselines.get(cells[document["cell_id"]]["match_id"])
         if baseline is None or baseline is document:
             continue
         document["baseline"] = baseline["cell_id"]
-        alike = document["select"] != Select.BEST_VAL or document["candidates"] == baseline["candidates"]
+        alike = (
+            document["select"] != Select.BEST_VAL
+            or document["candidates"] == baseline["candidates"]
+        )
         if document["mean"] is not None and baseline["mean"] is not None and alike:
             document["gain"] = document["mean"] - baseline["mean"]

@@ -1,4 +1,6 @@
-"""From a report's cells to one comparison with the baseline each, and a word that the seeds can carry."""
+"""From a report's cells to one comparison with the baseline each, and a word that the seeds can
+carry.
+"""
 
 import sys
 from collections.abc import Sequence
@@ -30,17 +32,19 @@ SCHEMA_VERSION = 1
 
 
 def compare(cells: Sequence[dict[str, Any]], plan: Plan | None = None) -> dict[str, Any]:
-    """Compare every cell with the baseline that differs from it in the head alone, or with every other such cell.
+    """Compare every cell with the baseline that differs from it in the head alone, or with every
+    other such cell.
 
-    The p values of one family, the table or a dataset's part of it, are adjusted for their number (Holm). A comparison
-    that cannot be tested counts in it.
+    The p values of one family, the table or a dataset's part of it, are adjusted for their number
+    (Holm). A comparison that cannot be tested counts in it.
 
     Args:
         cells: a report's, from `analysis.table.report`.
-        plan: how, to be settled before the values are seen. `alpha`: how often at least one of the family may be called
-            separable where nothing is. `margin`, in the metric's unit: a difference within ± this counts as none;
-            without it nothing is ever a tie. `min_effect`: the smallest difference worth finding; seeds are counted
-            for it, never for the difference that was seen.
+        plan: how, to be settled before the values are seen. `alpha`: how often at least one of the
+            family may be called separable where nothing is. `margin`, in the metric's unit: a
+            difference within ± this counts as none; without it nothing is ever a tie. `min_effect`:
+            the smallest difference worth finding; seeds are counted for it, never for the
+            difference that was seen.
     """
     plan = plan or Plan()
     both = pairs(cells, plan)
@@ -58,7 +62,10 @@ def compare(cells: Sequence[dict[str, Any]], plan: Plan | None = None) -> dict[s
         "min_effect": plan.min_effect,
         "declared": plan.declared,
         "reversals": reversals(cells, plan),
-        "comparisons": [_document(cell, baseline, one, plan) for (cell, baseline), one in zip(both, seen, strict=True)],
+        "comparisons": [
+            _document(cell, baseline, one, plan)
+            for (cell, baseline), one in zip(both, seen, strict=True)
+        ],
     }
 
 
@@ -66,7 +73,9 @@ def _seen(both: list[tuple[dict[str, Any], dict[str, Any]]], plan: Plan) -> list
     """Return what is found of each comparison: at the declared looks, or at one over all seeds."""
     groups: dict[str, list[int]] = {}
     for index, (cell, _) in enumerate(both):
-        groups.setdefault(cell["dataset"] if plan.family is Family.DATASET else "", []).append(index)
+        groups.setdefault(cell["dataset"] if plan.family is Family.DATASET else "", []).append(
+            index
+        )
     seen: dict[int, Seen] = {}
     for members in groups.values():
         seen |= zip(members, _family([both[index] for index in members], plan), strict=True)
@@ -87,7 +96,9 @@ def _family(both: list[tuple[dict[str, Any], dict[str, Any]]], plan: Plan) -> li
     ]
 
 
-def _difference(cell: dict[str, Any], baseline: dict[str, Any], plan: Plan, size: int | None) -> Difference:
+def _difference(
+    cell: dict[str, Any], baseline: dict[str, Any], plan: Plan, size: int | None
+) -> Difference:
     """Compare two cells by their first `size` seeds, or by all."""
     ours, theirs = sides(cell, baseline, plan, size)
     if plan.test is Test.PAIRED:
@@ -95,7 +106,9 @@ def _difference(cell: dict[str, Any], baseline: dict[str, Any], plan: Plan, size
     else:
         found = welch(_ordered(ours), _ordered(theirs), alpha=plan.alpha)
     if found.difference is not None and (why := why_not(cell, baseline, plan)):
-        return Difference(n=found.n, n_baseline=found.n_baseline, difference=found.difference, why_not=why)
+        return Difference(
+            n=found.n, n_baseline=found.n_baseline, difference=found.difference, why_not=why
+        )
     if plan.anytime and (evidence := e_value(found, pairs=plan.test is Test.PAIRED)) is not None:
         # The inverse of an e-value is a p value at any stopping time.
         return replace(found, p=min(1.0, 1 / evidence))
@@ -106,7 +119,9 @@ def _ordered(values: dict[int, float]) -> list[float]:
     return [values[seed] for seed in sorted(values)]
 
 
-def _document(cell: dict[str, Any], baseline: dict[str, Any], seen: Seen, plan: Plan) -> dict[str, Any]:
+def _document(
+    cell: dict[str, Any], baseline: dict[str, Any], seen: Seen, plan: Plan
+) -> dict[str, Any]:
     found, adjusted = seen.found, seen.adjusted
     tie = None if plan.margin is None else equivalence(found, plan.margin)
     word, detail = _verdict(found, adjusted, tie, seen.alpha, plan.min_effect, plan.test)
@@ -121,11 +136,17 @@ def _document(cell: dict[str, Any], baseline: dict[str, Any], seen: Seen, plan: 
         ahead = f", the next is at {seen.next_look}" if is_open else ""
         detail = "; ".join(filter(None, [detail, f"interim analysis at {seen.look} seeds{ahead}"]))
     elif seen.next_look is not None:
-        word, detail = Verdict.NOT_TESTABLE, f"the first interim analysis is at {seen.next_look} seeds"
+        word, detail = (
+            Verdict.NOT_TESTABLE,
+            f"the first interim analysis is at {seen.next_look} seeds",
+        )
     return {
         "cell_id": cell["cell_id"],
         "baseline": baseline["cell_id"],
-        **{name: cell[name] for name in ("backbone", "dataset", "head", "recipe", "axes", "metric", "set", "better")},
+        **{
+            name: cell[name]
+            for name in ("backbone", "dataset", "head", "recipe", "axes", "metric", "set", "better")
+        },
         "baseline_head": baseline["head"],
         "n": found.n,
         "n_baseline": found.n_baseline,
@@ -142,7 +163,9 @@ def _document(cell: dict[str, Any], baseline: dict[str, Any], seen: Seen, plan: 
         "m": seen.m,
         "alpha": seen.alpha,
         "look": seen.look,
-        "next_look": None if word is Verdict.SEPARABLE or why_not(cell, baseline, plan) else seen.next_look,
+        "next_look": (
+            None if word is Verdict.SEPARABLE or why_not(cell, baseline, plan) else seen.next_look
+        ),
         "p_equivalence": tie,
         "effect": found.effect,
         "correlation": found.correlation,
@@ -155,8 +178,13 @@ def _document(cell: dict[str, Any], baseline: dict[str, Any], seen: Seen, plan: 
     }
 
 
-def _ranks(cell: dict[str, Any], baseline: dict[str, Any], plan: Plan, size: int | None) -> dict[str, Any]:
-    """Return what order says of the very seeds that were compared; of what is not tested it says nothing."""
+def _ranks(
+    cell: dict[str, Any], baseline: dict[str, Any], plan: Plan, size: int | None
+) -> dict[str, Any]:
+    """Return what order says of the very seeds that were compared.
+
+    Of what is not tested it says nothing.
+    """
     ours, theirs = ({}, {}) if why_not(cell, baseline, plan) else sides(cell, baseline, plan, size)
     if cell["better"] == "min":
         ours, theirs = ({seed: -value for seed, value in one.items()} for one in (ours, theirs))
@@ -165,28 +193,43 @@ def _ranks(cell: dict[str, Any], baseline: dict[str, Any], plan: Plan, size: int
     return rank_tests.of_two(_ordered(ours), _ordered(theirs))
 
 
-def _spread(cell: dict[str, Any], baseline: dict[str, Any], plan: Plan, size: int | None) -> dict[str, float | None]:
-    """Compare the spreads: `ratio` of the standard deviations, `p` by Brown and Forsythe (1974) from three seeds on."""
+def _spread(
+    cell: dict[str, Any], baseline: dict[str, Any], plan: Plan, size: int | None
+) -> dict[str, float | None]:
+    """Compare the spreads.
+
+    `ratio` of the standard deviations, `p` by Brown and Forsythe (1974) from three seeds on.
+    """
     ours, theirs = (_ordered(one) for one in sides(cell, baseline, plan, size))
     if min(len(ours), len(theirs)) < 3 or why_not(cell, baseline, plan):
         return {"ratio": None, "p": None}
     own, other = stdev(ours), stdev(theirs)
     ratio = own / other if other else None
-    # Of deviations that are all equal on a side, as those of two values that come twice, there is no variance.
+    # Of deviations that are all equal on a side, as those of two values that come twice, there is
+    # no variance.
     away = [{round(abs(value - median(one)), 9) for value in one} for one in (ours, theirs)]
     if any(len(one) == 1 for one in away):
         return {"ratio": ratio, "p": None}
     from scipy.stats import levene
 
-    return {"ratio": ratio, "p": max(sys.float_info.min, float(levene(ours, theirs, center="median").pvalue))}
+    return {
+        "ratio": ratio,
+        "p": max(sys.float_info.min, float(levene(ours, theirs, center="median").pvalue)),
+    }
 
 
 def _verdict(
-    found: Difference, adjusted: float | None, tie: float | None, alpha: float, min_effect: float | None, test: Test
+    found: Difference,
+    adjusted: float | None,
+    tie: float | None,
+    alpha: float,
+    min_effect: float | None,
+    test: Test,
 ) -> tuple[Verdict, str]:
     """Return the verdict and what stands behind it.
 
-    A tie and a separable difference can hold at once: the difference is there, and too small to matter.
+    A tie and a separable difference can hold at once: the difference is there, and too small to
+    matter.
     """
     if adjusted is None:
         return Verdict.NOT_TESTABLE, found.why_not

@@ -1,4 +1,7 @@
-"""How cells are to be compared: as their grid declared it before the runs, or as the command line says now."""
+"""How cells are to be compared.
+
+As their grid declared it before the runs, or as the command line says now.
+"""
 
 import math
 import time
@@ -58,7 +61,8 @@ class Plan:
     looks: tuple[int, ...] = ()
     # Numbers of seeds; none: one look, at whatever there is.
     declared: list[dict[str, Any]] = field(default_factory=list)
-    # The grid's declarations, the last of which this is; none where it was chosen with the results at hand.
+    # The grid's declarations, the last of which this is; none where it was chosen with the results
+    # at hand.
 
 
 def settle(ledger: Ledger, selection: Selection, given: dict[str, Any]) -> Plan:
@@ -67,8 +71,8 @@ def settle(ledger: Ledger, selection: Selection, given: dict[str, Any]) -> Plan:
     Args:
         ledger: where the grids are.
         selection: the runs; a declaration counts where all of them belong to one grid.
-        given: what the command line says, None where it leaves it open. Anything but the declared values makes the plan
-            one of afterwards.
+        given: what the command line says, None where it leaves it open. Anything but the declared
+            values makes the plan one of afterwards.
 
     Raises:
         BadInput: a value that cannot be.
@@ -84,17 +88,23 @@ def settle(ledger: Ledger, selection: Selection, given: dict[str, Any]) -> Plan:
     for name, words in _WORDS.items():
         if name in values and values[name] not in tuple(words):
             option = name.replace("_", "-")
-            raise BadInput(f"--{option} {values[name]}: unknown. {suggest(values[name], tuple(words))}")
+            raise BadInput(
+                f"--{option} {values[name]}: unknown. {suggest(values[name], tuple(words))}"
+            )
     for name in ("margin", "min_effect"):
         value = values.get(name)
         if value is not None and not 0 < value < math.inf:
-            raise BadInput(f"--{name.replace('_', '-')} {value:g}: a number above 0, in the metric's unit")
+            raise BadInput(
+                f"--{name.replace('_', '-')} {value:g}: a number above 0, in the metric's unit"
+            )
     if given.get("anytime") and given.get("margin") is None:
         # Of a declared plan only what goes together with it.
         values.pop("margin", None)
     same = bool(base) and values == base
     if values.get("anytime") and values.get("margin") is not None:
-        raise BadInput("margin: ties are tested only once, so not with anytime. Remove anytime or margin")
+        raise BadInput(
+            "margin: ties are tested only once, so not with anytime. Remove anytime or margin"
+        )
     values |= {name: words(values[name]) for name, words in _WORDS.items() if name in values}
     values["looks"] = tuple(values.get("looks", ())) if same else ()
     plan = Plan(**values, declared=declared if same else [])
@@ -127,4 +137,8 @@ def _day(one: dict[str, Any]) -> str:
 
 
 def _when(one: dict[str, Any]) -> str:
-    return f"when {one['started']} of {one['runs']} runs had started" if one["started"] else "before the first run"
+    return (
+        f"when {one['started']} of {one['runs']} runs had started"
+        if one["started"]
+        else "before the first run"
+    )

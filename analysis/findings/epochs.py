@@ -1,4 +1,7 @@
-"""Which epoch of a run is its score: one rule for all that is compared, declared before the runs."""
+"""Which epoch of a run is its score.
+
+One rule for all that is compared, declared before the runs.
+"""
 
 from collections.abc import Sequence
 from enum import StrEnum
@@ -26,7 +29,9 @@ class Select(StrEnum):
 
 def metric_of(metric: str, select: Select) -> str:
     """Return the metric that a rule reads: that of the averaged weights has a name of its own."""
-    return f"ema_{metric}" if select is Select.EMA_LAST and not metric.startswith("ema_") else metric
+    return (
+        f"ema_{metric}" if select is Select.EMA_LAST and not metric.startswith("ema_") else metric
+    )
 
 
 def check(select: Select, set_name: str) -> None:
@@ -54,14 +59,17 @@ def scores(
 ) -> dict[str, dict[str, dict[str, Any]]]:
     """Return set -> run -> its score.
 
-    A score has the `value` that counts, `last` and its `last_epoch`, the `best` on the very set, and how many epochs
-    were to choose from (`candidates`; 1 where the last one counts).
+    A score has the `value` that counts, `last` and its `last_epoch`, the `best` on the very set,
+    and how many epochs were to choose from (`candidates`; 1 where the last one counts).
     """
     found: dict[str, dict[str, dict[str, Any]]] = {}
     for row in queries.results_of(connection, sorted(run_ids)):
         if row["metric"] == metric:
             own = {name: row[name] for name in ("last", "last_epoch", "best")}
-            found.setdefault(row["set_name"], {})[row["run_id"]] = own | {"value": row["last"], "candidates": 1}
+            found.setdefault(row["set_name"], {})[row["run_id"]] = own | {
+                "value": row["last"],
+                "candidates": 1,
+            }
     return _by_val(connection, found, metric) if select is Select.BEST_VAL else found
 
 

@@ -26,8 +26,12 @@ from .study import studies
 SCHEMA_VERSION = 1
 
 
-def gather(ledger: Ledger, workspace: Workspace, selection: Selection, plan: Plan) -> dict[str, Any]:
-    """Return a report's document: cells with descriptions, comparisons, runs, curves, sets, parts of the spread.
+def gather(
+    ledger: Ledger, workspace: Workspace, selection: Selection, plan: Plan
+) -> dict[str, Any]:
+    """Return a report's document.
+
+    Cells with descriptions, comparisons, runs, curves, sets, parts of the spread.
 
     Args:
         ledger: where the results are.
@@ -38,7 +42,11 @@ def gather(ledger: Ledger, workspace: Workspace, selection: Selection, plan: Pla
     cells = planned(ledger, selection, plan, with_specs=True)
     for cell in cells:
         cell["description"] = describe(values_of(cell), better=cell["better"])
-    run_ids = {run_id: (cell["cell_id"], seed) for cell in cells for seed, run_id in cell["run_ids"].items()}
+    run_ids = {
+        run_id: (cell["cell_id"], seed)
+        for cell in cells
+        for seed, run_id in cell["run_ids"].items()
+    }
     with reading(ledger.engine) as connection:
         rows = queries.list_runs(connection, selection)
         grids = queries.grid_settings(connection, {row.grid_id for row in rows})
@@ -46,7 +54,10 @@ def gather(ledger: Ledger, workspace: Workspace, selection: Selection, plan: Pla
         scored = by_epoch(connection, run_ids, plan.metric).get(plan.set, {})
         interrupted = _interrupted(connection, list(run_ids))
         further = _further_sets(connection, run_ids, plan)
-        sizes = _sizes(connection, {cell["cell_id"]: min(cell["run_ids"].values(), default="") for cell in cells})
+        sizes = _sizes(
+            connection,
+            {cell["cell_id"]: min(cell["run_ids"].values(), default="") for cell in cells},
+        )
     states: dict[str, dict[str, str]] = {cell["cell_id"]: {} for cell in cells}
     apart: dict[str, dict[str, str]] = {}
     for row in rows:
@@ -62,7 +73,8 @@ def gather(ledger: Ledger, workspace: Workspace, selection: Selection, plan: Pla
         "schema_version": SCHEMA_VERSION,
         "vtjobs": version("vtjobs"),
         "grids": [
-            {name: grids[grid_id][name] for name in ("grid_id", "name", "description")} for grid_id in sorted(grids)
+            {name: grids[grid_id][name] for name in ("grid_id", "name", "description")}
+            for grid_id in sorted(grids)
         ],
         "metric": plan.metric,
         "set": plan.set,
@@ -78,7 +90,11 @@ def gather(ledger: Ledger, workspace: Workspace, selection: Selection, plan: Pla
         "images": variance(workspace, cells),
         "studies": studies(ledger, workspace, selection, metric=plan.metric, set_name=plan.set),
         "ranks": _over_datasets(cells),
-        "hours": {cell["cell_id"]: seconds[cell["cell_id"]][0] / 3600 for cell in cells if cell["cell_id"] in seconds},
+        "hours": {
+            cell["cell_id"]: seconds[cell["cell_id"]][0] / 3600
+            for cell in cells
+            if cell["cell_id"] in seconds
+        },
     }
 
 
@@ -106,7 +122,9 @@ def _further_sets(
         plan: with the report's metric and set.
     """
     found: dict[str, dict[str, dict[str, float]]] = {}
-    for set_name, own in epochs.scores(connection, sorted(run_ids), plan.metric, plan.select).items():
+    for set_name, own in epochs.scores(
+        connection, sorted(run_ids), plan.metric, plan.select
+    ).items():
         if set_name != plan.set:
             for run_id, score in own.items():
                 cell_id, seed = run_ids[run_id]
@@ -120,8 +138,12 @@ def _sizes(connection: Connection, runs: dict[str, str]) -> dict[str, dict[str, 
     found: dict[str, dict[str, int]] = {}
     cell_of = {run_id: cell_id for cell_id, run_id in runs.items() if run_id}
     for part in in_parts(sorted(cell_of)):
-        query = select(table.run_id, table.set_name, func.max(table.metrics)).where(table.run_id.in_(part))
-        for run_id, set_name, metrics in connection.execute(query.group_by(table.run_id, table.set_name)):
+        query = select(table.run_id, table.set_name, func.max(table.metrics)).where(
+            table.run_id.in_(part)
+        )
+        for run_id, set_name, metrics in connection.execute(
+            query.group_by(table.run_id, table.set_name)
+        ):
             if "n" in (scored := json.loads(metrics)):
                 found.setdefault(cell_of[run_id], {})[set_name] = int(scored["n"])
     return found

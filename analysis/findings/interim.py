@@ -1,4 +1,7 @@
-"""Looks at a comparison that were declared beforehand: α is spent over them, and what is decided stays decided."""
+"""Looks at a comparison that were declared beforehand.
+
+Α is spent over them, and what is decided stays decided.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -23,23 +26,31 @@ class Seen:
 
 
 def shares(alpha: float, looks: Sequence[int]) -> list[float]:
-    """Return what each look spends: α in parts 1 : 2 : 3 …, so that in all no more than α is spent (union bound)."""
+    """Return what each look spends: α in parts 1 : 2 .
+
+    3 …, so that in all no more than α is spent (union bound).
+    """
     whole = len(looks) * (len(looks) + 1) / 2
     return [alpha * (number + 1) / whole for number in range(len(looks))]
 
 
 def look(
-    family: Sequence[Callable[[int | None], Difference]], seeds: Sequence[int], *, alpha: float, looks: Sequence[int]
+    family: Sequence[Callable[[int | None], Difference]],
+    seeds: Sequence[int],
+    *,
+    alpha: float,
+    looks: Sequence[int],
 ) -> list[Seen]:
     """Go through the looks of a family of comparisons, in their order.
 
-    At each the comparisons that are still open and have enough seeds are tested with that many, by Holm over all that
-    are open; those that are separable are decided.
+    At each the comparisons that are still open and have enough seeds are tested with that many, by
+    Holm over all that are open; those that are separable are decided.
 
     Args:
         family: each comparison, given how many seeds a side to use (None: all).
         seeds: how many each comparison has, on its smaller side.
-        alpha: how often at least one of the family may be called separable at any look where nothing is.
+        alpha: how often at least one of the family may be called separable at any look where
+            nothing is.
         looks: numbers of seeds, ascending.
     """
     m = len(family)
@@ -53,7 +64,9 @@ def look(
         for index, p in zip(still, adjusted, strict=True):
             if index not in found:
                 continue
-            last[index] = Seen(found=found[index], adjusted=p, alpha=spent, look=size, next_look=coming, m=m)
+            last[index] = Seen(
+                found=found[index], adjusted=p, alpha=spent, look=size, next_look=coming, m=m
+            )
             if p is not None and p <= spent:
                 decided[index] = last[index]
     return [

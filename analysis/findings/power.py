@@ -1,4 +1,6 @@
-"""How many seeds a goal needs: a half-width for every mean, or an effect for every comparison. Pure.
+"""How many seeds a goal needs: a half-width for every mean, or an effect for every comparison.
+
+Pure.
 
 Only finished runs count; nothing looks at the curves of unfinished ones.
 """
@@ -19,10 +21,12 @@ SCHEMA_VERSION = 1
 
 
 def for_precision(cells: Sequence[dict[str, Any]], half_width: float) -> list[dict[str, Any]]:
-    """Return what each cell needs so that the 95 % interval of its mean is no wider than ± `half_width`.
+    """Return what each cell needs so that the 95 % interval of its mean is no wider than ±
+    `half_width`.
 
-    Stein's rule (1945): of n₀ seeds with deviation s, N = max(n₀, ⌈(t · s / h)²⌉), t with n₀ - 1 degrees of freedom.
-    It holds exactly where the interval of all N seeds is then made with s and its degrees of freedom.
+    Stein's rule (1945): of n₀ seeds with deviation s, N = max(n₀, ⌈(t · s / h)²⌉), t with n₀ - 1
+    degrees of freedom. It holds exactly where the interval of all N seeds is then made with s and
+    its degrees of freedom.
 
     Args:
         cells: of a report.
@@ -35,15 +39,22 @@ def for_precision(cells: Sequence[dict[str, Any]], half_width: float) -> list[di
             found.append(_need(cell, None, "needs two finished seeds first"))
             continue
         wanted = math.ceil((student(LEVEL, n - 1) * std / half_width) ** 2)
-        found.append(_need(cell, max(n, wanted) if wanted <= MOST_SEEDS else None, f"more than {MOST_SEEDS:,} seeds"))
+        found.append(
+            _need(
+                cell,
+                max(n, wanted) if wanted <= MOST_SEEDS else None,
+                f"more than {MOST_SEEDS:,} seeds",
+            )
+        )
     return found
 
 
 def for_effect(cells: Sequence[dict[str, Any]], plan: Plan) -> list[dict[str, Any]]:
-    """Return what each cell needs so that its comparisons find the plan's effect four times in five.
+    """Return what each cell needs so that its comparisons find the plan's effect four times in
+    five.
 
-    The deviation is that of the runs so far; the difference that was seen plays no part. A baseline needs as many as
-    the most demanding of its comparisons.
+    The deviation is that of the runs so far; the difference that was seen plays no part. A baseline
+    needs as many as the most demanding of its comparisons.
 
     Args:
         cells: of a report.
@@ -56,7 +67,11 @@ def for_effect(cells: Sequence[dict[str, Any]], plan: Plan) -> list[dict[str, An
         both = [values_of(one) for one in (cell, baseline)]
         by_seed = plan.test is Test.PAIRED
         tested = paired(*both) if by_seed else welch(list(both[0].values()), list(both[1].values()))
-        count = seeds_for(plan.min_effect / tested.std, alpha=plan.alpha, pairs=by_seed) if tested.std else None
+        count = (
+            seeds_for(plan.min_effect / tested.std, alpha=plan.alpha, pairs=by_seed)
+            if tested.std
+            else None
+        )
         for one in (cell, baseline):
             if count is None:
                 why[one["cell_id"]] = tested.why_not or f"more than {MOST_SEEDS:,} seeds"
@@ -74,7 +89,8 @@ def for_effect(cells: Sequence[dict[str, Any]], plan: Plan) -> list[dict[str, An
 
 
 def for_looks(cells: Sequence[dict[str, Any]], plan: Plan) -> list[dict[str, Any]]:
-    """Return what each cell needs so that its comparisons that are still open come to their next declared look.
+    """Return what each cell needs so that its comparisons that are still open come to their next
+    declared look.
 
     A baseline needs as many as its open comparisons. Nothing is bought for what is decided.
 
@@ -102,7 +118,9 @@ def for_looks(cells: Sequence[dict[str, Any]], plan: Plan) -> list[dict[str, Any
     ]
 
 
-def _need(cell: dict[str, Any], needed: int | None, why_not: str, settled: str = "") -> dict[str, Any]:
+def _need(
+    cell: dict[str, Any], needed: int | None, why_not: str, settled: str = ""
+) -> dict[str, Any]:
     """Return a cell's need.
 
     Args:
@@ -111,7 +129,18 @@ def _need(cell: dict[str, Any], needed: int | None, why_not: str, settled: str =
         why_not: why it is not known, or nothing.
         settled: why none are needed.
     """
-    names = ("cell_id", "backbone", "dataset", "head", "recipe", "stage", "axes", "n", "planned", "std")
+    names = (
+        "cell_id",
+        "backbone",
+        "dataset",
+        "head",
+        "recipe",
+        "stage",
+        "axes",
+        "n",
+        "planned",
+        "std",
+    )
     seeds = sorted({*map(int, cell["values"]), *cell["missing_seeds"]})
     # Seeds that are planned already will come by themselves.
     more = max(0, needed - cell["planned"]) if needed is not None else None
@@ -129,7 +158,8 @@ def _need(cell: dict[str, Any], needed: int | None, why_not: str, settled: str =
 def with_hours(
     needs: list[dict[str, Any]], seconds: dict[str, tuple[float, int]], gpus: dict[str, int]
 ) -> dict[str, Any]:
-    """Return the whole document, with the hours that the missing seeds will take by the cells' own history.
+    """Return the whole document, with the hours that the missing seeds will take by the cells' own
+    history.
 
     Args:
         needs: of either goal.
@@ -138,7 +168,11 @@ def with_hours(
     """
     for need in needs:
         known = seconds.get(need["cell_id"])
-        hours = known[0] * need["more"] / 3600 if known is not None and need["more"] is not None else None
+        hours = (
+            known[0] * need["more"] / 3600
+            if known is not None and need["more"] is not None
+            else None
+        )
         need["run_hours"] = hours
         need["gpu_hours"] = hours * gpus.get(need["cell_id"], 0) if hours is not None else None
     return {

@@ -1,4 +1,7 @@
-"""What papers print: their numbers as records, and what is left of their gains when they are computed anew."""
+"""What papers print.
+
+Their numbers as records, and what is left of their gains when they are computed anew.
+"""
 
 import math
 from dataclasses import dataclass, field
@@ -10,8 +13,9 @@ from ...jobs.errors import BadInput, NothingMatched, suggest
 from ..stats.difference import Difference, against_one, welch_of_summaries
 
 SCHEMA_VERSION = 1
-# Which epoch's accuracy a paper prints. The published code of DRLoc logs the maximum over epochs on the set that it
-# reports, RelViT's keeps the best checkpoint by that set; the thesis takes the last epoch (section 6.3.4).
+# Which epoch's accuracy a paper prints. The published code of DRLoc logs the maximum over epochs on
+# the set that it reports, RelViT's keeps the best checkpoint by that set; the thesis takes the last
+# epoch (section 6.3.4).
 SELECTION = {"drloc": "best", "relvit": "best", "thesis": "last"}
 PAPERS = tuple(SELECTION)
 
@@ -69,9 +73,16 @@ def records(paper: str) -> dict[str, Published]:
 
     if paper not in PAPERS:
         raise BadInput(f"unknown paper {paper!r}. {suggest(paper, PAPERS)}")
-    text = files("vtjobs.jobs").joinpath("catalogue", "papers", f"{paper}.yaml").read_text(encoding="utf-8")
+    text = (
+        files("vtjobs.jobs")
+        .joinpath("catalogue", "papers", f"{paper}.yaml")
+        .read_text(encoding="utf-8")
+    )
     rows = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-    return {row["id"]: Published(**{**row, "ssl_tasks": tuple(row.get("ssl_tasks", ()))}) for row in rows}
+    return {
+        row["id"]: Published(**{**row, "ssl_tasks": tuple(row.get("ssl_tasks", ()))})
+        for row in rows
+    }
 
 
 def select(name: str) -> list[Published]:
@@ -87,16 +98,18 @@ def select(name: str) -> list[Published]:
         return found
     tables = list(dict.fromkeys(record.table for record in found))
     if table not in tables:
-        raise NothingMatched(f"{paper} has no results for table {table!r}. Its tables: {', '.join(tables)}")
+        raise NothingMatched(
+            f"{paper} has no results for table {table!r}. Its tables: {', '.join(tables)}"
+        )
     return [record for record in found if record.table == table]
 
 
 def audit(name: str) -> list[dict[str, Any]]:
     """Compute every printed gain anew, and test it where the paper gives a spread.
 
-    A gain is tested by Welch from the printed summaries where both sides have a deviation, and against a single number
-    where the other side is one. `p_worst` is the largest p over what rounding to two decimals and a deviation with
-    ddof 0 leave open.
+    A gain is tested by Welch from the printed summaries where both sides have a deviation, and
+    against a single number where the other side is one. `p_worst` is the largest p over what
+    rounding to two decimals and a deviation with ddof 0 leave open.
     """
     found = []
     for record in select(name):
@@ -111,7 +124,10 @@ def audit(name: str) -> list[dict[str, Any]]:
                 "schema_version": SCHEMA_VERSION,
                 "id": record.id,
                 "baseline": baseline.id,
-                **{key: getattr(record, key) for key in ("table", "dataset", "backbone", "method", "epochs", "metric")},
+                **{
+                    key: getattr(record, key)
+                    for key in ("table", "dataset", "backbone", "method", "epochs", "metric")
+                },
                 "baseline_method": baseline.method,
                 "mean": record.mean,
                 "std": record.std,
@@ -125,7 +141,9 @@ def audit(name: str) -> list[dict[str, Any]]:
                 "agrees": None if printed is None else abs(gain - printed) < record.half_unit,
                 "p": tested.p,
                 "p_worst": _worst(record, baseline),
-                "interval": [tested.interval.low, tested.interval.high] if tested.interval else None,
+                "interval": (
+                    [tested.interval.low, tested.interval.high] if tested.interval else None
+                ),
                 "why_not": tested.why_not,
                 "doubtful": record.doubtful or baseline.doubtful,
             }
@@ -138,7 +156,12 @@ def _tested(record: Published, baseline: Published) -> Difference:
 
 
 def _test(
-    record: Published, baseline: Published, *, mean: float, std: float | None, std_baseline: float | None
+    record: Published,
+    baseline: Published,
+    *,
+    mean: float,
+    std: float | None,
+    std_baseline: float | None,
 ) -> Difference:
     n, m = record.n_seeds or 0, baseline.n_seeds or 0
     if std is not None and std_baseline is not None and min(n, m) > 1:
@@ -164,7 +187,10 @@ def _worst(record: Published, baseline: Published) -> float | None:
 
 
 def widest(record: Published) -> float | None:
-    """Return the largest sample deviation that may stand behind a printed one: rounded, or with ddof 0."""
+    """Return the largest sample deviation that may stand behind a printed one.
+
+    Rounded, or with ddof 0.
+    """
     n = record.n_seeds
     if record.std is None or n is None or n < 2:
         return record.std

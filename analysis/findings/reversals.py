@@ -1,4 +1,7 @@
-"""Conclusions that contradict each other: of two methods one is the better here and the other one there. Pure."""
+"""Conclusions that contradict each other.
+
+Of two methods one is the better here and the other one there. Pure.
+"""
 
 import itertools
 import math
@@ -15,18 +18,21 @@ _WHERE = ("backbone", "head", "recipe", "stage")
 
 
 def reversals(cells: Sequence[dict[str, Any]], plan: Plan) -> list[dict[str, Any]]:
-    """Return where two heads, or two backbones, change places between recipes, backbones, heads or settings.
+    """Return where two heads, or two backbones, change places between recipes, backbones, heads or
+    settings.
 
-    Both differences must be separable (Welch, by Holm over all that are looked at for this dataset and pair); signs
-    alone turn by luck. A mean over both places would hide it (Touvron's thesis, section 6.3.4). Where the plan is of
-    looks, or of any time, none is looked for: that would be a look of its own.
+    Both differences must be separable (Welch, by Holm over all that are looked at for this dataset
+    and pair); signs alone turn by luck. A mean over both places would hide it (Touvron's thesis,
+    section 6.3.4). Where the plan is of looks, or of any time, none is looked for: that would be a
+    look of its own.
 
     Args:
         cells: of a report.
         plan: with α of the tests.
 
     Returns:
-        `factor`, `dataset`, the two `levels`, and `above` and `below`: where the first is the larger, and where the
+        `factor`, `dataset`, the two `levels`, and `above` and `below`: where the first is the
+            larger, and where the
         smaller, each with its labels and `difference`.
     """
     found: list[dict[str, Any]] = []
@@ -47,7 +53,15 @@ def reversals(cells: Sequence[dict[str, Any]], plan: Plan) -> list[dict[str, Any
         above = [{"difference": by, **where} for by, where in certain if by > 0]
         below = [{"difference": by, **where} for by, where in certain if by < 0]
         if above and below:
-            found.append({"factor": factor, "dataset": dataset, "levels": levels, "above": above, "below": below})
+            found.append(
+                {
+                    "factor": factor,
+                    "dataset": dataset,
+                    "levels": levels,
+                    "above": above,
+                    "below": below,
+                }
+            )
     return found
 
 
@@ -62,13 +76,17 @@ def _distance(one: dict[str, Any], other: dict[str, Any]) -> float:
 def _p(one: dict[str, Any], other: dict[str, Any]) -> float | None:
     if one["std"] is None or other["std"] is None:
         return None
-    return welch_of_summaries(*(cell[name] for cell in (one, other) for name in ("mean", "std", "n"))).p
+    return welch_of_summaries(
+        *(cell[name] for cell in (one, other) for name in ("mean", "std", "n"))
+    ).p
 
 
 def _pairs(
     cells: Sequence[dict[str, Any]],
 ) -> Iterator[tuple[str, str, list[str], list[tuple[dict[str, Any], dict[str, Any]]]]]:
-    """Yield factor, dataset, two levels of it, and the pairs of cells that differ in it alone, where there are two."""
+    """Yield factor, dataset, two levels of it, and the pairs of cells that differ in it alone,
+    where there are two.
+    """
     there = [cell for cell in cells if cell["n"] and not cell["diverged_seeds"]]
     for factor in FACTORS:
         by_place: dict[str, dict[str, dict[str, dict[str, Any]]]] = {}
@@ -81,7 +99,8 @@ def _pairs(
                 both = [
                     (own[one], own[other])
                     for _, own in sorted(places.items())
-                    if {one, other} <= own.keys() and own[one]["candidates"] == own[other]["candidates"]
+                    if {one, other} <= own.keys()
+                    and own[one]["candidates"] == own[other]["candidates"]
                 ]
                 if len(both) > 1:
                     yield factor, dataset, [one, other], both

@@ -1,4 +1,7 @@
-"""A grid's study of its streams of randomness: its design, what came of it, and whether the streams are wired in."""
+"""A grid's study of its streams of randomness.
+
+Its design, what came of it, and whether the streams are wired in.
+"""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -35,8 +38,12 @@ def studies(
     """
     found: dict[str, list[dict[str, Any]]] = {}
     with reading(ledger.engine) as connection:
-        chosen = [row for row in queries.list_runs(connection, selection) if row.streams is not None]
-        settings = queries.grid_settings(connection, _grids_of(connection, [row.run_id for row in chosen]))
+        chosen = [
+            row for row in queries.list_runs(connection, selection) if row.streams is not None
+        ]
+        settings = queries.grid_settings(
+            connection, _grids_of(connection, [row.run_id for row in chosen])
+        )
         for grid_id, one in sorted(settings.items()):
             if not one.get("variance"):
                 continue
@@ -54,7 +61,9 @@ def studies(
                 document = study(one["variance"], mine, scores)
                 prints = [(_streams(row), fingerprints(workspace.run(row.run_id))) for row in mine]
                 document["wiring"] = wiring(prints)
-                found.setdefault(cell_id, []).append({"grid_id": grid_id, "metric": metric, **document})
+                found.setdefault(cell_id, []).append(
+                    {"grid_id": grid_id, "metric": metric, **document}
+                )
     return found
 
 
@@ -67,7 +76,9 @@ def _grids_of(connection: Connection, run_ids: list[str]) -> set[str]:
     return found
 
 
-def study(variance: dict[str, Any], members: Sequence[queries.RunRow], scores: Mapping[str, float]) -> dict[str, Any]:
+def study(
+    variance: dict[str, Any], members: Sequence[queries.RunRow], scores: Mapping[str, float]
+) -> dict[str, Any]:
     """Return the components of one cell's study, or why there are none.
 
     Args:
@@ -77,8 +88,12 @@ def study(variance: dict[str, Any], members: Sequence[queries.RunRow], scores: M
     """
     design, vary = Design(variance["design"]), list(variance["vary"])
     planned = rows(
-        design, variance["vary"], hold=variance["hold"], ride=variance["ride"], repeat=variance["repeat"]
-    )  # fmt: skip
+        design,
+        variance["vary"],
+        hold=variance["hold"],
+        ride=variance["ride"],
+        repeat=variance["repeat"],
+    )
     done = {
         _key(_streams(row)): scores[row.run_id]
         for row in members
@@ -105,7 +120,9 @@ def study(variance: dict[str, Any], members: Sequence[queries.RunRow], scores: M
             return document | {"why_not": _why_not(members, missing, len(planned))}
         kept, document["left_out"] = found
         document["used"] = len(kept)
-    document["parts"] = components(design, vary, [(streams, done[_key(streams)]) for streams in kept])
+    document["parts"] = components(
+        design, vary, [(streams, done[_key(streams)]) for streams in kept]
+    )
     return document
 
 
@@ -116,18 +133,25 @@ def _without(
     vary: Sequence[str],
     planned: Sequence[Mapping[str, int]],
 ) -> tuple[list[Mapping[str, int]], dict[str, list[int]]] | None:
-    """Return the part of a study with holes that has none; a diverged run is an outcome, and not left out."""
+    """Return the part of a study with holes that has none.
+
+    A diverged run is an outcome, and not left out.
+    """
     keys = {_key(streams) for streams in missing}
     if any(row.state == RunState.DIVERGED and _key(_streams(row)) in keys for row in members):
         return None
     return whole_part(design, vary, planned, [_key(streams) not in keys for streams in planned])
 
 
-def _why_not(members: Sequence[queries.RunRow], missing: Sequence[Mapping[str, int]], planned: int) -> str:
+def _why_not(
+    members: Sequence[queries.RunRow], missing: Sequence[Mapping[str, int]], planned: int
+) -> str:
     keys = {_key(streams) for streams in missing}
     states = Counter(row.state for row in members if _key(_streams(row)) in keys)
     if diverged := states[RunState.DIVERGED]:
-        return f"{diverged} of {planned} runs diverged without a score: the variance cannot be split"
+        return (
+            f"{diverged} of {planned} runs diverged without a score: the variance cannot be split"
+        )
     if scoreless := states[RunState.COMPLETED]:
         return f"{scoreless} of {planned} runs completed without this metric"
     return f"{len(missing)} of {planned} runs are missing; the variance is split once they complete"
@@ -155,15 +179,19 @@ def fingerprints(folder: RunFolder) -> dict[str, str | None]:
     return {}
 
 
-def wiring(runs: Sequence[tuple[Mapping[str, int], Mapping[str, str | None]]]) -> list[dict[str, Any]]:
+def wiring(
+    runs: Sequence[tuple[Mapping[str, int], Mapping[str, str | None]]],
+) -> list[dict[str, Any]]:
     """Compare the values of each stream with what it decided.
 
     Args:
         runs: stream -> value, and stream -> hash, of each run.
 
     Returns:
-        For each stream the number of `values` and of `fingerprints` (0: it decides nothing in these runs), and whether
-        it is `wired`: one fingerprint for each value, and none twice. Runs without fingerprints are left out.
+        For each stream the number of `values` and of `fingerprints` (0: it decides nothing in these
+        runs), and whether
+        it is `wired`: one fingerprint for each value, and none twice. Runs without fingerprints are
+            left out.
     """
     known = [(streams, prints) for streams, prints in runs if prints]
     found = []
@@ -171,5 +199,7 @@ def wiring(runs: Sequence[tuple[Mapping[str, int], Mapping[str, str | None]]]) -
         pairs = {(streams[stream], prints.get(stream)) for streams, prints in known}
         values, hashes = {value for value, _ in pairs}, {one for _, one in pairs if one is not None}
         wired = len(pairs) == len(values) == len(hashes) if hashes else None
-        found.append({"stream": stream, "values": len(values), "fingerprints": len(hashes), "wired": wired})
+        found.append(
+            {"stream": stream, "values": len(values), "fingerprints": len(hashes), "wired": wired}
+        )
     return found

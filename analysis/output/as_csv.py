@@ -1,4 +1,7 @@
-"""Documents as CSV: a line per item, full precision; an empty field is a number that does not exist."""
+"""Documents as CSV: a line per item, full precision.
+
+An empty field is a number that does not exist.
+"""
 
 import csv
 import io
@@ -15,7 +18,16 @@ def of_cells(cells: list[dict[str, Any]]) -> str:
     rows = []
     for cell in cells:
         seeds, values = " ".join(cell["values"]), " ".join(map(repr, cell["values"].values()))
-        rows.append([*labels(cell, names), cell["metric"], cell["set"], *_numbers(cell, numbers), seeds, values])
+        rows.append(
+            [
+                *labels(cell, names),
+                cell["metric"],
+                cell["set"],
+                *_numbers(cell, numbers),
+                seeds,
+                values,
+            ]
+        )
     return _text([*names, "metric", "set", *numbers, "seeds", "values"], rows)
 
 
@@ -23,7 +35,17 @@ def of_comparisons(document: dict[str, Any]) -> str:
     """Return one line per comparison."""
     found = document["comparisons"]
     names = columns(found)
-    numbers = ("n", "n_baseline", "difference", "error", "df", "p", "p_adjusted", "p_equivalence", "effect")
+    numbers = (
+        "n",
+        "n_baseline",
+        "difference",
+        "error",
+        "df",
+        "p",
+        "p_adjusted",
+        "p_equivalence",
+        "effect",
+    )
     rows = [
         [
             *labels(one, names),
@@ -37,18 +59,34 @@ def of_comparisons(document: dict[str, Any]) -> str:
         ]
         for one in found
     ]
-    return _text([*names, "over", "metric", "set", *numbers, "low", "high", "verdict", "detail"], rows)
+    return _text(
+        [*names, "over", "metric", "set", *numbers, "low", "high", "verdict", "detail"], rows
+    )
 
 
 def of_published(document: dict[str, Any]) -> str:
     """Return one line per printed number."""
     names = ("id", "dataset", "backbone", "method")
-    numbers = ("printed", "printed_std", "printed_n", "ours", "ours_std", "ours_n", "ours_last", "ours_last_std",
-               "difference", "p", "p_worst", "p_adjusted")  # fmt: skip
+    numbers = (
+        "printed",
+        "printed_std",
+        "printed_n",
+        "ours",
+        "ours_std",
+        "ours_n",
+        "ours_last",
+        "ours_last_std",
+        "difference",
+        "p",
+        "p_worst",
+        "p_adjusted",
+    )
     rows = [
         [
             *(row[name] for name in names),
-            " ".join(f"{key}={value}" for key, value in row["variant"].items() if value is not None),
+            " ".join(
+                f"{key}={value}" for key, value in row["variant"].items() if value is not None
+            ),
             row["doubtful"],
             *_numbers(row, numbers),
             *(row["interval"] or ("", "")),
@@ -57,21 +95,49 @@ def of_published(document: dict[str, Any]) -> str:
         ]
         for row in document["rows"]
     ]
-    return _text([*names, "variant", "doubtful", *numbers, "low", "high", "verdict", "detail"], rows)
+    return _text(
+        [*names, "variant", "doubtful", *numbers, "low", "high", "verdict", "detail"], rows
+    )
 
 
 def of_variances(cells: list[dict[str, Any]]) -> str:
-    """Return one line per part of a cell's spread: what the images say, and each stream of each of its studies."""
+    """Return one line per part of a cell's spread.
+
+    What the images say, and each stream of each of its studies.
+    """
     names = columns(cells)
-    numbers = ("n", "std", "std_carries", "std_test_set", "std_binomial", "disagreement", "disagreement_baseline",
-               "variance", "share", "low", "high", "total_share", "total_low", "total_high", "p", "ratio")  # fmt: skip
+    numbers = (
+        "n",
+        "std",
+        "std_carries",
+        "std_test_set",
+        "std_binomial",
+        "disagreement",
+        "disagreement_baseline",
+        "variance",
+        "share",
+        "low",
+        "high",
+        "total_share",
+        "total_low",
+        "total_high",
+        "p",
+        "ratio",
+    )
     rows: list[list[Any]] = []
     for cell in cells:
         if cell["n"]:
             rows.append([*labels(cell, names), "images", "", *_numbers(cell, numbers)])
         for study in cell["studies"]:
             for part in _parts(study):
-                rows.append([*labels(cell, names), study["design"], part["stream"], *_numbers(part, numbers)])
+                rows.append(
+                    [
+                        *labels(cell, names),
+                        study["design"],
+                        part["stream"],
+                        *_numbers(part, numbers),
+                    ]
+                )
     return _text([*names, "of", "stream", *numbers], rows)
 
 
@@ -84,8 +150,20 @@ def _parts(study: dict[str, Any]) -> list[dict[str, Any]]:
             found.append({**parts[name], "stream": name})
     return [
         one
-        | dict(zip(("low", "high"), one.get("share_interval") or one.get("std_interval") or (None, None), strict=True))
-        | dict(zip(("total_low", "total_high"), one.get("total_share_interval") or (None, None), strict=True))
+        | dict(
+            zip(
+                ("low", "high"),
+                one.get("share_interval") or one.get("std_interval") or (None, None),
+                strict=True,
+            )
+        )
+        | dict(
+            zip(
+                ("total_low", "total_high"),
+                one.get("total_share_interval") or (None, None),
+                strict=True,
+            )
+        )
         for one in found
     ]
 

@@ -8,7 +8,9 @@ from .render import DECIMALS, columns, labels, report_notes, score
 
 
 def of_cells(cells: list[dict[str, Any]], *, decimals: int = DECIMALS) -> Table:
-    """Return mean ± std by dataset, gains below the baseline's in brackets, n where it is not the usual one."""
+    """Return mean ± std by dataset, gains below the baseline's in brackets, n where it is not the
+    usual one.
+    """
     names = [name for name in columns(cells) if name != "dataset"]
     datasets = list(dict.fromkeys(cell["dataset"] for cell in cells))
     rows: list[tuple[list[str], dict[str, dict[str, Any]]]] = []
@@ -36,7 +38,9 @@ def of_cells(cells: list[dict[str, Any]], *, decimals: int = DECIMALS) -> Table:
         said.append(f"In brackets: gain over {cells[0]['baseline_head']}.")
     if any(_incomplete(cell) for cell in cells):
         said.append("‡ some planned seeds are missing.")
-    return Table(heading=[*names, *datasets], body=body, notes=said, labels=len(names), bold=frozenset(bold))
+    return Table(
+        heading=[*names, *datasets], body=body, notes=said, labels=len(names), bold=frozenset(bold)
+    )
 
 
 def _incomplete(cell: dict[str, Any]) -> bool:

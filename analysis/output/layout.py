@@ -22,9 +22,20 @@ _LATEX = str.maketrans(
 
 # What pdflatex has no letter for, or another one.
 _SIGNS = {
-    "±": r"$\pm$", "−": "$-$", "—": "---", "α": r"$\alpha$", "χ": r"$\chi$", "²": "$^2$", "₀": "$_0$", "≥": r"$\geq$",
-    "<": "$<$", ">": "$>$", "|": "$|$", "†": r"$^\dagger$", "‡": r"$^\ddagger$",
-}  # fmt: skip
+    "±": r"$\pm$",
+    "−": "$-$",
+    "—": "---",
+    "α": r"$\alpha$",
+    "χ": r"$\chi$",
+    "²": "$^2$",
+    "₀": "$_0$",
+    "≥": r"$\geq$",
+    "<": "$<$",
+    ">": "$>$",
+    "|": "$|$",
+    "†": r"$^\dagger$",
+    "‡": r"$^\ddagger$",
+}
 
 
 @dataclass(slots=True, kw_only=True)
@@ -42,7 +53,10 @@ class Table:
 
 
 def said(table: Table, sign: str = "Bold") -> list[str]:
-    """Return the notes, with what bold means first; where there is no bold another sign stands for it."""
+    """Return the notes, with what bold means first.
+
+    Where there is no bold another sign stands for it.
+    """
     means = f"{sign}: best mean on its dataset; all planned seeds of the cell have finished."
     return [*([means] if table.bold else []), *table.notes]
 
@@ -54,7 +68,9 @@ def markdown(table: Table) -> str:
         for row, line in enumerate(table.body)
     ]
     lines = [table.heading, ["---"] * len(table.heading), *body]
-    text = "\n".join("| " + " | ".join(cell.replace("|", r"\|") for cell in line) + " |" for line in lines)
+    text = "\n".join(
+        "| " + " | ".join(cell.replace("|", r"\|") for cell in line) + " |" for line in lines
+    )
     return text + "\n\n" + "\n".join(said(table)) + "\n"
 
 
@@ -70,7 +86,10 @@ def latex(table: Table) -> str:
             "% needs \\usepackage{booktabs}",
             r"\begin{table}",
             r"\centering",
-            r"\begin{tabular}{" + "l" * table.labels + "r" * (len(table.heading) - table.labels) + "}",
+            r"\begin{tabular}{"
+            + "l" * table.labels
+            + "r" * (len(table.heading) - table.labels)
+            + "}",
             r"\toprule",
             lines[0],
             r"\midrule",

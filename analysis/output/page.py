@@ -20,7 +20,9 @@ MOST_EACH = 8
 
 
 def write(document: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """Write `report.html`, `report.json` and `figures/` into a folder; what is there under these names is replaced.
+    """Write `report.html`, `report.json` and `figures/` into a folder.
+
+    What is there under these names is replaced.
 
     Args:
         document: of `gather.gather`.
@@ -38,12 +40,14 @@ def write(document: dict[str, Any], folder: Path) -> dict[str, Any]:
 
 
 def figures(document: dict[str, Any]) -> list[Drawn]:
-    """Return the figures of a document that have something to show, the map of what is there first."""
+    """Return the figures of a document that have something to show, the run status first."""
     cells, plan = document["cells"], document["comparisons"]
     names = render.columns(cells)
     by_id = {cell["cell_id"]: render.label_of(cell, names) for cell in cells}
     lines = [(by_id[cell_id], own) for cell_id, own in document["states"].items() if own]
-    lines += [(f"{by_id[cell_id]}, variance study", own) for cell_id, own in document["apart"].items()]
+    lines += [
+        (f"{by_id[cell_id]}, variance study", own) for cell_id, own in document["apart"].items()
+    ]
     found: list[Drawn | None] = [of_cells.completeness(lines)]
     replicated = [cell for cell in cells if cell["n"]]
     if replicated:
@@ -55,9 +59,15 @@ def figures(document: dict[str, Any]) -> list[Drawn]:
     for cell in replicated[:MOST_EACH]:
         found.append(of_cells.distribution(cell, render.label_of(cell, names)))
         found += _sets(document, cell, render.label_of(cell, names))
-    found.append(of_comparisons.allocation(cells, document["hours"], plan["looks"], metric=document["metric"]))
+    found.append(
+        of_comparisons.allocation(
+            cells, document["hours"], plan["looks"], metric=document["metric"]
+        )
+    )
     found += [
-        of_comparisons.critical_difference(one, f"{one['backbone']}, {one['recipe']}", f"ranks-{place}")
+        of_comparisons.critical_difference(
+            one, f"{one['backbone']}, {one['recipe']}", f"ranks-{place}"
+        )
         for place, one in enumerate(document["ranks"])
     ]
     return [figure for figure in found if figure is not None]
@@ -69,7 +79,11 @@ def _curves(document: dict[str, Any], names: list[str]) -> list[Drawn | None]:
     whole: dict[str, Any] = {}
     of_panel = [name for name in names if name != "head"]
     for cell in document["cells"]:
-        own = {int(seed): curve for seed, curve in document["curves"].get(cell["cell_id"], {}).items() if curve}
+        own = {
+            int(seed): curve
+            for seed, curve in document["curves"].get(cell["cell_id"], {}).items()
+            if curve
+        }
         if own:
             panel = render.label_of(cell, of_panel)
             panels.setdefault(panel, {})[cell["head"]] = own
@@ -108,7 +122,9 @@ def page(document: dict[str, Any], drawn: list[Drawn]) -> str:
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     loader = PackageLoader("vtjobs.analysis.output")
-    environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
+    environment = Environment(
+        loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True
+    )
     cells, plan = document["cells"], document["comparisons"]
     first, *others = drawn
     tables = [("Results", render.of_cells(cells))]
@@ -121,11 +137,19 @@ def page(document: dict[str, Any], drawn: list[Drawn]) -> str:
         tables.append(("Uncertainty of the results", render.of_descriptions(replicated)))
         split = [one for one in document["images"] if one["std"] is not None]
         if split:
-            tables.append(("How much of the spread generalises to new images", render.of_variances(split)))
+            tables.append(
+                ("How much of the spread generalises to new images", render.of_variances(split))
+            )
     by_id = {cell["cell_id"]: cell for cell in cells}
     for cell_id, found in document["studies"].items():
-        tables += [("Where the spread comes from", of_study(by_id[cell_id], one)) for one in found if cell_id in by_id]
-    without = [f"{one['backbone']}: {one['why_not']}." for one in document["ranks"] if one["why_not"]]
+        tables += [
+            ("Where the spread comes from", of_study(by_id[cell_id], one))
+            for one in found
+            if cell_id in by_id
+        ]
+    without = [
+        f"{one['backbone']}: {one['why_not']}." for one in document["ranks"] if one["why_not"]
+    ]
     every = (*document["states"].values(), *document["apart"].values())
     states = [state for own in every for state in own.values()]
     return environment.get_template("report.html").render(

@@ -1,4 +1,7 @@
-"""Cells and comparisons as text, with what must be said beside them. Rounding happens here and only here."""
+"""Cells and comparisons as text, with what must be said beside them.
+
+Rounding happens here and only here.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -41,7 +44,11 @@ def of_cells(cells: list[dict[str, Any]], *, decimals: int = DECIMALS) -> Table:
 
 
 # What choosing the best epoch on the reported set would add.
-_BIAS = {"last": "best − last epoch", "ema_last": "best − last epoch", "best_val": "best on this set − last epoch"}
+_BIAS = {
+    "last": "best − last epoch",
+    "ema_last": "best − last epoch",
+    "best_val": "best on this set − last epoch",
+}
 
 
 def report_notes(cells: list[dict[str, Any]], decimals: int) -> list[str]:
@@ -68,14 +75,19 @@ def _unrounded(cells: list[dict[str, Any]], decimals: int) -> list[str]:
     by_id = {cell["cell_id"]: cell for cell in cells}
     for cell in cells:
         if cell["gain"] is not None and cell["baseline"] in by_id:
-            printed = round(cell["mean"], decimals) - round(by_id[cell["baseline"]]["mean"], decimals)
+            printed = round(cell["mean"], decimals) - round(
+                by_id[cell["baseline"]]["mean"], decimals
+            )
             if round(printed, decimals) != round(cell["gain"], decimals):
                 return ["Gains are computed from the unrounded means."]
     return []
 
 
 def of_descriptions(cells: list[dict[str, Any]], *, decimals: int = DECIMALS) -> Table:
-    """Return what `report --detail` shows: how far mean and spread can be trusted, and the luck of the best seed."""
+    """Return what `report --detail` shows.
+
+    How far mean and spread can be trusted, and the luck of the best seed.
+    """
     names = columns(cells)
     level = f"{100 * cells[0]['description']['level']:g}% CI"
     spread = [f"{level} of the mean", f"{level} of the std", "prediction interval", "min … max"]
@@ -83,13 +95,26 @@ def of_descriptions(cells: list[dict[str, Any]], *, decimals: int = DECIMALS) ->
     body = []
     for cell in cells:
         found = cell["description"]
-        ranges = [as_range(found[name], decimals) for name in ("interval", "std_interval", "prediction")]
-        extremes = "" if found["min"] is None else f"{found['min']:.{decimals}f} … {found['max']:.{decimals}f}"
-        luck = ["" if found[name] is None else f"{found[name]:.{decimals}f}" for name in ("best_of_n", "luck")]
-        body.append([*labels(cell, names), score(cell, decimals), count(cell), *ranges, extremes, *luck])
+        ranges = [
+            as_range(found[name], decimals) for name in ("interval", "std_interval", "prediction")
+        ]
+        extremes = (
+            ""
+            if found["min"] is None
+            else f"{found['min']:.{decimals}f} … {found['max']:.{decimals}f}"
+        )
+        luck = [
+            "" if found[name] is None else f"{found[name]:.{decimals}f}"
+            for name in ("best_of_n", "luck")
+        ]
+        body.append(
+            [*labels(cell, names), score(cell, decimals), count(cell), *ranges, extremes, *luck]
+        )
     said = [
-        "Confidence intervals: t for the mean, χ² for the std, assuming roughly normal runs. "
-        "Prediction interval: where one further seed falls, at the same level.",
+        (
+            "Confidence intervals: t for the mean, χ² for the std, assuming roughly normal runs. "
+            "Prediction interval: where one further seed falls, at the same level."
+        ),
         "Expected by chance: how far the best of n normal draws with this std lies from the mean.",
     ]
     for cell in cells:
@@ -103,7 +128,9 @@ def of_descriptions(cells: list[dict[str, Any]], *, decimals: int = DECIMALS) ->
             )
     constant = [cell for cell in cells if cell["description"]["constant"]]
     if constant:
-        said.append(f"In {len(constant)} cell(s) all seeds score the same. Does the seed change anything?")
+        said.append(
+            f"In {len(constant)} cell(s) all seeds score the same. Does the seed change anything?"
+        )
     return Table(heading=heading, body=body, notes=[*notes(cells), *said], labels=len(names))
 
 
@@ -125,13 +152,19 @@ def of_comparisons(document: dict[str, Any], *, decimals: int = DECIMALS) -> Tab
             *([one["baseline_head"]] if each else []),
             f"{one['n']}, {one['n_baseline']}",
             "—" if one["difference"] is None else f"{one['difference']:+.{decimals}f}",
-            "" if one["interval"] is None else "[{:+.{d}f}, {:+.{d}f}]".format(*one["interval"], d=decimals),
+            (
+                ""
+                if one["interval"] is None
+                else "[{:+.{d}f}, {:+.{d}f}]".format(*one["interval"], d=decimals)
+            ),
             p_value(one["p_adjusted"]),
             one["verdict"] + (f": {one['detail']}" if one["detail"] else ""),
         ]
         for one in found
     ]
-    return Table(heading=heading, body=body, notes=comparison_notes(document), labels=len(names) + each)
+    return Table(
+        heading=heading, body=body, notes=comparison_notes(document), labels=len(names) + each
+    )
 
 
 def of_published(document: dict[str, Any]) -> Table:
@@ -139,19 +172,40 @@ def of_published(document: dict[str, Any]) -> Table:
     level = f"{100 * (1 - document['alpha']):g}% CI"
     chosen = document["selection"] == "best"
     scores = ["ours, best epoch", "ours, last epoch"] if chosen else ["ours"]
-    heading = ["dataset", "backbone", "method", "variant", "printed", *scores, "difference", level, "p", "verdict"]
+    heading = [
+        "dataset",
+        "backbone",
+        "method",
+        "variant",
+        "printed",
+        *scores,
+        "difference",
+        level,
+        "p",
+        "verdict",
+    ]
     body = []
     for row in document["rows"]:
-        printed = f"{row['printed']:.2f}" + (f" ± {row['printed_std']:.2f}" if row["printed_std"] is not None else "")
-        ours = score({"mean": row["ours"], "std": row["ours_std"]}) + (f" (n={row['ours_n']})" if row["ours_n"] else "")
-        variant = ", ".join(f"{key}={value}" for key, value in row["variant"].items() if value is not None)
+        printed = f"{row['printed']:.2f}" + (
+            f" ± {row['printed_std']:.2f}" if row["printed_std"] is not None else ""
+        )
+        ours = score({"mean": row["ours"], "std": row["ours_std"]}) + (
+            f" (n={row['ours_n']})" if row["ours_n"] else ""
+        )
+        variant = ", ".join(
+            f"{key}={value}" for key, value in row["variant"].items() if value is not None
+        )
         body.append(
             [
                 *(row[name] for name in ("dataset", "backbone", "method")),
                 variant,
                 printed + (" (doubtful)" if row["doubtful"] else ""),
                 ours,
-                *([score({"mean": row["ours_last"], "std": row["ours_last_std"]})] if chosen else []),
+                *(
+                    [score({"mean": row["ours_last"], "std": row["ours_last_std"]})]
+                    if chosen
+                    else []
+                ),
                 "" if row["difference"] is None else f"{row['difference']:+.2f}",
                 as_range(row["interval"]),
                 p_value(row["p_adjusted"]),
@@ -169,14 +223,25 @@ def of_published(document: dict[str, Any]) -> Table:
             "other, ours are chosen in the same way."
         )
     margin = document["margin"]
-    extra = [] if margin is None else [f"Reproduced: equivalent within ±{margin:g} by two one-sided tests."]
+    extra = (
+        []
+        if margin is None
+        else [f"Reproduced: equivalent within ±{margin:g} by two one-sided tests."]
+    )
     return Table(heading=heading, body=body, notes=[said, *extra], labels=4)
 
 
 def of_variances(rows: list[dict[str, Any]]) -> Table:
     """Return how spread over seeds splits as text, in percentage points."""
     names = columns(rows)
-    numbers = ("std", "std_carries", "std_test_set", "std_binomial", "disagreement", "disagreement_baseline")
+    numbers = (
+        "std",
+        "std_carries",
+        "std_test_set",
+        "std_binomial",
+        "disagreement",
+        "disagreement_baseline",
+    )
     spread = ["std over seeds", "model", "test set", "binomial", "disagreement", "vs baseline"]
     heading = [*names, "n", "images", *spread]
     body = [
@@ -189,12 +254,16 @@ def of_variances(rows: list[dict[str, Any]]) -> Table:
         for row in rows
     ]
     notes = [
-        "Percentage points. std² over seeds = model² + test set². Model: the part that would "
-        "persist on new images. Test set: the part due to the finite number of test images, from "
-        "errors that are independent between runs and images.",
-        "Binomial: standard error of a single accuracy. Disagreement: % of images that exactly one "
-        "of two seeds classifies correctly. vs baseline: % of images that exactly one of the two "
-        "methods classifies correctly, at equal seeds.",
+        (
+            "Percentage points. std² over seeds = model² + test set². Model: the part that would"
+            " persist on new images. Test set: the part due to the finite number of test images,"
+            " from errors that are independent between runs and images."
+        ),
+        (
+            "Binomial: standard error of a single accuracy. Disagreement: % of images that exactly"
+            " one of two seeds classifies correctly. vs baseline: % of images that exactly one of"
+            " the two methods classifies correctly, at equal seeds."
+        ),
     ]
     for row in rows:
         label = label_of(row)
@@ -202,7 +271,8 @@ def of_variances(rows: list[dict[str, Any]]) -> Table:
             notes.append(f"{label}: {row['why_not']}.")
         elif row["variance_carries"] < 0:
             notes.append(
-                f"{label}: the estimated model variance is negative ({row['variance_carries']:.4f}) and shown as 0."
+                f"{label}: the estimated model variance is negative ({row['variance_carries']:.4f})"
+                " and shown as 0."
             )
     return Table(heading=heading, body=body, notes=notes, labels=len(names))
 
@@ -231,9 +301,15 @@ def of_needs(document: dict[str, Any]) -> Table:
         )
     elif document["effect"] is None:
         sizes = ", ".join(map(str, document["looks"]))
-        goal = f"the next interim analysis of the undecided comparisons (declared at {sizes} seeds per side)"
+        goal = (
+            f"the next interim analysis of the undecided comparisons (declared at {sizes} seeds per"
+            " side)"
+        )
     else:
-        goal = f"80 % power for a difference of {document['effect']:g}, at the standard deviation so far"
+        goal = (
+            f"80 % power for a difference of {document['effect']:g}, at the standard deviation"
+            " so far"
+        )
     cost = (
         f"estimated cost {document['run_hours']:.2f} run-hours, {document['gpu_hours']:.2f} "
         "GPU-hours (from the same cells' past runs)"
@@ -287,11 +363,15 @@ def comparison_notes(document: dict[str, Any]) -> list[str]:
         "Confidence intervals are not corrected."
     ]
     if document["on_diverged"] == "chance":
-        found.append("In this comparison diverged runs count as chance level. No mean in a report includes them.")
+        found.append(
+            "In this comparison diverged runs count as chance level. No mean in a report includes"
+            " them."
+        )
     if document["looks"]:
         sizes = ", ".join(map(str, document["looks"]))
         found.append(
-            f"Interim analyses at {sizes} seeds; α is divided among them 1 : 2 : 3 … A significant result is final."
+            f"Interim analyses at {sizes} seeds; α is divided among them 1 : 2 : 3 … A significant"
+            " result is final."
         )
     if document["anytime"]:
         found.append(
@@ -300,14 +380,19 @@ def comparison_notes(document: dict[str, Any]) -> list[str]:
             "intervals are valid for a single analysis only."
         )
     if document["margin"] is not None:
-        found.append(f"Tie: equivalent within ±{document['margin']:g} (two one-sided tests, not corrected).")
+        found.append(
+            f"Tie: equivalent within ±{document['margin']:g} (two one-sided tests, not corrected)."
+        )
     return [*found, *reversals.told(document["reversals"]), *told(document["declared"])]
 
 
 def _adjusted(document: dict[str, Any]) -> str:
     m = len(document["comparisons"])
     if document["family"] == "screen":
-        return f"Benjamini-Hochberg-corrected over m={m}, a screen for candidates to confirm with new seeds"
+        return (
+            f"Benjamini-Hochberg-corrected over m={m}, a screen for candidates to confirm with new"
+            " seeds"
+        )
     sizes = sorted({one["m"] for one in document["comparisons"]})
     if document["family"] == "dataset":
         more = f" (over all {m} the family-wise error rate may exceed α)" if m > sizes[-1] else ""
@@ -343,14 +428,21 @@ def notes(cells: list[dict[str, Any]]) -> list[str]:
     cell = cells[0]
     epoch = sorted({epoch for cell in cells for epoch in cell["epochs"]})
     when = epochs.told(cell["select"], epoch)
-    found = [f"{cell['metric']} on {cell['set']} at {when}; ± is the sample standard deviation over seeds (ddof 1)."]
+    found = [
+        f"{cell['metric']} on {cell['set']} at {when}; ± is the sample standard deviation over"
+        " seeds (ddof 1)."
+    ]
     presets = sorted({item for cell in cells for item in cell["fidelity"].items()})
     if any(fidelity == "code" for _, fidelity in presets):
-        found.append("; ".join(f"{name} as in the {_PRESETS[fidelity]}" for name, fidelity in presets) + ".")
+        found.append(
+            "; ".join(f"{name} as in the {_PRESETS[fidelity]}" for name, fidelity in presets) + "."
+        )
     for cell in cells:
         if cell["missing_seeds"]:
             label = label_of(cell)
-            found.append(f"{label}: seeds {', '.join(map(str, cell['missing_seeds']))} are missing.")
+            found.append(
+                f"{label}: seeds {', '.join(map(str, cell['missing_seeds']))} are missing."
+            )
     if apart := sum(cell["apart"] for cell in cells):
         found.append(
             f"{apart} runs belong to a variance study (streams of randomness varied separately) "

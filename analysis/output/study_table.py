@@ -20,11 +20,20 @@ def of_study(cell: dict[str, Any], study: dict[str, Any]) -> Table:
     else:
         heading, body, said = _of_components(parts)
     if parts is not None and study["missing"]:
-        without = "; ".join(f"{name} {', '.join(map(str, values))}" for name, values in study["left_out"].items())
+        without = "; ".join(
+            f"{name} {', '.join(map(str, values))}" for name, values in study["left_out"].items()
+        )
         rest = f", without {without}" if without else ""
-        said.insert(0, f"Only a complete part of the design was analysed{rest}. Missing: {_missing(study)}.")
+        said.insert(
+            0, f"Only a complete part of the design was analysed{rest}. Missing: {_missing(study)}."
+        )
     notes = [_told(study), *said, *_wiring(study)]
-    return Table(heading=[*names, *heading], body=[[*mine, *line] for line in body], notes=notes, labels=len(names) + 1)
+    return Table(
+        heading=[*names, *heading],
+        body=[[*mine, *line] for line in body],
+        notes=notes,
+        labels=len(names) + 1,
+    )
 
 
 def _missing(study: dict[str, Any]) -> str:
@@ -33,9 +42,16 @@ def _missing(study: dict[str, Any]) -> str:
 
 def _told(study: dict[str, Any]) -> str:
     used = "" if study["used"] == study["n"] else f"{study['used']} of "
-    riders = f"; {', '.join(study['ride'])} new in each combination, so part of the residual" if study["ride"] else ""
+    riders = (
+        f"; {', '.join(study['ride'])} new in each combination, so part of the residual"
+        if study["ride"]
+        else ""
+    )
     vary = ", ".join(f"{stream} ({count})" for stream, count in study["vary"].items())
-    return f"{study['metric']} at the last epoch of {used}{study['n']} runs, {study['design']}: {vary}{riders}."
+    return (
+        f"{study['metric']} at the last epoch of {used}{study['n']} runs, {study['design']}:"
+        f" {vary}{riders}."
+    )
 
 
 def _of_components(parts: dict[str, Any]) -> tuple[list[str], list[list[str]], list[str]]:
@@ -55,12 +71,20 @@ def _of_components(parts: dict[str, Any]) -> tuple[list[str], list[list[str]], l
     ]
     for name, one in others(parts):
         if one is not None:
-            shown = [_number(one["variance"]), _share(one["share"]), _shares(one["share_interval"]), "", ""]
+            shown = [
+                _number(one["variance"]),
+                _share(one["share"]),
+                _shares(one["share_interval"]),
+                "",
+                "",
+            ]
             body.append([name, "", *shown])
     notes = [
-        "Variance components of random factors (ANOVA), with generalised confidence intervals for "
-        "the shares. A wide interval means that the share is poorly determined: few values give "
-        "few degrees of freedom.",
+        (
+            "Variance components of random factors (ANOVA), with generalised confidence intervals"
+            " for the shares. A wide interval means that the share is poorly determined: few values"
+            " give few degrees of freedom."
+        ),
     ]
     if len(parts["terms"]) > 1:
         notes.append(
@@ -69,27 +93,39 @@ def _of_components(parts: dict[str, Any]) -> tuple[list[str], list[list[str]], l
         )
     else:
         notes.append(
-            "With interactions: upper bound of the stream's own share plus its interactions. These shares overlap."
+            "With interactions: upper bound of the stream's own share plus its interactions. These"
+            " shares overlap."
         )
     if any(one["variance"] < 0 for one in (*parts["streams"], *parts["terms"])):
-        notes.append("A negative variance is an estimate of a variance close to 0. It counts as 0 in the shares.")
+        notes.append(
+            "A negative variance is an estimate of a variance close to 0. It counts as 0 in the"
+            " shares."
+        )
     return heading, body, notes
 
 
 def others(parts: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
-    """Return what is no stream's own, by name: each interaction where they can be told apart, and the hardware."""
+    """Return what is no stream's own, by name.
+
+    Each interaction where they can be told apart, and the hardware.
+    """
     *_, last = parts["terms"]
     found = []
     for one in parts["terms"]:
         name = " × ".join(one["streams"]) if len(parts["terms"]) > 1 else "interactions"
-        found.append((name + (" and hardware" if one is last and parts["hardware"] is None else ""), one))
+        found.append(
+            (name + (" and hardware" if one is last and parts["hardware"] is None else ""), one)
+        )
     return found + ([("hardware", parts["hardware"])] if parts["hardware"] is not None else [])
 
 
 def _of_arms(parts: dict[str, Any]) -> tuple[list[str], list[list[str]], list[str]]:
     level = f"{100 * parts['level']:g}% CI"
     heading = ["stream", "n", "std", level, "variance / all", level]
-    arms = [*parts["streams"], *(parts[name] for name in ("all", REPEAT) if parts[name] is not None)]
+    arms = [
+        *parts["streams"],
+        *(parts[name] for name in ("all", REPEAT) if parts[name] is not None),
+    ]
     body = [
         [
             one["stream"],

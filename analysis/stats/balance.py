@@ -12,11 +12,12 @@ Streams = Mapping[str, int]
 def whole_part(
     design: Design, vary: Sequence[str], planned: Sequence[Streams], done: Sequence[bool]
 ) -> tuple[list[Streams], dict[str, list[int]]] | None:
-    """Return the planned runs that make a study without holes, and stream -> the values that were left out for it.
+    """Return the planned runs that make a study without holes, and stream -> the values that were
+    left out for it.
 
-    Crossed: values are left out, those first with which most runs are missing, as long as each stream keeps two. One at
-    a time: the runs that are there, as long as each arm keeps two with the base point. An orthogonal design has no such
-    part.
+    Crossed: values are left out, those first with which most runs are missing, as long as each
+    stream keeps two. One at a time: the runs that are there, as long as each arm keeps two with the
+    base point. An orthogonal design has no such part.
 
     Args:
         design: of the study.
@@ -48,11 +49,16 @@ def _crossed(
         )
         if not holes:
             return None
-        # Of values with as many holes the one that costs the fewest runs: that of the stream with most values.
-        stream, value = min(holes, key=lambda one: (-holes[one], -len(levels[one[0]]), vary.index(one[0]), one[1]))
+        # Of values with as many holes the one that costs the fewest runs: that of the stream with
+        # most values.
+        stream, value = min(
+            holes, key=lambda one: (-holes[one], -len(levels[one[0]]), vary.index(one[0]), one[1])
+        )
         left = [(streams, there) for streams, there in left if streams[stream] != value]
         dropped.setdefault(stream, []).append(value)
-    return [streams for streams, _ in left], {stream: sorted(values) for stream, values in dropped.items()}
+    return [streams for streams, _ in left], {
+        stream: sorted(values) for stream, values in dropped.items()
+    }
 
 
 def _arms(

@@ -1,4 +1,7 @@
-"""Learning curves over seeds: bands by epoch, and from when on the final order of the seeds can be seen. Pure."""
+"""Learning curves over seeds.
+
+Bands by epoch, and from when on the final order of the seeds can be seen. Pure.
+"""
 
 import math
 import statistics
@@ -15,13 +18,19 @@ Curves = Mapping[int, Mapping[int, float]]
 
 
 def band(curves: Curves, *, level: float = LEVEL) -> list[dict[str, Any]]:
-    """Return by epoch what the seeds say: n, mean, std, min, max and the pointwise t interval from three seeds on.
+    """Return by epoch what the seeds say.
+
+    N, mean, std, min, max and the pointwise t interval from three seeds on.
 
     Nothing is carried forward: an epoch in which a seed was not scored has one seed less.
     """
     found = []
     for epoch in sorted({epoch for curve in curves.values() for epoch in curve}):
-        values = [curve[epoch] for _, curve in sorted(curves.items()) if epoch in curve and math.isfinite(curve[epoch])]
+        values = [
+            curve[epoch]
+            for _, curve in sorted(curves.items())
+            if epoch in curve and math.isfinite(curve[epoch])
+        ]
         n = len(values)
         if not n:
             continue
@@ -42,10 +51,12 @@ def band(curves: Curves, *, level: float = LEVEL) -> list[dict[str, Any]]:
 
 
 def persistence(curves: Curves) -> list[dict[str, Any]]:
-    """Return by epoch Spearman's correlation over seeds with the last epoch; nothing below five seeds.
+    """Return by epoch Spearman's correlation over seeds with the last epoch.
 
-    It says from when on the best seeds could have been told (Touvron's thesis, figure 6.10). An epoch in which all
-    seeds are equal, or not all of them were scored, has None.
+    Nothing below five seeds.
+
+    It says from when on the best seeds could have been told (Touvron's thesis, figure 6.10). An
+    epoch in which all seeds are equal, or not all of them were scored, has None.
     """
     from scipy.stats import spearmanr
 
@@ -58,12 +69,24 @@ def persistence(curves: Curves) -> list[dict[str, Any]]:
     found = []
     for epoch in sorted({epoch for seed in seeds for epoch in curves[seed]}):
         values = [curves[seed].get(epoch, math.nan) for seed in seeds]
-        known = all(map(math.isfinite, values)) and min(values) < max(values) and min(final) < max(final)
-        found.append({"epoch": epoch, "n": len(seeds), "rho": float(spearmanr(values, final)[0]) if known else None})
+        known = (
+            all(map(math.isfinite, values))
+            and min(values) < max(values)
+            and min(final) < max(final)
+        )
+        found.append(
+            {
+                "epoch": epoch,
+                "n": len(seeds),
+                "rho": float(spearmanr(values, final)[0]) if known else None,
+            }
+        )
     return found
 
 
-def agreement(one: Mapping[int, float], other: Mapping[int, float], *, better: str = "max") -> dict[str, Any]:
+def agreement(
+    one: Mapping[int, float], other: Mapping[int, float], *, better: str = "max"
+) -> dict[str, Any]:
     """Return how two test sets agree over the seeds that both have.
 
     Args:
@@ -72,14 +95,21 @@ def agreement(one: Mapping[int, float], other: Mapping[int, float], *, better: s
         better: max or min, for the best seed.
 
     Returns:
-        n, Pearson's `r` with its `interval` (Fisher; from four seeds on), Spearman's `rho`, the `best` seed on the
-        first set and its `rank` on the second, 1 for the best.
+        n, Pearson's `r` with its `interval` (Fisher; from four seeds on), Spearman's `rho`, the
+        `best` seed on the first set and its `rank` on the second, 1 for the best.
     """
     from scipy.stats import pearsonr, spearmanr
 
     seeds = sorted(one.keys() & other.keys())
     first, second = [one[seed] for seed in seeds], [other[seed] for seed in seeds]
-    found: dict[str, Any] = {"n": len(seeds), "r": None, "interval": None, "rho": None, "best": None, "rank": None}
+    found: dict[str, Any] = {
+        "n": len(seeds),
+        "r": None,
+        "interval": None,
+        "rho": None,
+        "best": None,
+        "rank": None,
+    }
     if not seeds:
         return found
     sign = -1 if better == "max" else 1

@@ -1,4 +1,6 @@
-"""Whether two cells differ by more than the luck of their seeds: differences, tests, and how many seeds they need.
+"""Whether two cells differ by more than the luck of their seeds.
+
+Differences, tests, and how many seeds they need.
 
 Pure functions of plain numbers. A comparison that cannot be made says why; it never comes as NaN.
 """
@@ -61,7 +63,9 @@ class Difference:
     # Why there is no test.
 
 
-def welch(values: Sequence[float], baseline: Sequence[float], *, alpha: float = ALPHA) -> Difference:
+def welch(
+    values: Sequence[float], baseline: Sequence[float], *, alpha: float = ALPHA
+) -> Difference:
     """Compare two independent samples whose variances may differ (Welch 1947).
 
     Args:
@@ -85,9 +89,18 @@ def welch(values: Sequence[float], baseline: Sequence[float], *, alpha: float = 
 
 
 def welch_of_summaries(
-    mean: float, std: float, n: int, mean_baseline: float, std_baseline: float, m: int, *, alpha: float = ALPHA
+    mean: float,
+    std: float,
+    n: int,
+    mean_baseline: float,
+    std_baseline: float,
+    m: int,
+    *,
+    alpha: float = ALPHA,
 ) -> Difference:
-    """Compare two samples of which only mean, sample standard deviation (ddof 1) and size ≥ 2 are known."""
+    """Compare two samples of which only mean, sample standard deviation (ddof 1) and size ≥ 2 are
+    known.
+    """
     difference = mean - mean_baseline
     own, other = std**2 / n, std_baseline**2 / m
     if own + other == 0.0:
@@ -109,8 +122,12 @@ def welch_of_summaries(
     )
 
 
-def against_one(mean: float, std: float, n: int, value: float, *, alpha: float = ALPHA) -> Difference:
-    """Compare n ≥ 3 seeds with one number from elsewhere, as if its spread were theirs (Crawford and Howell 1998)."""
+def against_one(
+    mean: float, std: float, n: int, value: float, *, alpha: float = ALPHA
+) -> Difference:
+    """Compare n ≥ 3 seeds with one number from elsewhere, as if its spread were theirs (Crawford
+    and Howell 1998).
+    """
     difference = mean - value
     if n < 3 or std == 0.0:
         why = "a test against a single number needs three seeds that differ"
@@ -118,11 +135,13 @@ def against_one(mean: float, std: float, n: int, value: float, *, alpha: float =
     return _tested(difference, std * math.sqrt(1 + 1 / n), n - 1, alpha, n=n, n_baseline=1, std=std)
 
 
-def paired(values: Mapping[int, float], baseline: Mapping[int, float], *, alpha: float = ALPHA) -> Difference:
+def paired(
+    values: Mapping[int, float], baseline: Mapping[int, float], *, alpha: float = ALPHA
+) -> Difference:
     """Compare seed by seed, over the seeds that both have.
 
-    It has more power than `welch` only where the two share what the seed decides; which one is used has to be settled
-    before the values are seen.
+    It has more power than `welch` only where the two share what the seed decides; which one is used
+    has to be settled before the values are seen.
 
     Args:
         values: seed -> value.
@@ -137,7 +156,9 @@ def paired(values: Mapping[int, float], baseline: Mapping[int, float], *, alpha:
     each = exactly([own - other for own, other in zip(ours, theirs, strict=True)], [*ours, *theirs])
     difference = statistics.fmean(each)
     if n < 3:
-        return Difference(n=n, n_baseline=n, difference=difference, why_not="a paired test needs three pairs")
+        return Difference(
+            n=n, n_baseline=n, difference=difference, why_not="a paired test needs three pairs"
+        )
     std = statistics.stdev(each)
     if std == 0.0:
         why = "all pairs differ by the same amount"
@@ -158,16 +179,20 @@ def paired(values: Mapping[int, float], baseline: Mapping[int, float], *, alpha:
 
 
 def exactly(differences: Sequence[float], values: Sequence[float]) -> list[float]:
-    """Return differences without what the subtraction of `values` alone has left in their last digits.
+    """Return differences without what the subtraction of `values` alone has left in their last
+    digits.
 
-    Accuracies are counts over a number of images; pairs that differ by as many images must be seen to do so.
+    Accuracies are counts over a number of images; pairs that differ by as many images must be seen
+    to do so.
     """
     scale = max(map(abs, values), default=0.0)
     digits = 12 - math.floor(math.log10(scale)) if scale > 0 else 12
     return [round(one, digits) for one in differences]
 
 
-def _tested(difference: float, error: float, df: float, alpha: float, **facts: float | int | None) -> Difference:
+def _tested(
+    difference: float, error: float, df: float, alpha: float, **facts: float | int | None
+) -> Difference:
     from scipy.stats import t as student
 
     t = difference / error
@@ -186,20 +211,27 @@ def _tested(difference: float, error: float, df: float, alpha: float, **facts: f
 
 def _small_sample(df: int) -> float:
     """Return Hedges' exact correction of a standardised difference."""
-    return math.exp(math.lgamma(df / 2) - math.lgamma((df - 1) / 2)) / math.sqrt(df / 2) if df > 1 else 1.0
+    return (
+        math.exp(math.lgamma(df / 2) - math.lgamma((df - 1) / 2)) / math.sqrt(df / 2)
+        if df > 1
+        else 1.0
+    )
 
 
 def e_value(found: Difference, *, pairs: bool = False, spread: float = 4.0) -> float | None:
-    """Return the evidence against no difference that holds however often one looks; None where there is no test.
+    """Return the evidence against no difference that holds however often one looks.
 
-    Calling a difference real once it reaches 1 / alpha, after any number of seeds, is wrong at most in a share alpha of
-    cases: a Bayes factor of t over all scales of a normal effect (Pérez-Ortiz, Lardy, de Heide and Grünwald 2024). For
-    two sides it takes their variances for equal.
+    None where there is no test.
+
+    Calling a difference real once it reaches 1 / alpha, after any number of seeds, is wrong at most
+    in a share alpha of cases: a Bayes factor of t over all scales of a normal effect (Pérez-Ortiz,
+    Lardy, de Heide and Grünwald 2024). For two sides it takes their variances for equal.
 
     Args:
         found: from `welch` or `paired`.
         pairs: whether it is from `paired`.
-        spread: variance of the effect, in standard deviations squared, that it is most sensitive to.
+        spread: variance of the effect, in standard deviations squared, that it is most sensitive
+            to.
     """
     if found.difference is None or found.std is None or found.p is None:
         return None
@@ -207,7 +239,9 @@ def e_value(found: Difference, *, pairs: bool = False, spread: float = 4.0) -> f
     size, df = (float(n), n - 1) if pairs else (n * m / (n + m), n + m - 2)
     square = found.difference**2 * size / found.std**2
     wider = 1 + size * spread
-    log = -0.5 * math.log(wider) + (df + 1) / 2 * (math.log1p(square / df) - math.log1p(square / (df * wider)))
+    log = -0.5 * math.log(wider) + (df + 1) / 2 * (
+        math.log1p(square / df) - math.log1p(square / (df * wider))
+    )
     return math.exp(min(log, 700.0))
 
 
@@ -228,7 +262,9 @@ def equivalence(found: Difference, margin: float) -> float | None:
 
 
 def holm(ps: Sequence[float | None], *, m: int | None = None) -> list[float | None]:
-    """Return p values adjusted for their number (Holm 1979); what was not tested counts as p = 1 and stays None.
+    """Return p values adjusted for their number (Holm 1979).
+
+    What was not tested counts as p = 1 and stays None.
 
     Args:
         ps: of the tests.
@@ -245,7 +281,9 @@ def holm(ps: Sequence[float | None], *, m: int | None = None) -> list[float | No
 
 
 def false_discovery(ps: Sequence[float | None]) -> list[float | None]:
-    """Return p values adjusted so that of those below α a share α is expected to be luck (Benjamini-Hochberg 1995)."""
+    """Return p values adjusted so that of those below α a share α is expected to be luck
+    (Benjamini-Hochberg 1995).
+    """
     from scipy.stats import false_discovery_control
 
     adjusted = false_discovery_control([_one(p) for p in ps]) if ps else []
@@ -268,7 +306,11 @@ def power(effect: float, n: int, *, alpha: float = ALPHA, pairs: bool = False) -
     from scipy.stats import nct
     from scipy.stats import t as student
 
-    df, shift = (n - 1, abs(effect) * math.sqrt(n)) if pairs else (2 * n - 2, abs(effect) * math.sqrt(n / 2))
+    df, shift = (
+        (n - 1, abs(effect) * math.sqrt(n))
+        if pairs
+        else (2 * n - 2, abs(effect) * math.sqrt(n / 2))
+    )
     critical = float(student.ppf(1 - alpha / 2, df))
     upper = float(nct.sf(critical, df, shift))
     lower = float(nct.cdf(-critical, df, shift))
@@ -277,7 +319,9 @@ def power(effect: float, n: int, *, alpha: float = ALPHA, pairs: bool = False) -
 
 
 @lru_cache(maxsize=1024)
-def seeds_for(effect: float, *, alpha: float = ALPHA, wanted: float = POWER, pairs: bool = False) -> int | None:
+def seeds_for(
+    effect: float, *, alpha: float = ALPHA, wanted: float = POWER, pairs: bool = False
+) -> int | None:
     """Return how many seeds per side find an effect (as in `power`) so often; None above 10,000."""
     if effect == 0.0 or power(effect, MOST_SEEDS, alpha=alpha, pairs=pairs) < wanted:
         return None
@@ -290,10 +334,16 @@ def seeds_for(effect: float, *, alpha: float = ALPHA, wanted: float = POWER, pai
 
 
 @lru_cache(maxsize=1024)
-def detectable(n: int, *, alpha: float = ALPHA, wanted: float = POWER, pairs: bool = False) -> float:
+def detectable(
+    n: int, *, alpha: float = ALPHA, wanted: float = POWER, pairs: bool = False
+) -> float:
     """Return the smallest effect (as in `power`) that n ≥ 2 seeds per side find so often."""
     low, high = 0.0, 64.0
     for _ in range(60):
         middle = (low + high) / 2
-        low, high = (low, middle) if power(middle, n, alpha=alpha, pairs=pairs) >= wanted else (middle, high)
+        low, high = (
+            (low, middle)
+            if power(middle, n, alpha=alpha, pairs=pairs) >= wanted
+            else (middle, high)
+        )
     return high

@@ -1,4 +1,7 @@
-"""What order alone says of two cells: exact rank tests with their floor, and how often one beats the other. Pure."""
+"""What order alone says of two cells.
+
+Exact rank tests with their floor, and how often one beats the other. Pure.
+"""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -9,11 +12,14 @@ from .summary import LEVEL
 
 # From here on a side has enough seeds for the interval of a probability.
 INTERVAL_FROM = 8
-# Splits of all seeds into two sides that are gone through one by one; beyond, the normal approximation is good.
+# Splits of all seeds into two sides that are gone through one by one; beyond, the normal
+# approximation is good.
 MOST_SPLITS = 20_000
 
 
-def of_two(values: Sequence[float], baseline: Sequence[float], *, level: float = LEVEL) -> dict[str, Any]:
+def of_two(
+    values: Sequence[float], baseline: Sequence[float], *, level: float = LEVEL
+) -> dict[str, Any]:
     """Compare two independent samples by ranks.
 
     Args:
@@ -22,9 +28,10 @@ def of_two(values: Sequence[float], baseline: Sequence[float], *, level: float =
         level: of the interval.
 
     Returns, where more is better:
-        `p` of the two-sided Mann-Whitney test, exact with ties too, and `floor`, the smallest that so many seeds can
-        give; `wins` and `draws` of the `pairs` of one value each; `improvement`, P(value > baseline) + ½ P(equal), and
-        from eight seeds a side its `interval` (Brunner and Munzel 2000), within 0 and 1.
+        `p` of the two-sided Mann-Whitney test, exact with ties too, and `floor`, the smallest that
+        so many seeds can give; `wins` and `draws` of the `pairs` of one value each; `improvement`,
+        P(value > baseline) + ½ P(equal), and from eight seeds a side its `interval` (Brunner and
+        Munzel 2000), within 0 and 1.
     """
     n, m = len(values), len(baseline)
     wins = sum(own > other for own in values for other in baseline)
@@ -53,14 +60,25 @@ def of_pairs(values: Mapping[int, float], baseline: Mapping[int, float]) -> dict
     both = [*(values[seed] for seed in seeds), *(baseline[seed] for seed in seeds)]
     each = exactly([values[seed] - baseline[seed] for seed in seeds], both)
     wins, draws = sum(one > 0 for one in each), sum(one == 0 for one in each)
-    found: dict[str, Any] = {"p": None, "floor": None, "wins": wins, "draws": draws, "pairs": n, "interval": None}
+    found: dict[str, Any] = {
+        "p": None,
+        "floor": None,
+        "wins": wins,
+        "draws": draws,
+        "pairs": n,
+        "interval": None,
+    }
     found["improvement"] = (wins + draws / 2) / n if n else None
     if n < 2 or draws == n:
         return found
     tied = draws or len({abs(one) for one in each}) < n
-    method = "approx" if tied and n > 17 else PermutationMethod(n_resamples=2**18) if tied else "exact"
+    method = (
+        "approx" if tied and n > 17 else PermutationMethod(n_resamples=2**18) if tied else "exact"
+    )
     with_zeros = "pratt" if draws else "wilcox"
-    p = wilcoxon(each, method=method if n <= 1000 or tied else "approx", zero_method=with_zeros).pvalue
+    p = wilcoxon(
+        each, method=method if n <= 1000 or tied else "approx", zero_method=with_zeros
+    ).pvalue
     return found | {"p": min(1.0, float(p)), "floor": 2 / 2**n}
 
 
@@ -72,7 +90,9 @@ def _mann_whitney(values: Sequence[float], baseline: Sequence[float]) -> float:
         method = "exact" if n * m <= 10_000 else "asymptotic"
         return float(mannwhitneyu(values, baseline, alternative="two-sided", method=method).pvalue)
     if math.comb(n + m, n) > MOST_SPLITS:
-        return float(mannwhitneyu(values, baseline, alternative="two-sided", method="asymptotic").pvalue)
+        return float(
+            mannwhitneyu(values, baseline, alternative="two-sided", method="asymptotic").pvalue
+        )
     ranks = rankdata([*values, *baseline])
     if min(ranks) == max(ranks):
         return 1.0
@@ -81,13 +101,22 @@ def _mann_whitney(values: Sequence[float], baseline: Sequence[float]) -> float:
         return abs(own.sum(axis=axis) - n * (n + m + 1) / 2)
 
     exact = permutation_test(
-        (ranks[:n], ranks[n:]), distance, vectorized=True, n_resamples=math.inf, alternative="greater"
+        (ranks[:n], ranks[n:]),
+        distance,
+        vectorized=True,
+        n_resamples=math.inf,
+        alternative="greater",
     )
     return float(exact.pvalue)
 
 
-def _brunner_munzel(values: Sequence[float], baseline: Sequence[float], level: float) -> list[float] | None:
-    """Return the interval of P(value > baseline) + ½ P(equal); None where one side wins every pair."""
+def _brunner_munzel(
+    values: Sequence[float], baseline: Sequence[float], level: float
+) -> list[float] | None:
+    """Return the interval of P(value > baseline) + ½ P(equal).
+
+    None where one side wins every pair.
+    """
     import numpy
     from scipy.stats import rankdata, t
 

@@ -18,7 +18,9 @@ BOOTSTRAP_FROM = 10
 OUTLIER_FROM = 5
 
 
-def describe(values: Mapping[int, float], *, better: str = "max", level: float = LEVEL) -> dict[str, Any]:
+def describe(
+    values: Mapping[int, float], *, better: str = "max", level: float = LEVEL
+) -> dict[str, Any]:
     """Describe a cell.
 
     Args:
@@ -27,12 +29,13 @@ def describe(values: Mapping[int, float], *, better: str = "max", level: float =
         level: of the intervals.
 
     Returns:
-        n, mean, median, std (ddof 1), sem, min and max; `interval` of the mean by t, `std_interval` by χ²,
-        `prediction` of one more seed; from eight seeds on `mad` and `iqm`; `seed_0` and its offset from the mean of
-        the others; `best_of_n` and `luck`, how far the best of n seeds lies from the mean, and how far that of n normal
-        draws would; `best_of`, k -> the expected best of k of these seeds (Tang et al. 2020); from five seeds on
-        `outlier`, the seed that is farthest out, by Grubbs; from ten on `bca`, the bootstrap's interval of the mean;
-        `constant` where all seeds agree.
+        n, mean, median, std (ddof 1), sem, min and max; `interval` of the mean by t, `std_interval`
+        by χ², `prediction` of one more seed; from eight seeds on `mad` and `iqm`; `seed_0` and its
+        offset from the mean of the others; `best_of_n` and `luck`, how far the best of n seeds lies
+        from the mean, and how far that of n normal draws would; `best_of`, k -> the expected best
+        of k of these seeds (Tang et al. 2020); from five seeds on `outlier`, the seed that is
+        farthest out, by Grubbs; from ten on `bca`, the bootstrap's interval of the mean; `constant`
+        where all seeds agree.
     """
     ordered = [values[seed] for seed in sorted(values)]
     n = len(ordered)
@@ -68,7 +71,10 @@ def describe(values: Mapping[int, float], *, better: str = "max", level: float =
     if n >= 3:
         low, high = spread_factors(n, level)
         found["std_interval"] = [std * low, std * high]
-        found["prediction"] = [mean - half * math.sqrt(1 + 1 / n), mean + half * math.sqrt(1 + 1 / n)]
+        found["prediction"] = [
+            mean - half * math.sqrt(1 + 1 / n),
+            mean + half * math.sqrt(1 + 1 / n),
+        ]
     if n >= ROBUST_FROM:
         found |= _robust(ordered)
     ranked = sorted(ordered, reverse=better == "min")
@@ -86,9 +92,13 @@ def values_of(cell: Mapping[str, Any]) -> dict[int, float]:
 
 
 def best_of(ranked: Sequence[float], k: int) -> float:
-    """Return the expected best of k of n values drawn without replacement, worst value first, k at most n."""
+    """Return the expected best of k of n values drawn without replacement, worst value first, k at
+    most n.
+    """
     n = len(ranked)
-    return math.fsum(math.comb(place, k - 1) / math.comb(n, k) * value for place, value in enumerate(ranked))
+    return math.fsum(
+        math.comb(place, k - 1) / math.comb(n, k) * value for place, value in enumerate(ranked)
+    )
 
 
 def _grubbs(values: Mapping[int, float], mean: float, std: float, level: float) -> dict[str, Any]:
@@ -108,7 +118,9 @@ def _bca(values: Sequence[float], level: float) -> list[float]:
     from scipy.stats import bootstrap
 
     draw = numpy.random.default_rng(0)
-    found = bootstrap((sorted(values),), numpy.mean, confidence_level=level, method="BCa", rng=draw).confidence_interval
+    found = bootstrap(
+        (sorted(values),), numpy.mean, confidence_level=level, method="BCa", rng=draw
+    ).confidence_interval
     return [float(found.low), float(found.high)]
 
 
@@ -135,7 +147,7 @@ def student(level: float, df: int) -> float:
 
 @lru_cache(maxsize=4096)
 def spread_factors(n: int, level: float = LEVEL) -> tuple[float, float]:
-    """Return what the standard deviation of n ≥ 2 normal values is multiplied by for its interval."""
+    """Return the factors of the standard deviation that give its interval, for n ≥ 2."""
     from scipy.stats import chi2
 
     df = n - 1
@@ -145,11 +157,13 @@ def spread_factors(n: int, level: float = LEVEL) -> tuple[float, float]:
 
 @lru_cache(maxsize=4096)
 def expected_best(n: int) -> float:
-    """Return the expected largest of n independent standard normal draws, in standard deviations."""
+    """Return the expected maximum of n independent standard normal draws."""
     if n < 2:
         return 0.0
     from scipy.integrate import quad
     from scipy.stats import norm
 
-    value, _ = quad(lambda x: x * n * norm.pdf(x) * norm.cdf(x) ** (n - 1), -12.0, 12.0, epsabs=1e-12, limit=200)
+    value, _ = quad(
+        lambda x: x * n * norm.pdf(x) * norm.cdf(x) ** (n - 1), -12.0, 12.0, epsabs=1e-12, limit=200
+    )
     return float(value)

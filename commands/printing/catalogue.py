@@ -13,7 +13,9 @@ SCHEMA_VERSION = 1
 
 
 def grids(rate: float | None = None) -> list[dict[str, Any]]:
-    """Return the ready grids: cells of the last stage, runs, and how many images are trained on in all.
+    """Return the ready grids.
+
+    Cells of the last stage, runs, and how many images are trained on in all.
 
     Args:
         rate: images that a GPU trains on in a second, for the hours.
@@ -28,12 +30,18 @@ def _grid(name: str) -> dict[str, Any]:
     intake = take_in(name)
     found = intake.expansion
     # A cell that others only learn from is one of the table's.
-    parents = {cell.parent for cell in found.cells if cell.parent is not None and "teacher" not in cell.spec.head}
+    parents = {
+        cell.parent
+        for cell in found.cells
+        if cell.parent is not None and "teacher" not in cell.spec.head
+    }
     images = 0
     for cell, runs in Counter(run.cell for run in found.runs).items():
         spec = found.cells[cell].spec
         recipe, dataset = json.loads(spec.recipe), json.loads(spec.dataset)
-        steps = steps_per_epoch(trained_on(dataset), recipe["batch_size"], drop_last=recipe["drop_last"])
+        steps = steps_per_epoch(
+            trained_on(dataset), recipe["batch_size"], drop_last=recipe["drop_last"]
+        )
         seen = steps * recipe["batch_size"] if recipe["drop_last"] else trained_on(dataset)
         images += runs * seen * recipe["epochs"]
     return {
@@ -48,7 +56,8 @@ def _grid(name: str) -> dict[str, Any]:
 
 
 def recipe(name: str) -> dict[str, Any]:
-    """Return a recipe's fields, each with what the source and its published code have, and who says so.
+    """Return a recipe's fields, each with what the source and its published code have, and who says
+    so.
 
     Raises:
         BadInput: there is no such recipe.

@@ -13,7 +13,8 @@ POLL_S = 0.5
 
 
 def print_logs(folder: RunFolder, *, attempt: int | None, rank: int | None, follow: bool) -> None:
-    """Print the logs of an attempt (by default the last), each line marked with its rank where there are several.
+    """Print the logs of an attempt (by default the last), each line marked with its rank where
+    there are several.
 
     Raises:
         NothingMatched: there is no log.

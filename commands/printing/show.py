@@ -11,12 +11,16 @@ def lines(document: dict[str, Any]) -> list[str]:
     """Return what `vtjobs show` prints for a run's document."""
     axes = " ".join(f"{name}={value}" for name, value in document["axes"].items())
     seed = seed_text(document["seed"], document["streams"])
-    what = f"{document['backbone']} on {document['dataset']}, {document['head']}, seed {seed} {axes}"
+    what = (
+        f"{document['backbone']} on {document['dataset']}, {document['head']}, seed {seed} {axes}"
+    )
     found = [
         f"run      {document['run_id']}  ({document['grid_id']})",
         f"what     {what.rstrip()}",
-        f"recipe   {document['recipe']}" + (f", stage {document['stage']}" if document["stage"] else ""),
-        f"state    {document['shown_state']}" + (f": {document['reason']}" if document["reason"] else ""),
+        f"recipe   {document['recipe']}"
+        + (f", stage {document['stage']}" if document["stage"] else ""),
+        f"state    {document['shown_state']}"
+        + (f": {document['reason']}" if document["reason"] else ""),
         f"folder   {document['folder']}",
     ]
     if document["parent"]:
@@ -34,12 +38,16 @@ def lines(document: dict[str, Any]) -> list[str]:
         found += ["", "checkpoints"]
         for point in document["checkpoints"]:
             there = "" if point["on_disk"] else ", removed"
-            found.append(f"  attempt {point['attempt']} step {point['step']}: {format_bytes(point['bytes'])}{there}")
+            found.append(
+                f"  attempt {point['attempt']} step {point['step']}:"
+                f" {format_bytes(point['bytes'])}{there}"
+            )
     found += ["", "history"]
     for event in document["history"]:
         change = f"{event['before'] or '·'} -> {event['after']}"
         found.append(
-            f"  {event['at']}  attempt {event['attempt']}  {change}  ({event['source']}: {event['raw'] or '-'})"
+            f"  {event['at']}  attempt {event['attempt']}  {change}  ({event['source']}:"
+            f" {event['raw'] or '-'})"
         )
     return [printable(line) for line in found]
 
@@ -47,7 +55,10 @@ def lines(document: dict[str, Any]) -> list[str]:
 def _settings(document: dict[str, Any]) -> list[str]:
     """Return what is set for head and recipe, and who says so."""
     found: list[str] = []
-    for part, spec in (("head", document["spec"]["head"]["params"]), ("recipe", document["spec"]["recipe"])):
+    for part, spec in (
+        ("head", document["spec"]["head"]["params"]),
+        ("recipe", document["spec"]["recipe"]),
+    ):
         settings = document["settings"][part]
         if not settings:
             continue
@@ -70,7 +81,10 @@ def _attempt(attempt: dict[str, Any]) -> str:
         text += f", on {attempt['host']}"
     if attempt["resumed_step"] is not None:
         how = "exactly" if attempt["exact"] else "within rounding"
-        text += f", resumed {how} from attempt {attempt['resumed_attempt']} step {attempt['resumed_step']}"
+        text += (
+            f", resumed {how} from attempt {attempt['resumed_attempt']} step"
+            f" {attempt['resumed_step']}"
+        )
     if attempt["step"] is not None and attempt["steps"]:
         text += f", step {attempt['step']}/{attempt['steps']}"
     if attempt.get("seconds"):

@@ -1,4 +1,7 @@
-"""How documents look on a terminal: tables, progress, confirmations. Data on stdout, everything else on stderr."""
+"""How documents look on a terminal: tables, progress, confirmations.
+
+Data on stdout, everything else on stderr.
+"""
 
 import json
 import os
@@ -12,9 +15,18 @@ from ...jobs.names import printable
 from ...jobs.units import format_duration
 
 _COLOURS = {
-    "completed": "green", "running": "cyan", "queued": "blue", "pending": "dim", "failed": "red", "diverged": "red",
-    "blocked": "yellow", "cancelled": "yellow", "cancelling": "yellow", "unknown": "magenta", "held": "yellow",
-}  # fmt: skip
+    "completed": "green",
+    "running": "cyan",
+    "queued": "blue",
+    "pending": "dim",
+    "failed": "red",
+    "diverged": "red",
+    "blocked": "yellow",
+    "cancelled": "yellow",
+    "cancelling": "yellow",
+    "unknown": "magenta",
+    "held": "yellow",
+}
 PLAIN_EVERY_S = 10.0
 
 
@@ -46,8 +58,14 @@ def encodable(text: str) -> str:
 
 
 def table(heading: list[str], rows: list[list[str]], *, right: tuple[int, ...] = ()) -> str:
-    """Return an aligned table: a heading, a line per row, two spaces between columns, no trailing blanks."""
-    lines = [[printable(encodable(cell)).replace("\n", " ") for cell in line] for line in (heading, *rows)]
+    """Return an aligned table.
+
+    A heading, a line per row, two spaces between columns, no trailing blanks.
+    """
+    lines = [
+        [printable(encodable(cell)).replace("\n", " ") for cell in line]
+        for line in (heading, *rows)
+    ]
     widths = [max(len(line[column]) for line in lines) for column in range(len(heading))]
     shown = []
     for line in lines:
@@ -60,7 +78,11 @@ def table(heading: list[str], rows: list[list[str]], *, right: tuple[int, ...] =
 
 
 def print_table(
-    heading: list[str], rows: list[list[str]], *, right: tuple[int, ...] = (), colour: int | None = None
+    heading: list[str],
+    rows: list[list[str]],
+    *,
+    right: tuple[int, ...] = (),
+    colour: int | None = None,
 ) -> None:
     """Print a table, with the states in one column coloured where a person watches."""
     text = table(heading, rows, right=right)
@@ -82,7 +104,10 @@ def print_table(
 
 
 class Progress:
-    """Live progress of a set of runs on stderr: a moving display on a terminal, a line now and then elsewhere."""
+    """Live progress of a set of runs on stderr.
+
+    A moving display on a terminal, a line now and then elsewhere.
+    """
 
     def __init__(self) -> None:
         self._began = time.monotonic()
@@ -113,7 +138,9 @@ class Progress:
             self._live.update(self._panel(rows, line))
             return
         now = time.monotonic()
-        if (line.split("  eta")[0] != self._said and now - self._said_at >= PLAIN_EVERY_S) or not self._said:
+        if (
+            line.split("  eta")[0] != self._said and now - self._said_at >= PLAIN_EVERY_S
+        ) or not self._said:
             say(line)
             self._said, self._said_at = line.split("  eta")[0], now
 
@@ -141,7 +168,10 @@ class Progress:
         grid = Table.grid(padding=(0, 2))
         for row in [row for row in rows if row.state == "running"][:16]:
             bar = ProgressBar(total=100, completed=100 * _share(row), width=24)
-            name = f"{row.run_id[:8]}  {row.backbone} {row.dataset} {row.head} seed {seed_text(row.seed, row.streams)}"
+            name = (
+                f"{row.run_id[:8]}  {row.backbone} {row.dataset} {row.head} seed"
+                f" {seed_text(row.seed, row.streams)}"
+            )
             grid.add_row(Text(printable(name)), bar, Text(f"epoch {row.epoch or 0}"))
         return Group(Text(printable(line), style="bold"), grid)
 

@@ -1,4 +1,7 @@
-"""Start and stop a private Ray cluster in a folder: several nodes on one machine, with a token and pretended GPUs."""
+"""Start and stop a private Ray cluster in a folder.
+
+Several nodes on one machine, with a token and pretended GPUs.
+"""
 
 import argparse
 import json
@@ -19,7 +22,8 @@ MARK = "VTJOBS_RAY_DEV"
 START_WITHIN_S = 60.0
 STOP_WITHIN_S = 10.0
 OBJECT_STORE_BYTES = 80 << 20
-# Seconds, where Ray's own are half a minute and more: how soon a dead node, and a dead head, is noticed.
+# Seconds, where Ray's own are half a minute and more: how soon a dead node, and a dead head, is
+# noticed.
 FAST = {
     "RAY_health_check_initial_delay_ms": "1000",
     "RAY_health_check_period_ms": "1000",
@@ -63,7 +67,14 @@ class Cluster:
         fast = FAST if self.settings.get("fast") else {}
         auth = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(self.folder / "token")}
         path = f"{Path(sys.executable).parent}:{kept.get('PATH', os.defpath)}"
-        return {**kept, **fast, **auth, "PATH": path, "RAY_USAGE_STATS_ENABLED": "0", MARK: str(self.folder)}
+        return {
+            **kept,
+            **fast,
+            **auth,
+            "PATH": path,
+            "RAY_USAGE_STATS_ENABLED": "0",
+            MARK: str(self.folder),
+        }
 
     def up(self) -> list[str]:
         """Start what does not run; return the names of what was started."""
@@ -76,33 +87,56 @@ class Cluster:
                 started.append(f"node {number}")
             if number == 0:
                 wait_for(self.answers, "the head", self.log(0))
-        wait_for(lambda: self.alive() >= self.settings["nodes"], "the nodes", self.log(self.settings["nodes"] - 1))
+        wait_for(
+            lambda: self.alive() >= self.settings["nodes"],
+            "the nodes",
+            self.log(self.settings["nodes"] - 1),
+        )
         return started
 
     def _start(self, number: int) -> None:
         gcs, dashboard, client = self.settings["ports"]
-        command = ["ray", "start", "--block", "--disable-usage-stats", f"--object-store-memory={OBJECT_STORE_BYTES}"]
+        command = [
+            "ray",
+            "start",
+            "--block",
+            "--disable-usage-stats",
+            f"--object-store-memory={OBJECT_STORE_BYTES}",
+        ]
         command += [f"--num-cpus={self.settings['cpus']}", f"--num-gpus={self.settings['gpus']}"]
         command += [f"--dashboard-agent-listen-port={free_ports(1)[0]}"]
         if number == 0:
             # Ray's sockets lie there, and their paths may have 107 characters.
-            command += ["--head", f"--port={gcs}", f"--temp-dir={self.folder}/t", f"--ray-client-server-port={client}"]
+            command += [
+                "--head",
+                f"--port={gcs}",
+                f"--temp-dir={self.folder}/t",
+                f"--ray-client-server-port={client}",
+            ]
             command += ["--dashboard-host=127.0.0.1", f"--dashboard-port={dashboard}"]
         else:
             command += [f"--address={own_address()}:{gcs}"]
         with self.log(number).open("a") as log:
             process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self.environment(), cwd="/",
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=self.environment(),
+                cwd="/",
                 start_new_session=True,
-            )  # fmt: skip
+            )
         (self.folder / f"node-{number}.pid").write_text(str(process.pid))
 
     def _end_rest(self) -> None:
-        """End what is left of a cluster whose head is gone: Ray takes it for one that runs, and starts no other."""
+        """End what is left of a cluster whose head is gone.
+
+        Ray takes it for one that runs, and starts no other.
+        """
         deadline = time.monotonic() + STOP_WITHIN_S
-        while (left := [pid for pid in self.processes() if b"--gcs-address=" in command_of(pid)]) and (
-            time.monotonic() < deadline
-        ):
+        while (
+            left := [pid for pid in self.processes() if b"--gcs-address=" in command_of(pid)]
+        ) and (time.monotonic() < deadline):
             send(left, signal.SIGKILL)
             time.sleep(0.1)
 
@@ -130,8 +164,12 @@ class Cluster:
 
     def ask(self, path: str) -> dict:
         token = (self.folder / "token").read_text()
-        request = urllib.request.Request(self.address + path, headers={"Authorization": f"Bearer {token}"})
-        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=5) as answer:
+        request = urllib.request.Request(
+            self.address + path, headers={"Authorization": f"Bearer {token}"}
+        )
+        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(
+            request, timeout=5
+        ) as answer:
             return json.loads(answer.read())
 
     def answers(self) -> bool:
@@ -198,7 +236,9 @@ def wait_for(ready: Callable[[], object], what: str, log: Path) -> None:
     deadline = time.monotonic() + START_WITHIN_S
     while not ready():
         if time.monotonic() > deadline:
-            raise Failed(f"{what} did not come up within {START_WITHIN_S:.0f} s\n{log.read_text()[-2000:]}")
+            raise Failed(
+                f"{what} did not come up within {START_WITHIN_S:.0f} s\n{log.read_text()[-2000:]}"
+            )
         time.sleep(0.2)
 
 
@@ -206,15 +246,25 @@ def up(arguments: list[str]) -> int:
     """Parse the command line; start what does not run."""
     parser = argparse.ArgumentParser(prog="deploy/ray-dev/up", description=__doc__)
     parser.add_argument("folder", type=Path, help="where everything of it lies; a short path")
-    parser.add_argument("--nodes", type=int, help="nodes, the head included (2); more than before adds some")
-    parser.add_argument("--gpus", type=int, default=8, help="GPUs that each node pretends to have (8)")
-    parser.add_argument("--cpus", type=int, default=16, help="CPUs that each node pretends to have (16)")
-    parser.add_argument("--fast", action="store_true", help="dead nodes and heads are noticed within seconds")
+    parser.add_argument(
+        "--nodes", type=int, help="nodes, the head included (2); more than before adds some"
+    )
+    parser.add_argument(
+        "--gpus", type=int, default=8, help="GPUs that each node pretends to have (8)"
+    )
+    parser.add_argument(
+        "--cpus", type=int, default=16, help="CPUs that each node pretends to have (16)"
+    )
+    parser.add_argument(
+        "--fast", action="store_true", help="dead nodes and heads are noticed within seconds"
+    )
     options = parser.parse_args(arguments)
     cluster = Cluster(options.folder.resolve())
     try:
         if not cluster.settings:
-            cluster.make(nodes=options.nodes or 2, gpus=options.gpus, cpus=options.cpus, fast=options.fast)
+            cluster.make(
+                nodes=options.nodes or 2, gpus=options.gpus, cpus=options.cpus, fast=options.fast
+            )
         elif options.nodes:
             cluster.settings["nodes"] = max(options.nodes, cluster.settings["nodes"])
             cluster.settings |= {"gpus": options.gpus, "cpus": options.cpus}
@@ -225,7 +275,11 @@ def up(arguments: list[str]) -> int:
         return 1
     print(f"started: {', '.join(started) or 'nothing, all of it runs'}", file=sys.stderr)
     folder = cluster.folder
-    lines = [f"RAY_ADDRESS={cluster.address}", "RAY_AUTH_MODE=token", f"RAY_AUTH_TOKEN_PATH={folder}/token"]
+    lines = [
+        f"RAY_ADDRESS={cluster.address}",
+        "RAY_AUTH_MODE=token",
+        f"RAY_AUTH_TOKEN_PATH={folder}/token",
+    ]
     (folder / "env").write_text("".join(f"export {line}\n" for line in lines))
     print(f". {folder}/env")
     return 0
@@ -233,7 +287,9 @@ def up(arguments: list[str]) -> int:
 
 def down(arguments: list[str]) -> int:
     """Parse the command line; end the cluster."""
-    parser = argparse.ArgumentParser(prog="deploy/ray-dev/down", description="Stop a cluster and its jobs.")
+    parser = argparse.ArgumentParser(
+        prog="deploy/ray-dev/down", description="Stop a cluster and its jobs."
+    )
     parser.add_argument("folder", type=Path)
     Cluster(parser.parse_args(arguments).folder.resolve()).down()
     return 0

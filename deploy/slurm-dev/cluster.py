@@ -1,6 +1,8 @@
-"""Start and stop a private SLURM cluster that lives in one folder, without systemd and beside any other.
+"""Start and stop a private SLURM cluster that lives in one folder, without systemd and beside any
+other.
 
-The folder is made once; `up` on it again starts what is not running, so `down` and a killed daemon are both undone.
+The folder is made once; `up` on it again starts what is not running, so `down` and a killed daemon
+are both undone.
 """
 
 import argparse
@@ -12,7 +14,16 @@ import sys
 from pathlib import Path
 
 from processes import Failed, Processes, command, reserve_ports, wait_for
-from settings import GPUS_PER_NODE, Options, daemons, gres_conf, node_names, ports_needed, slurm_conf, slurmdbd_conf
+from settings import (
+    GPUS_PER_NODE,
+    Options,
+    daemons,
+    gres_conf,
+    node_names,
+    ports_needed,
+    slurm_conf,
+    slurmdbd_conf,
+)
 
 # Debian's package of each program that the cluster starts.
 PACKAGES = {
@@ -21,7 +32,11 @@ PACKAGES = {
     "slurmd": "slurmd",
     "srun": "slurm-client",
 }
-ACCOUNTING_PACKAGES = {"slurmdbd": "slurmdbd", "mariadbd": "mariadb-server", "mariadb-install-db": "mariadb-server"}
+ACCOUNTING_PACKAGES = {
+    "slurmdbd": "slurmdbd",
+    "mariadbd": "mariadb-server",
+    "mariadb-install-db": "mariadb-server",
+}
 # A socket's address has 108 bytes on Linux; the longest below the folder is run/mariadb.socket.
 LONGEST_FOLDER = 80
 
@@ -30,7 +45,9 @@ def missing_packages(options: Options) -> list[str]:
     """Return the packages to install before the cluster can start."""
     needed = PACKAGES | (ACCOUNTING_PACKAGES if options.accounting else {})
     path = os.environ.get("PATH", os.defpath) + ":/usr/sbin:/sbin"
-    return sorted({package for program, package in needed.items() if not shutil.which(program, path=path)})
+    return sorted(
+        {package for program, package in needed.items() if not shutil.which(program, path=path)}
+    )
 
 
 class Cluster:
@@ -44,7 +61,10 @@ class Cluster:
 
     @classmethod
     def make(cls, folder: Path, options: Options) -> "Cluster":
-        """Write everything that the daemons read; cluster.json comes last and says that the folder is whole."""
+        """Write everything that the daemons read.
+
+        Cluster.json comes last and says that the folder is whole.
+        """
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         if any(folder.iterdir()):
             raise Failed(f"{folder} holds something that is not a cluster; name a new folder")
@@ -63,7 +83,10 @@ class Cluster:
         made = cls(folder, options, ports)
         if options.accounting:
             made.make_database()
-        write(folder / "cluster.json", json.dumps({"options": options.as_dict(), "ports": ports}).encode())
+        write(
+            folder / "cluster.json",
+            json.dumps({"options": options.as_dict(), "ports": ports}).encode(),
+        )
         return made
 
     @classmethod
@@ -76,8 +99,14 @@ class Cluster:
         return cls(folder, Options(**document["options"]), document["ports"])
 
     def make_database(self) -> None:
-        argv = ["mariadb-install-db", "--no-defaults", f"--datadir={self.folder}/database", "--skip-test-db"]
-        # Root of the database needs no password: the socket lies in a folder that only its owner may enter.
+        argv = [
+            "mariadb-install-db",
+            "--no-defaults",
+            f"--datadir={self.folder}/database",
+            "--skip-test-db",
+        ]
+        # Root of the database needs no password: the socket lies in a folder that only its owner
+        # may enter.
         argv += ["--auth-root-authentication-method=normal", "--innodb-log-file-size=8M"]
         argv += [f"--user={self.processes.user}"]
         done = command(argv, timeout_s=60)
@@ -87,7 +116,11 @@ class Cluster:
     def start(self) -> None:
         """Start what is not running and return when the cluster takes jobs."""
         self.processes.start("munged")
-        wait_for(lambda: self.ask("munge", "-n", "-S", f"{self.folder}/run/munge.socket"), "munged", self.log)
+        wait_for(
+            lambda: self.ask("munge", "-n", "-S", f"{self.folder}/run/munge.socket"),
+            "munged",
+            self.log,
+        )
         if self.options.accounting:
             self.start_accounting()
         self.processes.start("slurmctld")
@@ -99,7 +132,9 @@ class Cluster:
         self.processes.start("mariadbd")
         wait_for((self.folder / "run" / "mariadb.socket").exists, "mariadbd", self.log)
         self.processes.start("slurmdbd")
-        wait_for(lambda: self.ask("sacctmgr", "-n", "list", "cluster") is not None, "slurmdbd", self.log)
+        wait_for(
+            lambda: self.ask("sacctmgr", "-n", "list", "cluster") is not None, "slurmdbd", self.log
+        )
         if not (self.folder / "state" / "account").exists():
             user = self.processes.user
             for words in (
@@ -119,8 +154,12 @@ class Cluster:
 
     def answering(self, nodes: list[str]) -> bool:
         """Say whether the controller has heard of these nodes since they started."""
-        states = self.ask("sinfo", "-h", "-N", "-o", "%N %t", "-n", ",".join(nodes)) if nodes else ""
-        return states is not None and not any(line.endswith(("*", "unk")) for line in states.splitlines())
+        states = (
+            self.ask("sinfo", "-h", "-N", "-o", "%N %t", "-n", ",".join(nodes)) if nodes else ""
+        )
+        return states is not None and not any(
+            line.endswith(("*", "unk")) for line in states.splitlines()
+        )
 
     def log(self) -> str:
         """Return the ends of the daemons' logs, for the message of a start that failed."""
@@ -138,21 +177,38 @@ def write(path: Path, content: bytes) -> None:
 
 
 def fake_device(path: Path) -> None:
-    """Make a file that SLURM takes for a GPU: it looks at its name and that it is there, and never opens it."""
+    """Make a file that SLURM takes for a GPU.
+
+    It looks at its name and that it is there, and never opens it.
+    """
     path.symlink_to("/dev/null")
 
 
 def parse(argv: list[str]) -> tuple[Path, Options | None]:
     """Return the folder and the options; None where none was given."""
-    parser = argparse.ArgumentParser(prog="up", description="A private SLURM cluster of virtual nodes in a folder.")
+    parser = argparse.ArgumentParser(
+        prog="up", description="A private SLURM cluster of virtual nodes in a folder."
+    )
     parser.add_argument("folder", metavar="DIR", type=Path, help="where everything of it lives")
     parser.add_argument("--nodes", type=int, help="virtual nodes of 8 fake GPUs each (default 4)")
-    parser.add_argument("--no-accounting", dest="accounting", action="store_const", const=False, help="no slurmdbd")
+    parser.add_argument(
+        "--no-accounting", dest="accounting", action="store_const", const=False, help="no slurmdbd"
+    )
     parser.add_argument("--max-array-size", type=int, help="MaxArraySize (default 1001)")
-    parser.add_argument("--grace", type=int, metavar="SECONDS", help="GraceTime of the partition low (default 0)")
-    parser.add_argument("--preempt-mode", choices=["REQUEUE", "CANCEL"], help="of the partition low (default REQUEUE)")
-    parser.add_argument("--fast", action="store_const", const=True, help="short timers: jobs start within a second")
-    given = {name: value for name, value in vars(parser.parse_args(argv)).items() if value is not None}
+    parser.add_argument(
+        "--grace", type=int, metavar="SECONDS", help="GraceTime of the partition low (default 0)"
+    )
+    parser.add_argument(
+        "--preempt-mode",
+        choices=["REQUEUE", "CANCEL"],
+        help="of the partition low (default REQUEUE)",
+    )
+    parser.add_argument(
+        "--fast", action="store_const", const=True, help="short timers: jobs start within a second"
+    )
+    given = {
+        name: value for name, value in vars(parser.parse_args(argv)).items() if value is not None
+    }
     folder = given.pop("folder").resolve()
     if given.get("nodes", 1) < 1:
         parser.error("--nodes must be at least 1")
@@ -160,7 +216,10 @@ def parse(argv: list[str]) -> tuple[Path, Options | None]:
 
 
 def start_new(cluster: Cluster) -> None:
-    """Start a cluster for the first time; one that cannot start, or whose start is broken off, leaves no process."""
+    """Start a cluster for the first time.
+
+    One that cannot start, or whose start is broken off, leaves no process.
+    """
     try:
         cluster.start()
     except BaseException:
@@ -173,7 +232,9 @@ def up(argv: list[str]) -> int:
     folder, options = parse(argv)
     try:
         if len(str(folder)) > LONGEST_FOLDER:
-            raise Failed(f"{folder} is too long for the sockets in it: at most {LONGEST_FOLDER} characters")
+            raise Failed(
+                f"{folder} is too long for the sockets in it: at most {LONGEST_FOLDER} characters"
+            )
         cluster = Cluster.read(folder)
         if cluster is not None and options not in (None, cluster.options):
             raise Failed(f"{folder} is a cluster with other options; stop it and name a new folder")
@@ -209,11 +270,15 @@ def down(argv: list[str]) -> int:
 
 def fault(argv: list[str]) -> int:
     """Break one daemon of a cluster; `up` mends it."""
-    parser = argparse.ArgumentParser(prog="fault", description="Break one daemon of a private SLURM cluster.")
+    parser = argparse.ArgumentParser(
+        prog="fault", description="Break one daemon of a private SLURM cluster."
+    )
     parser.add_argument("folder", metavar="DIR", type=Path)
     parser.add_argument("what", choices=["kill", "pause", "resume"])
     parser.add_argument("name", help="slurmctld, slurmdbd, mariadbd, munged, gpu0, gpu1, …")
-    parser.add_argument("--steps", action="store_true", help="a node's jobs too: the whole machine dies")
+    parser.add_argument(
+        "--steps", action="store_true", help="a node's jobs too: the whole machine dies"
+    )
     given = parser.parse_args(argv)
     cluster = Cluster.read(given.folder.resolve())
     if cluster is None or given.name not in cluster.processes.daemons:

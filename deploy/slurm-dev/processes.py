@@ -1,4 +1,7 @@
-"""Processes of one cluster: started with a pid file each, found again and ended by it, never by name."""
+"""Processes of one cluster.
+
+Started with a pid file each, found again and ended by it, never by name.
+"""
 
 import fcntl
 import getpass
@@ -30,7 +33,9 @@ def command(
     try:
         return subprocess.run(argv, env=env, timeout=timeout_s, capture_output=True, text=True)
     except subprocess.TimeoutExpired:
-        return subprocess.CompletedProcess(argv, 124, "", f"{argv[0]} did not end within {timeout_s:.0f} s")
+        return subprocess.CompletedProcess(
+            argv, 124, "", f"{argv[0]} did not end within {timeout_s:.0f} s"
+        )
 
 
 def wait_for(ready: Callable[[], object], what: str, log: Callable[[], str]) -> None:
@@ -43,7 +48,8 @@ def wait_for(ready: Callable[[], object], what: str, log: Callable[[], str]) -> 
 
 
 def reserve_ports(folder: Path, count: int) -> list[int]:
-    """Choose free ports and keep other clusters of this user off them for as long as the folder exists.
+    """Choose free ports and keep other clusters of this user off them for as long as the folder
+    exists.
 
     A look alone would not do: two clusters that start together would see the same port free.
     """
@@ -53,8 +59,14 @@ def reserve_ports(folder: Path, count: int) -> list[int]:
         file.seek(0)
         text = file.read()
         known = json.loads(text or "{}").items()
-        held = {port: owner for port, owner in known if Path(owner).exists() and owner != str(folder)}
-        free = [port for port in random.sample(PORTS, 20 * count) if str(port) not in held and is_free(port)]
+        held = {
+            port: owner for port, owner in known if Path(owner).exists() and owner != str(folder)
+        }
+        free = [
+            port
+            for port in random.sample(PORTS, 20 * count)
+            if str(port) not in held and is_free(port)
+        ]
         chosen = sorted(free[:count])
         file.truncate(0)
         file.write(json.dumps(held | dict.fromkeys(map(str, chosen), str(folder))))
@@ -71,7 +83,10 @@ def is_free(port: int) -> bool:
 
 
 def start_time(pid: int) -> str | None:
-    """Return when a process started, in the kernel's ticks, or None where it is gone; a zombie is gone."""
+    """Return when a process started, in the kernel's ticks, or None where it is gone.
+
+    A zombie is gone.
+    """
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
@@ -113,7 +128,11 @@ def end(pids: list[int], signal_number: int, within_s: float) -> list[int]:
     send(pids, signal.SIGCONT)
     deadline = time.monotonic() + within_s
     while True:
-        left = [pid for pid, started in born.items() if started is not None and start_time(pid) == started]
+        left = [
+            pid
+            for pid, started in born.items()
+            if started is not None and start_time(pid) == started
+        ]
         if not left or time.monotonic() > deadline:
             return left
         time.sleep(0.02)
@@ -129,7 +148,11 @@ class Processes:
 
     def environment(self) -> dict[str, str]:
         """Return an environment for the cluster's programs: nothing of another cluster's in it."""
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(("SLURM", "SBATCH_"))}
+        kept = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(("SLURM", "SBATCH_"))
+        }
         path = kept.get("PATH", os.defpath) + ":/usr/sbin:/sbin"
         return {**kept, "PATH": path, "SLURM_CONF": f"{self.folder}/slurm.conf"}
 
@@ -137,7 +160,10 @@ class Processes:
         return self.folder / "run" / f"{name}.pid"
 
     def pid(self, name: str) -> int | None:
-        """Return the pid of a daemon that runs: the process of that number that started at the time we noted."""
+        """Return the pid of a daemon that runs.
+
+        The process of that number that started at the time we noted.
+        """
         try:
             pid, started = self.pid_file(name).read_text().split()
         except (FileNotFoundError, ValueError):
@@ -166,7 +192,10 @@ class Processes:
         return True
 
     def stop(self) -> None:
-        """End the cluster: no node may start another job, then jobs, then the services that nodes talk to."""
+        """End the cluster.
+
+        No node may start another job, then jobs, then the services that nodes talk to.
+        """
         nodes = [name for name in self.daemons if name.startswith("gpu")]
         services = [name for name in reversed(self.daemons) if name not in nodes]
         self.end_daemons(nodes, signal.SIGKILL)
@@ -196,7 +225,9 @@ class Processes:
             self.pid_file(name).unlink(missing_ok=True)
 
     def job_processes(self, nodes: set[str] | None = None) -> list[int]:
-        """Return the step daemons of these nodes (of all where none is named) and every process of their jobs."""
+        """Return the step daemons of these nodes (of all where none is named) and every process of
+        their jobs.
+        """
         wanted = nodes or {name for name in self.daemons if name.startswith("gpu")}
         children: dict[int, list[int]] = {}
         roots = []

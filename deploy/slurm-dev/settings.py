@@ -1,4 +1,7 @@
-"""What a private cluster consists of, as text: its options, SLURM's configuration files and its daemons' commands."""
+"""What a private cluster consists of, as text.
+
+Its options, SLURM's configuration files and its daemons' commands.
+"""
 
 import getpass
 import socket
@@ -9,7 +12,8 @@ GPUS_PER_NODE = 8
 CPUS_PER_NODE = 32
 MEMORY_MB = 256_000
 
-# SLURM waits half a minute and more in many places; a test of what happens after a fault should not.
+# SLURM waits half a minute and more in many places; a test of what happens after a fault should
+# not.
 FAST_TIMERS = """
 SlurmdTimeout=20
 KillWait=5
@@ -18,9 +22,12 @@ SchedulerParameters=batch_sched_delay=0,sched_interval=1,bf_interval=1,bf_resolu
 """
 # The database is made again from nothing in a second: it need not survive a crash of the machine.
 DATABASE_OPTIONS = [
-    "--innodb-buffer-pool-size=32M", "--innodb-log-file-size=8M", "--innodb-flush-method=nosync",
-    "--innodb-flush-log-at-trx-commit=0", "--innodb-doublewrite=0",
-]  # fmt: skip
+    "--innodb-buffer-pool-size=32M",
+    "--innodb-log-file-size=8M",
+    "--innodb-flush-method=nosync",
+    "--innodb-flush-log-at-trx-commit=0",
+    "--innodb-doublewrite=0",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +102,12 @@ MaxJobCount=100000
 SlurmdParameters=config_overrides
 """
     text += FAST_TIMERS if options.fast else ""
-    return text + accounting_lines(folder, options, ports) + node_lines(options, ports) + partition_lines(options)
+    return (
+        text
+        + accounting_lines(folder, options, ports)
+        + node_lines(options, ports)
+        + partition_lines(options)
+    )
 
 
 def accounting_lines(folder: Path, options: Options, ports: list[int]) -> str:
@@ -112,7 +124,9 @@ AccountingStorageTRES=gres/gpu
 
 
 def node_lines(options: Options, ports: list[int]) -> str:
-    shape = f"CPUs={CPUS_PER_NODE} RealMemory={MEMORY_MB} Gres=gpu:v100:{GPUS_PER_NODE} State=UNKNOWN"
+    shape = (
+        f"CPUs={CPUS_PER_NODE} RealMemory={MEMORY_MB} Gres=gpu:v100:{GPUS_PER_NODE} State=UNKNOWN"
+    )
     address = "NodeHostname=localhost NodeAddr=127.0.0.1"
     lines = [
         f"NodeName={name} {address} Port={port} {shape}"
@@ -161,22 +175,38 @@ StorageLoc=slurm
 
 
 def daemons(folder: Path, options: Options) -> dict[str, Daemon]:
-    """Return the cluster's daemons in the order in which they start; all stay in the foreground of our own doing."""
+    """Return the cluster's daemons in the order in which they start.
+
+    All stay in the foreground of our own doing.
+    """
     conf = folder / "slurm.conf"
     munge = [
-        "munged", "--foreground", "--force", "--num-threads=4", f"--socket={folder}/run/munge.socket",
-        f"--key-file={folder}/munge.key", f"--pid-file={folder}/run/munged.own-pid",
-        f"--log-file={folder}/log/munged.log", f"--seed-file={folder}/state/munge.seed",
-    ]  # fmt: skip
+        "munged",
+        "--foreground",
+        "--force",
+        "--num-threads=4",
+        f"--socket={folder}/run/munge.socket",
+        f"--key-file={folder}/munge.key",
+        f"--pid-file={folder}/run/munged.own-pid",
+        f"--log-file={folder}/log/munged.log",
+        f"--seed-file={folder}/state/munge.seed",
+    ]
     found = {"munged": Daemon(argv=munge, env={})}
     if options.accounting:
         database = [
-            "mariadbd", "--no-defaults", f"--datadir={folder}/database", f"--socket={folder}/run/mariadb.socket",
-            "--skip-networking", f"--user={getpass.getuser()}", "--skip-log-bin",
-            f"--pid-file={folder}/run/mariadbd.own-pid", *DATABASE_OPTIONS,
-        ]  # fmt: skip
+            "mariadbd",
+            "--no-defaults",
+            f"--datadir={folder}/database",
+            f"--socket={folder}/run/mariadb.socket",
+            "--skip-networking",
+            f"--user={getpass.getuser()}",
+            "--skip-log-bin",
+            f"--pid-file={folder}/run/mariadbd.own-pid",
+            *DATABASE_OPTIONS,
+        ]
         found["mariadbd"] = Daemon(argv=database, env={})
-        # slurmdbd.conf has no word for the database's socket: the client library takes it from here.
+        # slurmdbd.conf has no word for the database's socket: the client library takes it from
+        # here.
         socket_of = {"MYSQL_UNIX_PORT": f"{folder}/run/mariadb.socket"}
         found["slurmdbd"] = Daemon(argv=["slurmdbd", "-D"], env=socket_of)
     found["slurmctld"] = Daemon(argv=["slurmctld", "-D", "-f", str(conf)], env={})

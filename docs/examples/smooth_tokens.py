@@ -1,4 +1,7 @@
-"""A head of one's own: neighbouring patch tokens should be alike (heads: ["smooth_tokens.py:SmoothTokens"])."""
+"""A head of one's own: neighbouring patch tokens should be alike (heads.
+
+["smooth_tokens.py:SmoothTokens"]).
+"""
 
 import torch
 from torch import Tensor, nn
@@ -9,10 +12,13 @@ class SmoothTokens(nn.Module):
 
     def __init__(self, grids, width: int = 64):
         super().__init__()
-        # A shape for each grid: width, height, columns. One grid, the last, unless the grid file says `blocks: all`.
+        # A shape for each grid: width, height, columns. One grid, the last, unless the grid file
+        # says `blocks: all`.
         self.project = nn.Linear(grids[-1].width, width)
 
-    def forward(self, grids: list[Tensor], generator: torch.Generator, places: Tensor | None = None):
+    def forward(
+        self, grids: list[Tensor], generator: torch.Generator, places: Tensor | None = None
+    ):
         tokens = self.project(grids[-1])  # [B, h, w, D]
         right = (tokens[:, :, 1:] - tokens[:, :, :-1]).square().mean()
         below = (tokens[:, 1:] - tokens[:, :-1]).square().mean()

@@ -1,4 +1,7 @@
-"""Where settings come from: command line > VTJOBS_* > vtjobs.yaml upwards > the user's file > defaults."""
+"""Where settings come from.
+
+Command line > VTJOBS_* > vtjobs.yaml upwards > the user's file > defaults.
+"""
 
 import os
 from collections.abc import Mapping
@@ -79,20 +82,32 @@ def load_config(
             more = _from_file(path)
             for key in _MAPPINGS & more.keys():
                 # The nearer file's settings come on top of the other's.
-                more[key] = Setting(value={**found[key].value, **more[key].value}, origin=more[key].origin)
+                more[key] = Setting(
+                    value={**found[key].value, **more[key].value}, origin=more[key].origin
+                )
             found |= more
     found |= _from_environment(environ)
     address = environ.get("RAY_ADDRESS")
-    if address and (address.startswith(("http://", "https://")) or "address" not in found["ray"].value):
-        # Ray's own variable, which may name what is no dashboard: then it is told of where nothing else is named.
-        found["ray"] = Setting(value={**found["ray"].value, "address": address}, origin="RAY_ADDRESS")
+    if address and (
+        address.startswith(("http://", "https://")) or "address" not in found["ray"].value
+    ):
+        # Ray's own variable, which may name what is no dashboard: then it is told of where nothing
+        # else is named.
+        found["ray"] = Setting(
+            value={**found["ray"].value, "address": address}, origin="RAY_ADDRESS"
+        )
     given = {key: value for key, value in (overrides or {}).items() if value is not None}
-    found |= {key: Setting(value=_checked(key, value, "--"), origin="command line") for key, value in given.items()}
+    found |= {
+        key: Setting(value=_checked(key, value, "--"), origin="command line")
+        for key, value in given.items()
+    }
     return Config({key: _absolute(key, setting, folder) for key, setting in found.items()})
 
 
 def _user_file(environ: Mapping[str, str]) -> Path | None:
-    base = environ.get("XDG_CONFIG_HOME") or (environ["HOME"] + "/.config" if environ.get("HOME") else None)
+    base = environ.get("XDG_CONFIG_HOME") or (
+        environ["HOME"] + "/.config" if environ.get("HOME") else None
+    )
     return Path(base) / "vtjobs" / "config.yaml" if base else None
 
 
@@ -104,7 +119,9 @@ def _project_file(folder: Path) -> Path | None:
 
 
 def _from_environment(environ: Mapping[str, str]) -> dict[str, Setting]:
-    names = {"VTJOBS_" + key.upper().replace(".", "_"): key for key in DEFAULTS if key not in _MAPPINGS}
+    names = {
+        "VTJOBS_" + key.upper().replace(".", "_"): key for key in DEFAULTS if key not in _MAPPINGS
+    }
     return {
         names[name]: Setting(value=_checked(names[name], value, name), origin=name)
         for name, value in environ.items()
@@ -117,7 +134,11 @@ def _from_file(path: Path) -> dict[str, Setting]:
 
     document = read(path)
     if not isinstance(document.data, dict):
-        raise BadInput(Problem(file=str(path), message="expected a mapping", fix=f"Keys: {', '.join(DEFAULTS)}"))
+        raise BadInput(
+            Problem(
+                file=str(path), message="expected a mapping", fix=f"Keys: {', '.join(DEFAULTS)}"
+            )
+        )
     found: dict[str, Setting] = {}
     for key, value in document.data.items():
         if key in _MAPPINGS:
@@ -125,10 +146,16 @@ def _from_file(path: Path) -> dict[str, Setting]:
                 raise BadInput(document.problem((key,), "expected a mapping"))
             found[key] = Setting(value=value, origin=str(path))
             continue
-        entries = {f"{key}.{inner}": item for inner, item in value.items()} if isinstance(value, dict) else {key: value}
+        entries = (
+            {f"{key}.{inner}": item for inner, item in value.items()}
+            if isinstance(value, dict)
+            else {key: value}
+        )
         for name, item in entries.items():
             if name not in DEFAULTS:
-                raise BadInput(document.problem((key,), f"unknown setting {name!r}", suggest(name, DEFAULTS)))
+                raise BadInput(
+                    document.problem((key,), f"unknown setting {name!r}", suggest(name, DEFAULTS))
+                )
             try:
                 checked = _checked(name, item, "")
             except BadInput as error:
@@ -143,7 +170,11 @@ def _checked(key: str, value: Any, where: str) -> Any:
     name = f"{where}: " if where.startswith("VTJOBS") else ""
     if key in _WHOLE:
         text = str(value)
-        if isinstance(value, bool) or not (text.isascii() and text.isdigit()) or not 0 < int(text) <= 10_000_000:
+        if (
+            isinstance(value, bool)
+            or not (text.isascii() and text.isdigit())
+            or not 0 < int(text) <= 10_000_000
+        ):
             raise BadInput(f"{name}{key}: expected a whole number of at least 1, got {value!r}")
         return int(text)
     if key == "backend" and value not in BACKENDS:
@@ -157,4 +188,6 @@ def _absolute(key: str, setting: Setting, folder: Path) -> Setting:
     if key not in _PATHS:
         return setting
     path = Path(os.path.expanduser(str(setting.value)))
-    return Setting(value=str(folder / path if not path.is_absolute() else path), origin=setting.origin)
+    return Setting(
+        value=str(folder / path if not path.is_absolute() else path), origin=setting.origin
+    )

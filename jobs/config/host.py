@@ -6,10 +6,25 @@ from pathlib import Path
 
 # Of the submitter's environment, what a job must not inherit: secrets, and another scheduler's job.
 SCRUBBED = (
-    "VTJOBS_LEDGER", "PG", "SLURM_", "SBATCH_", "SALLOC_", "SRUN_", "SQUEUE_", "SACCT_",
-    "SINFO_", "SCANCEL_", "SCONTROL_", "PMIX_", "PMI_", "RAY_",
-    "MASTER_", "RANK", "WORLD_SIZE", "LOCAL_RANK",
-)  # fmt: skip
+    "VTJOBS_LEDGER",
+    "PG",
+    "SLURM_",
+    "SBATCH_",
+    "SALLOC_",
+    "SRUN_",
+    "SQUEUE_",
+    "SACCT_",
+    "SINFO_",
+    "SCANCEL_",
+    "SCONTROL_",
+    "PMIX_",
+    "PMI_",
+    "RAY_",
+    "MASTER_",
+    "RANK",
+    "WORLD_SIZE",
+    "LOCAL_RANK",
+)
 # Where SLURM's configuration lies: without it, its commands find no cluster.
 KEPT = frozenset(("SLURM_CONF",))
 
@@ -31,19 +46,27 @@ def cpu_count() -> int:
 
 
 def visible_gpus() -> list[str]:
-    """Return the ids of this machine's GPUs, as CUDA_VISIBLE_DEVICES writes them, without loading CUDA."""
+    """Return the ids of this machine's GPUs, as CUDA_VISIBLE_DEVICES writes them, without loading
+    CUDA.
+    """
     chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
     if chosen is not None:
         return [part for part in chosen.split(",") if part.strip() not in ("", "-1")]
-    # CUDA counts the devices that it finds from 0; in a container their nodes may have other numbers.
+    # CUDA counts the devices that it finds from 0; in a container their nodes may have other
+    # numbers.
     return [str(index) for index, _ in enumerate(Path("/dev").glob("nvidia[0-9]*"))]
 
 
 def gpu_capability() -> float | None:
-    """Return the smallest compute capability of this machine's GPUs, such as 7.0 for a V100; None where unknown."""
+    """Return the smallest compute capability of this machine's GPUs, such as 7.0 for a V100.
+
+    None where unknown.
+    """
     command = ["nvidia-smi", "--query-gpu=compute_cap", "--format=csv,noheader"]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=5, check=True, stdin=subprocess.DEVNULL)
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=5, check=True, stdin=subprocess.DEVNULL
+        )
         return min(float(line) for line in done.stdout.split())
     except (OSError, ValueError, subprocess.SubprocessError):
         return None

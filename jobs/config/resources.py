@@ -8,7 +8,9 @@ from ..names import name_problem
 from ..units import parse_duration_s
 
 Duration = Annotated[
-    int, BeforeValidator(parse_duration_s), WithJsonSchema({"type": "string", "examples": ["12h", "30m", "24:00:00"]})
+    int,
+    BeforeValidator(parse_duration_s),
+    WithJsonSchema({"type": "string", "examples": ["12h", "30m", "24:00:00"]}),
 ]
 
 
@@ -49,7 +51,9 @@ class Resources(BaseModel):
     @classmethod
     def _pack(cls, value: int | str) -> int | str:
         if isinstance(value, int) and not 1 <= value <= 64:
-            raise ValueError(f"expected auto, none, or a number of runs per node from 1 to 64, got {value}")
+            raise ValueError(
+                f"expected auto, none, or a number of runs per node from 1 to 64, got {value}"
+            )
         return value
 
     @field_validator("gpu")

@@ -1,7 +1,9 @@
-"""What a site asks of a job: SLURM's partition and modules, Ray's address… Every value passes an allow-list of ours.
+"""What a site asks of a job.
 
-submitit's own quoting lets a crafted value run a line of shell, sbatch reads backslashes inside quotes, and Ray hands
-an entrypoint to a shell.
+SLURM's partition and modules, Ray's address… Every value passes an allow-list of ours.
+
+submitit's own quoting lets a crafted value run a line of shell, sbatch reads backslashes inside
+quotes, and Ray hands an entrypoint to a shell.
 """
 
 import re
@@ -15,7 +17,8 @@ from ..validation import validate
 from .config import Config
 from .resources import Duration
 
-# Names of partitions, accounts, QOS, reservations, nodes (with ranges) and features (with & | * and counts).
+# Names of partitions, accounts, QOS, reservations, nodes (with ranges) and features (with & | * and
+# counts).
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}\Z")
 _NAMES = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.,-]{0,255}\Z")
 _NODES = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.,\[\]-]{0,1023}\Z")
@@ -27,7 +30,8 @@ _PROGRAM = re.compile(r"[A-Za-z0-9_./][A-Za-z0-9_./:=,@%+-]{0,511}\Z")
 _LINE = re.compile(r"[\x20-\x7e]{1,1000}\Z")
 _AMOUNT = re.compile(r"[0-9]{1,9}[KMGT]?\Z")
 _VALUE = re.compile(r"[A-Za-z0-9_.,:=@+-]{1,255}\Z")
-# The address of a Ray dashboard: a host by name or number, an IPv6 one in brackets, and perhaps a port and a path.
+# The address of a Ray dashboard: a host by name or number, an IPv6 one in brackets, and perhaps a
+# port and a path.
 _URL = re.compile(
     r"https?://(?:[A-Za-z0-9][A-Za-z0-9.-]{0,252}|\[[0-9A-Fa-f:.]{2,45}\])(?::[0-9]{1,5})?(?:/[A-Za-z0-9_./-]{0,255})?\Z"
 )
@@ -38,8 +42,9 @@ EXTRA = frozenset(
     "begin priority threads-per-core network profile acctg-freq".split()
 )
 OURS = frozenset(
-    "output error array job-name nodes ntasks ntasks-per-node gpus gpus-per-node gres time signal requeue no-requeue "
-    "dependency wrap chdir export kill-on-invalid-dep open-mode parsable uid gid cpus-per-task exclusive".split()
+    "output error array job-name nodes ntasks ntasks-per-node gpus gpus-per-node gres time signal"
+    " requeue no-requeue dependency wrap chdir export kill-on-invalid-dep open-mode parsable uid"
+    " gid cpus-per-task exclusive".split()
 )
 
 
@@ -47,9 +52,16 @@ def _text(pattern: re.Pattern[str]) -> Any:
     def check(value: str) -> str:
         if not pattern.match(value):
             bad = next(
-                (char for char in value if not any(pattern.match(before + char) for before in ("", "a", "1"))), ""
+                (
+                    char
+                    for char in value
+                    if not any(pattern.match(before + char) for before in ("", "a", "1"))
+                ),
+                "",
             )
-            raise ValueError(f"character {bad!r} not allowed" if bad else f"{value!r} is not allowed")
+            raise ValueError(
+                f"character {bad!r} not allowed" if bad else f"{value!r} is not allowed"
+            )
         return value
 
     return AfterValidator(check)
@@ -61,7 +73,9 @@ def _as_list(value: object) -> object:
 
 def _as_url(value: str) -> str:
     if not _URL.match(value):
-        raise ValueError(f"expected the address of Ray's dashboard, such as http://127.0.0.1:8265, got {value!r}")
+        raise ValueError(
+            f"expected the address of Ray's dashboard, such as http://127.0.0.1:8265, got {value!r}"
+        )
     return value.rstrip("/")
 
 
@@ -213,7 +227,9 @@ def configured(config: Config, name: str) -> dict[str, Any]:
         BadInput: a value is not allowed.
     """
     given = config.settings[name]
-    usual, problems = validate(SITES[name], given.value, Document(file=given.origin, data=given.value), (name,))
+    usual, problems = validate(
+        SITES[name], given.value, Document(file=given.origin, data=given.value), (name,)
+    )
     if usual is None:
         raise BadInput(problems)
     return usual.model_dump(mode="json")

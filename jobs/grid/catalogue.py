@@ -17,7 +17,9 @@ _ROOT = files("vtjobs.jobs") / "catalogue"
 
 def _names(folder: str) -> list[str]:
     return sorted(
-        entry.name.removesuffix(".yaml") for entry in (_ROOT / folder).iterdir() if entry.name.endswith("yaml")
+        entry.name.removesuffix(".yaml")
+        for entry in (_ROOT / folder).iterdir()
+        if entry.name.endswith("yaml")
     )
 
 
@@ -84,7 +86,10 @@ def recipe_data(name: str, fidelity: str = "paper") -> dict[str, Any]:
 
 
 def recipe_head(name: str, head: str, fidelity: str = "paper") -> dict[str, Any]:
-    """Return the parameters of a head that belong to a recipe; none where there is no such recipe."""
+    """Return the parameters of a head that belong to a recipe.
+
+    None where there is no such recipe.
+    """
     brought = dict(recipe_file(name).heads.get(head, {})) if name in recipe_names() else {}
     code = brought.pop("code", {})
     return brought | (code if fidelity == "code" else {})
@@ -125,7 +130,8 @@ _REGISTERED = re.compile(r"@register_model\s+def (\w+)\(")
 
 @cache
 def timm_models() -> frozenset[str]:
-    """Return the names of timm's models and of ours, read from the sources so that nothing heavy is imported.
+    """Return the names of timm's models and of ours, read from the sources so that nothing heavy is
+    imported.
 
     Empty where timm is not installed here.
     """
@@ -133,4 +139,6 @@ def timm_models() -> frozenset[str]:
     if spec is None or spec.origin is None:
         return frozenset()
     sources = [*(Path(spec.origin).parent / "models").glob("*.py"), *_OWN_MODELS.glob("*.py")]
-    return frozenset(name for source in sources for name in _REGISTERED.findall(source.read_text("utf-8")))
+    return frozenset(
+        name for source in sources for name in _REGISTERED.findall(source.read_text("utf-8"))
+    )

@@ -1,4 +1,7 @@
-"""A lab's own head: found by `module:Class`, read and not run; its source goes with the run and into its name."""
+"""A lab's own head: found by `module:Class`, read and not run.
+
+Its source goes with the run and into its name.
+"""
 
 import ast
 import sys
@@ -14,7 +17,10 @@ MOST_BYTES = 100_000
 COMMON: dict[str, Any] = {"weight": 1.0, "tokens": "after_norm", "blocks": "last"}
 # Words that change the backbone or the run where a head of ours says them.
 RESERVED = frozenset(("labels", "positions", "mega", "shuffle", "patch_augment", "weight_schedule"))
-_ALLOWED: dict[str, tuple[str, ...]] = {"tokens": ("before_norm", "after_norm"), "blocks": ("last", "all")}
+_ALLOWED: dict[str, tuple[str, ...]] = {
+    "tokens": ("before_norm", "after_norm"),
+    "blocks": ("last", "all"),
+}
 
 
 class NotAHead(ValueError):
@@ -59,7 +65,9 @@ def find(name: str, *, folder: Path) -> Source:
     if wanted in HEADS:
         raise NotAHead(f"{wanted} is the name of a built-in head. Rename the class")
     if any(isinstance(node, ast.ImportFrom) and node.level for node in ast.walk(tree)):
-        raise NotAHead(f"{path}: relative imports do not work, since only this file is sent along with a run")
+        raise NotAHead(
+            f"{path}: relative imports do not work, since only this file is sent along with a run"
+        )
     classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
     if wanted not in classes:
         raise NotAHead(f"{path}: no class {wanted!r}. {suggest(wanted, classes)}")
@@ -84,13 +92,24 @@ def _path(module: str, folder: Path) -> Path:
 
 
 def _arguments(found: ast.ClassDef, path: Path) -> tuple[frozenset[str] | None, frozenset[str]]:
-    """Return what `__init__(self, grids, ...)` takes by name beside the first two, and what of it is required."""
-    made = next((node for node in found.body if isinstance(node, ast.FunctionDef) and node.name == "__init__"), None)
+    """Return what `__init__(self, grids, ...)` takes by name beside the first two, and what of it
+    is required.
+    """
+    made = next(
+        (
+            node
+            for node in found.body
+            if isinstance(node, ast.FunctionDef) and node.name == "__init__"
+        ),
+        None,
+    )
     if made is None:
         raise NotAHead(f"{path}: class {found.name} has no __init__(self, grids, ...)")
     places = [argument.arg for argument in made.args.posonlyargs + made.args.args]
     if len(places) < 2:
-        raise NotAHead(f"{path}: {found.name}.__init__ must take the token grids as its first argument")
+        raise NotAHead(
+            f"{path}: {found.name}.__init__ must take the token grids as its first argument"
+        )
     named = [argument.arg for argument in made.args.kwonlyargs]
     required = places[2 : len(places) - len(made.args.defaults)] + [
         name for name, default in zip(named, made.args.kw_defaults, strict=True) if default is None
@@ -116,6 +135,10 @@ def parameters(name: str, settings: dict[str, Any], source: Source) -> dict[str,
     if missing := sorted(source.required - settings.keys()):
         raise NotAHead(f"the class requires {', '.join(missing)}")
     weight = values["weight"]
-    if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 <= weight < float("inf"):
+    if (
+        isinstance(weight, bool)
+        or not isinstance(weight, int | float)
+        or not 0 <= weight < float("inf")
+    ):
         raise NotAHead("weight: must be a finite number, at least 0")
     return values

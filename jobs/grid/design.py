@@ -6,7 +6,8 @@ from enum import StrEnum
 
 from ..run.spec import STREAMS
 
-# Beside the streams: which of several runs with the same values it is; they differ by the hardware's luck alone.
+# Beside the streams: which of several runs with the same values it is; they differ by the
+# hardware's luck alone.
 REPEAT = "repeat"
 
 
@@ -18,7 +19,8 @@ class Design(StrEnum):
     CROSSED = "crossed"
     # Every combination of the values of the streams.
     ORTHOGONAL = "orthogonal"
-    # L² combinations of up to L + 1 streams with L values each, every pair of values of two streams once; L is prime.
+    # L² combinations of up to L + 1 streams with L values each, every pair of values of two streams
+    # once; L is prime.
     ONE_AT_A_TIME = "one-at-a-time"
     # Each stream by itself from one base point, and all of them together from it.
 
@@ -61,23 +63,35 @@ def _crossed(vary: Mapping[str, Sequence[int]]) -> list[dict[str, int]]:
 
 
 def _orthogonal(vary: Mapping[str, Sequence[int]]) -> list[dict[str, int]]:
-    """Columns j, i, i + j, i + 2j, … mod L of the L² pairs (i, j), an orthogonal array of strength 2 (Bush 1952)."""
+    """Columns j, i, i + j, i + 2j, … mod L of the L² pairs (i, j), an orthogonal array of strength
+    2 (Bush 1952).
+    """
     levels = len(next(iter(vary.values())))
     found = []
     for first, second in itertools.product(range(levels), repeat=2):
         columns = [second, *((first + factor * second) % levels for factor in range(levels))]
-        found.append({stream: values[level] for (stream, values), level in zip(vary.items(), columns, strict=False)})
+        found.append(
+            {
+                stream: values[level]
+                for (stream, values), level in zip(vary.items(), columns, strict=False)
+            }
+        )
     return found
 
 
 def _one_at_a_time(vary: Mapping[str, Sequence[int]]) -> list[dict[str, int]]:
-    """The base point (each stream's first value), each stream from there, then all together with fresh values."""
+    """The base point (each stream's first value), each stream from there, then all together with
+    fresh values.
+    """
     base = {stream: values[0] for stream, values in vary.items()}
     found = [base]
     for stream, values in vary.items():
         found += [base | {stream: value} for value in values[1:]]
     if len(vary) > 1:
-        fresh = [[(value + max(values) - min(values) + 1) % 2**32 for value in values] for values in vary.values()]
+        fresh = [
+            [(value + max(values) - min(values) + 1) % 2**32 for value in values]
+            for values in vary.values()
+        ]
         found += [dict(zip(vary, values, strict=True)) for values in zip(*fresh, strict=False)]
     return found
 
@@ -88,7 +102,10 @@ def is_prime(number: int) -> bool:
 
 
 def seed_text(seed: int, streams: Mapping[str, int] | None) -> str:
-    """Return a run's seed; of streams that vary apart those that differ from most of them: `init 3, order 1`."""
+    """Return a run's seed; of streams that vary apart those that differ from most of them.
+
+    `init 3, order 1`.
+    """
     if streams is None:
         return str(seed)
     values = [streams[stream] for stream in STREAMS]
@@ -96,4 +113,6 @@ def seed_text(seed: int, streams: Mapping[str, int] | None) -> str:
     parts = [f"{stream} {streams[stream]}" for stream in STREAMS if streams[stream] != base]
     if parts and base:
         parts.append(f"others {base}")
-    return ", ".join((parts or [f"all {base}"]) + ([f"{REPEAT} {streams[REPEAT]}"] if REPEAT in streams else []))
+    return ", ".join(
+        (parts or [f"all {base}"]) + ([f"{REPEAT} {streams[REPEAT]}"] if REPEAT in streams else [])
+    )

@@ -63,7 +63,9 @@ class Expansion:
         return digest("\n".join(sorted(run.run_id for run in self.runs)), 8)
 
 
-def expand(grid: Grid, document: Document, *, resolver: Resolver | None = None, max_runs: int = 100_000) -> Expansion:
+def expand(
+    grid: Grid, document: Document, *, resolver: Resolver | None = None, max_runs: int = 100_000
+) -> Expansion:
     """Expand a grid.
 
     Args:
@@ -127,7 +129,8 @@ class _Expander:
         known = len(self.resolver.problems)
         Rules(self.grid, self.resolver, self.backbones, self.datasets, self.heads).check()
         if len(self.resolver.problems) > known:
-            # A rule that cannot be read cannot be followed; mistakes in names do not stop the search for more.
+            # A rule that cannot be read cannot be followed; mistakes in names do not stop the
+            # search for more.
             self._raise()
         if self.grid.stages:
             made: dict[str, list[int]] = {}
@@ -135,21 +138,26 @@ class _Expander:
                 made[stage.name] = self._stage(index, made)
         else:
             points = with_teachers(
-                self._product(self.heads, self.datasets, self.backbones), {}, self.cells, self.resolver
+                self._product(self.heads, self.datasets, self.backbones),
+                {},
+                self.cells,
+                self.resolver,
             )
             self._points(points, "", {}, self.grid.recipe or "", ("recipe",))
         self._raise()
         if not self.runs:
             raise BadInput(self.document.problem((), "no run is left after the exclusions"))
         excluded = dict(sorted(self.excluded.items()))
-        found = Expansion(cells=self.cells, runs=self.runs, excluded=excluded, paths=self.resolver.paths)
+        found = Expansion(
+            cells=self.cells, runs=self.runs, excluded=excluded, paths=self.resolver.paths
+        )
         return replace(found, streams=self.grid.streams)
 
     def _raise(self) -> None:
         if self.resolver.problems:
             raise BadInput(self.resolver.problems)
 
-    # Checks of the whole ------------------------------------------------------------------------------
+    # Checks of the whole --------------------------------------------------------------------------
 
     def _check_size(self) -> None:
         """Refuse at once what is far too large to be gone through."""
@@ -159,7 +167,11 @@ class _Expander:
         runs = len(self.grid.replicates)
         for room, listed in parts.items():
             runs *= sum(math.prod(self._lengths(f"{room}.{entry.name}.")) for entry in listed)
-        runs *= math.prod(len(values) for path, values in self.grid.axes.items() if path.split(".")[0] not in parts)
+        runs *= math.prod(
+            len(values)
+            for path, values in self.grid.axes.items()
+            if path.split(".")[0] not in parts
+        )
         runs *= max(1, len(self.grid.variants))
         # What exclusions and stages leave is known only afterwards.
         room_for = self.max_runs * (100 if self.grid.exclude or self.grid.stages else 1)
@@ -173,9 +185,11 @@ class _Expander:
         message = f"{runs} (limit {self.max_runs:,}; raise it with --max-runs)"
         raise BadInput(self.document.problem((), message))
 
-    # The product ---------------------------------------------------------------------------------------
+    # The product ----------------------------------------------------------------------------------
 
-    def _product(self, heads: list[Entry], datasets: list[Entry], backbones: list[Entry]) -> Iterator[_Point]:
+    def _product(
+        self, heads: list[Entry], datasets: list[Entry], backbones: list[Entry]
+    ) -> Iterator[_Point]:
         for dataset, backbone, head in itertools.product(datasets, backbones, heads):
             for axes in self._axes(backbone, dataset, head, {}):
                 yield _Point(backbone, dataset, head, axes, self.grid.replicates)
@@ -189,7 +203,11 @@ class _Expander:
         names[2] = names[2] or [entry.label for entry in heads]
         if self.grid.stages:
             # Each stage has heads of its own.
-            names[2] = [name for name in names[2] if any(name in (entry.label, entry.name) for entry in heads)]
+            names[2] = [
+                name
+                for name in names[2]
+                if any(name in (entry.label, entry.name) for entry in heads)
+            ]
         for dataset, backbone, head in itertools.product(*names):
             chosen = (
                 pick(str(backbone), self.backbones, (*path, "backbone")),
@@ -199,7 +217,9 @@ class _Expander:
             for axes in self._axes(*chosen, {}):
                 yield _Point(*chosen, axes, seeds)
 
-    def _axes(self, backbone: Entry, dataset: Entry, head: Entry, given: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    def _axes(
+        self, backbone: Entry, dataset: Entry, head: Entry, given: dict[str, Any]
+    ) -> Iterator[dict[str, Any]]:
         mine = {"backbone": backbone.setting, "dataset": dataset.setting, "head": head.setting}
         live = []
         for path, values in self.grid.axes.items():
@@ -208,7 +228,12 @@ class _Expander:
                 continue
             live.append([(path, value) for value in ([given[path]] if path in given else values)])
         if self.grid.variants:
-            live.append([(VARIANT, name) for name in ([given[VARIANT]] if VARIANT in given else self.grid.variants)])
+            live.append(
+                [
+                    (VARIANT, name)
+                    for name in ([given[VARIANT]] if VARIANT in given else self.grid.variants)
+                ]
+            )
         for combination in itertools.product(*live):
             yield dict(combination)
 
@@ -217,18 +242,29 @@ class _Expander:
         path: Path_ = ("stages", index)
         heads = entries(stage.heads, (*path, "heads")) if stage.heads else self.heads
         own = entries(stage.datasets, (*path, "datasets")) if stage.datasets else None
-        recipe, recipe_path = (stage.recipe, (*path, "recipe")) if stage.recipe else (self.grid.recipe, ("recipe",))
+        recipe, recipe_path = (
+            (stage.recipe, (*path, "recipe")) if stage.recipe else (self.grid.recipe, ("recipe",))
+        )
         train = {key: (value, (*path, "train", key)) for key, value in stage.train.items()}
         if stage.init_from is None:
-            backbones = entries(stage.backbones, (*path, "backbones")) if stage.backbones else self.backbones
+            backbones = (
+                entries(stage.backbones, (*path, "backbones"))
+                if stage.backbones
+                else self.backbones
+            )
             points = with_teachers(
-                self._product(heads, own or self.datasets, backbones), made, self.cells, self.resolver
+                self._product(heads, own or self.datasets, backbones),
+                made,
+                self.cells,
+                self.resolver,
             )
         else:
             points = self._children(made[stage.init_from], heads, own)
         return self._points(points, stage.name, train, recipe or "", recipe_path)
 
-    def _children(self, parents: list[int], heads: list[Entry], own: list[Entry] | None) -> Iterator[_Point]:
+    def _children(
+        self, parents: list[int], heads: list[Entry], own: list[Entry] | None
+    ) -> Iterator[_Point]:
         for head in heads:
             if teacher_stage(head) is not None:
                 message = "a stage with init_from cannot take its teacher from another stage"
@@ -242,12 +278,20 @@ class _Expander:
                 for axes in self._axes(backbone, target, head, cell.axes):
                     yield _Point(backbone, target, head, axes, list(self.of_cell[parent]), parent)
 
-    # From points to cells and runs -------------------------------------------------------------------------
+    # From points to cells and runs ----------------------------------------------------------------
 
     def _points(
-        self, points: Iterator[_Point], stage: str, train: dict[str, tuple[Any, Path_]], recipe: str, path: Path_
+        self,
+        points: Iterator[_Point],
+        stage: str,
+        train: dict[str, tuple[Any, Path_]],
+        recipe: str,
+        path: Path_,
     ) -> list[int]:
-        """Make the cells and runs of some points; return the cells, those that were there before included."""
+        """Make the cells and runs of some points.
+
+        Return the cells, those that were there before included.
+        """
         found: dict[int, None] = {}
         for point in points:
             coordinates: dict[str, set[Any]] = {
@@ -283,7 +327,9 @@ class _Expander:
             return
         parts: dict[tuple[int, ...], list[int]] = {}
         for seed in point.seeds:
-            key = tuple(index for index, override in seeded if seed in as_list(override.when["seed"]))
+            key = tuple(
+                index for index, override in seeded if seed in as_list(override.when["seed"])
+            )
             parts.setdefault(key, []).append(seed)
         for key, seeds in parts.items():
             chosen = sorted({index for index, _ in always} | set(key))
@@ -297,7 +343,9 @@ class _Expander:
             left = [seed for seed in kept if "seed" in rule and seed not in as_list(rule["seed"])]
             if len(left) < len(kept):
                 text = ", ".join(f"{key}: {value}" for key, value in rule.items())
-                self.excluded[f"{{{text}}}"] = self.excluded.get(f"{{{text}}}", 0) + len(kept) - len(left)
+                self.excluded[f"{{{text}}}"] = (
+                    self.excluded.get(f"{{{text}}}", 0) + len(kept) - len(left)
+                )
             kept = left
         return kept
 
@@ -317,12 +365,20 @@ class _Expander:
         changes: list[tuple[str, Any, Path_]] = []
         for key, value in point.axes.items():
             if key == VARIANT:
-                changes += [(k, v, ("variants", value, k)) for k, v in self.grid.variants[value].items()]
+                changes += [
+                    (k, v, ("variants", value, k)) for k, v in self.grid.variants[value].items()
+                ]
             else:
                 changes.append((key, value, ("axes", key)))
         for index, values in sets:
-            changes += [(key, value, ("overrides", index, "set", key)) for key, value in values.items()]
-        mine = {"backbone": point.backbone.setting, "dataset": point.dataset.setting, "head": point.head.setting}
+            changes += [
+                (key, value, ("overrides", index, "set", key)) for key, value in values.items()
+            ]
+        mine = {
+            "backbone": point.backbone.setting,
+            "dataset": point.dataset.setting,
+            "head": point.head.setting,
+        }
         for dotted, value, where in changes:
             room, _, rest = dotted.partition(".")
             if dotted == "recipe":
@@ -339,7 +395,9 @@ class _Expander:
             resolver.backbone(point.backbone, settings.backbone),
             resolver.dataset(point.dataset, settings.dataset),
             resolver.head(point.head, point.backbone, settings.head, settings.recipe),
-            resolver.recipe(settings.recipe, settings.train, settings.sources, settings.recipe_path),
+            resolver.recipe(
+                settings.recipe, settings.train, settings.sources, settings.recipe_path
+            ),
         )
         if None in parts:
             return None

@@ -1,4 +1,7 @@
-"""Where each setting of a run comes from: the paper, its published code, or whoever wrote the grid."""
+"""Where each setting of a run comes from.
+
+The paper, its published code, or whoever wrote the grid.
+"""
 
 from dataclasses import dataclass
 from typing import Any
@@ -29,14 +32,18 @@ def of_head(head: dict[str, Any], backbone: str, recipe: str = "") -> list[Setti
 
     Args:
         head: as the run has it.
-        backbone: its short name, for which some values were published; settings in brackets are left out.
+        backbone: its short name, for which some values were published; settings in brackets are
+            left out.
         recipe: the recipe's name, which may bring parameters of the head.
     """
     name, params = head["name"], head["params"]
     if name not in PRESETS or "source" in head:
         return []
     fidelity = params["fidelity"]
-    usual = {key: field.get_default(call_default_factory=True) for key, field in HEADS[name].model_fields.items()}
+    usual = {
+        key: field.get_default(call_default_factory=True)
+        for key, field in HEADS[name].model_fields.items()
+    }
     facts = catalogue.backbones().get(backbone.partition("(")[0], {})
     published, paper = (
         usual | catalogue.recipe_head(recipe, name, which) | preset(name, which, facts, params)

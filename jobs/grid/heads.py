@@ -1,7 +1,9 @@
-"""The parameters of the auxiliary heads: what a grid may say about each, and what the papers and their code say.
+"""The parameters of the auxiliary heads.
 
-A preset, `fidelity`, fills what a grid leaves open: `paper` follows the text, `code` the program that was published
-with it. Where the text says nothing both take the program's value (`SILENT`).
+What a grid may say about each, and what the papers and their code say.
+
+A preset, `fidelity`, fills what a grid leaves open: `paper` follows the text, `code` the program
+that was published with it. Where the text says nothing both take the program's value (`SILENT`).
 """
 
 from typing import Annotated, Any, Literal, get_args
@@ -121,7 +123,9 @@ class RelViT(Head):
         True,
         description="whether to use positional embeddings; if not, fine-tuning starts new ones",
     )
-    shuffle: bool = Field(False, description="shuffle the patches of each image, and the targets with them")
+    shuffle: bool = Field(
+        False, description="shuffle the patches of each image, and the targets with them"
+    )
     mega: int | None = Field(
         None,
         ge=2,
@@ -184,7 +188,12 @@ class Distill(Head):
     )
 
 
-HEADS: dict[str, type[Head]] = {"supervised": Supervised, "drloc": DRLoc, "relvit": RelViT, "distill": Distill}
+HEADS: dict[str, type[Head]] = {
+    "supervised": Supervised,
+    "drloc": DRLoc,
+    "relvit": RelViT,
+    "distill": Distill,
+}
 # Heads that need a grid of tokens with at least two rows and two columns.
 SPATIAL = frozenset(("drloc", "relvit"))
 

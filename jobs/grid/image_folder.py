@@ -1,4 +1,7 @@
-"""The fingerprint of an image folder: a manifest of its files, hashed, and cached by size and time."""
+"""The fingerprint of an image folder.
+
+A manifest of its files, hashed, and cached by size and time.
+"""
 
 import hashlib
 import os
@@ -10,7 +13,9 @@ from ..atomic_files import make_folder, read_cache, to_json, write_over
 from ..errors import BadInput
 from ..run.spec import digest
 
-IMAGE_SUFFIXES = frozenset((".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp"))
+IMAGE_SUFFIXES = frozenset(
+    (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
+)
 TEST_FOLDERS = ("test", "val")
 
 
@@ -27,7 +32,8 @@ def file_sha256(path: Path) -> str:
 
 
 def describe_folder(path: Path, *, progress: Callable[[int], None] | None = None) -> dict[str, Any]:
-    """Return fingerprint, classes and sizes of `<path>/train/<class>/*` and `<path>/test|val/<class>/*`.
+    """Return fingerprint, classes and sizes of `<path>/train/<class>/*` and
+    `<path>/test|val/<class>/*`.
 
     Raises:
         BadInput: the folder does not exist, or has not this form.
@@ -36,16 +42,24 @@ def describe_folder(path: Path, *, progress: Callable[[int], None] | None = None
         raise BadInput(f"dataset {path}: folder does not exist")
     test = next((name for name in TEST_FOLDERS if (path / name).is_dir()), None)
     if test is None or not (path / "train").is_dir():
-        raise BadInput(f"dataset {path}: expected the folders train/<class>/ and test/<class>/ (or val/)")
+        raise BadInput(
+            f"dataset {path}: expected the folders train/<class>/ and test/<class>/ (or val/)"
+        )
     parts = {name: _files(path / name) for name in ("train", test)}
-    classes = {name: sorted({file.split("/")[0] for file in files}) for name, files in parts.items()}
+    classes = {
+        name: sorted({file.split("/")[0] for file in files}) for name, files in parts.items()
+    }
     for name, files in parts.items():
         if not files:
             raise BadInput(f"dataset {path}: no images in {name}/<class>/")
     if classes["train"] != classes[test]:
         odd = sorted(set(classes["train"]) ^ set(classes[test]))
-        raise BadInput(f"dataset {path}: train and {test} have different classes ({', '.join(odd[:5])})")
-    hashes = _hashes(path, [f"{name}/{file}" for name, files in parts.items() for file in files], progress)
+        raise BadInput(
+            f"dataset {path}: train and {test} have different classes ({', '.join(odd[:5])})"
+        )
+    hashes = _hashes(
+        path, [f"{name}/{file}" for name, files in parts.items() for file in files], progress
+    )
     manifest = "\n".join(f"{file} {sha}" for file, sha in sorted(hashes.items()))
     return {
         "fingerprint": f"manifest:{digest(manifest, 40)}",
@@ -62,7 +76,9 @@ def _files(folder: Path) -> list[str]:
         folders.sort()
         inside = os.path.relpath(place, folder)
         if inside != ".":
-            found += [f"{inside}/{name}" for name in names if Path(name).suffix.lower() in IMAGE_SUFFIXES]
+            found += [
+                f"{inside}/{name}" for name in names if Path(name).suffix.lower() in IMAGE_SUFFIXES
+            ]
     return sorted(found)
 
 
@@ -77,7 +93,9 @@ def _hashes(root: Path, files: list[str], progress: Callable[[int], None] | None
             old = known.get(file)
             fresh[file] = [*stamp, old[2] if old and old[:2] == stamp else file_sha256(root / file)]
         except OSError as error:
-            raise BadInput(f"dataset {root / file}: {(error.strerror or str(error)).lower()}") from None
+            raise BadInput(
+                f"dataset {root / file}: {(error.strerror or str(error)).lower()}"
+            ) from None
         if progress and index % 1000 == 0:
             progress(index)
     if fresh != known:

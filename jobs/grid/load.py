@@ -23,7 +23,11 @@ class Intake:
 
 
 def take_in(
-    source: str, *, changes: dict[str, Any] | None = None, max_runs: int = 100_000, data_root: Path | None = None
+    source: str,
+    *,
+    changes: dict[str, Any] | None = None,
+    max_runs: int = 100_000,
+    data_root: Path | None = None,
 ) -> Intake:
     """Read, check and expand a grid.
 
@@ -31,15 +35,20 @@ def take_in(
         source: a file's path or a built-in grid's name.
         changes: settings from the command line (`--set`), by dotted path.
         max_runs: the largest grid to take.
-        data_root: where weights lie that are named and not given by their path; None: such are not looked for.
+        data_root: where weights lie that are named and not given by their path; None: such are not
+            looked for.
 
     Raises:
         BadInput: with every mistake of the file, in its order.
     """
-    return take_in_document(grid_document(source, changes=changes), max_runs=max_runs, data_root=data_root)
+    return take_in_document(
+        grid_document(source, changes=changes), max_runs=max_runs, data_root=data_root
+    )
 
 
-def take_in_document(document: Document, *, max_runs: int = 100_000, data_root: Path | None = None) -> Intake:
+def take_in_document(
+    document: Document, *, max_runs: int = 100_000, data_root: Path | None = None
+) -> Intake:
     """Check and expand what was read already; raises as `take_in` does."""
     resolver = Resolver(document, data_root)
     grid, problems = check_grid(document)
@@ -64,7 +73,9 @@ def _in_order(problems: list[Problem]) -> list[Problem]:
 
 
 def _check_names(document: Document, resolver: Resolver) -> None:
-    """Look up every backbone, dataset, head and recipe that the raw file names, whatever else is wrong with it."""
+    """Look up every backbone, dataset, head and recipe that the raw file names, whatever else is
+    wrong with it.
+    """
     varied = _varied(document.data)
     for place, owner in _owners(document.data):
         for entry in _named(owner, "backbones", place, varied):
@@ -85,7 +96,10 @@ def _owners(data: dict[str, Any]) -> Iterator[tuple[Path_, dict[str, Any]]]:
 
 
 def _varied(data: dict[str, Any]) -> set[str]:
-    """Return the dotted paths that axes and overrides set: what they touch is judged with their values."""
+    """Return the dotted paths that axes and overrides set.
+
+    What they touch is judged with their values.
+    """
     axes, overrides, variants = data.get("axes"), data.get("overrides"), data.get("variants")
     found = set(axes) if isinstance(axes, dict) else set()
     for changes in variants.values() if isinstance(variants, dict) else ():
@@ -103,7 +117,9 @@ def _named(owner: dict[str, Any], key: str, place: Path_, varied: set[str]) -> l
     found = entries([items[index] for index in fit], (*place, key))
     prefix = key.removesuffix("s")
     return [
-        Entry(name=entry.name, settings=entry.settings, path=(*place, key, index), label=entry.label)
+        Entry(
+            name=entry.name, settings=entry.settings, path=(*place, key, index), label=entry.label
+        )
         for entry, index in zip(found, fit, strict=True)
         if not any(path.startswith(f"{prefix}.{entry.setting}.") for path in varied)
     ]
@@ -116,7 +132,11 @@ def _is_entry(item: Any) -> bool:
 def _check_recipe(
     data: dict[str, Any], owner: dict[str, Any], place: Path_, resolver: Resolver, varied: set[str]
 ) -> None:
-    name, path = (owner["recipe"], (*place, "recipe")) if owner.get("recipe") else (data.get("recipe"), ("recipe",))
+    name, path = (
+        (owner["recipe"], (*place, "recipe"))
+        if owner.get("recipe")
+        else (data.get("recipe"), ("recipe",))
+    )
     if not isinstance(name, str) or not name:
         return
     train: dict[str, Any] = {}

@@ -1,4 +1,7 @@
-"""From the names in a grid to what they stand for: backbones, datasets, heads and recipes, in full."""
+"""From the names in a grid to what they stand for.
+
+Backbones, datasets, heads and recipes, in full.
+"""
 
 import json
 import math
@@ -43,7 +46,10 @@ class Entry:
 
 
 def entries(items: list[Any], path: Path_) -> list[Entry]:
-    """Read `name` and `{name: {key: value}}` items; a repeated name is told apart by its settings."""
+    """Read `name` and `{name: {key: value}}` items.
+
+    A repeated name is told apart by its settings.
+    """
     found = []
     for index, item in enumerate(items):
         name, settings = next(iter(item.items())) if isinstance(item, dict) else (item, {})
@@ -105,7 +111,9 @@ class Resolver:
     def _backbone(self, entry: Entry, changes: dict[str, Any]) -> str | None:
         name = entry.name
         if ":" in name or "/" in name:
-            self.problem(entry.path, f"backbone {name!r}: remote and local-dir model sources are not allowed")
+            self.problem(
+                entry.path, f"backbone {name!r}: remote and local-dir model sources are not allowed"
+            )
             return None
         known = catalogue.backbones()
         models = catalogue.timm_models()
@@ -115,33 +123,49 @@ class Resolver:
             self.problem(entry.path, f"unknown backbone {name!r}", fix)
             return None
         if not isinstance(entry.settings, dict):
-            self.problem(entry.path, f"backbone {name}: expected a mapping of create_model arguments")
+            self.problem(
+                entry.path, f"backbone {name}: expected a mapping of create_model arguments"
+            )
             return None
         short = known.get(name, {"model": name})
         args = {**short.get("args", {}), **entry.settings, **changes}
         weights = args.pop("weights", None)
         for arg in ("pretrained", "num_classes", "in_chans", "img_size", "checkpoint_path"):
             if arg in args:
-                fix = {"img_size": "Set train.image_size", "pretrained": "Give weights: FILE"}.get(arg, "")
+                fix = {"img_size": "Set train.image_size", "pretrained": "Give weights: FILE"}.get(
+                    arg, ""
+                )
                 self.problem((*entry.path, name, arg), f"{arg} is set by vtjobs", fix)
                 return None
         if _plain(args) != args:
-            self.problem(entry.path, f"backbone {name}: arguments must be finite numbers, text, or lists of them")
+            self.problem(
+                entry.path,
+                f"backbone {name}: arguments must be finite numbers, text, or lists of them",
+            )
             return None
-        return canonical({"args": args, "model": short["model"], "weights": self._weights(entry, weights)})
+        return canonical(
+            {"args": args, "model": short["model"], "weights": self._weights(entry, weights)}
+        )
 
     def _weights(self, entry: Entry, weights: Any) -> dict[str, str] | None:
         if weights is None:
             return None
         path = Path(str(weights)).expanduser()
-        named = "/" not in str(weights) and not path.is_file() and not str(weights).endswith(WEIGHTS_FILES)
+        named = (
+            "/" not in str(weights)
+            and not path.is_file()
+            and not str(weights).endswith(WEIGHTS_FILES)
+        )
         if named:
             if self.data_root is None:
                 return {"fingerprint": f"named:{path}"}
             places = [self.data_root / "weights" / f"{path}{suffix}" for suffix in WEIGHTS_FILES]
             path = next((place for place in places if place.is_file()), places[0])
         if not path.is_file():
-            fix = f"Download it once with: vtjobs data prepare weights:{weights if named else 'MODEL'}"
+            fix = (
+                "Download it once with: vtjobs data prepare"
+                f" weights:{weights if named else 'MODEL'}"
+            )
             self.problem((*entry.path, entry.name, "weights"), f"{path}: no such file", fix)
             return None
         sha = f"sha256:{file_sha256(path)}"
@@ -172,7 +196,11 @@ class Resolver:
         allowed = {"path", "mean", "std"} if folder else {"mean", "std"}
         for setting in settings:
             if setting not in allowed:
-                self.problem((*entry.path, entry.name, setting), f"unknown key {setting!r}", suggest(setting, allowed))
+                self.problem(
+                    (*entry.path, entry.name, setting),
+                    f"unknown key {setting!r}",
+                    suggest(setting, allowed),
+                )
                 return None
         if folder:
             path = Path(str(settings.get("path", entry.name))).expanduser()
@@ -191,12 +219,17 @@ class Resolver:
         for setting in ("mean", "std"):
             values = facts[setting]
             if not _are_numbers(values, facts["channels"]):
-                self.problem((*entry.path, entry.name, setting), f"expected {facts['channels']} numbers")
+                self.problem(
+                    (*entry.path, entry.name, setting), f"expected {facts['channels']} numbers"
+                )
                 return None
             if setting == "std" and min(values) <= 0:
                 self.problem((*entry.path, entry.name, setting), "must be greater than 0")
                 return None
-        spec = {key: facts[key] for key in ("channels", "classes", "fingerprint", "mean", "std", "train", "test")}
+        spec = {
+            key: facts[key]
+            for key in ("channels", "classes", "fingerprint", "mean", "std", "train", "test")
+        }
         val = self.data.get("val")
         held, classes = round((val or 0.0) * facts["train"]), facts["classes"]
         if val is not None and min(held, facts["train"] - held) < classes:
@@ -207,7 +240,9 @@ class Resolver:
         kept = {"val": val} if val is not None else {}
         return canonical(spec | kept | {"name": "folder" if folder else entry.name})
 
-    def head(self, entry: Entry, backbone: Entry, changes: dict[str, Any], recipe: str = "") -> str | None:
+    def head(
+        self, entry: Entry, backbone: Entry, changes: dict[str, Any], recipe: str = ""
+    ) -> str | None:
         """Return the canonical JSON of a head for this backbone, or None where it cannot be used.
 
         Args:
@@ -222,8 +257,12 @@ class Resolver:
         found: str | None = self._cache[key]
         return found
 
-    def check_head(self, entry: Entry, changes: dict[str, Any] | None = None, recipe: str = "") -> BaseModel | None:
-        """Return a head's parameters as far as they need no backbone, or None where they cannot be used."""
+    def check_head(
+        self, entry: Entry, changes: dict[str, Any] | None = None, recipe: str = ""
+    ) -> BaseModel | None:
+        """Return a head's parameters as far as they need no backbone, or None where they cannot be
+        used.
+        """
         if custom_head.is_own(entry.name):
             self._own_head(entry, changes or {})
             return None
@@ -249,7 +288,9 @@ class Resolver:
         folder = Path(self.document.file).parent if self.document.file else Path()
         try:
             if settings != _plain(settings):
-                raise custom_head.NotAHead("settings must be finite numbers, text, or lists of them")
+                raise custom_head.NotAHead(
+                    "settings must be finite numbers, text, or lists of them"
+                )
             source = custom_head.find(entry.name, folder=folder)
             return {
                 "name": entry.name.rpartition(":")[2],
@@ -260,7 +301,9 @@ class Resolver:
             self.problem(entry.path, f"head {entry.name}: {error}")
             return None
 
-    def _head(self, entry: Entry, backbone: Entry, changes: dict[str, Any], recipe: str) -> str | None:
+    def _head(
+        self, entry: Entry, backbone: Entry, changes: dict[str, Any], recipe: str
+    ) -> str | None:
         if custom_head.is_own(entry.name):
             found = self._own_head(entry, changes)
             return None if found is None else canonical(found)
@@ -269,7 +312,9 @@ class Resolver:
             return None
         values = params.model_dump(mode="json")
         if "fidelity" in values:
-            published = preset(entry.name, values["fidelity"], catalogue.backbones().get(backbone.name, {}), values)
+            published = preset(
+                entry.name, values["fidelity"], catalogue.backbones().get(backbone.name, {}), values
+            )
             values |= {name: value for name, value in published.items() if values[name] is None}
         if entry.name == "distill":
             values["teacher"] = self._teacher(entry, values["teacher"])
@@ -287,12 +332,18 @@ class Resolver:
             # Which stage that is, expansion knows.
             return STAGE
         where: Path_ = (*entry.path, entry.name, "teacher")
-        settings = next(iter(teacher.values())) if isinstance(teacher, dict) and len(teacher) == 1 else None
+        settings = (
+            next(iter(teacher.values()))
+            if isinstance(teacher, dict) and len(teacher) == 1
+            else None
+        )
         if not isinstance(settings, dict) or not settings.get("weights"):
             fix = "Name an earlier stage, or {MODEL: {weights: FILE}}"
             self.problem(where, "expected a teacher with weights", fix)
             return None
-        found = self.backbone(Entry(name=str(next(iter(teacher))), settings=settings, path=where), {})
+        found = self.backbone(
+            Entry(name=str(next(iter(teacher))), settings=settings, path=where), {}
+        )
         return json.loads(found) if found is not None else None
 
     def fit(self, head: str, recipe: str, dataset: str, entry: Entry) -> bool:
@@ -304,7 +355,9 @@ class Resolver:
             name = json.loads(dataset)["name"]
             one_size = catalogue.datasets().get(name, {}).get("one_size", False)
             if fields["crop"] == "resized" and fields["pipeline"] == "tensor" and not one_size:
-                message = f"crop: resized on images of different sizes ({name}) needs `pipeline: pil`"
+                message = (
+                    f"crop: resized on images of different sizes ({name}) needs `pipeline: pil`"
+                )
                 self.problem(("train",), message, "Set train: {pipeline: pil}")
                 self._cache[key] = False
             if params.get("mega") and params["labels"]:
@@ -315,7 +368,9 @@ class Resolver:
                     "Set labels: false",
                 )
                 self._cache[key] = False
-            if params.get("pooling") == "overlapping" and (params.get("mega") or params.get("shuffle")):
+            if params.get("pooling") == "overlapping" and (
+                params.get("mega") or params.get("shuffle")
+            ):
                 self.problem(
                     entry.path,
                     f"{entry.name}: pooling: overlapping cannot be combined with mega or shuffle",
@@ -323,12 +378,18 @@ class Resolver:
                 self._cache[key] = False
             if not params.get("labels", True):
                 if params["weight"] == 0:
-                    self.problem(entry.path, f"{entry.name} without labels and with weight 0 trains nothing")
+                    self.problem(
+                        entry.path, f"{entry.name} without labels and with weight 0 trains nothing"
+                    )
                     self._cache[key] = False
                 for mix in ("mixup", "cutmix"):
                     if fields[mix]:
-                        message = f"the recipe's {mix} mixes labels, but {entry.name} trains without any"
-                        self.problem(entry.path, message, f"Set train: {{{mix}: 0.0}}, or another recipe")
+                        message = (
+                            f"the recipe's {mix} mixes labels, but {entry.name} trains without any"
+                        )
+                        self.problem(
+                            entry.path, message, f"Set train: {{{mix}: 0.0}}, or another recipe"
+                        )
                         self._cache[key] = False
         return bool(self._cache[key])
 
@@ -336,10 +397,19 @@ class Resolver:
         self, model: type[BaseModel], entry: Entry, changes: dict[str, Any], brought: dict[str, Any]
     ) -> tuple[BaseModel | None, list[Problem]]:
         if not isinstance(entry.settings, dict):
-            return None, [self.document.problem(entry.path, f"{entry.name}: expected a mapping of settings")]
-        return validate(model, {**brought, **entry.settings, **changes}, self.document, (*entry.path, entry.name))
+            return None, [
+                self.document.problem(entry.path, f"{entry.name}: expected a mapping of settings")
+            ]
+        return validate(
+            model,
+            {**brought, **entry.settings, **changes},
+            self.document,
+            (*entry.path, entry.name),
+        )
 
-    def recipe(self, name: str, changes: dict[str, Any], sources: dict[str, Path_], path: Path_) -> str | None:
+    def recipe(
+        self, name: str, changes: dict[str, Any], sources: dict[str, Path_], path: Path_
+    ) -> str | None:
         """Return the canonical JSON of a recipe with changes, or None where it cannot be used.
 
         Args:
@@ -353,7 +423,9 @@ class Resolver:
         found: str | None = self._cache[key]
         return found
 
-    def _recipe(self, name: str, changes: dict[str, Any], sources: dict[str, Path_], path: Path_) -> str | None:
+    def _recipe(
+        self, name: str, changes: dict[str, Any], sources: dict[str, Path_], path: Path_
+    ) -> str | None:
         if name not in catalogue.recipe_names():
             self.problem(path, f"unknown recipe {name!r}", suggest(name, catalogue.recipe_names()))
             return None

@@ -1,4 +1,7 @@
-"""What the rules of a grid may name: conditions of exclude and overrides, includes, dotted paths."""
+"""What the rules of a grid may name.
+
+Conditions of exclude and overrides, includes, dotted paths.
+"""
 
 from dataclasses import dataclass
 from typing import Any
@@ -39,7 +42,10 @@ class Rules:
         """Find every rule that names what this grid has not."""
         rules: list[tuple[Path_, dict[str, Any]]] = []
         rules += [(("exclude", index), rule) for index, rule in enumerate(self.grid.exclude)]
-        rules += [(("overrides", index, "when"), rule.when) for index, rule in enumerate(self.grid.overrides)]
+        rules += [
+            (("overrides", index, "when"), rule.when)
+            for index, rule in enumerate(self.grid.overrides)
+        ]
         for path, rule in rules:
             for key, value in rule.items():
                 self._condition((*path, key), key, value)
@@ -61,9 +67,13 @@ class Rules:
                 self.resolver.problem((*path, key), f"unknown key {key!r}", suggest(key, allowed))
             for part in as_list(value):
                 if key == "seed" and not _is_seed(part):
-                    self.resolver.problem((*path, key), f"expected whole numbers 0…{MAX_SEED}, got {part!r}")
+                    self.resolver.problem(
+                        (*path, key), f"expected whole numbers 0…{MAX_SEED}, got {part!r}"
+                    )
                 elif key in allowed[:3] and not isinstance(part, str):
-                    self.resolver.problem((*path, key), "expected a name of this grid or of the catalogue")
+                    self.resolver.problem(
+                        (*path, key), "expected a name of this grid or of the catalogue"
+                    )
         for key in allowed[:2] if self.grid.stages else allowed[:3]:
             if not as_list(rule.get(key)):
                 self.resolver.problem(path, f"{key} is required")
@@ -77,14 +87,21 @@ class Rules:
             self.resolver.problem(path, "at least one value is needed")
         choices = self._choices(key)
         for part in as_list(value):
-            if not isinstance(part, str | int | float) or (key == "seed" and isinstance(part, bool)):
+            if not isinstance(part, str | int | float) or (
+                key == "seed" and isinstance(part, bool)
+            ):
                 self.resolver.problem(path, f"expected a {key}, or a list of them")
             elif choices is not None and part not in choices and str(part) not in choices:
                 fix = suggest(str(part), map(str, choices))
                 self.resolver.problem(path, f"{part!r} is not among this grid's {key}s", fix)
 
     def _choices(self, key: str) -> set[Any] | None:
-        included = {seed for rule in self.grid.include for seed in as_list(rule.get("seed")) if _is_seed(seed)}
+        included = {
+            seed
+            for rule in self.grid.include
+            for seed in as_list(rule.get("seed"))
+            if _is_seed(seed)
+        }
         match key:
             case "backbone" | "dataset" | "head":
                 return self._names(key)
@@ -97,7 +114,9 @@ class Rules:
         return set(map(str, self.grid.axes[key])) if key in self.grid.axes else None
 
     def _names(self, key: str) -> set[str]:
-        found = list({"backbone": self.backbones, "dataset": self.datasets, "head": self.heads}[key])
+        found = list(
+            {"backbone": self.backbones, "dataset": self.datasets, "head": self.heads}[key]
+        )
         for index, stage in enumerate(self.grid.stages):
             items: list[Any] = getattr(stage, f"{key}s") or []
             found += entries(items, ("stages", index, f"{key}s"))
@@ -109,15 +128,22 @@ class Rules:
         if path == "recipe" or (room == "train" and rest):
             return
         if room not in ("head", "backbone", "dataset") or rest.count(".") < 1:
-            fix = "Write train.FIELD, head.NAME.PARAMETER, backbone.NAME.ARGUMENT, dataset.NAME.SETTING or recipe"
+            fix = (
+                "Write train.FIELD, head.NAME.PARAMETER, backbone.NAME.ARGUMENT,"
+                " dataset.NAME.SETTING or recipe"
+            )
             self.resolver.problem(where, f"cannot vary {path!r}", fix)
             return
         if path == "head.distill.teacher":
-            self.resolver.problem(where, f"{path} cannot be varied", "List distill once for each teacher")
+            self.resolver.problem(
+                where, f"{path} cannot be varied", "List distill once for each teacher"
+            )
             return
         names = self._names(room)
         if rest.split(".")[0] not in names:
-            self.resolver.problem(where, f"{path}: no such {room} in this grid", suggest(rest.split(".")[0], names))
+            self.resolver.problem(
+                where, f"{path}: no such {room} in this grid", suggest(rest.split(".")[0], names)
+            )
 
 
 def coordinate(value: Any) -> str | int | float:

@@ -38,7 +38,9 @@ def _entry_list(*names: str) -> WithJsonSchema:
 Backbones = Annotated[list[Any], _entry_list("swin_t", "resnet50")]
 Datasets = Annotated[list[Any], _entry_list("digits", "cifar10")]
 Heads = Annotated[list[Any], _entry_list(*HEADS)]
-Train = Annotated[dict[str, Any], WithJsonSchema(Recipe.model_json_schema() | {"required": [], "title": "Train"})]
+Train = Annotated[
+    dict[str, Any], WithJsonSchema(Recipe.model_json_schema() | {"required": [], "title": "Train"})
+]
 
 
 class Strict(BaseModel):
@@ -89,7 +91,10 @@ class Data(Strict):
     def _each_once(self) -> Self:
         names = ["test", *(["val"] if self.val else []), *self.sets]
         if len(set(names)) < len(names):
-            raise ValueError(f"sets: {', '.join(names)} lists a set twice (test and a held-out val are always scored)")
+            raise ValueError(
+                f"sets: {', '.join(names)} lists a set twice (test and a held-out val are always"
+                " scored)"
+            )
         return self
 
 
@@ -140,9 +145,13 @@ class Compare(Strict):
     @model_validator(mode="after")
     def _one_rule(self) -> Self:
         if self.anytime and self.looks:
-            raise ValueError("anytime: valid at every number of seeds, so it takes no looks. Remove looks")
+            raise ValueError(
+                "anytime: valid at every number of seeds, so it takes no looks. Remove looks"
+            )
         if self.anytime and self.margin is not None:
-            raise ValueError("anytime: ties are tested only once, so margin cannot be set. Remove margin")
+            raise ValueError(
+                "anytime: ties are tested only once, so margin cannot be set. Remove margin"
+            )
         if self.select == "best_val" and self.set == "val":
             raise ValueError("select: best_val chooses the epoch on val. Compare on another set")
         if self.family == "screen" and (self.looks or self.anytime):
@@ -158,7 +167,10 @@ class Compare(Strict):
 
 
 def whole_compare(stored: dict[str, Any]) -> dict[str, Any]:
-    """Return a stored declaration with what has come to it since: an older version's is no other one for that."""
+    """Return a stored declaration with what has come to it since.
+
+    An older version's is no other one for that.
+    """
     return Compare.model_validate(stored).model_dump(mode="json")
 
 
@@ -206,7 +218,9 @@ class Grid(Strict):
         default_factory=dict,
         description="additional axes by dotted path, such as {head.drloc.pairs: [32, 64]}",
     )
-    variants: dict[Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9 _.+-]{0,63}$")], dict[str, Any]] = Field(
+    variants: dict[
+        Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9 _.+-]{0,63}$")], dict[str, Any]
+    ] = Field(
         default_factory=dict,
         description="axis of named sets of changes, such as {no-mixup: {train.mixup: 0.0}}",
     )
@@ -241,7 +255,8 @@ class Grid(Strict):
     )
     backend: (
         Annotated[
-            Annotated[Literal["local", "slurm", "ray"], Tag("<name>")] | Annotated[Backend, Tag("<settings>")],
+            Annotated[Literal["local", "slurm", "ray"], Tag("<name>")]
+            | Annotated[Backend, Tag("<settings>")],
             Discriminator(_backend_form),
         ]
         | None
@@ -259,19 +274,30 @@ class Grid(Strict):
 
     @cached_property
     def streams(self) -> dict[int, dict[str, int]]:
-        """The value of every stream by run of a cell, counted from 0; empty where one seed moves them all."""
+        """The value of every stream by run of a cell, counted from 0.
+
+        Empty where one seed moves them all.
+        """
         return dict(enumerate(self.variance.rows())) if self.variance is not None else {}
 
     @property
     def replicates(self) -> list[int]:
-        """What the runs of a cell are told apart by: seeds, or the places in the design of `variance`."""
+        """What the runs of a cell are told apart by.
+
+        Seeds, or the places in the design of `variance`.
+        """
         return list(self.streams) or self.seeds
 
     def backend_name(self, default: str) -> str:
-        """Return the backend that the grid names: by its name, or by being the only one with settings."""
+        """Return the backend that the grid names.
+
+        By its name, or by being the only one with settings.
+        """
         if isinstance(self.backend, str):
             return self.backend
-        named = [name for name in Backend.model_fields if getattr(self.backend, name, None) is not None]
+        named = [
+            name for name in Backend.model_fields if getattr(self.backend, name, None) is not None
+        ]
         return named[0] if len(named) == 1 else default
 
     def site(self, name: str) -> dict[str, Any]:
@@ -316,7 +342,10 @@ def _source(source: str) -> Document:
     if path.suffix in (".yaml", ".yml") or "/" in source or path.exists():
         return read(path)
     if source not in catalogue.grid_names():
-        raise BadInput(f"{source}: no such file, and no built-in grid. {suggest(source, catalogue.grid_names())}")
+        raise BadInput(
+            f"{source}: no such file, and no built-in grid."
+            f" {suggest(source, catalogue.grid_names())}"
+        )
     return parse(catalogue.grid_source(source), file=source)
 
 
@@ -359,9 +388,17 @@ def _entries_problems(
     for index, entry in enumerate(entries):
         if entry in seen:
             shown = next(iter(entry), entry) if isinstance(entry, dict) else entry
-            problems.append(document.problem((*path, index), f"{shown} listed twice (would create duplicate runs)"))
+            problems.append(
+                document.problem(
+                    (*path, index), f"{shown} listed twice (would create duplicate runs)"
+                )
+            )
         seen.append(entry)
-        if of_names and not isinstance(entry, str) and not (isinstance(entry, dict) and len(entry) == 1):
+        if (
+            of_names
+            and not isinstance(entry, str)
+            and not (isinstance(entry, dict) and len(entry) == 1)
+        ):
             message = "expected a name, or one name with its settings: {name: {key: value}}"
             problems.append(document.problem((*path, index), message))
     return problems
@@ -375,15 +412,21 @@ def _stage_problems(grid: Grid, document: Document) -> list[Problem]:
         if problem := name_problem(stage.name):
             problems.append(document.problem((*where, "name"), problem))
         if stage.name in names:
-            problems.append(document.problem((*where, "name"), f"duplicate stage name {stage.name!r}"))
+            problems.append(
+                document.problem((*where, "name"), f"duplicate stage name {stage.name!r}")
+            )
         if stage.init_from is not None and stage.init_from not in names:
             message = f"no earlier stage {stage.init_from!r}"
-            problems.append(document.problem((*where, "init_from"), message, suggest(stage.init_from, names)))
+            problems.append(
+                document.problem((*where, "init_from"), message, suggest(stage.init_from, names))
+            )
         if stage.init_from is not None and stage.backbones is not None:
             message = "a stage with init_from keeps the backbones of the stage that it starts from"
             problems.append(document.problem((*where, "backbones"), message))
         names.append(stage.name)
-    parts: list[tuple[Path_, Stage | None]] = [(("stages", index), stage) for index, stage in enumerate(grid.stages)]
+    parts: list[tuple[Path_, Stage | None]] = [
+        (("stages", index), stage) for index, stage in enumerate(grid.stages)
+    ]
     for place, part in parts or [((), None)]:
         for key in ("heads", "recipe"):
             if not (getattr(part, key, None) or getattr(grid, key)):
@@ -397,7 +440,9 @@ def _seed_problems(grid: Grid, document: Document) -> list[Problem]:
         message = "the design of `variance` already sets the seed of every stream"
         return [document.problem(("seeds",), message, "Remove seeds or variance")]
     if apart:
-        rules: list[tuple[Path_, dict[str, Any]]] = [(("include", i), rule) for i, rule in enumerate(grid.include)]
+        rules: list[tuple[Path_, dict[str, Any]]] = [
+            (("include", i), rule) for i, rule in enumerate(grid.include)
+        ]
         rules += [(("exclude", i), rule) for i, rule in enumerate(grid.exclude)]
         rules += [(("overrides", i, "when"), rule.when) for i, rule in enumerate(grid.overrides)]
         message = "rules cannot name seeds here: the design of `variance` sets them"
@@ -421,14 +466,24 @@ def _compare_problems(grid: Grid, document: Document) -> list[Problem]:
     named = grid.compare.baseline
     if any(named == name or named.startswith(f"{name}(") for name in names):
         return []
-    return [document.problem(("compare", "baseline"), f"no head {named!r} in this grid", suggest(named, names))]
+    return [
+        document.problem(
+            ("compare", "baseline"), f"no head {named!r} in this grid", suggest(named, names)
+        )
+    ]
 
 
 def _cadence_problems(grid: Grid, document: Document) -> list[Problem]:
     walltime = grid.resources.walltime
     # The default cadence may be longer: a run also saves when its time is up.
-    if walltime is None or "checkpoint_every" not in grid.model_fields_set or grid.checkpoint_every < walltime:
+    if (
+        walltime is None
+        or "checkpoint_every" not in grid.model_fields_set
+        or grid.checkpoint_every < walltime
+    ):
         return []
     every, limit = format_duration(grid.checkpoint_every), format_duration(walltime)
     message = f"{every} is not shorter than resources.walltime ({limit})"
-    return [document.problem(("checkpoint_every",), message, "Save more often, or ask for more time")]
+    return [
+        document.problem(("checkpoint_every",), message, "Save more often, or ask for more time")
+    ]

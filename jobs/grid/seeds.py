@@ -1,4 +1,7 @@
-"""What a grid file says about seeds: one that moves every stream of randomness, or streams that vary apart."""
+"""What a grid file says about seeds.
+
+One that moves every stream of randomness, or streams that vary apart.
+"""
 
 import math
 from collections import Counter
@@ -34,7 +37,11 @@ def _seeds(value: object) -> list[int]:
         return list(range(value))
     if isinstance(value, dict):
         bounds = value.get("range")
-        if set(value) != {"range"} or not isinstance(bounds, list) or [type(part) for part in bounds] != [int, int]:
+        if (
+            set(value) != {"range"}
+            or not isinstance(bounds, list)
+            or [type(part) for part in bounds] != [int, int]
+        ):
             raise ValueError("write {range: [first, end]}; end is not included")
         if bounds[1] - bounds[0] > MAX_SEEDS:
             raise ValueError(f"at most {MAX_SEEDS:,} seeds, got {bounds[1] - bounds[0]:,}")
@@ -43,7 +50,11 @@ def _seeds(value: object) -> list[int]:
         raise ValueError("a count, a list of seeds, or {range: [first, end]}")
     for seed in value:
         if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed <= MAX_SEED:
-            shown = f"write plain decimal numbers, got {seed}" if isinstance(seed, str) else f"got {seed}"
+            shown = (
+                f"write plain decimal numbers, got {seed}"
+                if isinstance(seed, str)
+                else f"got {seed}"
+            )
             raise ValueError(f"whole number 0…{MAX_SEED}, {shown}")
     if len(set(value)) < len(value):
         twice = min(seed for seed, times in Counter(value).items() if times > 1)
@@ -61,7 +72,14 @@ def widened(known: Iterable[int], count: int) -> list[int]:
 Seeds = Annotated[
     list[int],
     BeforeValidator(_seeds),
-    WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 1}, {"type": "array", "items": {"type": "integer"}}]}),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "integer", "minimum": 1},
+                {"type": "array", "items": {"type": "integer"}},
+            ]
+        }
+    ),
 ]
 Stream = Annotated[str, Field(pattern=f"^({'|'.join(STREAMS)})$")]
 StreamSeed = Annotated[int, Field(ge=0, le=MAX_SEED)]
@@ -99,11 +117,19 @@ class Variance(BaseModel):
     def _fits(self) -> Self:
         if self.design is Design.TOGETHER:
             if self.model_fields_set - {"design"}:
-                raise ValueError("together: `seeds` sets every stream. Remove the other keys of variance")
+                raise ValueError(
+                    "together: `seeds` sets every stream. Remove the other keys of variance"
+                )
             return self
-        twice = [name for name in STREAMS if (name in self.vary) + (name in self.hold) + (name in self.ride) > 1]
+        twice = [
+            name
+            for name in STREAMS
+            if (name in self.vary) + (name in self.hold) + (name in self.ride) > 1
+        ]
         if twice or len(set(self.ride)) < len(self.ride):
-            raise ValueError(f"{', '.join(twice or self.ride)}: list a stream once, under vary, hold or ride")
+            raise ValueError(
+                f"{', '.join(twice or self.ride)}: list a stream once, under vary, hold or ride"
+            )
         levels = {name: len(values) for name, values in self.vary.items()}
         if few := [name for name, count in levels.items() if count < 2]:
             raise ValueError(f"vary {', '.join(few)}: needs at least two values, got one")
@@ -111,7 +137,9 @@ class Variance(BaseModel):
             if not levels:
                 raise ValueError("one-at-a-time: vary at least one stream")
             if self.ride:
-                raise ValueError("one-at-a-time: streams that do not vary are held fixed. Remove ride")
+                raise ValueError(
+                    "one-at-a-time: streams that do not vary are held fixed. Remove ride"
+                )
         elif len(levels) < 2:
             raise ValueError(f"{self.design}: vary at least two streams")
         if self.count > MAX_RUNS:
@@ -123,11 +151,18 @@ class Variance(BaseModel):
     def _orthogonal(self, levels: dict[str, int]) -> None:
         counts = set(levels.values())
         if len(counts) > 1:
-            raise ValueError(f"orthogonal: every stream needs the same number of values, got {levels}")
+            raise ValueError(
+                f"orthogonal: every stream needs the same number of values, got {levels}"
+            )
         (count,) = counts
         if not design.is_prime(count):
-            next_prime = next(number for number in range(count, 2 * count) if design.is_prime(number))
-            raise ValueError(f"orthogonal: needs a prime number of values, got {count}. Give each stream {next_prime}")
+            next_prime = next(
+                number for number in range(count, 2 * count) if design.is_prime(number)
+            )
+            raise ValueError(
+                f"orthogonal: needs a prime number of values, got {count}. Give each stream"
+                f" {next_prime}"
+            )
         if len(levels) > count:
             raise ValueError(
                 f"orthogonal: {count} values allow up to {count} streams (the rest estimates the "
@@ -141,10 +176,14 @@ class Variance(BaseModel):
         if self.design is Design.ONE_AT_A_TIME:
             together = min(levels) if len(levels) > 1 else 0
             return self.repeat + sum(level - 1 for level in levels) + together
-        return self.repeat * (math.prod(levels) if self.design is Design.CROSSED else levels[0] ** 2)
+        return self.repeat * (
+            math.prod(levels) if self.design is Design.CROSSED else levels[0] ** 2
+        )
 
     def rows(self) -> list[dict[str, int]]:
         """Return the runs of each cell as stream -> value; empty where one seed moves them all."""
         if self.design is Design.TOGETHER:
             return []
-        return design.rows(self.design, self.vary, hold=self.hold, ride=self.ride, repeat=self.repeat)
+        return design.rows(
+            self.design, self.vary, hold=self.hold, ride=self.ride, repeat=self.repeat
+        )

@@ -23,14 +23,22 @@ Place = TypeVar("Place", bound=Any)
 
 def teacher_stage(head: Entry) -> str | None:
     """Return the stage that a head names for its teacher, or None."""
-    teacher = head.settings.get("teacher") if head.name == "distill" and isinstance(head.settings, dict) else None
+    teacher = (
+        head.settings.get("teacher")
+        if head.name == "distill" and isinstance(head.settings, dict)
+        else None
+    )
     return teacher if isinstance(teacher, str) else None
 
 
 def with_teachers(
-    points: Iterator[Place], made: Mapping[str, Sequence[int]], cells: Sequence[Any], resolver: Resolver
+    points: Iterator[Place],
+    made: Mapping[str, Sequence[int]],
+    cells: Sequence[Any],
+    resolver: Resolver,
 ) -> Iterator[Place]:
-    """Give each point whose head names a stage for its teacher that stage's cell of the same dataset and axes.
+    """Give each point whose head names a stage for its teacher that stage's cell of the same
+    dataset and axes.
 
     Args:
         points: of a stage that starts anew; dataclasses with a `parent`.
@@ -49,15 +57,22 @@ def with_teachers(
             continue
         teachers = [index for index in made[stage] if _teaches(cells[index], point)]
         if len(teachers) != 1:
-            message = f"stage {stage!r} has {len(teachers)} cells on {point.dataset.label}; a teacher needs one"
+            message = (
+                f"stage {stage!r} has {len(teachers)} cells on {point.dataset.label}; a teacher"
+                " needs one"
+            )
             resolver.problem(where, message)
         elif not json.loads(cells[teachers[0]].spec.head)["params"].get("labels", True):
-            resolver.problem(where, f"stage {stage!r} trains without labels; a teacher needs a classifier")
+            resolver.problem(
+                where, f"stage {stage!r} trains without labels; a teacher needs a classifier"
+            )
         else:
             yield dataclasses.replace(point, parent=teachers[0])
 
 
 def _teaches(cell: Any, point: Point) -> bool:
     """Whether a cell is on a point's dataset, and in the same place of the axes that both have."""
-    apart = [key for key, value in cell.axes.items() if key in point.axes and point.axes[key] != value]
+    apart = [
+        key for key, value in cell.axes.items() if key in point.axes and point.axes[key] != value
+    ]
     return bool(cell.entries[1].key == point.dataset.key) and not apart

@@ -1,1 +1,4 @@
-"""What a run is: its description and id, its states, its retries, and the grammar that selects it."""
+"""What a run is.
+
+Its description and id, its states, its retries, and the grammar that selects it.
+"""

@@ -74,22 +74,35 @@ def _after_infrastructure(history: Sequence[Ended]) -> Verdict:
     for ended in reversed(history):
         if not ended.state.is_infrastructure or ended.checkpoint_step > ended.started_step:
             break
-        stalled += ended.failure not in (FailureClass.SKIPPED, FailureClass.NOT_SUBMITTED, FailureClass.SUPERSEDED)
+        stalled += ended.failure not in (
+            FailureClass.SKIPPED,
+            FailureClass.NOT_SUBMITTED,
+            FailureClass.SUPERSEDED,
+        )
     if stalled >= STALLED_LIMIT:
-        return Verdict(state=RunState.FAILED, reason=f"{stalled} attempts in a row brought no new checkpoint")
+        return Verdict(
+            state=RunState.FAILED, reason=f"{stalled} attempts in a row brought no new checkpoint"
+        )
     return Verdict(state=RunState.PENDING)
 
 
 def _after_no_start(history: Sequence[Ended]) -> Verdict:
-    """The run itself is not to blame, but an agent that cannot even start must not be started for ever."""
+    """The run itself is not to blame, but an agent that cannot even start must not be started for
+    ever.
+    """
     in_a_row = 0
     for ended in reversed(history):
         if ended.failure is not FailureClass.NOT_SUBMITTED:
             break
         in_a_row += 1
     if in_a_row >= NEVER_STARTED_LIMIT:
-        return Verdict(state=RunState.FAILED, reason=f"{in_a_row} allocations in a row ended before the run started")
-    return Verdict(state=RunState.PENDING, wait_s=min(60, 2 ** (in_a_row - 1)) if in_a_row > 1 else 0)
+        return Verdict(
+            state=RunState.FAILED,
+            reason=f"{in_a_row} allocations in a row ended before the run started",
+        )
+    return Verdict(
+        state=RunState.PENDING, wait_s=min(60, 2 ** (in_a_row - 1)) if in_a_row > 1 else 0
+    )
 
 
 def _after_failure(history: Sequence[Ended], tries: int, may_halve: bool) -> Verdict:
@@ -99,7 +112,11 @@ def _after_failure(history: Sequence[Ended], tries: int, may_halve: bool) -> Ver
     gave_up = Verdict(state=RunState.FAILED, reason=last.signature)
     if last.failure in DETERMINISTIC or len(counted) >= tries:
         return gave_up
-    if last.failure is FailureClass.USER_ERROR and len(alike) >= 2 and alike[-2].signature == last.signature:
+    if (
+        last.failure is FailureClass.USER_ERROR
+        and len(alike) >= 2
+        and alike[-2].signature == last.signature
+    ):
         return gave_up
     if last.failure in ONCE and len(alike) > 1:
         return gave_up
@@ -108,5 +125,10 @@ def _after_failure(history: Sequence[Ended], tries: int, may_halve: bool) -> Ver
             return Verdict(state=RunState.PENDING, halve_micro_batch=True)
         return gave_up
     if last.failure is FailureClass.STORAGE:
-        return Verdict(state=RunState.PENDING, wait_s=STORAGE_BACKOFF_S[min(len(alike), len(STORAGE_BACKOFF_S)) - 1])
-    return Verdict(state=RunState.PENDING, wait_s=DATA_BACKOFF_S if last.failure is FailureClass.DATA else 0)
+        return Verdict(
+            state=RunState.PENDING,
+            wait_s=STORAGE_BACKOFF_S[min(len(alike), len(STORAGE_BACKOFF_S)) - 1],
+        )
+    return Verdict(
+        state=RunState.PENDING, wait_s=DATA_BACKOFF_S if last.failure is FailureClass.DATA else 0
+    )

@@ -16,7 +16,19 @@ from .states import RunState
 
 # Longer ones do not fit a database's integer, and no grid takes them.
 _SEED = re.compile(r"[0-9]{1,10}\Z")
-FIELDS = ("grid", "backbone", "dataset", "head", "recipe", "stage", "seed", "state", "status", "run", "cell")
+FIELDS = (
+    "grid",
+    "backbone",
+    "dataset",
+    "head",
+    "recipe",
+    "stage",
+    "seed",
+    "state",
+    "status",
+    "run",
+    "cell",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +42,10 @@ class Condition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """A union of run id prefixes and grid names, narrowed by conditions; everything where both are empty."""
+    """A union of run id prefixes and grid names, narrowed by conditions.
+
+    Everything where both are empty.
+    """
 
     everything: bool = False
     prefixes: tuple[str, ...] = ()
@@ -56,9 +71,14 @@ def parse_selection(words: Sequence[str], *, default_all: bool = False) -> Selec
         elif RUN_ID_PREFIX.match(word) or not name_problem(word):
             names.append(word)
         else:
-            raise BadInput(f"cannot read {word!r} as a run, a grid or a condition such as backbone=swin_t")
+            raise BadInput(
+                f"cannot read {word!r} as a run, a grid or a condition such as backbone=swin_t"
+            )
     if not (words or default_all):
-        raise BadInput("say which runs: all, a run id, a grid's name, or conditions such as grid=quickstart seed!=3")
+        raise BadInput(
+            "say which runs: all, a run id, a grid's name, or conditions such as grid=quickstart"
+            " seed!=3"
+        )
     if conditions and not names:
         everything = True
     return Selection(everything=everything, names=tuple(names), conditions=tuple(conditions))

@@ -18,9 +18,14 @@ EACH = "each"
 
 RUN_ID_LENGTH = 16
 
-# Fields of the recipe that came after the first ones, and what was the case before: at that value they are left out of
-# the description, so that runs keep their names.
-LATER: dict[str, Any] = {"repeats": 1, "loss": "cross_entropy", "bce_threshold": None, "drop_path_rule": "model"}
+# Fields of the recipe that came after the first ones, and what was the case before: at that value
+# they are left out of the description, so that runs keep their names.
+LATER: dict[str, Any] = {
+    "repeats": 1,
+    "loss": "cross_entropy",
+    "bce_threshold": None,
+    "drop_path_rule": "model",
+}
 
 # The teacher of a run that learns from an earlier stage's.
 STAGE = "stage"
@@ -28,12 +33,16 @@ STAGE = "stage"
 
 def canonical(value: Any) -> str:
     """Write JSON in the one way that is hashed: sorted keys, no spaces, ASCII, no NaN."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    return json.dumps(
+        value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False
+    )
 
 
 def without_later(recipe: dict[str, Any]) -> dict[str, Any]:
     """Return a recipe as it is described: the fields of `LATER` only where they say something."""
-    return {name: value for name, value in recipe.items() if name not in LATER or value != LATER[name]}
+    return {
+        name: value for name, value in recipe.items() if name not in LATER or value != LATER[name]
+    }
 
 
 def digest(text: str, length: int = RUN_ID_LENGTH) -> str:
@@ -60,7 +69,10 @@ def seed_label(seeds: dict[str, int]) -> int | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellSpec:
-    """What the runs of one cell share. The parts are canonical JSON, so that 100,000 runs hash fast."""
+    """What the runs of one cell share.
+
+    The parts are canonical JSON, so that 100,000 runs hash fast.
+    """
 
     backbone: str
     # {"args": {...}, "model": timm's name, "weights": {"sha256": ...} or null}
@@ -90,7 +102,10 @@ class CellSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSpec:
-    """One run as plain data; `parse(canonical JSON)` and `canonical(spec)` are each other's inverse."""
+    """One run as plain data.
+
+    `parse(canonical JSON)` and `canonical(spec)` are each other's inverse.
+    """
 
     backbone: dict[str, Any]
     dataset: dict[str, Any]
@@ -98,7 +113,8 @@ class RunSpec:
     recipe: dict[str, Any]
     seeds: dict[str, int]
     init_from: str | None
-    # The run_id whose final weights this run starts from, or learns from where its head names `stage` as teacher.
+    # The run_id whose final weights this run starts from, or learns from where its head names
+    # `stage` as teacher.
     numerics: int = NUMERICS
 
     @classmethod
@@ -120,7 +136,7 @@ class RunSpec:
 
     @property
     def learns_from_parent(self) -> bool:
-        """Whether the run of `init_from` is its teacher, and not what its own weights start from."""
+        """Whether `init_from` names its teacher rather than the run its weights start from."""
         mine = self.head["name"] == "distill" and "source" not in self.head
         return mine and bool(self.head["params"].get("teacher") == STAGE)
 

@@ -30,12 +30,17 @@ class AttemptState(StrEnum):
         return self in (self.TIMEOUT, self.PREEMPTED, self.NODE_FAIL, self.LOST, self.SUPERSEDED)
 
 
-LIVE = frozenset((AttemptState.SUBMITTING, AttemptState.QUEUED, AttemptState.STARTING, AttemptState.RUNNING))
+LIVE = frozenset(
+    (AttemptState.SUBMITTING, AttemptState.QUEUED, AttemptState.STARTING, AttemptState.RUNNING)
+)
 TERMINAL = frozenset(AttemptState) - LIVE
 
-# Ends are final. Live states only move forward; a journal may be read late, so states may be skipped.
+# Ends are final. Live states only move forward; a journal may be read late, so states may be
+# skipped.
 TRANSITIONS: dict[AttemptState, frozenset[AttemptState]] = {
-    AttemptState.SUBMITTING: frozenset((AttemptState.QUEUED, AttemptState.STARTING, AttemptState.RUNNING)) | TERMINAL,
+    AttemptState.SUBMITTING: (
+        frozenset((AttemptState.QUEUED, AttemptState.STARTING, AttemptState.RUNNING)) | TERMINAL
+    ),
     AttemptState.QUEUED: frozenset((AttemptState.STARTING, AttemptState.RUNNING)) | TERMINAL,
     AttemptState.STARTING: frozenset((AttemptState.RUNNING,)) | TERMINAL,
     AttemptState.RUNNING: TERMINAL,

@@ -64,7 +64,8 @@ class Allocation:
     # Where datasets and weights lie, by fingerprint.
     hang_s: float = HANG_S
     argv: tuple[str, ...] = ()
-    # The command that submits a successor; `{token}` is replaced, and `{job}` by the job that it must outlive.
+    # The command that submits a successor; `{token}` is replaced, and `{job}` by the job that it
+    # must outlive.
     after: tuple[str, ...] = ()
     # The scheduler's jobs that must end first: those of the parent stage.
     exclude: tuple[str, ...] = ()
@@ -78,8 +79,12 @@ class Allocation:
         return [task for part in self.tasks for task in part]
 
     def to_dict(self) -> dict[str, Any]:
-        # By hand: an allocation may hold thousands of tasks, and asdict copies each of their values.
-        tasks = [[{name: getattr(task, name) for name in Task.__slots__} for task in part] for part in self.tasks]
+        # By hand: an allocation may hold thousands of tasks, and asdict copies each of their
+        # values.
+        tasks = [
+            [{name: getattr(task, name) for name in Task.__slots__} for task in part]
+            for part in self.tasks
+        ]
         plain = {item.name: getattr(self, item.name) for item in dataclasses.fields(self)}
         return {**plain, "shape": dataclasses.asdict(self.shape), "tasks": tasks}
 

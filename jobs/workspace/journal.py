@@ -1,19 +1,18 @@
-"""The journal: one append-only event file per attempt and node. Line = CRC32 of the rest + JSON with seq.
+"""The journal: one append-only event file per attempt and node.
+
+Line = CRC32 of the rest + JSON with seq.
 
 Kinds of events and what they carry (times are UTC seconds since 1970):
 
     start       attempt, host, gpus, resumed_attempt, resumed_step, world_size, exact, software
-    progress    epoch, step, steps
-    epoch       epoch, step, metrics
-    evaluation  epoch, step, set, metrics
-    checkpoint  epoch, step, bytes
-    rejected    attempt, step, reason              (a checkpoint that did not verify)
-    heartbeat
-    end         state, class, signature, error, exit_code, epoch, step, rank, host (of the cause), explained
+    progress    epoch, step, steps epoch       epoch, step, metrics evaluation  epoch, step, set,
+    metrics checkpoint  epoch, step, bytes rejected    attempt, step, reason              (a
+    checkpoint that did not verify) heartbeat end         state, class, signature, error, exit_code,
+    epoch, step, rank, host (of the cause), explained
 
-Of a run on several nodes node 0 decides: what the others write (start, heartbeat, end) is for the agents' eyes.
-`explained` is false where nobody could say why the scheduler stopped the attempt: the end is left to the scheduler's
-own word.
+Of a run on several nodes node 0 decides: what the others write (start, heartbeat, end) is for the
+agents' eyes. `explained` is false where nobody could say why the scheduler stopped the attempt: the
+end is left to the scheduler's own word.
 """
 
 import json
@@ -26,7 +25,17 @@ from typing import Any
 from ..errors import DamagedJournal
 
 KINDS = frozenset(
-    ("start", "fingerprints", "progress", "epoch", "evaluation", "checkpoint", "rejected", "heartbeat", "end")
+    (
+        "start",
+        "fingerprints",
+        "progress",
+        "epoch",
+        "evaluation",
+        "checkpoint",
+        "rejected",
+        "heartbeat",
+        "end",
+    )
 )
 # What must survive a power cut the moment it is announced.
 DURABLE = frozenset(("start", "checkpoint", "end"))
@@ -85,11 +94,14 @@ def read_from(path: Path, offset: int = 0, *, most_bytes: int = 1 << 26) -> Chun
         try:
             events.append(decode(line))
         except ValueError:
-            # The last whole line may be half of a page that reached the disk; its writer is gone then.
+            # The last whole line may be half of a page that reached the disk; its writer is gone
+            # then.
             if index == len(lines) - 1 and not tail:
                 return Chunk(events=events, offset=offset + len(data) - len(line) - 1, tail=line)
             sound = offset + sum(len(line) + 1 for line in lines[:index])
-            raise DamagedJournal(f"{path}: damaged line at byte {sound}", events=events, offset=sound) from None
+            raise DamagedJournal(
+                f"{path}: damaged line at byte {sound}", events=events, offset=sound
+            ) from None
     return Chunk(events=events, offset=offset + len(data) - len(tail), tail=tail)
 
 
@@ -126,7 +138,8 @@ class JournalWriter:
             while view:
                 view = view[os.write(self._handle, view) :]
         except OSError:
-            # A disk that filled up in the middle of a line: the end record must not be glued to its torn half.
+            # A disk that filled up in the middle of a line: the end record must not be glued to its
+            # torn half.
             os.ftruncate(self._handle, begin)
             raise
         if kind in DURABLE:

@@ -1,7 +1,10 @@
-"""Which attempts of a run count, read from the run's folder alone: the cut, the ends, the checkpoints.
+"""Which attempts of a run count, read from the run's folder alone.
 
-Rule of adoption: what attempt k wrote counts as long as no higher attempt has a start record; a higher
-attempt's start record names the step of k that it resumes from, and only what lies up to there counts.
+The cut, the ends, the checkpoints.
+
+Rule of adoption: what attempt k wrote counts as long as no higher attempt has a start record; a
+higher attempt's start record names the step of k that it resumes from, and only what lies up to
+there counts.
 """
 
 import re
@@ -37,9 +40,13 @@ def read_attempt(folder: RunFolder, number: int) -> AttemptRecord:
         events = read_all(folder.journal(number, 0))
     except DamagedJournal as error:
         events = error.events
-    ends: dict[str, Any] = {event["kind"]: event for event in events if event["kind"] in ("start", "end")}
+    ends: dict[str, Any] = {
+        event["kind"]: event for event in events if event["kind"] in ("start", "end")
+    }
     steps = tuple(int(event["step"]) for event in events if event["kind"] == "checkpoint")
-    return AttemptRecord(number=number, start=ends.get("start"), end=ends.get("end"), announced=steps)
+    return AttemptRecord(
+        number=number, start=ends.get("start"), end=ends.get("end"), announced=steps
+    )
 
 
 def completed_by(folder: RunFolder, below: int) -> int | None:
@@ -62,10 +69,12 @@ class Candidate:
 
 
 def candidates(folder: RunFolder, below: int) -> list[Candidate]:
-    """Return the checkpoints of the lineage of attempt `below`: the announced ones first, each kind newest first.
+    """Return the checkpoints of the lineage of attempt `below`.
 
-    Of one that nobody lived to announce the scores before it may not have been journalled either, and who goes on
-    from it never makes them again; it is better than nothing.
+    The announced ones first, each kind newest first.
+
+    Of one that nobody lived to announce the scores before it may not have been journalled either,
+    and who goes on from it never makes them again; it is better than nothing.
     """
     found: list[Candidate] = []
     silent: list[Candidate] = []
@@ -78,8 +87,11 @@ def candidates(folder: RunFolder, below: int) -> list[Candidate]:
         names = (_STEP.match(path.name) for path in folder.checkpoints(number).glob("step-*"))
         on_disk = {int(name[1]) for name in names if name}
         if record.start is None:
-            # Never started, or its journal is damaged from the first line on: then what it saved is all it says.
-            silent += [Candidate(attempt=number, step=step) for step in sorted(on_disk, reverse=True)]
+            # Never started, or its journal is damaged from the first line on: then what it saved is
+            # all it says.
+            silent += [
+                Candidate(attempt=number, step=step) for step in sorted(on_disk, reverse=True)
+            ]
             continue
         for step in sorted(on_disk | set(record.announced), reverse=True):
             if cut is None or step <= cut:

@@ -1,8 +1,11 @@
-"""The markers of a grid that keep its runs from starting: dispatch and queued agents obey them alike.
+"""The markers of a grid that keep its runs from starting.
+
+Dispatch and queued agents obey them alike.
 
 <grid>/hold.json      {"runs": [...]}                    the user holds these runs
-<grid>/canary.json    {"runs": [...], "passed": bool}    only these may start until each has passed its first epoch
-<grid>/breaker.json   {"class", "signature", "runs"}     the same deterministic failure came too often
+<grid>/canary.json    {"runs": [...], "passed": bool}    only these may start until each has passed
+its first epoch <grid>/breaker.json   {"class", "signature", "runs"}     the same deterministic
+failure came too often
 """
 
 from collections.abc import Callable

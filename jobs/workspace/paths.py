@@ -39,7 +39,10 @@ class RunFolder:
 
     @property
     def grants(self) -> Path:
-        """Tries that the user granted: `0003` (attempts up to 3 no longer count) or `0003-clean`."""
+        """Tries that the user granted.
+
+        `0003` (attempts up to 3 no longer count) or `0003-clean`.
+        """
         return self.path / "grants"
 
     @property
@@ -90,7 +93,9 @@ class RunFolder:
         touch_new(make_folder(self.cancels) / f"{number:04d}")
 
     def all_grants(self) -> list[tuple[int, bool]]:
-        """Return, oldest first, up to which attempt ends no longer count, and whether to start from nothing then."""
+        """Return, oldest first, up to which attempt ends no longer count, and whether to start from
+        nothing then.
+        """
         try:
             names = [name.partition("-") for name in os.listdir(self.grants)]
         except FileNotFoundError:
@@ -165,12 +170,18 @@ class Workspace:
         try:
             make_folder(self.root)
             if not self.identity.exists():
-                data = {"id": uuid.uuid4().hex, "version": VERSION, "ledger_host": socket.gethostname()}
+                data = {
+                    "id": uuid.uuid4().hex,
+                    "version": VERSION,
+                    "ledger_host": socket.gethostname(),
+                }
                 write_new(self.identity, to_json(data))
             for folder in (self.grids, self.allocations):
                 make_folder(folder)
         except OSError as error:
-            raise BadInput(f"workspace {self.root} is not writable: {error.strerror or error}") from None
+            raise BadInput(
+                f"workspace {self.root} is not writable: {error.strerror or error}"
+            ) from None
         self.check()
         return self
 
@@ -191,7 +202,9 @@ class Workspace:
                 "mounted? Set VTJOBS_WORKSPACE or --workspace to use another one"
             )
         if not isinstance(identity, dict) or not isinstance(identity.get("version"), int):
-            raise WorkspaceUnreadable(f"workspace {self.root} cannot be read: {self.identity.name} is damaged")
+            raise WorkspaceUnreadable(
+                f"workspace {self.root} cannot be read: {self.identity.name} is damaged"
+            )
         if identity["version"] > VERSION:
             raise BadInput(f"workspace {self.root} was written by a newer vtjobs; upgrade vtjobs")
         return dict(identity)

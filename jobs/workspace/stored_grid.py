@@ -46,7 +46,8 @@ class FrozenGrid:
         return str(self.settings["grid_id"])
 
     def seed_of(self, place: int) -> tuple[int, str]:
-        """Return a run's seed and "", or its place in the design and the canonical JSON of its streams.
+        """Return a run's seed and "", or its place in the design and the canonical JSON of its
+        streams.
 
         Where the streams of a place happen to agree, it is the run of that seed.
         """
@@ -58,7 +59,12 @@ class FrozenGrid:
 
 
 def freeze(
-    grid: "Grid", expansion: "Expansion", *, at: float, backend: str = "local", site: dict[str, Any] | None = None
+    grid: "Grid",
+    expansion: "Expansion",
+    *,
+    at: float,
+    backend: str = "local",
+    site: dict[str, Any] | None = None,
 ) -> FrozenGrid:
     """Take down what a grid expands to, where it goes, and the settings of that site."""
     grid_id = f"{grid.name}-{expansion.grid_hash}"
@@ -79,7 +85,9 @@ def freeze(
         "backend": backend,
         "site": site or {},
         # What the world size must divide for every cell.
-        "virtual_ranks": math.gcd(*{json.loads(cell.spec.recipe)["virtual_ranks"] for cell in expansion.cells}),
+        "virtual_ranks": math.gcd(
+            *{json.loads(cell.spec.recipe)["virtual_ranks"] for cell in expansion.cells}
+        ),
         "paths": expansion.paths,
         "excluded": expansion.excluded,
     }
@@ -105,7 +113,10 @@ def freeze(
 
 
 def write_grid(workspace: Workspace, frozen: FrozenGrid, text: bytes) -> None:
-    """Store a grid; what is there already stays, but for its text and the settings, where the newest hold."""
+    """Store a grid.
+
+    What is there already stays, but for its text and the settings, where the newest hold.
+    """
     folder = make_folder(workspace.grid(frozen.grid_id))
     write_over(folder / "grid.yaml", text)
     cells = [
@@ -117,7 +128,10 @@ def write_grid(workspace: Workspace, frozen: FrozenGrid, text: bytes) -> None:
             "axes": cell.axes,
             "is_baseline": cell.is_baseline,
             "parent": cell.parent,
-            "spec": {name: getattr(cell.spec, name) for name in ("backbone", "dataset", "head", "recipe", "numerics")},
+            "spec": {
+                name: getattr(cell.spec, name)
+                for name in ("backbone", "dataset", "head", "recipe", "numerics")
+            },
         }
         for cell in frozen.cells
     ]
@@ -136,7 +150,10 @@ def read_grid(workspace: Workspace, grid_id: str) -> FrozenGrid | None:
         return None
     cells = [FrozenCell(**{**cell, "spec": CellSpec(**cell["spec"])}) for cell in stored["cells"]]
     return FrozenGrid(
-        settings=settings, cells=cells, runs=[tuple(run) for run in stored["runs"]], streams=_streams(stored)
+        settings=settings,
+        cells=cells,
+        runs=[tuple(run) for run in stored["runs"]],
+        streams=_streams(stored),
     )
 
 
@@ -167,6 +184,8 @@ def write_spec(workspace: Workspace, grid_id: str, run_id: str) -> None:
 def grid_ids(workspace: Workspace) -> list[str]:
     """Return the ids of the stored grids."""
     try:
-        return sorted(entry.name for entry in workspace.grids.iterdir() if (entry / "grid.json").exists())
+        return sorted(
+            entry.name for entry in workspace.grids.iterdir() if (entry / "grid.json").exists()
+        )
     except FileNotFoundError:
         return []

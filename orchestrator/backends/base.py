@@ -1,4 +1,7 @@
-"""What the rest of vtjobs asks of a scheduler; one module or package beside this one per scheduler."""
+"""What the rest of vtjobs asks of a scheduler.
+
+One module or package beside this one per scheduler.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -8,8 +11,8 @@ from typing import Any, Protocol
 from ...jobs.run.states import AttemptState, FailureClass
 from ...jobs.workspace.allocation import Allocation, Shape
 
-# So long after its last sign of life an attempt that a scheduler lacks is given up, even where not all that happened is
-# ever known.
+# So long after its last sign of life an attempt that a scheduler lacks is given up, even where not
+# all that happened is ever known.
 UNSETTLED_S = 3600.0
 
 
@@ -120,7 +123,8 @@ class Room:
     free: int | None = None
     # Places that may be submitted now; None where the site has no limit.
     spread: int | None = None
-    # Places that can run at a time, where runs are to be spread over these rather than to fill the first.
+    # Places that can run at a time, where runs are to be spread over these rather than to fill the
+    # first.
     site: dict[str, Any] = field(default_factory=dict)
     # The site's settings as they hold for these runs.
 
@@ -142,11 +146,17 @@ class Backend(Protocol):
     # Whether its agents may take a while to hand on what they stopped.
 
     def room(self, shape: Shape, settings: Mapping[str, Any]) -> Room:
-        """Return how runs of this shape share an allocation; BadInput where the site can never run one."""
+        """Return how runs of this shape share an allocation.
+
+        BadInput where the site can never run one.
+        """
         ...
 
     def rehearse(self, shape: Shape, room: Room) -> None:
-        """Ask the scheduler whether it would ever start such a place; BadInput with its reason where it would not."""
+        """Ask the scheduler whether it would ever start such a place.
+
+        BadInput with its reason where it would not.
+        """
         ...
 
     def default_gpus(self, settings: Mapping[str, Any]) -> int:
@@ -162,7 +172,10 @@ class Backend(Protocol):
         ...
 
     def observe(self, places: Sequence[Place]) -> dict[Key, JobView]:
-        """Return what the scheduler says about these places; one that cannot be judged yet is left out."""
+        """Return what the scheduler says about these places.
+
+        One that cannot be judged yet is left out.
+        """
         ...
 
     def cancel(self, places: Sequence[Place]) -> None:
@@ -170,11 +183,16 @@ class Backend(Protocol):
         ...
 
     def nudge(self, places: Sequence[Place]) -> None:
-        """Have the agents at these places look at claims and cancels at once, where that is possible."""
+        """Have the agents at these places look at claims and cancels at once, where that is
+        possible.
+        """
         ...
 
     def explain(self, word: str, *, job: str = "", token: str = "") -> Waiting | None:
-        """Say why a job waits, from the raw word of its view; None where it does not wait or nothing is known."""
+        """Say why a job waits, from the raw word of its view.
+
+        None where it does not wait or nothing is known.
+        """
         ...
 
     def wake(self) -> None:

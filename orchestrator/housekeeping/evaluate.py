@@ -1,4 +1,7 @@
-"""Score finished weights: in a process of its own, here and now; the journals it leaves are ingested."""
+"""Score finished weights: in a process of its own, here and now.
+
+The journals it leaves are ingested.
+"""
 
 import json
 import subprocess
@@ -24,9 +27,14 @@ MOST_IDS = 1000
 
 
 def evaluate(
-    context: Context, run_ids: Sequence[str], sets: Sequence[str], *, show: bool, image_size: int | None = None,
+    context: Context,
+    run_ids: Sequence[str],
+    sets: Sequence[str],
+    *,
+    show: bool,
+    image_size: int | None = None,
     crop_pct: float | None = None,
-) -> list[dict[str, Any]]:  # fmt: skip
+) -> list[dict[str, Any]]:
     """Score the completed ones among these runs; return their results on these sets.
 
     Args:
@@ -68,7 +76,11 @@ def evaluate(
     if any(codes):
         raise VtjobsError("some runs could not be scored")
     with reading(context.ledger.engine) as connection:
-        return [row for row in queries.results_of(connection, chosen) if row["set_name"].partition("@")[0] in sets]
+        return [
+            row
+            for row in queries.results_of(connection, chosen)
+            if row["set_name"].partition("@")[0] in sets
+        ]
 
 
 def _check_sets(dataset: Any, sets: Sequence[str]) -> None:
@@ -76,8 +88,12 @@ def _check_sets(dataset: Any, sets: Sequence[str]) -> None:
     known = catalogue.sets_of(facts)
     for name in sets:
         # What a folder has the scoring sees; a name is no path.
-        if name not in known and not (facts["name"] == "folder" and name.replace("-", "_").isidentifier()):
-            raise BadInput(f"--sets {name}: dataset {facts['name']} has no such set. {suggest(name, known)}")
+        if name not in known and not (
+            facts["name"] == "folder" and name.replace("-", "_").isidentifier()
+        ):
+            raise BadInput(
+                f"--sets {name}: dataset {facts['name']} has no such set. {suggest(name, known)}"
+            )
 
 
 def _has_classifier(spec: str) -> bool:
@@ -86,8 +102,16 @@ def _has_classifier(spec: str) -> bool:
     return bool(params.get("labels", True))
 
 
-def _score(context: Context, run_ids: list[str], options: list[str], paths: dict[str, str], show: bool) -> int:
-    command = [sys.executable, "-m", "vtjobs.workers.tools.score", "--workspace", str(context.workspace.root)]
+def _score(
+    context: Context, run_ids: list[str], options: list[str], paths: dict[str, str], show: bool
+) -> int:
+    command = [
+        sys.executable,
+        "-m",
+        "vtjobs.workers.tools.score",
+        "--workspace",
+        str(context.workspace.root),
+    ]
     command += ["--data", str(context.config.data_root), "--paths", json.dumps(paths), *options]
     output = None if show else subprocess.DEVNULL
     codes = [

@@ -51,9 +51,17 @@ def export(context: Context, run_id: str, out: Path, form: str, *, cell: dict[st
         ),
         "cell": {name: cell[name] for name in ("n", "mean", "std", "metric")},
     }
-    command = [sys.executable, "-m", "vtjobs.workers.tools.export", "--workspace", str(context.workspace.root)]
+    command = [
+        sys.executable,
+        "-m",
+        "vtjobs.workers.tools.export",
+        "--workspace",
+        str(context.workspace.root),
+    ]
     command += ["--format", form, run_id, str(out.absolute())]
-    done = subprocess.run(command, input=json.dumps(facts), text=True, stderr=subprocess.PIPE, env=clean_environment())
+    done = subprocess.run(
+        command, input=json.dumps(facts), text=True, stderr=subprocess.PIPE, env=clean_environment()
+    )
     if done.returncode:
         reason = done.stderr.strip().rpartition("\n")[2].removeprefix("error: ")
         error = BadInput(reason) if done.returncode == BadInput.exit_code else VtjobsError(reason)

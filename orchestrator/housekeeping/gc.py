@@ -32,13 +32,16 @@ class Garbage:
 def find(context: Context, run_ids: Sequence[str]) -> list[Garbage]:
     """Return what the settled runs among these no longer need.
 
-    A run that may still go on keeps every checkpoint. A completed one keeps its final weights, which later stages,
-    evaluation and export read; the optimizer's state and earlier checkpoints go.
+    A run that may still go on keeps every checkpoint. A completed one keeps its final weights,
+    which later stages, evaluation and export read; the optimizer's state and earlier checkpoints
+    go.
     """
     with reading(context.ledger.engine) as connection:
         states: dict[str, str] = {}
         for start in range(0, len(run_ids), 5000):
-            query = select(m.runs.c.run_id, m.runs.c.state).where(m.runs.c.run_id.in_(run_ids[start : start + 5000]))
+            query = select(m.runs.c.run_id, m.runs.c.state).where(
+                m.runs.c.run_id.in_(run_ids[start : start + 5000])
+            )
             states |= {row.run_id: row.state for row in connection.execute(query)}
     found: list[Garbage] = []
     for run_id in run_ids:
@@ -55,11 +58,20 @@ def _of_completed(context: Context, run_id: str) -> list[Garbage]:
         published = sorted(folder.checkpoints(number).glob("step-*"))
         staged = sorted(folder.checkpoints(number).glob(".stage-*"))
         final = published.pop() if number == final_attempt and published else None
-        found += [Garbage(run_id=run_id, path=path, bytes=_size(path), why="earlier checkpoint") for path in published]
-        found += [Garbage(run_id=run_id, path=path, bytes=_size(path), why="unfinished checkpoint") for path in staged]
+        found += [
+            Garbage(run_id=run_id, path=path, bytes=_size(path), why="earlier checkpoint")
+            for path in published
+        ]
+        found += [
+            Garbage(run_id=run_id, path=path, bytes=_size(path), why="unfinished checkpoint")
+            for path in staged
+        ]
         if final is not None:
             rest = [path for path in final.iterdir() if path.name not in WEIGHTS]
-            found += [Garbage(run_id=run_id, path=path, bytes=_size(path), why="optimizer state") for path in rest]
+            found += [
+                Garbage(run_id=run_id, path=path, bytes=_size(path), why="optimizer state")
+                for path in rest
+            ]
     return found
 
 

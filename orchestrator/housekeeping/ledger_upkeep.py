@@ -19,7 +19,11 @@ def upgrade_ledger(config: Config) -> str:
     """Apply missing migrations; return a line that says what was done."""
     engine = open_engine(parse_url(ledger_url(config, config.workspace.check())))
     before, after = upgrade(engine)
-    return f"schema {after}, nothing to do" if before == after else f"schema {before or 'none'} -> {after}"
+    return (
+        f"schema {after}, nothing to do"
+        if before == after
+        else f"schema {before or 'none'} -> {after}"
+    )
 
 
 def rebuild_ledger(config: Config, *, progress: Callable[[str, int], None]) -> dict[str, int]:
@@ -35,8 +39,13 @@ def rebuild_ledger(config: Config, *, progress: Callable[[str, int], None]) -> d
         _set_aside(path)
         return make_ledger(path, config.workspace, workspace_id=identity["id"], progress=progress)
     if _holds_runs(config, identity["id"]):
-        raise BadInput("the PostgreSQL ledger is not empty; drop its tables or name another database, then repeat")
-    ledger = Ledger.open(url.render_as_string(hide_password=False), workspace_id=identity["id"], create=True)
+        raise BadInput(
+            "the PostgreSQL ledger is not empty; drop its tables or name another database, then"
+            " repeat"
+        )
+    ledger = Ledger.open(
+        url.render_as_string(hide_password=False), workspace_id=identity["id"], create=True
+    )
     return rebuild(ledger, config.workspace, progress)
 
 
@@ -63,7 +72,12 @@ def _holds_runs(config: Config, workspace_id: str) -> bool:
 
 def shown_settings(config: Config) -> dict[str, dict[str, Any]]:
     """Return each setting with its origin; a password in the ledger's URL is masked."""
-    found = {name: {"value": setting.value, "origin": setting.origin} for name, setting in config.settings.items()}
+    found = {
+        name: {"value": setting.value, "origin": setting.origin}
+        for name, setting in config.settings.items()
+    }
     if found["ledger"]["value"]:
-        found["ledger"]["value"] = parse_url(str(found["ledger"]["value"])).render_as_string(hide_password=True)
+        found["ledger"]["value"] = parse_url(str(found["ledger"]["value"])).render_as_string(
+            hide_password=True
+        )
     return found

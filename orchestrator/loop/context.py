@@ -50,7 +50,9 @@ class Context:
 
 
 def require_workspace(context: Context) -> None:
-    """Refuse to go on where the workspace is no longer the one that was opened: unmounted, or replaced.
+    """Refuse to go on where the workspace is no longer the one that was opened.
+
+    Unmounted, or replaced.
 
     Raises:
         WorkspaceUnreadable: states are unknown, nothing was changed.
@@ -75,8 +77,8 @@ def ledger_url(config: Config, identity: dict[str, str]) -> str:
         return str(root / "ledger.sqlite")
     if identity["ledger_host"] != socket.gethostname():
         raise BadInput(
-            f"the ledger of {root} is on host {identity['ledger_host']}. Work there, or keep the ledger in PostgreSQL "
-            "and set VTJOBS_LEDGER to its URL on every host"
+            f"the ledger of {root} is on host {identity['ledger_host']}. Work there, or keep the"
+            " ledger in PostgreSQL and set VTJOBS_LEDGER to its URL on every host"
         )
     state = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
     return str(make_folder(Path(state) / "vtjobs") / f"{identity['id']}.sqlite")

@@ -1,4 +1,7 @@
-"""Start pending runs: choose those that are due, put them into allocations, hand these to the backend."""
+"""Start pending runs.
+
+Choose those that are due, put them into allocations, hand these to the backend.
+"""
 
 import json
 from collections import defaultdict
@@ -27,7 +30,8 @@ from .plan import pack, shape_of, spread
 LAUNCH_S = 60.0
 # How long an agent may take from its last run's end to the allocation file of its successor.
 HAND_ON_S = 60.0
-# Attempts of one grid that are live at a time: every pass looks at each of them. The rest follows with later passes.
+# Attempts of one grid that are live at a time: every pass looks at each of them. The rest follows
+# with later passes.
 MOST_LIVE = 10_000
 
 
@@ -77,25 +81,47 @@ def _dispatch(context: Context, due: dict[str, list[Any]], total: Started) -> No
 
 
 def _try_again(context: Context, name: str) -> bool:
-    """Whether a scheduler that could not be reached is tried by this pass: each try may take its whole deadline."""
-    return scheduler_notes.take_turn(context.ledger, f"tried.{name}", every_s=context.backend(name).poll_s)
+    """Whether a scheduler that could not be reached is tried by this pass.
+
+    Each try may take its whole deadline.
+    """
+    return scheduler_notes.take_turn(
+        context.ledger, f"tried.{name}", every_s=context.backend(name).poll_s
+    )
 
 
 def _due(context: Context) -> dict[str, list[Any]]:
-    """Return the pending runs that may start now, by grid; `after` names the live allocation of a parent."""
+    """Return the pending runs that may start now, by grid.
+
+    `after` names the live allocation of a parent.
+    """
     parent, tried = m.runs.alias("parent"), m.attempts.alias("tried")
-    number = select(func.max(m.attempts.c.number)).where(m.attempts.c.run_id == m.runs.c.run_id).scalar_subquery()
+    number = (
+        select(func.max(m.attempts.c.number))
+        .where(m.attempts.c.run_id == m.runs.c.run_id)
+        .scalar_subquery()
+    )
     is_live = tried.c.state.in_(LIVE) & (tried.c.run_id == m.runs.c.parent)
     query = (
-        select(m.runs, number.label("last"), m.allocations.c.job_id.label("after"), m.allocations.c.backend)
+        select(
+            m.runs,
+            number.label("last"),
+            m.allocations.c.job_id.label("after"),
+            m.allocations.c.backend,
+        )
         .select_from(m.runs)
         .outerjoin(parent, parent.c.run_id == m.runs.c.parent)
         .outerjoin(tried, is_live)
         .outerjoin(m.allocations, m.allocations.c.token == tried.c.token)
-        .outerjoin(m.grid_runs, (m.grid_runs.c.run_id == m.runs.c.run_id) & (m.grid_runs.c.grid_id == m.runs.c.grid_id))
+        .outerjoin(
+            m.grid_runs,
+            (m.grid_runs.c.run_id == m.runs.c.run_id) & (m.grid_runs.c.grid_id == m.runs.c.grid_id),
+        )
         .where(m.runs.c.state == RunState.PENDING, m.runs.c.not_before <= context.clock())
         .where(
-            (m.runs.c.parent.is_(None)) | (parent.c.state == RunState.COMPLETED) | m.allocations.c.job_id.is_not(None)
+            (m.runs.c.parent.is_(None))
+            | (parent.c.state == RunState.COMPLETED)
+            | m.allocations.c.job_id.is_not(None)
         )
         .order_by(m.runs.c.grid_id, m.grid_runs.c.position)
     )
@@ -116,10 +142,12 @@ def _due(context: Context) -> dict[str, list[Any]]:
 
 
 def _handing_on(connection: Any, context: Context) -> set[str]:
-    """Return the runs whose agent may be about to hand them on: it stopped them, and has others to end first.
+    """Return the runs whose agent may be about to hand them on.
 
-    Were they started here as well, two attempts would train at once until the lower one notices. Where only the
-    scheduler said that it ended, there is no agent any more.
+    It stopped them, and has others to end first.
+
+    Were they started here as well, two attempts would train at once until the lower one notices.
+    Where only the scheduler said that it ended, there is no agent any more.
     """
     ended, other = m.attempts.alias("ended"), m.attempts.alias("other")
     same_place = (other.c.token == ended.c.token) & (other.c.array_index == ended.c.array_index)
@@ -135,16 +163,24 @@ def _handing_on(connection: Any, context: Context) -> set[str]:
         .where((ended.c.ended_at > context.clock() - HAND_ON_S) | is_busy)
         .where(select(m.events.c.id).where(by_agent).exists())
     )
-    return {row.run_id for row in connection.execute(query) if context.backend(row.backend).hands_on}
+    return {
+        row.run_id for row in connection.execute(query) if context.backend(row.backend).hands_on
+    }
 
 
 def _live_by_grid(connection: Any) -> dict[str, int]:
     states = (RunState.QUEUED, RunState.RUNNING)
-    query = select(m.runs.c.grid_id, func.count()).where(m.runs.c.state.in_(states)).group_by(m.runs.c.grid_id)
+    query = (
+        select(m.runs.c.grid_id, func.count())
+        .where(m.runs.c.state.in_(states))
+        .group_by(m.runs.c.grid_id)
+    )
     return {row[0]: row[1] for row in connection.execute(query)}
 
 
-def _dispatch_grid(context: Context, settings: dict[str, Any], rows: list[Any], live: int, total: Started) -> None:
+def _dispatch_grid(
+    context: Context, settings: dict[str, Any], rows: list[Any], live: int, total: Started
+) -> None:
     backend = context.backend(settings["backend"])
     # What was chained to another backend's job cannot be.
     rows = [row for row in rows if row.after is None or row.backend == backend.name]
@@ -178,12 +214,16 @@ def _dispatch_grid(context: Context, settings: dict[str, Any], rows: list[Any], 
 
 
 def _start_group(
-    context: Context, tasks: list[Task], room: Room, plan: Callable[..., list[Allocation]], total: Started
+    context: Context,
+    tasks: list[Task],
+    room: Room,
+    plan: Callable[..., list[Allocation]],
+    total: Started,
 ) -> bool:
     """Start what may share allocations; False where the site takes no more.
 
-    Not every limit can be asked for. An array that is too large for one would be refused for ever, so a smaller one
-    is tried at once.
+    Not every limit can be asked for. An array that is too large for one would be refused for ever,
+    so a smaller one is tried at once.
     """
     while tasks:
         part = tasks[: room.places * room.tasks]
@@ -200,8 +240,13 @@ def _start_group(
     return True
 
 
-def _alike(context: Context, rows: list[Any]) -> dict[tuple[tuple[str, ...], tuple[str, ...]], list[Any]]:
-    """Put together what may share an allocation: it waits for the same job, and avoids the same nodes."""
+def _alike(
+    context: Context, rows: list[Any]
+) -> dict[tuple[tuple[str, ...], tuple[str, ...]], list[Any]]:
+    """Put together what may share an allocation.
+
+    It waits for the same job, and avoids the same nodes.
+    """
     with reading(context.ledger.engine) as connection:
         bad = queries.bad_nodes(connection, [row.run_id for row in rows if row.last])
     found: dict[tuple[tuple[str, ...], tuple[str, ...]], list[Any]] = defaultdict(list)
@@ -212,7 +257,8 @@ def _alike(context: Context, rows: list[Any]) -> dict[tuple[tuple[str, ...], tup
 
 def _start(context: Context, allocation: Allocation, total: Started) -> bool:
     """Write an allocation down and hand it on; False where the site takes no more."""
-    # A pass over thousands of runs takes a while: what agents handed on meanwhile is not started beside it.
+    # A pass over thousands of runs takes a while: what agents handed on meanwhile is not started
+    # beside it.
     adopt_allocations(context.ledger, context.workspace, known_tokens(context.ledger))
     opened = context.ledger.open_attempts(allocation, launching_s=LAUNCH_S)
     if opened is None:
@@ -223,7 +269,10 @@ def _start(context: Context, allocation: Allocation, total: Started) -> bool:
 
 
 def next_task(context: Context, row: Any) -> Task:
-    """Return a run's next attempt: numbered above every claim, every cancel and every attempt in the ledger."""
+    """Return a run's next attempt.
+
+    Numbered above every claim, every cancel and every attempt in the ledger.
+    """
     folder, highest = context.workspace.run(row.run_id), row.last or 0
     # One look where nothing has ever been: there may be thousands of new runs.
     if folder.path.exists():
@@ -239,7 +288,9 @@ def next_task(context: Context, row: Any) -> Task:
 
 
 def launch(context: Context, allocation: Allocation, *, claimed: bool) -> SubmitOutcome | None:
-    """Write the allocation's file and hand it to its backend; return the outcome, None where somebody else does it.
+    """Write the allocation's file and hand it to its backend.
+
+    Return the outcome, None where somebody else does it.
 
     Args:
         context: workspace, ledger, backends.
@@ -275,7 +326,9 @@ def launch(context: Context, allocation: Allocation, *, claimed: bool) -> Submit
 def stored_allocation(ledger: Ledger, token: str) -> Allocation:
     """Return an allocation as the ledger has it."""
     with reading(ledger.engine) as connection:
-        content = connection.execute(select(m.allocations.c.content).where(m.allocations.c.token == token)).scalar_one()
+        content = connection.execute(
+            select(m.allocations.c.content).where(m.allocations.c.token == token)
+        ).scalar_one()
     return Allocation.from_dict(json.loads(content))
 
 

@@ -1,6 +1,9 @@
-"""What keeps a grid from wasting a cluster: the canary that goes first, and the breaker that stops a broken grid.
+"""What keeps a grid from wasting a cluster.
 
-Both are markers in the grid's folder (jobs/workspace/markers.py), which dispatch and queued agents obey alike.
+The canary that goes first, and the breaker that stops a broken grid.
+
+Both are markers in the grid's folder (jobs/workspace/markers.py), which dispatch and queued agents
+obey alike.
 """
 
 from collections import defaultdict
@@ -19,7 +22,8 @@ from ...jobs.workspace.stored_grid import FrozenGrid
 from ..backends.base import WaitKind
 from .context import Context
 
-# Runs of a grid that fail alike, for a reason that trying again does not mend, before nothing more is submitted.
+# Runs of a grid that fail alike, for a reason that trying again does not mend, before nothing more
+# is submitted.
 BREAKER_RUNS = 3
 _BLAMED = DETERMINISTIC | {FailureClass.USER_ERROR, FailureClass.REFUSED, FailureClass.DATA}
 
@@ -40,7 +44,11 @@ def _watch_queue(context: Context) -> list[str]:
     away = scheduler_notes.away(context.ledger)
     found = []
     for row in words:
-        waiting = None if row.backend in away else context.backend(row.backend).explain(row.word, token=row.token)
+        waiting = (
+            None
+            if row.backend in away
+            else context.backend(row.backend).explain(row.word, token=row.token)
+        )
         if waiting is None or waiting.kind is WaitKind.WAIT:
             continue
         never = "can never start" if waiting.kind is WaitKind.NEVER else "will not start by itself"
@@ -74,11 +82,17 @@ def _watch_canary(context: Context, grid_id: str) -> list[str]:
         return []
     runs = list(marker.get("runs", ()))
     states, epochs = _progress(context, runs)
-    passed = [run_id for run_id in runs if states.get(run_id) == RunState.COMPLETED or epochs.get(run_id)]
+    passed = [
+        run_id for run_id in runs if states.get(run_id) == RunState.COMPLETED or epochs.get(run_id)
+    ]
     if len(passed) == len(runs):
         write_over(path, to_json({"runs": runs, "passed": True}))
         return []
-    sick = [run_id for run_id in runs if run_id not in passed and RunState(states.get(run_id, "pending")).is_settled]
+    sick = [
+        run_id
+        for run_id in runs
+        if run_id not in passed and RunState(states.get(run_id, "pending")).is_settled
+    ]
     if not sick:
         return []
     return [
@@ -95,13 +109,21 @@ def _progress(context: Context, run_ids: list[str]) -> tuple[dict[str, str], dic
             part = run_ids[start : start + 5000]
             query = select(m.runs.c.run_id, m.runs.c.state).where(m.runs.c.run_id.in_(part))
             states |= {row.run_id: row.state for row in connection.execute(query)}
-            counts = select(m.epoch_metrics.c.run_id, func.count()).where(m.epoch_metrics.c.run_id.in_(part))
-            epochs |= {row[0]: row[1] for row in connection.execute(counts.group_by(m.epoch_metrics.c.run_id))}
+            counts = select(m.epoch_metrics.c.run_id, func.count()).where(
+                m.epoch_metrics.c.run_id.in_(part)
+            )
+            epochs |= {
+                row[0]: row[1]
+                for row in connection.execute(counts.group_by(m.epoch_metrics.c.run_id))
+            }
     return states, epochs
 
 
 def _watch_failures(context: Context) -> list[str]:
-    """Trip the breaker of a grid in which too many runs failed alike; say which grids are tripped."""
+    """Trip the breaker of a grid in which too many runs failed alike.
+
+    Say which grids are tripped.
+    """
     table, tried = m.attempts.c, m.attempts.alias("tried").c
     latest = select(func.max(tried.number)).where(tried.run_id == m.runs.c.run_id).scalar_subquery()
     query = (
@@ -133,12 +155,19 @@ def _watch_failures(context: Context) -> list[str]:
 
 def _pending(connection: Any) -> dict[str, int]:
     states = (RunState.PENDING, RunState.QUEUED)
-    query = select(m.runs.c.grid_id, func.count()).where(m.runs.c.state.in_(states)).group_by(m.runs.c.grid_id)
+    query = (
+        select(m.runs.c.grid_id, func.count())
+        .where(m.runs.c.state.in_(states))
+        .group_by(m.runs.c.grid_id)
+    )
     return {row[0]: row[1] for row in connection.execute(query)}
 
 
 def reset(context: Context, grid_ids: set[str]) -> None:
-    """Open what canary and breaker closed, because the user says so; earlier failures no longer count."""
+    """Open what canary and breaker closed, because the user says so.
+
+    Earlier failures no longer count.
+    """
     with reading(context.ledger.engine) as connection:
         known = set(queries.grid_settings(connection, grid_ids))
         table = m.attempts.c

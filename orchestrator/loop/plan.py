@@ -52,7 +52,9 @@ BF16_CAPABILITY = 8.0
 
 
 def check_precision(precision: str, capability: float | None) -> tuple[Problem | None, str]:
-    """Return what is wrong with a precision on this GPU, and a suggestion where another one is faster."""
+    """Return what is wrong with a precision on this GPU, and a suggestion where another one is
+    faster.
+    """
     if capability is None:
         return None, ""
     if precision == "bf16" and capability < BF16_CAPABILITY:
@@ -60,7 +62,13 @@ def check_precision(precision: str, capability: float | None) -> tuple[Problem |
         return Problem(key="train.precision", message=message, fix="Use precision: fp16"), ""
     if precision == "fp32" and capability >= FP16_CAPABILITY:
         faster = "bf16" if capability >= BF16_CAPABILITY else "fp16"
-        return None, f"precision fp32 leaves this GPU's tensor cores idle; train.precision={faster} is faster"
+        return (
+            None,
+            (
+                f"precision fp32 leaves this GPU's tensor cores idle; train.precision={faster} is"
+                " faster"
+            ),
+        )
     return None, ""
 
 
@@ -71,15 +79,16 @@ def _lead(asked: int | None, walltime_s: int | None) -> int:
 
 
 def spread(rows: list[Any], room: Room) -> tuple[list[Any], Room]:
-    """Deal runs out so that every place that can work at this time gets as many, of every part of the grid.
+    """Deal runs out so that every place that can work at this time gets as many, of every part of
+    the grid.
 
     Args:
         rows: the runs that are due, in the grid's order.
         room: what the backend has.
 
     Returns:
-        The runs in the order in which `pack` puts them into places, and the room with as many runs to a place as that
-        takes; both as they were where the backend does not ask for it.
+        The runs in the order in which `pack` puts them into places, and the room with as many runs
+        to a place as that takes; both as they were where the backend does not ask for it.
     """
     if not room.spread or len(rows) <= room.spread * room.lanes:
         return rows, replace(room, tasks=room.lanes) if room.spread else room
@@ -103,10 +112,12 @@ def pack(
 ) -> list[Allocation]:
     """Put runs of one shape into allocations, in order.
 
-    A place hosts as many runs as the backend has room for, several at a time where the machine allows it; an
-    allocation has as many places as the site's arrays may have elements.
+    A place hosts as many runs as the backend has room for, several at a time where the machine
+    allows it; an allocation has as many places as the site's arrays may have elements.
     """
-    places = [tuple(tasks[start : start + room.tasks]) for start in range(0, len(tasks), room.tasks)]
+    places = [
+        tuple(tasks[start : start + room.tasks]) for start in range(0, len(tasks), room.tasks)
+    ]
     return [
         Allocation(
             token=f"vtj-{secrets.token_hex(8)}",

@@ -1,7 +1,7 @@
 """From what the ledger believes and what the scheduler says to what must change. Pure.
 
-The order of evidence is the caller's: journals are ingested after the scheduler was asked and before this is decided,
-so an end record that was written meanwhile has already ended its attempt.
+The order of evidence is the caller's: journals are ingested after the scheduler was asked and
+before this is decided, so an end record that was written meanwhile has already ended its attempt.
 """
 
 from dataclasses import dataclass
@@ -78,7 +78,9 @@ def decide(attempt: LiveAttempt, view: JobView, *, now: float) -> Action:
         if now < attempt.launching_until:
             # Somebody may be submitting it at this moment.
             return NOTHING
-        return _end(attempt, view, now) if attempt.is_cancelled else Action(decision=Decision.RESUBMIT)
+        return (
+            _end(attempt, view, now) if attempt.is_cancelled else Action(decision=Decision.RESUBMIT)
+        )
     return _end(attempt, view, now)
 
 
@@ -97,7 +99,9 @@ def _end(attempt: LiveAttempt, view: JobView, now: float) -> Action:
             "stopped by the scheduler without a stated reason",
         )
     if view.failure is FailureClass.SKIPPED and view.end is not None and not attempt.is_started:
-        return _ended(view.end, view.failure, f"given up by the scheduler before it started {_word(view)}")
+        return _ended(
+            view.end, view.failure, f"given up by the scheduler before it started {_word(view)}"
+        )
     if view.failure is FailureClass.NO_RESULT:
         if now - (view.ended_at or 0.0) < NO_RESULT_S:
             return NOTHING
@@ -109,17 +113,25 @@ def _end(attempt: LiveAttempt, view: JobView, now: float) -> Action:
             )
     if not attempt.is_started and view.end in (None, AttemptState.FAILED, AttemptState.LOST):
         return _ended(
-            AttemptState.LOST, FailureClass.NOT_SUBMITTED, f"the allocation ended before the run started {_word(view)}"
+            AttemptState.LOST,
+            FailureClass.NOT_SUBMITTED,
+            f"the allocation ended before the run started {_word(view)}",
         )
     if view.end is None or view.failure is None:
-        return _ended(AttemptState.LOST, FailureClass.AGENT_DIED, "the agent died without an end record")
+        return _ended(
+            AttemptState.LOST, FailureClass.AGENT_DIED, "the agent died without an end record"
+        )
     if view.end is AttemptState.LOST:
         return _ended(view.end, view.failure, f"the agent died without an end record {_word(view)}")
     return _ended(view.end, view.failure, f"{view.end} in the scheduler")
 
 
 def _may_live(attempt: LiveAttempt, now: float) -> bool:
-    return not attempt.is_over and attempt.heartbeat_at is not None and now - attempt.heartbeat_at < LEASE_S
+    return (
+        not attempt.is_over
+        and attempt.heartbeat_at is not None
+        and now - attempt.heartbeat_at < LEASE_S
+    )
 
 
 def _word(view: JobView) -> str:

@@ -1,4 +1,7 @@
-"""Keep a workspace going without anybody at a terminal: the same pass as every command's, again and again."""
+"""Keep a workspace going without anybody at a terminal.
+
+The same pass as every command's, again and again.
+"""
 
 import fcntl
 import os
@@ -12,13 +15,16 @@ from ...jobs.errors import LedgerUnreachable, VtjobsError
 from .context import Context
 from .tick import Report, tick
 
-# A ledger or a workspace that is away is asked again after this long, doubled each time up to the last.
+# A ledger or a workspace that is away is asked again after this long, doubled each time up to the
+# last.
 BACK_OFF_S = (5.0, 300.0)
 
 
 @contextmanager
 def alone(context: Context) -> Iterator[None]:
-    """Be the only supervisor of this workspace on this host. Two would do no harm, and no good either.
+    """Be the only supervisor of this workspace on this host.
+
+    Two would do no harm, and no good either.
 
     Raises:
         VtjobsError: there is one already.
@@ -28,14 +34,18 @@ def alone(context: Context) -> Iterator[None]:
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        raise VtjobsError(f"another `vtjobs supervise` is running on this host (lock {path})") from None
+        raise VtjobsError(
+            f"another `vtjobs supervise` is running on this host (lock {path})"
+        ) from None
     try:
         yield
     finally:
         os.close(handle)
 
 
-def supervise(context: Context, stop: threading.Event, say: Callable[[str], None], *, every_s: float) -> None:
+def supervise(
+    context: Context, stop: threading.Event, say: Callable[[str], None], *, every_s: float
+) -> None:
     """Make passes until told to stop; nothing that goes wrong outside ends it."""
     context.be_patient()
     wait_s, told = every_s, ""

@@ -1,4 +1,7 @@
-"""One pass over the workspace: ask the scheduler, read journals, repair, start what is due. Every command runs it."""
+"""One pass over the workspace: ask the scheduler, read journals, repair, start what is due.
+
+Every command runs it.
+"""
 
 import time
 from collections import defaultdict
@@ -29,7 +32,8 @@ class Report:
     resubmitted: int = 0
     launched: int = 0
     unreachable: dict[str, dict[str, Any]] = field(default_factory=dict)
-    # Backends that could not be asked, since when and why: what hangs on them is unknown, and was left alone.
+    # Backends that could not be asked, since when and why: what hangs on them is unknown, and was
+    # left alone.
     problems: list[str] = field(default_factory=list)
     # Why some grids cannot start here, and what keeps runs from starting at all.
 
@@ -104,24 +108,36 @@ def _observe(context: Context, live: list[Any]) -> dict[Key, JobView]:
 
 
 def _forget_away(ledger: Ledger, needed: set[str]) -> None:
-    """Drop what is noted of schedulers that nothing hangs on any more: nobody would ask them again."""
+    """Drop what is noted of schedulers that nothing hangs on any more.
+
+    Nobody would ask them again.
+    """
     for name in scheduler_notes.away(ledger).keys() - needed:
         scheduler_notes.note_away(ledger, name, "")
 
 
 def _current(context: Context, asked: list[Any], views: dict[Key, JobView]) -> dict[Key, JobView]:
-    """Leave out what was absent when it was asked about, and has been accepted since, as another process saw."""
+    """Leave out what was absent when it was asked about, and has been accepted since, as another
+    process saw.
+    """
     unknown = {row.token for row in asked if row.job_id is None}
-    doubtful = {key[0] for key, view in views.items() if view.state is JobState.ABSENT and key[0] in unknown}
+    doubtful = {
+        key[0] for key, view in views.items() if view.state is JobState.ABSENT and key[0] in unknown
+    }
     if not doubtful:
         return views
     with reading(context.ledger.engine) as connection:
-        accepted = {row.token for row in queries.live_attempts(connection) if row.job_id is not None}
+        accepted = {
+            row.token for row in queries.live_attempts(connection) if row.job_id is not None
+        }
     return {key: view for key, view in views.items() if key[0] not in doubtful & accepted}
 
 
 def _apply(context: Context, views: dict[Key, JobView], report: Report, *, asked_at: float) -> None:
-    """Act on what was seen. Time limits are measured at the time of asking: what came later was not seen."""
+    """Act on what was seen.
+
+    Time limits are measured at the time of asking: what came later was not seen.
+    """
     if not views:
         return
     with reading(context.ledger.engine) as connection:
@@ -139,7 +155,9 @@ def _apply(context: Context, views: dict[Key, JobView], report: Report, *, asked
             moves.append(_move(row, view, action))
         elif view.raw != row.word:
             words.append((row.run_id, row.number, view.raw[:200]))
-    for token, (row, view) in {row.token: (row, view) for row, view in decided[Decision.ACCEPTED]}.items():
+    for token, (row, view) in {
+        row.token: (row, view) for row, view in decided[Decision.ACCEPTED]
+    }.items():
         context.ledger.accepted(token, view.job_id, source=view.source or row.backend)
     report.ended += context.ledger.transitions(moves)
     scheduler_notes.set_words(context.ledger, words)
@@ -179,7 +197,8 @@ def _move(row: Any, view: JobView, action: Any) -> dict[str, Any]:
 
 
 def cancel_places(context: Context, rows: list[Any], live: list[Any]) -> None:
-    """End the places that have nothing left to do but these attempts, and wake the agents of the others.
+    """End the places that have nothing left to do but these attempts, and wake the agents of the
+    others.
 
     Raises:
         SchedulerUnreachable: a later pass asks again.

@@ -43,7 +43,8 @@ def wait(context: Context, selection: Selection, show: Show) -> dict[str, int]:
         show(rows, report)
         if all(RunState(row.state).is_settled for row in rows):
             return _counts(rows)
-        # With many thousands of runs a pass takes a while; this machine has other things to do as well.
+        # With many thousands of runs a pass takes a while; this machine has other things to do as
+        # well.
         time.sleep(max(POLL_S, time.monotonic() - began))
 
 

@@ -1,4 +1,7 @@
-"""What a user asks of runs: cancel, hold, release, retry, rerun. Each leaves its mark in the workspace first."""
+"""What a user asks of runs: cancel, hold, release, retry, rerun.
+
+Each leaves its mark in the workspace first.
+"""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -29,7 +32,11 @@ class Done:
 def cancel(context: Context, run_ids: Sequence[str]) -> Done:
     """Forbid every attempt so far to start or to go on; the agents notice within seconds."""
     states = _states(context, run_ids)
-    chosen = [run_id for run_id in run_ids if states[run_id] not in (RunState.COMPLETED, RunState.DIVERGED)]
+    chosen = [
+        run_id
+        for run_id in run_ids
+        if states[run_id] not in (RunState.COMPLETED, RunState.DIVERGED)
+    ]
     through: dict[str, int] = {}
     for run_id in chosen:
         number = _highest(context, run_id) + 1
@@ -51,7 +58,11 @@ def _end_allocations(context: Context, chosen: set[str]) -> None:
 def _highest(context: Context, run_id: str) -> int:
     folder = context.workspace.run(run_id)
     with reading(context.ledger.engine) as connection:
-        query = select(m.attempts.c.number).where(m.attempts.c.run_id == run_id).order_by(m.attempts.c.number.desc())
+        query = (
+            select(m.attempts.c.number)
+            .where(m.attempts.c.run_id == run_id)
+            .order_by(m.attempts.c.number.desc())
+        )
         last = connection.execute(query.limit(1)).scalar() or 0
     return max(folder.highest_claim(), folder.highest_cancel(), last)
 
@@ -119,7 +130,10 @@ def _mark(context: Context, run_ids: Sequence[str], *, held: bool) -> Done:
 
 
 def mark_held(context: Context, grid_id: str, chosen: set[str], *, held: bool) -> None:
-    """Add runs to a grid's hold marker, or take them out of it; agents read it before they claim."""
+    """Add runs to a grid's hold marker, or take them out of it.
+
+    Agents read it before they claim.
+    """
     path = context.workspace.marker(grid_id, "hold")
     before = set((read_json(path) or {}).get("runs", ()))
     after = before | chosen if held else before - chosen
@@ -141,7 +155,9 @@ def _states(context: Context, run_ids: Sequence[str]) -> dict[str, str]:
     found: dict[str, str] = {}
     with reading(context.ledger.engine) as connection:
         for start in range(0, len(run_ids), 5000):
-            query = select(m.runs.c.run_id, m.runs.c.state).where(m.runs.c.run_id.in_(run_ids[start : start + 5000]))
+            query = select(m.runs.c.run_id, m.runs.c.state).where(
+                m.runs.c.run_id.in_(run_ids[start : start + 5000])
+            )
             found |= {row.run_id: row.state for row in connection.execute(query)}
     missing = [run_id for run_id in run_ids if run_id not in found]
     if missing:

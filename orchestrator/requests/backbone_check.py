@@ -37,7 +37,9 @@ def questions(expansion: Expansion) -> dict[str, dict[str, Any]]:
     for cell in expansion.cells:
         parent = expansion.cells[cell.parent].spec if cell.parent is not None else None
         key = tuple(
-            (spec.backbone, spec.dataset, spec.recipe, spec.head) for spec in (cell.spec, parent) if spec is not None
+            (spec.backbone, spec.dataset, spec.recipe, spec.head)
+            for spec in (cell.spec, parent)
+            if spec is not None
         )
         if key in seen:
             continue
@@ -48,7 +50,10 @@ def questions(expansion: Expansion) -> dict[str, dict[str, Any]]:
 
 
 def ask(spec: Any, parent: Any = None) -> dict[str, Any]:
-    """Return what the making of a cell's backbone depends on; of one that starts from another cell, that one too."""
+    """Return what the making of a cell's backbone depends on.
+
+    Of one that starts from another cell, that one too.
+    """
     dataset, recipe, head = json.loads(spec.dataset), json.loads(spec.recipe), json.loads(spec.head)
     params = head["params"]
     question: dict[str, Any] = {
@@ -56,14 +61,20 @@ def ask(spec: Any, parent: Any = None) -> dict[str, Any]:
         "dataset": {name: dataset[name] for name in ("channels", "classes")},
         "recipe": {name: recipe[name] for name in _RECIPE_FIELDS},
         "head": {
-            "params": {name: params[name] for name, usual in _HEAD_FIELDS.items() if params.get(name, usual) != usual}
+            "params": {
+                name: params[name]
+                for name, usual in _HEAD_FIELDS.items()
+                if params.get(name, usual) != usual
+            }
         },
     }
     if parent is not None:
         question["parent"] = ask(parent)
     if head["name"] == "distill" and "source" not in head:
         # Whether it is the parent, or another model at this cell's classes and size.
-        question["teacher"] = STAGE if params["teacher"] == STAGE else params["teacher"] | {"weights": None}
+        question["teacher"] = (
+            STAGE if params["teacher"] == STAGE else params["teacher"] | {"weights": None}
+        )
     return question
 
 
@@ -100,19 +111,24 @@ def _describe(missing: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
         found: dict[str, dict[str, Any]] = json.loads(done.stdout)
     except subprocess.CalledProcessError as error:
         last = error.stderr.decode(errors="replace").strip().rpartition("\n")[2]
-        raise BadInput(f"backbones cannot be checked: {last or 'the describing process failed'}") from None
+        raise BadInput(
+            f"backbones cannot be checked: {last or 'the describing process failed'}"
+        ) from None
     except subprocess.TimeoutExpired:
         raise BadInput(f"backbones cannot be checked: no answer within {TIMEOUT_S} s") from None
     return found
 
 
-def check_backbones(expansion: Expansion, document: Document, *, halves: bool = False) -> list[Problem]:
+def check_backbones(
+    expansion: Expansion, document: Document, *, halves: bool = False
+) -> list[Problem]:
     """Return every reason why a cell's backbone cannot be made or carry its head.
 
     Args:
         expansion: the grid's cells.
         document: the grid's file.
-        halves: whether the grid allows smaller micro-batches, which BatchNorm's statistics do not bear.
+        halves: whether the grid allows smaller micro-batches, which BatchNorm's statistics do not
+            bear.
     """
     found = answers(expansion)
     problems: list[Problem] = []
@@ -127,9 +143,12 @@ def check_backbones(expansion: Expansion, document: Document, *, halves: bool = 
         elif head["name"] in SPATIAL and "source" not in head and min(answer["grid"]) < 2:
             size = "x".join(map(str, answer["grid"]))
             message = (
-                f"backbone {cell.labels['backbone']} has a {size} token grid; head {head['name']} needs at least 2x2"
+                f"backbone {cell.labels['backbone']} has a {size} token grid; head {head['name']}"
+                " needs at least 2x2"
             )
-            problem = document.problem(where, message, "Raise train.image_size or use a smaller patch")
+            problem = document.problem(
+                where, message, "Raise train.image_size or use a smaller patch"
+            )
         elif answer["batch_norm"] and min(answer["grid"]) == 1 and _last_share(cell) == 1:
             name = cell.labels["backbone"]
             message = (

@@ -1,4 +1,7 @@
-"""How heads will be compared, as the grid declared it: kept with the moment, and later changes with their reasons."""
+"""How heads will be compared, as the grid declared it.
+
+Kept with the moment, and later changes with their reasons.
+"""
 
 import time
 from typing import Any
@@ -18,8 +21,8 @@ from ..loop.context import Context
 def declarations(context: Context, frozen: FrozenGrid, reason: str | None) -> list[dict[str, Any]]:
     """Return what a grid has declared so far, this submission's included; the last one holds.
 
-    Each says when it was made, how many of the grid's runs had started by then, and why it replaced another one. What
-    an earlier submission under this name declared goes on.
+    Each says when it was made, how many of the grid's runs had started by then, and why it replaced
+    another one. What an earlier submission under this name declared goes on.
 
     Raises:
         BadInput: runs have started under another declaration, and no reason is given.
@@ -30,7 +33,12 @@ def declarations(context: Context, frozen: FrozenGrid, reason: str | None) -> li
     if (whole_compare(last) if last is not None else None) == compare:
         return earlier
     started = _started(context, [run[0] for run in frozen.runs])
-    this = {"at": frozen.settings["submitted_at"], "started": started, "runs": len(frozen.runs), "compare": compare}
+    this = {
+        "at": frozen.settings["submitted_at"],
+        "started": started,
+        "runs": len(frozen.runs),
+        "compare": compare,
+    }
     if not started or not earlier:
         # Nothing was declared, or nothing can have been seen yet.
         return [{**this, "reason": None}]
@@ -46,8 +54,14 @@ def declarations(context: Context, frozen: FrozenGrid, reason: str | None) -> li
 def _earlier(context: Context, frozen: FrozenGrid) -> list[dict[str, Any]]:
     with reading(context.ledger.engine) as connection:
         stored = queries.grid_settings(connection)
-    same = [one for one in stored.values() if one["name"] == frozen.settings["name"] and one.get("declarations")]
-    found: list[dict[str, Any]] = max(same, key=lambda one: one["submitted_at"])["declarations"] if same else []
+    same = [
+        one
+        for one in stored.values()
+        if one["name"] == frozen.settings["name"] and one.get("declarations")
+    ]
+    found: list[dict[str, Any]] = (
+        max(same, key=lambda one: one["submitted_at"])["declarations"] if same else []
+    )
     return found
 
 

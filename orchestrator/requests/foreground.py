@@ -28,12 +28,18 @@ def run_here(context: Context, run_id: str) -> str:
     """
     backend = context.backend("local")
     assert isinstance(backend, LocalBackend)
-    number = select(func.max(m.attempts.c.number)).where(m.attempts.c.run_id == run_id).scalar_subquery()
+    number = (
+        select(func.max(m.attempts.c.number)).where(m.attempts.c.run_id == run_id).scalar_subquery()
+    )
     with reading(context.ledger.engine) as connection:
-        row = connection.execute(select(m.runs, number.label("last")).where(m.runs.c.run_id == run_id)).one()
+        row = connection.execute(
+            select(m.runs, number.label("last")).where(m.runs.c.run_id == run_id)
+        ).one()
         settings = queries.grid_settings(connection, {row.grid_id})[row.grid_id]
     if row.state != RunState.PENDING:
-        raise VtjobsError(f"run {run_id} is {row.state}; only a pending run can start in the foreground")
+        raise VtjobsError(
+            f"run {run_id} is {row.state}; only a pending run can start in the foreground"
+        )
     here = {**settings, "backend": "local", "site": {"slots": 1}}
     shape = shape_of(here, backend)
     room = backend.room(shape, here)
@@ -53,7 +59,9 @@ def run_here(context: Context, run_id: str) -> str:
     _serve(context, backend, opened.token, mine)
     tick(context, start=False)
     with reading(context.ledger.engine) as connection:
-        return str(connection.execute(select(m.runs.c.state).where(m.runs.c.run_id == run_id)).scalar_one())
+        return str(
+            connection.execute(select(m.runs.c.state).where(m.runs.c.run_id == run_id)).scalar_one()
+        )
 
 
 def _free_gpus(backend: LocalBackend, count: int) -> list[str]:
@@ -65,14 +73,25 @@ def _free_gpus(backend: LocalBackend, count: int) -> list[str]:
     taken = {gpu for entry in backend.queue.running().values() for gpu in entry["gpus"]}
     free = [gpu for gpu in visible_gpus() if gpu not in taken]
     if len(free) < count:
-        raise VtjobsError(f"{count} GPUs are needed, {len(free)} are free; the local queue uses the others")
+        raise VtjobsError(
+            f"{count} GPUs are needed, {len(free)} are free; the local queue uses the others"
+        )
     return free[:count]
 
 
 def _serve(context: Context, backend: LocalBackend, token: str, mine: list[str]) -> None:
     """Run the agent as a child, known to the queue as running, and mirror its ranks' output."""
     root = str(context.workspace.root.resolve())
-    command = [sys.executable, "-m", "vtjobs.workers.agent", "--workspace", root, "--token", token, "--mirror"]
+    command = [
+        sys.executable,
+        "-m",
+        "vtjobs.workers.agent",
+        "--workspace",
+        root,
+        "--token",
+        token,
+        "--mirror",
+    ]
     environment = {**clean_environment(), "CUDA_VISIBLE_DEVICES": ",".join(mine)}
     process = subprocess.Popen(command, env=environment)
     entry = {
@@ -91,5 +110,7 @@ def _serve(context: Context, backend: LocalBackend, token: str, mine: list[str])
         except KeyboardInterrupt:
             # The terminal sends the interrupt to the agent as well: it saves and ends.
             continue
-    write_new(backend.queue.folder("ended") / path.name, to_json({"code": code, "word": f"exit {code}"}))
+    write_new(
+        backend.queue.folder("ended") / path.name, to_json({"code": code, "word": f"exit {code}"})
+    )
     path.unlink(missing_ok=True)

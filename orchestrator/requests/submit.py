@@ -50,9 +50,15 @@ class Prepared:
 
 
 def prepare(
-    config: Config, source: str, *, changes: dict[str, Any], max_runs: int, at: float, backend: str | None = None,
+    config: Config,
+    source: str,
+    *,
+    changes: dict[str, Any],
+    max_runs: int,
+    at: float,
+    backend: str | None = None,
     choose: Callable[[Expansion], Expansion] | None = None,
-) -> Prepared:  # fmt: skip
+) -> Prepared:
     """Read, check and expand a grid; neither workspace nor ledger need exist.
 
     Args:
@@ -83,7 +89,15 @@ def prepare(
         raise BadInput(problems + more)
     text = json.dumps(document.data, indent=1, default=str).encode()
     warnings = [*_warnings(expansion), *hints]
-    return Prepared(grid=grid, expansion=expansion, frozen=frozen, text=text, warnings=warnings, shape=shape, room=room)
+    return Prepared(
+        grid=grid,
+        expansion=expansion,
+        frozen=frozen,
+        text=text,
+        warnings=warnings,
+        shape=shape,
+        room=room,
+    )
 
 
 def _placed(config: Config, frozen: FrozenGrid, document: Document) -> tuple[Shape, Room]:
@@ -100,7 +114,9 @@ def _placed(config: Config, frozen: FrozenGrid, document: Document) -> tuple[Sha
         found = error.problems[0]
         fields = SITES[backend.name].model_fields if backend.name in SITES else ()
         place = ("backend", backend.name) if found.key in fields else ("resources",)
-        raise BadInput(document.problem((*place, *filter(None, [found.key])), found.message, found.fix)) from None
+        raise BadInput(
+            document.problem((*place, *filter(None, [found.key])), found.message, found.fix)
+        ) from None
 
 
 def _site(config: Config, grid: Grid, document: Document, name: str) -> dict[str, Any]:
@@ -122,7 +138,9 @@ def _world_size_problems(shape: Shape, frozen: FrozenGrid, document: Document) -
     return problems
 
 
-def _precision(shape: Shape, frozen: FrozenGrid, document: Document) -> tuple[list[Problem], list[str]]:
+def _precision(
+    shape: Shape, frozen: FrozenGrid, document: Document
+) -> tuple[list[Problem], list[str]]:
     """Return the precisions that this machine's GPUs cannot do, and hints at faster ones."""
     if not shape.gpus or shape.backend != "local":
         # What the nodes' GPUs can do is not seen from a login node.
@@ -141,8 +159,13 @@ def _without_a_step(expansion: Expansion, document: Document) -> list[Problem]:
     problems: list[Problem] = []
     for cell in expansion.cells:
         recipe, dataset = json.loads(cell.spec.recipe), json.loads(cell.spec.dataset)
-        if not steps_per_epoch(trained_on(dataset), recipe["batch_size"], drop_last=recipe["drop_last"]):
-            message = f"{cell.labels['dataset']}: {trained_on(dataset)} training images are fewer than one batch"
+        if not steps_per_epoch(
+            trained_on(dataset), recipe["batch_size"], drop_last=recipe["drop_last"]
+        ):
+            message = (
+                f"{cell.labels['dataset']}: {trained_on(dataset)} training images are fewer than"
+                " one batch"
+            )
             fix = f"Set a batch_size below {recipe['batch_size']}, or drop_last: false"
             problem = document.problem(("train", "batch_size"), message, fix)
             problems += [problem] if problem not in problems else []
@@ -163,7 +186,9 @@ def _warnings(expansion: Expansion) -> list[str]:
     found: list[str] = []
     for cell in expansion.cells:
         recipe, dataset = json.loads(cell.spec.recipe), json.loads(cell.spec.dataset)
-        steps = steps_per_epoch(trained_on(dataset), recipe["batch_size"], drop_last=recipe["drop_last"])
+        steps = steps_per_epoch(
+            trained_on(dataset), recipe["batch_size"], drop_last=recipe["drop_last"]
+        )
         if steps < FEW_STEPS:
             name, size = cell.labels["dataset"], recipe["batch_size"]
             text = f"{name}: batch size {size} leaves only {steps} optimizer step(s) per epoch"
@@ -220,7 +245,10 @@ def _allocation_counts(prepared: Prepared, runs: int) -> list[dict[str, Any]]:
 
 
 def _estimate(context: Context | None, frozen: FrozenGrid, to_do: list[Any]) -> dict[str, Any]:
-    """Estimate from the ledger's own history: the same cell, else the same backbone, dataset and recipe."""
+    """Estimate from the ledger's own history.
+
+    The same cell, else the same backbone, dataset and recipe.
+    """
     history: dict[str, tuple[float, int]] = {}
     rows: dict[str, dict[str, Any]] = {}
     if context is not None:
@@ -248,7 +276,12 @@ def _estimate(context: Context | None, frozen: FrozenGrid, to_do: list[Any]) -> 
 
 
 def submit(
-    context: Context, prepared: Prepared, *, hold: bool = False, canary: bool = False, amend: str | None = None
+    context: Context,
+    prepared: Prepared,
+    *,
+    hold: bool = False,
+    canary: bool = False,
+    amend: str | None = None,
 ) -> dict[str, Any]:
     """Store a grid and its runs; idempotent. Return the summary as it was before.
 
@@ -271,7 +304,9 @@ def submit(
     if held:
         mark_held(context, prepared.frozen.grid_id, held, held=True)
     if canary:
-        set_canary(context.workspace, prepared.frozen.grid_id, choose_canary(prepared.frozen, chosen))
+        set_canary(
+            context.workspace, prepared.frozen.grid_id, choose_canary(prepared.frozen, chosen)
+        )
     context.ledger.add_grid(prepared.frozen)
     return document
 

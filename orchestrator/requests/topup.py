@@ -8,18 +8,27 @@ from ...jobs.grid.seeds import widened
 
 
 def seeds_of_cells(
-    expansion: Expansion, wanted: Mapping[str, int], known: Mapping[str, Iterable[int]], *, stored: bool = False
+    expansion: Expansion,
+    wanted: Mapping[str, int],
+    known: Mapping[str, Iterable[int]],
+    *,
+    stored: bool = False,
 ) -> dict[str, list[int]]:
-    """Return the seeds that each cell shall have: its own, and those that follow up to the number wanted.
+    """Return the seeds that each cell shall have.
+
+    Its own, and those that follow up to the number wanted.
 
     Args:
         expansion: of the grid as its file has it.
         wanted: cell -> number of seeds.
         known: cell -> the seeds that it has in the ledger.
-        stored: whether the file is the workspace's own, of which only the ledger says which cells have which seeds: it
-            may be that of a grid that was widened for some. Cells that are only begun from come with those that do.
+        stored: whether the file is the workspace's own, of which only the ledger says which cells
+            have which seeds: it may be that of a grid that was widened for some. Cells that are
+            only begun from come with those that do.
     """
-    own: dict[str, set[int]] = {cell.cell_id: set(known.get(cell.cell_id, ())) for cell in expansion.cells}
+    own: dict[str, set[int]] = {
+        cell.cell_id: set(known.get(cell.cell_id, ())) for cell in expansion.cells
+    }
     for run in expansion.runs:
         if not stored:
             own[expansion.cells[run.cell].cell_id].add(run.seed)
@@ -27,7 +36,9 @@ def seeds_of_cells(
 
 
 def chooser(target: Mapping[str, list[int]]) -> Callable[[Expansion], Expansion]:
-    """Return what leaves of a wider expansion the wanted seeds of each cell, and the runs that they start from."""
+    """Return what leaves of a wider expansion the wanted seeds of each cell, and the runs that they
+    start from.
+    """
 
     def choose(expansion: Expansion) -> Expansion:
         by_id = {run.run_id: run for run in expansion.runs}
@@ -44,9 +55,14 @@ def chooser(target: Mapping[str, list[int]]) -> Callable[[Expansion], Expansion]
 
 
 def left_out(expansion: Expansion, target: Mapping[str, list[int]]) -> list[str]:
-    """Return the wanted seeds that a grid does not give, each with its cell: `exclude` or `include` names seeds."""
+    """Return the wanted seeds that a grid does not give, each with its cell.
+
+    `exclude` or `include` names seeds.
+    """
     there: dict[str, set[int]] = {cell.cell_id: set() for cell in expansion.cells}
-    labels = {cell.cell_id: " ".join(cell.labels[name] for name in _NAMES) for cell in expansion.cells}
+    labels = {
+        cell.cell_id: " ".join(cell.labels[name] for name in _NAMES) for cell in expansion.cells
+    }
     for run in expansion.runs:
         there[expansion.cells[run.cell].cell_id].add(run.seed)
     return [

@@ -10,7 +10,14 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from ...db.engine import SCHEMA_VERSION, file_system_of, is_network, open_engine, parse_url, schema_version
+from ...db.engine import (
+    SCHEMA_VERSION,
+    file_system_of,
+    is_network,
+    open_engine,
+    parse_url,
+    schema_version,
+)
 from ...jobs.config.config import Config
 from ...jobs.config.host import cpu_count, visible_gpus
 from ...jobs.config.site import configured
@@ -68,7 +75,14 @@ def _slurm(config: Config, *, probe: bool) -> list[Finding]:
     if not doctor.is_here():
         if config.get("backend") != "slurm" and not probe:
             return []
-        return [Finding(name="slurm", ok=False, text="sbatch not found", fix="Is this a login node of the cluster?")]
+        return [
+            Finding(
+                name="slurm",
+                ok=False,
+                text="sbatch not found",
+                fix="Is this a login node of the cluster?",
+            )
+        ]
     try:
         site = configured(config, "slurm")
         found = doctor.examine(site)
@@ -107,7 +121,12 @@ def _packages(_: Config) -> Finding:
         except PackageNotFoundError:
             missing.append(package)
     if missing:
-        return Finding(name="packages", ok=False, text=f"missing: {', '.join(missing)}", fix="pip install vtjobs")
+        return Finding(
+            name="packages",
+            ok=False,
+            text=f"missing: {', '.join(missing)}",
+            fix="pip install vtjobs",
+        )
     return Finding(name="packages", ok=True, text=", ".join(versions))
 
 
@@ -137,7 +156,9 @@ def _disk(config: Config) -> Finding:
         place = place.parent
     free = shutil.disk_usage(place).free
     ok = free >= LOW_DISK_BYTES
-    return Finding(name="disk", ok=ok, text=f"{format_bytes(free)} free", fix="" if ok else "vtjobs gc all")
+    return Finding(
+        name="disk", ok=ok, text=f"{format_bytes(free)} free", fix="" if ok else "vtjobs gc all"
+    )
 
 
 def _shared_memory(_: Config) -> Finding:
@@ -145,7 +166,9 @@ def _shared_memory(_: Config) -> Finding:
     free = shutil.disk_usage(path).free if path.exists() else 0
     ok = free >= LOW_SHM_BYTES
     fix = "" if ok else "Loader workers need it; in a container raise --shm-size"
-    return Finding(name="shared_memory", ok=ok, text=f"{format_bytes(free)} free in /dev/shm", fix=fix)
+    return Finding(
+        name="shared_memory", ok=ok, text=f"{format_bytes(free)} free in /dev/shm", fix=fix
+    )
 
 
 def _data(config: Config) -> Finding:
@@ -160,7 +183,9 @@ def _data(config: Config) -> Finding:
 
 def _sqlite(_: Config) -> Finding:
     ok = sqlite3.sqlite_version_info >= OLDEST_SQLITE
-    return Finding(name="sqlite", ok=ok, text=sqlite3.sqlite_version, fix="" if ok else "needs 3.35 or newer")
+    return Finding(
+        name="sqlite", ok=ok, text=sqlite3.sqlite_version, fix="" if ok else "needs 3.35 or newer"
+    )
 
 
 def _ledger(config: Config) -> Finding:

@@ -1,4 +1,7 @@
-"""What the reading commands show, as plain documents; the terminal and `--json` are two prints of them."""
+"""What the reading commands show, as plain documents.
+
+The terminal and `--json` are two prints of them.
+"""
 
 import json
 from collections import Counter, defaultdict
@@ -28,7 +31,11 @@ _ATTEMPT_TIMES = ("submitted_at", "started_at", "ended_at", "heartbeat_at")
 
 def iso(at: float | None) -> str | None:
     """Write seconds since 1970 as ISO 8601 in UTC."""
-    return datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds").replace("+00:00", "Z") if at else None
+    return (
+        datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+        if at
+        else None
+    )
 
 
 def status(context: Context, selection: Selection, report: Report) -> dict[str, Any]:
@@ -39,7 +46,11 @@ def status(context: Context, selection: Selection, report: Report) -> dict[str, 
         grids = []
         for grid_id, facts in settings.items():
             mine = queries.status_counts(connection, Selection(names=(grid_id,)))
-            if mine and (not selection.names or grid_id in selection.names or facts["name"] in selection.names):
+            if mine and (
+                not selection.names
+                or grid_id in selection.names
+                or facts["name"] in selection.names
+            ):
                 grids.append({"grid_id": grid_id, "name": facts["name"], "runs": _all_states(mine)})
         damaged = queries.damaged_journals(connection)
     return {
@@ -53,7 +64,9 @@ def status(context: Context, selection: Selection, report: Report) -> dict[str, 
             {"backend": name, "since": iso(fact["since"]), "reason": fact["reason"]}
             for name, fact in report.unreachable.items()
         ],
-        "damaged_journals": [f"{row['run_id']}/{row['attempt']:04d}: {row['note']}" for row in damaged],
+        "damaged_journals": [
+            f"{row['run_id']}/{row['attempt']:04d}: {row['note']}" for row in damaged
+        ],
     }
 
 
@@ -61,7 +74,9 @@ def _all_states(counts: dict[str, int]) -> dict[str, int]:
     return {str(state): counts.get(state, 0) for state in RunState}
 
 
-def runs(context: Context, selection: Selection, *, limit: int | None = None) -> list[dict[str, Any]]:
+def runs(
+    context: Context, selection: Selection, *, limit: int | None = None
+) -> list[dict[str, Any]]:
     """Return the selected runs, one document each."""
     with reading(context.ledger.engine) as connection:
         rows = queries.list_runs(connection, selection, limit=limit)
@@ -74,7 +89,9 @@ def runs(context: Context, selection: Selection, *, limit: int | None = None) ->
     return [_run_document(context, row, scores.get(row.run_id), row.run_id in held) for row in rows]
 
 
-def _run_document(context: Context, row: queries.RunRow, score: float | None, is_held: bool) -> dict[str, Any]:
+def _run_document(
+    context: Context, row: queries.RunRow, score: float | None, is_held: bool
+) -> dict[str, Any]:
     return {
         "run_id": row.run_id,
         "grid_id": row.grid_id,
@@ -111,10 +128,15 @@ def _seconds(context: Context, row: queries.RunRow) -> float | None:
 def _shown_state(context: Context, row: queries.RunRow, is_held: bool) -> str:
     """Return the state with what is only shown, never stored: cancelling, unknown, held, later."""
     live = row.attempt_state is not None and not AttemptState(row.attempt_state).is_terminal
-    # By the user, or by the scheduler's word, which is not believed while processes may live on a lost node.
+    # By the user, or by the scheduler's word, which is not believed while processes may live on a
+    # lost node.
     if live and (row.cancelled_through >= row.attempts or (row.word or "").startswith("CANCELLED")):
         return "cancelling"
-    if row.state == RunState.RUNNING and row.heartbeat_at and context.clock() - row.heartbeat_at > LEASE_S:
+    if (
+        row.state == RunState.RUNNING
+        and row.heartbeat_at
+        and context.clock() - row.heartbeat_at > LEASE_S
+    ):
         return "unknown"
     if row.state == RunState.PENDING and is_held:
         return "held"
@@ -139,15 +161,23 @@ def show(context: Context, run_id: str) -> dict[str, Any]:
         "schema_version": SCHEMA_VERSION,
         **document,
         "settings": {
-            "head": [asdict(one) for one in fidelity.of_head(described["head"], row.backbone, document["recipe"])],
-            "recipe": [asdict(one) for one in fidelity.of_recipe(described["recipe"], document["recipe"])],
+            "head": [
+                asdict(one)
+                for one in fidelity.of_head(described["head"], row.backbone, document["recipe"])
+            ],
+            "recipe": [
+                asdict(one) for one in fidelity.of_recipe(described["recipe"], document["recipe"])
+            ],
         },
         "cell_id": row.cell_id,
         "parent": row.parent,
         "folder": str(folder.path),
         "spec": described,
         "environment": read_json(folder.attempt(last) / "environment.json") if last else None,
-        "results": [{name: value for name, value in result.items() if name != "run_id"} for result in results],
+        "results": [
+            {name: value for name, value in result.items() if name != "run_id"}
+            for result in results
+        ],
         "attempts": [_attempt_document(attempt) for attempt in attempts],
         "checkpoints": [
             {
@@ -174,12 +204,17 @@ def show(context: Context, run_id: str) -> dict[str, Any]:
 def _described(text: str) -> dict[str, Any]:
     """Return what a cell says of its runs, whose own description is written when they start."""
     parts = json.loads(text)
-    return {name: json.loads(value) if isinstance(value, str) else value for name, value in parts.items()}
+    return {
+        name: json.loads(value) if isinstance(value, str) else value
+        for name, value in parts.items()
+    }
 
 
 def _attempt_document(attempt: dict[str, Any]) -> dict[str, Any]:
     return {
-        name: iso(value) if name in _ATTEMPT_TIMES else value for name, value in attempt.items() if name != "run_id"
+        name: iso(value) if name in _ATTEMPT_TIMES else value
+        for name, value in attempt.items()
+        if name != "run_id"
     }
 
 
@@ -187,18 +222,26 @@ def failures(context: Context, selection: Selection) -> list[dict[str, Any]]:
     """Return the failed runs grouped by cause, the most frequent first."""
     with reading(context.ledger.engine) as connection:
         rows = queries.list_runs(connection, selection)
-    failed = [row for row in rows if row.state in (RunState.FAILED, RunState.DIVERGED, RunState.BLOCKED) or row.failure]
+    failed = [
+        row
+        for row in rows
+        if row.state in (RunState.FAILED, RunState.DIVERGED, RunState.BLOCKED) or row.failure
+    ]
     groups: dict[tuple[str, str], list[queries.RunRow]] = defaultdict(list)
     for row in failed:
         if row.state not in (RunState.COMPLETED, RunState.CANCELLED):
             groups[row.failure or row.state, row.signature or row.reason].append(row)
     return [
         _failure_document(context, failure, signature, members)
-        for (failure, signature), members in sorted(groups.items(), key=lambda item: (-len(item[1]), item[0]))
+        for (failure, signature), members in sorted(
+            groups.items(), key=lambda item: (-len(item[1]), item[0])
+        )
     ]
 
 
-def _failure_document(context: Context, failure: str, signature: str, members: list[queries.RunRow]) -> dict[str, Any]:
+def _failure_document(
+    context: Context, failure: str, signature: str, members: list[queries.RunRow]
+) -> dict[str, Any]:
     sample = members[0]
     return {
         "class": failure,

@@ -15,7 +15,8 @@ def why(context: Context, run_id: str) -> dict[str, Any]:
     """Explain a run's state.
 
     Returns:
-        `verdict`: wait (it goes on by itself), act (somebody has to do something), never (as asked it cannot start),
+        `verdict`: wait (it goes on by itself), act (somebody has to do something), never (as asked
+            it cannot start),
         running or ended; `sentence`; `action`, perhaps empty; `reason`, the word that was told.
     """
     with reading(context.ledger.engine) as connection:
@@ -75,14 +76,22 @@ def _pending(context: Context, row: queries.RunRow) -> Answer:
         seconds = row.not_before - context.clock()
         return (
             "wait",
-            (f"next attempt in {seconds:.0f} s (the last one ended with: {row.failure or 'a failure'})"),
+            (
+                f"next attempt in {seconds:.0f} s (the last one ended with:"
+                f" {row.failure or 'a failure'})"
+            ),
             "",
             row.signature or "",
         )
     if limit := _limit(context, row.grid_id):
         return "wait", limit, "", ""
     if row.parent:
-        return "wait", f"it waits for its parent stage {row.parent[:8]}", f"vtjobs why {row.parent[:8]}", ""
+        return (
+            "wait",
+            f"it waits for its parent stage {row.parent[:8]}",
+            f"vtjobs why {row.parent[:8]}",
+            "",
+        )
     return "wait", "ready: the next vtjobs command, or `vtjobs supervise`, submits it", "", ""
 
 
@@ -115,13 +124,18 @@ def _limit(context: Context, grid_id: str) -> str:
 
 def _queued(context: Context, attempt: dict[str, Any], place: dict[str, Any] | None) -> Answer:
     if attempt["state"] == AttemptState.SUBMITTING or place is None:
-        sentence = "its submission is not confirmed yet; vtjobs asks the scheduler before it submits again"
+        sentence = (
+            "its submission is not confirmed yet; vtjobs asks the scheduler before it submits again"
+        )
         return "wait", sentence, "", ""
-    waiting = context.backend(place["backend"]).explain(attempt["word"], job=place["job"], token=place["token"])
+    waiting = context.backend(place["backend"]).explain(
+        attempt["word"], job=place["job"], token=place["token"]
+    )
     if waiting is None:
         return (
             "wait",
-            f"submitted to {place['backend']}" + (f" ({attempt['word']})" if attempt["word"] else ""),
+            f"submitted to {place['backend']}"
+            + (f" ({attempt['word']})" if attempt["word"] else ""),
             "",
             "",
         )

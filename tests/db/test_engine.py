@@ -53,12 +53,16 @@ def test_a_url_means_one_of_two_drivers(written: str, driver: str) -> None:
         assert Path(str(url.database)).is_absolute()
 
 
-def test_a_url_without_a_scheme_is_a_file_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_url_without_a_scheme_is_a_file_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     assert parse_url("ledger.sqlite").database == str(tmp_path / "ledger.sqlite")
 
 
-@pytest.mark.parametrize("written", [f"mysql://u:{SECRET}@h/d", f"postgresql://u:{SECRET}@h:port/d", f"://u:{SECRET}@"])
+@pytest.mark.parametrize(
+    "written", [f"mysql://u:{SECRET}@h/d", f"postgresql://u:{SECRET}@h:port/d", f"://u:{SECRET}@"]
+)
 def test_a_url_that_cannot_be_used_is_bad_input_and_shows_no_password(written: str) -> None:
     with pytest.raises(BadInput) as caught:
         parse_url(written)
@@ -84,7 +88,9 @@ def test_a_local_file_system_is_no_network(kind: str) -> None:
 
 def test_the_file_system_is_the_one_of_the_deepest_mount(tmp_path: Path) -> None:
     assert file_system_of(Path("/proc/self/status")) == "proc"
-    expected = subprocess.run(["stat", "-f", "-c", "%T", tmp_path], capture_output=True, text=True, check=True).stdout
+    expected = subprocess.run(
+        ["stat", "-f", "-c", "%T", tmp_path], capture_output=True, text=True, check=True
+    ).stdout
     known = {"ext2/ext3": {"ext2", "ext3", "ext4"}, "overlayfs": {"overlay"}}
     kinds = known.get(expected.strip(), {expected.strip()})
     assert file_system_of(tmp_path / "not" / "there" / "yet") in kinds
@@ -127,7 +133,9 @@ def test_a_database_without_our_tables_is_one_clear_error(ledger_url: str) -> No
 def test_a_sqlite_ledger_is_private_to_its_owner(tmp_path: Path) -> None:
     world = World(tmp_path / "runs", str(tmp_path / "state" / "ledger.sqlite"))
     world.submit(paper_grid())
-    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "state").iterdir()}
+    modes = {
+        path.name: stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "state").iterdir()
+    }
     assert modes and set(modes.values()) == {0o600}
     assert stat.S_IMODE((tmp_path / "state").stat().st_mode) == 0o700
     world.close()
@@ -154,7 +162,9 @@ def _damaged(tmp_path: Path, how: str) -> tuple[World, Path]:
 
 
 @pytest.mark.parametrize("how", ["overwritten", "truncated", "scrambled"])
-def test_a_damaged_sqlite_file_is_one_clear_error_that_names_the_way_out(tmp_path: Path, how: str) -> None:
+def test_a_damaged_sqlite_file_is_one_clear_error_that_names_the_way_out(
+    tmp_path: Path, how: str
+) -> None:
     world, path = _damaged(tmp_path, how)
     before = path.read_bytes()
     with pytest.raises(VtjobsError) as caught:
@@ -183,10 +193,14 @@ def test_a_ledger_that_another_process_keeps_locked_is_busy_and_the_holder_is_na
     monkeypatch.setattr(engine_module, "BUSY_TIMEOUT_S", 0.3)
     path = tmp_path / "ledger.sqlite"
     world = World(tmp_path / "runs", str(path))
-    holder = subprocess.Popen([sys.executable, "-c", HOLD, str(path)], stdout=subprocess.PIPE, text=True)
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(path)], stdout=subprocess.PIPE, text=True
+    )
     assert holder.stdout is not None and holder.stdout.readline() == "held\n"
     try:
-        with pytest.raises(LedgerUnreachable, match=rf"busy: locked.*by process {holder.pid}\b.*Try again") as caught:
+        with pytest.raises(
+            LedgerUnreachable, match=rf"busy: locked.*by process {holder.pid}\b.*Try again"
+        ) as caught:
             world.submit(paper_grid())
         assert caught.value.exit_code == 6
         with reading(world.ledger.engine) as connection:
@@ -207,7 +221,10 @@ def test_a_writer_that_waits_too_long_for_another_is_told_that_the_ledger_is_bus
     monkeypatch.setattr(engine_module, "BUSY_TIMEOUT_S", 0.3)
     world = World(tmp_path / "runs", ledger_url)
     other = world.open(ledger_url)
-    with writing(other.engine), pytest.raises(LedgerUnreachable, match=r"busy: locked for over 0\.3 s"):
+    with (
+        writing(other.engine),
+        pytest.raises(LedgerUnreachable, match=r"busy: locked for over 0\.3 s"),
+    ):
         world.submit(paper_grid())
     assert world.states() == {}
     world.submit(paper_grid())

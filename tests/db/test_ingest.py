@@ -40,7 +40,15 @@ def some_events(epochs: int = 3) -> list[dict[str, Any]]:
             {"kind": "checkpoint", **place, "bytes": 99},
             {"kind": "heartbeat", "at": 2.5 + epoch},
         ]
-    ended = {"class": None, "signature": "", "error": "", "exit_code": 0, "epoch": None, "step": None, "rank": None}
+    ended = {
+        "class": None,
+        "signature": "",
+        "error": "",
+        "exit_code": 0,
+        "epoch": None,
+        "step": None,
+        "rank": None,
+    }
     return [*found, {"kind": "end", "at": 9.0, "state": "completed", **ended}]
 
 
@@ -68,7 +76,10 @@ def test_a_journal_becomes_rows_states_and_results(world: World) -> None:
     assert [(row["step"], row["bytes"]) for row in world.rows(m.checkpoints)] == [(30, 1234)]
     names = ("last", "last_epoch", "best", "best_epoch")
     results = {row["metric"]: tuple(row[name] for name in names) for row in world.rows(m.results)}
-    assert results == {"top1": (72.0, 2, 73.0, 1), "loss": (pytest.approx(1.28), 2, pytest.approx(1.27), 1)}
+    assert results == {
+        "top1": (72.0, 2, 73.0, 1),
+        "loss": (pytest.approx(1.28), 2, pytest.approx(1.27), 1),
+    }
 
 
 def test_an_end_record_brings_class_signature_and_error(world: World) -> None:
@@ -80,7 +91,11 @@ def test_an_end_record_brings_class_signature_and_error(world: World) -> None:
     )  # fmt: skip
     ingest_live(world.ledger, world.workspace)
     (attempt,) = world.attempts(run_id)
-    assert (attempt["failure"], attempt["signature"], attempt["exit_code"]) == ("user_error", "ValueError: no", 70)
+    assert (attempt["failure"], attempt["signature"], attempt["exit_code"]) == (
+        "user_error",
+        "ValueError: no",
+        70,
+    )
     assert attempt["error"] == "Traceback …" and attempt["step"] == 3
     assert world.events(run_id)[-1]["source"] == "journal"
 
@@ -127,7 +142,12 @@ def test_a_journal_that_is_named_twice_in_one_call_counts_once(world: World) -> 
     world.train(run_id, 1, 51.0, 73.0)
     ingest(world.ledger, world.workspace, [(run_id, 1), (run_id, 1)])
     assert len(world.rows(m.epoch_metrics)) == 2 and len(world.rows(m.checkpoints)) == 1
-    assert [row["after"] for row in world.events(run_id)] == ["submitting", "queued", "running", "completed"]
+    assert [row["after"] for row in world.events(run_id)] == [
+        "submitting",
+        "queued",
+        "running",
+        "completed",
+    ]
 
 
 def test_a_copy_of_a_journal_under_another_node_moves_no_state_twice(world: World) -> None:
@@ -135,9 +155,16 @@ def test_a_copy_of_a_journal_under_another_node_moves_no_state_twice(world: Worl
     put(world, run_id, journal_bytes(some_events()))
     put(world, run_id, journal_bytes(some_events()), node=1)
     ingest_live(world.ledger, world.workspace)
-    assert [row["after"] for row in world.events(run_id)] == ["submitting", "queued", "running", "completed"]
+    assert [row["after"] for row in world.events(run_id)] == [
+        "submitting",
+        "queued",
+        "running",
+        "completed",
+    ]
     assert len(world.rows(m.checkpoints)) == 3
-    assert {(row["metric"], row["last"], row["best"]) for row in world.rows(m.results)} == {("top1", 52.0, 52.0)}
+    assert {(row["metric"], row["last"], row["best"]) for row in world.rows(m.results)} == {
+        ("top1", 52.0, 52.0)
+    }
 
 
 def test_what_other_nodes_of_an_attempt_write_is_never_adopted(world: World) -> None:
@@ -160,17 +187,36 @@ def test_what_other_nodes_of_an_attempt_write_is_never_adopted(world: World) -> 
 def test_the_node_where_it_went_wrong_is_the_one_to_avoid(world: World) -> None:
     run_id = launched(world)
     world.start(run_id)
-    ended = {"signature": "oops", "error": "", "exit_code": 77, "epoch": 1, "step": 10, "rank": None, "host": "node8"}
+    ended = {
+        "signature": "oops",
+        "error": "",
+        "exit_code": 77,
+        "epoch": 1,
+        "step": 10,
+        "rank": None,
+        "host": "node8",
+    }
     world.write(run_id, 1, "end", state="failed", **{"class": "communication"}, **ended)
     ingest_live(world.ledger, world.workspace)
     assert world.attempts(run_id)[0]["host"] == "node8"
 
 
-def test_a_stop_that_nobody_explained_leaves_the_attempt_to_the_schedulers_word(world: World) -> None:
+def test_a_stop_that_nobody_explained_leaves_the_attempt_to_the_schedulers_word(
+    world: World,
+) -> None:
     run_id = launched(world)
     world.start(run_id)
-    ended = {"signature": "stopped and saved", "error": "", "exit_code": 75, "epoch": 1, "step": 10, "rank": None}
-    world.write(run_id, 1, "end", state="preempted", **{"class": "stopped"}, explained=False, **ended)
+    ended = {
+        "signature": "stopped and saved",
+        "error": "",
+        "exit_code": 75,
+        "epoch": 1,
+        "step": 10,
+        "rank": None,
+    }
+    world.write(
+        run_id, 1, "end", state="preempted", **{"class": "stopped"}, explained=False, **ended
+    )
     ingest_live(world.ledger, world.workspace)
     (attempt,) = world.attempts(run_id)
     assert (attempt["state"], attempt["ended_at"], attempt["failure"]) == ("running", None, None)
@@ -194,7 +240,10 @@ def test_a_journal_may_be_read_at_every_byte_of_its_growth(world: World) -> None
     assert total == len(some_events(epochs=2))
     found = measured(world)
     for name, rows in found.items():
-        split = {key: [{**row, "run_id": ""} for row in rows if row["run_id"] == key] for key in (whole, cut)}
+        split = {
+            key: [{**row, "run_id": ""} for row in rows if row["run_id"] == key]
+            for key in (whole, cut)
+        }
         assert split[whole] == split[cut], name
     left, right = world.attempts(whole)[0], world.attempts(cut)[0]
     assert {**left, "run_id": ""} == {**right, "run_id": ""}
@@ -214,7 +263,9 @@ def test_two_readers_in_turn_lose_and_double_nothing(world: World) -> None:
     assert len(world.rows(m.epoch_metrics)) == 4 and world.states() == {run_id: "completed"}
 
 
-def test_a_slower_reader_does_not_set_progress_or_offset_back(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slower_reader_does_not_set_progress_or_offset_back(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     run_id = launched(world)
     world.start(run_id)
     world.epoch(run_id, 1, 0, 50.0)
@@ -223,7 +274,8 @@ def test_a_slower_reader_does_not_set_progress_or_offset_back(world: World, monk
     real = ingest_module._commit
 
     def overtaken(*arguments: Any) -> Any:
-        # Between this reader's look at the file and its transaction, another one reads more and commits.
+        # Between this reader's look at the file and its transaction, another one reads more and
+        # commits.
         monkeypatch.setattr(ingest_module, "_commit", real)
         world.epoch(run_id, 1, 1, 60.0)
         world.checkpoint(run_id, 1, 20)
@@ -235,7 +287,9 @@ def test_a_slower_reader_does_not_set_progress_or_offset_back(world: World, monk
     faster.engine.dispose()
     (attempt,) = world.attempts(run_id)
     assert (attempt["epoch"], attempt["step"], attempt["checkpoint_step"]) == (1, 20, 20)
-    assert world.rows(m.journals)[0]["read_bytes"] == world.folder(run_id).journal(1, 0).stat().st_size
+    assert (
+        world.rows(m.journals)[0]["read_bytes"] == world.folder(run_id).journal(1, 0).stat().st_size
+    )
     assert len(world.rows(m.checkpoints)) == 2
 
 
@@ -279,10 +333,16 @@ def test_a_damaged_line_in_the_middle_sets_the_journal_aside_up_to_there_and_is_
     ingest_live(world.ledger, world.workspace)
     with reading(world.ledger.engine) as connection:
         (note,) = damaged_journals(connection)
-    assert (note["run_id"], note["attempt"], note["read_bytes"]) == (run_id, 1, len(b"".join(lines[:7])))
+    assert (note["run_id"], note["attempt"], note["read_bytes"]) == (
+        run_id,
+        1,
+        len(b"".join(lines[:7])),
+    )
     assert "damaged line" in note["note"]
     assert [row["epoch"] for row in world.rows(m.epoch_metrics)] == [0]
-    assert world.attempts(run_id)[0]["state"] == "running", "the end lies behind the damage, so it is not believed"
+    assert world.attempts(run_id)[0]["state"] == "running", (
+        "the end lies behind the damage, so it is not believed"
+    )
     before = measured(world)
     assert ingest_live(world.ledger, world.workspace) == 0
     assert measured(world) == before
@@ -324,7 +384,9 @@ def test_a_superseded_attempts_end_is_not_adopted(world: World) -> None:
     assert world.states() == {run_id: "pending"} and world.rows(m.results) == []
 
 
-def test_a_lost_attempts_late_completion_after_a_higher_one_started_is_kept_and_not_adopted(world: World) -> None:
+def test_a_lost_attempts_late_completion_after_a_higher_one_started_is_kept_and_not_adopted(
+    world: World,
+) -> None:
     run_id = launched(world)
     world.start(run_id)
     world.epoch(run_id, 1, 0, 50.0)
@@ -346,7 +408,9 @@ def test_a_lost_attempts_late_completion_after_a_higher_one_started_is_kept_and_
     assert {row["attempt"] for row in world.rows(m.evaluations)} == {1, 2}, "kept"
 
 
-def test_a_run_whose_lost_attempt_had_completed_is_completed_by_the_next_that_finds_it(world: World) -> None:
+def test_a_run_whose_lost_attempt_had_completed_is_completed_by_the_next_that_finds_it(
+    world: World,
+) -> None:
     run_id = launched(world)
     world.start(run_id)
     ingest_live(world.ledger, world.workspace)
@@ -362,7 +426,9 @@ def test_a_run_whose_lost_attempt_had_completed_is_completed_by_the_next_that_fi
     assert {row["metric"]: row["last"] for row in world.rows(m.results)}["top1"] == 77.0
 
 
-def test_what_an_attempt_wrote_before_it_was_given_up_is_read_when_a_higher_one_goes_on_from_it(world: World) -> None:
+def test_what_an_attempt_wrote_before_it_was_given_up_is_read_when_a_higher_one_goes_on_from_it(
+    world: World,
+) -> None:
     run_id = launched(world)
     world.start(run_id)
     ingest_live(world.ledger, world.workspace)
@@ -406,7 +472,9 @@ def test_a_reader_that_dies_between_an_attempt_and_what_it_builds_upon_loses_not
     ingest_live(world.ledger, world.workspace)
     (top1,) = [row for row in world.rows(m.results) if row["metric"] == "top1"]
     assert (top1["last"], top1["best"], top1["best_epoch"]) == (60.0, 88.0, 0)
-    assert {row["state"] for row in world.rows(m.journals)} == {"open"}, "and nothing is read for ever"
+    assert {row["state"] for row in world.rows(m.journals)} == {"open"}, (
+        "and nothing is read for ever"
+    )
 
 
 def test_a_stop_that_nobody_explained_leaves_the_attempt_live(world: World) -> None:
@@ -414,7 +482,14 @@ def test_a_stop_that_nobody_explained_leaves_the_attempt_live(world: World) -> N
     world.start(run_id)
     ended = {"error": "", "exit_code": 75, "epoch": None, "step": None, "rank": None}
     world.write(
-        run_id, 1, "end", state="preempted", **{"class": "stopped"}, signature="stopped", explained=False, **ended
+        run_id,
+        1,
+        "end",
+        state="preempted",
+        **{"class": "stopped"},
+        signature="stopped",
+        explained=False,
+        **ended,
     )
     ingest_live(world.ledger, world.workspace)
     (attempt,) = world.attempts(run_id)

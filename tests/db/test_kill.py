@@ -75,10 +75,23 @@ def events(seed: int, epochs: int) -> bytes:
         found += [
             {"kind": "progress", **place, "steps": 10 * epochs},
             {"kind": "epoch", **place, "metrics": {"loss": draw.random()}},
-            {"kind": "evaluation", **place, "set": "test", "metrics": {"top1": 100 * draw.random()}},
+            {
+                "kind": "evaluation",
+                **place,
+                "set": "test",
+                "metrics": {"top1": 100 * draw.random()},
+            },
             {"kind": "checkpoint", **place, "bytes": 99},
         ]
-    ended = {"class": None, "signature": "", "error": "", "exit_code": 0, "epoch": None, "step": None, "rank": None}
+    ended = {
+        "class": None,
+        "signature": "",
+        "error": "",
+        "exit_code": 0,
+        "epoch": None,
+        "step": None,
+        "rank": None,
+    }
     return journal_bytes([*found, {"kind": "end", "at": 1e6, "state": "completed", **ended}])
 
 
@@ -92,7 +105,9 @@ def furnish(world: World, *, runs: int, epochs: int) -> list[str]:
     return run_ids
 
 
-def reader(world: World, portion: int, *, die_at: int = 0, wait_at: Sequence[int] = ()) -> subprocess.Popen[str]:
+def reader(
+    world: World, portion: int, *, die_at: int = 0, wait_at: Sequence[int] = ()
+) -> subprocess.Popen[str]:
     numbers = [str(number) for number in (portion, die_at, *wait_at)]
     command = [sys.executable, "-c", READER, str(world.workspace.root), world.url, *numbers]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
@@ -105,7 +120,10 @@ def read_bytes(world: World) -> int:
 
 
 def told(world: World) -> list[tuple[object, ...]]:
-    return sorted((row["run_id"], row["attempt"], str(row["before"]), row["after"]) for row in world.rows(m.events))
+    return sorted(
+        (row["run_id"], row["attempt"], str(row["before"]), row["after"])
+        for row in world.rows(m.events)
+    )
 
 
 def assert_clean(world: World, run_ids: list[str], folder: Path) -> None:
@@ -120,13 +138,17 @@ def assert_clean(world: World, run_ids: list[str], folder: Path) -> None:
     assert told(world) == told(clean)
     assert world.states() == clean.states() == dict.fromkeys(sorted(run_ids), "completed")
     volatile = {"submitted_at"}
-    left, right = ([{**row, **dict.fromkeys(volatile)} for row in w.rows(m.attempts)] for w in (world, clean))
+    left, right = (
+        [{**row, **dict.fromkeys(volatile)} for row in w.rows(m.attempts)] for w in (world, clean)
+    )
     assert left == right
     clean.close()
 
 
 @pytest.mark.parametrize("kills", [6, pytest.param(30, marks=pytest.mark.long)])
-def test_a_reader_that_is_killed_again_and_again_loses_and_doubles_nothing(tmp_path: Path, kills: int) -> None:
+def test_a_reader_that_is_killed_again_and_again_loses_and_doubles_nothing(
+    tmp_path: Path, kills: int
+) -> None:
     world = World(tmp_path / "runs", str(tmp_path / "ledger.sqlite"))
     run_ids = furnish(world, runs=4, epochs=40 * kills)
     paths = [world.folder(run_id).journal(1, 0) for run_id in run_ids]
@@ -152,7 +174,9 @@ def own_server() -> Iterator[PostgresServer]:
     """A PostgreSQL server that this test may crash."""
     if binaries() is None:
         pytest.skip("PostgreSQL is not installed (apt-get install postgresql)")
-    with tempfile.TemporaryDirectory(prefix="vtjobs-pg-", dir=roomy_memory(), ignore_cleanup_errors=True) as folder:
+    with tempfile.TemporaryDirectory(
+        prefix="vtjobs-pg-", dir=roomy_memory(), ignore_cleanup_errors=True
+    ) as folder:
         server = PostgresServer(Path(folder))
         server.create()
         server.start()

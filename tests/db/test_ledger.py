@@ -44,7 +44,9 @@ def test_a_new_run_whose_parent_failed_before_it_was_submitted_is_blocked(world:
     first = paper_grid(stages=("pretrain",), retries=1)
     (parent,) = world.submit(first)
     world.launch(parent)
-    assert world.ledger.transition(parent, 1, AttemptState.FAILED, source="local", failure="setup_error")
+    assert world.ledger.transition(
+        parent, 1, AttemptState.FAILED, source="local", failure="setup_error"
+    )
     both = world.submit(paper_grid("both", stages=("pretrain", "finetune"), retries=1))
     assert both[0] == parent
     assert world.states() == {parent: "failed", both[1]: "blocked"}
@@ -67,7 +69,10 @@ def test_runs_that_somebody_else_took_are_left_out(world: World) -> None:
     )
     assert opened is not None
     assert [task.run_id for task in opened.all_tasks] == [first, third]
-    assert world.ledger.open_attempts(an_allocation([(second, 1)], token="vtj-bbbb"), launching_s=60) is None
+    assert (
+        world.ledger.open_attempts(an_allocation([(second, 1)], token="vtj-bbbb"), launching_s=60)
+        is None
+    )
     assert len(world.rows(m.allocations)) == 2
 
 
@@ -76,14 +81,23 @@ def test_a_stale_attempt_number_is_left_out_and_is_no_error(world: World) -> Non
     world.launch(run_id)
     world.ledger.transition(run_id, 1, AttemptState.PREEMPTED, source="local", failure="stopped")
     assert world.states()[run_id] == "pending"
-    assert world.ledger.open_attempts(an_allocation([(run_id, 1)], token="vtj-late"), launching_s=60) is None
+    assert (
+        world.ledger.open_attempts(an_allocation([(run_id, 1)], token="vtj-late"), launching_s=60)
+        is None
+    )
     assert len(world.attempts(run_id)) == 1
 
 
 def test_the_database_itself_refuses_a_second_live_attempt(world: World) -> None:
     (run_id,) = world.submit(paper_grid())
     world.launch(run_id)
-    row = {"run_id": run_id, "number": 2, "token": "vtj-x", "state": AttemptState.QUEUED, "submitted_at": 1.0}
+    row = {
+        "run_id": run_id,
+        "number": 2,
+        "token": "vtj-x",
+        "state": AttemptState.QUEUED,
+        "submitted_at": 1.0,
+    }
     with pytest.raises(IntegrityError), writing(world.ledger.engine) as connection:
         connection.execute(insert(m.attempts), row)
 
@@ -94,7 +108,9 @@ def _open_many(url: str, workspace_id: str, run_ids: list[str], barrier: object)
     for number, run_id in enumerate(run_ids):
         tasks = [(run_id, 1), (run_ids[-1 - number], 1)]
         tasks = tasks if tasks[0] != tasks[1] else tasks[:1]
-        ledger.open_attempts(an_allocation(tasks, token=f"vtj-{os.getpid()}x{number}"), launching_s=60)
+        ledger.open_attempts(
+            an_allocation(tasks, token=f"vtj-{os.getpid()}x{number}"), launching_s=60
+        )
     os._exit(0)
 
 
@@ -127,7 +143,10 @@ def _add(url: str, workspace_id: str, backwards: bool, barrier: object) -> None:
 def test_two_submissions_of_overlapping_grids_at_once_both_succeed(world: World) -> None:
     barrier = PARALLEL.Barrier(2)
     workspace_id = world.workspace.check()["id"]
-    both = [PARALLEL.Process(target=_add, args=(world.url, workspace_id, back, barrier)) for back in (False, True)]
+    both = [
+        PARALLEL.Process(target=_add, args=(world.url, workspace_id, back, barrier))
+        for back in (False, True)
+    ]
     for process in both:
         process.start()
     for process in both:
@@ -190,9 +209,14 @@ def test_a_transition_happens_exactly_where_the_table_allows_it(
             assert world.ledger.transition(run_id, 1, before, source="local", raw="to begin with")
         events = len(world.events(run_id))
         allowed = after in TRANSITIONS[before]
-        assert world.ledger.transition(run_id, 1, after, source="squeue", raw="NODE_FAIL") is allowed
+        assert (
+            world.ledger.transition(run_id, 1, after, source="squeue", raw="NODE_FAIL") is allowed
+        )
         assert world.attempts(run_id)[0]["state"] == (after if allowed else before)
-        new = [(row["before"], row["after"], row["source"], row["raw"]) for row in world.events(run_id)[events:]]
+        new = [
+            (row["before"], row["after"], row["source"], row["raw"])
+            for row in world.events(run_id)[events:]
+        ]
         assert new == ([(before, after, "squeue", "NODE_FAIL")] if allowed else [])
     world.close()
 
@@ -230,7 +254,9 @@ def test_of_two_who_end_an_attempt_at_once_one_wins(world: World) -> None:
     assert {row["run_id"]: row["after"] for row in ends} == {
         row["run_id"]: row["state"] for row in world.rows(m.attempts)
     }
-    wanted = {row["run_id"]: "completed" if row["after"] == "completed" else "pending" for row in ends}
+    wanted = {
+        row["run_id"]: "completed" if row["after"] == "completed" else "pending" for row in ends
+    }
     assert world.states() == wanted
 
 
@@ -248,7 +274,9 @@ def test_a_cancel_holds_when_the_attempt_ends_at_the_same_moment(world: World) -
     barrier = PARALLEL.Barrier(2)
     workspace_id = world.workspace.check()["id"]
     both = [
-        PARALLEL.Process(target=_end_all, args=(world.url, workspace_id, run_ids, "preempted", barrier)),
+        PARALLEL.Process(
+            target=_end_all, args=(world.url, workspace_id, run_ids, "preempted", barrier)
+        ),
         PARALLEL.Process(target=_cancel_all, args=(world.url, workspace_id, run_ids, barrier)),
     ]
     for process in both:
@@ -275,7 +303,9 @@ def test_an_allocation_that_was_found_on_disk_ends_the_live_attempt_below(world:
 
 def test_an_allocation_of_runs_that_the_ledger_lacks_is_taken_in_without_them(world: World) -> None:
     (run_id,) = world.submit(paper_grid())
-    assert adopt_allocation(world.ledger, an_allocation([("f" * 16, 1), (run_id, 1)], token="vtj-both"))
+    assert adopt_allocation(
+        world.ledger, an_allocation([("f" * 16, 1), (run_id, 1)], token="vtj-both")
+    )
     assert [row["run_id"] for row in world.rows(m.attempts)] == [run_id]
 
 
@@ -284,7 +314,7 @@ def test_a_ledger_of_another_workspace_is_refused(world: World) -> None:
         Ledger.open(world.url, workspace_id="somebody-else")
 
 
-# Schedulers ----------------------------------------------------------------------------------------------------
+# Schedulers ---------------------------------------------------------------------------------------
 
 
 def test_a_refusal_for_now_costs_no_try_and_leaves_the_runs_pending(world: World) -> None:
@@ -303,8 +333,12 @@ def test_a_turn_is_taken_by_one_and_comes_again(world: World) -> None:
     other = world.open(world.url)
     assert scheduler_notes.take_turn(world.ledger, "asked.slurm", every_s=30)
     assert not scheduler_notes.take_turn(world.ledger, "asked.slurm", every_s=30)
-    assert not scheduler_notes.take_turn(other, "asked.slurm", every_s=30), "the turns are the workspace's"
-    assert scheduler_notes.take_turn(world.ledger, "asked.local", every_s=30), "each scheduler has its own"
+    assert not scheduler_notes.take_turn(other, "asked.slurm", every_s=30), (
+        "the turns are the workspace's"
+    )
+    assert scheduler_notes.take_turn(world.ledger, "asked.local", every_s=30), (
+        "each scheduler has its own"
+    )
     world.now += 30
     assert scheduler_notes.take_turn(other, "asked.slurm", every_s=30)
     assert not scheduler_notes.take_turn(world.ledger, "asked.slurm", every_s=30)
@@ -312,7 +346,9 @@ def test_a_turn_is_taken_by_one_and_comes_again(world: World) -> None:
 
 
 def test_what_may_be_done_at_any_time_is_everybodys_turn(world: World) -> None:
-    assert [scheduler_notes.take_turn(world.ledger, "asked.local", every_s=0) for _ in range(3)] == [True] * 3
+    assert [
+        scheduler_notes.take_turn(world.ledger, "asked.local", every_s=0) for _ in range(3)
+    ] == [True] * 3
 
 
 def test_a_clock_that_was_set_back_does_not_keep_a_turn_for_ever(world: World) -> None:
@@ -328,13 +364,18 @@ def test_a_scheduler_is_away_since_it_was_first_not_reached(world: World) -> Non
     world.now += 500
     scheduler_notes.note_away(world.ledger, "slurm", "connection refused")
     scheduler_notes.note_away(world.ledger, "other", "gone")
-    assert scheduler_notes.away(world.ledger)["slurm"] == {"since": since, "reason": "connection refused"}
+    assert scheduler_notes.away(world.ledger)["slurm"] == {
+        "since": since,
+        "reason": "connection refused",
+    }
     assert set(scheduler_notes.away(world.ledger)) == {"slurm", "other"}
     scheduler_notes.note_away(world.ledger, "slurm", "")
     assert set(scheduler_notes.away(world.ledger)) == {"other"}
     world.now += 500
     scheduler_notes.note_away(world.ledger, "slurm", "no answer")
-    assert scheduler_notes.away(world.ledger)["slurm"]["since"] > since + 500, "a new absence has a new beginning"
+    assert scheduler_notes.away(world.ledger)["slurm"]["since"] > since + 500, (
+        "a new absence has a new beginning"
+    )
 
 
 def test_a_scheduler_that_answers_and_was_never_away_is_not_written_down(world: World) -> None:
@@ -346,9 +387,14 @@ def test_the_schedulers_words_are_kept_per_attempt(world: World) -> None:
     first, second = world.submit(paper_grid(seeds=2))
     world.launch(first, second)
     events = len(world.rows(m.events))
-    scheduler_notes.set_words(world.ledger, [(first, 1, "PENDING Priority"), ("f" * 16, 1, "PENDING Resources")])
+    scheduler_notes.set_words(
+        world.ledger, [(first, 1, "PENDING Priority"), ("f" * 16, 1, "PENDING Resources")]
+    )
     scheduler_notes.set_words(world.ledger, [])
-    assert [world.attempts(run_id)[0]["word"] for run_id in (first, second)] == ["PENDING Priority", ""]
+    assert [world.attempts(run_id)[0]["word"] for run_id in (first, second)] == [
+        "PENDING Priority",
+        "",
+    ]
     scheduler_notes.set_words(world.ledger, [(first, 1, "RUNNING")])
     assert world.attempts(first)[0]["word"] == "RUNNING"
     assert len(world.rows(m.events)) == events, "a word is no change of state"
@@ -358,10 +404,21 @@ def test_many_ends_are_one_transaction_and_each_is_checked(world: World) -> None
     run_ids = world.submit(paper_grid(seeds=4, retries=1))
     world.launch(*run_ids)
     assert world.ledger.transition(run_ids[0], 1, AttemptState.COMPLETED, source="journal")
-    told = {"number": 1, "to": AttemptState.LOST, "source": "squeue", "raw": "gone", "failure": "agent_died"}
+    told = {
+        "number": 1,
+        "to": AttemptState.LOST,
+        "source": "squeue",
+        "raw": "gone",
+        "failure": "agent_died",
+    }
     moves = [{"run_id": run_id, **told} for run_id in [*run_ids, "f" * 16]]
     assert world.ledger.transitions(moves) == 3
     assert world.ledger.transitions(moves) == 0
     assert world.ledger.transitions([]) == 0
-    assert [world.states()[run_id] for run_id in run_ids] == ["completed", "pending", "pending", "pending"]
+    assert [world.states()[run_id] for run_id in run_ids] == [
+        "completed",
+        "pending",
+        "pending",
+        "pending",
+    ]
     assert [row["source"] for row in world.events(run_ids[1])][-1] == "squeue"

@@ -16,7 +16,13 @@ A, F, R = AttemptState, FailureClass, RunState
 
 def tried(*ends: tuple[AttemptState, FailureClass | None]) -> list[AttemptView]:
     return [
-        AttemptView(number=number, state=state, failure=failure, signature=f"end {number}", ended_at=float(number))
+        AttemptView(
+            number=number,
+            state=state,
+            failure=failure,
+            signature=f"end {number}",
+            ended_at=float(number),
+        )
         for number, (state, failure) in enumerate(ends, 1)
     ]
 
@@ -36,9 +42,16 @@ def test_a_run_that_was_never_tried_is_pending() -> None:
 
 @pytest.mark.parametrize(
     ("state", "expected"),
-    [(A.SUBMITTING, R.QUEUED), (A.QUEUED, R.QUEUED), (A.STARTING, R.RUNNING), (A.RUNNING, R.RUNNING)],
+    [
+        (A.SUBMITTING, R.QUEUED),
+        (A.QUEUED, R.QUEUED),
+        (A.STARTING, R.RUNNING),
+        (A.RUNNING, R.RUNNING),
+    ],
 )
-def test_a_live_attempt_decides_whatever_came_before_it(state: AttemptState, expected: RunState) -> None:
+def test_a_live_attempt_decides_whatever_came_before_it(
+    state: AttemptState, expected: RunState
+) -> None:
     assert {state} <= LIVE
     assert state_of((state, None)) is expected
     assert state_of(CRASH, CRASH, CRASH, (state, None), cancelled_through=9) is expected
@@ -71,7 +84,9 @@ def test_an_ended_run_is_judged_by_its_ends(
 def test_a_cancel_covers_the_attempt_that_would_come_next() -> None:
     assert state_of(cancelled_through=1) is R.CANCELLED
     assert state_of(CRASH, cancelled_through=2) is R.CANCELLED
-    assert state_of(CRASH, cancelled_through=1) is R.CANCELLED, "it was handed on before the cancel was known"
+    assert state_of(CRASH, cancelled_through=1) is R.CANCELLED, (
+        "it was handed on before the cancel was known"
+    )
     assert state_of(CRASH, CRASH, cancelled_through=1) is R.PENDING
     assert state_of(DONE, cancelled_through=2) is R.COMPLETED, "a cancel takes no result away"
 
@@ -86,7 +101,9 @@ def test_a_granted_try_forgets_ends_and_cancels_up_to_it() -> None:
 
 
 @pytest.mark.parametrize("parent", RunState)
-def test_a_pending_child_is_blocked_exactly_while_its_parent_is_settled_without_weights(parent: RunState) -> None:
+def test_a_pending_child_is_blocked_exactly_while_its_parent_is_settled_without_weights(
+    parent: RunState,
+) -> None:
     expected = R.BLOCKED if parent in (R.FAILED, R.DIVERGED, R.CANCELLED, R.BLOCKED) else R.PENDING
     assert state_of(parent=parent) is expected
     assert state_of(DONE, parent=parent) is R.COMPLETED
@@ -94,7 +111,14 @@ def test_a_pending_child_is_blocked_exactly_while_its_parent_is_settled_without_
 
 
 def test_no_history_leaves_a_run_neither_settled_nor_pending_nor_live() -> None:
-    ends = [CRASH, LOST, DONE, (A.CANCELLED, F.CANCELLED), (A.FAILED, F.STORAGE), (A.FAILED, F.DATA)]
+    ends = [
+        CRASH,
+        LOST,
+        DONE,
+        (A.CANCELLED, F.CANCELLED),
+        (A.FAILED, F.STORAGE),
+        (A.FAILED, F.DATA),
+    ]
     for length in range(4):
         for history in itertools.product(ends, repeat=length):
             state = state_of(*history)
@@ -106,7 +130,9 @@ def test_no_history_leaves_a_run_neither_settled_nor_pending_nor_live() -> None:
 def end(world: World, run_id: str, state: str, failure: str | None) -> None:
     world.launch(run_id)
     number = world.attempts(run_id)[-1]["number"]
-    assert world.ledger.transition(run_id, number, AttemptState(state), source="journal", failure=failure)
+    assert world.ledger.transition(
+        run_id, number, AttemptState(state), source="journal", failure=failure
+    )
 
 
 def test_children_follow_their_parents_through_failure_and_retry(world: World) -> None:
@@ -114,7 +140,10 @@ def test_children_follow_their_parents_through_failure_and_retry(world: World) -
     end(world, first, "failed", "crash")
     assert world.states() == {first: "failed", second: "blocked", third: "blocked"}
     reasons = {row["run_id"]: row["reason"] for row in world.rows(m.runs)}
-    assert reasons[second] == "its parent stage is failed" and reasons[third] == "its parent stage is blocked"
+    assert (
+        reasons[second] == "its parent stage is failed"
+        and reasons[third] == "its parent stage is blocked"
+    )
     world.grant(first)
     assert set(world.states().values()) == {"pending"}
     end(world, first, "completed", None)

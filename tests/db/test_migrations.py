@@ -11,7 +11,14 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import inspect, text
 
 from vtjobs.db import queries
-from vtjobs.db.engine import SCHEMA_VERSION, open_engine, parse_url, reading, schema_version, writing
+from vtjobs.db.engine import (
+    SCHEMA_VERSION,
+    open_engine,
+    parse_url,
+    reading,
+    schema_version,
+    writing,
+)
 from vtjobs.db.models import metadata
 from vtjobs.db.upgrade import alembic_config, upgrade
 from vtjobs.jobs.run.selector import Selection
@@ -39,7 +46,11 @@ def test_a_migrated_database_has_exactly_the_tables_of_the_product(ledger_url: s
 def test_the_index_against_two_live_attempts_names_every_live_state(ledger_url: str) -> None:
     engine = open_engine(parse_url(ledger_url))
     upgrade(engine)
-    (index,) = [index for index in inspect(engine).get_indexes("attempts") if index["name"] == "one_live_attempt"]
+    (index,) = [
+        index
+        for index in inspect(engine).get_indexes("attempts")
+        if index["name"] == "one_live_attempt"
+    ]
     where = str(index["dialect_options"][f"{engine.dialect.name}_where"])
     assert index["unique"] and all(f"'{state}'" in where for state in LIVE)
     assert where.count("'") == 2 * len(LIVE)
@@ -52,9 +63,13 @@ def test_the_runs_of_an_older_ledger_are_those_of_seeds(ledger_url: str) -> None
         config: Any = alembic_config()
         config.attributes["connection"] = connection
         command.upgrade(config, "0001")
-        connection.execute(text("INSERT INTO cells VALUES ('c', 'm', '', 'b', 'd', 'h', 'r', '{}', true, '{}')"))
+        connection.execute(
+            text("INSERT INTO cells VALUES ('c', 'm', '', 'b', 'd', 'h', 'r', '{}', true, '{}')")
+        )
         columns = "run_id, cell_id, grid_id, seed, state, tries, created_at, changed_at"
-        connection.execute(text(f"INSERT INTO runs ({columns}) VALUES ('r', 'c', 'g', 3, 'pending', 3, 0, 0)"))
+        connection.execute(
+            text(f"INSERT INTO runs ({columns}) VALUES ('r', 'c', 'g', 3, 'pending', 3, 0, 0)")
+        )
     assert upgrade(engine) == ("0001", SCHEMA_VERSION)
     with reading(engine) as connection:
         (row,) = queries.list_runs(connection, Selection(everything=True))

@@ -1,4 +1,7 @@
-"""The ledger against a simple model of itself: whatever users, agents, zombies and readers do, in any order."""
+"""The ledger against a simple model of itself.
+
+Whatever users, agents, zombies and readers do, in any order.
+"""
 
 import atexit
 import shutil
@@ -98,7 +101,11 @@ class Run:
         if last.failure in ("refused", "setup_error"):
             return "failed"
         if last.state not in FREE:
-            return "failed" if sum(attempt.state not in FREE for attempt in counted) >= self.tries else "pending"
+            return (
+                "failed"
+                if sum(attempt.state not in FREE for attempt in counted) >= self.tries
+                else "pending"
+            )
         stalled = 0
         for attempt in reversed(counted):
             if attempt.state not in FREE or attempt.told_saved > (attempt.from_step or 0):
@@ -174,7 +181,7 @@ class LedgerMachine(RuleBasedStateMachine):
         ]
         return found[number % len(found)] if found else None
 
-    # Users --------------------------------------------------------------------------------------------------
+    # Users ----------------------------------------------------------------------------------------
 
     @rule(wide=st.booleans())
     def submit(self, wide: bool) -> None:
@@ -204,7 +211,7 @@ class LedgerMachine(RuleBasedStateMachine):
         run.tries_from, run.asked = highest, True
         self.world.grant(run_id, clean=clean)
 
-    # Orchestrator and scheduler -----------------------------------------------------------------------------
+    # Orchestrator and scheduler -------------------------------------------------------------------
 
     @precondition(lambda self: self.runs)
     @rule(numbers=st.lists(which, min_size=1, max_size=3), accept=st.booleans())
@@ -224,10 +231,19 @@ class LedgerMachine(RuleBasedStateMachine):
     @rule(number=which, accept=st.booleans())
     def answer(self, number: int, accept: bool) -> None:
         _, run = self.pick(number)
-        if not run.attempts or run.attempts[-1].state != "submitting" or (run.attempts[-1].begun and not accept):
+        if (
+            not run.attempts
+            or run.attempts[-1].state != "submitting"
+            or (run.attempts[-1].begun and not accept)
+        ):
             return
         token = run.attempts[-1].token
-        hosted = [attempt for other in self.runs.values() for attempt in other.attempts if attempt.token == token]
+        hosted = [
+            attempt
+            for other in self.runs.values()
+            for attempt in other.attempts
+            if attempt.token == token
+        ]
         if accept:
             self.world.ledger.accepted(token, "7", source="local")
         elif not any(attempt.begun for attempt in hosted):
@@ -253,7 +269,9 @@ class LedgerMachine(RuleBasedStateMachine):
             state, failure = AttemptState.CANCELLED, FailureClass.CANCELLED
         elif attempt.state != "running":
             failure = FailureClass.NOT_SUBMITTED
-        assert self.world.ledger.transition(run_id, attempt.number, state, source="local", failure=failure)
+        assert self.world.ledger.transition(
+            run_id, attempt.number, state, source="local", failure=failure
+        )
         attempt.state, attempt.failure = str(state), str(failure)
 
     @precondition(lambda self: self.runs)
@@ -283,7 +301,7 @@ class LedgerMachine(RuleBasedStateMachine):
         if read:
             self.ingest(True)
 
-    # Agents: those of live attempts, and those that were given up and live on -----------------------------------
+    # Agents: those of live attempts, and those that were given up and live on ---------------------
 
     @rule(number=which)
     def agent_begins(self, number: int) -> None:
@@ -305,7 +323,9 @@ class LedgerMachine(RuleBasedStateMachine):
             attempt.from_attempt = resume.attempt if resume else None
             attempt.from_step = resume.step if resume else None
             attempt.step = attempt.saved = attempt.from_step or 0
-            self.world.start(run_id, attempt.number, resumed=(resume.attempt, resume.step) if resume else None)
+            self.world.start(
+                run_id, attempt.number, resumed=(resume.attempt, resume.step) if resume else None
+            )
             attempt.journal.append(("start", None))
 
     def _speak(self, run: Run, attempt: Try) -> None:
@@ -341,14 +361,20 @@ class LedgerMachine(RuleBasedStateMachine):
             self._end(*found, *end)
 
     def _end(
-        self, run_id: str, run: Run, attempt: Try, state: str, failure: str | None, stands_for: int | None = None
+        self,
+        run_id: str,
+        run: Run,
+        attempt: Try,
+        state: str,
+        failure: str | None,
+        stands_for: int | None = None,
     ) -> None:
         self._speak(run, attempt)
         self.world.end(run_id, attempt.number, state, failure)
         attempt.over, attempt.training = True, False
         attempt.journal.append(("end", (state, failure, stands_for)))
 
-    # Readers ------------------------------------------------------------------------------------------------
+    # Readers --------------------------------------------------------------------------------------
 
     @rule(live_only=st.booleans(), twice=st.booleans())
     def ingest(self, live_only: bool, twice: bool = False) -> None:
@@ -380,11 +406,18 @@ class LedgerMachine(RuleBasedStateMachine):
                 state, failure, stands_for = what
                 attempt.state, attempt.failure = state, failure
                 if stands_for is not None:
-                    attempt.state, attempt.failure, attempt.from_attempt = "completed", None, stands_for
+                    attempt.state, attempt.failure, attempt.from_attempt = (
+                        "completed",
+                        None,
+                        stands_for,
+                    )
         attempt.read = len(attempt.journal)
 
     def _every_event_was_counted_once(self) -> None:
-        rows = [(row["run_id"], row["attempt"], row["epoch"]) for row in self.world.rows(m.epoch_metrics)]
+        rows = [
+            (row["run_id"], row["attempt"], row["epoch"])
+            for row in self.world.rows(m.epoch_metrics)
+        ]
         written = [
             (run_id, attempt.number, what[0])
             for run_id, run in self.runs.items()
@@ -405,18 +438,24 @@ class LedgerMachine(RuleBasedStateMachine):
                 if not attempt.is_live:
                     # What only the scheduler knew, the next reconciliation hears from it again.
                     to = AttemptState(attempt.state)
-                    made.transition(run_id, attempt.number, to, source="local", failure=attempt.failure)
+                    made.transition(
+                        run_id, attempt.number, to, source="local", failure=attempt.failure
+                    )
         states = self.world.states(made)
         told = {run_id for run_id, run in self.runs.items() if not run.spoke_late}
-        assert {run_id: states[run_id] for run_id in told} == {run_id: self.runs[run_id].state for run_id in told}
+        assert {run_id: states[run_id] for run_id in told} == {
+            run_id: self.runs[run_id].state for run_id in told
+        }
         clean = {row["run_id"]: bool(row["clean_next"]) for row in self.world.rows(m.runs, made)}
-        assert {run_id: clean[run_id] for run_id in told} == {run_id: self.runs[run_id].clean_next for run_id in told}
+        assert {run_id: clean[run_id] for run_id in told} == {
+            run_id: self.runs[run_id].clean_next for run_id in told
+        }
         numbers = [row for row in self.world.rows(m.results, made) if row["run_id"] in told]
         assert numbers == [row for row in self.world.rows(m.results, lost) if row["run_id"] in told]
         self._one_live_attempt(made)
         made.engine.dispose()
 
-    # What always holds ----------------------------------------------------------------------------------------
+    # What always holds ----------------------------------------------------------------------------
 
     @invariant()
     def states_are_those_of_the_model(self) -> None:
@@ -441,14 +480,18 @@ class LedgerMachine(RuleBasedStateMachine):
             assert sum(attempt.is_live for attempt in run.attempts) <= 1
 
     def _one_live_attempt(self, ledger: Ledger) -> None:
-        live = [row["run_id"] for row in self.world.rows(m.attempts, ledger) if row["state"] in LIVE]
+        live = [
+            row["run_id"] for row in self.world.rows(m.attempts, ledger) if row["state"] in LIVE
+        ]
         assert len(live) == len(set(live))
 
     @invariant()
     def only_the_lineage_of_the_completed_attempt_counts(self) -> None:
         if not hasattr(self, "world"):
             return
-        found = {row["run_id"]: row for row in self.world.rows(m.results) if row["metric"] == "top1"}
+        found = {
+            row["run_id"]: row for row in self.world.rows(m.results) if row["metric"] == "top1"
+        }
         for run_id, run in self.runs.items():
             scores = run.results()
             assert (run_id in found) == bool(scores), run_id

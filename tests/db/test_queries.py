@@ -58,7 +58,9 @@ def test_a_grids_name_means_its_newest_submission_and_its_id_itself(furnished: W
     assert len(chosen(furnished, "first")) == 12
     assert len(chosen(furnished, "second")) == 9
     (grid_id,) = [row["grid_id"] for row in furnished.rows(m.grids) if row["name"] == "first"]
-    assert chosen(furnished, grid_id) == chosen(furnished, "grid=first") == chosen(furnished, "first")
+    assert (
+        chosen(furnished, grid_id) == chosen(furnished, "grid=first") == chosen(furnished, "first")
+    )
     furnished.submit(paper_grid("first", cells=1, seeds=1, at=99.0))
     assert len(chosen(furnished, "first")) == 1 and len(chosen(furnished, grid_id)) == 12
 
@@ -81,14 +83,19 @@ def test_the_beginning_of_a_run_id_is_enough(furnished: World) -> None:
         (["head=drloc", "seed=1"], lambda row: row["head"] == "drloc" and row["seed"] == 1),
         (["seed!=1"], lambda row: row["seed"] != 1),
         (["seed!=0,2"], lambda row: row["seed"] == 1),
-        (["head!=drloc", "backbone!=net_1"], lambda row: row["head"] != "drloc" and row["backbone"] != "net_1"),
+        (
+            ["head!=drloc", "backbone!=net_1"],
+            lambda row: row["head"] != "drloc" and row["backbone"] != "net_1",
+        ),
         (["status=pending"], lambda row: row["state"] == "pending"),
         (["state=completed,running"], lambda row: row["state"] in ("completed", "running")),
         (["state!=pending"], lambda row: row["state"] != "pending"),
         (["recipe=plain", "dataset=digits"], lambda row: True),
     ],
 )
-def test_conditions_all_hold_and_nothing_else_is_left_out(furnished: World, words: list[str], holds: object) -> None:
+def test_conditions_all_hold_and_nothing_else_is_left_out(
+    furnished: World, words: list[str], holds: object
+) -> None:
     every = chosen(furnished, "all")
     assert chosen(furnished, *words) == [row for row in every if holds(row)]  # type: ignore[operator]
     assert 0 < len(chosen(furnished, *words)) <= 18
@@ -100,7 +107,9 @@ def test_a_grid_may_be_excluded_and_narrowed(furnished: World) -> None:
     assert len(chosen(furnished, "grid=first,second")) == 18
 
 
-@pytest.mark.parametrize("words", [["nowhere"], ["feed"], ["backbone=net_9"], ["grid=nowhere"], ["seed=99"]])
+@pytest.mark.parametrize(
+    "words", [["nowhere"], ["feed"], ["backbone=net_9"], ["grid=nowhere"], ["seed=99"]]
+)
 def test_a_selection_of_nothing_is_said(furnished: World, words: list[str]) -> None:
     with pytest.raises(NothingMatched) as caught:
         chosen(furnished, *words)
@@ -116,7 +125,9 @@ def test_counts_are_those_of_the_runs(furnished: World) -> None:
         assert queries.status_counts(connection, narrow) == {"pending": 9}
 
 
-def test_a_list_shows_each_run_once_in_its_grids_order_with_its_latest_attempt(furnished: World) -> None:
+def test_a_list_shows_each_run_once_in_its_grids_order_with_its_latest_attempt(
+    furnished: World,
+) -> None:
     run_id = paper_grid("first", cells=4, seeds=3).runs[1][0]
     furnished.end(run_id, 1, "preempted", "stopped")
     ingest_live(furnished.ledger, furnished.workspace)
@@ -139,22 +150,40 @@ def statistics_of(world: World, values: list[float]) -> tuple[int, float, float 
     """Return what the ledger says about one cell whose seeds scored these values."""
     run_ids = world.submit(paper_grid(seeds=6))[: len(values)]
     (cell_id,) = [row["cell_id"] for row in world.rows(m.cells)]
-    place = {"cell_id": cell_id, "set_name": "test", "metric": "top1", "last_epoch": 1, "best": 0.0, "best_epoch": 1}
+    place = {
+        "cell_id": cell_id,
+        "set_name": "test",
+        "metric": "top1",
+        "last_epoch": 1,
+        "best": 0.0,
+        "best_epoch": 1,
+    }
     with writing(world.ledger.engine) as connection:
         connection.execute(delete(m.results))
-        rows = [{"run_id": run_id, "last": value, **place} for run_id, value in zip(run_ids, values, strict=True)]
+        rows = [
+            {"run_id": run_id, "last": value, **place}
+            for run_id, value in zip(run_ids, values, strict=True)
+        ]
         connection.execute(insert(m.results), rows)
     with reading(world.ledger.engine) as connection:
         (found,) = queries.cell_statistics(connection, "top1").values()
     return found
 
 
-MANY = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+MANY = settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 
 
 @MANY
-@given(st.lists(st.one_of(st.floats(0, 100), st.floats(-1e9, 1e9), st.just(97.5)), min_size=2, max_size=6))
-def test_mean_and_deviation_are_those_of_the_standard_library(world: World, values: list[float]) -> None:
+@given(
+    st.lists(
+        st.one_of(st.floats(0, 100), st.floats(-1e9, 1e9), st.just(97.5)), min_size=2, max_size=6
+    )
+)
+def test_mean_and_deviation_are_those_of_the_standard_library(
+    world: World, values: list[float]
+) -> None:
     n, mean, deviation = statistics_of(world, values)
     assert n == len(values)
     assert mean == pytest.approx(statistics.fmean(values), rel=1e-12, abs=1e-9)
@@ -184,7 +213,9 @@ def test_statistics_are_per_cell_metric_and_set(world: World) -> None:
     cells = {row["run_id"]: row["cell_id"] for row in world.rows(m.runs)}
     with reading(world.ledger.engine) as connection:
         found = queries.cell_statistics(connection, "top1")
-        narrow = queries.cell_statistics(connection, "top1", selection=parse_selection(["head=drloc"]))
+        narrow = queries.cell_statistics(
+            connection, "top1", selection=parse_selection(["head=drloc"])
+        )
         assert queries.cell_statistics(connection, "top1", set_name="shifted") == {}
     assert found[cells[run_ids[0]]] == (2, 5.0, pytest.approx(50**0.5))
     assert narrow == {cells[run_ids[2]]: (2, 25.0, pytest.approx(50**0.5))}
@@ -197,13 +228,16 @@ def test_details_of_a_run_are_in_their_order(furnished: World) -> None:
         after = [row["after"] for row in queries.events_of(connection, run_id)]
         assert after == ["submitting", "queued", "running", "completed"]
         assert [row["step"] for row in queries.checkpoints_of(connection, run_id)] == [10]
-        assert {row["metric"] for row in queries.results_of(connection, [run_id])} == {"top1", "loss"}
+        assert {row["metric"] for row in queries.results_of(connection, [run_id])} == {
+            "top1",
+            "loss",
+        }
         assert [row.state for row in queries.live_attempts(connection)] == ["running", "queued"]
         ((seconds, count),) = queries.seconds_per_run(connection).values()
     assert count == 1 and seconds > 0
 
 
-# Nodes and schedulers ------------------------------------------------------------------------------------------
+# Nodes and schedulers -----------------------------------------------------------------------------
 
 
 def failed_on(world: World, run_id: str, *failures: tuple[str, str]) -> None:
@@ -213,7 +247,9 @@ def failed_on(world: World, run_id: str, *failures: tuple[str, str]) -> None:
         number = world.attempts(run_id)[-1]["number"]
         # A run that was given up is tried again because somebody asked for it.
         fields = {"failure": failure, "host": host, "signature": f"{number}"}
-        assert world.ledger.transition(run_id, number, AttemptState.FAILED, source="journal", **fields)
+        assert world.ledger.transition(
+            run_id, number, AttemptState.FAILED, source="journal", **fields
+        )
         world.grant(run_id)
 
 
@@ -238,7 +274,14 @@ def test_one_broken_connection_blames_no_node_and_two_on_the_same_do(world: Worl
 
 def test_several_bad_nodes_are_told_in_order_and_other_failures_blame_none(world: World) -> None:
     (run_id,) = world.submit(paper_grid())
-    failed_on(world, run_id, ("hardware", "gpu9"), ("user_error", "gpu1"), ("hardware", "gpu2"), ("storage", "gpu3"))
+    failed_on(
+        world,
+        run_id,
+        ("hardware", "gpu9"),
+        ("user_error", "gpu1"),
+        ("hardware", "gpu2"),
+        ("storage", "gpu3"),
+    )
     assert bad_nodes(world, run_id) == {run_id: ("gpu2", "gpu9")}
     assert bad_nodes(world) == {}
 
@@ -247,9 +290,14 @@ def test_what_queued_runs_wait_for_is_told_once_per_word(world: World) -> None:
     run_ids = world.submit(paper_grid(seeds=4))
     world.launch(*run_ids)
     words = ["PENDING Priority", "PENDING Priority", "PENDING InvalidQOS"]
-    set_words(world.ledger, [(run_id, 1, word) for run_id, word in zip(run_ids, words, strict=False)])
+    set_words(
+        world.ledger, [(run_id, 1, word) for run_id, word in zip(run_ids, words, strict=False)]
+    )
     with reading(world.ledger.engine) as connection:
-        found = {row.word: (row.backend, row.runs, row.run_id) for row in queries.waiting_words(connection)}
+        found = {
+            row.word: (row.backend, row.runs, row.run_id)
+            for row in queries.waiting_words(connection)
+        }
     assert found == {
         "PENDING Priority": ("local", 2, min(run_ids[:2])),
         "PENDING InvalidQOS": ("local", 1, run_ids[2]),
@@ -263,11 +311,15 @@ def test_the_place_of_a_run_names_its_element_where_there_are_several(world: Wor
     first, second, third = world.submit(paper_grid(seeds=3))
     one = an_allocation([(first, 1)], token="vtj-one")
     two = an_allocation([(second, 1)], token="vtj-two")
-    both = dataclasses.replace(two, tasks=(*two.tasks, an_allocation([(third, 1)], token="x").tasks[0]))
+    both = dataclasses.replace(
+        two, tasks=(*two.tasks, an_allocation([(third, 1)], token="x").tasks[0])
+    )
     for content, job in ((one, "17"), (both, "18")):
         world.ledger.open_attempts(content, launching_s=60)
         with reading(world.ledger.engine) as connection:
-            assert queries.place_of(connection, content.all_tasks[0].run_id) is None, "nobody has accepted it"
+            assert queries.place_of(connection, content.all_tasks[0].run_id) is None, (
+                "nobody has accepted it"
+            )
         world.ledger.accepted(content.token, job, source="local")
     with reading(world.ledger.engine) as connection:
         places = [queries.place_of(connection, run_id) for run_id in (first, second, third)]

@@ -23,7 +23,8 @@ from vtjobs.jobs.workspace.stored_grid import write_spec
 
 from ..support.ledgers import World, an_allocation, measured, paper_grid
 
-# When a ledger wrote something down, and what only the scheduler's own answer can tell, is not in the workspace.
+# When a ledger wrote something down, and what only the scheduler's own answer can tell, is not in
+# the workspace.
 OWN_TIMES = {"created_at", "changed_at", "submitted_at"}
 
 
@@ -40,14 +41,24 @@ def emptied(world: World) -> Ledger:
 
 def everything(world: World) -> dict[str, Any]:
     """Return what a rebuilt ledger must have in common with the lost one."""
-    tables = {table.name: world.rows(table) for table in (m.runs, m.attempts, m.cells, m.grids, m.grid_runs)}
-    kept = {name: [{key: row[key] for key in row.keys() - OWN_TIMES} for row in rows] for name, rows in tables.items()}
+    tables = {
+        table.name: world.rows(table)
+        for table in (m.runs, m.attempts, m.cells, m.grids, m.grid_runs)
+    }
+    kept = {
+        name: [{key: row[key] for key in row.keys() - OWN_TIMES} for row in rows]
+        for name, rows in tables.items()
+    }
     kept["grids"] = tables["grids"]
     for row in kept["attempts"]:
         if row["state"] == "lost":
             # When and how it was noticed is not in the workspace.
             row |= {"ended_at": None, "signature": ""}
-    told = [(row["run_id"], row["attempt"], row["after"]) for row in world.rows(m.events) if row["source"] == "journal"]
+    told = [
+        (row["run_id"], row["attempt"], row["after"])
+        for row in world.rows(m.events)
+        if row["source"] == "journal"
+    ]
     return {**kept, **measured(world), "told": sorted(told)}
 
 
@@ -64,13 +75,23 @@ def lose_and_rebuild(world: World) -> Iterator[Callable[[], None]]:
     yield check
 
 
-def fail(world: World, run_id: str, number: int, failure: str, *, state: str = "failed", signature: str = "no") -> None:
+def fail(
+    world: World,
+    run_id: str,
+    number: int,
+    failure: str,
+    *,
+    state: str = "failed",
+    signature: str = "no",
+) -> None:
     world.start(run_id, number)
     world.end(run_id, number, state, failure, signature=signature)
     ingest_live(world.ledger, world.workspace)
 
 
-def test_finished_runs_and_their_numbers_come_back(world: World, lose_and_rebuild: Callable[[], None]) -> None:
+def test_finished_runs_and_their_numbers_come_back(
+    world: World, lose_and_rebuild: Callable[[], None]
+) -> None:
     run_ids = world.submit(paper_grid(cells=2, seeds=2))
     world.launch(*run_ids)
     for number, run_id in enumerate(run_ids):
@@ -88,7 +109,12 @@ def test_what_was_found_is_counted(world: World) -> None:
     world.launch(run_ids[1])
     world.train(run_ids[1], 2, 50.0)
     world.ledger = emptied(world)
-    assert rebuild(world.ledger, world.workspace) == {"grids": 1, "runs": 2, "allocations": 2, "events": 14}
+    assert rebuild(world.ledger, world.workspace) == {
+        "grids": 1,
+        "runs": 2,
+        "allocations": 2,
+        "events": 14,
+    }
 
 
 def test_rebuilding_twice_adds_nothing(world: World) -> None:
@@ -98,7 +124,12 @@ def test_rebuilding_twice_adds_nothing(world: World) -> None:
     world.ledger = emptied(world)
     rebuild(world.ledger, world.workspace)
     before = everything(world)
-    assert rebuild(world.ledger, world.workspace) == {"grids": 1, "runs": 0, "allocations": 0, "events": 0}
+    assert rebuild(world.ledger, world.workspace) == {
+        "grids": 1,
+        "runs": 0,
+        "allocations": 0,
+        "events": 0,
+    }
     assert everything(world) == before
 
 
@@ -107,7 +138,10 @@ def test_streams_that_vary_apart_come_back_and_where_they_agree_it_is_the_seed(
 ) -> None:
     streams = {0: seeds_of(7), 1: seeds_of(0) | {"init": 1}}
     plain = paper_grid(seeds=2)
-    texts = [plain.cells[0].spec.text(seeds=canonical(streams[place]), init_from=None) for place in streams]
+    texts = [
+        plain.cells[0].spec.text(seeds=canonical(streams[place]), init_from=None)
+        for place in streams
+    ]
     runs = [(digest(text), 0, place, None) for place, text in enumerate(texts)]
     run_ids = world.submit(replace(plain, runs=runs, streams=streams))
     for run_id, spec in zip(run_ids, texts, strict=True):
@@ -118,7 +152,9 @@ def test_streams_that_vary_apart_come_back_and_where_they_agree_it_is_the_seed(
     lose_and_rebuild()
 
 
-def test_tries_that_were_spent_stay_spent(world: World, lose_and_rebuild: Callable[[], None]) -> None:
+def test_tries_that_were_spent_stay_spent(
+    world: World, lose_and_rebuild: Callable[[], None]
+) -> None:
     first, second = world.submit(paper_grid(seeds=2, retries=2))
     for number in (1, 2):
         world.launch(first)
@@ -150,7 +186,9 @@ def test_a_run_that_was_tried_again_keeps_how_each_attempt_ended(
     assert [row["started_at"] is not None for row in world.attempts(run_id)] == [True, True]
 
 
-def test_attempts_that_went_without_a_word_are_lost_again(world: World, lose_and_rebuild: Callable[[], None]) -> None:
+def test_attempts_that_went_without_a_word_are_lost_again(
+    world: World, lose_and_rebuild: Callable[[], None]
+) -> None:
     (run_id,) = world.submit(paper_grid())
     for number, failure in ((1, "agent_died"), (2, "not_submitted")):
         world.launch(run_id)
@@ -160,10 +198,16 @@ def test_attempts_that_went_without_a_word_are_lost_again(world: World, lose_and
         world.ledger.transition(run_id, number, AttemptState.LOST, source="local", failure=failure)
     world.launch(run_id, accept=False)
     lose_and_rebuild()
-    assert [row["failure"] for row in world.attempts(run_id)] == ["agent_died", "not_submitted", None]
+    assert [row["failure"] for row in world.attempts(run_id)] == [
+        "agent_died",
+        "not_submitted",
+        None,
+    ]
 
 
-def test_queued_work_comes_back_as_submitted_and_unanswered(world: World, lose_and_rebuild: Callable[[], None]) -> None:
+def test_queued_work_comes_back_as_submitted_and_unanswered(
+    world: World, lose_and_rebuild: Callable[[], None]
+) -> None:
     run_ids = world.submit(paper_grid(seeds=3))
     world.launch(*run_ids[:2], accept=False)
     lose_and_rebuild()
@@ -173,7 +217,9 @@ def test_queued_work_comes_back_as_submitted_and_unanswered(world: World, lose_a
     assert world.launch(run_ids[0]) is None
 
 
-def test_a_running_attempt_comes_back_running(world: World, lose_and_rebuild: Callable[[], None]) -> None:
+def test_a_running_attempt_comes_back_running(
+    world: World, lose_and_rebuild: Callable[[], None]
+) -> None:
     (run_id,) = world.submit(paper_grid())
     world.launch(run_id)
     world.start(run_id)
@@ -195,7 +241,9 @@ def test_cancels_come_back(world: World, lose_and_rebuild: Callable[[], None]) -
     assert world.states() == {never: "cancelled", once: "cancelled"}
 
 
-def test_a_try_that_was_granted_after_a_cancel_comes_back(world: World, lose_and_rebuild: Callable[[], None]) -> None:
+def test_a_try_that_was_granted_after_a_cancel_comes_back(
+    world: World, lose_and_rebuild: Callable[[], None]
+) -> None:
     waiting, done = world.submit(paper_grid(seeds=2))
     for run_id in (waiting, done):
         world.launch(run_id)
@@ -212,7 +260,9 @@ def test_a_try_that_was_granted_after_a_cancel_comes_back(world: World, lose_and
 
 
 @pytest.mark.parametrize("again", [False, True])
-def test_a_rerun_starts_clean_once(world: World, lose_and_rebuild: Callable[[], None], again: bool) -> None:
+def test_a_rerun_starts_clean_once(
+    world: World, lose_and_rebuild: Callable[[], None], again: bool
+) -> None:
     asked, begun = world.submit(paper_grid(seeds=2))
     world.launch(asked, begun)
     for run_id in (asked, begun):
@@ -227,11 +277,16 @@ def test_a_rerun_starts_clean_once(world: World, lose_and_rebuild: Callable[[], 
     world.end(begun, 2, "preempted", "stopped")
     ingest_live(world.ledger, world.workspace)
     lose_and_rebuild()
-    assert {row["run_id"]: row["clean_next"] for row in world.rows(m.runs)} == {asked: True, begun: False}
+    assert {row["run_id"]: row["clean_next"] for row in world.rows(m.runs)} == {
+        asked: True,
+        begun: False,
+    }
     assert world.states() == {asked: "pending", begun: "pending"}
 
 
-def test_a_halved_micro_batch_stays_halved(world: World, lose_and_rebuild: Callable[[], None]) -> None:
+def test_a_halved_micro_batch_stays_halved(
+    world: World, lose_and_rebuild: Callable[[], None]
+) -> None:
     waiting, tried = world.submit(paper_grid(seeds=2, halve_micro_batch=True))
     world.launch(waiting, tried)
     for run_id in (waiting, tried):
@@ -242,7 +297,9 @@ def test_a_halved_micro_batch_stays_halved(world: World, lose_and_rebuild: Calla
     lose_and_rebuild()
 
 
-def test_a_halving_before_a_granted_try_stays(world: World, lose_and_rebuild: Callable[[], None]) -> None:
+def test_a_halving_before_a_granted_try_stays(
+    world: World, lose_and_rebuild: Callable[[], None]
+) -> None:
     (run_id,) = world.submit(paper_grid(halve_micro_batch=True))
     for number in (1, 2):
         world.launch(run_id)
@@ -255,7 +312,9 @@ def test_a_halving_before_a_granted_try_stays(world: World, lose_and_rebuild: Ca
     lose_and_rebuild()
 
 
-def test_a_wait_before_the_next_try_comes_back(world: World, lose_and_rebuild: Callable[[], None]) -> None:
+def test_a_wait_before_the_next_try_comes_back(
+    world: World, lose_and_rebuild: Callable[[], None]
+) -> None:
     (run_id,) = world.submit(paper_grid())
     world.launch(run_id)
     fail(world, run_id, 1, "storage")
@@ -263,7 +322,9 @@ def test_a_wait_before_the_next_try_comes_back(world: World, lose_and_rebuild: C
     lose_and_rebuild()
 
 
-def test_stages_come_back_with_what_blocks_them(world: World, lose_and_rebuild: Callable[[], None]) -> None:
+def test_stages_come_back_with_what_blocks_them(
+    world: World, lose_and_rebuild: Callable[[], None]
+) -> None:
     runs = world.submit(paper_grid(seeds=2, stages=("pretrain", "finetune")))
     good, bad = runs[:2]
     world.launch(good, bad)
@@ -283,7 +344,9 @@ def test_several_grids_come_back_in_the_order_of_their_submission(
     assert sorted(row["tries"] for row in world.rows(m.runs)) == [5, 5, 9]
 
 
-def test_damaged_journals_are_reported_again(world: World, lose_and_rebuild: Callable[[], None]) -> None:
+def test_damaged_journals_are_reported_again(
+    world: World, lose_and_rebuild: Callable[[], None]
+) -> None:
     (run_id,) = world.submit(paper_grid())
     world.launch(run_id)
     world.start(run_id)
@@ -297,7 +360,9 @@ def test_damaged_journals_are_reported_again(world: World, lose_and_rebuild: Cal
     lose_and_rebuild()
 
 
-def test_evaluations_of_finished_runs_come_back(world: World, lose_and_rebuild: Callable[[], None]) -> None:
+def test_evaluations_of_finished_runs_come_back(
+    world: World, lose_and_rebuild: Callable[[], None]
+) -> None:
     (run_id,) = world.submit(paper_grid())
     world.launch(run_id)
     world.train(run_id, 1, 50.0)
@@ -310,7 +375,9 @@ def test_evaluations_of_finished_runs_come_back(world: World, lose_and_rebuild: 
     assert {row["set_name"] for row in world.rows(m.results)} == {"test", "shifted"}
 
 
-def test_a_grid_whose_submission_was_cut_off_counts_for_nothing(world: World, tmp_path: Path) -> None:
+def test_a_grid_whose_submission_was_cut_off_counts_for_nothing(
+    world: World, tmp_path: Path
+) -> None:
     whole = paper_grid("whole")
     cut = paper_grid("cut", first_cell=1)
     world.submit(whole)
@@ -343,7 +410,9 @@ def test_a_successor_that_an_agent_submitted_is_found_after_the_end_before_it(wo
     assert [row["state"] for row in world.attempts(run_id)] == ["timeout", "submitting"]
 
 
-def test_an_allocation_that_is_found_late_leaves_a_row_that_later_attempts_build_upon(world: World) -> None:
+def test_an_allocation_that_is_found_late_leaves_a_row_that_later_attempts_build_upon(
+    world: World,
+) -> None:
     (run_id,) = world.submit(paper_grid(seeds=1))
     world.launch(run_id)
     fail(world, run_id, 1, "walltime", state="timeout")

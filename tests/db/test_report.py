@@ -15,7 +15,9 @@ from ..support.postgres import PostgresServer
 
 
 def told(folder: Path, url: str) -> str:
-    """Return the JSON of a report and its comparisons over a ledger with completed, failed and waiting runs."""
+    """Return the JSON of a report and its comparisons over a ledger with completed, failed and
+    waiting runs.
+    """
     world = World(folder, url)
     draw = random.Random(0)
     run_ids = world.submit(paper_grid(cells=6, seeds=4))
@@ -37,6 +39,8 @@ def told(folder: Path, url: str) -> str:
     return json.dumps(document, allow_nan=False)
 
 
-def test_the_report_is_the_same_byte_for_byte_on_both_databases(tmp_path: Path, postgres: PostgresServer) -> None:
+def test_the_report_is_the_same_byte_for_byte_on_both_databases(
+    tmp_path: Path, postgres: PostgresServer
+) -> None:
     on_sqlite = told(tmp_path / "one", f"sqlite:///{tmp_path / 'ledger.sqlite'}")
     assert told(tmp_path / "other", postgres.new_database()) == on_sqlite

@@ -20,7 +20,11 @@ def ledger_url(tmp_path: Path) -> str:
 
 def results(world: World, metric: str = "top1") -> list[tuple[float, int, float, int]]:
     names = ("last", "last_epoch", "best", "best_epoch")
-    return [tuple(row[name] for name in names) for row in world.rows(m.results) if row["metric"] == metric]  # type: ignore[misc]
+    return [
+        tuple(row[name] for name in names)
+        for row in world.rows(m.results)
+        if row["metric"] == metric
+    ]  # type: ignore[misc]
 
 
 def attempt(
@@ -37,7 +41,9 @@ def attempt(
     ingest_live(world.ledger, world.workspace)
 
 
-@pytest.mark.parametrize(("metric", "smaller"), [("loss", True), ("val_loss", True), ("top1", False), ("top5", False)])
+@pytest.mark.parametrize(
+    ("metric", "smaller"), [("loss", True), ("val_loss", True), ("top1", False), ("top5", False)]
+)
 def test_of_a_loss_the_smaller_is_the_better(metric: str, smaller: bool) -> None:
     assert smaller_is_better(metric) is smaller
 
@@ -69,7 +75,9 @@ def test_a_resumed_run_counts_what_lies_before_the_cut_once(world: World) -> Non
     assert results(world) == [(65.0, 2, 70.0, 0)]
 
 
-def test_scores_behind_the_cut_never_count_even_where_the_successor_did_not_score(world: World) -> None:
+def test_scores_behind_the_cut_never_count_even_where_the_successor_did_not_score(
+    world: World,
+) -> None:
     (run_id,) = world.submit(paper_grid())
     attempt(world, run_id, 1, {0: 70.0, 1: 95.0}, end="preempted", checkpoints=[10])
     attempt(world, run_id, 2, {2: 65.0}, resumed=(1, 10))
@@ -101,7 +109,9 @@ def test_a_rerun_from_nothing_replaces_the_result_when_it_completes(world: World
     world.start(run_id, 2)
     world.epoch(run_id, 2, 0, 20.0)
     ingest_live(world.ledger, world.workspace)
-    assert results(world) == [(99.0, 1, 99.0, 1)], "what was measured stays until there is something new"
+    assert results(world) == [(99.0, 1, 99.0, 1)], (
+        "what was measured stays until there is something new"
+    )
     world.epoch(run_id, 2, 1, 30.0)
     world.end(run_id, 2, "completed")
     ingest_live(world.ledger, world.workspace)
@@ -112,7 +122,10 @@ def test_test_sets_and_metrics_are_kept_apart_and_words_are_no_metrics(world: Wo
     (run_id,) = world.submit(paper_grid())
     world.launch(run_id)
     world.start(run_id)
-    for name, metrics in (("test", {"top1": 50, "kind": "ema"}), ("shifted", {"top1": 20.5, "loss": 3.0})):
+    for name, metrics in (
+        ("test", {"top1": 50, "kind": "ema"}),
+        ("shifted", {"top1": 20.5, "loss": 3.0}),
+    ):
         world.write(run_id, 1, "evaluation", epoch=0, step=10, set=name, metrics=metrics)
     world.end(run_id, 1, "completed")
     ingest_live(world.ledger, world.workspace)

@@ -1,4 +1,6 @@
-"""The Ray clusters of deploy/ are what Ray's launcher and the KubeRay operator take, and what vtjobs needs."""
+"""The Ray clusters of deploy/ are what Ray's launcher and the KubeRay operator take, and what
+vtjobs needs.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -34,7 +36,9 @@ POD = mapping(
         "containers",
         securityContext=mapping(runAsUser=COUNT, runAsGroup=COUNT, fsGroup=COUNT),
         nodeSelector=FREE,
-        tolerations=many(mapping("key operator", key=TEXT, operator={"enum": ["Exists", "Equal"]}, effect=TEXT)),
+        tolerations=many(
+            mapping("key operator", key=TEXT, operator={"enum": ["Exists", "Equal"]}, effect=TEXT)
+        ),
         containers=many(
             mapping(
                 "name image",
@@ -55,8 +59,8 @@ POD = mapping(
         ),
     ),
 )
-# What the operator's definition of ray.io/v1 RayCluster says of the fields that we use: unknown ones are dropped there
-# in silence, so none is allowed here.
+# What the operator's definition of ray.io/v1 RayCluster says of the fields that we use: unknown
+# ones are dropped there in silence, so none is allowed here.
 RAY_CLUSTER = mapping(
     "apiVersion kind metadata spec",
     apiVersion={"const": "ray.io/v1"},
@@ -99,7 +103,9 @@ def test_no_node_of_the_launchers_cluster_starts_without_a_token() -> None:
     found = read("cluster.yaml")
     commands = [*found["head_start_ray_commands"], *found["worker_start_ray_commands"]]
     starts = [command for command in commands if "ray start" in command]
-    assert len(starts) == 2 and all(command.startswith("RAY_AUTH_MODE=token ") for command in starts)
+    assert len(starts) == 2 and all(
+        command.startswith("RAY_AUTH_MODE=token ") for command in starts
+    )
     assert "--dashboard-host=127.0.0.1" in starts[0]
 
 

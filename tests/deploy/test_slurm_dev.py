@@ -54,7 +54,9 @@ def test_two_jobs_share_a_node_without_sharing_a_gpu(slurm: SlurmCluster) -> Non
 
 
 def test_a_step_runs_on_two_nodes(slurm: SlurmCluster) -> None:
-    job = slurm.submit("srun bash -c 'echo $SLURMD_NODENAME $SLURM_NODEID'", "--nodes=2", "--ntasks-per-node=1")
+    job = slurm.submit(
+        "srun bash -c 'echo $SLURMD_NODENAME $SLURM_NODEID'", "--nodes=2", "--ntasks-per-node=1"
+    )
     assert slurm.wait_state(job) == "COMPLETED"
     names = dict(line.split() for line in slurm.output(job).splitlines())
     assert len(names) == 2
@@ -67,7 +69,10 @@ def test_the_walltime_signal_reaches_the_tasks_of_both_nodes(slurm: SlurmCluster
     options = ("--nodes=2", "--ntasks-per-node=1", "--time=1", "--signal=USR2@55")
     job = slurm.submit(f'srun bash -c "{task.replace("$", chr(92) + "$")}"', *options)
     slurm.wait_state(job)
-    assert sorted(line for line in slurm.output(job).splitlines() if "told" in line) == ["told 0", "told 1"]
+    assert sorted(line for line in slurm.output(job).splitlines() if "told" in line) == [
+        "told 0",
+        "told 1",
+    ]
 
 
 def test_accounting_keeps_a_row_of_a_job(slurm: SlurmCluster) -> None:
@@ -79,7 +84,9 @@ def test_accounting_keeps_a_row_of_a_job(slurm: SlurmCluster) -> None:
 
 
 def test_a_job_of_high_preempts_one_of_low(slurm: SlurmCluster) -> None:
-    low = slurm.submit("sleep 300", "--partition=low", "--no-requeue", "--nodelist=gpu0", "--gpus-per-node=8")
+    low = slurm.submit(
+        "sleep 300", "--partition=low", "--no-requeue", "--nodelist=gpu0", "--gpus-per-node=8"
+    )
     slurm.wait_state(low, "RUNNING")
     high = slurm.submit("true", "--partition=high", "--nodelist=gpu0", "--gpus-per-node=8")
     assert slurm.wait_state(low) == "PREEMPTED"
@@ -90,8 +97,12 @@ def test_a_killed_controller_comes_back_with_its_jobs(slurm: SlurmCluster) -> No
     job = slurm.submit("sleep 300")
     slurm.wait_state(job, "RUNNING")
     started = time.time()
-    # The controller writes its state every few seconds; one killed before that has never heard of a job's start.
-    until(lambda: (slurm.folder / "state" / "job_state").stat().st_mtime > started, "the state is saved")
+    # The controller writes its state every few seconds; one killed before that has never heard of a
+    # job's start.
+    until(
+        lambda: (slurm.folder / "state" / "job_state").stat().st_mtime > started,
+        "the state is saved",
+    )
     pid = (slurm.folder / "run" / "slurmctld.pid").read_text()
     slurm.kill("slurmctld")
     slurm.up()
@@ -99,7 +110,9 @@ def test_a_killed_controller_comes_back_with_its_jobs(slurm: SlurmCluster) -> No
     assert (slurm.folder / "run" / "slurmctld.pid").read_text() != pid
 
 
-def test_the_jobs_of_a_killed_node_go_with_it_only_where_the_machine_died(slurm: SlurmCluster) -> None:
+def test_the_jobs_of_a_killed_node_go_with_it_only_where_the_machine_died(
+    slurm: SlurmCluster,
+) -> None:
     script = f"while sleep 0.2; do date +%N >>{slurm.folder}/alive; done"
     slurm.wait_state(slurm.submit(script, "--nodelist=gpu3"), "RUNNING")
     alive = slurm.folder / "alive"
@@ -111,7 +124,9 @@ def test_the_jobs_of_a_killed_node_go_with_it_only_where_the_machine_died(slurm:
     assert not [command for command in processes_of(slurm.folder) if "sleep 0.2" in command]
 
 
-def test_a_node_taken_away_ends_its_jobs_and_stays_away_until_it_is_given_back(slurm: SlurmCluster) -> None:
+def test_a_node_taken_away_ends_its_jobs_and_stays_away_until_it_is_given_back(
+    slurm: SlurmCluster,
+) -> None:
     job = slurm.submit("sleep 300", "--no-requeue", "--nodelist=gpu1")
     slurm.wait_state(job, "RUNNING")
     slurm.node_down("gpu1")
@@ -119,7 +134,10 @@ def test_a_node_taken_away_ends_its_jobs_and_stays_away_until_it_is_given_back(s
     time.sleep(3)
     assert slurm.ask("sinfo", "-h", "-n", "gpu1", "-p", "gpu", "-o", "%t") == "down"
     slurm.node_up("gpu1")
-    until(lambda: slurm.ask("sinfo", "-h", "-n", "gpu1", "-p", "gpu", "-o", "%t") == "idle", "the node is back")
+    until(
+        lambda: slurm.ask("sinfo", "-h", "-n", "gpu1", "-p", "gpu", "-o", "%t") == "idle",
+        "the node is back",
+    )
 
 
 def test_a_paused_controller_answers_nobody_until_it_is_resumed(slurm: SlurmCluster) -> None:
@@ -152,8 +170,12 @@ def test_down_and_up_can_be_repeated_and_keep_the_accounting(another: SlurmClust
     another.down()
 
 
-def test_other_options_for_a_folder_that_is_a_cluster_are_refused(slurm_cluster: SlurmCluster) -> None:
-    done = subprocess.run([SCRIPTS / "up", slurm_cluster.folder, "--nodes=3"], capture_output=True, text=True)
+def test_other_options_for_a_folder_that_is_a_cluster_are_refused(
+    slurm_cluster: SlurmCluster,
+) -> None:
+    done = subprocess.run(
+        [SCRIPTS / "up", slurm_cluster.folder, "--nodes=3"], capture_output=True, text=True
+    )
     assert done.returncode == 1
     assert "other options" in done.stderr
 

@@ -33,4 +33,7 @@ def test_an_allowed_name_is_short_ascii_and_safe_in_a_path(name: str) -> None:
 def test_printable_text_moves_no_cursor(text: str) -> None:
     shown = printable(text)
     assert len(shown) == len(text)
-    assert not any((ord(letter) < 32 and letter not in "\t\n") or 0x7F <= ord(letter) < 0xA0 for letter in shown)
+    assert not any(
+        (ord(letter) < 32 and letter not in "\t\n") or 0x7F <= ord(letter) < 0xA0
+        for letter in shown
+    )

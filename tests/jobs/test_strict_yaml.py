@@ -45,7 +45,10 @@ def refusal(raw: str | bytes) -> str:
         (b"a: 1\n---\nb: 2\n---\nc: 3\n", "grid.yaml: 3 YAML documents, expected 1"),
         (b"a: 1\nb: 2\na: 3\n", "grid.yaml:3: 'a' given twice (first at line 1)"),
         (b"x:\n  a: 1\n  a: 2\n", "grid.yaml:3: 'a' given twice (first at line 2)"),
-        (b"a: 1\nb: !!python/object/apply:os.system [true]\n", "grid.yaml:2: YAML tags are not allowed"),
+        (
+            b"a: 1\nb: !!python/object/apply:os.system [true]\n",
+            "grid.yaml:2: YAML tags are not allowed",
+        ),
         (b"a: !!str 1\n", "YAML tags are not allowed"),
         (b"a: &x [1]\nb: *x\n", "grid.yaml:1: YAML anchors and aliases are not allowed"),
         (b"a: &x [*x]\n", "YAML anchors and aliases are not allowed"),
@@ -122,7 +125,9 @@ def test_arbitrary_bytes_are_data_or_bad_input(raw: bytes) -> None:
         pass
 
 
-YAML_BITS = st.sampled_from([*"[]{}:,-?!&*#|>'\"%@`\n\t ab1", "---", "...", "\r", "é", "<<", "0x", "~"])
+YAML_BITS = st.sampled_from(
+    [*"[]{}:,-?!&*#|>'\"%@`\n\t ab1", "---", "...", "\r", "é", "<<", "0x", "~"]
+)
 
 
 @given(st.lists(YAML_BITS, max_size=40).map("".join))
@@ -133,7 +138,10 @@ def test_almost_yaml_is_data_or_bad_input(text: str) -> None:
         assert str(error).startswith("f")
 
 
-TEXT = st.text(st.characters(max_codepoint=0xFFFF, exclude_categories=["Cs"], exclude_characters="\0"), max_size=8)
+TEXT = st.text(
+    st.characters(max_codepoint=0xFFFF, exclude_categories=["Cs"], exclude_characters="\0"),
+    max_size=8,
+)
 PLAIN = st.recursive(
     st.none() | st.booleans() | st.integers(-(10**9), 10**9) | TEXT,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),
@@ -144,7 +152,9 @@ PLAIN = st.recursive(
 @given(PLAIN)
 def test_what_is_written_as_plain_yaml_is_read_back(value: object) -> None:
     # JSON is the part of YAML that every version reads alike.
-    assert parse(json.dumps({"v": value}, ensure_ascii=True).encode(), file="f").data == {"v": value}
+    assert parse(json.dumps({"v": value}, ensure_ascii=True).encode(), file="f").data == {
+        "v": value
+    }
 
 
 def test_what_yaml_1_1_reads_differently_from_people_is_read_as_text() -> None:

@@ -19,7 +19,24 @@ def test_a_duration_is_read_as_people_write_it(text: str, seconds: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "value", [86400, 1.5, True, None, [], {}, "", "12", "h", "-1h", "1h30m", "0s", "00:00:00", "١h", "1:2:3"]
+    "value",
+    [
+        86400,
+        1.5,
+        True,
+        None,
+        [],
+        {},
+        "",
+        "12",
+        "h",
+        "-1h",
+        "1h30m",
+        "0s",
+        "00:00:00",
+        "١h",
+        "1:2:3",
+    ],
 )
 def test_what_is_ambiguous_or_no_duration_is_refused(value: object) -> None:
     with pytest.raises(ValueError):
@@ -27,7 +44,9 @@ def test_what_is_ambiguous_or_no_duration_is_refused(value: object) -> None:
 
 
 def test_a_bare_number_is_told_its_readings() -> None:
-    with pytest.raises(ValueError, match='86400 is ambiguous, write a unit: 86400s, 86400m or "24:00:00"'):
+    with pytest.raises(
+        ValueError, match='86400 is ambiguous, write a unit: 86400s, 86400m or "24:00:00"'
+    ):
         parse_duration_s(86400)
 
 
@@ -44,6 +63,8 @@ def test_a_duration_is_shown_within_a_hundredth_or_a_minute(seconds: int) -> Non
     assert seconds - total < max(60, seconds / 24)
 
 
-@pytest.mark.parametrize(("count", "text"), [(0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (2**50, "1024.0 TiB")])
+@pytest.mark.parametrize(
+    ("count", "text"), [(0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (2**50, "1024.0 TiB")]
+)
 def test_a_size_has_a_binary_unit(count: int, text: str) -> None:
     assert format_bytes(count) == text

@@ -1,4 +1,7 @@
-"""A user of the cluster that a worker's tests share; what they leave running is ended after each test."""
+"""A user of the cluster that a worker's tests share.
+
+What they leave running is ended after each test.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -20,12 +20,17 @@ WAITS = {"ray": "autoscale: true, resources: {rare: 1}"}
 LARGE = {"resources": "gpus_per_node: 2", "train": "virtual_ranks: 2, lr: 0.001"}
 
 
-# What is submitted -------------------------------------------------------------------------------------------
+# What is submitted --------------------------------------------------------------------------------
 
 
-def test_a_grid_is_dealt_out_to_as_many_agents_as_can_work_and_completes(user: Cli, ray: RayCluster) -> None:
+def test_a_grid_is_dealt_out_to_as_many_agents_as_can_work_and_completes(
+    user: Cli, ray: RayCluster
+) -> None:
     before = set(ray.allocations())
-    assert "4 completed" in user("submit", user.write("grid.yaml", ray_grid(seeds="4")), "--wait").stderr
+    assert (
+        "4 completed"
+        in user("submit", user.write("grid.yaml", ray_grid(seeds="4")), "--wait").stderr
+    )
     # Two nodes with a GPU each: two agents have two runs each.
     jobs = [job for name, job in ray.allocations().items() if name not in before]
     assert [job["metadata"]["vtjobs_runs"] for job in jobs] == ["2", "2"]
@@ -63,24 +68,35 @@ def test_a_submission_whose_reply_was_lost_is_found_again(user: Cli, ray: RayClu
         user.ok("cancel", "all", RAY_ADDRESS=line.address)
 
 
-def test_what_no_node_has_is_refused_and_waits_where_nodes_are_added(user: Cli, ray: RayCluster) -> None:
+def test_what_no_node_has_is_refused_and_waits_where_nodes_are_added(
+    user: Cli, ray: RayCluster
+) -> None:
     done = user("submit", user.write("grid.yaml", ray_grid(**LARGE)))
     assert done.returncode == 2
-    assert "a run needs 2 GPUs and" in done.stderr and "the largest node of this cluster has 1 GPUs" in done.stderr
+    assert (
+        "a run needs 2 GPUs and" in done.stderr
+        and "the largest node of this cluster has 1 GPUs" in done.stderr
+    )
     assert "backend.ray.autoscale: true" in done.stderr
     assert not user.workspace.exists()
     (run,) = submit(user, ray_grid(**LARGE, ray="autoscale: true"))
-    wait_for(lambda: "waits for the cluster to add nodes" in user.json("why", run.run_id)["sentence"])
+    wait_for(
+        lambda: "waits for the cluster to add nodes" in user.json("why", run.run_id)["sentence"]
+    )
     assert user.json("why", run.run_id)["verdict"] == "wait"
     assert states(user) == {"queued": 1}
 
 
-def test_a_request_that_lost_its_nodes_can_never_start_and_says_why(user: Cli, ray: RayCluster) -> None:
+def test_a_request_that_lost_its_nodes_can_never_start_and_says_why(
+    user: Cli, ray: RayCluster
+) -> None:
     (run,) = submit(user, ray_grid(**WAITS))
     (path,) = (user.workspace / "allocations").glob("*.json")
     # As it is after nodes of a cluster that adds none have gone for good.
     path.write_text(path.read_text().replace('"autoscale": true', '"autoscale": false'))
-    answer = wait_for(lambda: (found := user.json("why", run.run_id))["verdict"] == "never" and found)
+    answer = wait_for(
+        lambda: (found := user.json("why", run.run_id))["verdict"] == "never" and found
+    )
     assert "no node has the resource 'rare'" in answer["sentence"]
     assert "can never start" in user("status").stderr
 
@@ -94,12 +110,16 @@ def test_ray_keeps_a_job_off_the_nodes_that_it_is_to_avoid(user: Cli, ray: RayCl
         api = Api(ray.cluster.address)
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("RAY_AUTH_TOKEN", ray.token)
-            api.ask("/api/jobs/", body={**body, "entrypoint_label_selector": selector([bad])}, deadline_s=15)
+            api.ask(
+                "/api/jobs/",
+                body={**body, "entrypoint_label_selector": selector([bad])},
+                deadline_s=15,
+            )
         wait_for(lambda name=name: ray.jobs()[name]["status"] == "SUCCEEDED")
         assert ray.jobs()[name]["driver_node_id"] in set(alive) - {bad}
 
 
-# What is refused ---------------------------------------------------------------------------------------------
+# What is refused ----------------------------------------------------------------------------------
 
 
 def test_without_an_address_the_user_is_told_what_to_set(user: Cli) -> None:
@@ -121,13 +141,17 @@ def test_a_cluster_that_takes_code_from_anybody_is_refused(user: Cli, ray: RayCl
     assert not user.workspace.exists()
 
 
-def test_a_token_goes_to_another_host_by_https_alone_unless_the_user_says_otherwise(user: Cli) -> None:
+def test_a_token_goes_to_another_host_by_https_alone_unless_the_user_says_otherwise(
+    user: Cli,
+) -> None:
     user.write("grid.yaml", ray_grid())
     done = user("submit", "grid.yaml", RAY_ADDRESS="http://192.0.2.77:8265")
     assert done.returncode == 2
     assert "unencrypted" in done.stderr
     allowed = user(
-        "submit", user.write("grid.yaml", ray_grid(ray="insecure: true")), RAY_ADDRESS="http://head.invalid:8265"
+        "submit",
+        user.write("grid.yaml", ray_grid(ray="insecure: true")),
+        RAY_ADDRESS="http://head.invalid:8265",
     )
     assert allowed.returncode == 5, allowed.stderr
 
@@ -141,18 +165,24 @@ def test_a_wrong_token_is_said_and_nothing_changes(user: Cli, ray: RayCluster) -
     assert states(user) == {"queued": 1}
 
 
-def test_a_cluster_whose_nodes_do_not_see_the_workspace_is_refused(user: Cli, tmp_path: Path) -> None:
+def test_a_cluster_whose_nodes_do_not_see_the_workspace_is_refused(
+    user: Cli, tmp_path: Path
+) -> None:
     user.write("grid.yaml", ray_grid())
     # A folder that only this command sees, as a login node's own disk is.
     inside = (
-        f'mount -t tmpfs none "{tmp_path}/home" && cd "{tmp_path}/home" && printf %s "$GRID" > grid.yaml && exec "$@"'
+        f'mount -t tmpfs none "{tmp_path}/home" && cd "{tmp_path}/home" && printf %s "$GRID" >'
+        ' grid.yaml && exec "$@"'
     )
     command = ["unshare", "--mount", "sh", "-c", inside, "sh", *vtjobs("submit", "grid.yaml")]
     env = {**user.environment(), "GRID": ray_grid()}
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=120)
     assert done.returncode == 2, done.stderr
     assert "2 of the cluster's 2 nodes" in done.stderr
-    assert f"cannot write the workspace {tmp_path}/home/runs" in done.stderr and "VTJOBS_WORKSPACE" in done.stderr
+    assert (
+        f"cannot write the workspace {tmp_path}/home/runs" in done.stderr
+        and "VTJOBS_WORKSPACE" in done.stderr
+    )
 
 
 def vtjobs(*words: str) -> list[str]:
@@ -164,7 +194,9 @@ def vtjobs(*words: str) -> list[str]:
 def test_nodes_without_vtjobs_are_refused_with_what_to_set(user: Cli) -> None:
     done = user("submit", user.write("grid.yaml", ray_grid(ray="python: /usr/bin/false")))
     assert done.returncode == 2, done.stderr
-    assert "vtjobs cannot run on this cluster" in done.stderr and "backend.ray.python" in done.stderr
+    assert (
+        "vtjobs cannot run on this cluster" in done.stderr and "backend.ray.python" in done.stderr
+    )
     assert not user.workspace.exists()
 
 
@@ -186,7 +218,7 @@ def test_a_hostile_setting_is_refused_before_anything_is_written(user: Cli) -> N
     assert not user.workspace.exists()
 
 
-# Cancelling ----------------------------------------------------------------------------------------------------
+# Cancelling ---------------------------------------------------------------------------------------
 
 
 def test_a_queued_run_that_is_cancelled_leaves_rays_queue(user: Cli, ray: RayCluster) -> None:
@@ -199,7 +231,9 @@ def test_a_queued_run_that_is_cancelled_leaves_rays_queue(user: Cli, ray: RayClu
     assert status == {first.run_id: "FAILED", second.run_id: "PENDING"}
 
 
-def test_a_running_run_that_is_cancelled_leaves_no_process_behind(user: Cli, ray: RayCluster) -> None:
+def test_a_running_run_that_is_cancelled_leaves_no_process_behind(
+    user: Cli, ray: RayCluster
+) -> None:
     (run,) = submit(user, ray_grid(epochs=ENDLESS))
     run.trains(1)
     (agent,) = agents(user)
@@ -212,7 +246,9 @@ def test_a_running_run_that_is_cancelled_leaves_no_process_behind(user: Cli, ray
     assert run.ends(1)["state"] == "cancelled"
 
 
-def test_a_job_that_somebody_stops_in_ray_is_cancelled_and_stays_so(user: Cli, ray: RayCluster) -> None:
+def test_a_job_that_somebody_stops_in_ray_is_cancelled_and_stays_so(
+    user: Cli, ray: RayCluster
+) -> None:
     (run,) = submit(user, ray_grid(epochs=ENDLESS, extra="checkpoint_every: 1s"))
     run.trains(1, epochs=3)
     processes = [each for pid in agents(user) for each in family(pid)]
@@ -224,11 +260,14 @@ def test_a_job_that_somebody_stops_in_ray_is_cancelled_and_stays_so(user: Cli, r
     assert [event["source"] for event in run.show()["history"]][-1] == "ray"
 
 
-# Doctor --------------------------------------------------------------------------------------------------------
+# Doctor -------------------------------------------------------------------------------------------
 
 
 def test_doctor_says_what_the_cluster_is(user: Cli, ray: RayCluster) -> None:
-    found = {check["name"]: check for check in user.json("doctor", "--probe", VTJOBS_BACKEND="ray")["checks"]}
+    found = {
+        check["name"]: check
+        for check in user.json("doctor", "--probe", VTJOBS_BACKEND="ray")["checks"]
+    }
     assert found["ray"]["ok"] and found["ray_token"]["ok"] and found["ray_workspace"]["ok"], found
     assert "2 nodes" in found["ray_nodes"]["text"]
     assert os.environ.get("RAY_AUTH_TOKEN") is None

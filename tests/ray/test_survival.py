@@ -1,4 +1,6 @@
-"""Runs on a real Ray cluster outlive what happens to their processes, nodes and head, and lose at most a checkpoint."""
+"""Runs on a real Ray cluster outlive what happens to their processes, nodes and head, and lose at
+most a checkpoint.
+"""
 
 import os
 import signal
@@ -39,7 +41,9 @@ def interrupted(user: Cli) -> tuple[OneRun, int]:
     return run, agent
 
 
-def test_a_run_goes_on_from_its_last_checkpoint_whichever_of_its_processes_is_killed(user: Cli) -> None:
+def test_a_run_goes_on_from_its_last_checkpoint_whichever_of_its_processes_is_killed(
+    user: Cli,
+) -> None:
     (run,) = submit(user, ray_grid(epochs=300, extra="checkpoint_every: 1s"))
     saved = []
     for number in (1, 2, 3):
@@ -95,7 +99,8 @@ def test_after_a_restart_of_the_head_nothing_is_doubled_and_what_is_lost_goes_on
     wait_for(lambda: gone([agent]))
     ray.up()
     time.sleep(1.5)
-    # It has forgotten the job. Whether the agent lives as an orphan is not known until its lease is over.
+    # It has forgotten the job. Whether the agent lives as an orphan is not known until its lease is
+    # over.
     assert states(user) == {"running": 1}
     assert len(attempts(run.show())) == 1
     after_the_lease(user, monkeypatch)
@@ -109,13 +114,17 @@ def after_the_lease(user: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     """Have a pass that takes place when the lease of what lives now is over."""
     for name, value in user.environment().items():
         monkeypatch.setenv(name, value)
-    context = open_context(load_config(folder=user.folder), clock=lambda: time.time() + LEASE_S + 60)
+    context = open_context(
+        load_config(folder=user.folder), clock=lambda: time.time() + LEASE_S + 60
+    )
     tick(context, start=False)
     context.ledger.engine.dispose()
 
 
 @pytest.mark.long
-def test_an_orphan_of_a_head_that_is_gone_finishes_its_run_and_nothing_is_doubled(user: Cli, ray: RayCluster) -> None:
+def test_an_orphan_of_a_head_that_is_gone_finishes_its_run_and_nothing_is_doubled(
+    user: Cli, ray: RayCluster
+) -> None:
     (run,) = submit(user, ray_grid(epochs=500, extra="checkpoint_every: 1s"))
     wait_for(lambda: run.events(1, "checkpoint"))
     (agent,) = agents(user)
@@ -129,7 +138,9 @@ def test_an_orphan_of_a_head_that_is_gone_finishes_its_run_and_nothing_is_double
 
 
 def orphan(agent: int, ray: RayCluster) -> None:
-    """Have the head die without its agent, as versions of Ray do that do not end a job with its node."""
+    """Have the head die without its agent, as versions of Ray do that do not end a job with its
+    node.
+    """
     supervisor = parent_of(agent)
     (watcher,) = [pid for pid in children(supervisor) if f"kill -9 -{agent}" in words_of(pid)]
     kill([watcher])
@@ -155,7 +166,9 @@ def test_a_rank_that_runs_out_of_memory_is_told_as_such(user: Cli) -> None:
 
 @pytest.mark.long
 def test_the_agent_keeps_the_walltime_and_hands_its_run_on_without_any_command(user: Cli) -> None:
-    (run,) = submit(user, ray_grid(epochs=ENDLESS, resources="walltime: 20s", extra="checkpoint_every: 1s"))
+    (run,) = submit(
+        user, ray_grid(epochs=ENDLESS, resources="walltime: 20s", extra="checkpoint_every: 1s")
+    )
     assert run.ends(1)["state"] == "timeout"
     wait_for(lambda: run.record(2).start)
     first, second = attempts(run.show())[:2]
@@ -181,7 +194,10 @@ def test_a_run_over_two_nodes_has_an_agent_on_each_and_leaves_nothing_when_it_is
 @pytest.mark.long
 def test_nodes_that_are_added_later_take_what_waits(user: Cli, ray: RayCluster) -> None:
     (run,) = submit(
-        user, ray_grid(resources="gpus_per_node: 2", train="virtual_ranks: 2, lr: 0.001", ray="autoscale: true")
+        user,
+        ray_grid(
+            resources="gpus_per_node: 2", train="virtual_ranks: 2, lr: 0.001", ray="autoscale: true"
+        ),
     )
     assert states(user) == {"queued": 1}
     ray.up("--nodes=3", "--gpus=2", "--cpus=4")

@@ -1,6 +1,9 @@
-"""A node agent without ranks: on disk it does what workers/agent/attempt.py does, and it can die between any two steps.
+"""A node agent without ranks.
 
-Its weights are a hash over every step since the beginning: a step that was lost or done twice shows in the last one.
+On disk it does what workers/agent/attempt.py does, and it can die between any two steps.
+
+Its weights are a hash over every step since the beginning: a step that was lost or done twice shows
+in the last one.
 """
 
 from __future__ import annotations
@@ -57,7 +60,9 @@ def next_weights(weights: str, step: int) -> str:
 
 def score(run_id: str, attempt: int, step: int) -> float:
     """Return a score that tells attempts apart."""
-    return int(hashlib.sha256(f"{run_id} {attempt} {step}".encode()).hexdigest()[:8], 16) / (1 << 32)
+    return int(hashlib.sha256(f"{run_id} {attempt} {step}".encode()).hexdigest()[:8], 16) / (
+        1 << 32
+    )
 
 
 class Agent:
@@ -90,7 +95,12 @@ class Agent:
         if not self.is_alive:
             return
         if self.world.now < self._thawed_at:
-            self.world.after(self._thawed_at - self.world.now + self.world.between(0, 2), self.run, action, *arguments)
+            self.world.after(
+                self._thawed_at - self.world.now + self.world.between(0, 2),
+                self.run,
+                action,
+                *arguments,
+            )
         else:
             action(*arguments)
 
@@ -101,7 +111,7 @@ class Agent:
             for hosted in self.hosted:
                 hosted.die()
 
-    # Signals ----------------------------------------------------------------------------------------------------
+    # Signals --------------------------------------------------------------------------------------
 
     def usr2(self) -> None:
         self.run(self._stop, AttemptState.TIMEOUT)
@@ -121,7 +131,7 @@ class Agent:
             for hosted in self.hosted:
                 hosted.stop(state)
 
-    # End ----------------------------------------------------------------------------------------------------
+    # End ------------------------------------------------------------------------------------------
 
     def retire(self) -> None:
         if all(hosted.state is not None for hosted in self.hosted):
@@ -135,12 +145,18 @@ class Agent:
         handing = self.stopping in (AttemptState.TIMEOUT, AttemptState.PREEMPTED) and self.explained
         if not handing or not self.allocation.argv:
             return
-        mine = [hosted for hosted in self.hosted if hosted.state is self.stopping and hosted.may_be_handed_on]
+        mine = [
+            hosted
+            for hosted in self.hosted
+            if hosted.state is self.stopping and hosted.may_be_handed_on
+        ]
         tasks = tuple(_next(hosted) for hosted in mine)
         if not tasks:
             return
         token = f"vtj-{self.world.random.randbytes(8).hex()}"
-        content = dataclasses.replace(self.allocation, token=token, created_at=self.world.now, tasks=(tasks,), after=())
+        content = dataclasses.replace(
+            self.allocation, token=token, created_at=self.world.now, tasks=(tasks,), after=()
+        )
         write_new(self.cluster.workspace.allocation(token), to_json(content.to_dict()))
         self.world.note(f"{self.element.job.token} hands on to {token}")
         self.world.after(self.world.between(0.1, 2.0), self._submit, token)
@@ -155,8 +171,12 @@ class Agent:
 
 
 def _next(hosted: Hosted) -> Task:
-    number = max(hosted.folder.highest_claim(), hosted.folder.highest_cancel(), hosted.task.attempt) + 1
-    return dataclasses.replace(hosted.task, attempt=number, clean=hosted.task.clean and not hosted.has_begun)
+    number = (
+        max(hosted.folder.highest_claim(), hosted.folder.highest_cancel(), hosted.task.attempt) + 1
+    )
+    return dataclasses.replace(
+        hosted.task, attempt=number, clean=hosted.task.clean and not hosted.has_begun
+    )
 
 
 class Hosted:
@@ -193,7 +213,9 @@ class Hosted:
             self.agent.run(self._unless_ended, action)
 
     def _unless_ended(self, action: Callable[[], None]) -> None:
-        """Go on where the agent stood still meanwhile, unless it was told to stop before this came up."""
+        """Go on where the agent stood still meanwhile, unless it was told to stop before this came
+        up.
+        """
         if self.state is None:
             action()
 
@@ -202,7 +224,7 @@ class Hosted:
         slow = not self.agent.cluster.calm and self.world.chance(0.01)
         self.after(self.world.between(1.0, 400.0) if slow else self.world.between(0.0, 0.5), action)
 
-    # Start -------------------------------------------------------------------------------------------------------
+    # Start ----------------------------------------------------------------------------------------
 
     def begin(self) -> None:
         self.has_begun = True
@@ -222,7 +244,11 @@ class Hosted:
         elif self.folder.highest_cancel() >= task.attempt:
             self.end(AttemptState.CANCELLED, FailureClass.CANCELLED, "cancelled by the user")
         elif task.parent is not None and completed_by(workspace.run(task.parent), 1 << 30) is None:
-            self.end(AttemptState.SUPERSEDED, FailureClass.SKIPPED, f"parent {task.parent} has not completed")
+            self.end(
+                AttemptState.SUPERSEDED,
+                FailureClass.SKIPPED,
+                f"parent {task.parent} has not completed",
+            )
         else:
             self.gap(self._claim)
 
@@ -230,14 +256,20 @@ class Hosted:
         if self.folder.claim(self.task.attempt):
             self.gap(self._read_lower)
         else:
-            self.end(AttemptState.SUPERSEDED, FailureClass.SUPERSEDED, "a higher attempt owns the run")
+            self.end(
+                AttemptState.SUPERSEDED, FailureClass.SUPERSEDED, "a higher attempt owns the run"
+            )
 
     def _read_lower(self) -> None:
         done = None if self.task.clean else completed_by(self.folder, self.task.attempt)
         if done is None:
             self.gap(self._launch)
         else:
-            self.end(AttemptState.SUPERSEDED, FailureClass.SUPERSEDED, f"attempt {done} completed the run")
+            self.end(
+                AttemptState.SUPERSEDED,
+                FailureClass.SUPERSEDED,
+                f"attempt {done} completed the run",
+            )
 
     def _launch(self) -> None:
         found = None if self.task.clean else self._resume()
@@ -259,16 +291,22 @@ class Hosted:
         found = candidates(self.folder, self.task.attempt)
         for candidate in found:
             try:
-                kept = json.loads((self.folder.checkpoint(candidate.attempt, candidate.step) / "m").read_bytes())
+                kept = json.loads(
+                    (self.folder.checkpoint(candidate.attempt, candidate.step) / "m").read_bytes()
+                )
             except (OSError, ValueError):
                 continue
             self.weights = kept["weights"]
             return candidate.attempt, candidate.step
         if found:
-            self.end(AttemptState.FAILED, FailureClass.NO_CHECKPOINT, "none of the checkpoints can be used")
+            self.end(
+                AttemptState.FAILED,
+                FailureClass.NO_CHECKPOINT,
+                "none of the checkpoints can be used",
+            )
         return None
 
-    # While it trains ---------------------------------------------------------------------------------------------
+    # While it trains ------------------------------------------------------------------------------
 
     def _work(self) -> None:
         if self._is_fenced() or self.stopping is not None:
@@ -292,7 +330,10 @@ class Hosted:
         if self.folder.highest_claim() > self.task.attempt:
             self.end(AttemptState.SUPERSEDED, FailureClass.SUPERSEDED, "")
             return True
-        if self.folder.highest_cancel() >= self.task.attempt and self.stopping is not AttemptState.CANCELLED:
+        if (
+            self.folder.highest_cancel() >= self.task.attempt
+            and self.stopping is not AttemptState.CANCELLED
+        ):
             self.stop(AttemptState.CANCELLED)
         return False
 
@@ -305,13 +346,18 @@ class Hosted:
         self._save()
 
     def _save(self) -> None:
-        """Publish a checkpoint, then announce it; one that was published and not announced is as good."""
+        """Publish a checkpoint, then announce it.
+
+        One that was published and not announced is as good.
+        """
         place = self.folder.checkpoint(self.task.attempt, self.step)
         if place.exists():
             return
         make_folder(place)
         broken = not self.agent.cluster.calm and self.world.chance(0.002)
-        (place / "m").write_text("{" if broken else json.dumps({"step": self.step, "weights": self.weights}))
+        (place / "m").write_text(
+            "{" if broken else json.dumps({"step": self.step, "weights": self.weights})
+        )
         if not self.agent.cluster.calm and self.world.chance(0.002):
             return
         self.write("checkpoint", epoch=self.step // STEPS_PER_EPOCH, step=self.step, bytes=10)
@@ -319,15 +365,23 @@ class Hosted:
 
     @property
     def may_be_handed_on(self) -> bool:
-        """Whether it advanced, or waits for its turn still, and the run is not somebody else's or cancelled by now."""
-        if self.folder.highest_claim() > self.task.attempt or self.folder.highest_cancel() >= self.task.attempt:
+        """Whether it advanced, or waits for its turn still, and the run is not somebody else's or
+        cancelled by now.
+        """
+        if (
+            self.folder.highest_claim() > self.task.attempt
+            or self.folder.highest_cancel() >= self.task.attempt
+        ):
             return False
         return self.saved_step > self.start_step or not self.has_begun
 
-    # Ends --------------------------------------------------------------------------------------------------------
+    # Ends -----------------------------------------------------------------------------------------
 
     def stop(self, state: AttemptState) -> None:
-        """Have the ranks stop at a common step and save; a cancel wins over what stopped them before."""
+        """Have the ranks stop at a common step and save.
+
+        A cancel wins over what stopped them before.
+        """
         if self.state is not None:
             return
         first, self.stopping = self.stopping is None, state
@@ -345,7 +399,11 @@ class Hosted:
             self.stopping = AttemptState.SUPERSEDED
         elif self.stopping is not None and self.folder.highest_cancel() >= self.task.attempt:
             self.stopping = AttemptState.CANCELLED
-        if self.is_training and self.stopping not in (None, AttemptState.SUPERSEDED) and self.step > self.saved_step:
+        if (
+            self.is_training
+            and self.stopping not in (None, AttemptState.SUPERSEDED)
+            and self.step > self.saved_step
+        ):
             self._save()
         if self.stopping is None:
             self.end(AttemptState.COMPLETED, None, "")
@@ -358,7 +416,11 @@ class Hosted:
         self.end(self.stopping, failure, "stopped and saved")
 
     def end(self, state: AttemptState, failure: FailureClass | None, signature: str) -> None:
-        told = {} if self.agent.explained or failure is not FailureClass.STOPPED else {"explained": False}
+        told = (
+            {}
+            if self.agent.explained or failure is not FailureClass.STOPPED
+            else {"explained": False}
+        )
         self.write(
             "end", state=str(state), **{"class": failure}, signature=signature, error="", rank=None,
             exit_code=int(EXIT_OF_CLASS[failure]) if failure else 0, epoch=None, step=self.step, **told,
@@ -381,9 +443,13 @@ class Hosted:
         self.is_training = False
         if self.journal is not None and self.state is None and self.world.chance(0.1):
             # Half a line.
-            torn = encode({"seq": 999, "at": round(self.world.now, 3), "kind": "progress", "step": self.step})
+            torn = encode(
+                {"seq": 999, "at": round(self.world.now, 3), "kind": "progress", "step": self.step}
+            )
             with contextlib.suppress(OSError):
-                os.write(self.journal._handle, torn[: self.world.random.randrange(1, len(torn) - 1)])
+                os.write(
+                    self.journal._handle, torn[: self.world.random.randrange(1, len(torn) - 1)]
+                )
         self._close()
 
     def write(self, kind: str, **fields: Any) -> None:

@@ -1,4 +1,7 @@
-"""Accounting as it was measured: right in the end, and late. It may be off, away, or behind after it was away."""
+"""Accounting as it was measured: right in the end, and late.
+
+It may be off, away, or behind after it was away.
+"""
 
 from __future__ import annotations
 

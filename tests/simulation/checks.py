@@ -1,4 +1,7 @@
-"""What must be true in the end: the ledger against the workspace, and both against what really went on."""
+"""What must be true in the end.
+
+The ledger against the workspace, and both against what really went on.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +50,9 @@ class Disk:
         while number is not None:
             start = self.one(number, "start")
             if start is None:
-                raise Violation(f"{self.folder.path}: attempt {number} is in a lineage and never started")
+                raise Violation(
+                    f"{self.folder.path}: attempt {number} is in a lineage and never started"
+                )
             begin = start["resumed_step"] or 0
             found.append((number, begin, cut))
             number, cut = start["resumed_attempt"], min(cut, begin)
@@ -90,7 +95,9 @@ def _check_known(watch: Watch) -> None:
 def _check_tries(run_id: str, watch: Watch, attempts: list[Attempt]) -> None:
     query = "SELECT tries, tries_from FROM runs WHERE run_id = ?"
     tries, since = watch.connection().execute(query, (run_id,)).fetchone()
-    counted = [a for a in attempts if a["number"] > since and a["state"] in ("failed", "out_of_memory")]
+    counted = [
+        a for a in attempts if a["number"] > since and a["state"] in ("failed", "out_of_memory")
+    ]
     if len(counted) > tries:
         raise Violation(f"I7: run {run_id} failed {len(counted)} times, {tries} are allowed")
     for attempt in counted:
@@ -104,8 +111,14 @@ def _check_cancel(run_id: str, watch: Watch, attempts: list[Attempt]) -> None:
         return
     at, through = watch.user_cancels[run_id]
     for attempt in attempts:
-        if attempt["state"] == "completed" and attempt["ended_at"] > at + NOTICE_S and attempt["number"] <= through:
-            raise Violation(f"run {run_id} was cancelled, and attempt {attempt['number']} completed afterwards")
+        if (
+            attempt["state"] == "completed"
+            and attempt["ended_at"] > at + NOTICE_S
+            and attempt["number"] <= through
+        ):
+            raise Violation(
+                f"run {run_id} was cancelled, and attempt {attempt['number']} completed afterwards"
+            )
     if watch.states[run_id] not in ("cancelled", "completed"):
         raise Violation(f"run {run_id} was cancelled, and is {watch.states[run_id]}")
     if attempts and attempts[-1]["number"] > through:
@@ -121,9 +134,13 @@ def _check_completed(run_id: str, watch: Watch, profile: Profile, attempts: list
         top = done["resumed_attempt"]
     end = disk.one(top, "end") if top else None
     if end is None or end["state"] != "completed":
-        raise Violation(f"I4: run {run_id} is completed by attempt {top}, whose journal does not say so")
+        raise Violation(
+            f"I4: run {run_id} is completed by attempt {top}, whose journal does not say so"
+        )
     if top != disk.highest_started():
-        raise Violation(f"I4: run {run_id}: attempt {top} was adopted, {disk.highest_started()} is the highest")
+        raise Violation(
+            f"I4: run {run_id}: attempt {top} was adopted, {disk.highest_started()} is the highest"
+        )
     lineage = disk.lineage(top)
     plan = profile.epochs * STEPS_PER_EPOCH
     _check_steps(run_id, disk, lineage, plan)
@@ -144,7 +161,9 @@ def _check_steps(run_id: str, disk: Disk, lineage: list[tuple[int, int, int]], p
                 continue
             text = kept.read_text()
             if text != "{" and json.loads(text)["weights"] != weights_at(run_id, step):
-                raise Violation(f"I8: run {run_id}: attempt {number} at step {step} is not an uninterrupted run")
+                raise Violation(
+                    f"I8: run {run_id}: attempt {number} at step {step} is not an uninterrupted run"
+                )
     if lineage[-1][1] != 0:
         raise Violation(f"I8: run {run_id}: the lineage does not reach back to the beginning")
     end = disk.one(lineage[0][0], "end")
@@ -152,34 +171,62 @@ def _check_steps(run_id: str, disk: Disk, lineage: list[tuple[int, int, int]], p
         raise Violation(f"I8: run {run_id} is completed at step {end and end['step']} of {plan}")
 
 
-def _check_events(run_id: str, watch: Watch, disk: Disk, lineage: list[tuple[int, int, int]]) -> None:
+def _check_events(
+    run_id: str, watch: Watch, disk: Disk, lineage: list[tuple[int, int, int]]
+) -> None:
     """What was journalled along the lineage is in the ledger, once."""
     for kind, table, key in (
         ("epoch", "epoch_metrics", "seq"), ("evaluation", "evaluations", "seq"), ("checkpoint", "checkpoints", "step"),
     ):  # fmt: skip
         query = f"SELECT attempt, {key} FROM {table} WHERE run_id = ? AND step <= ?"
         for number, _, cut in lineage:
-            written = [event[key] for event in disk.events[number] if event["kind"] == kind and event["step"] <= cut]
+            written = [
+                event[key]
+                for event in disk.events[number]
+                if event["kind"] == kind and event["step"] <= cut
+            ]
             rows = watch.connection().execute(query, (run_id, cut)).fetchall()
             kept = sorted(row[1] for row in rows if row[0] == number)
             if kept != sorted(written):
-                raise Violation(f"I2/I3: run {run_id} attempt {number}: {kind} {written} written, {kept} in the ledger")
+                raise Violation(
+                    f"I2/I3: run {run_id} attempt {number}: {kind} {written} written, {kept} in the"
+                    " ledger"
+                )
 
 
 def _check_strangers(watch: Watch, profile: Profile, attempts: dict[str, list[Attempt]]) -> None:
-    """What somebody cancelled in SLURM stays cancelled, unless it had ended by itself or a user wanted it anew."""
+    """What somebody cancelled in SLURM stays cancelled, unless it had ended by itself or a user
+    wanted it anew.
+    """
     if not profile.accounting or watch.losses:
         return
-    doubled = {token for token, count in Counter(job.token for job in watch.cluster.all_jobs).items() if count > 1}
+    doubled = {
+        token
+        for token, count in Counter(job.token for job in watch.cluster.all_jobs).items()
+        if count > 1
+    }
     for one in watch.strangers:
         attempt = next((a for a in attempts[one.run_id] if a["number"] == one.attempt), None)
-        if one.element.state not in ("CANCELLED", "VANISHED") or one.element.job.token in doubled or attempt is None:
+        if (
+            one.element.state not in ("CANCELLED", "VANISHED")
+            or one.element.job.token in doubled
+            or attempt is None
+        ):
             continue
-        by_itself = one.hosted is not None and one.hosted.state not in (None, "cancelled", "preempted", "timeout")
+        by_itself = one.hosted is not None and one.hosted.state not in (
+            None,
+            "cancelled",
+            "preempted",
+            "timeout",
+        )
         if by_itself or watch.touched.get(one.run_id, 0.0) >= one.at:
             continue
         if attempt["state"] != "cancelled":
             text = f"{attempt['state']} ({attempt['failure']}: {attempt['signature']})"
-            raise Violation(f"run {one.run_id} attempt {one.attempt} was cancelled in SLURM, and is {text}")
+            raise Violation(
+                f"run {one.run_id} attempt {one.attempt} was cancelled in SLURM, and is {text}"
+            )
         if watch.states[one.run_id] not in ("cancelled", "completed"):
-            raise Violation(f"run {one.run_id} was cancelled in SLURM, and is {watch.states[one.run_id]}")
+            raise Violation(
+                f"run {one.run_id} was cancelled in SLURM, and is {watch.states[one.run_id]}"
+            )

@@ -1,7 +1,9 @@
-"""SLURM as it was measured: array jobs, lost replies, late accounting, zombies, preemption, walltime.
+"""SLURM as it was measured.
 
-Its face is text: what squeue, sacct, sinfo and scontrol would print. So all of the backend but the calls themselves
-is the product's own.
+Array jobs, lost replies, late accounting, zombies, preemption, walltime.
+
+Its face is text: what squeue, sacct, sinfo and scontrol would print. So all of the backend but the
+calls themselves is the product's own.
 """
 
 from __future__ import annotations
@@ -81,7 +83,7 @@ class Cluster:
         self._numbers = 100
         self._scheduling = False
 
-    # Asked by the product -------------------------------------------------------------------------------------
+    # Asked by the product -------------------------------------------------------------------------
 
     def ask(self, command: Sequence[str]) -> str:
         """Answer a command of SLURM's."""
@@ -95,11 +97,17 @@ class Cluster:
             return f"lab|{limit}||normal|normal\n" if "associations" in command else "normal||\n"
         if not self.is_up:
             self.world.run_until(self.world.now + 9.5)
-            if name == "scancel" and not command[2].startswith("--signal") and self.world.chance(0.5):
+            if (
+                name == "scancel"
+                and not command[2].startswith("--signal")
+                and self.world.chance(0.5)
+            ):
                 # The controller gets to it once it goes on, though the client has given up.
                 self.held_back.append((self.scancel, command[2:]))
             if not self.is_up:
-                raise SchedulerUnreachable(f"{name}: Unable to contact slurm controller (connect failure)")
+                raise SchedulerUnreachable(
+                    f"{name}: Unable to contact slurm controller (connect failure)"
+                )
         match name:
             case "squeue":
                 return "\n".join(line for job in self.jobs.values() for line in self._lines(job))
@@ -111,15 +119,22 @@ class Cluster:
             case "sinfo":
                 return f"gpu*|up|1-00:00:00|NO|{self.profile.nodes}|32|gpu:v100:8(S:0-1)\n"
             case "scontrol":
-                return f"MaxArraySize            = {self.profile.array_size}\nMaxJobCount             = 100000\n"
+                return (
+                    f"MaxArraySize            = {self.profile.array_size}\nMaxJobCount            "
+                    " = 100000\n"
+                )
         raise AssertionError(f"not expected: {command}")
 
     def _sacct(self, command: Sequence[str]) -> str:
         if not self.profile.accounting:
             raise NoAccounting("Slurm accounting storage is disabled")
         if not self.books.is_up:
-            raise SchedulerUnreachable("sacct: error: Problem talking to the database: Connection refused")
-        names = next((part.partition("=")[2] for part in command if part.startswith("--name=")), None)
+            raise SchedulerUnreachable(
+                "sacct: error: Problem talking to the database: Connection refused"
+            )
+        names = next(
+            (part.partition("=")[2] for part in command if part.startswith("--name=")), None
+        )
         return self.books.text(None if names is None else set(names.split(",")))
 
     def _lines(self, job: Job) -> list[str]:
@@ -141,12 +156,14 @@ class Cluster:
             # A nudge: agents look at claims and cancels within seconds anyway.
             return
         # With a name, as scancel has it: of the jobs that are listed, those that are called so.
-        token = next((word.removeprefix("--name=") for word in arguments if word.startswith("--name=")), None)
+        token = next(
+            (word.removeprefix("--name=") for word in arguments if word.startswith("--name=")), None
+        )
         self.scancel([word for word in arguments if not word.startswith("--")], token=token)
         if not self.calm and self.world.chance(self.profile.lost_reply / 4):
             raise SchedulerUnreachable("scancel: Socket timed out on send/recv operation")
 
-    # Submission -----------------------------------------------------------------------------------------------
+    # Submission -----------------------------------------------------------------------------------
 
     def sbatch(self, token: str, *, places: int, after: Sequence[str] = ()) -> Job:
         """Take in a job."""
@@ -174,7 +191,7 @@ class Cluster:
         self.world.note("controller up")
         self.schedule_soon()
 
-    # Scheduling -----------------------------------------------------------------------------------------------
+    # Scheduling -----------------------------------------------------------------------------------
 
     def schedule_soon(self) -> None:
         if not self._scheduling:
@@ -199,7 +216,9 @@ class Cluster:
         number, _, index = name.partition("_")
         job = self.jobs.get(int(number))
         elements = job.elements if job else []
-        return any(element.is_live for element in elements if not index or element.index == int(index))
+        return any(
+            element.is_live for element in elements if not index or element.index == int(index)
+        )
 
     def _start(self, element: Element) -> None:
         self.free -= 1
@@ -247,7 +266,7 @@ class Cluster:
         if element.state == "RUNNING" and not element.cut_off:
             self.terminate(element, "timeout", KILL_WAIT_S)
 
-    # Faults ---------------------------------------------------------------------------------------------------
+    # Faults ---------------------------------------------------------------------------------------
 
     def _befall(self, element: Element, fate: str) -> None:
         agent = element.agent
@@ -277,14 +296,18 @@ class Cluster:
                 agent.freeze(self.world.between(20.0, 900.0))
             case _:
                 agent.kill()
-                word = {"agent_killed": "FAILED", "no_record": "COMPLETED", "out_of_memory": "OUT_OF_MEMORY"}[fate]
+                word = {
+                    "agent_killed": "FAILED",
+                    "no_record": "COMPLETED",
+                    "out_of_memory": "OUT_OF_MEMORY",
+                }[fate]
                 self.end(element, word)
 
     def _lose_node(self, element: Element) -> None:
         if element.is_live:
             self._finish(element, "NODE_FAIL")
 
-    # Ends -----------------------------------------------------------------------------------------------------
+    # Ends -----------------------------------------------------------------------------------------
 
     def scancel(self, names: Sequence[str], *, token: str | None = None) -> None:
         """Cancel jobs and elements by id; with a token, only those of that name."""

@@ -1,4 +1,7 @@
-"""One history: a grid, a cluster, people, faults, and what must be true all the time and in the end."""
+"""One history.
+
+A grid, a cluster, people, faults, and what must be true all the time and in the end.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,8 @@ from .watch import Violation, Watch
 from .world import BEGIN, World
 
 QUARTER_S = 900.0
-# Simulated: faults cease after this long at the latest, and then all must come to rest within the time after.
+# Simulated: faults cease after this long at the latest, and then all must come to rest within the
+# time after.
 STORM_S = 2700.0
 REST_S = 24 * 3600.0
 
@@ -61,10 +65,12 @@ class History:
         self.running: list[Process] = []
         self.wire = Wire(self.world, self.cluster, self.running)
         names = ("one", "two", "user")
-        self.people = [Process(name, self.world, profile, self.config, self.running) for name in names]
+        self.people = [
+            Process(name, self.world, profile, self.config, self.running) for name in names
+        ]
         self.is_over = False
 
-    # The course of events --------------------------------------------------------------------------------------
+    # The course of events -------------------------------------------------------------------------
 
     def run(self) -> Told:
         """Let it happen; raise Violation where something is not as it must be."""
@@ -107,18 +113,28 @@ class History:
 
     def _submit(self, context: Context, intake: Intake) -> None:
         site = Slurm(handover=self.profile.handover).model_dump(mode="json")
-        frozen = freeze(intake.grid, intake.expansion, at=self.world.now, backend="slurm", site=site)
+        frozen = freeze(
+            intake.grid, intake.expansion, at=self.world.now, backend="slurm", site=site
+        )
         backend = context.backend("slurm")
         shape = shape_of(frozen.settings, backend)
         room = backend.room(shape, frozen.settings)
         prepared = Prepared(
-            grid=intake.grid, expansion=intake.expansion, frozen=frozen, text=b"", warnings=[], shape=shape, room=room
+            grid=intake.grid,
+            expansion=intake.expansion,
+            frozen=frozen,
+            text=b"",
+            warnings=[],
+            shape=shape,
+            room=room,
         )
         submit(context, prepared, canary=self.profile.canary)
 
     def _storm(self) -> None:
         begun = self.world.now
-        while self.world.now < begun + STORM_S and not (self.watch.is_settled and self.world.now > begun + 1200.0):
+        while self.world.now < begun + STORM_S and not (
+            self.watch.is_settled and self.world.now > begun + 1200.0
+        ):
             self.world.run_until(self.world.now + 60.0)
 
     def _rest(self) -> None:
@@ -132,7 +148,9 @@ class History:
             self.cluster.books.up()
         user, deadline = self.people[2], self.world.now + REST_S
         user.do("releases all", lambda context: actions.release(context, self.watch.runs))
-        while not (self.watch.is_settled and not self.cluster.pending and not self.watch.live_jobs()):
+        while not (
+            self.watch.is_settled and not self.cluster.pending and not self.watch.live_jobs()
+        ):
             if self.world.now > deadline:
                 raise Violation(f"I6: not at rest a day later: {self.watch.unsettled()}")
             self.world.run_until(self.world.now + self.world.between(60.0, 240.0))
@@ -146,7 +164,7 @@ class History:
             self.watch.look()
         return done
 
-    # Who comes and goes ------------------------------------------------------------------------------------------
+    # Who comes and goes ---------------------------------------------------------------------------
 
     def _tick(self, process: Process) -> None:
         if self.is_over:
@@ -170,27 +188,43 @@ class History:
         chosen = self.world.random.sample(
             self.watch.runs, min(len(self.watch.runs), self.world.random.choice([1, 1, 3, 10]))
         )
-        match self.world.random.choice(["cancel", "retry", "retry", "rerun", "hold", "release", "scancel", "scancel"]):
+        match self.world.random.choice(
+            ["cancel", "retry", "retry", "rerun", "hold", "release", "scancel", "scancel"]
+        ):
             case "cancel":
-                self._operate(user, f"cancels {chosen}", lambda context: self.watch.cancelled(context, chosen))
+                self._operate(
+                    user, f"cancels {chosen}", lambda context: self.watch.cancelled(context, chosen)
+                )
             case "retry":
-                over = [run for run in self.watch.runs if self.watch.states.get(run) in ("failed", "cancelled")]
+                over = [
+                    run
+                    for run in self.watch.runs
+                    if self.watch.states.get(run) in ("failed", "cancelled")
+                ]
                 chosen = over[: len(chosen)] or chosen
                 self._operate(
-                    user, f"retries {chosen}", lambda context: self.watch.retried(context, chosen, clean=False)
+                    user,
+                    f"retries {chosen}",
+                    lambda context: self.watch.retried(context, chosen, clean=False),
                 )
             case "rerun":
                 self._operate(
-                    user, f"reruns {chosen[:1]}", lambda context: self.watch.retried(context, chosen[:1], clean=True)
+                    user,
+                    f"reruns {chosen[:1]}",
+                    lambda context: self.watch.retried(context, chosen[:1], clean=True),
                 )
             case "hold":
-                self._operate(user, f"holds {chosen}", lambda context: actions.hold(context, chosen))
+                self._operate(
+                    user, f"holds {chosen}", lambda context: actions.hold(context, chosen)
+                )
             case "release":
-                self._operate(user, f"releases {chosen}", lambda context: actions.release(context, chosen))
+                self._operate(
+                    user, f"releases {chosen}", lambda context: actions.release(context, chosen)
+                )
             case "scancel":
                 self.watch.scancelled()
 
-    # What fails by itself ------------------------------------------------------------------------------------------
+    # What fails by itself -------------------------------------------------------------------------
 
     def _fail_controller(self) -> None:
         if self.is_over or not self.profile.outage:
@@ -203,7 +237,10 @@ class History:
         if not self.cluster.is_up:
             self.cluster.continue_()
         if not self.is_over:
-            self.world.after(self.world.between(0.2, 1.8) * QUARTER_S / self.profile.outage, self._fail_controller)
+            self.world.after(
+                self.world.between(0.2, 1.8) * QUARTER_S / self.profile.outage,
+                self._fail_controller,
+            )
 
     def _fail_books(self) -> None:
         if self.is_over or not self.profile.outage:
@@ -217,7 +254,9 @@ class History:
             self.cluster.books.up()
             self.world.note("accounting up")
         if not self.is_over:
-            self.world.after(self.world.between(0.2, 1.8) * QUARTER_S / self.profile.outage, self._fail_books)
+            self.world.after(
+                self.world.between(0.2, 1.8) * QUARTER_S / self.profile.outage, self._fail_books
+            )
 
     def _lose_ledger(self) -> None:
         if self.is_over or self.running:
@@ -230,14 +269,15 @@ class History:
         self.watch.ledger_lost()
 
 
-# What every history begins with ------------------------------------------------------------------------------------
+# What every history begins with -------------------------------------------------------------------
 
 
 @lru_cache(maxsize=8)
 def _grid_text(runs: int, stages: bool, lanes: int, settings: str) -> str:
     heads = "heads: [supervised]" if not stages else ""
     chain = (
-        "stages:\n  - {name: pretrain, heads: [relvit]}\n  - {name: finetune, heads: [supervised], init_from: pretrain}"
+        "stages:\n  - {name: pretrain, heads: [relvit]}\n  - {name: finetune, heads: [supervised],"
+        " init_from: pretrain}"
         if stages
         else ""
     )
@@ -271,7 +311,10 @@ def _taken_in(text: str) -> Intake:
 
 @lru_cache(maxsize=1)
 def _empty_workspace() -> Path:
-    """One workspace with an empty ledger, of which each history has a copy: the migrations take a third of a second."""
+    """One workspace with an empty ledger, of which each history has a copy.
+
+    The migrations take a third of a second.
+    """
     folder = Path(tempfile.mkdtemp(prefix="vtjobs-sim-empty-", dir=roomy_memory()))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     open_context(_config(folder), create=True).ledger.engine.dispose()
@@ -279,7 +322,9 @@ def _empty_workspace() -> Path:
 
 
 def _config(folder: Path) -> Config:
-    return load_config({"workspace": str(folder / "runs")}, environ={"HOME": str(folder)}, folder=folder)
+    return load_config(
+        {"workspace": str(folder / "runs")}, environ={"HOME": str(folder)}, folder=folder
+    )
 
 
 def _workspace(folder: Path, *, lanes: int) -> Config:
@@ -291,7 +336,8 @@ def play(seed: int, runs: int, profile: Profile | None = None) -> Told:
     """Play the history of a seed.
 
     Raises:
-        Violation: something that must never happen has happened; the message says how to see it again.
+        Violation: something that must never happen has happened; the message says how to see it
+            again.
     """
     folder = Path(tempfile.mkdtemp(prefix=f"vtjobs-sim-{seed}-", dir=roomy_memory()))
     history = History(seed, profile or draw(seed, runs), folder)
@@ -299,6 +345,8 @@ def play(seed: int, runs: int, profile: Profile | None = None) -> Told:
         return history.run()
     except Violation as error:
         again = f"python -m tests.simulation.run --seed {seed} --runs {runs}"
-        raise Violation(f"{error}\nseed {seed}, again: {again}", list(history.world.recent)) from error
+        raise Violation(
+            f"{error}\nseed {seed}, again: {again}", list(history.world.recent)
+        ) from error
     finally:
         shutil.rmtree(folder, ignore_errors=True)

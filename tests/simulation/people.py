@@ -1,6 +1,9 @@
-"""Processes of ours that come and go: two supervisors and a user, each with a ledger connection of its own.
+"""Processes of ours that come and go.
 
-At each of its steps (a transaction, a call of the scheduler) a process may wait while the others go on, or die.
+Two supervisors and a user, each with a ledger connection of its own.
+
+At each of its steps (a transaction, a call of the scheduler) a process may wait while the others go
+on, or die.
 """
 
 from __future__ import annotations
@@ -29,7 +32,9 @@ class Process:
     running: list[Process]
     # Innermost last; shared by all processes of a history.
 
-    def __init__(self, name: str, world: World, profile: Profile, config: Config, running: list[Process]) -> None:
+    def __init__(
+        self, name: str, world: World, profile: Profile, config: Config, running: list[Process]
+    ) -> None:
         self.name = name
         self.world = world
         self.profile = profile
@@ -85,4 +90,6 @@ class Process:
             raise Killed
         if dice < self.profile.kill + self.profile.pause:
             long = self.world.chance(0.03)
-            self.world.run_until(self.world.now + (self.world.between(10, 100) if long else self.world.between(0, 4)))
+            self.world.run_until(
+                self.world.now + (self.world.between(10, 100) if long else self.world.between(0, 4))
+            )

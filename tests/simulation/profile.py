@@ -1,4 +1,7 @@
-"""What one history is like: how many runs, which limits, which faults how often. Drawn from its seed."""
+"""What one history is like: how many runs, which limits, which faults how often.
+
+Drawn from its seed.
+"""
 
 import random
 from dataclasses import dataclass, field

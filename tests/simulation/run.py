@@ -1,4 +1,7 @@
-"""Play histories from a shell: python -m tests.simulation.run --seed 7 --runs 200 [--count 10] [--verbose]."""
+"""Play histories from a shell.
+
+Python -m tests.simulation.run --seed 7 --runs 200 [--count 10] [--verbose].
+"""
 
 import argparse
 import sys
@@ -16,7 +19,9 @@ def main() -> int:
     parser.add_argument("--seed", type=int, required=True)
     parser.add_argument("--runs", type=int, default=200)
     parser.add_argument("--count", type=int, default=1, help="how many seeds, from this one on")
-    parser.add_argument("--verbose", action="store_true", help="show what happened last, and the settings")
+    parser.add_argument(
+        "--verbose", action="store_true", help="show what happened last, and the settings"
+    )
     options = parser.parse_args()
     failed = 0
     for seed in range(options.seed, options.seed + options.count):
@@ -33,7 +38,8 @@ def main() -> int:
             continue
         facts = f"{told.attempts} attempts, {told.jobs} jobs, {told.simulated_s / 3600:.1f} h"
         print(
-            f"seed {seed}: {told.runs} runs, {facts}, {time.process_time() - begun:.1f} s, {dict(Counter(told.states))}"
+            f"seed {seed}: {told.runs} runs, {facts}, {time.process_time() - begun:.1f} s,"
+            f" {dict(Counter(told.states))}"
         )
     return 1 if failed else 0
 

@@ -1,4 +1,7 @@
-"""Where the simulated cluster takes the real one's place: the calls of SLURM's commands, and nothing above them."""
+"""Where the simulated cluster takes the real one's place.
+
+The calls of SLURM's commands, and nothing above them.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +26,14 @@ from .people import Process
 from .world import Tokens, World
 
 TIMED_OUT = "sbatch: error: Batch job submission failed: Socket timed out on send/recv operation"
-AWAY = "sbatch: error: Batch job submission failed: Unable to contact slurm controller (connect failure)"
-LIMIT = "sbatch: error: AssocMaxSubmitJobLimit\nsbatch: error: Batch job submission failed: Job violates limits"
+AWAY = (
+    "sbatch: error: Batch job submission failed: Unable to contact slurm controller (connect"
+    " failure)"
+)
+LIMIT = (
+    "sbatch: error: AssocMaxSubmitJobLimit\nsbatch: error: Batch job submission failed: Job"
+    " violates limits"
+)
 NO_QOS = "sbatch: error: Batch job submission failed: Invalid qos specification"
 
 

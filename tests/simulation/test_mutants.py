@@ -28,9 +28,16 @@ def no_fencing(patch: pytest.MonkeyPatch) -> None:
 
 
 def first_claim_holds_for_ever(patch: pytest.MonkeyPatch) -> None:
-    """A claim is the first one's for ever: whoever came first takes those above for nobody, and goes on."""
+    """A claim is the first one's for ever.
+
+    Whoever came first takes those above for nobody, and goes on.
+    """
     patch.setattr(RunFolder, "highest_claim", lambda self: 0)
-    patch.setattr(RunFolder, "claim", lambda self, number: touch_new(make_folder(self.claims) / f"{number:04d}"))
+    patch.setattr(
+        RunFolder,
+        "claim",
+        lambda self, number: touch_new(make_folder(self.claims) / f"{number:04d}"),
+    )
 
 
 def unclear_is_a_no(patch: pytest.MonkeyPatch) -> None:
@@ -64,7 +71,11 @@ def books_are_up_to_date(patch: pytest.MonkeyPatch) -> None:
 
 def vanished_is_lost(patch: pytest.MonkeyPatch) -> None:
     """A pending element that is gone from both queries was lost, and may be submitted again."""
-    patch.setattr(observe, "_vanished", lambda place, known, accounted: JobView(state=JobState.ENDED, end=None))
+    patch.setattr(
+        observe,
+        "_vanished",
+        lambda place, known, accounted: JobView(state=JobState.ENDED, end=None),
+    )
 
 
 def cancel_is_not_marked(patch: pytest.MonkeyPatch) -> None:
@@ -84,7 +95,11 @@ def retries_without_end(patch: pytest.MonkeyPatch) -> None:
     from vtjobs.db import machine
     from vtjobs.jobs.run.retry import judge
 
-    patch.setattr(machine, "judge", lambda history, tries, may_halve: judge(history, tries=100, may_halve=may_halve))
+    patch.setattr(
+        machine,
+        "judge",
+        lambda history, tries, may_halve: judge(history, tries=100, may_halve=may_halve),
+    )
 
 
 def successors_are_not_found(patch: pytest.MonkeyPatch) -> None:
@@ -115,8 +130,12 @@ MUTANTS: list[tuple[Plant, dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("plant", "weather"), MUTANTS, ids=lambda value: getattr(value, "__name__", ""))
-def test_a_planted_mistake_is_caught(plant: Plant, weather: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("plant", "weather"), MUTANTS, ids=lambda value: getattr(value, "__name__", "")
+)
+def test_a_planted_mistake_is_caught(
+    plant: Plant, weather: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     plant(monkeypatch)
     with pytest.raises(Violation):
         for seed in SEEDS:

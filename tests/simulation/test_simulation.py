@@ -1,6 +1,7 @@
 """Thousands of runs on a simulated cluster that does to them what real ones were seen to do.
 
-A failure names its seed: `python -m tests.simulation.run --seed N --runs M --verbose` shows that history again.
+A failure names its seed: `python -m tests.simulation.run --seed N --runs M --verbose` shows that
+history again.
 """
 
 import os
@@ -22,7 +23,9 @@ PARTS = [
 # A thousand runs take a core some ten seconds. A machine with less time than that names fewer.
 LONG_RUNS = int(os.environ.get("VTJOBS_SIMULATED_RUNS", "100000"))
 # The first one found a job that was cancelled while it waited.
-LONG_PARTS = [(1203, 1000, 1)] + [(begin, 1000, 4) for begin in range(10_000, 10_000 + LONG_RUNS // 1000, 4)]
+LONG_PARTS = [(1203, 1000, 1)] + [
+    (begin, 1000, 4) for begin in range(10_000, 10_000 + LONG_RUNS // 1000, 4)
+]
 
 
 def play_all(first: int, runs: int, count: int) -> int:
@@ -31,14 +34,18 @@ def play_all(first: int, runs: int, count: int) -> int:
 
 
 @pytest.mark.parametrize(("first", "runs", "count"), PARTS)
-def test_every_run_comes_to_the_right_end_whatever_happens(first: int, runs: int, count: int) -> None:
+def test_every_run_comes_to_the_right_end_whatever_happens(
+    first: int, runs: int, count: int
+) -> None:
     # Of a chain of stages both count; an odd one is left out.
     assert play_all(first, runs, count) >= (runs - 1) * count
 
 
 @pytest.mark.long
 @pytest.mark.parametrize(("first", "runs", "count"), LONG_PARTS)
-def test_every_one_of_a_hundred_thousand_runs_comes_to_the_right_end(first: int, runs: int, count: int) -> None:
+def test_every_one_of_a_hundred_thousand_runs_comes_to_the_right_end(
+    first: int, runs: int, count: int
+) -> None:
     assert play_all(first, runs, count) >= (runs - 1) * count
 
 
@@ -48,7 +55,12 @@ def test_one_seed_is_one_history_in_any_process() -> None:
     for hash_seed in ("1", "2"):
         environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
         done = subprocess.run(
-            [sys.executable, "-c", code], cwd=ROOT, env=environment, capture_output=True, text=True, check=True
+            [sys.executable, "-c", code],
+            cwd=ROOT,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=True,
         )
         assert done.stdout.strip() == told[0]
     assert told[0] != told[1]

@@ -1,4 +1,7 @@
-"""What is seen while a history happens, by somebody who knows what really went on; and what must hold all the time."""
+"""What is seen while a history happens, by somebody who knows what really went on.
+
+And what must hold all the time.
+"""
 
 from __future__ import annotations
 
@@ -67,19 +70,25 @@ class Watch:
         self._trainers: dict[str, list[Hosted]] = defaultdict(list)
         self._connection: sqlite3.Connection | None = None
 
-    # Agents -----------------------------------------------------------------------------------------------------
+    # Agents ---------------------------------------------------------------------------------------
 
     def training(self, hosted: Hosted) -> None:
         """An attempt begins to train: nobody else may whom SLURM still has."""
         run_id = hosted.task.run_id
-        others = [other for other in self._trainers[run_id] if other.is_training and other.agent.is_alive]
+        others = [
+            other for other in self._trainers[run_id] if other.is_training and other.agent.is_alive
+        ]
         for other in others:
             element = other.agent.element
             if self.losses:
-                # An allocation whose state was forgotten is submitted again for one of its runs, with all of them.
+                # An allocation whose state was forgotten is submitted again for one of its runs,
+                # with all of them.
                 break
             if element.is_live and not element.cut_off and not hosted.agent.element.cut_off:
-                text = f"two agents train run {run_id}: attempts {other.task.attempt} and {hosted.task.attempt}"
+                text = (
+                    f"two agents train run {run_id}: attempts {other.task.attempt} and"
+                    f" {hosted.task.attempt}"
+                )
                 raise Violation(text)
         self._trainers[run_id] = [*others, hosted]
         lower = [other for other in others if other.task.attempt < hosted.task.attempt]
@@ -88,10 +97,17 @@ class Watch:
     def _check_fenced(self, others: list[Hosted]) -> None:
         """Whoever trained a run when a higher attempt began has given up by now."""
         for other in others:
-            if other.is_training and other.agent.is_alive and not other.agent.was_frozen(FENCED_WITHIN_S):
-                raise Violation(f"run {other.task.run_id}: attempt {other.task.attempt} goes on beside a higher one")
+            if (
+                other.is_training
+                and other.agent.is_alive
+                and not other.agent.was_frozen(FENCED_WITHIN_S)
+            ):
+                raise Violation(
+                    f"run {other.task.run_id}: attempt {other.task.attempt} goes on beside a"
+                    " higher one"
+                )
 
-    # The ledger -------------------------------------------------------------------------------------------------
+    # The ledger -----------------------------------------------------------------------------------
 
     def connection(self) -> sqlite3.Connection:
         if self._connection is None:
@@ -112,7 +128,9 @@ class Watch:
             self._connection = None
         for run_id, state in list(self.states.items()):
             # What only the scheduler had said is gone with the ledger.
-            if state == RunState.FAILED or (state == RunState.CANCELLED and run_id not in self.user_cancels):
+            if state == RunState.FAILED or (
+                state == RunState.CANCELLED and run_id not in self.user_cancels
+            ):
                 del self.states[run_id]
 
     def look(self) -> None:
@@ -120,7 +138,9 @@ class Watch:
         if not self.has_ledger:
             return
         query = "SELECT run_id, state, changed_at FROM runs WHERE changed_at >= ?"
-        for run_id, state, changed_at in self.connection().execute(query, (self._changed_at,)).fetchall():
+        for run_id, state, changed_at in (
+            self.connection().execute(query, (self._changed_at,)).fetchall()
+        ):
             self._changed_at = max(self._changed_at, changed_at)
             before = self.states.get(run_id)
             if before != state:
@@ -132,20 +152,30 @@ class Watch:
     def _check_change(self, run_id: str, before: str | None, after: str) -> None:
         if before is None or not RunState(before).is_terminal:
             return
-        if self.touched.get(run_id, 0.0) >= self._seen_at[run_id] or (self.losses and run_id in self.touched):
+        if self.touched.get(run_id, 0.0) >= self._seen_at[run_id] or (
+            self.losses and run_id in self.touched
+        ):
             return
         if before == RunState.CANCELLED and self._is_cancelling(run_id):
-            # A node had handed it on meanwhile: that job is found, is shown as `cancelling`, and is cancelled too.
+            # A node had handed it on meanwhile: that job is found, is shown as `cancelling`, and is
+            # cancelled too.
             return
         raise Violation(f"I1: run {run_id} was {before} and is {after}, and nobody asked for it")
 
     def _is_cancelling(self, run_id: str) -> bool:
         """Whether the only attempt that is live is one that the user's cancel covers."""
-        query = "SELECT count(*) FROM attempts JOIN runs USING (run_id) WHERE run_id = ? AND number > cancelled_through"
+        query = (
+            "SELECT count(*) FROM attempts JOIN runs USING (run_id) WHERE run_id = ? AND number >"
+            " cancelled_through"
+        )
         return bool(self.connection().execute(query, (run_id,)).fetchone()[0] == 0)
 
     def _check_jobs(self) -> None:
-        old = [job for job in self.cluster.jobs.values() if self.world.now - job.submitted_at > KNOWN_WITHIN_S]
+        old = [
+            job
+            for job in self.cluster.jobs.values()
+            if self.world.now - job.submitted_at > KNOWN_WITHIN_S
+        ]
         live = {job.token for job in old if any(element.is_live for element in job.elements)}
         if not live:
             return
@@ -155,17 +185,26 @@ class Watch:
 
     @property
     def is_settled(self) -> bool:
-        return len(self.states) == len(self.runs) and all(RunState(state).is_settled for state in self.states.values())
+        return len(self.states) == len(self.runs) and all(
+            RunState(state).is_settled for state in self.states.values()
+        )
 
     def unsettled(self) -> dict[str, str]:
-        found = {run_id: state for run_id, state in self.states.items() if not RunState(state).is_settled}
-        jobs = {job.token: [e.state for e in job.elements if e.is_live] for job in self.cluster.jobs.values()}
+        found = {
+            run_id: state for run_id, state in self.states.items() if not RunState(state).is_settled
+        }
+        jobs = {
+            job.token: [e.state for e in job.elements if e.is_live]
+            for job in self.cluster.jobs.values()
+        }
         return {**found, **{token: str(states) for token, states in jobs.items() if states}}
 
     def live_jobs(self) -> bool:
-        return any(element.is_live for job in self.cluster.jobs.values() for element in job.elements)
+        return any(
+            element.is_live for job in self.cluster.jobs.values() for element in job.elements
+        )
 
-    # People -----------------------------------------------------------------------------------------------------
+    # People ---------------------------------------------------------------------------------------
 
     def cancelled(self, context: Context, chosen: list[str]) -> None:
         for run_id in chosen:
@@ -193,7 +232,12 @@ class Watch:
         """Somebody cancels one of our elements in SLURM."""
         if not self.cluster.is_up:
             return
-        live = [e for job in self.cluster.jobs.values() for e in job.elements if e.state in ("PENDING", "RUNNING")]
+        live = [
+            e
+            for job in self.cluster.jobs.values()
+            for e in job.elements
+            if e.state in ("PENDING", "RUNNING")
+        ]
         if not live:
             return
         element = self.world.random.choice(live)
@@ -208,11 +252,15 @@ class Watch:
                     self._expect(element, hosted.task.run_id, hosted.task.attempt, hosted)
         elif element.state == "PENDING" and self.has_ledger:
             query = "SELECT run_id, number FROM attempts WHERE token = ? AND array_index = ?"
-            for run_id, number in self.connection().execute(query, (element.job.token, element.index)).fetchall():
+            for run_id, number in (
+                self.connection().execute(query, (element.job.token, element.index)).fetchall()
+            ):
                 self._expect(element, run_id, number, None)
         self.cluster.cancel(element)
 
     def _expect(self, element: Element, run_id: str, attempt: int, hosted: Hosted | None) -> None:
         self.strangers.append(
-            Stranger(at=self.world.now, element=element, run_id=run_id, attempt=attempt, hosted=hosted)
+            Stranger(
+                at=self.world.now, element=element, run_id=run_id, attempt=attempt, hosted=hosted
+            )
         )

@@ -1,4 +1,7 @@
-"""A simulated time: events in order, one source of randomness, and everything that happened as one hash."""
+"""A simulated time.
+
+Events in order, one source of randomness, and everything that happened as one hash.
+"""
 
 import hashlib
 import heapq
@@ -50,7 +53,7 @@ class World:
         """Return the hash of all that happened."""
         return self._hash.hexdigest()
 
-    # Chance ---------------------------------------------------------------------------------------------------
+    # Chance ---------------------------------------------------------------------------------------
 
     def chance(self, probability: float) -> bool:
         return self.random.random() < probability

@@ -1,4 +1,7 @@
-"""A user on the cluster that a worker's tests share; each test leaves it whole and with an empty queue."""
+"""A user on the cluster that a worker's tests share.
+
+Each test leaves it whole and with an empty queue.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,7 @@
-"""Where runs are put: several on a node, one on several nodes, one after another, and away from bad nodes."""
+"""Where runs are put.
+
+Several on a node, one on several nodes, one after another, and away from bad nodes.
+"""
 
 import os
 import signal
@@ -24,7 +27,12 @@ def start_of(user: SlurmUser, run_id: str, attempt: int = 1) -> dict[str, Any]:
 
 
 def ranks(user: SlurmUser) -> list[int]:
-    return [rank for agent in user.agents() for template in children(agent) for rank in children(template)]
+    return [
+        rank
+        for agent in user.agents()
+        for template in children(agent)
+        for rank in children(template)
+    ]
 
 
 def ids(user: SlurmUser) -> list[str]:
@@ -53,7 +61,11 @@ def test_eight_runs_share_a_node_and_the_death_of_one_leaves_the_others(user: Sl
 @pytest.mark.long
 def test_two_runs_of_four_gpus_share_a_node(user: SlurmUser) -> None:
     resources = "gpus_per_node: 4"
-    text = slurm_grid(seeds="2", train="virtual_ranks: 4").replace("gpus_per_node: 1", resources).replace(*WHOLE)
+    text = (
+        slurm_grid(seeds="2", train="virtual_ranks: 4")
+        .replace("gpus_per_node: 1", resources)
+        .replace(*WHOLE)
+    )
     assert "2 completed" in user.submit(text, "--wait")
     starts = [start_of(user, run_id) for run_id in ids(user)]
     assert sorted(start["gpus"] for start in starts) == [["0", "1", "2", "3"], ["4", "5", "6", "7"]]
@@ -66,7 +78,10 @@ def test_a_run_spans_two_nodes(user: SlurmUser) -> None:
     (run_id,) = ids(user)
     assert start_of(user, run_id)["world_size"] == 2
     attempt = Workspace(user.workspace).run(run_id).attempt(1)
-    assert sorted(path.name for path in attempt.glob("journal-*.jsonl")) == ["journal-0.jsonl", "journal-1.jsonl"]
+    assert sorted(path.name for path in attempt.glob("journal-*.jsonl")) == [
+        "journal-0.jsonl",
+        "journal-1.jsonl",
+    ]
     wait_for(lambda: user.accounted("NNodes,State") == ["2|COMPLETED"])
 
 
@@ -100,7 +115,9 @@ def test_a_stage_is_queued_behind_the_job_of_its_parent(user: SlurmUser) -> None
 
 
 @pytest.mark.long
-def test_a_stage_whose_parent_did_not_complete_ends_at_no_cost_and_comes_again(user: SlurmUser) -> None:
+def test_a_stage_whose_parent_did_not_complete_ends_at_no_cost_and_comes_again(
+    user: SlurmUser,
+) -> None:
     user.submit(slurm_grid(more=STAGES, epochs=6))
     parent, child = stage(user, "pretrain"), stage(user, "finetune")
     wait_for(user.agents)
@@ -115,7 +132,10 @@ def test_a_stage_whose_parent_did_not_complete_ends_at_no_cost_and_comes_again(u
 
 def test_a_stage_whose_parent_failed_for_good_is_blocked(user: SlurmUser) -> None:
     # An installation that is mended before the child starts: only the parent could not.
-    broken = "import os; os.unlink(__file__); raise ImportError('libcudart.so.12: cannot open shared object file')"
+    broken = (
+        "import os; os.unlink(__file__); raise ImportError('libcudart.so.12: cannot open shared"
+        " object file')"
+    )
     (user.folder / "torch.py").write_text(broken)
     user.submit(slurm_grid(more=STAGES, site=f'setup: ["export PYTHONPATH={user.folder}"]'))
     user.wait_states({"failed": 1, "blocked": 1})
@@ -123,7 +143,10 @@ def test_a_stage_whose_parent_failed_for_good_is_blocked(user: SlurmUser) -> Non
     assert user.states() == {"failed": 1, "blocked": 1}
     assert user.ends(stage(user, "finetune")) == [("superseded", "skipped")]
     answer = user.why(stage(user, "finetune"))
-    assert (answer["verdict"], answer["action"]) == ("act", f"vtjobs why {stage(user, 'pretrain')[:8]}")
+    assert (answer["verdict"], answer["action"]) == (
+        "act",
+        f"vtjobs why {stage(user, 'pretrain')[:8]}",
+    )
 
 
 @pytest.mark.long

@@ -40,7 +40,7 @@ def three_at_most(slurm: SlurmCluster) -> Iterator[None]:
     slurm.ask(*limit, "MaxSubmitJobs=-1")
 
 
-# What is submitted -------------------------------------------------------------------------------------------
+# What is submitted --------------------------------------------------------------------------------
 
 
 def test_a_grid_is_one_array_and_leaves_few_files_until_it_starts(user: SlurmUser) -> None:
@@ -61,8 +61,18 @@ def test_an_array_of_twenty_runs_completes(user: SlurmUser) -> None:
 
 
 def test_nothing_of_the_submitters_environment_changes_a_job(user: SlurmUser) -> None:
-    wishes = {"SBATCH_TIMELIMIT": "1", "SBATCH_PARTITION": "down", "SBATCH_JOB_NAME": "mine", "SBATCH_ARRAY_INX": "0-3"}
-    inside = {"SLURM_JOB_ID": "77", "SLURM_CPUS_PER_TASK": "31", "SLURM_NTASKS": "9", "SLURM_TIMELIMIT": "2"}
+    wishes = {
+        "SBATCH_TIMELIMIT": "1",
+        "SBATCH_PARTITION": "down",
+        "SBATCH_JOB_NAME": "mine",
+        "SBATCH_ARRAY_INX": "0-3",
+    }
+    inside = {
+        "SLURM_JOB_ID": "77",
+        "SLURM_CPUS_PER_TASK": "31",
+        "SLURM_NTASKS": "9",
+        "SLURM_TIMELIMIT": "2",
+    }
     user.submit(slurm_grid(site=LATER), **wishes, **inside)
     (job,) = user.queue()
     seen = user.cluster.job(job)
@@ -88,12 +98,14 @@ def test_a_cluster_without_accounting_trains_all_the_same(small: SlurmUser) -> N
 
 def test_a_job_can_submit(user: SlurmUser) -> None:
     user.write("grid.yaml", slurm_grid())
-    outer = user.cluster.submit(user.inside("submit", "grid.yaml", "--wait"), "--cpus-per-task=2", "--time=5")
+    outer = user.cluster.submit(
+        user.inside("submit", "grid.yaml", "--wait"), "--cpus-per-task=2", "--time=5"
+    )
     assert user.cluster.wait_state(outer, within_s=180) == "COMPLETED", user.cluster.output(outer)
     assert user.states() == {"completed": 1}
 
 
-# Once and no more --------------------------------------------------------------------------------------------
+# Once and no more ---------------------------------------------------------------------------------
 
 
 def test_submitting_twice_submits_once(user: SlurmUser) -> None:
@@ -105,10 +117,16 @@ def test_submitting_twice_submits_once(user: SlurmUser) -> None:
     assert {run["attempts"] for run in user.runs()} == {1}
 
 
-def test_a_submitter_killed_once_slurm_had_the_job_leaves_one_that_is_found_again(user: SlurmUser) -> None:
+def test_a_submitter_killed_once_slurm_had_the_job_leaves_one_that_is_found_again(
+    user: SlurmUser,
+) -> None:
     # Its parent is `timeout`, and that one's parent is the submitter.
     kill = 'real "$@"; kill -9 $(ps -o ppid= -p $PPID)'
-    done = user("submit", user.write("grid.yaml", slurm_grid(seeds="3", site=LATER)), **user.sbatch_does(kill))
+    done = user(
+        "submit",
+        user.write("grid.yaml", slurm_grid(seeds="3", site=LATER)),
+        **user.sbatch_does(kill),
+    )
     assert done.returncode == -9
     jobs = user.queue("%F %K")
     assert len(jobs) == 1
@@ -121,7 +139,11 @@ def test_a_submitter_killed_once_slurm_had_the_job_leaves_one_that_is_found_agai
 
 def test_a_submission_whose_reply_was_lost_is_found_again(user: SlurmUser) -> None:
     paused = f'{user.fault("pause", "slurmctld")}; real "$@"'
-    done = user("submit", user.write("grid.yaml", slurm_grid(seeds="3", site=LATER)), **user.sbatch_does(paused))
+    done = user(
+        "submit",
+        user.write("grid.yaml", slurm_grid(seeds="3", site=LATER)),
+        **user.sbatch_does(paused),
+    )
     assert done.returncode == 5, done.stderr
     assert "slurm unreachable since" in done.stderr
     user.cluster.resume("slurmctld")
@@ -132,11 +154,14 @@ def test_a_submission_whose_reply_was_lost_is_found_again(user: SlurmUser) -> No
     assert {run["attempts"] for run in user.runs()} == {1}
 
 
-# When something is away --------------------------------------------------------------------------------------
+# When something is away ---------------------------------------------------------------------------
 
 
 def asked(user: SlurmUser) -> subprocess.CompletedProcess[str]:
-    """Return the first status that could not be had from SLURM: one within a second of another does not ask."""
+    """Return the first status that could not be had from SLURM.
+
+    One within a second of another does not ask.
+    """
     seen: list[subprocess.CompletedProcess[str]] = []
     wait_for(lambda: (seen.append(user("status", "--json")), seen[-1].returncode == 5)[1])
     return seen[-1]
@@ -185,7 +210,9 @@ def test_without_accounting_daemon_runs_go_their_way(user: SlurmUser) -> None:
     assert "1 completed" in user.submit(slurm_grid(), "--wait")
 
 
-def test_what_a_limit_keeps_out_waits_says_so_and_goes_later(user: SlurmUser, three_at_most: None) -> None:
+def test_what_a_limit_keeps_out_waits_says_so_and_goes_later(
+    user: SlurmUser, three_at_most: None
+) -> None:
     user.submit(slurm_grid(seeds="5", site=LATER))
     assert user.states() == {"queued": 3, "pending": 2}
     waiting = [run["run_id"] for run in user.runs() if run["state"] == "pending"]
@@ -198,7 +225,7 @@ def test_what_a_limit_keeps_out_waits_says_so_and_goes_later(user: SlurmUser, th
     assert {run["attempts"] for run in user.runs()} == {1}
 
 
-# Nothing hostile gets through --------------------------------------------------------------------------------
+# Nothing hostile gets through ---------------------------------------------------------------------
 
 HOSTILE = {
     "partition": '"gpu\\nid"',
@@ -223,14 +250,18 @@ HOSTILE = {
 
 def test_a_hostile_setting_is_refused_before_anything_is_written(user: SlurmUser) -> None:
     settings = ", ".join(f"{key}: {value}" for key, value in HOSTILE.items())
-    done = user("submit", user.write("grid.yaml", slurm_grid().replace("partition: gpu, ", settings)))
+    done = user(
+        "submit", user.write("grid.yaml", slurm_grid().replace("partition: gpu, ", settings))
+    )
     assert done.returncode == 2, done.stderr
     assert [key for key in HOSTILE if f"slurm.{key}" not in done.stderr] == []
     assert not user.workspace.exists()
     assert user.queue() == []
 
 
-@pytest.mark.parametrize("extra", ['{comment: "x"}', '{nice: "1 --wrap=id"}', '{"nice=1 --wrap": "id"}'])
+@pytest.mark.parametrize(
+    "extra", ['{comment: "x"}', '{nice: "1 --wrap=id"}', '{"nice=1 --wrap": "id"}']
+)
 def test_an_option_that_is_not_known_is_no_way_around(user: SlurmUser, extra: str) -> None:
     done = user("submit", user.write("grid.yaml", slurm_grid(site=f"extra: {extra}")))
     assert done.returncode == 2, done.stderr
@@ -238,7 +269,7 @@ def test_an_option_that_is_not_known_is_no_way_around(user: SlurmUser, extra: st
     assert not user.workspace.exists()
 
 
-# Secrets ------------------------------------------------------------------------------------------------------
+# Secrets ------------------------------------------------------------------------------------------
 
 
 class Watch(threading.Thread):
@@ -253,11 +284,15 @@ class Watch(threading.Thread):
 
     def run(self) -> None:
         while not self.over.wait(0.02):
-            self.found |= {line for _, words in processes() if self.secret in (line := " ".join(words))}
+            self.found |= {
+                line for _, words in processes() if self.secret in (line := " ".join(words))
+            }
             self.looks += 1
 
 
-def test_the_ledgers_password_stays_on_the_login_node(user: SlurmUser, postgres: PostgresServer) -> None:
+def test_the_ledgers_password_stays_on_the_login_node(
+    user: SlurmUser, postgres: PostgresServer
+) -> None:
     secret, folder = postgres.password, user.cluster.folder
     user.env |= {"VTJOBS_LEDGER": postgres.new_database(), "PGPASSWORD": secret}
     watch = Watch(secret)
@@ -276,5 +311,9 @@ def test_the_ledgers_password_stays_on_the_login_node(user: SlurmUser, postgres:
     assert watch.looks > 20 and accounts
     for what in (*watch.found, *scripts, *environments, *accounts):
         assert secret not in what
-    places = [path for base in (user.workspace, folder / "log", folder / "spool") for path in base.rglob("*")]
+    places = [
+        path
+        for base in (user.workspace, folder / "log", folder / "spool")
+        for path in base.rglob("*")
+    ]
     assert not [path for path in places if path.is_file() and secret.encode() in path.read_bytes()]

@@ -1,4 +1,6 @@
-"""Runs on a real cluster outlive what happens to their jobs, nodes and controller, and lose at most a checkpoint."""
+"""Runs on a real cluster outlive what happens to their jobs, nodes and controller, and lose at most
+a checkpoint.
+"""
 
 import itertools
 import json
@@ -71,14 +73,20 @@ def sources(document: dict[str, object], attempt: int, state: str) -> list[str]:
     """Return who said that an attempt ended so."""
     history = document["history"]
     assert isinstance(history, list)
-    return [event["source"] for event in history if event["attempt"] == attempt and event["after"] == state]
+    return [
+        event["source"]
+        for event in history
+        if event["attempt"] == attempt and event["after"] == state
+    ]
 
 
-# Walltime ------------------------------------------------------------------------------------------------------
+# Walltime -----------------------------------------------------------------------------------------
 
 
 def epochs_for(seconds: float, run: OneRun) -> int:
-    """Return how many epochs take at least so long here, by the quickest ones of a run that is there."""
+    """Return how many epochs take at least so long here, by the quickest ones of a run that is
+    there.
+    """
     times = [event["at"] for event in run.events(1, "epoch")]
     gaps = sorted(later - earlier for earlier, later in itertools.pairwise(times))
     return int(seconds / gaps[len(gaps) // 10])
@@ -110,7 +118,9 @@ def test_nodes_hand_a_run_on_three_times_without_any_command_and_its_weights_are
     assert len(found) >= 4
     assert [attempt["state"] for attempt in found] == ["timeout"] * (len(found) - 1) + ["completed"]
     assert all(attempt["exact"] for attempt in found[1:])
-    assert [attempt["resumed_step"] for attempt in found[1:]] == [attempt["step"] for attempt in found[:-1]]
+    assert [attempt["resumed_step"] for attempt in found[1:]] == [
+        attempt["step"] for attempt in found[:-1]
+    ]
     assert weights_of(user.workspace, run.run_id) == weights_of(other.workspace, straight.run_id)
 
 
@@ -120,15 +130,19 @@ def one_that_completed(user: Cli) -> OneRun:
     return run
 
 
-# Preemption ------------------------------------------------------------------------------------------------------
+# Preemption ---------------------------------------------------------------------------------------
 
 
 def preempt(slurm: SlurmCluster, seconds: int = 1) -> None:
     """Have somebody more important take the whole cluster for a moment."""
-    slurm.submit(f"sleep {seconds}", "--partition=high", "--nodes=4", "--gpus-per-node=8", "--exclusive")
+    slurm.submit(
+        f"sleep {seconds}", "--partition=high", "--nodes=4", "--gpus-per-node=8", "--exclusive"
+    )
 
 
-def test_a_preempted_run_with_grace_saves_and_goes_on_by_itself(user: Cli, slurm: SlurmCluster) -> None:
+def test_a_preempted_run_with_grace_saves_and_goes_on_by_itself(
+    user: Cli, slurm: SlurmCluster
+) -> None:
     with partition_with(slurm, "low", GraceTime=20):
         run = submit(user, slurm_grid(epochs=150, slurm="partition: low"))
         run.trains(1, epochs=3)
@@ -170,7 +184,10 @@ def test_a_run_preempted_without_grace_goes_on_from_its_last_periodic_checkpoint
 
 @contextmanager
 def unreadable(path: Path) -> Iterator[None]:
-    """Have whoever reads a file wait for ever: ranks that do can neither go on nor stop and save."""
+    """Have whoever reads a file wait for ever.
+
+    Ranks that do can neither go on nor stop and save.
+    """
     aside, pipe = path.with_suffix(".aside"), path.with_suffix(".pipe")
     os.link(path, aside)
     os.mkfifo(pipe)
@@ -185,11 +202,13 @@ def stands_still(run: OneRun) -> bool:
     return len(run.events(1, "epoch")) == before
 
 
-# Nodes -----------------------------------------------------------------------------------------------------------
+# Nodes --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.long
-def test_a_run_goes_on_elsewhere_when_its_node_dies_with_everything_on_it(user: Cli, slurm: SlurmCluster) -> None:
+def test_a_run_goes_on_elsewhere_when_its_node_dies_with_everything_on_it(
+    user: Cli, slurm: SlurmCluster
+) -> None:
     run = submit(user, slurm_grid(epochs=250, extra="checkpoint_every: 1s"))
     node = run.trains(1, epochs=30)
     slurm.kill(node, steps=True)
@@ -231,7 +250,9 @@ def test_the_zombie_of_a_node_whose_daemon_died_fences_itself_and_nothing_more_o
     user.ok("cancel", run.run_id)
 
 
-def test_a_run_on_a_node_that_an_administrator_sets_down_goes_on_elsewhere(user: Cli, slurm: SlurmCluster) -> None:
+def test_a_run_on_a_node_that_an_administrator_sets_down_goes_on_elsewhere(
+    user: Cli, slurm: SlurmCluster
+) -> None:
     run = submit(user, slurm_grid(epochs=120))
     node = run.trains(1, epochs=3)
     slurm.node_down(node)
@@ -249,7 +270,9 @@ def test_a_run_on_a_node_that_is_drained_finishes_there(user: Cli, slurm: SlurmC
     assert [attempt["host"] for attempt in attempts(document)] == [node]
 
 
-def test_after_a_killed_agent_the_run_goes_on_from_its_last_checkpoint(user: Cli, slurm: SlurmCluster) -> None:
+def test_after_a_killed_agent_the_run_goes_on_from_its_last_checkpoint(
+    user: Cli, slurm: SlurmCluster
+) -> None:
     run = submit(user, slurm_grid(epochs=120, extra="checkpoint_every: 1s"))
     wait_for(lambda: run.events(1, "checkpoint"))
     (agent,) = agents(user)
@@ -272,7 +295,13 @@ def test_a_run_whose_host_ran_out_of_memory_is_told_as_such(user: Cli, slurm: Sl
     kill(agents(user))
     # Nodes without cgroups cannot notice it, so accounting is told in their place.
     until(lambda: not slurm.job(job), "the controller has forgotten the job", 180)
-    books = ("mariadb", "--no-defaults", f"--socket={slurm.folder}/run/mariadb.socket", "--user=root", "slurm")
+    books = (
+        "mariadb",
+        "--no-defaults",
+        f"--socket={slurm.folder}/run/mariadb.socket",
+        "--user=root",
+        "slurm",
+    )
     slurm.ask(*books, "-e", f"UPDATE dev_job_table SET state = 11 WHERE id_job = {job}")
     assert slurm.ask("sacct", "-nXPD", "-j", job, "-o", "State") == "OUT_OF_MEMORY"
     user.ok("status")
@@ -283,7 +312,9 @@ def test_a_run_whose_host_ran_out_of_memory_is_told_as_such(user: Cli, slurm: Sl
     assert (group["class"], group["runs"]) == ("out_of_memory", 1)
 
 
-def test_a_job_that_is_suspended_and_resumed_stays_one_attempt(user: Cli, slurm: SlurmCluster) -> None:
+def test_a_job_that_is_suspended_and_resumed_stays_one_attempt(
+    user: Cli, slurm: SlurmCluster
+) -> None:
     run = submit(user, slurm_grid(epochs=120))
     run.trains(1, epochs=3)
     job = run.job(slurm)
@@ -299,8 +330,12 @@ def test_a_job_that_is_suspended_and_resumed_stays_one_attempt(user: Cli, slurm:
     assert [attempt["state"] for attempt in attempts(document)] == ["completed"]
 
 
-def test_cancelling_one_queued_run_leaves_the_rest_of_its_array_in_the_queue(user: Cli, slurm: SlurmCluster) -> None:
-    grid = slurm_grid(seeds="4", epochs=ENDLESS, slurm="array_parallelism: 1", resources="walltime: 5m")
+def test_cancelling_one_queued_run_leaves_the_rest_of_its_array_in_the_queue(
+    user: Cli, slurm: SlurmCluster
+) -> None:
+    grid = slurm_grid(
+        seeds="4", epochs=ENDLESS, slurm="array_parallelism: 1", resources="walltime: 5m"
+    )
     user.ok("submit", user.write("grid.yaml", grid))
     runs = [OneRun(user, run["run_id"]) for run in user.json("runs", "all")]
     runs[0].trains(1)
@@ -316,7 +351,7 @@ def test_cancelling_one_queued_run_leaves_the_rest_of_its_array_in_the_queue(use
     user.ok("cancel", "all")
 
 
-# Controller ----------------------------------------------------------------------------------------------------
+# Controller ---------------------------------------------------------------------------------------
 
 
 def test_a_controller_that_is_killed_and_comes_back_changes_nothing_for_a_running_grid(
@@ -341,7 +376,9 @@ def test_a_controller_that_is_killed_and_comes_back_changes_nothing_for_a_runnin
         assert [attempt["state"] for attempt in attempts(run.show())] == ["completed"]
 
 
-def test_a_scancel_while_accounting_was_away_is_never_taken_for_a_lost_job(user: Cli, slurm: SlurmCluster) -> None:
+def test_a_scancel_while_accounting_was_away_is_never_taken_for_a_lost_job(
+    user: Cli, slurm: SlurmCluster
+) -> None:
     run = submit(user, slurm_grid(epochs=ENDLESS))
     node = run.trains(1)
     job = run.job(slurm)
@@ -370,14 +407,20 @@ def test_an_array_that_the_crashed_controller_forgot_is_submitted_again_and_who_
 ) -> None:
     state, copy = slurm.folder / "state", slurm.folder / "state.before"
     slurm.save()
-    # The controller writes its state every few seconds; one that is killed before has not heard of what came after.
+    # The controller writes its state every few seconds; one that is killed before has not heard of
+    # what came after.
     shutil.copytree(state, copy)
-    grid = slurm_grid(seeds="2", epochs=ENDLESS, slurm="array_parallelism: 1", extra="checkpoint_every: 1s")
+    grid = slurm_grid(
+        seeds="2", epochs=ENDLESS, slurm="array_parallelism: 1", extra="checkpoint_every: 1s"
+    )
     user.ok("submit", user.write("grid.yaml", grid))
     first, second = (OneRun(user, run["run_id"]) for run in user.json("runs", "all"))
     first.trains(1, epochs=3)
     job = slurm.ask("squeue", "-h", "-t", "running", "-o", "%F")
-    until(lambda: first.show()["attempts"][0]["token"] in slurm.ask("sacct", "-nXP", "-o", "JobName"), "it is booked")
+    until(
+        lambda: first.show()["attempts"][0]["token"] in slurm.ask("sacct", "-nXP", "-o", "JobName"),
+        "it is booked",
+    )
     slurm.kill("slurmctld")
     shutil.copytree(copy, state, dirs_exist_ok=True)
     shutil.rmtree(copy)
@@ -388,9 +431,13 @@ def test_an_array_that_the_crashed_controller_forgot_is_submitted_again_and_who_
         slurm.ask("scancel", stranger)
     wait_for(lambda: gone(agents(user)), 60)
     wait_for(lambda: (user.ok("status"), first.record(2).start or second.record(2).start)[1], 180)
-    # The one that waited is not judged in the first two minutes: it might have been cancelled this very moment.
+    # The one that waited is not judged in the first two minutes: it might have been cancelled this
+    # very moment.
     wait_for(lambda: (user.ok("status"), attempts(second.show())[0]["state"] == "lost")[1], 180)
-    ends = [(attempts(run.show())[0]["state"], attempts(run.show())[0]["failure"]) for run in (first, second)]
+    ends = [
+        (attempts(run.show())[0]["state"], attempts(run.show())[0]["failure"])
+        for run in (first, second)
+    ]
     assert ends == [("lost", "agent_died"), ("lost", "not_submitted")]
     assert user.json("status")["runs"]["cancelled"] == 0
     user.ok("cancel", "all")

@@ -1,4 +1,7 @@
-"""Jobs that wait, that are taken away, and that never start: what vtjobs says, and what it leaves alone."""
+"""Jobs that wait, that are taken away, and that never start.
+
+What vtjobs says, and what it leaves alone.
+"""
 
 import json
 import signal
@@ -23,11 +26,12 @@ def only_run(user: SlurmUser) -> str:
 
 def is_training(user: SlurmUser) -> bool:
     return any(
-        b'"kind":"epoch"' in path.read_bytes() for path in user.workspace.glob("??/*/attempts/*/journal-0.jsonl")
+        b'"kind":"epoch"' in path.read_bytes()
+        for path in user.workspace.glob("??/*/attempts/*/journal-0.jsonl")
     )
 
 
-# Why it waits ------------------------------------------------------------------------------------------------
+# Why it waits -------------------------------------------------------------------------------------
 
 
 def test_a_job_held_in_slurm_is_the_users_to_release(user: SlurmUser) -> None:
@@ -53,7 +57,9 @@ def test_a_job_held_in_slurm_is_the_users_to_release(user: SlurmUser) -> None:
         ({"partition": "nope"}, "partition"),
     ],
 )
-def test_what_a_partition_can_never_run_is_refused(user: SlurmUser, changes: dict[str, str], key: str) -> None:
+def test_what_a_partition_can_never_run_is_refused(
+    user: SlurmUser, changes: dict[str, str], key: str
+) -> None:
     partition = changes.pop("partition", "gpu")
     text = slurm_grid(**changes).replace("partition: gpu,", f"partition: {partition},")
     text = text.replace("gpus_per_node: 1, gpus_per_node", "gpus_per_node")
@@ -92,10 +98,12 @@ def test_a_partition_that_changes_under_a_job_is_told(
     assert user.states() == {"queued": 1}
 
 
-# Taken away ---------------------------------------------------------------------------------------------------
+# Taken away ---------------------------------------------------------------------------------------
 
 
-def test_an_element_cancelled_in_slurm_before_it_started_stays_cancelled_until_retried(user: SlurmUser) -> None:
+def test_an_element_cancelled_in_slurm_before_it_started_stays_cancelled_until_retried(
+    user: SlurmUser,
+) -> None:
     user.submit(slurm_grid(seeds="3", site=LATER))
     (job,) = user.queue()
     run = user.runs()[1]["run_id"]
@@ -118,7 +126,9 @@ def test_an_array_cancelled_in_slurm_before_it_started_stays_cancelled(user: Slu
     assert user.queue() == []
 
 
-def test_a_running_job_cancelled_in_slurm_stays_cancelled_and_goes_on_when_retried(user: SlurmUser) -> None:
+def test_a_running_job_cancelled_in_slurm_stays_cancelled_and_goes_on_when_retried(
+    user: SlurmUser,
+) -> None:
     text = slurm_grid(epochs=ENDLESS)
     user.submit(text)
     wait_for(lambda: is_training(user))
@@ -153,7 +163,7 @@ def test_a_cancel_that_the_controller_could_not_hear_is_carried_out_later(user: 
     user.wait_states({"cancelled": 2})
 
 
-# Held back ----------------------------------------------------------------------------------------------------
+# Held back ----------------------------------------------------------------------------------------
 
 
 def test_a_queued_agent_obeys_a_hold_and_the_canary_at_no_cost(user: SlurmUser) -> None:
@@ -161,7 +171,9 @@ def test_a_queued_agent_obeys_a_hold_and_the_canary_at_no_cost(user: SlurmUser) 
     held = user.runs()[0]["run_id"]
     user.ok("hold", held)
     user.let_start()
-    wait_for(lambda: counted([run["state"] for run in user.runs()]) == {"pending": 1, "completed": 1})
+    wait_for(
+        lambda: counted([run["state"] for run in user.runs()]) == {"pending": 1, "completed": 1}
+    )
     assert user.ends(held) == [("superseded", "skipped")]
     assert user.why(held)["sentence"] == "it is on hold"
     user.ok("release", held)
@@ -188,7 +200,9 @@ def test_a_queued_agent_waits_for_a_canary_that_was_asked_for_later(user: SlurmU
 
 def test_alike_failures_stop_a_grid(user: SlurmUser) -> None:
     # An installation that has come apart: the agents start, and what they need for a run does not.
-    (user.folder / "torch.py").write_text("raise ImportError('libcudart.so.12: cannot open shared object file')")
+    (user.folder / "torch.py").write_text(
+        "raise ImportError('libcudart.so.12: cannot open shared object file')"
+    )
     site = f'setup: ["export PYTHONPATH={user.folder}"]'
     user.submit(slurm_grid(seeds="8", site=site, more="heads: [supervised]\nmax_running: 2"))
     wait_for(lambda: "runs failed with the same error" in user("status").stderr)
@@ -201,7 +215,7 @@ def test_alike_failures_stop_a_grid(user: SlurmUser) -> None:
     assert user.why(waiting)["verdict"] == "act"
 
 
-# Looking after it ---------------------------------------------------------------------------------------------
+# Looking after it ---------------------------------------------------------------------------------
 
 
 def test_the_doctor_asks_a_node(user: SlurmUser) -> None:

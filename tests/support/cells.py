@@ -6,7 +6,11 @@ from typing import Any
 
 
 def cell(
-    name: str, values: Sequence[float] | Mapping[int, float], *, baseline: str | None = None, **more: Any
+    name: str,
+    values: Sequence[float] | Mapping[int, float],
+    *,
+    baseline: str | None = None,
+    **more: Any,
 ) -> dict[str, Any]:
     """Return a cell whose head is called as it is.
 
@@ -14,7 +18,8 @@ def cell(
         name: of cell and head.
         values: by seed, from 0 on where they are a list.
         baseline: the cell that it is compared with.
-        more: other fields; `states` counts into what is planned, and diverged runs have the seeds after the values.
+        more: other fields; `states` counts into what is planned, and diverged runs have the seeds
+            after the values.
     """
     by_seed = dict(values) if isinstance(values, Mapping) else dict(enumerate(values))
     numbers = list(by_seed.values())

@@ -95,13 +95,17 @@ class Cli:
             stdin=subprocess.DEVNULL,
         )
 
-    def process(self, *words: str, timeout: float = 300, **env: str) -> subprocess.CompletedProcess[str]:
+    def process(
+        self, *words: str, timeout: float = 300, **env: str
+    ) -> subprocess.CompletedProcess[str]:
         """Run a command to its end in a new interpreter."""
         process = self.start(*words, **env)
         out, err = process.communicate(timeout=timeout)
         return subprocess.CompletedProcess(words, process.returncode, out, err)
 
-    def __call__(self, *words: str, timeout: float = 300, **env: str) -> subprocess.CompletedProcess[str]:
+    def __call__(
+        self, *words: str, timeout: float = 300, **env: str
+    ) -> subprocess.CompletedProcess[str]:
         """Run a command to its end in a process with warm imports."""
         with tempfile.TemporaryDirectory(prefix="vtjobs-cli-") as streams:
             arguments = (list(words), str(self.folder), self.environment(**env), streams)

@@ -1,8 +1,10 @@
 """What must not change while the code is moved about: ids, stored grids and JSON documents.
 
-    python -m tests.support.golden      write the files of `tests/golden` anew, after an intended change
+    python -m tests.support.golden      write the files of `tests/golden` anew, after an intended
+    change
 
-The files hold hashes for what is long, and the document itself for what a reader may want to compare.
+The files hold hashes for what is long, and the document itself for what a reader may want to
+compare.
 """
 
 import hashlib
@@ -20,7 +22,9 @@ IDENTITIES = FOLDER / "identities.json"
 DOCUMENTS = FOLDER / "documents.json"
 
 # Where a document says when or where it was made, and not what was found.
-VOLATILE = frozenset({"as_of", "host", "workspace", "ledger", "journal_age_s", "path", "file", "folder"})
+VOLATILE = frozenset(
+    {"as_of", "host", "workspace", "ledger", "journal_age_s", "path", "file", "folder"}
+)
 COMMANDS = (
     ("status",),
     ("runs", "all"),
@@ -46,7 +50,10 @@ def sha(text: str | bytes) -> str:
 
 
 def identity(name: str, folder: Path) -> dict[str, Any]:
-    """Return what a built-in grid expands to: how many runs, the first ids, and hashes of what is stored."""
+    """Return what a built-in grid expands to.
+
+    How many runs, the first ids, and hashes of what is stored.
+    """
     from vtjobs.jobs.grid.load import take_in
     from vtjobs.jobs.workspace.paths import Workspace
     from vtjobs.jobs.workspace.stored_grid import freeze, write_grid
@@ -84,7 +91,10 @@ def plain(value: Any) -> Any:
 
 
 def furnish(folder: Path) -> str:
-    """Make a workspace with completed, failed, diverged and cancelled runs; return its ledger's URL."""
+    """Make a workspace with completed, failed, diverged and cancelled runs.
+
+    Return its ledger's URL.
+    """
     from vtjobs.db.ingest import ingest_live
     from vtjobs.jobs.grid.load import take_in
     from vtjobs.jobs.workspace.stored_grid import freeze
@@ -104,8 +114,12 @@ def furnish(folder: Path) -> str:
         world.start(run_id, 1)
         for epoch, score in enumerate(scores):
             world.epoch(run_id, 1, epoch, score)
-        state, failure = {7: ("failed", "crash"), 13: ("failed", "diverged")}.get(number, ("completed", None))
-        world.end(run_id, 1, state, failure, signature="IndexError: x" if failure == "crash" else "")
+        state, failure = {7: ("failed", "crash"), 13: ("failed", "diverged")}.get(
+            number, ("completed", None)
+        )
+        world.end(
+            run_id, 1, state, failure, signature="IndexError: x" if failure == "crash" else ""
+        )
     ingest_live(world.ledger, world.workspace)
     world.close()
     return url

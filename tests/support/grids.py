@@ -13,7 +13,9 @@ def tiny_grid(
     extra: str = "",
 ) -> str:
     """Return a grid whose runs take about a second each, once the template is warm."""
-    changes = ", ".join(part for part in (f"epochs: {epochs}", "warmup_epochs: 0", "batch_size: 128", train) if part)
+    changes = ", ".join(
+        part for part in (f"epochs: {epochs}", "warmup_epochs: 0", "batch_size: 128", train) if part
+    )
     return f"""\
 name: {name}
 backbones:

@@ -8,7 +8,13 @@ from vtjobs.jobs.workspace.journal import JournalWriter
 from .lab import Lab
 
 
-def journal(lab: Lab, run_id: str, attempt: int, *events: tuple[str, dict[str, Any]], at: float | None = None) -> None:
+def journal(
+    lab: Lab,
+    run_id: str,
+    attempt: int,
+    *events: tuple[str, dict[str, Any]],
+    at: float | None = None,
+) -> None:
     """Write the whole journal of an attempt: (kind, fields), in order."""
     folder = lab.run(run_id).attempt(attempt)
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -19,11 +25,20 @@ def journal(lab: Lab, run_id: str, attempt: int, *events: tuple[str, dict[str, A
 
 
 def started(**fields: Any) -> tuple[str, dict[str, Any]]:
-    plain = {"attempt": 1, "host": "h1", "resumed_attempt": None, "resumed_step": None, "world_size": 1, "exact": None}
+    plain = {
+        "attempt": 1,
+        "host": "h1",
+        "resumed_attempt": None,
+        "resumed_step": None,
+        "world_size": 1,
+        "exact": None,
+    }
     return "start", {**plain, **fields}
 
 
-def ended(state: str, failure: str | None = None, *, signature: str = "", **fields: Any) -> tuple[str, dict[str, Any]]:
+def ended(
+    state: str, failure: str | None = None, *, signature: str = "", **fields: Any
+) -> tuple[str, dict[str, Any]]:
     plain = {"error": "", "exit_code": 0, "rank": None, "epoch": 1, "step": 8}
     return "end", {"state": state, "class": failure, "signature": signature, **plain, **fields}
 

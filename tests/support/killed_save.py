@@ -1,4 +1,7 @@
-"""Save a checkpoint again and again, killed at each write, fsync, rename and mkdir in turn; print what is left."""
+"""Save a checkpoint again and again, killed at each write, fsync, rename and mkdir in turn.
+
+Print what is left.
+"""
 
 import json
 import os
@@ -19,7 +22,14 @@ def save(folder: Path, step: int) -> None:
     """Publish a checkpoint whose weights tell its step, as a training does."""
     weights = {"weight": torch.full((64, 64), float(step)), "bias": torch.full((3,), float(step))}
     checkpoint.save(
-        folder, run_id="run", epoch=0, step=step, model=weights, ema=weights, state={"step": step}, origin={}
+        folder,
+        run_id="run",
+        epoch=0,
+        step=step,
+        model=weights,
+        ema=weights,
+        state={"step": step},
+        origin={},
     )
     checkpoint.keep_newest(folder)
 

@@ -1,4 +1,7 @@
-"""A workspace driven from the test's own process; its queue, agents, templates and ranks are real."""
+"""A workspace driven from the test's own process.
+
+Its queue, agents, templates and ranks are real.
+"""
 
 import dataclasses
 import hashlib
@@ -68,7 +71,9 @@ class Lab:
 
     def open(self) -> Context:
         """Open the workspace as another process would: with a ledger connection of its own."""
-        config = load_config({"workspace": str(self.root)}, environ={"HOME": str(self.folder)}, folder=self.folder)
+        config = load_config(
+            {"workspace": str(self.root)}, environ={"HOME": str(self.folder)}, folder=self.folder
+        )
         context = open_context(config, create=True, clock=self.clock)
         if self.asleep:
             context._backends["local"] = SleepingBackend(context.workspace)
@@ -99,11 +104,21 @@ class Lab:
         self, run_ids: Sequence[str], *, lanes: int = 1, hang_s: float = HANG_S, clean: bool = False,
         argv: tuple[str, ...] = (), paths: dict[str, str] | None = None, **shape: Any,
     ) -> Allocation:  # fmt: skip
-        """Put runs into an allocation of this shape and write it down, as a submitter does; nobody serves it yet."""
-        number = select(func.max(m.attempts.c.number)).where(m.attempts.c.run_id == m.runs.c.run_id).scalar_subquery()
+        """Put runs into an allocation of this shape and write it down, as a submitter does.
+
+        Nobody serves it yet.
+        """
+        number = (
+            select(func.max(m.attempts.c.number))
+            .where(m.attempts.c.run_id == m.runs.c.run_id)
+            .scalar_subquery()
+        )
         query = select(m.runs, number.label("last"))
         with reading(self.context.ledger.engine) as connection:
-            rows = {row.run_id: row for row in connection.execute(query.where(m.runs.c.run_id.in_(run_ids)))}
+            rows = {
+                row.run_id: row
+                for row in connection.execute(query.where(m.runs.c.run_id.in_(run_ids)))
+            }
         candidates = [
             Task(run_id=run_id, grid_id=row.grid_id, clean=clean, attempt=self._next_number(row))
             for run_id, row in ((run_id, rows[run_id]) for run_id in run_ids)
@@ -126,12 +141,16 @@ class Lab:
     def host(self, allocation: Allocation, forge: Forge, *, position: int = 0) -> HostedRun:
         """Start one attempt of an allocation in the hands of this process."""
         hosted = HostedRun(
-            self.context.workspace, allocation, allocation.tasks[0][position], Lane(index=position), forge
+            self.context.workspace,
+            allocation,
+            allocation.tasks[0][position],
+            Lane(index=position),
+            forge,
         )
         hosted.start()
         return hosted
 
-    # What happened --------------------------------------------------------------------------------------
+    # What happened --------------------------------------------------------------------------------
 
     def run(self, run_id: str) -> Any:
         return self.context.workspace.run(run_id)
@@ -141,22 +160,35 @@ class Lab:
 
     def state(self, run_id: str) -> str:
         with reading(self.context.ledger.engine) as connection:
-            return str(connection.execute(select(m.runs.c.state).where(m.runs.c.run_id == run_id)).scalar_one())
+            return str(
+                connection.execute(
+                    select(m.runs.c.state).where(m.runs.c.run_id == run_id)
+                ).scalar_one()
+            )
 
     def states(self) -> dict[str, str]:
         with reading(self.context.ledger.engine) as connection:
-            return {row.run_id: row.state for row in connection.execute(select(m.runs.c.run_id, m.runs.c.state))}
+            return {
+                row.run_id: row.state
+                for row in connection.execute(select(m.runs.c.run_id, m.runs.c.state))
+            }
 
     def attempts(self, run_id: str) -> list[Any]:
         """Return the attempts of a run as the ledger has them."""
-        query = select(m.attempts).where(m.attempts.c.run_id == run_id).order_by(m.attempts.c.number)
+        query = (
+            select(m.attempts).where(m.attempts.c.run_id == run_id).order_by(m.attempts.c.number)
+        )
         with reading(self.context.ledger.engine) as connection:
             return list(connection.execute(query))
 
     def finish(self, *, seconds: float = PATIENCE_S) -> dict[str, str]:
         """Tick until every run is settled; return the states."""
         self.wait(
-            lambda: (self.tick(), all(RunState(state).is_settled for state in self.states().values()))[1], seconds
+            lambda: (
+                self.tick(),
+                all(RunState(state).is_settled for state in self.states().values()),
+            )[1],
+            seconds,
         )
         return self.states()
 
@@ -171,7 +203,9 @@ class Lab:
 
 def weights_of(root: Path, run_id: str) -> str:
     """Return the hash of the last published weights of a run."""
-    found = sorted((root / run_id[:2] / run_id / "attempts").glob("*/checkpoints/step-*/model.safetensors"))
+    found = sorted(
+        (root / run_id[:2] / run_id / "attempts").glob("*/checkpoints/step-*/model.safetensors")
+    )
     assert found, f"run {run_id} has no weights"
     newest = max(found, key=lambda path: (int(path.parent.name[5:]), path.parts[-4]))
     return hashlib.sha256(newest.read_bytes()).hexdigest()
@@ -191,9 +225,15 @@ def wait_for(until: Callable[[], Any], seconds: float = PATIENCE_S) -> Any:
 
 
 def serve(
-    forge: Forge, *hosted: HostedRun, until: Callable[[], Any] | None = None, seconds: float = PATIENCE_S
+    forge: Forge,
+    *hosted: HostedRun,
+    until: Callable[[], Any] | None = None,
+    seconds: float = PATIENCE_S,
 ) -> None:
-    """Do what an agent does: listen and tick, until all attempts have ended or something is true."""
+    """Do what an agent does.
+
+    Listen and tick, until all attempts have ended or something is true.
+    """
 
     def step() -> bool:
         forge.hear()

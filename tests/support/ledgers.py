@@ -1,4 +1,7 @@
-"""A workspace and its ledger without a scheduler: grids that exist on paper, attempts driven by hand."""
+"""A workspace and its ledger without a scheduler.
+
+Grids that exist on paper, attempts driven by hand.
+"""
 
 import json
 from collections.abc import Sequence
@@ -32,14 +35,22 @@ def paper_grid(
     stages: Sequence[str] = ("",),
     **settings: Any,
 ) -> FrozenGrid:
-    """Return a grid as it lies in the workspace; cells of a later stage start from the stage before."""
+    """Return a grid as it lies in the workspace.
+
+    Cells of a later stage start from the stage before.
+    """
     made: list[FrozenCell] = []
     runs: list[tuple[str, int, int, str | None]] = []
     for number in range(first_cell, first_cell + cells):
         parents: dict[int, str] = {}
         parent_cell: int | None = None
         for stage in stages:
-            cell = _cell(number, stage, made[parent_cell].cell_id if parent_cell is not None else None, parent_cell)
+            cell = _cell(
+                number,
+                stage,
+                made[parent_cell].cell_id if parent_cell is not None else None,
+                parent_cell,
+            )
             made.append(cell)
             parent_cell = len(made) - 1
             for seed in range(seeds):
@@ -69,7 +80,12 @@ def _cell(number: int, stage: str, parent_cell: str | None, parent: int | None) 
         cell_id=spec.cell_id(parent_cell),
         match_id=spec.match_id(parent_cell),
         stage=stage,
-        labels={"backbone": f"net_{number // len(HEADS)}", "dataset": "digits", "head": head, "recipe": "plain"},
+        labels={
+            "backbone": f"net_{number // len(HEADS)}",
+            "dataset": "digits",
+            "head": head,
+            "recipe": "plain",
+        },
         axes={},
         is_baseline=head == "supervised",
         parent=parent,
@@ -77,11 +93,20 @@ def _cell(number: int, stage: str, parent_cell: str | None, parent: int | None) 
     )
 
 
-def an_allocation(tasks: Sequence[tuple[str, int]], *, token: str, at: float = 1000.0, **task: Any) -> Allocation:
+def an_allocation(
+    tasks: Sequence[tuple[str, int]], *, token: str, at: float = 1000.0, **task: Any
+) -> Allocation:
     """Return an allocation that hosts these (run, attempt)."""
-    made = tuple(Task(run_id=run_id, attempt=number, grid_id="paper", **task) for run_id, number in tasks)
+    made = tuple(
+        Task(run_id=run_id, attempt=number, grid_id="paper", **task) for run_id, number in tasks
+    )
     return Allocation(
-        token=token, created_at=at, shape=Shape(backend="local"), lanes=1, tasks=(made,), data_root="data"
+        token=token,
+        created_at=at,
+        shape=Shape(backend="local"),
+        lanes=1,
+        tasks=(made,),
+        data_root="data",
     )
 
 
@@ -152,7 +177,7 @@ class World:
             self.ledger.accepted(opened.token, f"job-{opened.token}", source="local")
         return opened.token
 
-    # What an agent does ------------------------------------------------------------------------------------
+    # What an agent does ---------------------------------------------------------------------------
 
     def writer(self, run_id: str, number: int, node: int = 0) -> JournalWriter:
         """Return the journal of an attempt on a node, made where there is none."""
@@ -165,7 +190,9 @@ class World:
     def write(self, run_id: str, number: int, kind: str, *, node: int = 0, **fields: Any) -> None:
         self.writer(run_id, number, node).write(kind, at=self.clock(), **fields)
 
-    def start(self, run_id: str, number: int = 1, *, resumed: tuple[int, int] | None = None) -> None:
+    def start(
+        self, run_id: str, number: int = 1, *, resumed: tuple[int, int] | None = None
+    ) -> None:
         """Claim a run and write the start record."""
         self.folder(run_id).claim(number)
         attempt, step = resumed or (None, None)
@@ -179,13 +206,35 @@ class World:
         place = {"epoch": epoch, "step": (epoch + 1) * steps}
         self.write(run_id, number, "progress", **place, steps=100)
         self.write(run_id, number, "epoch", **place, metrics={"loss": 1.0 / (epoch + 1)})
-        self.write(run_id, number, "evaluation", **place, set="test", metrics={"top1": top1, "loss": 2.0 - top1 / 100})
+        self.write(
+            run_id,
+            number,
+            "evaluation",
+            **place,
+            set="test",
+            metrics={"top1": top1, "loss": 2.0 - top1 / 100},
+        )
 
     def checkpoint(self, run_id: str, number: int, step: int) -> None:
         self.write(run_id, number, "checkpoint", epoch=step // 10 - 1, step=step, bytes=1234)
 
-    def end(self, run_id: str, number: int, state: str, failure: str | None = None, *, signature: str = "") -> None:
-        fields = {"signature": signature, "error": "", "exit_code": 0, "epoch": None, "step": None, "rank": None}
+    def end(
+        self,
+        run_id: str,
+        number: int,
+        state: str,
+        failure: str | None = None,
+        *,
+        signature: str = "",
+    ) -> None:
+        fields = {
+            "signature": signature,
+            "error": "",
+            "exit_code": 0,
+            "epoch": None,
+            "step": None,
+            "rank": None,
+        }
         self.write(run_id, number, "end", state=state, **{"class": failure}, **fields)
 
     def train(self, run_id: str, number: int = 1, *scores: float) -> None:
@@ -196,7 +245,7 @@ class World:
         self.checkpoint(run_id, number, len(scores) * 10)
         self.end(run_id, number, "completed")
 
-    # What a user does --------------------------------------------------------------------------------------
+    # What a user does -----------------------------------------------------------------------------
 
     def cancel(self, run_id: str) -> None:
         number = self.highest(run_id) + 1
@@ -209,7 +258,7 @@ class World:
         touch_new(folder / (f"{number:04d}-clean" if clean else f"{number:04d}"))
         self.ledger.grant_try({run_id: number}, clean=clean)
 
-    # What the ledger says ----------------------------------------------------------------------------------
+    # What the ledger says -------------------------------------------------------------------------
 
     def rows(self, table: Any, ledger: Ledger | None = None) -> list[dict[str, Any]]:
         """Return a table's rows, in the order of its key."""

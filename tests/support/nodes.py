@@ -21,15 +21,29 @@ def on_two_nodes(lab: Lab, run_ids: list[str], **settings: Any) -> Allocation:
     return made
 
 
-def start_agent(lab: Lab, allocation: Allocation, *options: str, **environment: str) -> subprocess.Popen[bytes]:
+def start_agent(
+    lab: Lab, allocation: Allocation, *options: str, **environment: str
+) -> subprocess.Popen[bytes]:
     """Start the agent of an allocation, at the head of a process group as under SLURM."""
-    command = [sys.executable, "-m", "vtjobs.workers.agent", "--workspace", str(lab.root), "--token", allocation.token]
+    command = [
+        sys.executable,
+        "-m",
+        "vtjobs.workers.agent",
+        "--workspace",
+        str(lab.root),
+        "--token",
+        allocation.token,
+    ]
     with (lab.folder / "agent.log").open("ab") as log:
         environ = {**os.environ, **environment}
-        return subprocess.Popen([*command, *options], env=environ, stderr=log, start_new_session=True)
+        return subprocess.Popen(
+            [*command, *options], env=environ, stderr=log, start_new_session=True
+        )
 
 
-def start_nodes(lab: Lab, allocation: Allocation, **environment: str) -> list[subprocess.Popen[bytes]]:
+def start_nodes(
+    lab: Lab, allocation: Allocation, **environment: str
+) -> list[subprocess.Popen[bytes]]:
     """Start an agent for each node, as `srun` does."""
     nodes = range(allocation.shape.nodes)
     return [start_agent(lab, allocation, SLURM_NODEID=str(node), **environment) for node in nodes]
@@ -41,4 +55,6 @@ def journal(lab: Lab, run_id: str, attempt: int, node: int) -> list[Event]:
 
 def end_of(lab: Lab, run_id: str, attempt: int, node: int) -> Event | None:
     """Return the end record of an attempt on a node."""
-    return next((event for event in journal(lab, run_id, attempt, node) if event["kind"] == "end"), None)
+    return next(
+        (event for event in journal(lab, run_id, attempt, node) if event["kind"] == "end"), None
+    )

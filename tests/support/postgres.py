@@ -12,7 +12,9 @@ from pathlib import Path
 
 def binaries() -> Path | None:
     """Return the folder with initdb and pg_ctl, or None where PostgreSQL is not installed."""
-    found = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: int(path.parent.name))
+    found = sorted(
+        Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: int(path.parent.name)
+    )
     if found:
         return found[-1]
     which = shutil.which("initdb")
@@ -20,7 +22,10 @@ def binaries() -> Path | None:
 
 
 def roomy_memory() -> str | None:
-    """Return a folder in memory with room for a server, or None: there each test's database costs no disk's time."""
+    """Return a folder in memory with room for a server, or None.
+
+    There each test's database costs no disk's time.
+    """
     try:
         return "/dev/shm" if shutil.disk_usage("/dev/shm").free > 3 << 30 else None
     except OSError:
@@ -40,7 +45,10 @@ def free_port() -> int:
 
 
 class PostgresServer:
-    """A server in a folder; as root it runs as the postgres user, since PostgreSQL refuses to be root."""
+    """A server in a folder.
+
+    As root it runs as the postgres user, since PostgreSQL refuses to be root.
+    """
 
     def __init__(self, folder: Path) -> None:
         place = binaries()
@@ -60,7 +68,9 @@ class PostgresServer:
 
     def _run(self, *command: str, check: bool = True) -> subprocess.CompletedProcess[bytes]:
         prefix = ["runuser", "-u", "postgres", "--"] if os.getuid() == 0 else []
-        return subprocess.run([*prefix, *command], check=check, capture_output=True, cwd=self.folder)
+        return subprocess.run(
+            [*prefix, *command], check=check, capture_output=True, cwd=self.folder
+        )
 
     def create(self) -> None:
         secret = self.folder / "password"
@@ -85,14 +95,21 @@ class PostgresServer:
         raise RuntimeError((self.folder / "log").read_text()[-2000:])
 
     def _start(self) -> None:
-        options = f"-k {self.folder} -p {self.port} -c listen_addresses=127.0.0.1 -c max_connections=50"
-        # The tests crash the server's processes, never the machine: what was written is there without fsync.
+        options = (
+            f"-k {self.folder} -p {self.port} -c listen_addresses=127.0.0.1 -c max_connections=50"
+        )
+        # The tests crash the server's processes, never the machine: what was written is there
+        # without fsync.
         options += " -c fsync=off"
         log = str(self.folder / "log")
-        self._run(str(self.bin / "pg_ctl"), "-D", str(self.data), "-l", log, "-w", "-o", options, "start")
+        self._run(
+            str(self.bin / "pg_ctl"), "-D", str(self.data), "-l", log, "-w", "-o", options, "start"
+        )
 
     def stop(self, mode: str = "fast") -> None:
-        self._run(str(self.bin / "pg_ctl"), "-D", str(self.data), "-m", mode, "-w", "stop", check=False)
+        self._run(
+            str(self.bin / "pg_ctl"), "-D", str(self.data), "-m", mode, "-w", "stop", check=False
+        )
 
     def url(self, database: str = "postgres") -> str:
         return f"postgresql://vtjobs:{self.password}@127.0.0.1:{self.port}/{database}"

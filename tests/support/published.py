@@ -32,8 +32,13 @@ def python2_pickle(value: Any) -> bytes:
     return stream.getvalue().replace(b"cnumpy._core.multiarray\n", b"cnumpy.core.multiarray\n")
 
 
-def write_cifar(root: Path, kind: Any, *, each: int, patch: pytest.MonkeyPatch) -> tuple[numpy.ndarray, list[int]]:
-    """Write every batch file with `each` images; return all training images [N, 3, 32, 32] and labels."""
+def write_cifar(
+    root: Path, kind: Any, *, each: int, patch: pytest.MonkeyPatch
+) -> tuple[numpy.ndarray, list[int]]:
+    """Write every batch file with `each` images.
+
+    Return all training images [N, 3, 32, 32] and labels.
+    """
     folder = root / kind.base_folder
     folder.mkdir(parents=True)
     draw = numpy.random.default_rng(0)
@@ -44,7 +49,12 @@ def write_cifar(root: Path, kind: Any, *, each: int, patch: pytest.MonkeyPatch) 
         for name, _ in getattr(kind, part):
             data = draw.integers(0, 256, (each, 3072), dtype=numpy.uint8)
             truth = draw.integers(0, 10 if key == b"labels" else 100, each).tolist()
-            batch = {b"data": data, key: truth, b"batch_label": b"a batch", b"filenames": [b"x.png"] * each}
+            batch = {
+                b"data": data,
+                key: truth,
+                b"batch_label": b"a batch",
+                b"filenames": [b"x.png"] * each,
+            }
             if key == b"fine_labels":
                 batch[b"coarse_labels"] = [0] * each
             (folder / name).write_bytes(python2_pickle(batch))
@@ -57,7 +67,10 @@ def write_cifar(root: Path, kind: Any, *, each: int, patch: pytest.MonkeyPatch) 
 
 
 def write_svhn(root: Path, kind: Any, *, each: int, patch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """Write train and test as MATLAB files, where the digit 0 is class 10; return images and labels by split."""
+    """Write train and test as MATLAB files, where the digit 0 is class 10.
+
+    Return images and labels by split.
+    """
     from scipy.io import savemat
 
     root.mkdir(parents=True)
@@ -69,7 +82,10 @@ def write_svhn(root: Path, kind: Any, *, each: int, patch: pytest.MonkeyPatch) -
         digits = draw.integers(0, 10, each)
         digits[0] = 0
         url, name, _ = listed[split]
-        savemat(root / name, {"X": images, "y": numpy.where(digits == 0, 10, digits).astype(numpy.uint8)[:, None]})
+        savemat(
+            root / name,
+            {"X": images, "y": numpy.where(digits == 0, 10, digits).astype(numpy.uint8)[:, None]},
+        )
         listed[split] = [url, name, md5(root / name)]
         found[split] = images.transpose(3, 2, 0, 1), digits
     patch.setattr(kind, "split_list", listed)
@@ -77,7 +93,10 @@ def write_svhn(root: Path, kind: Any, *, each: int, patch: pytest.MonkeyPatch) -
 
 
 def write_flowers(root: Path, kind: Any, *, patch: pytest.MonkeyPatch) -> dict[str, list[int]]:
-    """Write nine JPEG files of several sizes, three of each official part; return the labels by part."""
+    """Write nine JPEG files of several sizes, three of each official part.
+
+    Return the labels by part.
+    """
     from PIL import Image
     from scipy.io import savemat
 
@@ -89,8 +108,15 @@ def write_flowers(root: Path, kind: Any, *, patch: pytest.MonkeyPatch) -> dict[s
         Image.fromarray(pixels).save(folder / "jpg" / f"image_{number:05d}.jpg")
     labels = numpy.arange(1, 10)
     savemat(folder / "imagelabels.mat", {"labels": labels[None]})
-    ids = {"trnid": numpy.array([[2, 4, 6]]), "valid": numpy.array([[1, 3, 5]]), "tstid": numpy.array([[7, 8, 9]])}
+    ids = {
+        "trnid": numpy.array([[2, 4, 6]]),
+        "valid": numpy.array([[1, 3, 5]]),
+        "tstid": numpy.array([[7, 8, 9]]),
+    }
     savemat(folder / "setid.mat", ids)
-    facts = {name: (file, md5(folder / file) if name != "image" else "") for name, (file, _) in kind._file_dict.items()}
+    facts = {
+        name: (file, md5(folder / file) if name != "image" else "")
+        for name, (file, _) in kind._file_dict.items()
+    }
     patch.setattr(kind, "_file_dict", facts)
     return {"train": [1, 3, 5, 0, 2, 4], "test": [6, 7, 8]}

@@ -38,7 +38,15 @@ class Ranks:
             command, cwd=ROOT, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
 
-    def train(self, spec: Any, folder: Path, *, world_size: int = 1, resume: Path | None = None, **more: Any) -> Ended:
+    def train(
+        self,
+        spec: Any,
+        folder: Path,
+        *,
+        world_size: int = 1,
+        resume: Path | None = None,
+        **more: Any,
+    ) -> Ended:
         """Run one attempt to its end.
 
         Args:
@@ -46,12 +54,17 @@ class Ranks:
             folder: for its checkpoints; `<folder>-<rank>.err` takes a rank's stderr.
             world_size: number of ranks.
             resume: the checkpoint to go on from.
-            more: `stop_at` (ranks wish to stop at the n-th moment, counted over steps and evaluation batches),
-                `die_at` (rank `die_rank` kills itself there), `trace` (a file for what each step leaves), and
-                fields of Plan.
+            more: `stop_at` (ranks wish to stop at the n-th moment, counted over steps and
+                evaluation batches), `die_at` (rank `die_rank` kills itself there), `trace` (a file
+                for what each step leaves), and fields of Plan.
         """
         folder.mkdir(parents=True, exist_ok=True)
-        order = {"spec": spec.canonical(), "run_id": spec.run_id, "folder": str(folder), "world_size": world_size}
+        order = {
+            "spec": spec.canonical(),
+            "run_id": spec.run_id,
+            "folder": str(folder),
+            "world_size": world_size,
+        }
         order |= {"resume": str(resume) if resume else None, **more}
         assert self.process.stdin is not None and self.process.stdout is not None
         self.process.stdin.write(json.dumps(order) + "\n")
@@ -139,7 +152,12 @@ def _train(order: dict[str, Any], rank: int, listener: socket.socket) -> int:
     handle, port = listener.fileno(), listener.getsockname()[1]
     world_size = order["world_size"]
     group = join(
-        rank, world_size, device=torch.device("cpu"), host="127.0.0.1", port=port, listener=None if rank else handle
+        rank,
+        world_size,
+        device=torch.device("cpu"),
+        host="127.0.0.1",
+        port=port,
+        listener=None if rank else handle,
     )
     if rank or world_size == 1:
         listener.close()
@@ -166,7 +184,9 @@ def _train(order: dict[str, Any], rank: int, listener: socket.socket) -> int:
         resume=Path(order["resume"]) if order["resume"] else None,
         **settings,
     )
-    training = Training(RunSpec.parse(order["spec"]), plan, group, report=report, wants_stop=wants_stop)
+    training = Training(
+        RunSpec.parse(order["spec"]), plan, group, report=report, wants_stop=wants_stop
+    )
     trace: list[dict[str, Any]] = []
     if "trace" in order:
         _watch(training, trace)
@@ -184,7 +204,12 @@ def _watch(training: Any, trace: list[dict[str, Any]]) -> None:
     def watched() -> None:
         step()
         buffers = {name: value.clone() for name, value in training.trainee.backbone.named_buffers()}
-        trace.append({"sums": {name: float(value) for name, value in training.sums.items()}, "buffers": buffers})
+        trace.append(
+            {
+                "sums": {name: float(value) for name, value in training.sums.items()},
+                "buffers": buffers,
+            }
+        )
 
     training._one_step = watched
 

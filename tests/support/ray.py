@@ -1,4 +1,7 @@
-"""A private Ray cluster for tests: real nodes on one machine, with everything that can be broken about them."""
+"""A private Ray cluster for tests.
+
+Real nodes on one machine, with everything that can be broken about them.
+"""
 
 import importlib.util
 import os
@@ -36,7 +39,9 @@ class RayCluster:
         own = {"VTJOBS_DEVICE": "cpu", "VTJOBS_FENCE_S": "0.5", "OMP_NUM_THREADS": "1"}
         words = options if (self.folder / "cluster.json").exists() else self.options
         command = [sys.executable, FOLDER / "up", self.folder, *words]
-        done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **own}, timeout=180)
+        done = subprocess.run(
+            command, capture_output=True, text=True, env={**os.environ, **own}, timeout=180
+        )
         assert done.returncode == 0, done.stderr
 
     def down(self) -> None:
@@ -57,7 +62,11 @@ class RayCluster:
 
     def jobs(self) -> dict[str, dict[str, Any]]:
         """Return what the head says of jobs, by their ids."""
-        return {job["submission_id"]: job for job in self.cluster.ask("/api/jobs/") if job["submission_id"]}
+        return {
+            job["submission_id"]: job
+            for job in self.cluster.ask("/api/jobs/")
+            if job["submission_id"]
+        }
 
     def allocations(self) -> dict[str, dict[str, Any]]:
         """Return the jobs that are allocations."""
@@ -67,7 +76,9 @@ class RayCluster:
         """Run one of Ray's own programs as a user of the cluster."""
         env = {**os.environ, **self.env, "RAY_AUTH_MODE": "token"}
         path = Path(sys.executable).parent / words[0]
-        return subprocess.run([path, *words[1:]], capture_output=True, text=True, env=env, timeout=60)
+        return subprocess.run(
+            [path, *words[1:]], capture_output=True, text=True, env=env, timeout=60
+        )
 
     def daemons(self, number: int) -> list[int]:
         """Return the processes that make a node; the first is the one that keeps the others."""
@@ -76,7 +87,11 @@ class RayCluster:
 
     def kill_node(self, number: int) -> None:
         """Kill a node's raylet: to the cluster it is dead, while its jobs live on."""
-        (pid,) = [pid for pid in self.daemons(number) if Path(f"/proc/{pid}/comm").read_text().strip() == "raylet"]
+        (pid,) = [
+            pid
+            for pid in self.daemons(number)
+            if Path(f"/proc/{pid}/comm").read_text().strip() == "raylet"
+        ]
         os.kill(pid, signal.SIGKILL)
         wait_for(lambda: not is_running(pid), 10)
 

@@ -24,8 +24,14 @@ def ray_grid(
     train: str = "",
 ) -> str:  # fmt: skip
     """Return a grid of tiny runs; an epoch takes some hundredths of a second."""
-    changes = ", ".join(part for part in (f"epochs: {epochs}", "warmup_epochs: 0", "batch_size: 128", train) if part)
-    wanted = resources if "gpus_per_node" in resources else ", ".join(filter(None, ["gpus_per_node: 1", resources]))
+    changes = ", ".join(
+        part for part in (f"epochs: {epochs}", "warmup_epochs: 0", "batch_size: 128", train) if part
+    )
+    wanted = (
+        resources
+        if "gpus_per_node" in resources
+        else ", ".join(filter(None, ["gpus_per_node: 1", resources]))
+    )
     return f"""\
 name: {name}
 backbones:
@@ -71,7 +77,10 @@ def wait_for(until: Any) -> Any:
 
 
 class Between(ThreadingHTTPServer):
-    """Hands requests on to a cluster and answers back; a fault is a method that says what becomes of a request."""
+    """Hands requests on to a cluster and answers back.
+
+    A fault is a method that says what becomes of a request.
+    """
 
     daemon_threads = True
 
@@ -97,7 +106,11 @@ class _Handler(BaseHTTPRequestHandler):
         self._hand_on("POST", self.rfile.read(int(self.headers.get("Content-Length") or 0)))
 
     def _hand_on(self, method: str, body: bytes | None) -> None:
-        headers = {name: self.headers[name] for name in ("Authorization", "Content-Type") if self.headers[name]}
+        headers = {
+            name: self.headers[name]
+            for name in ("Authorization", "Content-Type")
+            if self.headers[name]
+        }
         if self.server.adds_token:
             headers["Authorization"] = f"Bearer {self.server.cluster.token}"
         address = self.server.cluster.cluster.address + self.path

@@ -1,4 +1,6 @@
-"""A scheduler's commands on PATH that answer what a test says, where a real one cannot be forced to."""
+"""A scheduler's commands on PATH that answer what a test says, where a real one cannot be forced
+to.
+"""
 
 import os
 from pathlib import Path
@@ -44,7 +46,8 @@ class Commands:
 def job_line(state: str, *, reason: str = "None", preempted_at: str = "None") -> str:
     """Return the line that `scontrol -o show job` prints about a job that has been told to end."""
     return (
-        f"JobId=41 ArrayJobId=40 ArrayTaskId=3 JobName=vtj-1 UserId=root(0) Priority=4294901757 "
-        f"JobState={state} Reason={reason} Dependency=(null) Requeue=0 Restarts=0 BatchFlag=1 ExitCode=0:0 "
-        f"TimeLimit=00:01:00 PreemptEligibleTime=2026-01-01T00:00:00 PreemptTime={preempted_at} NodeList=gpu0"
+        "JobId=41 ArrayJobId=40 ArrayTaskId=3 JobName=vtj-1 UserId=root(0) Priority=4294901757"
+        f" JobState={state} Reason={reason} Dependency=(null) Requeue=0 Restarts=0 BatchFlag=1"
+        " ExitCode=0:0 TimeLimit=00:01:00 PreemptEligibleTime=2026-01-01T00:00:00"
+        f" PreemptTime={preempted_at} NodeList=gpu0"
     )

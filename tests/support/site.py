@@ -1,4 +1,7 @@
-"""A user of a private cluster: grids for it, what their runs left on disk, and the processes behind them."""
+"""A user of a private cluster.
+
+Grids for it, what their runs left on disk, and the processes behind them.
+"""
 
 import os
 from collections.abc import Iterator
@@ -25,7 +28,11 @@ def slurm_grid(
     slurm: str = "", extra: str = "", name: str = "tiny", dataset: str = "digits",
 ) -> str:  # fmt: skip
     """Return a grid of tiny runs for a cluster; an epoch takes some hundredths of a second."""
-    changes = ", ".join(part for part in (f"epochs: {epochs}", "warmup_epochs: 0", train or "batch_size: 128") if part)
+    changes = ", ".join(
+        part
+        for part in (f"epochs: {epochs}", "warmup_epochs: 0", train or "batch_size: 128")
+        if part
+    )
     limit = "" if "walltime" in resources else "walltime: 20m"
     asked = ", ".join(part for part in ("gpus_per_node: 1", limit, resources) if part)
     return f"""\
@@ -112,7 +119,11 @@ def agents(user: Cli) -> list[int]:
             words = (entry / "cmdline").read_bytes().decode(errors="replace").split("\0")
         except OSError:
             continue
-        if "vtjobs.workers.agent" in words and str(user.workspace) in words and "python" in words[0]:
+        if (
+            "vtjobs.workers.agent" in words
+            and str(user.workspace) in words
+            and "python" in words[0]
+        ):
             found.append(int(entry.name))
     return found
 
@@ -137,11 +148,21 @@ def partition_with(cluster: SlurmCluster, name: str, **settings: object) -> Iter
     """Change a partition for a while."""
     shown = cluster.ask("scontrol", "-o", "show", "partition", name)
     before = dict(word.split("=", 1) for word in shown.split() if "=" in word)
-    cluster.ask("scontrol", "update", f"partitionname={name}", *(f"{key}={value}" for key, value in settings.items()))
+    cluster.ask(
+        "scontrol",
+        "update",
+        f"partitionname={name}",
+        *(f"{key}={value}" for key, value in settings.items()),
+    )
     try:
         yield
     finally:
-        cluster.run("scontrol", "update", f"partitionname={name}", *(f"{key}={before[key]}" for key in settings))
+        cluster.run(
+            "scontrol",
+            "update",
+            f"partitionname={name}",
+            *(f"{key}={before[key]}" for key in settings),
+        )
 
 
 def kill(pids: list[int], number: int = 9) -> None:

@@ -1,4 +1,7 @@
-"""A private SLURM cluster for tests: real daemons on virtual nodes, with everything that can be broken about them."""
+"""A private SLURM cluster for tests.
+
+Real daemons on virtual nodes, with everything that can be broken about them.
+"""
 
 import getpass
 import os
@@ -49,13 +52,19 @@ class SlurmCluster:
     def __init__(self, folder: Path, *options: str) -> None:
         self.folder = folder
         self.options = options
-        self.env = {name: value for name, value in os.environ.items() if not name.startswith(("SLURM", "SBATCH_"))}
+        self.env = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(("SLURM", "SBATCH_"))
+        }
         self.env["SLURM_CONF"] = f"{folder}/slurm.conf"
 
     def up(self) -> str:
         """Start what is not running; return what the script printed."""
         options = () if (self.folder / "cluster.json").exists() else self.options
-        done = subprocess.run([SCRIPTS / "up", self.folder, *options], capture_output=True, text=True)
+        done = subprocess.run(
+            [SCRIPTS / "up", self.folder, *options], capture_output=True, text=True
+        )
         assert done.returncode == 0, done.stderr
         return done.stdout
 
@@ -73,8 +82,15 @@ class SlurmCluster:
         return done.stdout.strip()
 
     def submit(self, script: str, *options: str) -> str:
-        """Submit shell lines as a batch job; return its id. Its output goes to <folder>/job-<id>.out."""
-        output = f"--output={self.folder}/job-%A_%a.out" if any("--array" in option for option in options) else None
+        """Submit shell lines as a batch job; return its id.
+
+        Its output goes to <folder>/job-<id>.out.
+        """
+        output = (
+            f"--output={self.folder}/job-%A_%a.out"
+            if any("--array" in option for option in options)
+            else None
+        )
         output = output or f"--output={self.folder}/job-%j.out"
         return self.ask("sbatch", "--parsable", output, *options, f"--wrap={script}")
 
@@ -83,18 +99,31 @@ class SlurmCluster:
         return path.read_text() if path.exists() else ""
 
     def job(self, job: str) -> dict[str, str]:
-        """Return what the controller says of a job or array element, or nothing once it has forgotten it."""
+        """Return what the controller says of a job or array element, or nothing once it has
+        forgotten it.
+        """
         done = self.run("scontrol", "-o", "show", "job", job)
-        return dict(word.split("=", 1) for word in done.stdout.split() if "=" in word) if done.returncode == 0 else {}
+        return (
+            dict(word.split("=", 1) for word in done.stdout.split() if "=" in word)
+            if done.returncode == 0
+            else {}
+        )
 
     def wait_state(self, job: str, *states: str, within_s: float = 60.0) -> str:
         """Return a job's state once it is one of these; without any, once it has ended."""
         wanted = set(states) or ENDED
-        until(lambda: self.job(job).get("JobState") in wanted, f"job {job} in {wanted}: {self.job(job)}", within_s)
+        until(
+            lambda: self.job(job).get("JobState") in wanted,
+            f"job {job} in {wanted}: {self.job(job)}",
+            within_s,
+        )
         return self.job(job)["JobState"]
 
     def kill(self, name: str, *, steps: bool = False) -> None:
-        """Kill a daemon; with `steps` a node dies with all that runs on it, without only its daemon does."""
+        """Kill a daemon.
+
+        With `steps` a node dies with all that runs on it, without only its daemon does.
+        """
         self._fault("kill", name, *(["--steps"] if steps else []))
 
     def pause(self, name: str) -> None:
@@ -105,10 +134,16 @@ class SlurmCluster:
         self._fault("resume", name)
 
     def save(self) -> None:
-        """Have the controller write down what it knows: it does so seconds after something has changed."""
+        """Have the controller write down what it knows.
+
+        It does so seconds after something has changed.
+        """
         self.submit("true")
         began = time.time()
-        until(lambda: (self.folder / "state" / "job_state").stat().st_mtime > began, "the state is saved")
+        until(
+            lambda: (self.folder / "state" / "job_state").stat().st_mtime > began,
+            "the state is saved",
+        )
 
     def node_down(self, node: str) -> None:
         """Take a node away as an administrator does."""

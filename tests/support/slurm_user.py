@@ -13,7 +13,8 @@ from .grids import TINY_BACKBONE
 from .lab import wait_for as wait_as_long
 from .slurm import SCRIPTS, SlurmCluster
 
-# Nodes of a private cluster share one machine, perhaps with much else: what takes seconds alone may take minutes.
+# Nodes of a private cluster share one machine, perhaps with much else: what takes seconds alone may
+# take minutes.
 PATIENCE_S = 240.0
 
 # Keeps a job in the queue without taking a node from anybody, until `let_start`.
@@ -32,7 +33,9 @@ def slurm_grid(
     walltime: str = "10m",
 ) -> str:
     """Return a grid whose runs take about a second each on a node, once its template is warm."""
-    changes = ", ".join(part for part in (f"epochs: {epochs}", "warmup_epochs: 0", "batch_size: 128", train) if part)
+    changes = ", ".join(
+        part for part in (f"epochs: {epochs}", "warmup_epochs: 0", "batch_size: 128", train) if part
+    )
     wanted = ", ".join(part for part in ("gpus_per_node: 1", resources) if part)
     return f"""\
 name: {name}
@@ -56,7 +59,11 @@ class SlurmUser(Cli):
 
     def __post_init__(self) -> None:
         # The scheduler is asked by nearly every command: within a second only once.
-        self.env |= {"SLURM_CONF": self.cluster.env["SLURM_CONF"], "VTJOBS_DEVICE": "cpu", "VTJOBS_POLL_S": "1"}
+        self.env |= {
+            "SLURM_CONF": self.cluster.env["SLURM_CONF"],
+            "VTJOBS_DEVICE": "cpu",
+            "VTJOBS_POLL_S": "1",
+        }
         self.env |= {"OMP_NUM_THREADS": "1"}
 
     def submit(self, text: str, *words: str, **env: str) -> str:
@@ -65,7 +72,7 @@ class SlurmUser(Cli):
         assert done.returncode == 0, f"{done.returncode}\n{done.stdout}\n{done.stderr}"
         return done.stderr
 
-    # What vtjobs says ------------------------------------------------------------------------------------
+    # What vtjobs says -----------------------------------------------------------------------------
 
     def states(self) -> dict[str, int]:
         """Return how many runs are in each state, those that nobody is in left out."""
@@ -89,12 +96,16 @@ class SlurmUser(Cli):
 
     def source(self, run_id: str, after: str) -> str:
         """Return who said that a run's attempt came to this state, the last time that one did."""
-        return str([event["source"] for event in self.show(run_id)["history"] if event["after"] == after][-1])
+        return str(
+            [event["source"] for event in self.show(run_id)["history"] if event["after"] == after][
+                -1
+            ]
+        )
 
     def wait_states(self, wanted: dict[str, int]) -> None:
         wait_for(lambda: self.states() == wanted)
 
-    # What the cluster says -------------------------------------------------------------------------------
+    # What the cluster says ------------------------------------------------------------------------
 
     def queue(self, form: str = "%F") -> list[str]:
         """Return a line for each job or array that has not ended."""
@@ -108,24 +119,34 @@ class SlurmUser(Cli):
     def accounted(self, form: str) -> list[str]:
         """Return what accounting has of the jobs of this user's workspace."""
         tokens = ",".join(path.stem for path in (self.workspace / "allocations").glob("*.json"))
-        return self.cluster.ask("sacct", "-X", "-n", "-P", "-D", f"--name={tokens}", f"--format={form}").splitlines()
+        return self.cluster.ask(
+            "sacct", "-X", "-n", "-P", "-D", f"--name={tokens}", f"--format={form}"
+        ).splitlines()
 
     def agents(self) -> list[int]:
         """Return the agents of this workspace that are at work."""
         return [
             pid
             for pid, words in processes()
-            if "vtjobs.workers.agent" in words and str(self.workspace) in words and not words[0].endswith("srun")
+            if "vtjobs.workers.agent" in words
+            and str(self.workspace) in words
+            and not words[0].endswith("srun")
         ]
 
     def sbatch_does(self, script: str) -> dict[str, str]:
-        """Return an environment in which `sbatch` runs lines of shell; in them, `real` is the true one."""
+        """Return an environment in which `sbatch` runs lines of shell.
+
+        In them, `real` is the true one.
+        """
         folder = self.folder / "bin"
         folder.mkdir(exist_ok=True)
         path = self.cluster.ask("which", "sbatch")
-        # Only what is submitted meets the fault: the question whether it would be taken is answered as ever.
+        # Only what is submitted meets the fault: the question whether it would be taken is answered
+        # as ever.
         rehearsal = '[ "$1" = --test-only ] && { real "$@"; exit; }'
-        (folder / "sbatch").write_text(f'#!/bin/bash\nreal() {{ {path} "$@"; }}\n{rehearsal}\n{script}\n')
+        (folder / "sbatch").write_text(
+            f'#!/bin/bash\nreal() {{ {path} "$@"; }}\n{rehearsal}\n{script}\n'
+        )
         (folder / "sbatch").chmod(0o755)
         return {"PATH": f"{folder}:{self.environment()['PATH']}"}
 

@@ -1,4 +1,7 @@
-"""Tiny runs for the tests of the numerics: a spec from a few words, trained in this process or read from disk."""
+"""Tiny runs for the tests of the numerics.
+
+A spec from a few words, trained in this process or read from disk.
+"""
 
 from dataclasses import replace
 from pathlib import Path
@@ -23,8 +26,14 @@ torch.set_num_threads(1)
 
 CPU = torch.device("cpu")
 ALONE = Group(rank=0, world_size=1, device=CPU)
-VIT = {"model": "vit_small_patch16_224", "args": {"patch_size": 8, "embed_dim": 16, "depth": 2, "num_heads": 2}}
-CONVNET = {"model": "resnet18", "args": {"layers": [1, 1, 1, 1], "channels": [8, 8, 8, 8], "output_stride": 8}}
+VIT = {
+    "model": "vit_small_patch16_224",
+    "args": {"patch_size": 8, "embed_dim": 16, "depth": 2, "num_heads": 2},
+}
+CONVNET = {
+    "model": "resnet18",
+    "args": {"layers": [1, 1, 1, 1], "channels": [8, 8, 8, 8], "output_stride": 8},
+}
 
 
 def head_params(name: str, fidelity: str = "paper", **changes: Any) -> dict[str, Any]:
@@ -51,7 +60,10 @@ def run_spec(
         "crop": "pad", "crop_padding": 1, **recipe,
     }  # fmt: skip
     facts = catalogue.datasets()["digits"]
-    dataset = {name: facts[name] for name in ("channels", "classes", "fingerprint", "mean", "std", "train", "test")}
+    dataset = {
+        name: facts[name]
+        for name in ("channels", "classes", "fingerprint", "mean", "std", "train", "test")
+    }
     return RunSpec(
         backbone={**backbone, "weights": None},
         dataset=dataset | {"name": "digits"},
@@ -62,7 +74,9 @@ def run_spec(
     )
 
 
-def image_folder(root: Path, *, train: int, test: int, classes: int = 2, size: tuple[int, int] = (20, 16)) -> Path:
+def image_folder(
+    root: Path, *, train: int, test: int, classes: int = 2, size: tuple[int, int] = (20, 16)
+) -> Path:
     """Write `train` and `test` images for each class, of many sizes around `size`."""
     draw = torch.Generator().manual_seed(0)
     for split, count in (("train", train), ("test", test)):
@@ -70,7 +84,9 @@ def image_folder(root: Path, *, train: int, test: int, classes: int = 2, size: t
             place = root / split / f"class-{label}"
             place.mkdir(parents=True)
             for index in range(count):
-                pixels = torch.randint(0, 256, (size[0] + index % 3, size[1] + index % 2, 3), generator=draw)
+                pixels = torch.randint(
+                    0, 256, (size[0] + index % 3, size[1] + index % 2, 3), generator=draw
+                )
                 Image.fromarray(pixels.to(torch.uint8).numpy()).save(place / f"{index}.png")
     return root
 
@@ -83,7 +99,9 @@ def on_folder(spec: RunSpec, root: Path) -> RunSpec:
     return replace(spec, dataset=dataset)
 
 
-def training(spec: RunSpec, folder: Path, *, report: Any = None, wants_stop: Any = None, **plan: Any) -> Training:
+def training(
+    spec: RunSpec, folder: Path, *, report: Any = None, wants_stop: Any = None, **plan: Any
+) -> Training:
     """Set up a run alone in this process."""
     plan = {"checkpoint_every_s": 1e9, "data_root": folder, **plan}
     return Training(
@@ -121,7 +139,9 @@ def differences(one: Any, other: Any, where: str = "") -> list[str]:
     if isinstance(one, dict) and isinstance(other, dict):
         if one.keys() != other.keys():
             return [f"{where}: {sorted(map(str, one.keys() ^ other.keys()))}"]
-        return [place for key in one for place in differences(one[key], other[key], f"{where}/{key}")]
+        return [
+            place for key in one for place in differences(one[key], other[key], f"{where}/{key}")
+        ]
     if isinstance(one, list | tuple) and isinstance(other, list | tuple) and len(one) == len(other):
         pairs = enumerate(zip(one, other, strict=True))
         return [place for index, (a, b) in pairs for place in differences(a, b, f"{where}/{index}")]

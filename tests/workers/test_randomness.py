@@ -20,7 +20,10 @@ def test_a_draw_follows_from_its_place_and_not_from_what_was_drawn_before(
     first = torch.rand(3, generator=streams.generator(stream, consumer, *position))
     streams.seed_torch("drop", "other", 1)
     torch.rand(17)
-    assert torch.equal(torch.rand(3, generator=Streams(seeds_of(seed)).generator(stream, consumer, *position)), first)
+    assert torch.equal(
+        torch.rand(3, generator=Streams(seeds_of(seed)).generator(stream, consumer, *position)),
+        first,
+    )
     streams.seed_torch(stream, consumer, *position)
     assert torch.equal(torch.rand(3), first)
 
@@ -29,7 +32,10 @@ def test_a_draw_follows_from_its_place_and_not_from_what_was_drawn_before(
 def test_two_places_never_share_a_key(data: st.DataObject) -> None:
     place = st.tuples(st.integers(0, 50), st.sampled_from(STREAMS), CONSUMERS, POSITIONS.map(tuple))
     one, other = data.draw(place), data.draw(place)
-    keys = [Streams(seeds_of(seed)).key(stream, user, *where) for seed, stream, user, where in (one, other)]
+    keys = [
+        Streams(seeds_of(seed)).key(stream, user, *where)
+        for seed, stream, user, where in (one, other)
+    ]
     assert (keys[0] == keys[1]) == (one == other)
     assert all(0 <= key < 1 << 63 for key in keys)
 

@@ -2,7 +2,8 @@
 
 python -m vtjobs.workers.agent --workspace DIR --token TOKEN [--index 0] [--node 0]
 
-Of an allocation of several nodes, node 0's agent claims, decides and hands on; the others follow it.
+Of an allocation of several nodes, node 0's agent claims, decides and hands on; the others follow
+it.
 """
 
 import argparse
@@ -34,7 +35,8 @@ logger = logging.getLogger("vtjobs.agent")
 TICK_S = 0.25
 # How often the agent of another node looks for what node 0 ordered.
 FOLLOW_S = 0.5
-# Of the time between the walltime's signal and the walltime, what the end record and the successor may take.
+# Of the time between the walltime's signal and the walltime, what the end record and the successor
+# may take.
 HAND_ON_S = 15.0
 # SLURM kills KillWait after a TERM, by default 30 s.
 TERM_GRACE_S = 25.0
@@ -48,7 +50,13 @@ class Agent:
     """Claim, fork, watch and end the runs of one allocation, several at a time."""
 
     def __init__(
-        self, workspace: Workspace, allocation: Allocation, index: int, *, node: int = 0, mirror: bool = False
+        self,
+        workspace: Workspace,
+        allocation: Allocation,
+        index: int,
+        *,
+        node: int = 0,
+        mirror: bool = False,
     ) -> None:
         self.node = node
         self.mirror = mirror
@@ -73,7 +81,10 @@ class Agent:
         shape = self.allocation.shape
         visible = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if shape.gpus else []
         gpus = [part.strip() for part in visible if part.strip()]
-        parts = [gpus[lane * shape.gpus : (lane + 1) * shape.gpus] for lane in range(self.allocation.lanes)]
+        parts = [
+            gpus[lane * shape.gpus : (lane + 1) * shape.gpus]
+            for lane in range(self.allocation.lanes)
+        ]
         return [Lane(index=lane, gpus=part) for lane, part in enumerate(parts)]
 
     def run(self) -> int:
@@ -87,7 +98,9 @@ class Agent:
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
         if any(len(lane.gpus) < self.allocation.shape.gpus for lane in self.lanes):
             # Otherwise a GPU run would train on the CPU, in silence.
-            self._give_up(f"each run needs {self.allocation.shape.gpus} GPUs, the allocation has too few")
+            self._give_up(
+                f"each run needs {self.allocation.shape.gpus} GPUs, the allocation has too few"
+            )
         while (self.waiting and self.stopping is None) or self.active or self._unsettled:
             try:
                 self._serve()
@@ -104,7 +117,9 @@ class Agent:
         if self.node or self.stopping not in HANDED_ON:
             return False
         # A TERM that nobody explained may be the user's wish to end it.
-        return self.stopping is AttemptState.TIMEOUT or (self.ruling is not None and self.ruling.explained)
+        return self.stopping is AttemptState.TIMEOUT or (
+            self.ruling is not None and self.ruling.explained
+        )
 
     def _serve(self) -> None:
         if self.forge is None and self.waiting and self.stopping is None:
@@ -132,18 +147,28 @@ class Agent:
         for lane in self.lanes:
             while lane.index not in busy and self.waiting and self.stopping is None:
                 hosted = HostedRun(
-                    self.workspace, self.allocation, self.waiting.popleft(), lane, forge, mirror=self.mirror
+                    self.workspace,
+                    self.allocation,
+                    self.waiting.popleft(),
+                    lane,
+                    forge,
+                    mirror=self.mirror,
                 )
                 self.active.append(hosted)
                 hosted.start()
                 if hosted.ended is not None:
                     self._retire(hosted)
                 else:
-                    logger.info("run %s: attempt %d started", hosted.task.run_id, hosted.task.attempt)
+                    logger.info(
+                        "run %s: attempt %d started", hosted.task.run_id, hosted.task.attempt
+                    )
                     busy.add(lane.index)
 
     def _follow(self, forge: Forge) -> None:
-        """Start this node's ranks of what node 0 has ordered; let go of what it has ended without."""
+        """Start this node's ranks of what node 0 has ordered.
+
+        Let go of what it has ended without.
+        """
         now = time.monotonic()
         if self.stopping is not None or now < self._follow_at:
             return
@@ -163,8 +188,14 @@ class Agent:
                 self.waiting.remove(task)
                 lane = self.lanes[order["lane"]]
                 hosted = PeerRun(
-                    self.workspace, self.allocation, task, lane, forge, node=self.node, mirror=self.mirror
-                )  # fmt: skip
+                    self.workspace,
+                    self.allocation,
+                    task,
+                    lane,
+                    forge,
+                    node=self.node,
+                    mirror=self.mirror,
+                )
                 self.active.append(hosted)
                 hosted.follow(order)
                 if hosted.ended is not None:
@@ -180,7 +211,11 @@ class Agent:
         self.done.append(hosted)
         outcome = hosted.ended
         logger.info(
-            "run %s: attempt %d %s (%s)", hosted.task.run_id, hosted.task.attempt, outcome.state, outcome.signature
+            "run %s: attempt %d %s (%s)",
+            hosted.task.run_id,
+            hosted.task.attempt,
+            outcome.state,
+            outcome.signature,
         )
         if self.node == 0 and self.allocation.shape.nodes > 1 and self.stopping is None:
             if outcome.failure in (FailureClass.STOPPED, FailureClass.WALLTIME):
@@ -191,7 +226,10 @@ class Agent:
 
     def _sleep(self) -> None:
         with selectors.DefaultSelector() as selector:
-            handles = {self._wake_read, *(handle for hosted in self.active for handle in hosted.handles)}
+            handles = {
+                self._wake_read,
+                *(handle for hosted in self.active for handle in hosted.handles),
+            }
             if self.forge is not None:
                 handles.add(self.forge.socket.fileno())
             for handle in handles:
@@ -214,14 +252,17 @@ class Agent:
         if not sound:
             self._give_up(f"the fork server could not start ({reason}); see the agent's log")
         elif self.templates >= MOST_TEMPLATES:
-            # Something on this node kills them; what has not started goes elsewhere, or here again later.
+            # Something on this node kills them; what has not started goes elsewhere, or here again
+            # later.
             self._stop(AttemptState.PREEMPTED)
 
     def _give_up(self, reason: str) -> None:
         """End every run that has not started, because it cannot start here."""
         while self.waiting:
             task = self.waiting.popleft()
-            hosted = HostedRun(self.workspace, self.allocation, task, self.lanes[0], None, node=self.node)
+            hosted = HostedRun(
+                self.workspace, self.allocation, task, self.lanes[0], None, node=self.node
+            )
             hosted.fail_set_up(reason)
             self.done.append(hosted)
 
@@ -243,14 +284,18 @@ class Agent:
         for hosted in self.active:
             hosted.look_now()
 
-    def _stop(self, state: AttemptState, *, within_s: float = STOP_GRACE_S, settled: bool = True) -> None:
+    def _stop(
+        self, state: AttemptState, *, within_s: float = STOP_GRACE_S, settled: bool = True
+    ) -> None:
         if self.stopping is None:
             self.stopping, self._unsettled = state, not settled
             for hosted in self.active:
                 hosted.stop(state, within_s=within_s, settled=settled)
 
     def _settle(self) -> None:
-        """Ask the scheduler why it stops this job, without holding up the ranks that are saving meanwhile."""
+        """Ask the scheduler why it stops this job, without holding up the ranks that are saving
+        meanwhile.
+        """
         self.inquiry = self.inquiry or Inquiry(self.job)
         self.ruling = self.inquiry.look()
         if self.ruling is not None:
@@ -269,7 +314,8 @@ class Agent:
 
     def _exit_code(self) -> int:
         if self.node:
-            # Node 0's code speaks for the run; a bad one from here would have srun kill node 0's agent as it writes.
+            # Node 0's code speaks for the run; a bad one from here would have srun kill node 0's
+            # agent as it writes.
             return int(ExitCode.COMPLETED)
         if len(self.done) == 1 and not self.waiting and self.done[0].ended is not None:
             return int(self.done[0].ended.exit_code)
@@ -281,8 +327,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="vtjobs.workers.agent")
     parser.add_argument("--workspace", type=Path, required=True)
     parser.add_argument("--token", required=True)
-    parser.add_argument("--index", type=int, default=_number("SLURM_ARRAY_TASK_ID"), help="element of the job array")
-    parser.add_argument("--node", type=int, default=_number("SLURM_NODEID"), help="this node's place in the allocation")
+    parser.add_argument(
+        "--index", type=int, default=_number("SLURM_ARRAY_TASK_ID"), help="element of the job array"
+    )
+    parser.add_argument(
+        "--node",
+        type=int,
+        default=_number("SLURM_NODEID"),
+        help="this node's place in the allocation",
+    )
     parser.add_argument("--mirror", action="store_true", help="copy the ranks' output to stderr")
     options = parser.parse_args()
     os.umask(0o077)
@@ -300,7 +353,9 @@ def main() -> int:
     allocation = Allocation.from_dict(data)
     if allocation.shape.backend == "ray":
         _take_ray_name()
-    return Agent(workspace, allocation, options.index, node=options.node, mirror=options.mirror).run()
+    return Agent(
+        workspace, allocation, options.index, node=options.node, mirror=options.mirror
+    ).run()
 
 
 def _take_ray_name() -> None:

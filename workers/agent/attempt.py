@@ -98,7 +98,7 @@ class HostedRun:
         self._pulse = Pulse(allocation.hang_s)
         self._dumped = False
 
-    # Start -----------------------------------------------------------------------------------------------
+    # Start ----------------------------------------------------------------------------------------
 
     def start(self) -> None:
         """Claim the run and fork its ranks, or end at once with the reason."""
@@ -109,11 +109,14 @@ class HostedRun:
         except FileExistsError:
             # This very attempt has been here: its journal says how it ended.
             self.ended = Outcome(
-                state=AttemptState.SUPERSEDED, failure=FailureClass.SUPERSEDED, signature="ran already"
+                state=AttemptState.SUPERSEDED,
+                failure=FailureClass.SUPERSEDED,
+                signature="ran already",
             )
             return
         except OSError as error:
-            # No room for a journal; the agent's other runs go on, and this one is left to reconcile.
+            # No room for a journal; the agent's other runs go on, and this one is left to
+            # reconcile.
             self.ended = dataclasses.replace(set_up_failure(error), failure=FailureClass.STORAGE)
             return
         try:
@@ -125,7 +128,13 @@ class HostedRun:
             write_environment(attempt / "environment.json")
             self._launch(spec)
         except NoCheckpoint as error:
-            self._end(Outcome(state=AttemptState.FAILED, failure=FailureClass.NO_CHECKPOINT, signature=str(error)))
+            self._end(
+                Outcome(
+                    state=AttemptState.FAILED,
+                    failure=FailureClass.NO_CHECKPOINT,
+                    signature=str(error),
+                )
+            )
         except TemplateDied:
             raise
         except (OSError, ValueError, KeyError, VtjobsError) as error:
@@ -139,19 +148,27 @@ class HostedRun:
             self.journal = AttemptJournal(self.folder.journal(self.task.attempt, self.node))
         except OSError:
             return
-        self._end(Outcome(state=AttemptState.FAILED, failure=FailureClass.SETUP_ERROR, signature=signature))
+        self._end(
+            Outcome(
+                state=AttemptState.FAILED, failure=FailureClass.SETUP_ERROR, signature=signature
+            )
+        )
 
     def _launch(self, spec: RunSpec) -> None:
         assert self.journal is not None
         shape, number = self.allocation.shape, self.task.attempt
-        here = origin(world_size=shape.world_size, threads=shape.threads, on_gpu=trains_on_gpu(shape.gpus))
+        here = origin(
+            world_size=shape.world_size, threads=shape.threads, on_gpu=trains_on_gpu(shape.gpus)
+        )
         resume = None
         if not self.task.clean:
             resume = choose_resume(self.folder, self.task.run_id, number, rejected=self._rejected)
         given = from_parent(self.workspace, spec, resumed=resume is not None)
         exact = None
         if resume is not None:
-            exact = resume.manifest.origin == here and (here["device"] == "cpu" or spec.recipe["deterministic"])
+            exact = resume.manifest.origin == here and (
+                here["device"] == "cpu" or spec.recipe["deterministic"]
+            )
         self.start_step = self.checkpoint_step = resume.manifest.step if resume else 0
         self.journal.write(
             "start",
@@ -194,7 +211,9 @@ class HostedRun:
         self.ranks.append(rank)
         self.events[rank.rank] = LineReader(rank.events)
         path = self.folder.logs(self.task.attempt) / f"rank-{rank.rank}.log"
-        self.logs[rank.rank] = CappedLog(rank.log, path, cap_bytes=LOG_CAP_BYTES, mirror=self.mirror)
+        self.logs[rank.rank] = CappedLog(
+            rank.log, path, cap_bytes=LOG_CAP_BYTES, mirror=self.mirror
+        )
         self._pulse.begin(rank.rank, time.monotonic())
         if self.stopping is not None:
             # The signal came while the ranks were being forked.
@@ -204,7 +223,7 @@ class HostedRun:
         assert self.journal is not None
         self.journal.write("rejected", attempt=attempt, step=step, reason=reason)
 
-    # While it runs -------------------------------------------------------------------------------------------
+    # While it runs --------------------------------------------------------------------------------
 
     @property
     def handles(self) -> list[int]:
@@ -220,16 +239,23 @@ class HostedRun:
             self._watch(now)
         except OSError as error:
             self._fail_journal(error)
-        if self.ended is None and self.ranks and all(rank.status is not None for rank in self.ranks):
+        if (
+            self.ended is None
+            and self.ranks
+            and all(rank.status is not None for rank in self.ranks)
+        ):
             self._finish()
 
-    def stop(self, state: AttemptState, *, within_s: float | None = None, settled: bool = True) -> None:
+    def stop(
+        self, state: AttemptState, *, within_s: float | None = None, settled: bool = True
+    ) -> None:
         """Have the ranks stop at a common step and save.
 
         Args:
             state: what that end is called.
             within_s: how long they may take.
-            settled: False where `settle` will say what the end is called; until then it is not written.
+            settled: False where `settle` will say what the end is called; until then it is not
+                written.
         """
         if self.ended is None and self.stopping is None:
             self.stopping, self._unsettled = state, not settled
@@ -242,8 +268,14 @@ class HostedRun:
             self._kill_by(time.monotonic() + grace_s)
 
     def settle(self, ruling: Ruling) -> None:
-        """Say why the scheduler stopped the attempt; what was found out about it otherwise stands."""
-        if self._unsettled and self.stopping not in (AttemptState.SUPERSEDED, AttemptState.CANCELLED):
+        """Say why the scheduler stopped the attempt.
+
+        What was found out about it otherwise stands.
+        """
+        if self._unsettled and self.stopping not in (
+            AttemptState.SUPERSEDED,
+            AttemptState.CANCELLED,
+        ):
             self.stopping, self.ruling = ruling.state, ruling
         self._unsettled = False
 
@@ -346,7 +378,7 @@ class HostedRun:
                 except (ProcessLookupError, PermissionError):
                     send_signal(rank.pid, signal.SIGKILL)
 
-    # End ------------------------------------------------------------------------------------------------------
+    # End ------------------------------------------------------------------------------------------
 
     def _finish(self) -> None:
         """End the attempt, unless it is still being asked why, here or on the other nodes."""
@@ -385,7 +417,9 @@ class HostedRun:
             try:
                 self.journal.end(outcome, self.position)
             except OSError as error:
-                self.ended = Outcome(state=AttemptState.FAILED, failure=FailureClass.STORAGE, signature=str(error))
+                self.ended = Outcome(
+                    state=AttemptState.FAILED, failure=FailureClass.STORAGE, signature=str(error)
+                )
         for reader in self.events.values():
             reader.close()
         for log in self.logs.values():
@@ -396,6 +430,12 @@ class HostedRun:
     def _fail_journal(self, error: OSError) -> None:
         text = f"journal: {error.strerror or error}"
         self.errors.append(
-            {"failure": FailureClass.STORAGE, "signature": text, "error": text, "rank": 0, "monotonic": 0.0}
+            {
+                "failure": FailureClass.STORAGE,
+                "signature": text,
+                "error": text,
+                "rank": 0,
+                "monotonic": 0.0,
+            }
         )
         self._kill()

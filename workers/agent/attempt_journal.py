@@ -1,4 +1,7 @@
-"""An attempt's journal on its node: the agent's pen, with a little disk space held back for the end record."""
+"""An attempt's journal on its node.
+
+The agent's pen, with a little disk space held back for the end record.
+"""
 
 import os
 import time
@@ -12,7 +15,9 @@ RESERVE_BYTES = 64 << 10
 
 
 class AttemptJournal:
-    """Write events; when the disk is full, the reserve is given up so that the end can still be told.
+    """Write events.
+
+    When the disk is full, the reserve is given up so that the end can still be told.
 
     Raises (at creation):
         FileExistsError: this attempt has a journal already.

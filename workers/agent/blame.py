@@ -1,6 +1,7 @@
 """Which node's word about the end of an attempt counts.
 
-Times of two hosts cannot be compared, so kinds are: a rank's own error says more than a peer's broken connection.
+Times of two hosts cannot be compared, so kinds are: a rank's own error says more than a peer's
+broken connection.
 """
 
 import dataclasses
@@ -54,7 +55,10 @@ def blame(own: Outcome, others: OtherNodes, *, told: bool) -> Outcome:
     if best is own and Weight.ECHO < weight <= Weight.HANG and len(others.missing) == 1:
         # Everybody else has said what they saw; the silent one is where it happened.
         (node,) = others.missing
-        text = f"node {node} {'disappeared' if node in others.starts else 'never started'}: {own.signature}"
+        text = (
+            f"node {node} {'disappeared' if node in others.starts else 'never started'}:"
+            f" {own.signature}"
+        )
         return dataclasses.replace(own, signature=text, host=others.host(node))
     return best
 

@@ -1,4 +1,7 @@
-"""Whether an attempt may start: claims, cancels, markers, its parent and what lower attempts have done."""
+"""Whether an attempt may start.
+
+Claims, cancels, markers, its parent and what lower attempts have done.
+"""
 
 from ...jobs.run.spec import RunSpec
 from ...jobs.run.states import AttemptState, FailureClass
@@ -30,7 +33,9 @@ def claim_or_refuse(workspace: Workspace, task: Task, spec: RunSpec) -> Outcome 
     if spec.init_from is not None and completed_by(workspace.run(spec.init_from), 1 << 30) is None:
         return _superseded(FailureClass.SKIPPED, f"parent {spec.init_from} has not completed")
     if not folder.claim(number):
-        return _superseded(FailureClass.SUPERSEDED, f"attempt {folder.highest_claim()} owns the run")
+        return _superseded(
+            FailureClass.SUPERSEDED, f"attempt {folder.highest_claim()} owns the run"
+        )
     done = None if task.clean else completed_by(folder, number)
     if done is not None:
         return _superseded(FailureClass.SUPERSEDED, f"attempt {done} completed the run")
@@ -38,7 +43,8 @@ def claim_or_refuse(workspace: Workspace, task: Task, spec: RunSpec) -> Outcome 
 
 
 def overruled(folder: RunFolder, number: int) -> AttemptState | None:
-    """Return `superseded` where a higher attempt has the run, `cancelled` where the user ended it, else None.
+    """Return `superseded` where a higher attempt has the run, `cancelled` where the user ended it,
+    else None.
 
     What cannot be read at this moment is asked again later: it is no reason to end what trains.
     """

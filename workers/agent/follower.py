@@ -1,4 +1,7 @@
-"""An attempt on a node other than 0: it claims and decides nothing, and follows what node 0 ordered."""
+"""An attempt on a node other than 0.
+
+It claims and decides nothing, and follows what node 0 ordered.
+"""
 
 from typing import Any
 
@@ -21,7 +24,9 @@ class PeerRun(HostedRun):
             self.ended = set_up_failure(error)
             return
         try:
-            self.journal.write("start", attempt=self.task.attempt, host=own_host(), gpus=self.lane.gpus)
+            self.journal.write(
+                "start", attempt=self.task.attempt, host=own_host(), gpus=self.lane.gpus
+            )
             self._fork_all(order, None)
         except TemplateDied:
             raise

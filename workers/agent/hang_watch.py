@@ -5,7 +5,8 @@ from collections import deque
 from collections.abc import Iterable
 
 HANG_FACTOR = 10
-# Whoever has not looked for so long did not run itself: the whole job was suspended, and silence proves nothing.
+# Whoever has not looked for so long did not run itself: the whole job was suspended, and silence
+# proves nothing.
 SUSPENDED_S = 10.0
 
 
@@ -28,7 +29,9 @@ class Pulse:
         self._marks[rank] = now
 
     def silence(self, ranks: Iterable[int], now: float) -> float:
-        """Return for how long one of these ranks has been silent, or 0 where that is not unusual; ask often."""
+        """Return for how long one of these ranks has been silent, or 0 where that is not unusual;
+        ask often.
+        """
         if self._looked_at is not None and (missed := now - self._looked_at) > SUSPENDED_S:
             self._marks = {rank: at + missed for rank, at in self._marks.items()}
         self._looked_at = now

@@ -1,4 +1,7 @@
-"""Whether the kernel has killed processes around us for want of memory: the group's own counter says so."""
+"""Whether the kernel has killed processes around us for want of memory.
+
+The group's own counter says so.
+"""
 
 from pathlib import Path
 

@@ -12,9 +12,16 @@ from .resume import Resume
 
 
 def make_order(
-    allocation: Allocation, task: Task, folder: RunFolder, *, spec: RunSpec, origin: dict[str, Any],
-    resume: Resume | None, init: Path | None, parent: Path | None,
-) -> dict[str, Any]:  # fmt: skip
+    allocation: Allocation,
+    task: Task,
+    folder: RunFolder,
+    *,
+    spec: RunSpec,
+    origin: dict[str, Any],
+    resume: Resume | None,
+    init: Path | None,
+    parent: Path | None,
+) -> dict[str, Any]:
     """Return what the ranks of all nodes have in common, but for where rank 0 listens."""
     shape = allocation.shape
     return {
@@ -48,7 +55,9 @@ def loader_workers(allocation: Allocation, pipeline: str) -> int:
     return max(1, min(16, share))
 
 
-def publish_order(folder: RunFolder, attempt: int, order: dict[str, Any], *, token: str, lane: int) -> None:
+def publish_order(
+    folder: RunFolder, attempt: int, order: dict[str, Any], *, token: str, lane: int
+) -> None:
     """Let the other nodes start their ranks.
 
     Raises:

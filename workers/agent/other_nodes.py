@@ -70,5 +70,10 @@ class OtherNodes:
 
 
 def own_host() -> str:
-    """Return this node's name: the scheduler's where it gave one, since that is what it can exclude."""
-    return os.environ.get("VTJOBS_NODE") or os.environ.get("SLURMD_NODENAME") or socket.gethostname()
+    """Return this node's name.
+
+    The scheduler's where it gave one, since that is what it can exclude.
+    """
+    return (
+        os.environ.get("VTJOBS_NODE") or os.environ.get("SLURMD_NODENAME") or socket.gethostname()
+    )

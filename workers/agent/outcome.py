@@ -160,7 +160,9 @@ def _stopped(seen: _Evidence) -> Outcome | None:
 def _lost_peer(seen: _Evidence) -> Outcome | None:
     if not seen.was_killed_for(KillCause.PEER):
         return None
-    return Outcome(state=AttemptState.FAILED, failure=FailureClass.COMMUNICATION, signature=seen.text)
+    return Outcome(
+        state=AttemptState.FAILED, failure=FailureClass.COMMUNICATION, signature=seen.text
+    )
 
 
 def _unexplained(ranks: Sequence[RankProcess], killed: Killed | None) -> Outcome:
@@ -176,7 +178,9 @@ def set_up_failure(error: Exception) -> Outcome:
     """Return how an attempt ended that its agent could not start."""
     stored = isinstance(error, OSError) and error.errno in STORAGE_ERRORS
     failure = FailureClass.STORAGE if stored else FailureClass.SETUP_ERROR
-    return Outcome(state=AttemptState.FAILED, failure=failure, signature=f"{type(error).__name__}: {error}")
+    return Outcome(
+        state=AttemptState.FAILED, failure=failure, signature=f"{type(error).__name__}: {error}"
+    )
 
 
 def _crash(rank: RankProcess, why: str) -> Outcome:

@@ -28,7 +28,8 @@ class Resume:
 def choose_resume(
     folder: RunFolder, run_id: str, attempt: int, *, rejected: Callable[[int, int, str], None]
 ) -> Resume | None:
-    """Return the newest checkpoint below `attempt` that verifies, or None where there never was one.
+    """Return the newest checkpoint below `attempt` that verifies, or None where there never was
+    one.
 
     Raises:
         NoCheckpoint: all that there are were rejected; starting anew would hide the loss.
@@ -54,7 +55,9 @@ def choose_resume(
 
 
 def from_parent(workspace: Workspace, spec: RunSpec, *, resumed: bool) -> dict[str, Any]:
-    """Return what a run's ranks need of the parent stage, `init` and `parent`: its final weights, its description.
+    """Return what a run's ranks need of the parent stage, `init` and `parent`.
+
+    Its final weights, its description.
 
     One that is its teacher is needed to the end, one that it starts from only at the start.
 
@@ -63,7 +66,10 @@ def from_parent(workspace: Workspace, spec: RunSpec, *, resumed: bool) -> dict[s
     """
     if spec.init_from is None or (resumed and not spec.learns_from_parent):
         return {"init": None, "parent": None}
-    return {"init": parent_weights(workspace, spec.init_from), "parent": workspace.run(spec.init_from).spec}
+    return {
+        "init": parent_weights(workspace, spec.init_from),
+        "parent": workspace.run(spec.init_from).spec,
+    }
 
 
 def parent_weights(workspace: Workspace, parent: str) -> Path:
@@ -80,4 +86,6 @@ def parent_weights(workspace: Workspace, parent: str) -> Path:
         except Rejected as error:
             raise NoCheckpoint(f"final weights of parent {parent}: {error}") from None
         return path / MODEL
-    raise NoCheckpoint(f"final weights of parent {parent} are gone. Train it again with: vtjobs rerun {parent}")
+    raise NoCheckpoint(
+        f"final weights of parent {parent} are gone. Train it again with: vtjobs rerun {parent}"
+    )

@@ -1,4 +1,7 @@
-"""Why SLURM sent a TERM: the walltime, a preemption or somebody's scancel look alike, and only the first two go on."""
+"""Why SLURM sent a TERM.
+
+The walltime, a preemption or somebody's scancel look alike, and only the first two go on.
+"""
 
 import dataclasses
 import os
@@ -28,18 +31,24 @@ class Ruling:
     signature: str = ""
 
     def applied_to(self, outcome: Outcome) -> Outcome:
-        """Return the outcome of a stop with what the scheduler said about it; any other end speaks for itself."""
+        """Return the outcome of a stop with what the scheduler said about it.
+
+        Any other end speaks for itself.
+        """
         if outcome.state is not self.state:
             return outcome
         explained = self.explained or outcome.failure is not FailureClass.STOPPED
-        return dataclasses.replace(outcome, explained=explained, signature=self.signature or outcome.signature)
+        return dataclasses.replace(
+            outcome, explained=explained, signature=self.signature or outcome.signature
+        )
 
 
 UNEXPLAINED = Ruling(state=AttemptState.PREEMPTED, explained=False)
 
 
 def own_job(backend: str) -> str:
-    """Return the id of the SLURM job that this process belongs to, `ARRAYJOB_TASK` for an array's element, or "".
+    """Return the id of the SLURM job that this process belongs to, `ARRAYJOB_TASK` for an array's
+    element, or "".
 
     A Ray cluster may itself live in a SLURM job, which is not the agent's to ask about.
     """
@@ -78,7 +87,12 @@ class Inquiry:
         null = subprocess.DEVNULL
         try:
             self._process = subprocess.Popen(
-                command, stdout=subprocess.PIPE, stdin=null, stderr=null, text=True, preexec_fn=ignore_signals
+                command,
+                stdout=subprocess.PIPE,
+                stdin=null,
+                stderr=null,
+                text=True,
+                preexec_fn=ignore_signals,
             )
         except OSError:
             return
@@ -86,7 +100,8 @@ class Inquiry:
     def _answer(self) -> Ruling | None:
         if self._process is None or self._process.poll() is None:
             return None
-        # One line about one job: it fits into the pipe, so a process that has ended has said it all.
+        # One line about one job: it fits into the pipe, so a process that has ended has said it
+        # all.
         text, _ = self._process.communicate()
         self._process = None
         return interpret(text)
@@ -98,10 +113,11 @@ class Inquiry:
 
 
 def interpret(text: str) -> Ruling | None:
-    """Return what one line of `scontrol -o show job` says about a TERM, or None where it says nothing (yet).
+    """Return what one line of `scontrol -o show job` says about a TERM, or None where it says
+    nothing (yet).
 
-    While a job ends its state reads COMPLETING, whatever ended it; reason and PreemptTime tell the causes apart. A
-    preempted job that has been granted time to save is still RUNNING.
+    While a job ends its state reads COMPLETING, whatever ended it; reason and PreemptTime tell the
+    causes apart. A preempted job that has been granted time to save is still RUNNING.
     """
     fields: dict[str, str] = {}
     for name, value in _FIELD.findall(text):

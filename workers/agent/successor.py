@@ -1,4 +1,7 @@
-"""Hand on what a walltime or a preemption cut short: one more allocation for what advanced or never started."""
+"""Hand on what a walltime or a preemption cut short.
+
+One more allocation for what advanced or never started.
+"""
 
 import dataclasses
 import logging
@@ -34,23 +37,30 @@ def submit_successor(
         and hosted.ended.state in (AttemptState.TIMEOUT, AttemptState.PREEMPTED)
         and hosted.checkpoint_step > hosted.start_step
     ]
-    # What advanced goes on from its checkpoint; what never started keeps the user's wish to start from nothing.
+    # What advanced goes on from its checkpoint; what never started keeps the user's wish to start
+    # from nothing.
     due = [dataclasses.replace(task, clean=False) for task in advanced] + list(waiting)
     tasks = tuple(_next(workspace, task) for task in due if _is_ours(workspace, task))
     if not tasks or not allocation.argv:
         return None
     token = f"vtj-{secrets.token_hex(8)}"
     # What it waited for has ended.
-    successor = dataclasses.replace(allocation, token=token, created_at=time.time(), tasks=(tasks,), after=())
+    successor = dataclasses.replace(
+        allocation, token=token, created_at=time.time(), tasks=(tasks,), after=()
+    )
     write_new(workspace.allocation(token), to_json(successor.to_dict()))
     job = own_job(allocation.shape.backend)
     command = [part.replace("{token}", token).replace("{job}", job) for part in allocation.argv]
     try:
         # This job's own variables would pass for options of the next one.
         subprocess.run(
-            command, check=True, timeout=60, stdin=subprocess.DEVNULL, preexec_fn=ignore_signals,
+            command,
+            check=True,
+            timeout=60,
+            stdin=subprocess.DEVNULL,
+            preexec_fn=ignore_signals,
             env={**clean_environment(), **_ray_auth(allocation)},
-        )  # fmt: skip
+        )
     except (OSError, subprocess.SubprocessError) as error:
         # The file is there: the next vtjobs command finds it and submits it.
         logger.error("%s: could not be submitted (%s)", token, error)
@@ -62,12 +72,17 @@ def _ray_auth(allocation: Allocation) -> dict[str, str]:
     """Return where Ray's head is, and how this node shows it that it may submit."""
     is_ray = allocation.shape.backend == "ray"
     return {
-        name: value for name, value in os.environ.items() if is_ray and name.startswith(("RAY_AUTH_", "RAY_ADDRESS"))
+        name: value
+        for name, value in os.environ.items()
+        if is_ray and name.startswith(("RAY_AUTH_", "RAY_ADDRESS"))
     }
 
 
 def _is_ours(workspace: Workspace, task: Task) -> bool:
-    """Whether nobody has cancelled the run or taken it over meanwhile: its neighbours may end much later than it."""
+    """Whether nobody has cancelled the run or taken it over meanwhile.
+
+    Its neighbours may end much later than it.
+    """
     folder = workspace.run(task.run_id)
     return folder.highest_cancel() < task.attempt and folder.highest_claim() <= task.attempt
 

@@ -78,7 +78,9 @@ class Forge:
             handles.append(listener.fileno())
         try:
             self.socket.setblocking(True)
-            socket.send_fds(self.socket, [json.dumps({**order, "ticket": rank.ticket}).encode()], handles)
+            socket.send_fds(
+                self.socket, [json.dumps({**order, "ticket": rank.ticket}).encode()], handles
+            )
         except OSError as error:
             raise TemplateDied(str(error)) from None
         finally:
@@ -122,7 +124,10 @@ class Forge:
 
     @property
     def was_killed(self) -> bool:
-        """Whether the template, which is gone, died of a signal: that says nothing about what it imports."""
+        """Whether the template, which is gone, died of a signal.
+
+        That says nothing about what it imports.
+        """
         try:
             return self.process.wait(timeout=5) < 0
         except subprocess.TimeoutExpired:

@@ -1,4 +1,7 @@
-"""Write and read checkpoints: staged, hashed, fsynced, renamed; read without unpickling arbitrary objects."""
+"""Write and read checkpoints: staged, hashed, fsynced, renamed.
+
+Read without unpickling arbitrary objects.
+"""
 
 import errno
 import io
@@ -34,9 +37,11 @@ def save(
 ) -> tuple[Path, int]:
     """Publish a checkpoint as `folder/step-<step>`; return its path and size in bytes.
 
-    Of `correct`, set -> [N] bool, eight images go into a byte, the first one in its highest bit; N is in the metadata.
+    Of `correct`, set -> [N] bool, eight images go into a byte, the first one in its highest bit; N
+    is in the metadata.
 
-    It is either whole and on disk when this returns, or not there. Older ones but the last two are then removed.
+    It is either whole and on disk when this returns, or not there. Older ones but the last two are
+    then removed.
 
     Raises:
         OSError: the disk is full or failing; earlier checkpoints are untouched.
@@ -48,8 +53,12 @@ def save(
     if ema is not None:
         contents[EMA] = to_bytes(_plain(ema))
     if correct:
-        packed = {name: torch.from_numpy(numpy.packbits(bits.numpy())) for name, bits in correct.items()}
-        contents[CORRECT] = to_bytes(packed, {name: str(len(bits)) for name, bits in correct.items()})
+        packed = {
+            name: torch.from_numpy(numpy.packbits(bits.numpy())) for name, bits in correct.items()
+        }
+        contents[CORRECT] = to_bytes(
+            packed, {name: str(len(bits)) for name, bits in correct.items()}
+        )
     total = sum(len(data) for data in contents.values())
     _require_space(folder, total)
     staged = folder / f"{STAGE_PREFIX}{step}-{secrets.token_hex(4)}"
@@ -74,7 +83,11 @@ def keep_newest(folder: Path, count: int = KEEP) -> None:
     published = sorted(folder.glob("step-*"))
     for old in [*published[:-count], *folder.glob(f"{STAGE_PREFIX}*")]:
         # Out of sight first: a half-removed folder must not look like a damaged checkpoint.
-        hidden = old if old.name.startswith(STAGE_PREFIX) else old.with_name(f"{STAGE_PREFIX}old-{old.name}")
+        hidden = (
+            old
+            if old.name.startswith(STAGE_PREFIX)
+            else old.with_name(f"{STAGE_PREFIX}old-{old.name}")
+        )
         if hidden != old:
             os.rename(old, hidden)
         shutil.rmtree(hidden, ignore_errors=True)
@@ -90,7 +103,9 @@ def load(folder: Path) -> tuple[dict[str, Tensor], dict[str, Tensor] | None, dic
 
 
 def _plain(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    return {name: tensor.detach().to("cpu").contiguous().clone() for name, tensor in tensors.items()}
+    return {
+        name: tensor.detach().to("cpu").contiguous().clone() for name, tensor in tensors.items()
+    }
 
 
 def _torch_bytes(state: dict[str, Any]) -> bytes:

@@ -1,4 +1,7 @@
-"""A checkpoint's manifest: what belongs to it, and whether it is all there. No torch, so that agents can verify."""
+"""A checkpoint's manifest: what belongs to it, and whether it is all there.
+
+No torch, so that agents can verify.
+"""
 
 import json
 from dataclasses import dataclass
@@ -66,7 +69,9 @@ def _read(folder: Path) -> Manifest:
     try:
         manifest = Manifest(**json.loads((folder / MANIFEST).read_bytes()))
         known = all(name in (MODEL, EMA, STATE, CORRECT) for name in manifest.files)
-        if not known or not all({"bytes", "sha256"} <= facts.keys() for facts in manifest.files.values()):
+        if not known or not all(
+            {"bytes", "sha256"} <= facts.keys() for facts in manifest.files.values()
+        ):
             raise ValueError("its list of files is invalid")
     except FileNotFoundError:
         raise (Rejected("no manifest") if folder.exists() else Missing("missing")) from None

@@ -1,7 +1,7 @@
 """Crop, flip and erase batches of tensors, each sample with its own draw.
 
-Images are [B, C, H, W], float32 in 0…255 unless said otherwise; all draws come from the given CPU generator, so
-that they do not depend on the device.
+Images are [B, C, H, W], float32 in 0…255 unless said otherwise; all draws come from the given CPU
+generator, so that they do not depend on the device.
 """
 
 import math
@@ -14,14 +14,19 @@ _FIXED_POINT = float(1 << 22)
 
 
 def random_shift(images: Tensor, padding: int, generator: torch.Generator) -> Tensor:
-    """Pad with zeros and cut back to the size at a random place per sample: [B, C, H, W] -> the same shape."""
+    """Pad with zeros and cut back to the size at a random place per sample.
+
+    [B, C, H, W] -> the same shape.
+    """
     batch, _, height, width = images.shape
     shifts = torch.randint(0, 2 * padding + 1, (2, batch), generator=generator).to(images.device)
     padded = torch.nn.functional.pad(images, (padding,) * 4)
     rows = shifts[0][:, None] + torch.arange(height, device=images.device)
     columns = shifts[1][:, None] + torch.arange(width, device=images.device)
     index = torch.arange(batch, device=images.device)
-    return padded.permute(0, 2, 3, 1)[index[:, None, None], rows[:, :, None], columns[:, None, :]].permute(0, 3, 1, 2)
+    return padded.permute(0, 2, 3, 1)[
+        index[:, None, None], rows[:, :, None], columns[:, None, :]
+    ].permute(0, 3, 1, 2)
 
 
 def random_flip(images: Tensor, probability: float, generator: torch.Generator) -> Tensor:
@@ -31,7 +36,11 @@ def random_flip(images: Tensor, probability: float, generator: torch.Generator) 
 
 
 def crop_boxes(
-    count: int, size: Size, scale: tuple[float, float], ratio: tuple[float, float], generator: torch.Generator
+    count: int,
+    size: Size,
+    scale: tuple[float, float],
+    ratio: tuple[float, float],
+    generator: torch.Generator,
 ) -> Tensor:
     """Draw boxes as torchvision's RandomResizedCrop does: ten tries, then the largest centred box.
 
@@ -39,7 +48,11 @@ def crop_boxes(
         [count, 4] whole numbers (top, left, height, width) as float64.
     """
     height, width = size
-    area = height * width * (scale[0] + (scale[1] - scale[0]) * torch.rand(count, 10, generator=generator).double())
+    area = (
+        height
+        * width
+        * (scale[0] + (scale[1] - scale[0]) * torch.rand(count, 10, generator=generator).double())
+    )
     low, high = math.log(ratio[0]), math.log(ratio[1])
     aspect = torch.exp(low + (high - low) * torch.rand(count, 10, generator=generator).double())
     w = (area * aspect).sqrt().round()
@@ -59,31 +72,43 @@ def crop_boxes(
     return torch.stack([top, left, h, w], 1)
 
 
-def resample_weights(starts: Tensor, lengths: Tensor, source: int, target: int, kernel: str) -> Tensor:
-    """Return [B, target, source] weights that resize [start, start + length) of each sample to `target` pixels.
+def resample_weights(
+    starts: Tensor, lengths: Tensor, source: int, target: int, kernel: str
+) -> Tensor:
+    """Return [B, target, source] weights that resize [start, start + length) of each sample to
+    `target` pixels.
 
-    Pillow's antialiased kernels: the support grows with the scale, taps are cut at the crop's edge and normalised.
+    Pillow's antialiased kernels: the support grows with the scale, taps are cut at the crop's edge
+    and normalised.
     """
     scale = (lengths / target)[:, None, None]
     stretch = scale.clamp(min=1.0)
-    centres = starts[:, None, None] + (torch.arange(target, dtype=torch.float64)[None, :, None] + 0.5) * scale
+    centres = (
+        starts[:, None, None]
+        + (torch.arange(target, dtype=torch.float64)[None, :, None] + 0.5) * scale
+    )
     pixels = torch.arange(source, dtype=torch.float64)[None, None, :] + 0.5
     distance = ((pixels - centres) / stretch).abs()
     weights = _bicubic(distance) if kernel == "bicubic" else (1 - distance).clamp(min=0)
     inside = (pixels > starts[:, None, None]) & (pixels < (starts + lengths)[:, None, None])
     weights = torch.where(inside, weights, torch.zeros_like(weights))
-    # Pillow's fixed point: sums of such products are exact in float64, hence the same on every device.
+    # Pillow's fixed point: sums of such products are exact in float64, hence the same on every
+    # device.
     return (weights / weights.sum(2, keepdim=True) * _FIXED_POINT).round() / _FIXED_POINT
 
 
 def _bicubic(distance: Tensor, a: float = -0.5) -> Tensor:
     near = ((a + 2) * distance - (a + 3)) * distance.square() + 1
     far = ((distance - 5) * distance + 8) * distance * a - 4 * a
-    return torch.where(distance < 1, near, torch.where(distance < 2, far, torch.zeros_like(distance)))
+    return torch.where(
+        distance < 1, near, torch.where(distance < 2, far, torch.zeros_like(distance))
+    )
 
 
 def resized_crop(images: Tensor, boxes: Tensor, size: int, kernel: str) -> Tensor:
-    """Cut a box out of each sample and resize it: [B, C, H, W] -> [B, C, size, size], rounded to whole levels.
+    """Cut a box out of each sample and resize it.
+
+    [B, C, H, W] -> [B, C, size, size], rounded to whole levels.
 
     Two matrix products per sample with Pillow's weights; the first pass is rounded as Pillow does.
     """
@@ -95,7 +120,10 @@ def resized_crop(images: Tensor, boxes: Tensor, size: int, kernel: str) -> Tenso
 
 
 def resize(images: Tensor, size: Size, kernel: str) -> Tensor:
-    """Resize whole images with Pillow's antialiased kernels, rounded to whole levels: -> [B, C, *size]."""
+    """Resize whole images with Pillow's antialiased kernels, rounded to whole levels.
+
+    -> [B, C, *size].
+    """
     height, width = images.shape[2:]
     zero = torch.zeros(1, dtype=torch.float64)
     rows = resample_weights(zero, zero + height, height, size[0], kernel)[0].to(images.device)
@@ -110,7 +138,10 @@ def _whole_levels(images: Tensor) -> Tensor:
 
 
 def random_erase(images: Tensor, probability: float, generator: torch.Generator) -> Tensor:
-    """Fill a rectangle of some normalised samples with noise (Zhong et al. 2017; area 2 to 33 %, aspect 0.3 to 3.3)."""
+    """Fill a rectangle of some normalised samples with noise (Zhong et al. 2017.
+
+    Area 2 to 33 %, aspect 0.3 to 3.3).
+    """
     batch, channels, height, width = images.shape
     chosen = torch.rand(batch, generator=generator) < probability
     area = height * width * (0.02 + (1 / 3 - 0.02) * torch.rand(batch, generator=generator))

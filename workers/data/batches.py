@@ -1,4 +1,7 @@
-"""From a split to batches: resident tensors, augmented in batches with draws that follow from the position."""
+"""From a split to batches.
+
+Resident tensors, augmented in batches with draws that follow from the position.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -32,14 +35,24 @@ class TrainSource(Protocol):
 
 
 class Order:
-    """Which images each step and virtual rank gets: a permutation per epoch, cut the same way at any world size.
+    """Which images each step and virtual rank gets.
 
-    With `repeats` each image stands that many times in a row, and the copies go to different virtual ranks (repeated
-    augmentation, Hoffer et al. 2020); an epoch is as long as ever, so it ends before all images were seen.
+    A permutation per epoch, cut the same way at any world size.
+
+    With `repeats` each image stands that many times in a row, and the copies go to different
+    virtual ranks (repeated augmentation, Hoffer et al. 2020); an epoch is as long as ever, so it
+    ends before all images were seen.
     """
 
     def __init__(
-        self, size: int, batch_size: int, virtual_ranks: int, *, drop_last: bool, streams: Streams, repeats: int = 1
+        self,
+        size: int,
+        batch_size: int,
+        virtual_ranks: int,
+        *,
+        drop_last: bool,
+        streams: Streams,
+        repeats: int = 1,
     ) -> None:
         self.size = size
         self.batch_size = batch_size
@@ -47,13 +60,18 @@ class Order:
         self.virtual_ranks = virtual_ranks
         self.steps = size // batch_size if drop_last else -(-size // batch_size)
         if self.steps == 0:
-            raise DataError(f"{size} training images are fewer than one batch of {batch_size} (drop_last)")
+            raise DataError(
+                f"{size} training images are fewer than one batch of {batch_size} (drop_last)"
+            )
         self._streams = streams
         self._epoch = -1
         self._permutation = torch.empty(0)
 
     def step(self, epoch: int, step: int) -> list[Tensor]:
-        """Return the indices of each virtual rank; a short last batch is shared as evenly as it goes."""
+        """Return the indices of each virtual rank.
+
+        A short last batch is shared as evenly as it goes.
+        """
         if epoch != self._epoch:
             self._permutation, self._epoch = self.permutation(epoch), epoch
         return [self._permutation[slots // self.repeats] for slots in self._slots(step)]
@@ -76,14 +94,21 @@ class Order:
 def normaliser(spec: dict[str, Any], device: torch.device) -> tuple[Tensor, Tensor]:
     """Return mean and std of 0…255 images as [1, C, 1, 1]."""
     shape = (1, -1, 1, 1)
-    return tuple(torch.tensor(spec[name], device=device).view(shape) * 255 for name in ("mean", "std"))
+    return tuple(
+        torch.tensor(spec[name], device=device).view(shape) * 255 for name in ("mean", "std")
+    )
 
 
 def resident(images: ImageSet, size: int, *, kernel: str, crop_pct: float = 1.0) -> Tensor:
-    """Return a split as one uint8 tensor [N, C, size, size]: shorter side to size / crop_pct, then centre crop."""
+    """Return a split as one uint8 tensor [N, C, size, size].
+
+    Shorter side to size / crop_pct, then centre crop.
+    """
     larger = round(size / crop_pct)
     if images.images is not None:
-        return torch.cat([_fit(part.float(), size, larger, kernel) for part in images.images.split(1024)])
+        return torch.cat(
+            [_fit(part.float(), size, larger, kernel) for part in images.images.split(1024)]
+        )
     from torchvision.transforms.functional import pil_to_tensor
 
     shown = (pil_to_tensor(images.pil(index).convert("RGB")) for index in range(len(images)))
@@ -93,7 +118,8 @@ def resident(images: ImageSet, size: int, *, kernel: str, crop_pct: float = 1.0)
 def _fit(images: Tensor, size: int, larger: int, kernel: str) -> Tensor:
     height, width = images.shape[2:]
     short = min(height, width)
-    # Whole numbers as torchvision makes them, so that the Pillow pipeline and timm's own scores see the same pixels.
+    # Whole numbers as torchvision makes them, so that the Pillow pipeline and timm's own scores see
+    # the same pixels.
     target = (int(larger * height / short), int(larger * width / short))
     resized = images if target == (height, width) else augment.resize(images, target, kernel)
     top, left = (round((side - size) / 2) for side in target)
@@ -104,17 +130,26 @@ class TensorSource:
     """The training split in memory (on the GPU where there is one), augmented in batches."""
 
     def __init__(
-        self, images: ImageSet, spec: dict[str, Any], recipe: dict[str, Any], streams: Streams, device: torch.device
+        self,
+        images: ImageSet,
+        spec: dict[str, Any],
+        recipe: dict[str, Any],
+        streams: Streams,
+        device: torch.device,
     ) -> None:
         self.recipe = recipe
         self.streams = streams
         self.labels = images.labels.to(device)
         if recipe["crop"] == "resized":
             if images.images is None:
-                raise DataError("crop: resized on images of different sizes needs the recipe's `pipeline: pil`")
+                raise DataError(
+                    "crop: resized on images of different sizes needs the recipe's `pipeline: pil`"
+                )
             self.images = images.images.to(device)
         else:
-            self.images = resident(images, recipe["image_size"], kernel=recipe["interpolation"]).to(device)
+            self.images = resident(images, recipe["image_size"], kernel=recipe["interpolation"]).to(
+                device
+            )
         self.mean, self.std = normaliser(spec, device)
 
     def batch(self, indices: Tensor, position: Position) -> tuple[Tensor, Tensor]:
@@ -123,13 +158,17 @@ class TensorSource:
         where = (position.epoch, position.step, position.virtual_rank)
         recipe, count = self.recipe, len(indices)
         if recipe["crop"] == "pad":
-            images = augment.random_shift(images, recipe["crop_padding"], self._draw("shift", where))
+            images = augment.random_shift(
+                images, recipe["crop_padding"], self._draw("shift", where)
+            )
         elif recipe["crop"] == "resized":
             size = (images.shape[2], images.shape[3])
             boxes = augment.crop_boxes(
                 count, size, recipe["crop_scale"], recipe["crop_ratio"], self._draw("box", where)
             )
-            images = augment.resized_crop(images, boxes, recipe["image_size"], recipe["interpolation"])
+            images = augment.resized_crop(
+                images, boxes, recipe["image_size"], recipe["interpolation"]
+            )
         if recipe["flip"]:
             images = augment.random_flip(images, recipe["flip"], self._draw("flip", where))
         images = (images - self.mean) / self.std
@@ -145,9 +184,15 @@ class EvalSource:
     """A split for scoring: each rank holds its own part, each example is in exactly one."""
 
     def __init__(
-        self, images: ImageSet, spec: dict[str, Any], recipe: dict[str, Any], device: torch.device, *, rank: int = 0,
+        self,
+        images: ImageSet,
+        spec: dict[str, Any],
+        recipe: dict[str, Any],
+        device: torch.device,
+        *,
+        rank: int = 0,
         world_size: int = 1,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.classes = int(spec["classes"])
         self.size = len(images)
         self.batch_size = EVAL_BATCH
@@ -161,7 +206,9 @@ class EvalSource:
         kernel, crop_pct = recipe["interpolation"], recipe["eval_crop_pct"]
         self.images = None
         if len(mine):
-            held = resident(images.part(mine), recipe["image_size"], kernel=kernel, crop_pct=crop_pct)
+            held = resident(
+                images.part(mine), recipe["image_size"], kernel=kernel, crop_pct=crop_pct
+            )
             self.images = held.to(device)
         self.mean, self.std = normaliser(spec, device)
 

@@ -43,9 +43,15 @@ class ImageSet:
     def part(self, indices: Tensor) -> "ImageSet":
         """Return the images of these indices, [M] int64, in their order."""
         if self.images is not None:
-            return ImageSet(labels=self.labels[indices], images=self.images[indices], places=indices)
+            return ImageSet(
+                labels=self.labels[indices], images=self.images[indices], places=indices
+            )
         chosen = indices.tolist()
-        return ImageSet(labels=self.labels[indices], reader=lambda index: self.pil(chosen[index]), places=indices)
+        return ImageSet(
+            labels=self.labels[indices],
+            reader=lambda index: self.pil(chosen[index]),
+            places=indices,
+        )
 
     def watched(self, on_read: Callable[[], None]) -> "ImageSet":
         """Return the same images, each reading of one told."""
@@ -71,7 +77,10 @@ class ImageSet:
 
 
 def scored_sets(spec: dict[str, Any], more: Sequence[str] = ()) -> tuple[str, ...]:
-    """Return the sets that a run is scored on: test, what it holds out of train, and what its grid names."""
+    """Return the sets that a run is scored on.
+
+    Test, what it holds out of train, and what its grid names.
+    """
     return ("test", *(("val",) if "val" in spec else ()), *more)
 
 
@@ -95,7 +104,9 @@ def load_part(
         if not 0 < number < counts[label]:
             size = f"{number} of the {int(counts[label])} images of class {label}"
             raise DataError(f"dataset {spec['name']}: cannot hold out a stratified part ({size})")
-        order = torch.randperm(int(counts[label]), generator=streams.generator("split", "val", label))
+        order = torch.randperm(
+            int(counts[label]), generator=streams.generator("split", "val", label)
+        )
         held[of_class[label][order[:number]]] = True
     return whole.part((held if split == "val" else ~held).nonzero()[:, 0])
 
@@ -139,10 +150,17 @@ def load(spec: dict[str, Any], split: str, *, data_root: Path, paths: dict[str, 
             raise DataError(_not_there(name, data_root)) from error
     else:
         raise DataError(f"unknown dataset {name!r}")
-    expected = spec[split] if split in ("train", "test") else further.get(split, {}).get("count", len(loaded))
+    expected = (
+        spec[split]
+        if split in ("train", "test")
+        else further.get(split, {}).get("count", len(loaded))
+    )
     if len(loaded) != expected:
         raise DataError(f"dataset {name}: {len(loaded)} {split} images, expected {expected}")
-    if len(loaded.labels) and not 0 <= int(loaded.labels.min()) <= int(loaded.labels.max()) < spec["classes"]:
+    if (
+        len(loaded.labels)
+        and not 0 <= int(loaded.labels.min()) <= int(loaded.labels.max()) < spec["classes"]
+    ):
         raise DataError(f"dataset {name}: {split} labels outside its {spec['classes']} classes")
     return loaded
 
@@ -159,7 +177,9 @@ def _digits300(_: Path, split: str) -> ImageSet:
     whole = _all_digits()
     index = torch.arange(len(whole))
     rest = index[index % 6 != 0]
-    return whole.part({"train": index[index % 6 == 0], "test": rest[::2], "independent": rest[1::2]}[split])
+    return whole.part(
+        {"train": index[index % 6 == 0], "test": rest[::2], "independent": rest[1::2]}[split]
+    )
 
 
 def _all_digits() -> ImageSet:
@@ -185,11 +205,19 @@ def _cifar(classes: int) -> Callable[[Path, str], ImageSet]:
         kind = datasets.CIFAR10 if classes == 10 else datasets.CIFAR100
         files = kind.train_list if split == "train" else kind.test_list
         paths = [root / kind.base_folder / name for name, _ in files]
-        if not all(check_integrity(str(path), md5) for path, (_, md5) in zip(paths, files, strict=True)):
+        if not all(
+            check_integrity(str(path), md5) for path, (_, md5) in zip(paths, files, strict=True)
+        ):
             raise FileNotFoundError(f"{root / kind.base_folder}: files are missing or damaged")
         batches = [_unpickled(path) for path in paths]
-        images = torch.from_numpy(numpy.concatenate([batch["data"] for batch in batches])).view(-1, 3, 32, 32)
-        labels = [label for batch in batches for label in batch["labels" if classes == 10 else "fine_labels"]]
+        images = torch.from_numpy(numpy.concatenate([batch["data"] for batch in batches])).view(
+            -1, 3, 32, 32
+        )
+        labels = [
+            label
+            for batch in batches
+            for label in batch["labels" if classes == 10 else "fine_labels"]
+        ]
         return ImageSet(images=images, labels=torch.tensor(labels))
 
     return read
@@ -201,10 +229,17 @@ def _unpickled(path: Path) -> Any:
 
 
 class _ArraysOnly(pickle.Unpickler):
-    """Unpickle dicts, lists, strings and NumPy arrays; refuse all else, since a pickle can run code."""
+    """Unpickle dicts, lists, strings and NumPy arrays.
+
+    Refuse all else, since a pickle can run code.
+    """
 
     def find_class(self, module: str, name: str) -> Any:
-        found = {"_reconstruct": numpy.empty(0).__reduce__()[0], "ndarray": numpy.ndarray, "dtype": numpy.dtype}
+        found = {
+            "_reconstruct": numpy.empty(0).__reduce__()[0],
+            "ndarray": numpy.ndarray,
+            "dtype": numpy.dtype,
+        }
         if module.split(".")[0] != "numpy" or name not in found:
             raise pickle.UnpicklingError(f"{module}.{name} is not allowed")
         return found[name]
@@ -214,14 +249,17 @@ def _svhn(root: Path, split: str) -> ImageSet:
     from torchvision import datasets
 
     data = datasets.SVHN(str(root), split=split, download=False)
-    return ImageSet(images=torch.from_numpy(data.data), labels=torch.from_numpy(data.labels.astype(numpy.int64)))
+    return ImageSet(
+        images=torch.from_numpy(data.data), labels=torch.from_numpy(data.labels.astype(numpy.int64))
+    )
 
 
 def _flowers(root: Path, split: str) -> ImageSet:
     from torchvision import datasets
 
     parts = [
-        datasets.Flowers102(str(root), split=part) for part in (("train", "val") if split == "train" else ("test",))
+        datasets.Flowers102(str(root), split=part)
+        for part in (("train", "val") if split == "train" else ("test",))
     ]
     joined = torch.utils.data.ConcatDataset(parts)
     labels = [label for part in parts for label in part._labels]
@@ -243,7 +281,9 @@ def _folder(root: Path, split: str) -> ImageSet:
     return ImageSet(labels=torch.tensor(data.targets), reader=lambda index: data[index][0])
 
 
-def _listed(read: Callable[..., image_trees.Listed], **more: Any) -> Callable[[Path, str], ImageSet]:
+def _listed(
+    read: Callable[..., image_trees.Listed], **more: Any
+) -> Callable[[Path, str], ImageSet]:
     def load_tree(root: Path, split: str) -> ImageSet:
         # Several datasets may share a folder.
         found = read(root.parent, split, **more)

@@ -1,4 +1,7 @@
-"""The datasets that lie as trees of pictures with lists beside them: read in the layouts that they are published in."""
+"""The datasets that lie as trees of pictures with lists beside them.
+
+Read in the layouts that they are published in.
+"""
 
 import json
 from collections.abc import Iterable
@@ -54,10 +57,18 @@ def imagenet(root: Path, split: str, *, only: str | None = None) -> Listed:
     if split == "v2":
         # ImageNetV2 (Recht et al. 2019), whose folders are the classes' numbers.
         place = root / "imagenet1k" / V2
-        return Listed((path, label) for label in range(1000) for path in _pictures(place / str(label)))
+        return Listed(
+            (path, label) for label in range(1000) for path in _pictures(place / str(label))
+        )
     place = root / "imagenet1k" / ("train" if split == "train" else "val")
-    names = catalogue.class_list(only) if only else sorted(path.name for path in place.iterdir() if path.is_dir())
-    return Listed((path, label) for label, name in enumerate(names) for path in _pictures(place / name))
+    names = (
+        catalogue.class_list(only)
+        if only
+        else sorted(path.name for path in place.iterdir() if path.is_dir())
+    )
+    return Listed(
+        (path, label) for label, name in enumerate(names) for path in _pictures(place / name)
+    )
 
 
 def tiny_imagenet(root: Path, split: str) -> Listed:
@@ -66,7 +77,9 @@ def tiny_imagenet(root: Path, split: str) -> Listed:
     number = {name: label for label, name in enumerate(sorted(_lines(place / "wnids.txt")))}
     if split == "train":
         return Listed(
-            (path, number[name]) for name in sorted(number) for path in _pictures(place / "train" / name / "images")
+            (path, number[name])
+            for name in sorted(number)
+            for path in _pictures(place / "train" / name / "images")
         )
     rows = [line.split("\t") for line in _lines(place / "val" / "val_annotations.txt")]
     return Listed((place / "val" / "images" / row[0], number[row[1]]) for row in rows)
@@ -75,13 +88,18 @@ def tiny_imagenet(root: Path, split: str) -> Listed:
 def domainnet(root: Path, split: str, *, domain: str) -> Listed:
     """Read a domain by its list: `clipart/airplane/clipart_002_000001.jpg 1` a line.
 
-    Classes are numbered in the order of their folders' names, as in DRLoc's program; the list's own numbers agree.
+    Classes are numbered in the order of their folders' names, as in DRLoc's program; the list's own
+    numbers agree.
     """
     place = root / "domainnet"
     files = [line.rsplit(" ", 1)[0] for line in _lines(place / f"{domain}_{split}.txt")]
     # Of both parts, as one might lack a class.
-    known = files + [line.rsplit(" ", 1)[0] for line in _lines(place / f"{domain}_{_other(split)}.txt")]
-    number = {name: label for label, name in enumerate(sorted({file.split("/")[1] for file in known}))}
+    known = files + [
+        line.rsplit(" ", 1)[0] for line in _lines(place / f"{domain}_{_other(split)}.txt")
+    ]
+    number = {
+        name: label for label, name in enumerate(sorted({file.split("/")[1] for file in known}))
+    }
     return Listed((place / file, number[file.split("/")[1]]) for file in files)
 
 
@@ -90,9 +108,14 @@ def _other(split: str) -> str:
 
 
 def inaturalist(root: Path, split: str, *, year: int) -> Listed:
-    """Read a year's competition: train<year>.json and val<year>.json in COCO's form; the category's id is the class."""
+    """Read a year's competition: train<year>.json and val<year>.json in COCO's form.
+
+    The category's id is the class.
+    """
     place = root / f"inat{year}"
-    data = json.loads((place / f"{'train' if split == 'train' else 'val'}{year}.json").read_text("utf-8"))
+    data = json.loads(
+        (place / f"{'train' if split == 'train' else 'val'}{year}.json").read_text("utf-8")
+    )
     label = {row["image_id"]: int(row["category_id"]) for row in data["annotations"]}
     return Listed((place / row["file_name"], label[row["id"]]) for row in data["images"])
 
@@ -106,8 +129,16 @@ def cars(root: Path, split: str) -> Listed:
 
 
 def flowers_train_val(root: Path, split: str) -> Listed:
-    """Read Flowers102 in RelViT's protocol: the official train part, tested on the official val part."""
+    """Read Flowers102 in RelViT's protocol.
+
+    The official train part, tested on the official val part.
+    """
     from torchvision import datasets
 
-    found = datasets.Flowers102(str(root / "flowers102"), split="train" if split == "train" else "val")
-    return Listed((Path(path), int(label)) for path, label in zip(found._image_files, found._labels, strict=True))
+    found = datasets.Flowers102(
+        str(root / "flowers102"), split="train" if split == "train" else "val"
+    )
+    return Listed(
+        (Path(path), int(label))
+        for path, label in zip(found._image_files, found._labels, strict=True)
+    )

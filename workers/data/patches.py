@@ -1,7 +1,9 @@
-"""What RelViT does to the patches of images, batched on the device (Camporese et al. 2022, 3.2.1, 4.1, 4.3).
+"""What RelViT does to the patches of images, batched on the device (Camporese et al.
 
-Images are [B, C, S, S], normalised; P is the patch side. Draws come from a CPU generator of the `augment` stream, so
-that they do not depend on the device.
+2022, 3.2.1, 4.1, 4.3).
+
+Images are [B, C, S, S], normalised; P is the patch side. Draws come from a CPU generator of the
+`augment` stream, so that they do not depend on the device.
 """
 
 from dataclasses import dataclass
@@ -35,10 +37,17 @@ class PatchWork:
     # [1, C, 1, 1], of images in 0…1.
 
     def train(self, images: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor | None]:
-        """Return a training batch and [B, N] where each of its patches lay; None where they lie as they did."""
+        """Return a training batch and [B, N] where each of its patches lay.
+
+        None where they lie as they did.
+        """
         images = self.evaluate(images, generator)
         if self.augment:
-            mean, std = (images.new_tensor([0.0]), images.new_tensor([1.0])) if self.clamp else (self.mean, self.std)
+            mean, std = (
+                (images.new_tensor([0.0]), images.new_tensor([1.0]))
+                if self.clamp
+                else (self.mean, self.std)
+            )
             images = (augment_patches(images * std + mean, self.patch, generator) - mean) / std
         return shuffle_patches(images, self.patch, generator) if self.shuffle else (images, None)
 
@@ -70,8 +79,12 @@ def patch_work(
     )
 
 
-def mega_patches(images: Tensor, patch: int, count: int, generator: torch.Generator, *, shared: bool) -> Tensor:
-    """Cut each image into M×M rectangles at random multiples of P and resize each to P×P: -> [B, C, M·P, M·P].
+def mega_patches(
+    images: Tensor, patch: int, count: int, generator: torch.Generator, *, shared: bool
+) -> Tensor:
+    """Cut each image into M×M rectangles at random multiples of P and resize each to P×P.
+
+    -> [B, C, M·P, M·P].
 
     Args:
         images: [B, C, S, S].
@@ -87,13 +100,28 @@ def mega_patches(images: Tensor, patch: int, count: int, generator: torch.Genera
     return rows[:, None] @ (images @ columns[:, None].transpose(2, 3))
 
 
-def _cut_weights(batch: int, side: int, patch: int, count: int, generator: torch.Generator) -> Tensor:
-    """Return [B, M·P, S]: bilinear weights that resize the M stretches between random cuts to P pixels each."""
-    cuts = torch.rand(batch, side // patch - 1, generator=generator).argsort(1)[:, : count - 1].sort(1).values + 1
+def _cut_weights(
+    batch: int, side: int, patch: int, count: int, generator: torch.Generator
+) -> Tensor:
+    """Return [B, M·P, S].
+
+    Bilinear weights that resize the M stretches between random cuts to P pixels each.
+    """
+    cuts = (
+        torch.rand(batch, side // patch - 1, generator=generator)
+        .argsort(1)[:, : count - 1]
+        .sort(1)
+        .values
+        + 1
+    )
     edges = F.pad(cuts * patch, (1, 0), value=0)
     ends = F.pad(cuts * patch, (0, 1), value=side)
     starts, lengths = edges.flatten().double(), (ends - edges).flatten().double()
-    return resample_weights(starts, lengths, side, patch, "bilinear").unflatten(0, (batch, count)).flatten(1, 2)
+    return (
+        resample_weights(starts, lengths, side, patch, "bilinear")
+        .unflatten(0, (batch, count))
+        .flatten(1, 2)
+    )
 
 
 def as_patches(images: Tensor, patch: int) -> Tensor:
@@ -111,8 +139,13 @@ def as_images(patches: Tensor, batch: int, rows: int) -> Tensor:
     return whole.reshape(batch, channels, rows * patch, columns * patch)
 
 
-def shuffle_patches(images: Tensor, patch: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Permute the patches of each image; return it and [B, N] int64, where each patch lay before."""
+def shuffle_patches(
+    images: Tensor, patch: int, generator: torch.Generator
+) -> tuple[Tensor, Tensor]:
+    """Permute the patches of each image.
+
+    Return it and [B, N] int64, where each patch lay before.
+    """
     batch, rows = len(images), images.shape[2] // patch
     patches = as_patches(images, patch).unflatten(0, (batch, -1))
     places = torch.rand(batch, patches.shape[1], generator=generator).argsort(1).to(images.device)
@@ -123,9 +156,10 @@ def shuffle_patches(images: Tensor, patch: int, generator: torch.Generator) -> t
 def augment_patches(images: Tensor, patch: int, generator: torch.Generator) -> Tensor:
     """Crop, colour and grey-scale every patch by itself: [B, C, S, S] in 0…1 -> the same shape.
 
-    The crop is of one size at a random place, resized back; then, with its probability, brightness, contrast and
-    saturation by a factor of 0.6 to 1.4 and hue by up to a tenth of the circle, in an order drawn for the batch; then
-    grey. Colours are clamped to 0…1 after each change, as torchvision does. One-channel images keep their hue.
+    The crop is of one size at a random place, resized back; then, with its probability, brightness,
+    contrast and saturation by a factor of 0.6 to 1.4 and hue by up to a tenth of the circle, in an
+    order drawn for the batch; then grey. Colours are clamped to 0…1 after each change, as
+    torchvision does. One-channel images keep their hue.
     """
     patches = as_patches(images, patch)
     patches = _crop(patches, patch, generator)
@@ -140,7 +174,9 @@ def _crop(patches: Tensor, patch: int, generator: torch.Generator) -> Tensor:
     size = round(patch / CROP)
     if size >= patch:
         return patches
-    top, left = torch.randint(0, patch - size + 1, (2, len(patches)), generator=generator).to(patches.device)
+    top, left = torch.randint(0, patch - size + 1, (2, len(patches)), generator=generator).to(
+        patches.device
+    )
     span = torch.arange(size, device=patches.device)
     index = torch.arange(len(patches), device=patches.device)[:, None, None]
     rows, columns = (top[:, None] + span)[:, :, None], (left[:, None] + span)[:, None, :]
@@ -182,7 +218,9 @@ def _luma(images: Tensor) -> Tensor:
 
 
 def turn_hue(images: Tensor, shift: Tensor) -> Tensor:
-    """Turn the hue of RGB images in 0…1 by a share of the circle each: HSV's definition, value and saturation kept.
+    """Turn the hue of RGB images in 0…1 by a share of the circle each.
+
+    HSV's definition, value and saturation kept.
 
     Args:
         images: [B, 3, H, W].
@@ -198,6 +236,10 @@ def turn_hue(images: Tensor, shift: Tensor) -> Tensor:
         torch.where(value == green, 2 + (blue - red) / safe, 4 + (red - green) / safe),
     )
     hue = (sixth / 6 + shift) * 6
-    # f(n) = V - C·max(0, min(k, 4 - k, 1)), k = (n + hue) mod 6, n = 5, 3, 1 for red, green and blue.
-    turned = [value - chroma * torch.minimum(k, 4 - k).clamp(0, 1) for k in ((n + hue) % 6 for n in (5, 3, 1))]
+    # f(n) = V - C·max(0, min(k, 4 - k, 1)), k = (n + hue) mod 6, n = 5, 3, 1 for red, green and
+    # blue.
+    turned = [
+        value - chroma * torch.minimum(k, 4 - k).clamp(0, 1)
+        for k in ((n + hue) % 6 for n in (5, 3, 1))
+    ]
     return torch.cat(turned, dim=1)

@@ -1,4 +1,6 @@
-"""timm's image-by-image pipeline in loader workers, for recipes that need RandAugment or colour jitter."""
+"""timm's image-by-image pipeline in loader workers, for recipes that need RandAugment or colour
+jitter.
+"""
 
 import random
 import signal
@@ -25,9 +27,13 @@ def _start_worker(_: int) -> None:
 
 
 class PilTransform:
-    """timm's training transform, whose draws follow from (epoch, index) alone, whichever worker makes them."""
+    """timm's training transform, whose draws follow from (epoch, index) alone, whichever worker
+    makes them.
+    """
 
-    def __init__(self, images: ImageSet, spec: dict[str, Any], recipe: dict[str, Any], streams: Streams) -> None:
+    def __init__(
+        self, images: ImageSet, spec: dict[str, Any], recipe: dict[str, Any], streams: Streams
+    ) -> None:
         from timm.data import create_transform
 
         resized, simple = recipe["crop"] == "resized", recipe["crop"] == "simple"
@@ -57,7 +63,10 @@ class PilTransform:
         )
 
     def __call__(self, epoch: int, index: int, copy: int = 0) -> Tensor:
-        """Return one augmented, normalised image [C, S, S]; each copy of it in an epoch has draws of its own."""
+        """Return one augmented, normalised image [C, S, S].
+
+        Each copy of it in an epoch has draws of its own.
+        """
         key = self.streams.key("augment", "pil", epoch, index, *([copy] if copy else []))
         random.seed(key)
         numpy.random.seed(key & 0xFFFFFFFF)
@@ -69,9 +78,12 @@ class PilTransform:
         return transformed
 
     def _fitted(self, image: Any) -> Any:
-        """Show what the tensor pipeline shows: shorter side to size, centre, and the padded crop where there is one.
+        """Show what the tensor pipeline shows.
 
-        Or DeiT III's simple random crop (Touvron et al. 2022, section 3): a square at random, borders mirrored.
+        Shorter side to size, centre, and the padded crop where there is one.
+
+        Or DeiT III's simple random crop (Touvron et al. 2022, section 3): a square at random,
+        borders mirrored.
         """
         from torchvision.transforms import InterpolationMode, RandomCrop
         from torchvision.transforms import functional as F
@@ -90,7 +102,9 @@ class PilTransform:
 class _Steps(torch.utils.data.Dataset[tuple[Tensor, Tensor]]):
     """Item = the share of one virtual rank in one step."""
 
-    def __init__(self, transform: PilTransform, order: Order, epoch: int, shares: list[tuple[int, int]]) -> None:
+    def __init__(
+        self, transform: PilTransform, order: Order, epoch: int, shares: list[tuple[int, int]]
+    ) -> None:
         self.transform = transform
         self.order = order
         self.epoch = epoch
@@ -110,9 +124,13 @@ class _Steps(torch.utils.data.Dataset[tuple[Tensor, Tensor]]):
 
 
 class PilSource:
-    """Batches made by loader workers ahead of time, in the order in which this rank will ask for them."""
+    """Batches made by loader workers ahead of time, in the order in which this rank will ask for
+    them.
+    """
 
-    def __init__(self, transform: PilTransform, order: Order, *, workers: int, device: torch.device) -> None:
+    def __init__(
+        self, transform: PilTransform, order: Order, *, workers: int, device: torch.device
+    ) -> None:
         self.transform = transform
         self.order = order
         self.workers = workers
@@ -123,7 +141,9 @@ class PilSource:
 
     def begin(self, epoch: int, first_step: int, virtual_ranks: list[int]) -> None:
         """Start on an epoch from a step on; a resumed run asks for just what is left."""
-        shares = [(step, rank) for step in range(first_step, self.order.steps) for rank in virtual_ranks]
+        shares = [
+            (step, rank) for step in range(first_step, self.order.steps) for rank in virtual_ranks
+        ]
         steps = _Steps(self.transform, self.order, epoch, shares)
         loader = torch.utils.data.DataLoader(
             steps,

@@ -31,18 +31,22 @@ class Head(Protocol):
     def __call__(
         self, grids: list[Tensor], generator: torch.Generator, places: Tensor | None = None
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the loss (mean over the images) and metrics (each a mean over the images), all scalars.
+        """Return the loss (mean over the images) and metrics (each a mean over the images), all
+        scalars.
 
         Args:
             grids: [B, h, w, D] each: the backbone's final patch tokens, or those of every block.
             generator: a CPU generator of the `pair` stream; the only source of draws.
-            places: [B, h·w] int64, where each token's patch lay in the image; None where nothing was shuffled.
+            places: [B, h·w] int64, where each token's patch lay in the image; None where nothing
+                was shuffled.
         """
         ...
 
 
 def build_head(head: dict[str, Any], grids: list[Grid]) -> nn.Module | None:
-    """Make the head of a run; None where nothing is trained beside the classifier (or with weight 0 throughout).
+    """Make the head of a run.
+
+    None where nothing is trained beside the classifier (or with weight 0 throughout).
 
     Args:
         head: name and resolved parameters.
@@ -72,7 +76,9 @@ def _own(head: dict[str, Any], grids: list[Grid]) -> nn.Module:
     linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
     sys.modules[module.__name__] = module
     exec(compile(source, file, "exec"), module.__dict__)
-    made = getattr(module, name)(grids, **{key: value for key, value in head["params"].items() if key not in COMMON})
+    made = getattr(module, name)(
+        grids, **{key: value for key, value in head["params"].items() if key not in COMMON}
+    )
     if not isinstance(made, nn.Module):
         raise OwnHeadError(f"head {name}: must be a torch.nn.Module")
     return made
@@ -87,8 +93,8 @@ class OwnHeadError(VtjobsError):
 def weight_at(head: dict[str, Any], epoch: int, epochs: int) -> float:
     """Return the factor of a head's loss in an epoch, counted from 0, of a schedule over `epochs`.
 
-    `code` is the schedule of DRLoc's published program, which its paper does not mention: 20 epochs up from 0, then
-    down in a straight line to 0 at the end.
+    `code` is the schedule of DRLoc's published program, which its paper does not mention: 20 epochs
+    up from 0, then down in a straight line to 0 at the end.
     """
     weight = float(head["params"].get("weight", 0.0))
     if head["params"].get("weight_schedule") != "code":

@@ -1,4 +1,7 @@
-"""Dense relative localization (Liu et al. 2021): where two tokens lie to each other, from their embeddings alone."""
+"""Dense relative localization (Liu et al. 2021).
+
+Where two tokens lie to each other, from their embeddings alone.
+"""
 
 from typing import Any
 
@@ -13,11 +16,13 @@ VARIANCE_FLOOR = 1e-8
 
 
 class DRLoc(nn.Module):
-    """For m random token pairs per image an MLP tells their offset from the two concatenated embeddings.
+    """For m random token pairs per image an MLP tells their offset from the two concatenated
+    embeddings.
 
-    `l1` is eq. 2 (absolute offsets, eq. 1), `signed` eq. 3, `ce` eq. 5, `reg` eq. 6, each averaged over images and
-    pairs; `l1` and `signed` over the two coordinates as well (pseudo-code, fig. 2), `ce` and `reg` summed over them.
-    With several grids the losses are summed, each with an MLP of its own (eq. 7).
+    `l1` is eq. 2 (absolute offsets, eq. 1), `signed` eq. 3, `ce` eq. 5, `reg` eq. 6, each averaged
+    over images and pairs; `l1` and `signed` over the two coordinates as well (pseudo-code, fig. 2),
+    `ce` and `reg` summed over them. With several grids the losses are summed, each with an MLP of
+    its own (eq. 7).
     """
 
     def __init__(self, grids: list[Grid], params: dict[str, Any]) -> None:
@@ -28,7 +33,9 @@ class DRLoc(nn.Module):
     def forward(
         self, grids: list[Tensor], generator: torch.Generator, places: Tensor | None = None
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        losses = [locate(tokens, generator) for locate, tokens in zip(self.locate, grids, strict=True)]
+        losses = [
+            locate(tokens, generator) for locate, tokens in zip(self.locate, grids, strict=True)
+        ]
         loss = torch.stack(losses).sum()
         return loss, {self.name: loss.detach()}
 
@@ -48,10 +55,16 @@ class Localization(nn.Module):
         hidden = int(params["width"])
         self.first = nn.Linear(2 * grid.width, hidden)
         self.second = nn.Linear(hidden, hidden)
-        self.extra = nn.Linear(hidden, hidden) if params["extra_layer"] and self.kind in ("ce", "reg") else None
+        self.extra = (
+            nn.Linear(hidden, hidden)
+            if params["extra_layer"] and self.kind in ("ce", "reg")
+            else None
+        )
         outputs = [2]
         if self.kind in ("ce", "reg"):
-            height, columns = self._pooled(torch.empty(1, grid.height, grid.columns, 1, device="meta")).shape[1:3]
+            height, columns = self._pooled(
+                torch.empty(1, grid.height, grid.columns, 1, device="meta")
+            ).shape[1:3]
             outputs = [self._count(height), self._count(columns)]
         self.out = nn.ModuleList(nn.Linear(hidden, count) for count in outputs)
         if params["init"] == "truncated_normal":
@@ -62,7 +75,9 @@ class Localization(nn.Module):
         tokens = self._pooled(tokens)
         batch, height, columns, _ = tokens.shape
         # Two independent uniform draws with replacement; a pair may be one token twice.
-        places = torch.randint(height * columns, (2, batch, self.pairs), generator=generator).to(tokens.device)
+        places = torch.randint(height * columns, (2, batch, self.pairs), generator=generator).to(
+            tokens.device
+        )
         rows, cols = places // columns, places % columns
         offset = torch.stack([rows[0] - rows[1], cols[0] - cols[1]], dim=-1)
         predicted = [layer(self._embedded(tokens, places)).float() for layer in self.out]
@@ -71,7 +86,9 @@ class Localization(nn.Module):
             target = offset if self.kind == "signed" else offset.abs()
             return F.l1_loss(predicted[0], target / sides if self.relative else target.float())
         loss = self._cross_entropy if self.kind == "ce" else self._regression
-        return loss(predicted[0], offset[..., 0], height) + loss(predicted[1], offset[..., 1], columns)
+        return loss(predicted[0], offset[..., 0], height) + loss(
+            predicted[1], offset[..., 1], columns
+        )
 
     def _embedded(self, tokens: Tensor, places: Tensor) -> Tensor:
         """Return [B, m, hidden] of pairs of tokens at `places`, [2, B, m]."""
@@ -80,9 +97,13 @@ class Localization(nn.Module):
         base = torch.arange(batch, device=tokens.device)[:, None] * cells
         ends = [(base + place).flatten() for place in places]
         if cells < self.pairs:
-            # Fewer tokens than pairs: the first layer is applied to each token once, by halves, then gathered.
+            # Fewer tokens than pairs: the first layer is applied to each token once, by halves,
+            # then gathered.
             halves = self.first.weight.chunk(2, dim=1)
-            one, other = (F.linear(flat, half).index_select(0, end) for half, end in zip(halves, ends, strict=True))
+            one, other = (
+                F.linear(flat, half).index_select(0, end)
+                for half, end in zip(halves, ends, strict=True)
+            )
             hidden = one + other + self.first.bias
         else:
             hidden = self.first(torch.cat([flat.index_select(0, end) for end in ends], dim=-1))
@@ -114,7 +135,9 @@ class Localization(nn.Module):
             return tokens
         image = tokens.permute(0, 3, 1, 2)
         if self.pooling == "overlapping":
-            return F.avg_pool2d(image, 3, stride=2, padding=1, count_include_pad=False).permute(0, 2, 3, 1)
+            return F.avg_pool2d(image, 3, stride=2, padding=1, count_include_pad=False).permute(
+                0, 2, 3, 1
+            )
         if height % self.side or columns % self.side:
             return tokens
         return F.avg_pool2d(image, (height // self.side, columns // self.side)).permute(0, 2, 3, 1)

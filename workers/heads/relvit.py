@@ -1,4 +1,7 @@
-"""Relations between patches (Camporese et al. 2022): direction, distance, angle and place, from the tokens alone."""
+"""Relations between patches (Camporese et al. 2022).
+
+Direction, distance, angle and place, from the tokens alone.
+"""
 
 import math
 from typing import Any
@@ -17,11 +20,13 @@ ANGLE_FLOOR = 1e-4
 
 
 class RelViT(nn.Module):
-    """SpRel (eq. 5, 10), Dist (eq. 6, 12), Ang (eq. 7, 13) and AbsPos (eq. 9, 11), summed with equal weight.
+    """SpRel (eq. 5, 10), Dist (eq. 6, 12), Ang (eq. 7, 13) and AbsPos (eq.
 
-    A score of the ordered pair (i, j) is z_i W z_jᵀ / √D with one D×D matrix per score (eq. 8, rank `full`), or q_i·k_j
-    / √d with queries and keys of width d (rank `low`): D/9 for each direction, D for Dist and Ang. All scores of a head
-    come from one projection a side.
+    9, 11), summed with equal weight.
+
+    A score of the ordered pair (i, j) is z_i W z_jᵀ / √D with one D×D matrix per score (eq. 8, rank
+    `full`), or q_i·k_j / √d with queries and keys of width d (rank `low`): D/9 for each direction,
+    D for Dist and Ang. All scores of a head come from one projection a side.
     """
 
     def __init__(self, grid: Grid, params: dict[str, Any]) -> None:
@@ -35,7 +40,9 @@ class RelViT(nn.Module):
         self.tasks = [task for task in ("sprel", "dist", "ang") if task in tasks]
         targets = {"sprel": directions, "dist": distances, "ang": angles}
         for task in self.tasks:
-            self.register_buffer(f"{task}_target", targets[task](grid.height, grid.columns), persistent=False)
+            self.register_buffer(
+                f"{task}_target", targets[task](grid.height, grid.columns), persistent=False
+            )
         self.scores = _scores(self.tasks, grid.width, params["rank"]) if self.tasks else None
         self.position = nn.Linear(grid.width, count) if "abspos" in tasks else None
         self.register_buffer("place", torch.arange(count), persistent=False)
@@ -46,7 +53,9 @@ class RelViT(nn.Module):
         tokens = grids[-1]
         if self.is_pooled:
             image = tokens.permute(0, 3, 1, 2)
-            tokens = F.avg_pool2d(image, 3, stride=2, padding=1, count_include_pad=False).permute(0, 2, 3, 1)
+            tokens = F.avg_pool2d(image, 3, stride=2, padding=1, count_include_pad=False).permute(
+                0, 2, 3, 1
+            )
         z = tokens.flatten(1, 2)
         batch, count, _ = z.shape
         loss = torch.zeros((), device=z.device)
@@ -57,7 +66,9 @@ class RelViT(nn.Module):
                 width = DIRECTIONS if task == "sprel" else 1
                 own, scores = scores[:, :width], scores[:, width:]
                 target = self._moved(getattr(self, f"{task}_target"), places, batch)
-                part, metric = _direction_loss(own, target) if task == "sprel" else _squared(own[:, 0], target)
+                part, metric = (
+                    _direction_loss(own, target) if task == "sprel" else _squared(own[:, 0], target)
+                )
                 loss = loss + part
                 metrics[f"{task}_top1" if task == "sprel" else f"{task}_mse"] = metric
         if self.position is not None:
@@ -70,7 +81,10 @@ class RelViT(nn.Module):
 
     @staticmethod
     def _moved(target: Tensor, places: Tensor | None, batch: int) -> Tensor:
-        """Return [B, N, N] of targets between the tokens as they stand: rows and columns follow the shuffling."""
+        """Return [B, N, N] of targets between the tokens as they stand.
+
+        Rows and columns follow the shuffling.
+        """
         if places is None:
             return target.expand(batch, -1, -1)
         return target[places[:, :, None], places[:, None, :]]
@@ -78,14 +92,18 @@ class RelViT(nn.Module):
 
 def _direction_loss(scores: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
     """Return cross-entropy and accuracy in percent: scores [B, 9, N, N], target [B, N, N]."""
-    # Gathered by hand: torch's own cross-entropy has no deterministic kernel for this shape on a GPU.
+    # Gathered by hand: torch's own cross-entropy has no deterministic kernel for this shape on a
+    # GPU.
     logs = scores.log_softmax(1)
     chosen = logs.gather(1, target[:, None])[:, 0]
     return -chosen.mean(), _share_right(logs, chosen, 1)
 
 
 def _share_right(logs: Tensor, chosen: Tensor, dim: int) -> Tensor:
-    """Return how many percent of the chosen scores are the highest; far faster than to ask which one is."""
+    """Return how many percent of the chosen scores are the highest.
+
+    Far faster than to ask which one is.
+    """
     return 100.0 * (chosen.detach() >= logs.detach().amax(dim)).float().mean()
 
 
@@ -110,13 +128,21 @@ class FullRank(nn.Module):
 
 
 class LowRank(nn.Module):
-    """Scores as products of queries and keys, each of its own width: tokens [B, N, D] -> [B, scores, N, N]."""
+    """Scores as products of queries and keys, each of its own width.
+
+    Tokens [B, N, D] -> [B, scores, N, N].
+    """
 
     def __init__(self, widths: list[int], width: int) -> None:
         super().__init__()
         self.widths = widths
-        starts = [place for place, own in enumerate(widths) if place == 0 or own != widths[place - 1]]
-        self._alike = [(start, end - start) for start, end in zip(starts, [*starts[1:], len(widths)], strict=True)]
+        starts = [
+            place for place, own in enumerate(widths) if place == 0 or own != widths[place - 1]
+        ]
+        self._alike = [
+            (start, end - start)
+            for start, end in zip(starts, [*starts[1:], len(widths)], strict=True)
+        ]
         # Runs of scores of one width: (first, how many).
         self.queries = nn.Linear(width, sum(widths), bias=False)
         self.keys = nn.Linear(width, sum(widths), bias=False)
@@ -138,7 +164,9 @@ def _scores(tasks: list[str], width: int, rank: str) -> nn.Module:
     if rank == "full":
         return FullRank(sum(counts), width)
     widths = [max(1, width // DIRECTIONS) if task == "sprel" else width for task in tasks]
-    return LowRank([own for own, count in zip(widths, counts, strict=True) for _ in range(count)], width)
+    return LowRank(
+        [own for own, count in zip(widths, counts, strict=True) for _ in range(count)], width
+    )
 
 
 def _cells(height: int, columns: int) -> tuple[Tensor, Tensor]:
@@ -154,17 +182,22 @@ def directions(height: int, columns: int) -> Tensor:
 
 
 def distances(height: int, columns: int) -> Tensor:
-    """Return [N, N] fp32: Euclidean distances of the patches' cells, -1 for none to 1 for the longest (eq. 6)."""
+    """Return [N, N] fp32.
+
+    Euclidean distances of the patches' cells, -1 for none to 1 for the longest (eq. 6).
+    """
     places = torch.stack(_cells(height, columns), 1).double()
     found = (places[:, None] - places[None]).square().sum(-1).sqrt()
     return (2 * found / found.max() - 1).float()
 
 
 def angles(height: int, columns: int) -> Tensor:
-    """Return [N, N] fp32: angles between the patches' places as vectors, from -1 to 1 for the widest (eq. 7).
+    """Return [N, N] fp32.
 
-    The vectors start at a point half a side outside the first cell; shift and floor are the published code's. In
-    double precision, as the arc cosine near 1 loses half of the digits.
+    Angles between the patches' places as vectors, from -1 to 1 for the widest (eq. 7).
+
+    The vectors start at a point half a side outside the first cell; shift and floor are the
+    published code's. In double precision, as the arc cosine near 1 loses half of the digits.
     """
     rows, cols = _cells(height, columns)
     places = torch.stack([cols + columns / 2, rows + height / 2], 1).double()

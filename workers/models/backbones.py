@@ -8,7 +8,9 @@ from ..heads.base import Grid
 from .tokens import BackboneError
 
 
-def create_arguments(backbone: dict[str, Any], dataset: dict[str, Any], recipe: dict[str, Any]) -> dict[str, Any]:
+def create_arguments(
+    backbone: dict[str, Any], dataset: dict[str, Any], recipe: dict[str, Any]
+) -> dict[str, Any]:
     """Return what timm's create_model is called with, the model's name left out."""
     import timm
 
@@ -27,7 +29,10 @@ def create_arguments(backbone: dict[str, Any], dataset: dict[str, Any], recipe: 
 
 
 def build(
-    backbone: dict[str, Any], dataset: dict[str, Any], recipe: dict[str, Any], head: dict[str, Any] | None = None
+    backbone: dict[str, Any],
+    dataset: dict[str, Any],
+    recipe: dict[str, Any],
+    head: dict[str, Any] | None = None,
 ) -> nn.Module:
     """Make the model, drawing its weights from torch's default generator.
 
@@ -70,7 +75,9 @@ def build(
 
 
 def _drop_evenly(model: nn.Module, rate: float | None) -> None:
-    """Drop the branches of every block at one rate, the largest where none is given: timm lets it grow with the depth.
+    """Drop the branches of every block at one rate, the largest where none is given.
+
+    Timm lets it grow with the depth.
 
     Class attention has none (thesis, section 3.5.2).
     """
@@ -78,7 +85,10 @@ def _drop_evenly(model: nn.Module, rate: float | None) -> None:
     from timm.models.cait import LayerScaleBlockClassAttn
 
     if rate is None:
-        rate = max((layer.drop_prob for layer in model.modules() if isinstance(layer, DropPath)), default=0.0)
+        rate = max(
+            (layer.drop_prob for layer in model.modules() if isinstance(layer, DropPath)),
+            default=0.0,
+        )
     for layer in model.modules():
         for name in ("drop_path", "drop_path1", "drop_path2"):
             spared = isinstance(layer, LayerScaleBlockClassAttn)
@@ -93,7 +103,8 @@ def _shrink(model: Any, name: str, size: int, mega: int) -> None:
         raise BackboneError(f"backbone {name}: mega-patches need a transformer over square patches")
     if mega > size // patch:
         raise BackboneError(
-            f"backbone {name}: mega is {mega}, but {size}-pixel images have {size // patch} patches a side"
+            f"backbone {name}: mega is {mega}, but {size}-pixel images have {size // patch} patches"
+            " a side"
         )
     model.set_input_size(img_size=(mega * patch, mega * patch))
 
@@ -106,7 +117,9 @@ def patch_side(model: Any, size: int) -> int | None:
 
 
 def cell_side(head: dict[str, Any], name: str, grid: Grid, side: int) -> int | None:
-    """Return the side of the square of pixels that a token stands for; None where the head does nothing to patches.
+    """Return the side of the square of pixels that a token stands for.
+
+    None where the head does nothing to patches.
 
     Raises:
         BackboneError: the tokens stand for no squares, and the head shuffles or changes such.
@@ -115,10 +128,14 @@ def cell_side(head: dict[str, Any], name: str, grid: Grid, side: int) -> int | N
     if not (params.get("shuffle") or params.get("patch_augment") or params.get("mega")):
         return None
     if params.get("mega") not in (None, grid.height):
-        raise BackboneError(f"backbone {name}: mega-patches need one token per patch, but it merges them")
+        raise BackboneError(
+            f"backbone {name}: mega-patches need one token per patch, but it merges them"
+        )
     if grid.height != grid.columns or side % grid.height:
         size = f"{grid.height}x{grid.columns}"
-        raise BackboneError(f"backbone {name}: image size {side} cannot be divided into {size} square patches")
+        raise BackboneError(
+            f"backbone {name}: image size {side} cannot be divided into {size} square patches"
+        )
     return side // grid.height
 
 
@@ -130,4 +147,6 @@ def input_side(head: dict[str, Any], model: Any, size: int) -> int:
 
 def batch_norms(model: nn.Module) -> list[nn.Module]:
     """Return the layers that keep running statistics of the batch."""
-    return [layer for layer in model.modules() if isinstance(layer, nn.modules.batchnorm._BatchNorm)]
+    return [
+        layer for layer in model.modules() if isinstance(layer, nn.modules.batchnorm._BatchNorm)
+    ]

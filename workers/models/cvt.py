@@ -1,7 +1,10 @@
-"""CvT-13 (Wu et al. 2021) in two variants: the official one, and the one that the DRLoc paper trained.
+"""CvT-13 (Wu et al. 2021) in two variants.
 
-They differ in more than their size: see `Variant`. Both have three stages of 1, 2 and 10 blocks, 64, 192 and 384 wide,
-with 1, 3 and 6 heads; queries, keys and values come from depthwise convolutions, keys and values at half resolution.
+The official one, and the one that the DRLoc paper trained.
+
+They differ in more than their size: see `Variant`. Both have three stages of 1, 2 and 10 blocks,
+64, 192 and 384 wide, with 1, 3 and 6 heads; queries, keys and values come from depthwise
+convolutions, keys and values at half resolution.
 """
 
 from dataclasses import dataclass
@@ -28,7 +31,10 @@ class Variant:
 
 
 class ChannelNorm(nn.Module):
-    """LayerNorm over the channels of [B, C, H, W] as the DRLoc variant has it: (x - mean) / (std + eps)."""
+    """LayerNorm over the channels of [B, C, H, W] as the DRLoc variant has it.
+
+    (x - mean) / (std + eps).
+    """
 
     def __init__(self, width: int, eps: float = 1e-5) -> None:
         super().__init__()
@@ -58,7 +64,9 @@ def _heads(x: Tensor, heads: int) -> Tensor:
 
 
 class OfficialAttention(nn.Module):
-    """Separate depthwise convolutions for q, k and v, then linear maps; the scale is the whole width's.
+    """Separate depthwise convolutions for q, k and v, then linear maps.
+
+    The scale is the whole width's.
 
     The class token, where there is one, passes the convolutions by.
     """
@@ -75,8 +83,14 @@ class OfficialAttention(nn.Module):
         extra, patches = tokens[:, :-count], tokens[:, -count:]
         image = patches.transpose(1, 2).unflatten(2, grid)
         query, key, value = (
-            _heads(proj(torch.cat([extra, conv(image).flatten(2).transpose(1, 2)], dim=1)), self.heads)
-            for conv, proj in ((self.conv_q, self.proj_q), (self.conv_k, self.proj_k), (self.conv_v, self.proj_v))
+            _heads(
+                proj(torch.cat([extra, conv(image).flatten(2).transpose(1, 2)], dim=1)), self.heads
+            )
+            for conv, proj in (
+                (self.conv_q, self.proj_q),
+                (self.conv_k, self.proj_k),
+                (self.conv_v, self.proj_v),
+            )
         )
         mixed = F.scaled_dot_product_attention(query, key, value, scale=self.scale)
         out: Tensor = self.proj(mixed.transpose(1, 2).flatten(2))
@@ -84,13 +98,18 @@ class OfficialAttention(nn.Module):
 
 
 class SharedAttention(nn.Module):
-    """The DRLoc variant: keys and values share one depthwise convolution; 1×1 convolutions without bias follow."""
+    """The DRLoc variant: keys and values share one depthwise convolution.
+
+    1×1 convolutions without bias follow.
+    """
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
         self.heads = heads
         self.to_q = nn.Sequential(*_depthwise(width, 1), nn.Conv2d(width, width, 1, bias=False))
-        self.to_kv = nn.Sequential(*_depthwise(width, 2), nn.Conv2d(width, 2 * width, 1, bias=False))
+        self.to_kv = nn.Sequential(
+            *_depthwise(width, 2), nn.Conv2d(width, 2 * width, 1, bias=False)
+        )
         self.to_out = nn.Conv2d(width, width, 1)
 
     def forward(self, image: Tensor) -> Tensor:
@@ -99,7 +118,9 @@ class SharedAttention(nn.Module):
             for part in (self.to_q(image), *self.to_kv(image).chunk(2, dim=1))
         )
         mixed = F.scaled_dot_product_attention(query, key, value)
-        out: Tensor = self.to_out(mixed.transpose(1, 2).flatten(2).transpose(1, 2).unflatten(2, image.shape[2:]))
+        out: Tensor = self.to_out(
+            mixed.transpose(1, 2).flatten(2).transpose(1, 2).unflatten(2, image.shape[2:])
+        )
         return out
 
 
@@ -109,7 +130,11 @@ class OfficialBlock(nn.Module):
         self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
         self.attn = OfficialAttention(width, heads)
         self.mlp = nn.Sequential(
-            nn.Linear(width, 4 * width), QuickGELU(), nn.Dropout(drop), nn.Linear(4 * width, width), nn.Dropout(drop)
+            nn.Linear(width, 4 * width),
+            QuickGELU(),
+            nn.Dropout(drop),
+            nn.Linear(4 * width, width),
+            nn.Dropout(drop),
         )
         self.drop_path = DropPath(drop_path)
 
@@ -125,7 +150,10 @@ class SharedBlock(nn.Module):
         self.norm1, self.norm2 = ChannelNorm(width), ChannelNorm(width)
         self.attn = SharedAttention(width, heads)
         self.mlp = nn.Sequential(
-            nn.Conv2d(width, 4 * width, 1), nn.GELU(), nn.Dropout(drop), nn.Conv2d(4 * width, width, 1)
+            nn.Conv2d(width, 4 * width, 1),
+            nn.GELU(),
+            nn.Dropout(drop),
+            nn.Conv2d(4 * width, width, 1),
         )
         self.drop_path = DropPath(drop_path)
 
@@ -138,8 +166,8 @@ class SharedBlock(nn.Module):
 class CvT(nn.Module):
     """Convolutional vision transformer.
 
-    `forward_features` gives [B, 1 + h·w, 384] with a class token (official, after the final norm) or [B, 384, h, w]
-    (DRLoc's variant, which has neither class token nor final norm); h = H/16.
+    `forward_features` gives [B, 1 + h·w, 384] with a class token (official, after the final norm)
+    or [B, 384, h, w] (DRLoc's variant, which has neither class token nor final norm); h = H/16.
     """
 
     def __init__(
@@ -157,16 +185,25 @@ class CvT(nn.Module):
         self.num_prefix_tokens = int(variant.official)
         if drop_path_rate is None:
             drop_path_rate = 0.1 if variant.official else 0.0
-        self.embeds, self.embed_norms, self.stages = nn.ModuleList(), nn.ModuleList(), nn.ModuleList()
+        self.embeds, self.embed_norms, self.stages = (
+            nn.ModuleList(),
+            nn.ModuleList(),
+            nn.ModuleList(),
+        )
         channels = in_chans
         for stage, (width, depth, heads) in enumerate(zip(WIDTHS, depths, HEADS, strict=True)):
             kernel, stride, padding = (3, 2, 1) if stage else (7, 4, variant.stem_padding)
             self.embeds.append(nn.Conv2d(channels, width, kernel, stride=stride, padding=padding))
             self.embed_norms.append(nn.LayerNorm(width) if variant.official else ChannelNorm(width))
             # Stochastic depth in the last stage alone, as the official settings have it.
-            rates = [drop_path_rate * place / max(1, depth - 1) if stage == 2 else 0.0 for place in range(depth)]
+            rates = [
+                drop_path_rate * place / max(1, depth - 1) if stage == 2 else 0.0
+                for place in range(depth)
+            ]
             block = OfficialBlock if variant.official else SharedBlock
-            self.stages.append(nn.ModuleList(block(width, heads, rate, drop_rate) for rate in rates))
+            self.stages.append(
+                nn.ModuleList(block(width, heads, rate, drop_rate) for rate in rates)
+            )
             channels = width
         self.cls_token = nn.Parameter(torch.zeros(1, 1, channels)) if variant.official else None
         self.norm = nn.LayerNorm(channels) if variant.official else nn.Identity()
@@ -180,7 +217,9 @@ class CvT(nn.Module):
 
     def _official(self, image: Tensor) -> Tensor:
         tokens = image
-        for stage, (embed, norm, blocks) in enumerate(zip(self.embeds, self.embed_norms, self.stages, strict=True)):
+        for stage, (embed, norm, blocks) in enumerate(
+            zip(self.embeds, self.embed_norms, self.stages, strict=True)
+        ):
             image = embed(image)
             grid = (image.shape[2], image.shape[3])
             tokens = norm(image.flatten(2).transpose(1, 2))
@@ -229,10 +268,14 @@ _OWN = ("num_classes", "in_chans", "drop_rate", "drop_path_rate", "depths")
 @register_model
 def cvt_13(pretrained: bool = False, **arguments: Any) -> CvT:
     """CvT-13 as its authors published it: 19,997,480 parameters at 1000 classes."""
-    return CvT(Variant(official=True), **{name: arguments[name] for name in _OWN if name in arguments})
+    return CvT(
+        Variant(official=True), **{name: arguments[name] for name in _OWN if name in arguments}
+    )
 
 
 @register_model
 def cvt_13_drloc(pretrained: bool = False, **arguments: Any) -> CvT:
     """CvT-13 as the DRLoc paper trained it: 19,936,296 parameters at 1000 classes."""
-    return CvT(Variant(official=False), **{name: arguments[name] for name in _OWN if name in arguments})
+    return CvT(
+        Variant(official=False), **{name: arguments[name] for name in _OWN if name in arguments}
+    )

@@ -1,6 +1,9 @@
-"""PatchConvNet (Touvron et al. 2021, "Augmenting convolutional networks with attention-based aggregation").
+"""PatchConvNet (Touvron et al.
 
-A column of residual convolution blocks at one resolution (H/16), aggregated by one class-attention block.
+2021, "Augmenting convolutional networks with attention-based aggregation").
+
+A column of residual convolution blocks at one resolution (H/16), aggregated by one class-attention
+block.
 """
 
 from functools import partial
@@ -17,7 +20,10 @@ _norm = partial(nn.LayerNorm, eps=1e-6)
 
 
 class Block(nn.Module):
-    """Norm, 1×1, GELU, depthwise 3×3, GELU, squeeze-and-excite, 1×1; scaled and dropped as a whole: [B, D, h, w]."""
+    """Norm, 1×1, GELU, depthwise 3×3, GELU, squeeze-and-excite, 1×1.
+
+    Scaled and dropped as a whole: [B, D, h, w].
+    """
 
     def __init__(self, width: int, drop_path: float, scale: float) -> None:
         super().__init__()
@@ -40,7 +46,10 @@ class Block(nn.Module):
 
 
 class PatchConvNet(nn.Module):
-    """The whole network; `forward_features` gives [B, 1 + h·w, D]: the aggregate, then the patches, normed."""
+    """The whole network; `forward_features` gives [B, 1 + h·w, D].
+
+    The aggregate, then the patches, normed.
+    """
 
     num_prefix_tokens = 1
 
@@ -63,10 +72,18 @@ class PatchConvNet(nn.Module):
             stem += [nn.Conv2d(before, after, 3, stride=2, padding=1, bias=False), nn.GELU()]
         self.stem = nn.Sequential(*stem[:-1])
         # One rate for all blocks (table 5.8 of Touvron's thesis), not one that grows with depth.
-        self.blocks = nn.Sequential(*(Block(embed_dim, drop_path_rate, layer_scale) for _ in range(depth)))
+        self.blocks = nn.Sequential(
+            *(Block(embed_dim, drop_path_rate, layer_scale) for _ in range(depth))
+        )
         self.cls_token = nn.Parameter(torch.zeros(1, 1, embed_dim))
         self.pool = LayerScaleBlockClassAttn(
-            embed_dim, 1, mlp_ratio=3.0, qkv_bias=True, init_values=layer_scale, norm_layer=_norm, proj_drop=drop_rate
+            embed_dim,
+            1,
+            mlp_ratio=3.0,
+            qkv_bias=True,
+            init_values=layer_scale,
+            norm_layer=_norm,
+            proj_drop=drop_rate,
         )
         self.norm = _norm(embed_dim)
         self.head = nn.Linear(embed_dim, num_classes) if num_classes else nn.Identity()
@@ -108,7 +125,9 @@ _OWN = ("num_classes", "in_chans", "drop_rate", "drop_path_rate", "depth", "laye
 
 
 def _make(usual: dict[str, Any], arguments: dict[str, Any]) -> PatchConvNet:
-    return PatchConvNet(**{**usual, **{name: arguments[name] for name in _OWN if name in arguments}})
+    return PatchConvNet(
+        **{**usual, **{name: arguments[name] for name in _OWN if name in arguments}}
+    )
 
 
 @register_model
@@ -126,4 +145,6 @@ def patchconvnet_s120(pretrained: bool = False, **arguments: Any) -> PatchConvNe
 @register_model
 def patchconvnet_b60(pretrained: bool = False, **arguments: Any) -> PatchConvNet:
     """PatchConvNet-B60: twice as wide."""
-    return _make({"embed_dim": 768, "depth": 60, "drop_path_rate": 0.3, "layer_scale": 1e-6}, arguments)
+    return _make(
+        {"embed_dim": 768, "depth": 60, "drop_path_rate": 0.3, "layer_scale": 1e-6}, arguments
+    )

@@ -1,4 +1,6 @@
-"""ResMLP (Touvron et al. 2021; thesis, chapter 4) at the patch sizes and LayerScale of its tables, of timm's blocks.
+"""ResMLP (Touvron et al. 2021.
+
+Thesis, chapter 4) at the patch sizes and LayerScale of its tables, of timm's blocks.
 
 timm's own entries fix the patch size and start LayerScale at 1e-4 for twelve blocks.
 """
@@ -9,9 +11,23 @@ from typing import Any
 from timm.models import generate_default_cfgs, register_model
 from timm.models.mlp_mixer import Affine, MlpMixer, ResBlock
 
-_OWN = ("num_classes", "in_chans", "img_size", "patch_size", "drop_rate", "drop_path_rate", "num_blocks", "embed_dim")
+_OWN = (
+    "num_classes",
+    "in_chans",
+    "img_size",
+    "patch_size",
+    "drop_rate",
+    "drop_path_rate",
+    "num_blocks",
+    "embed_dim",
+)
 
-_fixed = {"num_classes": 1000, "input_size": (3, 224, 224), "fixed_input_size": True, "classifier": "head"}
+_fixed = {
+    "num_classes": 1000,
+    "input_size": (3, 224, 224),
+    "fixed_input_size": True,
+    "classifier": "head",
+}
 default_cfgs = generate_default_cfgs(
     {f"{name}.untrained": dict(_fixed) for name in ("resmlp_s12", "resmlp_s24", "resmlp_b24")}
 )

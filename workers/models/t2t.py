@@ -1,7 +1,9 @@
-"""T2T-ViT-14 (Yuan et al. 2021): tokens are re-tokenized twice by performer layers, then a plain ViT of 14 blocks.
+"""T2T-ViT-14 (Yuan et al. 2021).
 
-The trunk, its feature interface and its classifier are timm's VisionTransformer; written here are the tokenizer and
-the fixed positions.
+Tokens are re-tokenized twice by performer layers, then a plain ViT of 14 blocks.
+
+The trunk, its feature interface and its classifier are timm's VisionTransformer; written here are
+the tokenizer and the fixed positions.
 """
 
 import math
@@ -16,15 +18,18 @@ from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-# Under fp16 the published 1e-8 is zero and the division gives NaN; it is kept because the division is in fp32.
+# Under fp16 the published 1e-8 is zero and the division gives NaN; it is kept because the division
+# is in fp32.
 PERFORMER_EPS = 1e-8
 
 
 class PerformerLayer(nn.Module):
-    """One transformer layer whose attention is linear in the number of tokens: [B, N, width] -> [B, N, out].
+    """One transformer layer whose attention is linear in the number of tokens.
 
-    Random features (Choromanski et al. 2021) are drawn once, orthogonal, and are saved but not trained. The residual
-    starts from the values, not from the input, whose width differs.
+    [B, N, width] -> [B, N, out].
+
+    Random features (Choromanski et al. 2021) are drawn once, orthogonal, and are saved but not
+    trained. The residual starts from the values, not from the input, whose width differs.
     """
 
     def __init__(self, width: int, out: int, *, dropout: float = 0.1) -> None:
@@ -34,7 +39,9 @@ class PerformerLayer(nn.Module):
         self.drop = nn.Dropout(dropout)
         self.proj = nn.Linear(out, out)
         self.norm2 = nn.LayerNorm(out)
-        self.mlp = nn.Sequential(nn.Linear(out, out), nn.GELU(), nn.Linear(out, out), nn.Dropout(dropout))
+        self.mlp = nn.Sequential(
+            nn.Linear(out, out), nn.GELU(), nn.Linear(out, out), nn.Dropout(dropout)
+        )
         features = out // 2
         self.features = nn.Parameter(torch.empty(features, out), requires_grad=False)
         if self.features.is_meta:
@@ -45,7 +52,11 @@ class PerformerLayer(nn.Module):
         key, query, value = self.kqv(self.norm1(tokens)).chunk(3, dim=-1)
         # exp of a square and a quotient of sums: both leave fp16's range at ordinary activations.
         with _full_precision(tokens.device):
-            key, query, wide = self._project(key.float()), self._project(query.float()), value.float()
+            key, query, wide = (
+                self._project(key.float()),
+                self._project(query.float()),
+                value.float(),
+            )
             scale = (query * key.sum(dim=1, keepdim=True)).sum(dim=-1, keepdim=True) + PERFORMER_EPS
             mixed = query @ (key.transpose(1, 2) @ wide) / scale
         tokens = value + self.drop(self.proj(mixed.to(value.dtype)))
@@ -64,10 +75,18 @@ def _full_precision(device: torch.device) -> AbstractContextManager[Any]:
 
 
 class TokensToToken(nn.Module):
-    """Soft splits 7/4/2, 3/2/1, 3/2/1 with performer layers between: [B, C, H, W] -> [B, H/16 · W/16, embed_dim]."""
+    """Soft splits 7/4/2, 3/2/1, 3/2/1 with performer layers between.
+
+    [B, C, H, W] -> [B, H/16 · W/16, embed_dim].
+    """
 
     def __init__(
-        self, img_size: int = 224, in_chans: int = 3, embed_dim: int = 384, token_dim: int = 64, **_: Any
+        self,
+        img_size: int = 224,
+        in_chans: int = 3,
+        embed_dim: int = 384,
+        token_dim: int = 64,
+        **_: Any,
     ) -> None:
         super().__init__()
         size = img_size if isinstance(img_size, int) else img_size[0]
@@ -89,7 +108,9 @@ class TokensToToken(nn.Module):
         return out
 
 
-def _split(images: Tensor, kernel: int, stride: int, padding: int) -> tuple[Tensor, tuple[int, int]]:
+def _split(
+    images: Tensor, kernel: int, stride: int, padding: int
+) -> tuple[Tensor, tuple[int, int]]:
     height, width = ((size + 2 * padding - kernel) // stride + 1 for size in images.shape[2:])
     return F.unfold(images, kernel, stride=stride, padding=padding).transpose(1, 2), (height, width)
 
@@ -99,7 +120,10 @@ def _as_image(tokens: Tensor, side: tuple[int, int]) -> Tensor:
 
 
 class T2TViT(VisionTransformer):
-    """T2T-ViT: timm's VisionTransformer on re-tokenized patches, with fixed sinusoidal positions."""
+    """T2T-ViT.
+
+    Timm's VisionTransformer on re-tokenized patches, with fixed sinusoidal positions.
+    """
 
     def __init__(self, **arguments: Any) -> None:
         super().__init__(embed_layer=TokensToToken, patch_size=16, **arguments)
@@ -111,7 +135,10 @@ class T2TViT(VisionTransformer):
 
 
 def sinusoids(count: int, width: int) -> Tensor:
-    """Return [count, width] fp32: sin and cos of position / 10000^(2⌊i/2⌋/width) in turn (Vaswani et al. 2017)."""
+    """Return [count, width] fp32.
+
+    Sin and cos of position / 10000^(2⌊i/2⌋/width) in turn (Vaswani et al. 2017).
+    """
     position = torch.arange(count, dtype=torch.float64, device="cpu")[:, None]
     index = torch.arange(width, dtype=torch.float64, device="cpu")
     angle = position / 10000 ** (2 * (index // 2) / width)
@@ -128,7 +155,13 @@ def _init_weights(layer: nn.Module) -> None:
 
 # One size per model: the fixed positions are those of one grid.
 default_cfgs = generate_default_cfgs(
-    {"t2t_vit_14.untrained": {"num_classes": 1000, "input_size": (3, 224, 224), "fixed_input_size": True}}
+    {
+        "t2t_vit_14.untrained": {
+            "num_classes": 1000,
+            "input_size": (3, 224, 224),
+            "fixed_input_size": True,
+        }
+    }
 )
 
 
@@ -149,7 +182,11 @@ def t2t_vit_14(pretrained: bool = False, **arguments: Any) -> T2TViT:
 def checkpoint_filter_fn(state: dict[str, Tensor], model: nn.Module) -> dict[str, Tensor]:
     """Give the weights that the authors published our names; ours stay as they are."""
     return {
-        re.sub(r"(attention[12])\.w$", r"\1.features", name.replace("tokens_to_token.", "patch_embed.", 1)): value
+        re.sub(
+            r"(attention[12])\.w$",
+            r"\1.features",
+            name.replace("tokens_to_token.", "patch_embed.", 1),
+        ): value
         for name, value in state.items()
     }
 

@@ -41,7 +41,9 @@ class Tap:
         elif where == "blocks":
             blocks = [module for name, module in backbone.named_modules() if _BLOCK.match(name)]
             if not blocks:
-                raise BackboneError(f"the blocks of backbone {type(backbone).__name__} are not known to vtjobs")
+                raise BackboneError(
+                    f"the blocks of backbone {type(backbone).__name__} are not known to vtjobs"
+                )
             for block in blocks:
                 block.register_forward_hook(lambda _module, _inputs, output: self._take(output))
 
@@ -106,5 +108,6 @@ def grid_shapes(tap: Tap, channels: int, size: int) -> list[Grid]:
         _, grids = tap.features(torch.zeros(1, channels, size, size, device=device))
     backbone.train(training)
     return [
-        Grid(width=int(tokens.shape[3]), height=int(tokens.shape[1]), columns=int(tokens.shape[2])) for tokens in grids
+        Grid(width=int(tokens.shape[3]), height=int(tokens.shape[1]), columns=int(tokens.shape[2]))
+        for tokens in grids
     ]

@@ -10,22 +10,30 @@ from .rendezvous import NotReached
 
 STORAGE_ERRORS = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.ESTALE, errno.EROFS))
 _COMMUNICATION = re.compile(
-    r"connection (reset|closed|refused)|gloo|nccl|timed out|broken pipe|socket|store->get|remote process exited", re.I
+    r"connection (reset|closed|refused)|gloo|nccl|timed out|broken pipe|socket|store->get|remote"
+    r" process exited",
+    re.I,
 )
-# What a GPU, its link or its driver says when the node is at fault. A "device-side assert" is the run's own.
+# What a GPU, its link or its driver says when the node is at fault. A "device-side assert" is the
+# run's own.
 _HARDWARE = re.compile(
-    r"uncorrectable|ecc error|\bxid\b|no cuda-capable device|no cuda gpus are available|invalid device ordinal"
-    r"|cuda unknown error|system not yet initialized|busy or unavailable|cuda error: initialization error|gpu is lost"
+    r"uncorrectable|ecc error|\bxid\b|no cuda-capable device|no cuda gpus are available|invalid"
+    r" device ordinal"
+    r"|cuda unknown error|system not yet initialized|busy or unavailable|cuda error: initialization"
+    r" error|gpu is lost"
     r"|hardware stack error|misaligned address|illegal memory|unspecified launch|nvlink"
     r"|cublas_status_(?:not_initialized|execution_failed|internal_error)|cudnn_status_(?:execution_failed|internal_error)",
     re.I,
 )
 _MISFIT = re.compile(
-    r"no kernel image is available|driver version is insufficient|driver on your system is too old", re.I
+    r"no kernel image is available|driver version is insufficient|driver on your system is too old",
+    re.I,
 )
 _NO_SPACE = re.compile(r"no space left|unexpected pos|file write failed|disk quota", re.I)
 _NO_MEMORY = re.compile(
-    r"can't allocate memory|cuda error: out of memory|cuda failure.*out of memory|cu\w+_status_alloc_failed", re.I
+    r"can't allocate memory|cuda error: out of memory|cuda failure.*out of"
+    r" memory|cu\w+_status_alloc_failed",
+    re.I,
 )
 # What differs between two occurrences of one cause.
 _NUMBERS = re.compile(r"\b[0-9a-f]{12,}\b|0x[0-9a-f]+|\d+(?:\.\d+)?(?:e[-+]?\d+)?", re.I)
@@ -70,7 +78,10 @@ def classify(error: BaseException) -> FailureClass:
     if type(error).__name__ in ("UnpicklingError", "SafetensorError"):
         # A checkpoint with the right checksums that holds something else than tensors and numbers.
         return FailureClass.NO_CHECKPOINT
-    if isinstance(error, FileNotFoundError | IsADirectoryError) or type(error).__name__ == "UnidentifiedImageError":
+    if (
+        isinstance(error, FileNotFoundError | IsADirectoryError)
+        or type(error).__name__ == "UnidentifiedImageError"
+    ):
         return FailureClass.DATA
     return FailureClass.USER_ERROR
 
@@ -89,7 +100,10 @@ def exit_code(failure: FailureClass) -> ExitCode:
 
 
 def signature(error: BaseException) -> str:
-    """Return one line: type, message without numbers and paths, and the innermost place in the code."""
+    """Return one line.
+
+    Type, message without numbers and paths, and the innermost place in the code.
+    """
     message = str(error).strip().split("\n")[0][:200]
     message = _NUMBERS.sub("#", _PATHS.sub(lambda match: f"…/{Path(match[0]).name}", message))
     frames = traceback.extract_tb(error.__traceback__)

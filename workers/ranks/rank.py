@@ -72,9 +72,17 @@ def _train(order: dict[str, Any], writer: LineWriter, stop: StopFlag, listener: 
     if order["nodes"] > 1:
         host, own = reach(order["hosts"], order["port"])
         if interface := interface_of(own):
-            # By itself gloo would take the interface that the host's name resolves to, which may be the loopback's.
+            # By itself gloo would take the interface that the host's name resolves to, which may be
+            # the loopback's.
             os.environ.setdefault("GLOO_SOCKET_IFNAME", interface)
-    group = join(order["rank"], order["world_size"], device=device, host=host, port=order["port"], listener=listener)
+    group = join(
+        order["rank"],
+        order["world_size"],
+        device=device,
+        host=host,
+        port=order["port"],
+        listener=listener,
+    )
     run = RunFolder(Path(order["spec"]).parent)
     plan = Plan(
         run_id=order["run_id"],

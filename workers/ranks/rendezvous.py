@@ -1,4 +1,7 @@
-"""How the ranks of one run find each other: where rank 0 listens, and by which address it is reached."""
+"""How the ranks of one run find each other.
+
+Where rank 0 listens, and by which address it is reached.
+"""
 
 import fcntl
 import os
@@ -12,7 +15,10 @@ _SIOCGIFADDR = 0x8915
 
 
 def listen(*, everywhere: bool = False) -> socket.socket:
-    """Open a listening socket on a free port, for rank 0 to be handed: of this machine, or of all its interfaces."""
+    """Open a listening socket on a free port, for rank 0 to be handed.
+
+    Of this machine, or of all its interfaces.
+    """
     found = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     found.bind(("" if everywhere else LOOPBACK, 0))
     found.listen(1024)
@@ -22,14 +28,16 @@ def listen(*, everywhere: bool = False) -> socket.socket:
 def own_addresses() -> list[str]:
     """Return the addresses by which other nodes may reach this one, best first.
 
-    `VTJOBS_HOST` overrides them. A virtual node's name need not resolve, and many machines resolve their own name to
-    the loopback interface, so the address of the default route is named too.
+    `VTJOBS_HOST` overrides them. A virtual node's name need not resolve, and many machines resolve
+    their own name to the loopback interface, so the address of the default route is named too.
     """
     if chosen := os.environ.get("VTJOBS_HOST"):
         return [chosen]
     names = (os.environ.get("SLURMD_NODENAME", ""), socket.gethostname())
     found = [_resolve(name) for name in names if name] + [_of_default_route()]
-    return list(dict.fromkeys(address for address in found if address and not address.startswith("127."))) or [LOOPBACK]
+    return list(
+        dict.fromkeys(address for address in found if address and not address.startswith("127."))
+    ) or [LOOPBACK]
 
 
 class NotReached(ConnectionError):
@@ -37,7 +45,8 @@ class NotReached(ConnectionError):
 
 
 def reach(hosts: list[str], port: int) -> tuple[str, str]:
-    """Return the first of a node's addresses that answers, and this machine's own address on the way there.
+    """Return the first of a node's addresses that answers, and this machine's own address on the
+    way there.
 
     Raises:
         NotReached: none does.
@@ -49,7 +58,10 @@ def reach(hosts: list[str], port: int) -> tuple[str, str]:
         except OSError:
             continue
     places = ", ".join(hosts)
-    raise NotReached(f"connection refused: node 0 is not reached at {places}; VTJOBS_HOST names its address there")
+    raise NotReached(
+        f"connection refused: node 0 is not reached at {places}; VTJOBS_HOST names its address"
+        " there"
+    )
 
 
 def interface_of(address: str) -> str | None:
@@ -57,7 +69,9 @@ def interface_of(address: str) -> str | None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         for _, name in socket.if_nameindex():
             try:
-                answer = fcntl.ioctl(probe.fileno(), _SIOCGIFADDR, struct.pack("256s", name.encode()[:15]))
+                answer = fcntl.ioctl(
+                    probe.fileno(), _SIOCGIFADDR, struct.pack("256s", name.encode()[:15])
+                )
             except OSError:
                 # An interface without an IPv4 address.
                 continue

@@ -1,7 +1,10 @@
-"""The warm process that ranks are forked from: torch and timm imported once, nothing computed, no GPU touched.
+"""The warm process that ranks are forked from.
 
-It talks with its agent over one socket: orders to fork come in with the descriptors of the new rank, its process id
-and later its exit status go out. Run as `python -m vtjobs.workers.ranks.template FD`.
+Torch and timm imported once, nothing computed, no GPU touched.
+
+It talks with its agent over one socket: orders to fork come in with the descriptors of the new
+rank, its process id and later its exit status go out. Run as `python -m
+vtjobs.workers.ranks.template FD`.
 """
 
 import json
@@ -35,7 +38,8 @@ def main() -> int:
 
 
 def _warm_up() -> None:
-    # What ranks need sooner or later: imported after the fork, it would be imported by every rank of every run.
+    # What ranks need sooner or later: imported after the fork, it would be imported by every rank
+    # of every run.
     import timm.data.mixup
     import timm.optim
     import timm.scheduler
@@ -66,7 +70,9 @@ def _serve(agent: socket.socket) -> int:
         _reap(agent)
 
 
-def _fork(agent: socket.socket, order: dict[str, Any], handles: list[int], mine: tuple[int, int]) -> None:
+def _fork(
+    agent: socket.socket, order: dict[str, Any], handles: list[int], mine: tuple[int, int]
+) -> None:
     template = os.getpid()
     sys.stdout.flush()
     sys.stderr.flush()
@@ -87,7 +93,9 @@ def _fork(agent: socket.socket, order: dict[str, Any], handles: list[int], mine:
     _send(agent, {"kind": "forked", "ticket": order["ticket"], "pid": pid})
 
 
-def _become_rank(order: dict[str, Any], handles: list[int], template: int, not_mine: tuple[int, ...]) -> int:
+def _become_rank(
+    order: dict[str, Any], handles: list[int], template: int, not_mine: tuple[int, ...]
+) -> int:
     from .rank import run_rank
 
     signal.set_wakeup_fd(-1)
@@ -102,7 +110,9 @@ def _become_rank(order: dict[str, Any], handles: list[int], template: int, not_m
     os.dup2(log, 1)
     os.dup2(log, 2)
     os.close(log)
-    return run_rank(order, events=events, control=control, listener=listener[0] if listener else None)
+    return run_rank(
+        order, events=events, control=control, listener=listener[0] if listener else None
+    )
 
 
 def _reap(agent: socket.socket) -> None:

@@ -1,6 +1,9 @@
-"""What the nodes of a Ray cluster see of a file: `python -m vtjobs.workers.ray_jobs.check_path --path FILE --text CONTENT`.
+"""What the nodes of a Ray cluster see of a file.
 
-Prints a line of JSON: per node its id, its address, whether it reads this content and may write beside it.
+`python -m vtjobs.workers.ray_jobs.check_path --path FILE --text CONTENT`.
+
+Prints a line of JSON: per node its id, its address, whether it reads this content and may write
+beside it.
 """
 
 import argparse
@@ -52,7 +55,9 @@ def main() -> int:
     for answer in done:
         node = asked[answer]
         try:
-            found.append({"node_id": node["NodeID"], "host": node["NodeManagerAddress"], **ray.get(answer)})
+            found.append(
+                {"node_id": node["NodeID"], "host": node["NodeManagerAddress"], **ray.get(answer)}
+            )
         except ray.exceptions.RayError as error:
             # It may have died meanwhile; one that lives is asked again next time.
             print(f"{node['NodeManagerAddress']}: {str(error).splitlines()[0]}", file=sys.stderr)

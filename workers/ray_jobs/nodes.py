@@ -1,9 +1,12 @@
-"""An allocation of several nodes on Ray: a placement group with one agent on each node, from a job on the head.
+"""An allocation of several nodes on Ray.
 
-python -m vtjobs.workers.ray_jobs.nodes --workspace DIR --token TOKEN --nodes N --bundle JSON [--avoid JSON]
+A placement group with one agent on each node, from a job on the head.
 
-Every agent is a child of an actor on its node and dies with it; the actors die with this process, and it ends with the
-exit code of node 0's agent.
+python -m vtjobs.workers.ray_jobs.nodes --workspace DIR --token TOKEN --nodes N --bundle JSON
+[--avoid JSON]
+
+Every agent is a child of an actor on its node and dies with it; the actors die with this process,
+and it ends with the exit code of node 0's agent.
 """
 
 import argparse
@@ -25,13 +28,17 @@ logger = logging.getLogger("vtjobs.ray")
 
 # After node 0's agent has ended, the others get this long to end by themselves.
 OTHERS_S = 60.0
-# Others end by themselves when node 0 orders nothing for five minutes; one that never started will not come then.
+# Others end by themselves when node 0 orders nothing for five minutes; one that never started will
+# not come then.
 NO_LEAD_S = 120.0
 LOOK_S = 0.5
 
 
 class NodeAgent:
-    """Runs the agent of one node; an actor, so that signals can be passed on to it while it is at work."""
+    """Runs the agent of one node.
+
+    An actor, so that signals can be passed on to it while it is at work.
+    """
 
     def __init__(self) -> None:
         self._child: subprocess.Popen[bytes] | None = None
@@ -48,9 +55,14 @@ class NodeAgent:
         try:
             with self._lock:
                 self._child = subprocess.Popen(
-                    command, stdin=subprocess.DEVNULL, stdout=handle, stderr=handle, cwd="/", env=environment,
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=handle,
+                    stderr=handle,
+                    cwd="/",
+                    env=environment,
                     preexec_fn=_as_agent,
-                )  # fmt: skip
+                )
                 if self._signal:
                     self._child.send_signal(self._signal)
         finally:
@@ -76,8 +88,12 @@ def main() -> int:
     parser.add_argument("--workspace", type=Path, required=True)
     parser.add_argument("--token", required=True)
     parser.add_argument("--nodes", type=int, required=True)
-    parser.add_argument("--bundle", type=json.loads, required=True, help="resources of each node, by Ray's names")
-    parser.add_argument("--avoid", type=json.loads, help="a label selector that every node has to meet")
+    parser.add_argument(
+        "--bundle", type=json.loads, required=True, help="resources of each node, by Ray's names"
+    )
+    parser.add_argument(
+        "--avoid", type=json.loads, help="a label selector that every node has to meet"
+    )
     options = parser.parse_args()
     os.umask(0o077)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", stream=sys.stderr)
@@ -97,7 +113,10 @@ def main() -> int:
 
 
 def _gather(ray: Any, options: argparse.Namespace, stop: threading.Event) -> list[Any]:
-    """Return an actor on each of as many nodes; none where it was told to stop before there were so many."""
+    """Return an actor on each of as many nodes.
+
+    None where it was told to stop before there were so many.
+    """
     from ray.util.placement_group import placement_group
     from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
@@ -117,7 +136,9 @@ def _gather(ray: Any, options: argparse.Namespace, stop: threading.Event) -> lis
             num_gpus=options.bundle["GPU"],
             resources=take,
             max_concurrency=2,
-            scheduling_strategy=PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=node),
+            scheduling_strategy=PlacementGroupSchedulingStrategy(
+                group, placement_group_bundle_index=node
+            ),
         ).remote()
         for node in range(options.nodes)
     ]
@@ -125,10 +146,19 @@ def _gather(ray: Any, options: argparse.Namespace, stop: threading.Event) -> lis
 
 def _serve(ray: Any, options: argparse.Namespace, actors: list[Any], stop: threading.Event) -> int:
     workspace = Workspace(options.workspace)
-    command = [sys.executable, "-P", "-m", "vtjobs.workers.agent", "--workspace", str(options.workspace)]
+    command = [
+        sys.executable,
+        "-P",
+        "-m",
+        "vtjobs.workers.agent",
+        "--workspace",
+        str(options.workspace),
+    ]
     command += ["--token", options.token, "--index", "0", "--node"]
     ends = {
-        actor.serve.remote([*command, str(node)], str(workspace.agent_log(options.token, 0, node))): node
+        actor.serve.remote(
+            [*command, str(node)], str(workspace.agent_log(options.token, 0, node))
+        ): node
         for node, actor in enumerate(actors)
     }
     codes: dict[int, int] = {}
@@ -150,7 +180,8 @@ def _code(ray: Any, ref: Any, node: int) -> int:
     try:
         code = int(ray.get(ref))
     except ray.exceptions.RayError as error:
-        # The node is gone, or its actor was killed; node 0's agent finds its journal silent, and reports it.
+        # The node is gone, or its actor was killed; node 0's agent finds its journal silent, and
+        # reports it.
         logger.error("node %d: %s", node, str(error).splitlines()[0])
         return int(ExitCode.HARDWARE)
     logger.info("node %d: exit %d", node, code)

@@ -1,4 +1,7 @@
-"""Answer questions about backbones: `python -m vtjobs.workers.tools.backbone_facts` reads them as JSON and prints the facts."""
+"""Answer questions about backbones.
+
+`python -m vtjobs.workers.tools.backbone_facts` reads them as JSON and prints the facts.
+"""
 
 import json
 import sys
@@ -8,8 +11,12 @@ from ...jobs.run.spec import STAGE
 
 
 def describe(question: dict[str, Any]) -> dict[str, Any]:
-    """Return parameters, token grid, width and whether there are batch norms; or an error in timm's words."""
-    # Here, not under the device below: torch 2.6 cannot import its compiler under one, and timm imports it.
+    """Return parameters, token grid, width and whether there are batch norms.
+
+    Or an error in timm's words.
+    """
+    # Here, not under the device below: torch 2.6 cannot import its compiler under one, and timm
+    # imports it.
     import timm  # noqa: F401
     import torch
 
@@ -30,7 +37,9 @@ def describe(question: dict[str, Any]) -> dict[str, Any]:
         except BackboneError as error:
             failure = str(error)
             continue
-        except Exception as error:  # whatever a model's forward raises on an input that it cannot take
+        except (
+            Exception
+        ) as error:  # whatever a model's forward raises on an input that it cannot take
             failure = f"backbone {question['backbone']['model']}: {str(error).splitlines()[0]}"
             continue
         if min(grid.height, grid.columns) < 1:
@@ -47,7 +56,8 @@ def describe(question: dict[str, Any]) -> dict[str, Any]:
 
 
 def _check_weights(question: dict[str, Any], model: Any) -> None:
-    """Find out whether a model can take its parent's weights, or a teacher those that it was trained with.
+    """Find out whether a model can take its parent's weights, or a teacher those that it was
+    trained with.
 
     Raises:
         BackboneError: it cannot, at this image size, with these channels or classes.

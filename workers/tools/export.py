@@ -1,4 +1,6 @@
-"""Write a run's final weights for other programs: `python -m vtjobs.workers.tools.export --workspace DIR --format F RUN OUT`.
+"""Write a run's final weights for other programs.
+
+`python -m vtjobs.workers.tools.export --workspace DIR --format F RUN OUT`.
 
 What the ledger knows of the run comes as JSON on standard input and goes into the model card.
 """
@@ -21,7 +23,9 @@ from ..checkpoints.final_weights import Final, final_of
 WEIGHTS = "model.safetensors"
 
 
-def export(workspace: Workspace, run_id: str, out: Path, form: str, *, facts: dict[str, Any]) -> None:
+def export(
+    workspace: Workspace, run_id: str, out: Path, form: str, *, facts: dict[str, Any]
+) -> None:
     """Write a folder with weights, configuration and a model card; all of it, or nothing.
 
     Args:
@@ -49,7 +53,9 @@ def export(workspace: Workspace, run_id: str, out: Path, form: str, *, facts: di
             shutil.copyfile(final.weights, staged / WEIGHTS)
         (staged / "config.json").write_text(json.dumps(config, indent=2) + "\n")
         environment = read_json(workspace.run(run_id).attempt(final.attempt) / "environment.json")
-        (staged / "README.md").write_text(card(final, config, form, facts, environment), encoding="utf-8")
+        (staged / "README.md").write_text(
+            card(final, config, form, facts, environment), encoding="utf-8"
+        )
         staged.rename(out)
     except BaseException:
         shutil.rmtree(staged, ignore_errors=True)
@@ -57,7 +63,10 @@ def export(workspace: Workspace, run_id: str, out: Path, form: str, *, facts: di
 
 
 def configuration(final: Final) -> dict[str, Any]:
-    """Return timm's own description of a model folder: architecture, arguments and what the images must look like."""
+    """Return timm's own description of a model folder.
+
+    Architecture, arguments and what the images must look like.
+    """
     from ..models.backbones import create_arguments
 
     spec = final.spec
@@ -83,7 +92,9 @@ def configuration(final: Final) -> dict[str, Any]:
 
 
 def _write_features(final: Final, path: Path) -> dict[str, Any]:
-    """Write the weights under the names of timm's features_only model; return its channels and reductions.
+    """Write the weights under the names of timm's features_only model.
+
+    Return its channels and reductions.
 
     A ResNet's names are torchvision's, too.
     """
@@ -100,7 +111,9 @@ def _write_features(final: Final, path: Path) -> dict[str, Any]:
     try:
         model = timm.create_model(name, features_only=True, pretrained=False, **arguments)
     except (RuntimeError, TypeError, AttributeError, ValueError) as error:
-        raise BadInput(f"backbone {name} does not provide feature maps: {str(error).splitlines()[0]}") from None
+        raise BadInput(
+            f"backbone {name} does not provide feature maps: {str(error).splitlines()[0]}"
+        ) from None
     state = load_file(str(final.weights))
     found = {}
     for key, value in model.state_dict().items():
@@ -118,7 +131,11 @@ def _names(key: str) -> list[str]:
 
 
 def card(
-    final: Final, config: dict[str, Any], form: str, facts: dict[str, Any], environment: dict[str, Any] | None
+    final: Final,
+    config: dict[str, Any],
+    form: str,
+    facts: dict[str, Any],
+    environment: dict[str, Any] | None,
 ) -> str:
     """Return the model card: what this is, how it was made, what it scores, how to load it."""
     spec, labels = final.spec, facts["labels"]
@@ -129,15 +146,23 @@ def card(
         f"# {labels['backbone']} on {labels['dataset']}, {labels['head']}",
         "",
         f"- run `{final.manifest.run_id}` of grid `{facts['grid_id']}`, seed {seeds}",
-        f"- final weights: epoch {final.manifest.epoch}, step {final.manifest.step}; not selected by a score",
+        (
+            f"- final weights: epoch {final.manifest.epoch}, step {final.manifest.step}; not"
+            " selected by a score"
+        ),
         f"- recipe `{labels['recipe']}`, fidelity {spec.recipe.get('fidelity', 'paper')}",
         f"- head {spec.head['name']} {json.dumps(head)}; {_left(final)}",
         f"- dataset fingerprint `{spec.dataset['fingerprint']}`",
     ]
     if spec.init_from:
-        lines.append(f"- {'distilled from' if spec.learns_from_parent else 'initialised from'} run `{spec.init_from}`")
+        lines.append(
+            f"- {'distilled from' if spec.learns_from_parent else 'initialised from'} run"
+            f" `{spec.init_from}`"
+        )
     lines += ["", "| set | metric | last epoch |", "|---|---|---|"]
-    lines += [f"| {row['set_name']} | {row['metric']} | {row['last']:.4g} |" for row in facts["results"]]
+    lines += [
+        f"| {row['set_name']} | {row['metric']} | {row['last']:.4g} |" for row in facts["results"]
+    ]
     if facts["cell"]["n"] > 1:
         mean, std = facts["cell"]["mean"], facts["cell"]["std"]
         what = f"{facts['cell']['metric']} {mean:.2f} ± {std:.2f} over all of them"
@@ -145,21 +170,31 @@ def card(
     lines += ["", "```python", *_loading(config, form), "```", "", "## Recipe", "", "```json"]
     lines += [json.dumps(spec.recipe, indent=1), "```"]
     if environment and environment.get("software"):
-        lines += ["", "Made with " + ", ".join(f"{k} {v}" for k, v in environment["software"].items()) + "."]
+        lines += [
+            "",
+            "Made with " + ", ".join(f"{k} {v}" for k, v in environment["software"].items()) + ".",
+        ]
     return "\n".join(lines) + "\n"
 
 
 def _left(final: Final) -> str:
     if final.spec.head["name"] != "distill":
         return "it is not part of these weights"
-    if "distilled" in final.spec.backbone["model"] and final.spec.head["params"]["fusion"] == "softmax":
+    if (
+        "distilled" in final.spec.backbone["model"]
+        and final.spec.head["params"]["fusion"] == "softmax"
+    ):
         return "the scores below sum both tokens' softmax outputs; timm's model averages the logits"
     return "the teacher is not part of these weights"
 
 
 def _loading(config: dict[str, Any], form: str) -> list[str]:
     named = [f"{name}={value!r}" for name, value in config["model_args"].items()]
-    last = "features_only=True" if form == "torchvision-backbone" else f"num_classes={config['num_classes']}"
+    last = (
+        "features_only=True"
+        if form == "torchvision-backbone"
+        else f"num_classes={config['num_classes']}"
+    )
     arguments = ", ".join([repr(config["architecture"]), *named, last])
     return [
         "import timm",
@@ -179,7 +214,13 @@ def main() -> int:
     parser.add_argument("out", type=Path)
     options = parser.parse_args()
     try:
-        export(Workspace(options.workspace), options.run_id, options.out, options.format, facts=json.load(sys.stdin))
+        export(
+            Workspace(options.workspace),
+            options.run_id,
+            options.out,
+            options.format,
+            facts=json.load(sys.stdin),
+        )
     except VtjobsError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code

@@ -1,4 +1,6 @@
-"""What a backbone costs: parameters, FLOPs, images per second, memory; the conditions of the papers' complexity tables.
+"""What a backbone costs: parameters, FLOPs, images per second, memory.
+
+The conditions of the papers' complexity tables.
 
 `python -m vtjobs.workers.tools.measure NAME … --batch 32`. One line of JSON for each backbone.
 """
@@ -27,9 +29,16 @@ MOST = 1 << 16
 
 
 def measure(
-    name: str, *, batch: int | None, image_size: int, classes: int, precision: str, repeats: int, training: bool,
+    name: str,
+    *,
+    batch: int | None,
+    image_size: int,
+    classes: int,
+    precision: str,
+    repeats: int,
+    training: bool,
     device: torch.device,
-) -> dict[str, Any]:  # fmt: skip
+) -> dict[str, Any]:
     """Return what a backbone costs on this device.
 
     Args:
@@ -46,11 +55,16 @@ def measure(
         BadInput: there is no such backbone, or the largest batch is asked for without a GPU.
     """
     model = _model(name, image_size, classes).to(device)
-    numerics = make_numerics({"precision": precision, "tf32": False, "deterministic": False}, device)
+    numerics = make_numerics(
+        {"precision": precision, "tf32": False, "deterministic": False}, device
+    )
     parameters = sum(parameter.numel() for parameter in model.parameters())
     flops = _multiply_adds(model, image_size, device)
     if batch is None:
-        batch = _largest(lambda count: _step(model, count, image_size, classes, numerics, training, device), device)
+        batch = _largest(
+            lambda count: _step(model, count, image_size, classes, numerics, training, device),
+            device,
+        )
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
     step = _step(model, batch, image_size, classes, numerics, training, device)
@@ -68,11 +82,17 @@ def measure(
         "repeats": repeats,
         "images_per_second": batch / mean,
         "seconds": mean,
-        "seconds_std": torch.tensor(seconds, dtype=torch.float64).std().item() if repeats > 1 else None,
-        "peak_memory_bytes": torch.cuda.max_memory_allocated(device) if device.type == "cuda" else None,
-        "device": torch.cuda.get_device_name(device)
-        if device.type == "cuda"
-        else f"CPU, {torch.get_num_threads()} threads",
+        "seconds_std": (
+            torch.tensor(seconds, dtype=torch.float64).std().item() if repeats > 1 else None
+        ),
+        "peak_memory_bytes": (
+            torch.cuda.max_memory_allocated(device) if device.type == "cuda" else None
+        ),
+        "device": (
+            torch.cuda.get_device_name(device)
+            if device.type == "cuda"
+            else f"CPU, {torch.get_num_threads()} threads"
+        ),
         "software": software(),
     }
 
@@ -81,7 +101,9 @@ def _model(name: str, image_size: int, classes: int) -> nn.Module:
     known = catalogue.backbones()
     models = catalogue.timm_models()
     if name not in known and name.split(".")[0] not in models:
-        raise BadInput(f"unknown backbone {name!r}. {did_you_mean(name, [*known, *models])}".strip())
+        raise BadInput(
+            f"unknown backbone {name!r}. {did_you_mean(name, [*known, *models])}".strip()
+        )
     entry = known.get(name, {"model": name})
     backbone = {"model": entry["model"], "args": entry.get("args", {})}
     return build(backbone, {"classes": classes, "channels": 3}, {"image_size": image_size})
@@ -102,7 +124,13 @@ def _multiply_adds(model: nn.Module, image_size: int, device: torch.device) -> i
 
 
 def _step(
-    model: nn.Module, batch: int, size: int, classes: int, numerics: Any, training: bool, device: torch.device
+    model: nn.Module,
+    batch: int,
+    size: int,
+    classes: int,
+    numerics: Any,
+    training: bool,
+    device: torch.device,
 ) -> Callable[[], None]:
     model.train(training)
     images = torch.zeros(batch, 3, size, size, device=device)
@@ -185,7 +213,9 @@ def main() -> int:
     parser.add_argument("names", nargs="+")
     options = vars(parser.parse_args())
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    return each(options.pop("names"), lambda name: json.dumps(measure(name, **options, device=device)))
+    return each(
+        options.pop("names"), lambda name: json.dumps(measure(name, **options, device=device))
+    )
 
 
 if __name__ == "__main__":

@@ -1,6 +1,9 @@
-"""Download and verify data once, on the login node: `python -m vtjobs.workers.tools.prepare --data DIR NAME …`.
+"""Download and verify data once, on the login node.
 
-NAME is a dataset of the catalogue, a folder of images, or `weights:MODEL` for timm's pretrained weights.
+`python -m vtjobs.workers.tools.prepare --data DIR NAME …`.
+
+NAME is a dataset of the catalogue, a folder of images, or `weights:MODEL` for timm's pretrained
+weights.
 """
 
 import argparse
@@ -15,7 +18,8 @@ from ...jobs.grid.image_folder import describe_folder, file_sha256
 from ..data.datasets import DataError, load
 from .each import each
 
-# What can be fetched from where it was published; the others lie on a cluster already, or need an account.
+# What can be fetched from where it was published; the others lie on a cluster already, or need an
+# account.
 _FETCHED = ("cifar10", "cifar100", "svhn", "flowers102")
 
 
@@ -31,7 +35,8 @@ def prepare(name: str, root: Path, *, download: bool = True) -> str:
     if "/" in name:
         facts = describe_folder(Path(name).expanduser(), progress=_count)
         return (
-            f"{name}: {facts['train']} train, {facts['test']} test, {facts['classes']} classes, {facts['fingerprint']}"
+            f"{name}: {facts['train']} train, {facts['test']} test, {facts['classes']} classes,"
+            f" {facts['fingerprint']}"
         )
     known = catalogue.datasets()
     if name not in known:
@@ -43,13 +48,19 @@ def prepare(name: str, root: Path, *, download: bool = True) -> str:
         found = load(facts | {"name": name}, split, data_root=root, paths={})
         classes = len(set(found.labels.tolist()))
         if classes != facts["classes"]:
-            raise DataError(f"dataset {name}: {classes} classes in its {split} part, expected {facts['classes']}")
+            raise DataError(
+                f"dataset {name}: {classes} classes in its {split} part, expected"
+                f" {facts['classes']}"
+            )
     for split in facts.get("sets", {}):
         try:
             load(facts | {"name": name}, split, data_root=root, paths={})
         except DataError as error:
             print(f"set {split} is not available: {error}", file=sys.stderr)
-    return f"{name}: {facts['train']} train, {facts['test']} test, {facts['classes']} classes, {facts['fingerprint']}"
+    return (
+        f"{name}: {facts['train']} train, {facts['test']} test, {facts['classes']} classes,"
+        f" {facts['fingerprint']}"
+    )
 
 
 def _count(files: int) -> None:
@@ -62,7 +73,9 @@ def _download(name: str, place: Path) -> None:
     fetch: dict[str, Callable[[], object]] = {
         "cifar10": lambda: datasets.CIFAR10(str(place), download=True),
         "cifar100": lambda: datasets.CIFAR100(str(place), download=True),
-        "svhn": lambda: [datasets.SVHN(str(place), split=split, download=True) for split in ("train", "test")],
+        "svhn": lambda: [
+            datasets.SVHN(str(place), split=split, download=True) for split in ("train", "test")
+        ],
         "flowers102": lambda: datasets.Flowers102(str(place), download=True),
     }
     try:
@@ -77,7 +90,9 @@ def _weights(model: str, root: Path) -> str:
     from safetensors.torch import save_file
 
     if model.split(".")[0] not in catalogue.timm_models():
-        raise BadInput(f"unknown model {model!r}. {did_you_mean(model, catalogue.timm_models())}".strip())
+        raise BadInput(
+            f"unknown model {model!r}. {did_you_mean(model, catalogue.timm_models())}".strip()
+        )
     path = make_folder(root / "weights") / f"{model}.safetensors"
     if not path.exists():
         try:
@@ -85,7 +100,9 @@ def _weights(model: str, root: Path) -> str:
         except (OSError, RuntimeError) as error:
             raise DataError(f"weights of {model} cannot be downloaded: {error}") from error
         staged = path.with_suffix(".part")
-        save_file({name: tensor.contiguous().clone() for name, tensor in state.items()}, str(staged))
+        save_file(
+            {name: tensor.contiguous().clone() for name, tensor in state.items()}, str(staged)
+        )
         staged.rename(path)
     return f"{path}: sha256:{file_sha256(path)}"
 
@@ -97,7 +114,9 @@ def main() -> int:
     parser.add_argument("--verify", action="store_true")
     parser.add_argument("names", nargs="+")
     options = parser.parse_args()
-    return each(options.names, lambda name: prepare(name, options.data, download=not options.verify))
+    return each(
+        options.names, lambda name: prepare(name, options.data, download=not options.verify)
+    )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,7 @@
-"""What a node sees, as one JSON line for `vtjobs doctor --probe`: `python -m vtjobs.workers.tools.probe --workspace DIR`."""
+"""What a node sees, as one JSON line for `vtjobs doctor --probe`.
+
+`python -m vtjobs.workers.tools.probe --workspace DIR`.
+"""
 
 import argparse
 import json
@@ -17,9 +20,10 @@ def probe(workspace: Path) -> dict[str, Any]:
     """Look at this node.
 
     Returns:
-        `host`, `time` (seconds since 1970), `workspace_id` (None where the folder is not seen here), `writable`,
-        `cpus`, `gpus` (as granted), `sbatch` (whether this node may submit), and of torch: `torch`, `devices` (name and
-        compute capability of each GPU), `architectures` of the wheel, `nccl`.
+        `host`, `time` (seconds since 1970), `workspace_id` (None where the folder is not seen
+        here), `writable`, `cpus`, `gpus` (as granted), `sbatch` (whether this node may submit), and
+        of torch: `torch`, `devices` (name and compute capability of each GPU), `architectures` of
+        the wheel, `nccl`.
     """
     identity = read_json(workspace / "workspace.json") or {}
     return {
@@ -29,7 +33,9 @@ def probe(workspace: Path) -> dict[str, Any]:
         "writable": os.access(workspace, os.W_OK),
         "cpus": cpu_count(),
         "gpus": visible_gpus(),
-        "sbatch": any((Path(part) / "sbatch").exists() for part in os.environ.get("PATH", "").split(":")),
+        "sbatch": any(
+            (Path(part) / "sbatch").exists() for part in os.environ.get("PATH", "").split(":")
+        ),
         **_torch(),
     }
 
@@ -48,7 +54,9 @@ def _torch() -> dict[str, Any]:
     try:
         for index in range(torch.cuda.device_count()):
             capability = ".".join(map(str, torch.cuda.get_device_capability(index)))
-            found["devices"].append({"name": torch.cuda.get_device_name(index), "capability": capability})
+            found["devices"].append(
+                {"name": torch.cuda.get_device_name(index), "capability": capability}
+            )
     except RuntimeError as error:
         found["error"] = str(error).splitlines()[0]
     return found

@@ -1,6 +1,9 @@
-"""Score finished runs' weights without training: `python -m vtjobs.workers.tools.score --workspace DIR --sets test RUN …`.
+"""Score finished runs' weights without training.
 
-The scores go into a journal of their own in the run's folder, `evaluations/<attempt>-<token>.jsonl`.
+`python -m vtjobs.workers.tools.score --workspace DIR --sets test RUN …`.
+
+The scores go into a journal of their own in the run's folder,
+`evaluations/<attempt>-<token>.jsonl`.
 """
 
 import argparse
@@ -21,9 +24,15 @@ from .each import each
 
 
 def score(
-    workspace: Workspace, run_id: str, sets: list[str], *, data_root: Path, paths: dict[str, str],
-    image_size: int | None = None, crop_pct: float | None = None,
-) -> dict[str, Any]:  # fmt: skip
+    workspace: Workspace,
+    run_id: str,
+    sets: list[str],
+    *,
+    data_root: Path,
+    paths: dict[str, str],
+    image_size: int | None = None,
+    crop_pct: float | None = None,
+) -> dict[str, Any]:
     """Return set -> scores of a run's final weights, and journal them.
 
     Args:
@@ -81,7 +90,14 @@ def _journal(folder: Path, attempt: int, manifest: Any, found: dict[str, Any]) -
     staged = folder / f".{attempt:04d}-{secrets.token_hex(6)}"
     writer = JournalWriter(staged)
     for name, metrics in found.items():
-        writer.write("evaluation", at=time.time(), epoch=manifest.epoch, step=manifest.step, set=name, metrics=metrics)
+        writer.write(
+            "evaluation",
+            at=time.time(),
+            epoch=manifest.epoch,
+            step=manifest.step,
+            set=name,
+            metrics=metrics,
+        )
     writer.close()
     os.rename(staged, folder / f"{staged.name[1:]}.jsonl")
 
@@ -110,7 +126,8 @@ def main() -> int:
             crop_pct=options.crop_pct,
         )
         return "\n".join(
-            f"{run_id} {name}: top1 {metrics['top1']:.2f}  loss {metrics['loss']:.4f}  n {metrics['n']:.0f}"
+            f"{run_id} {name}: top1 {metrics['top1']:.2f}  loss {metrics['loss']:.4f}  n"
+            f" {metrics['n']:.0f}"
             for name, metrics in found.items()
         )
 

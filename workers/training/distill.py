@@ -1,4 +1,7 @@
-"""Distillation from a teacher that is not trained (Touvron et al. 2021, DeiT, section 4; the thesis, section 3.3)."""
+"""Distillation from a teacher that is not trained (Touvron et al. 2021, DeiT, section 4.
+
+The thesis, section 3.3).
+"""
 
 import math
 from pathlib import Path
@@ -19,8 +22,8 @@ from .plan import Plan
 class Distillation:
     """The loss of a student against its teacher on the same images, mixed ones too.
 
-    `hard` takes the teacher's decision for the label; `soft` is τ²·KL(student at τ ‖ teacher at τ), a mean over images
-    or, as in the published code, over images and classes.
+    `hard` takes the teacher's decision for the label; `soft` is τ²·KL(student at τ ‖ teacher at τ),
+    a mean over images or, as in the published code, over images and classes.
     """
 
     def __init__(self, params: dict[str, Any], teacher: nn.Module, numerics: Any) -> None:
@@ -32,7 +35,8 @@ class Distillation:
 
         Args:
             images: [B, C, S, S], normalised.
-            logits: [B, classes] float32 of the student, those of its distillation token where it has one.
+            logits: [B, classes] float32 of the student, those of its distillation token where it
+                has one.
         """
         with torch.no_grad(), self.numerics.autocast():
             taught = self.teacher(images).float()
@@ -40,17 +44,22 @@ class Distillation:
             return F.cross_entropy(logits, taught.argmax(1), reduction="sum")
         tau = self.params["temperature"]
         divergence = F.kl_div(
-            (logits / tau).log_softmax(1), (taught / tau).log_softmax(1), reduction="sum", log_target=True
+            (logits / tau).log_softmax(1),
+            (taught / tau).log_softmax(1),
+            reduction="sum",
+            log_target=True,
         )
         share = logits.shape[1] if self.params["mean_over"] == "elements" else 1
         return divergence * tau**2 / share
 
 
-def make_distillation(spec: RunSpec, plan: Plan, device: torch.device, numerics: Any) -> Distillation | None:
+def make_distillation(
+    spec: RunSpec, plan: Plan, device: torch.device, numerics: Any
+) -> Distillation | None:
     """Return what a teacher adds to a run's loss, or None where it has no teacher.
 
-    The teacher is timm's model with weights from a file, or the run of an earlier stage; it works at the student's
-    image size and precision.
+    The teacher is timm's model with weights from a file, or the run of an earlier stage; it works
+    at the student's image size and precision.
     """
     params = spec.head["params"]
     if spec.head["name"] != "distill" or params["weight"] == 0:
@@ -60,8 +69,13 @@ def make_distillation(spec: RunSpec, plan: Plan, device: torch.device, numerics:
         assert plan.parent is not None and plan.init is not None
         backbone, head, weights = plan.parent.backbone, plan.parent.head, plan.init
     else:
-        backbone, head, weights = described, None, Path(plan.paths[described["weights"]["fingerprint"]])
-    # In evaluation there is no dropout; another image size gets its positions from those it was trained with.
+        backbone, head, weights = (
+            described,
+            None,
+            Path(plan.paths[described["weights"]["fingerprint"]]),
+        )
+    # In evaluation there is no dropout; another image size gets its positions from those it was
+    # trained with.
     recipe = {"image_size": spec.recipe["image_size"]}
     model = build(backbone, spec.dataset, recipe, head)
     trained = {name for name, parameter in model.named_parameters() if parameter.requires_grad}
@@ -72,13 +86,17 @@ def make_distillation(spec: RunSpec, plan: Plan, device: torch.device, numerics:
 
 
 class LateFusion(VisionTransformerDistilled):
-    """A model with a distillation token that adds up the two softmax outputs, as the paper does at test time.
+    """A model with a distillation token that adds up the two softmax outputs, as the paper does at
+    test time.
 
     timm, like the published code, takes the mean of the two logits.
     """
 
     def forward_head(self, x: Tensor, pre_logits: bool = False) -> Any:
-        """Return both logits in training; elsewhere the log of the mean of both softmax outputs, [B, classes]."""
+        """Return both logits in training.
+
+        Elsewhere the log of the mean of both softmax outputs, [B, classes].
+        """
         if pre_logits or self.training:
             return super().forward_head(x, pre_logits)
         both = torch.stack([self.head(x[:, 0]), self.head_dist(x[:, 1])]).float()
@@ -86,7 +104,9 @@ class LateFusion(VisionTransformerDistilled):
 
 
 def prepare_student(model: nn.Module, head: dict[str, Any]) -> None:
-    """Let a model with a distillation token give both logits in training, and join them elsewhere as the head says."""
+    """Let a model with a distillation token give both logits in training, and join them elsewhere
+    as the head says.
+    """
     if not isinstance(model, VisionTransformerDistilled) or head["params"]["weight"] == 0:
         return
     model.set_distilled_training(True)

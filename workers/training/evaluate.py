@@ -28,10 +28,12 @@ def evaluate(
     keep_going: Callable[[], bool] = lambda: True,
     correct: Tensor | None = None,
 ) -> dict[str, float] | None:
-    """Return top1 and top5 in percent, loss (mean cross-entropy) and n; None where the ranks agreed to stop.
+    """Return top1 and top5 in percent, loss (mean cross-entropy) and n.
 
-    Evaluation draws no random numbers. `correct`, [N] float64 zeros, is given a 1 for each image of this rank that is
-    classified rightly.
+    None where the ranks agreed to stop.
+
+    Evaluation draws no random numbers. `correct`, [N] float64 zeros, is given a 1 for each image of
+    this rank that is classified rightly.
     """
     wanted = min(5, source.classes)
 
@@ -60,10 +62,13 @@ def means(
     *,
     keep_going: Callable[[], bool] = lambda: True,
 ) -> dict[str, float] | None:
-    """Return the means over a split of what `score` sums up over a batch, and n; None where the ranks agreed to stop.
+    """Return the means over a split of what `score` sums up over a batch, and n.
+
+    None where the ranks agreed to stop.
 
     Args:
-        score: given images, labels and the batch's number among those of all ranks: scalars, sums over the images.
+        score: given images, labels and the batch's number among those of all ranks: scalars, sums
+            over the images.
         model: put into evaluation mode meanwhile.
         source: the split.
         group: the ranks.
@@ -88,7 +93,8 @@ def means(
     model.train(training)
     if not complete:
         return None
-    # A rank without a batch knows no names: it learns them from the first one, which always has one.
+    # A rank without a batch knows no names: it learns them from the first one, which always has
+    # one.
     names = group.share(names)
     whole = torch.zeros(len(names) + 1, dtype=torch.float64)
     whole[: len(sums)], whole[-1] = sums, seen
@@ -97,27 +103,44 @@ def means(
 
 
 class Examiner:
-    """Scores what is trained: the classifier (and its moving average), or the head where there is no classifier."""
+    """Scores what is trained.
+
+    The classifier (and its moving average), or the head where there is no classifier.
+    """
 
     def __init__(
-        self, trainee: Any, ema: Any, sources: dict[str, EvalSource], group: Group, numerics: Any,
-        patches: PatchWork | None, streams: Streams,
-    ) -> None:  # fmt: skip
+        self,
+        trainee: Any,
+        ema: Any,
+        sources: dict[str, EvalSource],
+        group: Group,
+        numerics: Any,
+        patches: PatchWork | None,
+        streams: Streams,
+    ) -> None:
         self.trainee, self.ema, self.sources = trainee, ema, sources
         self.group, self.numerics = group, numerics
         self.patches, self.streams = patches, streams
         self.correct: dict[str, Tensor] = {}
         # Set -> [N] bool, where the last look was the final one.
 
-    def scores(self, keep_going: Callable[[], bool], *, final: bool) -> dict[str, dict[str, float]] | None:
-        """Return set -> scores, or None where the ranks agreed to stop; after the final look `correct` is there.
+    def scores(
+        self, keep_going: Callable[[], bool], *, final: bool
+    ) -> dict[str, dict[str, float]] | None:
+        """Return set -> scores, or None where the ranks agreed to stop.
+
+        After the final look `correct` is there.
 
         Raises:
             Diverged: the loss is no number.
         """
         found = {}
         for name, source in self.sources.items():
-            bits = torch.zeros(source.size, dtype=torch.float64) if final and self.trainee.labels else None
+            bits = (
+                torch.zeros(source.size, dtype=torch.float64)
+                if final and self.trainee.labels
+                else None
+            )
             scores = self._of_set(name, source, keep_going, bits)
             if scores is None:
                 return None
@@ -130,12 +153,20 @@ class Examiner:
         self, name: str, source: EvalSource, keep_going: Callable[[], bool], bits: Tensor | None
     ) -> dict[str, float] | None:
         found: dict[str, float] = {}
-        modules = {"": self.trainee.backbone, **({"ema_": self.ema.module} if self.ema is not None else {})}
+        modules = {
+            "": self.trainee.backbone,
+            **({"ema_": self.ema.module} if self.ema is not None else {}),
+        }
         for prefix, module in modules.items() if self.trainee.labels else [("", self.trainee)]:
             self.group.broadcast(list(module.buffers()))
             if self.trainee.labels:
                 scores = evaluate(
-                    module, source, self.group, self.numerics, keep_going=keep_going, correct=None if prefix else bits
+                    module,
+                    source,
+                    self.group,
+                    self.numerics,
+                    keep_going=keep_going,
+                    correct=None if prefix else bits,
                 )
             else:
                 scores = means(self._head, module, source, self.group, keep_going=keep_going)
@@ -149,7 +180,11 @@ class Examiner:
     def _head(self, images: Tensor, _: Tensor, number: int) -> dict[str, Tensor]:
         """Sum up what the head says of a batch; its draws follow from the batch's number alone."""
         if self.patches is not None:
-            images = self.patches.evaluate(images, self.streams.generator("augment", "evaluation", number))
+            images = self.patches.evaluate(
+                images, self.streams.generator("augment", "evaluation", number)
+            )
         with self.numerics.autocast():
-            _logits, loss, metrics = self.trainee(images, self.streams.generator("pair", "evaluation", number))
+            _logits, loss, metrics = self.trainee(
+                images, self.streams.generator("pair", "evaluation", number)
+            )
         return {name: value * len(images) for name, value in {"loss": loss, **metrics}.items()}

@@ -1,8 +1,8 @@
 """What each stream of randomness decided at the beginning of a run, as one hash each.
 
-Two runs with one value of a stream have one fingerprint of it, whatever their other streams are: so a seed that is not
-wired in, or wired in twice, shows. Where a stream decides nothing in a run (no Mixup, no dropout, no validation split)
-there is None.
+Two runs with one value of a stream have one fingerprint of it, whatever their other streams are: so
+a seed that is not wired in, or wired in twice, shows. Where a stream decides nothing in a run (no
+Mixup, no dropout, no validation split) there is None.
 """
 
 import hashlib
@@ -20,7 +20,8 @@ from ..randomness import Streams
 if TYPE_CHECKING:
     from .loop import Training
 
-# Images of the probe: with fewer, two values of a stream that only flips images may well do the same.
+# Images of the probe: with fewer, two values of a stream that only flips images may well do the
+# same.
 COUNT = {"tensor": 32, "pil": 20}
 # Batches that Mixup is asked for: it may leave some as they are.
 BATCHES = 8
@@ -30,9 +31,9 @@ START = (0, 0, 0)
 def fingerprints(training: "Training", train: ImageSet) -> dict[str, str | None]:
     """Return stream -> 16 hexadecimal digits, before the first step.
 
-    Each is taken of what training itself uses: the weights as they were drawn, the held-out part, the first epoch's
-    order, what augmentation and Mixup make of the same synthetic images, and whether a forward pass draws. It moves no
-    weight and no buffer.
+    Each is taken of what training itself uses: the weights as they were drawn, the held-out part,
+    the first epoch's order, what augmentation and Mixup make of the same synthetic images, and
+    whether a forward pass draws. It moves no weight and no buffer.
 
     Args:
         training: set up, but not begun.
@@ -43,7 +44,9 @@ def fingerprints(training: "Training", train: ImageSet) -> dict[str, str | None]
     augmented, again = (_augmented(training, one) for one in (streams, other))
     return {
         "init": training.drawn_weights,
-        "split": _hash(train.places) if "val" in spec.dataset and train.places is not None else None,
+        "split": (
+            _hash(train.places) if "val" in spec.dataset and train.places is not None else None
+        ),
         "order": _hash(training.order.permutation(0)),
         # Nothing is augmented where another value does the same.
         "augment": _hash(augmented) if not torch.equal(augmented, again) else None,
@@ -54,13 +57,17 @@ def fingerprints(training: "Training", train: ImageSet) -> dict[str, str | None]
 
 def of_weights(model: torch.nn.Module) -> str:
     """Return the fingerprint of all parameters and buffers."""
-    return _hash(*(value for _, value in sorted(model.state_dict().items()) if isinstance(value, Tensor)))
+    return _hash(
+        *(value for _, value in sorted(model.state_dict().items()) if isinstance(value, Tensor))
+    )
 
 
 def _probe(dataset: dict[str, Any], recipe: dict[str, Any]) -> ImageSet:
     count = COUNT[recipe["pipeline"]]
     shape = (count, dataset["channels"], recipe["image_size"], recipe["image_size"])
-    pattern = torch.arange(torch.Size(shape).numel()).mul(97).remainder(251).to(torch.uint8).view(shape)
+    pattern = (
+        torch.arange(torch.Size(shape).numel()).mul(97).remainder(251).to(torch.uint8).view(shape)
+    )
     return ImageSet(labels=torch.arange(count) % dataset["classes"], images=pattern)
 
 
@@ -76,8 +83,12 @@ def _augmented(training: "Training", streams: Streams) -> Tensor:
         found = source.batch(every, Position(epoch=0, step=0, virtual_rank=0))[0]
     if patches is None:
         return found
-    moved, places = patches.train(found.to(training.group.device), streams.generator("augment", "patches", *START))
-    return torch.cat([moved.flatten().cpu(), *([] if places is None else [places.flatten().float().cpu()])])
+    moved, places = patches.train(
+        found.to(training.group.device), streams.generator("augment", "patches", *START)
+    )
+    return torch.cat(
+        [moved.flatten().cpu(), *([] if places is None else [places.flatten().float().cpu()])]
+    )
 
 
 def _mixed(training: "Training") -> str | None:
@@ -94,7 +105,9 @@ def _mixed(training: "Training") -> str | None:
 
 
 def _drawn(training: "Training") -> dict[str, str | None]:
-    """Return where the streams `drop` and `pair` stand at the first pass, if that draws from them at all."""
+    """Return where the streams `drop` and `pair` stand at the first pass, if that draws from them
+    at all.
+    """
     spec, streams, trainee = training.spec, training.streams, training.trainee
     device = training.group.device
     size = input_side(spec.head, trainee.backbone, spec.recipe["image_size"])
@@ -119,11 +132,16 @@ def _drawn(training: "Training") -> dict[str, str | None]:
     pairs = not torch.equal(before[0], generator.get_state())
     drops = not torch.equal(before[1], torch.default_generator.get_state())
     drops |= on_gpu is not None and not torch.equal(on_gpu, torch.cuda.get_rng_state(device))
-    return {"drop": _hash(before[1]) if drops else None, "pair": _hash(before[0]) if pairs else None}
+    return {
+        "drop": _hash(before[1]) if drops else None,
+        "pair": _hash(before[0]) if pairs else None,
+    }
 
 
 def _hash(*values: Tensor) -> str:
     found = hashlib.blake2b(digest_size=8)
     for value in values:
-        found.update(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+        found.update(
+            value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
+        )
     return found.hexdigest()

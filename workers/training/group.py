@@ -10,13 +10,17 @@ import torch
 import torch.distributed as torch_dist
 from torch import Tensor
 
-# Collectives that take longer than this mean that a peer is gone; the agent notices a dead one much sooner.
+# Collectives that take longer than this mean that a peer is gone; the agent notices a dead one much
+# sooner.
 COLLECTIVE_TIMEOUT_S = 300
 
-# Of DDP: buffers are not sent around at every step. torch 2.15 gave the setting another name, and warns of the old one
-# (by the new one ranks begin with those of rank 0; they are equal then in any case).
+# Of DDP: buffers are not sent around at every step. torch 2.15 gave the setting another name, and
+# warns of the old one (by the new one ranks begin with those of rank 0; they are equal then in any
+# case).
 _NAMES = signature(torch.nn.parallel.DistributedDataParallel.__init__).parameters
-BUFFERS_STAY = {"forward_sync_buffers" if "forward_sync_buffers" in _NAMES else "broadcast_buffers": False}
+BUFFERS_STAY = {
+    "forward_sync_buffers" if "forward_sync_buffers" in _NAMES else "broadcast_buffers": False
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +68,9 @@ def _cpu_group() -> torch_dist.ProcessGroup | None:
     return _CPU_GROUP[0]
 
 
-def join(rank: int, world_size: int, *, device: torch.device, host: str, port: int, listener: int | None) -> Group:
+def join(
+    rank: int, world_size: int, *, device: torch.device, host: str, port: int, listener: int | None
+) -> Group:
     """Join the run's process group.
 
     Args:
@@ -73,7 +79,8 @@ def join(rank: int, world_size: int, *, device: torch.device, host: str, port: i
         device: what this rank trains on; gloo serves the CPU, nccl a GPU.
         host: where rank 0 listens.
         port: of rank 0.
-        listener: rank 0's listening socket, bound by the agent, so that no port can be taken meanwhile.
+        listener: rank 0's listening socket, bound by the agent, so that no port can be taken
+            meanwhile.
     """
     if world_size > 1:
         store = torch_dist.TCPStore(
@@ -83,27 +90,35 @@ def join(rank: int, world_size: int, *, device: torch.device, host: str, port: i
             is_master=rank == 0,
             timeout=timedelta(seconds=COLLECTIVE_TIMEOUT_S),
             master_listen_fd=listener,
-            # libuv's server takes a listening socket only from torch 2.4 on, and not on every build.
+            # libuv's server takes a listening socket only from torch 2.4 on, and not on every
+            # build.
             use_libuv=False,
         )
         timeout = timedelta(seconds=COLLECTIVE_TIMEOUT_S)
         backend = "nccl" if device.type == "cuda" else "gloo"
         if host == "127.0.0.1":
             os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
-        torch_dist.init_process_group(backend, store=store, rank=rank, world_size=world_size, timeout=timeout)
+        torch_dist.init_process_group(
+            backend, store=store, rank=rank, world_size=world_size, timeout=timeout
+        )
         _CPU_GROUP[0] = torch_dist.new_group(backend="gloo") if backend == "nccl" else None
     return Group(rank=rank, world_size=world_size, device=device)
 
 
 class StopVote:
-    """Agreement on a common step to stop at, and to save at, without a device synchronisation per step.
+    """Agreement on a common step to stop at, and to save at, without a device synchronisation per
+    step.
 
-    Each step starts a reduction of two numbers on the CPU and looks at the result of the one before, which has long
-    arrived; so all ranks see a wish after the same step, at most one step late.
+    Each step starts a reduction of two numbers on the CPU and looks at the result of the one
+    before, which has long arrived; so all ranks see a wish after the same step, at most one step
+    late.
     """
 
     def __init__(
-        self, group: Group, wants_stop: Callable[[], bool], wants_save: Callable[[], bool] = lambda: False
+        self,
+        group: Group,
+        wants_stop: Callable[[], bool],
+        wants_save: Callable[[], bool] = lambda: False,
     ) -> None:
         self._group = group
         self._wants_stop = wants_stop
@@ -126,7 +141,9 @@ class StopVote:
             self.save_due = self.save_due or bool(votes[1].item())
         # Not asked for again while it is due, or one wish would be seen twice.
         votes = torch.tensor([float(wish), float(not self.save_due and self._wants_save())])
-        work = torch_dist.all_reduce(votes, op=torch_dist.ReduceOp.MAX, group=_cpu_group(), async_op=True)
+        work = torch_dist.all_reduce(
+            votes, op=torch_dist.ReduceOp.MAX, group=_cpu_group(), async_op=True
+        )
         self._pending = (work, votes)
         return seen
 

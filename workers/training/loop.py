@@ -1,4 +1,7 @@
-"""The training loop: one optimizer step from the shares of all virtual ranks, whatever number of real ranks."""
+"""The training loop.
+
+One optimizer step from the shares of all virtual ranks, whatever number of real ranks.
+"""
 
 import contextlib
 import time
@@ -50,7 +53,13 @@ class Training:
     """One run on one rank: set up, train, evaluate, save."""
 
     def __init__(
-        self, spec: RunSpec, plan: Plan, group: Group, *, report: Report, wants_stop: Callable[[], bool]
+        self,
+        spec: RunSpec,
+        plan: Plan,
+        group: Group,
+        *,
+        report: Report,
+        wants_stop: Callable[[], bool],
     ) -> None:
         self.spec, self.plan, self.group, self.report = spec, plan, group, report
         self.recipe = spec.recipe
@@ -63,7 +72,7 @@ class Training:
         self._saved_at = self._marked_at = time.monotonic()
         self._set_up()
 
-    # Set-up ----------------------------------------------------------------------------------------------
+    # Set-up ---------------------------------------------------------------------------------------
 
     def _set_up(self) -> None:
         spec, recipe, group = self.spec, self.recipe, self.group
@@ -100,7 +109,9 @@ class Training:
         self.objective = Objective(recipe, mixed=self.mixup is not None, distillation=distillation)
         self.patches = patch_work(spec.head, spec.dataset, trainee.patch, group.device)
         self.ema = make_ema(trainee, recipe)
-        self.examiner = Examiner(trainee, self.ema, scored, group, self.numerics, self.patches, self.streams)
+        self.examiner = Examiner(
+            trainee, self.ema, scored, group, self.numerics, self.patches, self.streams
+        )
         if self.plan.resume is None:
             # Every rank takes part: a head of somebody's own may remember a forward pass.
             found = fingerprints(self, train)
@@ -111,7 +122,9 @@ class Training:
 
     def _split(self, name: str) -> ImageSet:
         plan = self.plan
-        split = load_part(self.spec.dataset, name, self.streams, data_root=plan.data_root, paths=plan.paths)
+        split = load_part(
+            self.spec.dataset, name, self.streams, data_root=plan.data_root, paths=plan.paths
+        )
         if name == "train" and self.recipe["pipeline"] == "pil":
             return split
         # Decoding a large folder takes minutes; the agent must not take that for a hang.
@@ -119,7 +132,9 @@ class Training:
 
     def _source(self, train: ImageSet) -> TrainSource:
         if self.recipe["pipeline"] == "tensor":
-            return TensorSource(train, self.spec.dataset, self.recipe, self.streams, self.group.device)
+            return TensorSource(
+                train, self.spec.dataset, self.recipe, self.streams, self.group.device
+            )
         transform = PilTransform(train, self.spec.dataset, self.recipe, self.streams)
         return PilSource(transform, self.order, workers=self.plan.workers, device=self.group.device)
 
@@ -142,13 +157,14 @@ class Training:
         model = torch.nn.parallel.DistributedDataParallel(
             model, device_ids=on_gpu, gradient_as_bucket_view=True, **BUFFERS_STAY
         )
-        # DDP orders its gradient buckets after its first backward pass; in a resumed run that would come at another
-        # step than in an uninterrupted one, and with three ranks or more the order of summation would differ.
+        # DDP orders its gradient buckets after its first backward pass; in a resumed run that would
+        # come at another step than in an uninterrupted one, and with three ranks or more the order
+        # of summation would differ.
         self._backward_nothing(model)
         self.optimizer.zero_grad(set_to_none=True)
         return model
 
-    # The loop ----------------------------------------------------------------------------------------------
+    # The loop -------------------------------------------------------------------------------------
 
     @property
     def global_step(self) -> int:
@@ -211,7 +227,7 @@ class Training:
         return self.model.no_sync()
 
     def _accumulate(self, indices: Tensor, virtual_rank: int, examples: int, last: bool) -> None:
-        """Add one virtual rank's gradients, each example weighing 1 / examples of the whole batch."""
+        """Add one virtual rank's gradients; an example weighs 1 / examples of the whole batch."""
         position = Position(epoch=self.epoch, step=self.step, virtual_rank=virtual_rank)
         images, labels = self.source.batch(indices, position)
         if not len(labels):
@@ -225,7 +241,9 @@ class Training:
             images, targets = self.mixup(images, labels)
         places = None
         if self.patches is not None:
-            images, places = self.patches.train(images, self.streams.generator("augment", "patches", *where))
+            images, places = self.patches.train(
+                images, self.streams.generator("augment", "patches", *where)
+            )
         if self.recipe["channels_last"]:
             images = images.contiguous(memory_format=torch.channels_last)
         split = self.plan.micro_split
@@ -235,11 +253,20 @@ class Training:
             parts = list(zip(images.chunk(split), targets.chunk(split), moved, strict=False))
             for part, batch in enumerate(parts):
                 whole = part == len(parts) - 1
-                with contextlib.nullcontext() if whole or self.group.world_size == 1 else self.model.no_sync():
+                with (
+                    contextlib.nullcontext()
+                    if whole or self.group.world_size == 1
+                    else self.model.no_sync()
+                ):
                     self._backward(*batch, (*where, part), examples)
 
     def _backward(
-        self, images: Tensor, targets: Tensor, places: Tensor | None, where: tuple[int, ...], examples: int
+        self,
+        images: Tensor,
+        targets: Tensor,
+        places: Tensor | None,
+        where: tuple[int, ...],
+        examples: int,
     ) -> None:
         generator = self.streams.generator("pair", "head", *where)
         self.streams.seed_torch("drop", "backbone", *where)
@@ -256,7 +283,9 @@ class Training:
         self._add("examples", torch.full((), float(count), device=self.group.device))
         for name, value in metrics.items():
             if name in OWN_SUMS:
-                raise OwnHeadError(f"head {self.spec.head['name']}: {name!r} is a reserved metric name")
+                raise OwnHeadError(
+                    f"head {self.spec.head['name']}: {name!r} is a reserved metric name"
+                )
             self._add(name, torch.as_tensor(value, device=self.group.device).detach() * count)
 
     def _backward_nothing(self, model: torch.nn.Module) -> None:
@@ -270,7 +299,12 @@ class Training:
             all_logits = logits if isinstance(logits, tuple) else (logits,)
             given = [part for part in (*all_logits, head_loss) if part is not None]
             torch.stack([part.float().sum() * 0.0 for part in given]).sum().backward()
-        for name in ("loss", *(self.objective.names if self.trainee.labels else ()), "examples", *metrics):
+        for name in (
+            "loss",
+            *(self.objective.names if self.trainee.labels else ()),
+            "examples",
+            *metrics,
+        ):
             # Every rank must hold the same sums, or they cannot be added up.
             self._add(name, torch.zeros(()))
 
@@ -278,7 +312,9 @@ class Training:
         scaler = self.numerics.scaler
         scaler.unscale_(self.optimizer)
         if self.recipe["clip_grad"] is not None:
-            norm = torch.nn.utils.clip_grad_norm_(self.trainee.parameters(), self.recipe["clip_grad"])
+            norm = torch.nn.utils.clip_grad_norm_(
+                self.trainee.parameters(), self.recipe["clip_grad"]
+            )
             if self.group.is_primary:
                 self._add("grad_norm", norm.detach())
         scaler.step(self.optimizer)
@@ -293,9 +329,12 @@ class Training:
 
     def _check_finite(self) -> None:
         if "loss" in self.sums and not torch.isfinite(self.sums["loss"]):
-            raise Diverged(f"the loss is {float(self.sums['loss'])} at epoch {self.epoch + 1}, step {self.step + 1}")
+            raise Diverged(
+                f"the loss is {float(self.sums['loss'])} at epoch {self.epoch + 1}, step"
+                f" {self.step + 1}"
+            )
 
-    # The end of an epoch ---------------------------------------------------------------------------------------
+    # The end of an epoch --------------------------------------------------------------------------
 
     def _evaluate_epoch(self) -> bool:
         epoch = self.epoch + 1
@@ -308,7 +347,9 @@ class Training:
         if self.group.is_primary:
             self.report("epoch", epoch=epoch, step=self.global_step, metrics=metrics)
             for name, of_set in (scores or {}).items():
-                self.report("evaluation", epoch=epoch, step=self.global_step, set=name, metrics=of_set)
+                self.report(
+                    "evaluation", epoch=epoch, step=self.global_step, set=name, metrics=of_set
+                )
         return True
 
     def _keep_going(self) -> bool:
@@ -328,15 +369,22 @@ class Training:
 
     def _sums_of_ranks(self) -> dict[str, Tensor]:
         """Return name -> [world size]; every rank must ask."""
-        names = sorted(set(self.sums) | ({"grad_norm"} if self.recipe["clip_grad"] is not None else set()))
+        names = sorted(
+            set(self.sums) | ({"grad_norm"} if self.recipe["clip_grad"] is not None else set())
+        )
         table = torch.zeros(len(names), self.group.world_size, dtype=torch.float64)
-        table[:, self.group.rank] = torch.stack([self.sums.get(name, torch.zeros(())).double().cpu() for name in names])
+        table[:, self.group.rank] = torch.stack(
+            [self.sums.get(name, torch.zeros(())).double().cpu() for name in names]
+        )
         return dict(zip(names, self.group.sum(table), strict=True))
 
-    # Checkpoints ------------------------------------------------------------------------------------------------
+    # Checkpoints ----------------------------------------------------------------------------------
 
     def _checkpoint_due(self) -> bool:
-        return self.group.is_primary and time.monotonic() - self._saved_at >= self.plan.checkpoint_every_s
+        return (
+            self.group.is_primary
+            and time.monotonic() - self._saved_at >= self.plan.checkpoint_every_s
+        )
 
     def save(self) -> None:
         """Publish a checkpoint of this very step; every rank must call, only the primary writes."""
@@ -394,5 +442,9 @@ class Training:
             self._marked_at = now
             position = {}
             if hasattr(self, "order"):
-                position = {"epoch": self.epoch, "step": self.global_step, "steps": self.total_steps}
+                position = {
+                    "epoch": self.epoch,
+                    "step": self.global_step,
+                    "steps": self.total_steps,
+                }
             self.report("mark", phase=phase, **position)

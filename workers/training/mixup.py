@@ -6,7 +6,8 @@ from torch import Tensor
 
 
 def make_mixup(recipe: dict[str, Any], classes: int) -> Any:
-    """Return a callable (images, labels) -> (images, soft targets [B, classes]), or None where nothing is mixed.
+    """Return a callable (images, labels) -> (images, soft targets [B, classes]), or None where
+    nothing is mixed.
 
     Draws come from NumPy's global generator, which the caller seeds for each position.
     """
@@ -15,7 +16,10 @@ def make_mixup(recipe: dict[str, Any], classes: int) -> Any:
     from timm.data.mixup import Mixup, mixup_target
 
     class AnySizeMixup(Mixup):
-        """Mixup that takes the odd shares of a short last batch too: the middle image is mixed with itself."""
+        """Mixup that takes the odd shares of a short last batch too.
+
+        The middle image is mixed with itself.
+        """
 
         def __call__(self, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
             factor = self._mix_batch(images)

@@ -1,4 +1,7 @@
-"""The loss of a part of a batch: the classifier's, a teacher's and a head's, as sums over the images."""
+"""The loss of a part of a batch.
+
+The classifier's, a teacher's and a head's, as sums over the images.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,7 +14,9 @@ from .distill import Distillation
 
 
 class Objective:
-    """What an optimizer step lowers; what it sums up beside is shown by name, each a sum over the images.
+    """What an optimizer step lowers.
+
+    What it sums up beside is shown by name, each a sum over the images.
 
     Args:
         recipe: of the run.
@@ -19,7 +24,9 @@ class Objective:
         distillation: what a teacher adds, or None.
     """
 
-    def __init__(self, recipe: dict[str, Any], *, mixed: bool, distillation: Distillation | None) -> None:
+    def __init__(
+        self, recipe: dict[str, Any], *, mixed: bool, distillation: Distillation | None
+    ) -> None:
         self.names = (recipe["loss"], *(("distillation",) if distillation else ()))
         # Of the parts that it reports.
         self._classify = _criterion(recipe, mixed)
@@ -37,7 +44,8 @@ class Objective:
 
         Args:
             images: [B, C, S, S], as the student saw them.
-            logits: [B, classes], or those of the classifier and of the distillation token; None without a classifier.
+            logits: [B, classes], or those of the classifier and of the distillation token; None
+                without a classifier.
             targets: [B] int64 or [B, classes].
             head_loss: mean over the images; None where there is no head.
             weight: of the head's loss, or of the teacher's.
@@ -56,12 +64,19 @@ class Objective:
 
 
 def _criterion(recipe: dict[str, Any], mixed: bool) -> Callable[[Tensor, Tensor], Tensor]:
-    """Return the classifier's loss, a sum over the images; Mixup has smoothed its targets already."""
+    """Return the classifier's loss, a sum over the images.
+
+    Mixup has smoothed its targets already.
+    """
     smoothing = 0.0 if mixed else recipe["label_smoothing"]
     if recipe["loss"] == "cross_entropy":
-        return lambda logits, targets: F.cross_entropy(logits, targets, reduction="sum", label_smoothing=smoothing)
+        return lambda logits, targets: F.cross_entropy(
+            logits, targets, reduction="sum", label_smoothing=smoothing
+        )
     from timm.loss import BinaryCrossEntropy
 
-    made = BinaryCrossEntropy(smoothing=smoothing, target_threshold=recipe["bce_threshold"], reduction="none")
+    made = BinaryCrossEntropy(
+        smoothing=smoothing, target_threshold=recipe["bce_threshold"], reduction="none"
+    )
     # A mean over the classes, as in the recipes that use it.
     return lambda logits, targets: made(logits, targets).mean(1).sum()

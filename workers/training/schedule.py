@@ -14,9 +14,15 @@ class QuarterCosine(Scheduler):
     """
 
     def __init__(
-        self, optimizer: torch.optim.Optimizer, *, total: int, lr_min: float, warmup_t: int, warmup_lr_init: float,
+        self,
+        optimizer: torch.optim.Optimizer,
+        *,
+        total: int,
+        lr_min: float,
+        warmup_t: int,
+        warmup_lr_init: float,
         t_in_epochs: bool,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(optimizer, param_group_field="lr", t_in_epochs=t_in_epochs)
         self.total, self.lr_min = total, lr_min
         self.warmup, self.first = warmup_t, warmup_lr_init

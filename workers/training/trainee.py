@@ -26,9 +26,14 @@ class Trainee(nn.Module):
     """Backbone and head under one roof, so that DDP and the optimizer see both."""
 
     def __init__(
-        self, backbone: nn.Module, head: nn.Module | None, tap: Tap | None, *, labels: bool = True,
+        self,
+        backbone: nn.Module,
+        head: nn.Module | None,
+        tap: Tap | None,
+        *,
+        labels: bool = True,
         patch: int | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__()
         self.backbone = backbone
         self.head = head
@@ -41,7 +46,9 @@ class Trainee(nn.Module):
     def forward(
         self, images: Tensor, generator: torch.Generator | None = None, places: Tensor | None = None
     ) -> tuple[Tensor | tuple[Tensor, Tensor] | None, Tensor | None, dict[str, Tensor]]:
-        """Return logits [B, classes] (or two, or None), the head's loss (or None) and the head's metrics."""
+        """Return logits [B, classes] (or two, or None), the head's loss (or None) and the head's
+        metrics.
+        """
         if self.head is None or self._tap is None or generator is None:
             return self.backbone.forward_head(self.backbone.forward_features(images)), None, {}
         features, grids = self._tap.features(images)
@@ -51,7 +58,10 @@ class Trainee(nn.Module):
 
 
 def make_trainee(spec: Any, streams: Streams) -> Trainee:
-    """Make backbone and head; each draws its initial weights from its own key, so neither shifts the other's."""
+    """Make backbone and head.
+
+    Each draws its initial weights from its own key, so neither shifts the other's.
+    """
     streams.seed_torch("init", "backbone")
     backbone = build(spec.backbone, spec.dataset, spec.recipe, spec.head)
     if spec.head["name"] in ("supervised", "distill"):
@@ -81,7 +91,10 @@ def tap_of(backbone: nn.Module, head: dict[str, Any]) -> Tap:
 
 
 def _leave_out_what_no_token_needs(tap: Tap, spec: Any) -> None:
-    """Freeze what has no part in the patch tokens, such as a norm after pooling: DDP waits for every gradient."""
+    """Freeze what has no part in the patch tokens, such as a norm after pooling.
+
+    DDP waits for every gradient.
+    """
     backbone, channels = tap.backbone, spec.dataset["channels"]
     side = input_side(spec.head, backbone, spec.recipe["image_size"])
     device = next(backbone.parameters()).device
@@ -97,7 +110,10 @@ def _leave_out_what_no_token_needs(tap: Tap, spec: Any) -> None:
 
 @contextlib.contextmanager
 def frozen_statistics(layers: list[nn.Module], frozen: bool) -> Iterator[None]:
-    """Normalise by the batch without moving running statistics: these follow virtual rank 0 alone."""
+    """Normalise by the batch without moving running statistics.
+
+    These follow virtual rank 0 alone.
+    """
     if frozen:
         for layer in layers:
             layer.track_running_stats = False
@@ -134,9 +150,12 @@ def make_numerics(recipe: dict[str, Any], device: torch.device) -> Numerics:
     torch.backends.cudnn.allow_tf32 = bool(recipe["tf32"])
     if device.type == "cuda":
         if precision == "bf16" and not torch.cuda.is_bf16_supported(including_emulation=False):
-            raise PrecisionError(f"{torch.cuda.get_device_name(device)} does not support bf16. Use precision: fp16")
+            raise PrecisionError(
+                f"{torch.cuda.get_device_name(device)} does not support bf16. Use precision: fp16"
+            )
         if recipe["deterministic"]:
-            # Without it cuBLAS is refused under deterministic algorithms; read when its handle is made.
+            # Without it cuBLAS is refused under deterministic algorithms; read when its handle is
+            # made.
             os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
         torch.backends.cudnn.benchmark = not recipe["deterministic"]
         torch.use_deterministic_algorithms(bool(recipe["deterministic"]), warn_only=False)
@@ -170,8 +189,13 @@ def make_optimizer(trainee: Trainee, recipe: dict[str, Any]) -> torch.optim.Opti
     return optimizer
 
 
-def make_schedule(optimizer: torch.optim.Optimizer, recipe: dict[str, Any], steps_per_epoch: int) -> Any:
-    """Return timm's scheduler, stepped per update: a function of the step, so it has no state to save."""
+def make_schedule(
+    optimizer: torch.optim.Optimizer, recipe: dict[str, Any], steps_per_epoch: int
+) -> Any:
+    """Return timm's scheduler, stepped per update.
+
+    A function of the step, so it has no state to save.
+    """
     from timm.scheduler import CosineLRScheduler
     from timm.scheduler.scheduler import Scheduler
 

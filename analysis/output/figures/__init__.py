@@ -1,1 +1,4 @@
-"""Figures of a report: each from plain documents, with its data beside it and a text that stands for it."""
+"""Figures of a report.
+
+Each from plain documents, with its data beside it and a text that stands for it.
+"""

@@ -1,4 +1,7 @@
-"""What all figures share: colours, sizes, and how they are written, the same byte for byte every time."""
+"""What all figures share.
+
+Colours, sizes, and how they are written, the same byte for byte every time.
+"""
 
 import csv
 import io
@@ -14,18 +17,35 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#0
 GREY = "#777777"
 FAINT = "#DDDDDD"
 STATE_COLOURS = {
-    "completed": "#009E73", "running": "#56B4E9", "queued": "#BFDFF2", "pending": "#EEEEEE", "diverged": "#000000",
-    "failed": "#D55E00", "blocked": "#E69F00", "cancelled": "#CC79A7", "cancelling": "#CC79A7", "unknown": "#F0E442",
-}  # fmt: skip
+    "completed": "#009E73",
+    "running": "#56B4E9",
+    "queued": "#BFDFF2",
+    "pending": "#EEEEEE",
+    "diverged": "#000000",
+    "failed": "#D55E00",
+    "blocked": "#E69F00",
+    "cancelled": "#CC79A7",
+    "cancelling": "#CC79A7",
+    "unknown": "#F0E442",
+}
 # A figure with more lines than this is read by nobody; its data has all of them.
 MOST_LINES = 120
 WIDTH = 9.6
 
 _STYLE = {
-    "svg.fonttype": "none", "svg.hashsalt": "vtjobs", "pdf.fonttype": 42, "font.size": 9.0, "axes.spines.top": False,
-    "axes.spines.right": False, "axes.titlesize": 9.0, "axes.titleweight": "bold", "axes.titlelocation": "left",
-    "text.parse_math": False, "legend.frameon": False, "figure.constrained_layout.use": True,
-}  # fmt: skip
+    "svg.fonttype": "none",
+    "svg.hashsalt": "vtjobs",
+    "pdf.fonttype": 42,
+    "font.size": 9.0,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.titlesize": 9.0,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "text.parse_math": False,
+    "legend.frameon": False,
+    "figure.constrained_layout.use": True,
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +62,8 @@ class Drawn:
     figure: Any
 
     def __post_init__(self) -> None:
-        # The layout is solved by steps, and would come out a little different each time that it is drawn.
+        # The layout is solved by steps, and would come out a little different each time that it is
+        # drawn.
         with styled():
             self.figure.draw_without_rendering()
         self.figure.set_layout_engine("none")
@@ -52,7 +73,9 @@ class Drawn:
         """It as SVG without a date, a maker and a declaration, to stand inside a page."""
         with styled():
             stream = io.StringIO()
-            self.figure.savefig(stream, format="svg", metadata={"Date": None, "Creator": None, "Title": self.title})
+            self.figure.savefig(
+                stream, format="svg", metadata={"Date": None, "Creator": None, "Title": self.title}
+            )
         text = stream.getvalue()
         return text[text.index("<svg") :]
 
@@ -68,7 +91,9 @@ class Drawn:
         """Write it as SVG, PDF and CSV into a folder; return the files."""
         with styled():
             stream = io.BytesIO()
-            self.figure.savefig(stream, format="pdf", metadata={"CreationDate": None, "Title": self.title})
+            self.figure.savefig(
+                stream, format="pdf", metadata={"CreationDate": None, "Title": self.title}
+            )
         contents = {"svg": self.svg.encode(), "pdf": stream.getvalue(), "csv": self.csv().encode()}
         paths = []
         for suffix, content in contents.items():

@@ -18,7 +18,8 @@ def completeness(lines: Sequence[tuple[str, Mapping[str, str]]]) -> Drawn:
     """Draw a tile for each run in the colour of its state, a line per cell.
 
     Args:
-        lines: what a cell is called, and seed -> state; of a study of streams the place in its design.
+        lines: what a cell is called, and seed -> state; of a study of streams the place in its
+            design.
     """
     shown, more = cut(lines, "cells")
     seeds = sorted({int(seed) for _, own in lines for seed in own})
@@ -32,7 +33,11 @@ def completeness(lines: Sequence[tuple[str, Mapping[str, str]]]) -> Drawn:
             for seed, state in own.items():
                 used.append(state)
                 axes.add_patch(_tile(column[int(seed)], line, STATE_COLOURS.get(state, FAINT)))
-        axes.set(xlim=(-0.5, max(len(seeds), 1) - 0.5), ylim=(max(len(shown), 1) - 0.5, -0.5), xlabel="seed")
+        axes.set(
+            xlim=(-0.5, max(len(seeds), 1) - 0.5),
+            ylim=(max(len(shown), 1) - 0.5, -0.5),
+            xlabel="seed",
+        )
         every = max(1, -(-len(seeds) // 20))
         axes.set_xticks(range(0, len(seeds), every), [str(seed) for seed in seeds[::every]])
         axes.set_yticks(range(len(shown)), [label for label, _ in shown])
@@ -42,21 +47,30 @@ def completeness(lines: Sequence[tuple[str, Mapping[str, str]]]) -> Drawn:
         known = [state for state in STATE_COLOURS if state in used]
         if known:
             axes.legend(
-                handles=[_tile(0, 0, STATE_COLOURS[state]) for state in known], labels=known, ncols=max(1, len(known)),
-                loc="lower left", bbox_to_anchor=(0, 1),
-            )  # fmt: skip
+                handles=[_tile(0, 0, STATE_COLOURS[state]) for state in known],
+                labels=known,
+                ncols=max(1, len(known)),
+                loc="lower left",
+                bbox_to_anchor=(0, 1),
+            )
     done = sum(row[2] == "completed" for row in rows)
     text = f"{done} of {len(rows)} runs have completed.{more}"
     return Drawn(
-        name="completeness", title="Run status", text=text, heading=["cell", "seed", "state"],
-        rows=rows, figure=figure,
-    )  # fmt: skip
+        name="completeness",
+        title="Run status",
+        text=text,
+        heading=["cell", "seed", "state"],
+        rows=rows,
+        figure=figure,
+    )
 
 
 def _tile(x: float, y: float, colour: str) -> Any:
     from matplotlib.patches import Rectangle
 
-    return Rectangle((x - 0.45, y - 0.4), 0.9, 0.8, facecolor=colour, edgecolor="#999999", linewidth=0.4)
+    return Rectangle(
+        (x - 0.45, y - 0.4), 0.9, 0.8, facecolor=colour, edgecolor="#999999", linewidth=0.4
+    )
 
 
 def strip(cells: Sequence[dict[str, Any]]) -> Drawn:
@@ -76,21 +90,32 @@ def strip(cells: Sequence[dict[str, Any]]) -> Drawn:
     with styled():
         sizes = [sum(cell["dataset"] == dataset for cell in shown) for dataset in datasets]
         figure = new_figure(0.5 + sum(0.3 * size + 0.55 for size in sizes))
-        panels = figure.subplots(len(datasets), 1, squeeze=False, height_ratios=[size + 1 for size in sizes])[:, 0]
+        panels = figure.subplots(
+            len(datasets), 1, squeeze=False, height_ratios=[size + 1 for size in sizes]
+        )[:, 0]
         for axes, dataset in zip(panels, datasets, strict=True):
             mine = [cell for cell in shown if cell["dataset"] == dataset]
             for line, cell in enumerate(mine):
                 _draw_seeds(axes, line, cell)
             axes.set(ylim=(len(mine) - 0.5, -0.5), title=dataset)
-            axes.set_yticks(range(len(mine)), [f"{label_of(cell, names)}  n={cell['n']}" for cell in mine])
+            axes.set_yticks(
+                range(len(mine)), [f"{label_of(cell, names)}  n={cell['n']}" for cell in mine]
+            )
             axes.margins(x=0.08)
         panels[-1].set_xlabel(f"{cells[0]['metric']} on {cells[0]['set']}")
-    said = "; ".join(f"{cell['dataset']} {label_of(cell, names)} {score(cell)}, n={cell['n']}" for cell in shown[:12])
+    said = "; ".join(
+        f"{cell['dataset']} {label_of(cell, names)} {score(cell)}, n={cell['n']}"
+        for cell in shown[:12]
+    )
     text = f"Every run as a dot, the mean as a line, its 95 % t interval as a bar. {said}.{more}"
     return Drawn(
-        name="seeds", title="Every seed", text=text, heading=["dataset", "cell", "seed", "value"], rows=rows,
+        name="seeds",
+        title="Every seed",
+        text=text,
+        heading=["dataset", "cell", "seed", "value"],
+        rows=rows,
         figure=figure,
-    )  # fmt: skip
+    )
 
 
 def _draw_seeds(axes: Any, line: int, cell: dict[str, Any]) -> None:
@@ -104,18 +129,33 @@ def _draw_seeds(axes: Any, line: int, cell: dict[str, Any]) -> None:
         axes.plot([low, high], [line, line], color=FAINT, linewidth=14, solid_capstyle="butt")
         axes.plot([middle] * 2, [line - 0.25, line + 0.25], color="white", linewidth=1.5)
     if interval is not None:
-        axes.plot(interval, [line, line], color=colour, linewidth=5, alpha=0.25, solid_capstyle="butt")
+        axes.plot(
+            interval, [line, line], color=colour, linewidth=5, alpha=0.25, solid_capstyle="butt"
+        )
     if cell["mean"] is not None:
         axes.plot([cell["mean"]] * 2, [line - 0.32, line + 0.32], color=colour, linewidth=1.5)
     # Spread a little, so that equal values are seen to be several.
     offsets = [0.16 * ((place % 3) - 1) for place in range(len(values))]
-    axes.plot(values, [line + offset for offset in offsets], "o", color=colour, markersize=3, alpha=0.7)
+    axes.plot(
+        values, [line + offset for offset in offsets], "o", color=colour, markersize=3, alpha=0.7
+    )
     at_edge = blended_transform_factory(axes.transAxes, axes.transData)
     if diverged := cell["states"].get("diverged", 0):
-        axes.plot([0.005] * 1, [line], "x", color="black", markersize=5, transform=at_edge, clip_on=False)
+        axes.plot(
+            [0.005] * 1, [line], "x", color="black", markersize=5, transform=at_edge, clip_on=False
+        )
         axes.text(0.02, line, f"{diverged} diverged", transform=at_edge, va="center", fontsize=7)
     if failed := cell["states"].get("failed", 0):
-        axes.text(1.0, line, f"{failed} failed", transform=at_edge, va="center", ha="right", fontsize=7, color=GREY)
+        axes.text(
+            1.0,
+            line,
+            f"{failed} failed",
+            transform=at_edge,
+            va="center",
+            ha="right",
+            fontsize=7,
+            color=GREY,
+        )
 
 
 def distribution(cell: dict[str, Any], label: str) -> Drawn | None:
@@ -143,7 +183,11 @@ def distribution(cell: dict[str, Any], label: str) -> Drawn | None:
         reach = numpy.linspace(mean - 4 * std, mean + 4 * std, 200)
         left.plot(reach, norm.pdf(reach, mean, std), color=COLOURS[0])
         left.plot(values, [0.0] * len(values), "|", color="black", markersize=6)
-        left.set(title=f"n={len(values)}, normal fit", xlabel=f"{cell['metric']} on {cell['set']}", ylabel="density")
+        left.set(
+            title=f"n={len(values)}, normal fit",
+            xlabel=f"{cell['metric']} on {cell['set']}",
+            ylabel="density",
+        )
         right.plot(normal, values, "o", color=COLOURS[0], markersize=3)
         right.plot(normal[[0, -1]], mean + std * normal[[0, -1]], color=GREY)
         right.set(title="quantiles", xlabel="of a standard normal", ylabel=cell["metric"])
@@ -153,15 +197,26 @@ def distribution(cell: dict[str, Any], label: str) -> Drawn | None:
         f"standard deviation {std:.2f}. The best seed is {cell['description']['best_of_n']:.2f} "
         f"away from the mean; {luck:.2f} is expected by chance for as many normal draws."
     )
-    rows = [[int(seed), value] for seed, value in sorted(cell["values"].items(), key=lambda one: int(one[0]))]
+    rows = [
+        [int(seed), value]
+        for seed, value in sorted(cell["values"].items(), key=lambda one: int(one[0]))
+    ]
     return Drawn(
-        name=f"distribution-{cell['cell_id'][:8]}", title=f"Distribution over seeds: {label}", text=text,
-        heading=["seed", "value"], rows=rows, figure=figure,
-    )  # fmt: skip
+        name=f"distribution-{cell['cell_id'][:8]}",
+        title=f"Distribution over seeds: {label}",
+        text=text,
+        heading=["seed", "value"],
+        rows=rows,
+        figure=figure,
+    )
 
 
 def sets(
-    cell: dict[str, Any], name: str, other: Mapping[int, float], label: str, sizes: tuple[int, int] | None
+    cell: dict[str, Any],
+    name: str,
+    other: Mapping[int, float],
+    label: str,
+    sizes: tuple[int, int] | None,
 ) -> Drawn | None:
     """Draw one test set against another, a dot per seed, the best of each ringed.
 
@@ -188,20 +243,30 @@ def sets(
         axes.plot(x, y, "o", color=COLOURS[0], markersize=3.5, alpha=0.8)
         for scores, colour in ((x, COLOURS[1]), (y, COLOURS[2])):
             best = scores.index(choose(scores))
-            axes.plot(x[best], y[best], "o", markersize=9, markerfacecolor="none", markeredgecolor=colour)
+            axes.plot(
+                x[best], y[best], "o", markersize=9, markerfacecolor="none", markeredgecolor=colour
+            )
         if len(seeds) <= 25:
             for seed, a, b in zip(seeds, x, y, strict=True):
-                axes.annotate(str(seed), (a, b), textcoords="offset points", xytext=(4, 3), fontsize=6, color=GREY)
+                axes.annotate(
+                    str(seed),
+                    (a, b),
+                    textcoords="offset points",
+                    xytext=(4, 3),
+                    fontsize=6,
+                    color=GREY,
+                )
         if sizes is not None:
             _binomial_cross(axes, x, y, sizes)
         axes.set(xlabel=f"{cell['metric']} on {cell['set']}", ylabel=f"{cell['metric']} on {name}")
         axes.set_title(_correlation(agreed))
     text = (
-        f"{label}: {_correlation(agreed)}. Seed {agreed['best']} is the best on {cell['set']} and number "
-        f"{agreed['rank']} on {name}."
+        f"{label}: {_correlation(agreed)}. Seed {agreed['best']} is the best on {cell['set']} and"
+        f" number {agreed['rank']} on {name}."
     )
     if sizes is not None and (spread := stdev(x)) > 0:
-        # Errors on a finite set that are independent between seeds shrink with the root of its size.
+        # Errors on a finite set that are independent between seeds shrink with the root of its
+        # size.
         by_size = spread * math.sqrt(sizes[0] / sizes[1])
         text += (
             f" Standard deviation {spread:.2f} on {sizes[0]:,} images of {cell['set']}, "
@@ -211,9 +276,12 @@ def sets(
     rows = [[seed, a, b] for seed, a, b in zip(seeds, x, y, strict=True)]
     return Drawn(
         name=f"sets-{cell['set']}-{name}-{cell['cell_id'][:8]}",
-        title=f"{cell['set']} against {name}: {label}", text=text,
-        heading=["seed", cell["set"], name], rows=rows, figure=figure,
-    )  # fmt: skip
+        title=f"{cell['set']} against {name}: {label}",
+        text=text,
+        heading=["seed", cell["set"], name],
+        rows=rows,
+        figure=figure,
+    )
 
 
 def _correlation(agreement: dict[str, Any]) -> str:
@@ -233,4 +301,6 @@ def _binomial_cross(axes: Any, x: list[float], y: list[float], sizes: tuple[int,
     low, top = axes.get_xlim()[0], axes.get_ylim()[1]
     place = (low + errors[0] * 1.3, top - errors[1] * 1.3)
     axes.errorbar(*place, xerr=errors[0], yerr=errors[1], color=GREY, capsize=2, linewidth=0.8)
-    axes.annotate("binomial error", place, textcoords="offset points", xytext=(5, -9), fontsize=6, color=GREY)
+    axes.annotate(
+        "binomial error", place, textcoords="offset points", xytext=(5, -9), fontsize=6, color=GREY
+    )

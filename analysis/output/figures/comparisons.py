@@ -1,4 +1,7 @@
-"""Figures of comparisons: differences with their intervals, ranks over datasets, what more seeds would buy."""
+"""Figures of comparisons.
+
+Differences with their intervals, ranks over datasets, what more seeds would buy.
+"""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -27,43 +30,90 @@ def forest(document: dict[str, Any]) -> Drawn:
     names = columns(found)
     shown, more = cut(found, "comparisons")
     each = len({one["baseline_head"] for one in found}) > 1
-    called = [label_of(one, names) + (f" − {one['baseline_head']}" if each else "") for one in shown]
+    called = [
+        label_of(one, names) + (f" − {one['baseline_head']}" if each else "") for one in shown
+    ]
     with styled():
         figure = new_figure(0.9 + 0.26 * len(shown))
         axes = figure.add_subplot()
         if document["min_effect"]:
-            axes.axvspan(-document["min_effect"], document["min_effect"], color=FAINT, alpha=0.5, linewidth=0)
+            axes.axvspan(
+                -document["min_effect"], document["min_effect"], color=FAINT, alpha=0.5, linewidth=0
+            )
         axes.axvline(0, color="black", linewidth=0.8)
         for line, one in enumerate(shown):
             colour = VERDICT_COLOURS[one["verdict"]]
             if one["interval"]:
                 axes.plot(one["interval"], [line, line], color=colour, linewidth=1.5)
             if one["difference"] is not None:
-                axes.plot(one["difference"], line, "o" if one["interval"] else "D", color=colour, markersize=4,
-                          markerfacecolor=colour if one["interval"] else "none")  # fmt: skip
+                axes.plot(
+                    one["difference"],
+                    line,
+                    "o" if one["interval"] else "D",
+                    color=colour,
+                    markersize=4,
+                    markerfacecolor=colour if one["interval"] else "none",
+                )
             p = f"  p={p_value(one['p_adjusted'])}" if one["p_adjusted"] is not None else ""
-            axes.text(1.01, line, f"{one['verdict']}{p}", transform=axes.get_yaxis_transform(), va="center", fontsize=7,
-                      color=colour)  # fmt: skip
+            axes.text(
+                1.01,
+                line,
+                f"{one['verdict']}{p}",
+                transform=axes.get_yaxis_transform(),
+                va="center",
+                fontsize=7,
+                color=colour,
+            )
         other = "the other head" if each else found[0]["baseline_head"]
-        axes.set(ylim=(len(shown) - 0.5, -0.5), xlabel=f"difference in {found[0]['metric']} from {other}")
-        labels = [f"{name}  n={one['n']}, {one['n_baseline']}" for name, one in zip(called, shown, strict=True)]
+        axes.set(
+            ylim=(len(shown) - 0.5, -0.5), xlabel=f"difference in {found[0]['metric']} from {other}"
+        )
+        labels = [
+            f"{name}  n={one['n']}, {one['n_baseline']}"
+            for name, one in zip(called, shown, strict=True)
+        ]
         axes.set_yticks(range(len(shown)), labels)
     firsts = list(zip(called, shown, strict=True))[:12]
     said = "; ".join(f"{name} {_difference(one)}: {one['verdict']}" for name, one in firsts)
     band = ""
     if document["min_effect"]:
         band = f" Shaded: smaller than the declared minimum effect of {document['min_effect']:g}."
-    text = f"Differences with unadjusted {100 * (1 - document['alpha']):g} % intervals. {said}.{band}{more}"
-    heading = [*names, "over", "n", "n_baseline", "difference", "low", "high", "p_adjusted", "verdict"]
+    text = (
+        f"Differences with unadjusted {100 * (1 - document['alpha']):g} % intervals."
+        f" {said}.{band}{more}"
+    )
+    heading = [
+        *names,
+        "over",
+        "n",
+        "n_baseline",
+        "difference",
+        "low",
+        "high",
+        "p_adjusted",
+        "verdict",
+    ]
     rows = [
         [
-            *(one.get(name, one["axes"].get(name, "")) for name in names), one["baseline_head"], one["n"],
-            one["n_baseline"], one["difference"], *(one["interval"] or (None, None)), one["p_adjusted"], one["verdict"],
+            *(one.get(name, one["axes"].get(name, "")) for name in names),
+            one["baseline_head"],
+            one["n"],
+            one["n_baseline"],
+            one["difference"],
+            *(one["interval"] or (None, None)),
+            one["p_adjusted"],
+            one["verdict"],
         ]
         for one in found
-    ]  # fmt: skip
-    return Drawn(name="differences", title="Differences from the baseline", text=text, heading=heading, rows=rows,
-                 figure=figure)  # fmt: skip
+    ]
+    return Drawn(
+        name="differences",
+        title="Differences from the baseline",
+        text=text,
+        heading=heading,
+        rows=rows,
+        figure=figure,
+    )
 
 
 def _difference(one: dict[str, Any]) -> str:
@@ -71,7 +121,8 @@ def _difference(one: dict[str, Any]) -> str:
 
 
 def critical_difference(found: dict[str, Any], label: str, name: str) -> Drawn | None:
-    """Draw mean ranks over datasets and join methods that the critical difference does not tell apart (Demšar 2006).
+    """Draw mean ranks over datasets and join methods that the critical difference does not tell
+    apart (Demšar 2006).
 
     Args:
         found: of `over_datasets.ranks`; None is drawn where it has a `why_not`.
@@ -90,7 +141,9 @@ def critical_difference(found: dict[str, Any], label: str, name: str) -> Drawn |
         groups = _groups([rank for _, rank in methods], found["cd"])
         for place, (first, last) in enumerate(groups):
             height = len(methods) + 0.3 * place
-            axes.plot([methods[first][1], methods[last][1]], [height, height], color="black", linewidth=3)
+            axes.plot(
+                [methods[first][1], methods[last][1]], [height, height], color="black", linewidth=3
+            )
         bottom = len(methods) + 0.3 * len(groups)
         axes.set(
             ylim=(bottom, -1),
@@ -103,10 +156,17 @@ def critical_difference(found: dict[str, Any], label: str, name: str) -> Drawn |
     said = ", ".join(f"{method} {rank:.2f}" for method, rank in methods)
     p = "" if found["p"] is None else f" Friedman test (Iman-Davenport): p={p_value(found['p'])}."
     text = (
-        f"{label}: mean ranks over {len(found['datasets'])} datasets: {said}; critical difference {found['cd']:.2f}.{p}"
+        f"{label}: mean ranks over {len(found['datasets'])} datasets: {said}; critical difference"
+        f" {found['cd']:.2f}.{p}"
     )
-    return Drawn(name=name, title=f"Ranks over datasets: {label}", text=text, heading=["method", "mean rank"],
-                 rows=[list(one) for one in methods], figure=figure)  # fmt: skip
+    return Drawn(
+        name=name,
+        title=f"Ranks over datasets: {label}",
+        text=text,
+        heading=["method", "mean rank"],
+        rows=[list(one) for one in methods],
+        figure=figure,
+    )
 
 
 def _groups(ranks: Sequence[float], distance: float) -> list[tuple[int, int]]:
@@ -120,9 +180,14 @@ def _groups(ranks: Sequence[float], distance: float) -> list[tuple[int, int]]:
 
 
 def allocation(
-    cells: Sequence[dict[str, Any]], hours: Mapping[str, float], looks: Sequence[int], *, metric: str
+    cells: Sequence[dict[str, Any]],
+    hours: Mapping[str, float],
+    looks: Sequence[int],
+    *,
+    metric: str,
 ) -> Drawn | None:
-    """Draw how the half-width of each mean's interval would fall with more seeds, at the deviation found so far.
+    """Draw how the half-width of each mean's interval would fall with more seeds, at the deviation
+    found so far.
 
     Args:
         cells: of a report.
@@ -153,21 +218,37 @@ def allocation(
         for cell, colour in zip(shown, COLOURS, strict=False):
             sizes = list(range(fewest, most + 1))
             cost = f", {hours[cell['cell_id']]:.2g} h per seed" if cell["cell_id"] in hours else ""
-            axes.plot(sizes, [_half(cell["std"], n) for n in sizes], color=colour, linewidth=1,
-                      label=f"{label_of(cell, names)}{cost}")  # fmt: skip
+            axes.plot(
+                sizes,
+                [_half(cell["std"], n) for n in sizes],
+                color=colour,
+                linewidth=1,
+                label=f"{label_of(cell, names)}{cost}",
+            )
             axes.plot(cell["n"], _half(cell["std"], cell["n"]), "o", color=colour, markersize=5)
         for look in looks:
             axes.axvline(look, color=GREY, linestyle=":", linewidth=0.8)
         axes.set(xlabel="seeds", ylabel=f"95 % CI half-width ({metric})", ylim=(0, None))
         axes.legend(fontsize=7)
-    said = "; ".join(f"{label_of(cell, names)} ±{_half(cell['std'], cell['n']):.2f} at n={cell['n']}" for cell in shown)
-    rest = f" The {len(shown)} widest of {len(known)} cells are drawn." if len(known) > len(shown) else ""
+    said = "; ".join(
+        f"{label_of(cell, names)} ±{_half(cell['std'], cell['n']):.2f} at n={cell['n']}"
+        for cell in shown
+    )
+    rest = (
+        f" The {len(shown)} widest of {len(known)} cells are drawn."
+        if len(known) > len(shown)
+        else ""
+    )
     lines = " Dotted lines: declared interim analyses." if looks else ""
     text = f"Half-width of the 95 % interval: {said}.{lines}{rest}"
     return Drawn(
-        name="allocation", title="Precision gained with more seeds", text=text,
-        heading=["cell", "seeds", "half_width", "hours_per_run"], rows=rows, figure=figure,
-    )  # fmt: skip
+        name="allocation",
+        title="Precision gained with more seeds",
+        text=text,
+        heading=["cell", "seeds", "half_width", "hours_per_run"],
+        rows=rows,
+        figure=figure,
+    )
 
 
 def _half(std: float, n: int) -> float:

@@ -11,9 +11,14 @@ MOST_PANELS = 12
 
 
 def learning(
-    panels: Mapping[str, Mapping[str, Curves]], breaks: Mapping[str, Sequence[int]], *, metric: str, set_name: str
+    panels: Mapping[str, Mapping[str, Curves]],
+    breaks: Mapping[str, Sequence[int]],
+    *,
+    metric: str,
+    set_name: str,
 ) -> Drawn | None:
-    """Draw every seed thin, the mean and its t interval, and below them how many seeds each epoch rests on.
+    """Draw every seed thin, the mean and its t interval, and below them how many seeds each epoch
+    rests on.
 
     Args:
         panels: panel -> line -> curves of its seeds.
@@ -25,7 +30,15 @@ def learning(
         The figure, or None where nothing was scored.
     """
     rows = [
-        [panel, line, row["epoch"], row["n"], row["mean"], row["std"], *(row["interval"] or (None, None))]
+        [
+            panel,
+            line,
+            row["epoch"],
+            row["n"],
+            row["mean"],
+            row["std"],
+            *(row["interval"] or (None, None)),
+        ]
         for panel, lines in panels.items()
         for line, curves in lines.items()
         for row in band(curves)
@@ -40,7 +53,9 @@ def learning(
         grid = figure.add_gridspec(2 * down, across, height_ratios=[5, 1] * down)
         for place, panel in enumerate(shown):
             upper = figure.add_subplot(grid[2 * (place // across), place % across])
-            lower = figure.add_subplot(grid[2 * (place // across) + 1, place % across], sharex=upper)
+            lower = figure.add_subplot(
+                grid[2 * (place // across) + 1, place % across], sharex=upper
+            )
             _panel(upper, lower, panels[panel], breaks.get(panel, ()))
             upper.set(title=panel, ylabel=metric)
             upper.tick_params(labelbottom=False)
@@ -55,25 +70,35 @@ def learning(
         f"seeds. Ticks at the top: interrupted runs.{more}"
     )
     heading = ["panel", "line", "epoch", "n", "mean", "std", "low", "high"]
-    return Drawn(name="curves", title="Learning curves", text=text, heading=heading, rows=rows, figure=figure)
+    return Drawn(
+        name="curves", title="Learning curves", text=text, heading=heading, rows=rows, figure=figure
+    )
 
 
 def _panel(upper: Any, lower: Any, lines: Mapping[str, Curves], breaks: Sequence[int]) -> None:
     for (line, curves), colour in zip(lines.items(), COLOURS, strict=False):
         for _, curve in sorted(curves.items()):
             epochs = sorted(curve)
-            upper.plot(epochs, [curve[epoch] for epoch in epochs], color=colour, linewidth=0.5, alpha=0.35)
+            upper.plot(
+                epochs, [curve[epoch] for epoch in epochs], color=colour, linewidth=0.5, alpha=0.35
+            )
         rows = band(curves)
         epochs = [row["epoch"] for row in rows]
         upper.plot(epochs, [row["mean"] for row in rows], color=colour, linewidth=1.6, label=line)
         known = [row for row in rows if row["interval"]]
         upper.fill_between(
-            [row["epoch"] for row in known], [row["interval"][0] for row in known],
-            [row["interval"][1] for row in known], color=colour, alpha=0.2, linewidth=0,
-        )  # fmt: skip
+            [row["epoch"] for row in known],
+            [row["interval"][0] for row in known],
+            [row["interval"][1] for row in known],
+            color=colour,
+            alpha=0.2,
+            linewidth=0,
+        )
         lower.step(epochs, [row["n"] for row in rows], color=colour, where="mid", linewidth=1)
     for epoch in breaks:
-        upper.plot(epoch, 0.98, "|", color=GREY, markersize=6, transform=upper.get_xaxis_transform())
+        upper.plot(
+            epoch, 0.98, "|", color=GREY, markersize=6, transform=upper.get_xaxis_transform()
+        )
     upper.legend(fontsize=7, loc="lower right")
     lower.set(ylabel="n", ylim=(0, None))
     lower.yaxis.get_major_locator().set_params(integer=True, nbins=2)
@@ -92,8 +117,14 @@ def spread(cells: Mapping[str, Curves], *, metric: str) -> Drawn | None:
     known = {label: curves for label, curves in cells.items() if len(curves) > 1}
     if not known:
         return None
-    bands = {label: [row for row in band(curves) if row["std"] is not None] for label, curves in known.items()}
-    order = {label: {row["epoch"]: row["rho"] for row in persistence(curves)} for label, curves in known.items()}
+    bands = {
+        label: [row for row in band(curves) if row["std"] is not None]
+        for label, curves in known.items()
+    }
+    order = {
+        label: {row["epoch"]: row["rho"] for row in persistence(curves)}
+        for label, curves in known.items()
+    }
     rows = [
         [label, row["epoch"], row["n"], row["std"], order[label].get(row["epoch"])]
         for label, found in bands.items()
@@ -104,8 +135,13 @@ def spread(cells: Mapping[str, Curves], *, metric: str) -> Drawn | None:
         figure = new_figure(3.0)
         left, right = figure.subplots(1, 2)
         for label, colour in zip(shown, COLOURS, strict=False):
-            left.plot([row["epoch"] for row in bands[label]], [row["std"] for row in bands[label]], color=colour,
-                      linewidth=1.2, label=label)  # fmt: skip
+            left.plot(
+                [row["epoch"] for row in bands[label]],
+                [row["std"] for row in bands[label]],
+                color=colour,
+                linewidth=1.2,
+                label=label,
+            )
             points = [(epoch, rho) for epoch, rho in order[label].items() if rho is not None]
             if points:
                 right.plot(*zip(*points, strict=True), color=colour, linewidth=1.2)
@@ -128,20 +164,31 @@ def spread(cells: Mapping[str, Curves], *, metric: str) -> Drawn | None:
                 color=GREY,
             )
     verdicts = [_told(label, order[label]) for label in shown if order[label]]
-    more = f" The first {len(shown)} of {len(known)} cells are drawn." if len(known) > len(shown) else ""
+    more = (
+        f" The first {len(shown)} of {len(known)} cells are drawn."
+        if len(known) > len(shown)
+        else ""
+    )
     text = (
         " ".join(
             [
-                "Left: standard deviation over seeds by epoch. Right: Spearman's rank correlation with the last epoch.",
+                (
+                    "Left: standard deviation over seeds by epoch. Right: Spearman's rank"
+                    " correlation with the last epoch."
+                ),
                 *verdicts,
             ]
         )
         + more
     )
     return Drawn(
-        name="spread", title="When the ranking of seeds settles", text=text,
-        heading=["cell", "epoch", "n", "std", "rho"], rows=rows, figure=figure,
-    )  # fmt: skip
+        name="spread",
+        title="When the ranking of seeds settles",
+        text=text,
+        heading=["cell", "epoch", "n", "std", "rho"],
+        rows=rows,
+        figure=figure,
+    )
 
 
 def _told(label: str, order: Mapping[int, float | None]) -> str:

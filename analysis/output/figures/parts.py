@@ -27,33 +27,72 @@ def shares(study: dict[str, Any], label: str, name: str) -> Drawn | None:
     lines += [(name.replace(" and", "\nand"), one) for name, one in others(parts)]
     rows = [
         [
-            stem.replace("\n", " "), one["variance"], one["share"], *(one["share_interval"] or (None, None)),
-            one.get("total_share"), *(one.get("total_share_interval") or (None, None)),
+            stem.replace("\n", " "),
+            one["variance"],
+            one["share"],
+            *(one["share_interval"] or (None, None)),
+            one.get("total_share"),
+            *(one.get("total_share_interval") or (None, None)),
         ]
         for stem, one in lines
-    ]  # fmt: skip
+    ]
     with styled():
         figure = new_figure(0.9 + 0.5 * len(lines))
         axes = figure.add_subplot()
         for place, (_, one) in enumerate(lines):
             _bar(axes, place - 0.17, one["share"], one["share_interval"], COLOURS[0], "its own")
-            _bar(axes, place + 0.17, one.get("total_share"), one.get("total_share_interval"), COLOURS[4],
-                 "with interactions")  # fmt: skip
+            _bar(
+                axes,
+                place + 0.17,
+                one.get("total_share"),
+                one.get("total_share_interval"),
+                COLOURS[4],
+                "with interactions",
+            )
             if one["variance"] < 0:
-                axes.text(0.5, place - 0.17, f"estimate {one['variance']:.3g}", va="center", fontsize=6, color=GREY)
+                axes.text(
+                    0.5,
+                    place - 0.17,
+                    f"estimate {one['variance']:.3g}",
+                    va="center",
+                    fontsize=6,
+                    color=GREY,
+                )
         axes.set(ylim=(len(lines) - 0.5, -0.5), xlim=(0, 100), xlabel="share of the variance, %")
         axes.set_yticks(range(len(lines)), [stem for stem, _ in lines])
         handles, labels = axes.get_legend_handles_labels()
         unique = dict(zip(labels, handles, strict=True))
-        axes.legend(unique.values(), unique.keys(), ncols=2, loc="lower left", bbox_to_anchor=(0, 1))
+        axes.legend(
+            unique.values(), unique.keys(), ncols=2, loc="lower left", bbox_to_anchor=(0, 1)
+        )
     said = "; ".join(f"{row[0]} {100 * row[2]:.0f} %" for row in rows if row[2] is not None)
-    text = f"{label}, {study['used']} runs, {study['design']}: own shares {said}. Bars with 95 % intervals."
-    heading = ["part", "variance", "share", "low", "high", "with_interactions", "with_low", "with_high"]
-    return Drawn(name=name, title=f"Where the spread comes from: {label}", text=text, heading=heading, rows=rows,
-                 figure=figure)  # fmt: skip
+    text = (
+        f"{label}, {study['used']} runs, {study['design']}: own shares {said}. Bars with 95 %"
+        " intervals."
+    )
+    heading = [
+        "part",
+        "variance",
+        "share",
+        "low",
+        "high",
+        "with_interactions",
+        "with_low",
+        "with_high",
+    ]
+    return Drawn(
+        name=name,
+        title=f"Where the spread comes from: {label}",
+        text=text,
+        heading=heading,
+        rows=rows,
+        figure=figure,
+    )
 
 
-def _bar(axes: Any, y: float, share: float | None, interval: list[float] | None, colour: str, label: str) -> None:
+def _bar(
+    axes: Any, y: float, share: float | None, interval: list[float] | None, colour: str, label: str
+) -> None:
     if share is None or interval is None:
         return
     axes.barh(y, 100 * share, height=0.3, color=colour, alpha=0.6, label=label)
@@ -70,12 +109,23 @@ def _arms(study: dict[str, Any], label: str, name: str) -> Drawn:
             axes.plot(one["std"], place, "o", color=COLOURS[0], markersize=4)
             if one["std_interval"]:
                 axes.plot(one["std_interval"], [place, place], color=COLOURS[0], linewidth=1.2)
-        axes.set(ylim=(len(arms) - 0.5, -0.5), xlim=(0, None), xlabel=f"standard deviation of {study['metric']}")
+        axes.set(
+            ylim=(len(arms) - 0.5, -0.5),
+            xlim=(0, None),
+            xlabel=f"standard deviation of {study['metric']}",
+        )
         axes.set_yticks(range(len(arms)), [f"{one['stream']}  n={one['n']}" for one in arms])
     said = "; ".join(f"{one['stream']} {one['std']:.2f}" for one in arms)
     text = f"{label}: standard deviation when one stream varies and the others are fixed: {said}."
-    rows = [[one["stream"], one["n"], one["std"], *(one["std_interval"] or (None, None)), one["ratio"]] for one in arms]
+    rows = [
+        [one["stream"], one["n"], one["std"], *(one["std_interval"] or (None, None)), one["ratio"]]
+        for one in arms
+    ]
     return Drawn(
-        name=name, title=f"One stream at a time: {label}", text=text,
-        heading=["stream", "n", "std", "low", "high", "ratio_to_all"], rows=rows, figure=figure,
-    )  # fmt: skip
+        name=name,
+        title=f"One stream at a time: {label}",
+        text=text,
+        heading=["stream", "n", "std", "low", "high", "ratio_to_all"],
+        rows=rows,
+        figure=figure,
+    )

@@ -225,7 +225,9 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("run_id", "set_name", "metric"),
     )
     with op.batch_alter_table("results", schema=None) as batch_op:
-        batch_op.create_index("results_by_cell", ["metric", "set_name", "cell_id", "last"], unique=False)
+        batch_op.create_index(
+            "results_by_cell", ["metric", "set_name", "cell_id", "last"], unique=False
+        )
 
     # ### end Alembic commands ###
 

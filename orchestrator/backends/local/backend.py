@@ -1,8 +1,10 @@
-"""This machine as a scheduler: a queue on disk, kept going by a process of its own that outlives the terminal.
+"""This machine as a scheduler.
+
+A queue on disk, kept going by a process of its own that outlives the terminal.
 
 <workspace>/local/<host>/queue/<token>.json     waiting
-                         running/<token>.json   pid, its start time and the boot it belongs to, GPUs, cores
-                         ended/<token>.json     exit code, or null where nobody saw it
+                         running/<token>.json   pid, its start time and the boot it belongs to,
+                         GPUs, cores ended/<token>.json     exit code, or null where nobody saw it
                          runner.lock            held by the one runner
 """
 
@@ -57,7 +59,9 @@ class LocalBackend:
         cores = shape.ranks * shape.threads
         if cores > cpu_count():
             need = f"{shape.ranks} ranks of {shape.threads} threads need {cores} cores"
-            raise BadInput(Problem(key="cpu_ranks", message=f"{need}, this machine has {cpu_count()}"))
+            raise BadInput(
+                Problem(key="cpu_ranks", message=f"{need}, this machine has {cpu_count()}")
+            )
         return Room(lanes=slots or max(1, cpu_count() // cores), tasks=MOST_TASKS)
 
     def rehearse(self, shape: Shape, room: Room) -> None:
@@ -126,7 +130,10 @@ class LocalQueue:
         write_new(self.folder("queue") / f"{token}.json", to_json(need))
 
     def view(self, token: str) -> JobView:
-        """Say where an allocation stands. The order of looking follows the order of moving, so none is missed."""
+        """Say where an allocation stands.
+
+        The order of looking follows the order of moving, so none is missed.
+        """
         if self.entry("ended", token).exists():
             ended = read_json(self.entry("ended", token)) or {}
             return JobView(state=JobState.ENDED, job_id=token, raw=str(ended.get("word", "")))
@@ -142,14 +149,21 @@ class LocalQueue:
         return self._view_elsewhere(token)
 
     def _view_elsewhere(self, token: str) -> JobView:
-        """Look into the queues of the other hosts that share the workspace; their processes cannot be seen from here.
+        """Look into the queues of the other hosts that share the workspace.
 
-        A queue whose runner has given no sign of life for a lease is given up, with all that it holds.
+        Their processes cannot be seen from here.
+
+        A queue whose runner has given no sign of life for a lease is given up, with all that it
+        holds.
         """
         for folder in self.root.parent.glob("*"):
             if folder == self.root:
                 continue
-            where = [name for name in ("ended", "running", "queue") if (folder / name / f"{token}.json").exists()]
+            where = [
+                name
+                for name in ("ended", "running", "queue")
+                if (folder / name / f"{token}.json").exists()
+            ]
             if not where or "ended" in where or not _is_served(folder):
                 state = JobState.ENDED if where else JobState.ABSENT
             else:
@@ -162,7 +176,10 @@ class LocalQueue:
         """End an allocation: out of the queue, or a TERM to its agent."""
         queued = self.entry("queue", token)
         if queued.exists() and not self.entry("running", token).exists():
-            write_new(self.folder("ended") / queued.name, to_json({"code": None, "word": "cancelled in the queue"}))
+            write_new(
+                self.folder("ended") / queued.name,
+                to_json({"code": None, "word": "cancelled in the queue"}),
+            )
             queued.unlink(missing_ok=True)
         self.signal(token, signal.SIGTERM)
 
@@ -198,7 +215,14 @@ class LocalQueue:
                 return
         log = os.open(self.root / "runner.log", os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600)
         module = "vtjobs.orchestrator.backends.local.queue_process"
-        command = [sys.executable, "-m", module, "run", "--workspace", str(self.workspace.root.resolve())]
+        command = [
+            sys.executable,
+            "-m",
+            module,
+            "run",
+            "--workspace",
+            str(self.workspace.root.resolve()),
+        ]
         try:
             subprocess.Popen(
                 command,
@@ -248,7 +272,10 @@ def _is_served(folder: Path) -> bool:
 
 
 def process_identity(pid: int) -> dict[str, Any] | None:
-    """Return what tells this process from a later one with the same number; None where there is none."""
+    """Return what tells this process from a later one with the same number.
+
+    None where there is none.
+    """
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()

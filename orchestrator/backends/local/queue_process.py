@@ -66,7 +66,9 @@ class Runner:
                 continue
             if need["gpus"] > len(visible_gpus()):
                 # It would block the queue for ever; the next command sees its end and says why.
-                self._refuse(token, f"needs {need['gpus']} GPUs, this machine shows {len(visible_gpus())}")
+                self._refuse(
+                    token, f"needs {need['gpus']} GPUs, this machine shows {len(visible_gpus())}"
+                )
                 continue
             gpus = self._fits(need, running)
             if gpus is None:
@@ -86,13 +88,19 @@ class Runner:
 
     def _note_end(self, token: str, entry: dict[str, Any]) -> None:
         code = self.codes.pop(int(entry["pid"]), None)
-        word = "gone" if code is None else f"exit {code}" if code >= 0 else signal.Signals(-code).name
-        write_new(self.queue.folder("ended") / f"{token}.json", to_json({"code": code, "word": word}))
+        word = (
+            "gone" if code is None else f"exit {code}" if code >= 0 else signal.Signals(-code).name
+        )
+        write_new(
+            self.queue.folder("ended") / f"{token}.json", to_json({"code": code, "word": word})
+        )
         self.queue.entry("running", token).unlink(missing_ok=True)
         logger.info("%s: %s", token, word)
 
     def _refuse(self, token: str, word: str) -> None:
-        write_new(self.queue.folder("ended") / f"{token}.json", to_json({"code": None, "word": word}))
+        write_new(
+            self.queue.folder("ended") / f"{token}.json", to_json({"code": None, "word": word})
+        )
         self.queue.entry("queue", token).unlink(missing_ok=True)
         logger.info("%s: %s", token, word)
 
@@ -114,10 +122,13 @@ class Runner:
             finally:
                 os._exit(71)
         logger.info("%s: agent %d, GPUs %s", token, pid, ",".join(gpus) or "none")
-        # The child names itself on disk before it becomes the agent; until then its number stands for it.
+        # The child names itself on disk before it becomes the agent; until then its number stands
+        # for it.
         path = self.queue.entry("running", token)
         deadline = time.monotonic() + 5
-        while not path.exists() and time.monotonic() < deadline and process_identity(pid) is not None:
+        while (
+            not path.exists() and time.monotonic() < deadline and process_identity(pid) is not None
+        ):
             time.sleep(0.005)
         self.queue.entry("queue", token).unlink(missing_ok=True)
         return {**entry, **(process_identity(pid) or {"pid": pid, "started": "", "boot": ""})}
@@ -129,14 +140,24 @@ class Runner:
         self.queue.folder("running")
         if not write_new(self.queue.entry("running", token), to_json({**entry, **identity})):
             return
-        log = os.open(self.workspace.agent_log(token, 0, 0), os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600)
+        log = os.open(
+            self.workspace.agent_log(token, 0, 0), os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600
+        )
         null = os.open(os.devnull, os.O_RDONLY)
         for source, target in ((null, 0), (log, 1), (log, 2)):
             os.dup2(source, target)
         environment = clean_environment()
         environment["CUDA_VISIBLE_DEVICES"] = ",".join(entry["gpus"])
         root = str(self.workspace.root)
-        command = [sys.executable, "-m", "vtjobs.workers.agent", "--workspace", root, "--token", token]
+        command = [
+            sys.executable,
+            "-m",
+            "vtjobs.workers.agent",
+            "--workspace",
+            root,
+            "--token",
+            token,
+        ]
         os.execve(sys.executable, command, environment)
 
 

@@ -1,4 +1,7 @@
-"""Ray as a scheduler: asked over its job API, so that neither Ray's version here nor its import time matters."""
+"""Ray as a scheduler.
+
+Asked over its job API, so that neither Ray's version here nor its import time matters.
+"""
 
 from .backend import RayBackend
 

@@ -1,7 +1,9 @@
-"""Ray's HTTP API: who may be asked, with which token, and "could not ask" as an exception of its own.
+"""Ray's HTTP API.
 
-Ray runs whatever code it is sent, so a cluster that answers without a token is refused, and the token goes to another
-host by https alone unless the user says otherwise.
+Who may be asked, with which token, and "could not ask" as an exception of its own.
+
+Ray runs whatever code it is sent, so a cluster that answers without a token is refused, and the
+token goes to another host by https alone unless the user says otherwise.
 """
 
 import ipaddress
@@ -27,7 +29,10 @@ class Unauthenticated(SchedulerUnreachable):
 
 
 class Refused(SchedulerUnreachable):
-    """The cluster's clear no, with its HTTP status; to whoever only wanted to know something it is no answer."""
+    """The cluster's clear no, with its HTTP status.
+
+    To whoever only wanted to know something it is no answer.
+    """
 
     def __init__(self, status: int, text: str) -> None:
         lines = [line for line in text.splitlines() if any(map(str.isalpha, line))]
@@ -68,7 +73,8 @@ class Api:
         """Return the answer to a GET, or to a POST where `post` says so or there is a body.
 
         Raises:
-            SchedulerUnreachable: there was no answer, or it was that the token is wrong: nothing is known.
+            SchedulerUnreachable: there was no answer, or it was that the token is wrong: nothing is
+                known.
             Refused: a clear no.
             BadInput: the token may not be sent there.
         """
@@ -78,7 +84,9 @@ class Api:
         if token and (secret := auth_token()):
             headers["Authorization"] = f"Bearer {secret}"
         method = "POST" if post or data else "GET"
-        request = urllib.request.Request(self.address + path, data=data, headers=headers, method=method)
+        request = urllib.request.Request(
+            self.address + path, data=data, headers=headers, method=method
+        )
         try:
             with self._opener.open(request, timeout=deadline_s) as answer:
                 text = answer.read(_MOST_BYTES)
@@ -113,13 +121,18 @@ class Api:
         except Unauthenticated:
             self._is_safe = True
             return
-        raise BadInput(Problem(key="address", message=f"Ray at {self.address} {_OPEN_TO_ALL}", fix=_TURN_ON))
+        raise BadInput(
+            Problem(key="address", message=f"Ray at {self.address} {_OPEN_TO_ALL}", fix=_TURN_ON)
+        )
 
     def _require_privacy(self) -> None:
         if self.address.startswith("https://") or is_loopback(self.address) or self.insecure:
             return
         message = f"the token would be sent to {self.address} unencrypted"
-        fix = "Use https or a tunnel (ssh -L 8265:127.0.0.1:8265 HEAD), or set backend.ray.insecure: true"
+        fix = (
+            "Use https or a tunnel (ssh -L 8265:127.0.0.1:8265 HEAD), or set backend.ray.insecure:"
+            " true"
+        )
         raise BadInput(Problem(key="address", message=message, fix=fix))
 
 

@@ -1,8 +1,8 @@
 """Ray behind the one protocol of all schedulers.
 
-One Ray job per allocation, named by its token; its entrypoint is the agent. Ray ends a job that has waited for 15
-minutes and forgets everything with its head, so little waits there: the runs of a grid are spread over as many agents
-as can work at a time, and what is beyond that waits with us.
+One Ray job per allocation, named by its token; its entrypoint is the agent. Ray ends a job that has
+waited for 15 minutes and forgets everything with its head, so little waits there: the runs of a
+grid are spread over as many agents as can work at a time, and what is beyond that waits with us.
 """
 
 import hashlib
@@ -37,7 +37,9 @@ class RayBackend:
     chains = False
     hands_on = True
 
-    def __init__(self, config: Config, *, poll_s: float = 30.0, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, config: Config, *, poll_s: float = 30.0, clock: Callable[[], float] = time.time
+    ) -> None:
         self.workspace = config.workspace
         self.config = config
         self.clock = clock
@@ -47,7 +49,7 @@ class RayBackend:
         self._apis: dict[str, Api] = {}
         self._sites: dict[str, dict[str, Any]] = {}
 
-    # Placing -------------------------------------------------------------------------------------------------
+    # Placing --------------------------------------------------------------------------------------
 
     def room(self, shape: Shape, settings: Mapping[str, Any]) -> Room:
         site = {**settings["site"], "address": self._address(settings["site"])}
@@ -62,7 +64,8 @@ class RayBackend:
         slots = cluster.places_at_a_time(need, shape.nodes, present)
         kind = kind_of(need, shape.nodes, self.workspace)
         live = sum(
-            job["status"] in ("PENDING", "RUNNING") and (job.get("metadata") or {}).get("vtjobs_kind") == kind
+            job["status"] in ("PENDING", "RUNNING")
+            and (job.get("metadata") or {}).get("vtjobs_kind") == kind
             for job in self._jobs(api, self.deadline_s)
         )
         most = max(WAVES * slots, MOST_WAITING if site.get("autoscale") else 0)
@@ -93,17 +96,19 @@ class RayBackend:
         require_sight(self._api(room.site), room.site, self.workspace)
 
     def default_gpus(self, settings: Mapping[str, Any]) -> int:
-        """Return as many as the largest node has and the recipe's virtual ranks can be spread over."""
+        """Return the most GPUs of one node that the recipe's virtual ranks can be spread over."""
         if settings["site"].get("autoscale"):
             message = "is required on a cluster that adds nodes: those with GPUs may not exist yet"
             fix = "Give the number of GPUs, or 0"
             raise BadInput(Problem(key="gpus_per_node", message=message, fix=fix))
         api = self._api({**settings["site"], "address": self._address(settings["site"])})
-        present = max((node.gpus for node in cluster.nodes(api, deadline_s=self.deadline_s)), default=0)
+        present = max(
+            (node.gpus for node in cluster.nodes(api, deadline_s=self.deadline_s)), default=0
+        )
         ranks = settings.get("virtual_ranks") or 1
         return max((count for count in range(1, present + 1) if ranks % count == 0), default=0)
 
-    # Submitting ----------------------------------------------------------------------------------------------
+    # Submitting -----------------------------------------------------------------------------------
 
     def argv(self, allocation: Allocation) -> tuple[str, ...]:
         return successor(allocation, self.workspace)
@@ -111,7 +116,7 @@ class RayBackend:
     def submit(self, allocation: Allocation) -> Submission:
         return submit(self._api(allocation.site), allocation, self.workspace)
 
-    # Looking and ending --------------------------------------------------------------------------------------
+    # Looking and ending ---------------------------------------------------------------------------
 
     def observe(self, places: Sequence[Place]) -> dict[Key, JobView]:
         by_cluster = self._by_cluster(places)
@@ -129,8 +134,14 @@ class RayBackend:
         return found
 
     def _is_given_up(self, site: Mapping[str, Any]) -> bool:
-        """Whether another cluster is in use by now: for the runs of the one before the lease decides."""
-        return not site["is_named"] and self._address({}, required=False) not in ("", site["address"])
+        """Whether another cluster is in use by now.
+
+        For the runs of the one before the lease decides.
+        """
+        return not site["is_named"] and self._address({}, required=False) not in (
+            "",
+            site["address"],
+        )
 
     def cancel(self, places: Sequence[Place]) -> None:
         for api, mine in self._by_cluster([place for place in places if place.job_id is not None]):
@@ -142,11 +153,18 @@ class RayBackend:
                     if error.status != 404:
                         raise
                     # It is not there: there is nothing to stop.
-            waiting = [job["submission_id"] for job in self._jobs(api, self.deadline_s) if job["status"] == "PENDING"]
+            waiting = [
+                job["submission_id"]
+                for job in self._jobs(api, self.deadline_s)
+                if job["status"] == "PENDING"
+            ]
             self._withdraw(api, self._site_of(mine[0].token), sorted(tokens.intersection(waiting)))
 
     def _withdraw(self, api: Api, site: Mapping[str, Any], tokens: list[str]) -> None:
-        """Take jobs that wait out of Ray's queue. Stopping one waits for it to start, and may add a node for it."""
+        """Take jobs that wait out of Ray's queue.
+
+        Stopping one waits for it to start, and may add a node for it.
+        """
         if not tokens:
             return
         command = [*python(site), "-m", "vtjobs.workers.ray_jobs.withdraw", *tokens]
@@ -167,12 +185,14 @@ class RayBackend:
         from .pending import explain
 
         data = read_json(self.workspace.allocation(token)) if word and token else None
-        return explain(word, data, self._api(data["site"]), deadline_s=self.look_s) if data else None
+        return (
+            explain(word, data, self._api(data["site"]), deadline_s=self.look_s) if data else None
+        )
 
     def wake(self) -> None:
         return
 
-    # Which cluster -------------------------------------------------------------------------------------------
+    # Which cluster --------------------------------------------------------------------------------
 
     def _address(self, site: Mapping[str, Any], *, required: bool = True) -> str:
         found = site.get("address")
@@ -183,7 +203,10 @@ class RayBackend:
                 raise
         if found is None and required:
             message = "no Ray cluster address is set"
-            fix = "Set RAY_ADDRESS, or ray.address in vtjobs.yaml, to its dashboard, such as http://127.0.0.1:8265"
+            fix = (
+                "Set RAY_ADDRESS, or ray.address in vtjobs.yaml, to its dashboard, such as"
+                " http://127.0.0.1:8265"
+            )
             raise BadInput(Problem(key="address", message=message, fix=fix))
         return found or ""
 
@@ -195,7 +218,9 @@ class RayBackend:
         return known
 
     def _site_of(self, token: str) -> dict[str, Any]:
-        """Return the site's settings that an allocation was submitted with, {} where it is not known."""
+        """Return the site's settings that an allocation was submitted with, {} where it is not
+        known.
+        """
         if token not in self._sites:
             data = read_json(self.workspace.allocation(token)) if token.startswith(PREFIX) else None
             if data is None:

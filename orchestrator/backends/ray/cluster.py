@@ -55,14 +55,23 @@ class Need:
         return min(int(has // takes) for takes, has in parts if takes)
 
     def as_resources(self) -> dict[str, float]:
-        """Return the custom resources to ask for; a kind of GPU is one, of which a trace will do."""
+        """Return the custom resources to ask for.
+
+        A kind of GPU is one, of which a trace will do.
+        """
         kind = {KIND + (self.spelled or self.kind.upper()): 0.001} if self.kind else {}
         return {**self.custom, **kind}
 
     def __str__(self) -> str:
         kind = f" {self.kind}" if self.kind else ""
         gpus = [f"{self.gpus}{kind} GPUs"] if self.gpus else []
-        return " and ".join([*gpus, f"{self.cpus} CPUs", *(f"{value:g} {name}" for name, value in self.custom.items())])
+        return " and ".join(
+            [
+                *gpus,
+                f"{self.cpus} CPUs",
+                *(f"{value:g} {name}" for name, value in self.custom.items()),
+            ]
+        )
 
 
 def nodes(api: Api, *, deadline_s: float) -> list[Node]:
@@ -79,7 +88,11 @@ def nodes(api: Api, *, deadline_s: float) -> list[Node]:
 
 
 def _node(row: Mapping[str, Any]) -> Node:
-    return Node(node_id=row["node_id"], host=row["node_ip"], resources=dict(row.get("resources_total") or {}))
+    return Node(
+        node_id=row["node_id"],
+        host=row["node_ip"],
+        resources=dict(row.get("resources_total") or {}),
+    )
 
 
 def need_of(shape: Shape, lanes: int, site: Mapping[str, Any], present: Iterable[Node]) -> Need:
@@ -93,9 +106,13 @@ def need_of(shape: Shape, lanes: int, site: Mapping[str, Any], present: Iterable
     cpus = max(least, (site.get("cpus_per_gpu") or share) * gpus) if gpus else least
     if roomy:
         cpus = min(cpus, max(least, min(node.cpus for node in roomy)))
-    names = [name.removeprefix(KIND) for node in able for name in node.resources if name.startswith(KIND)]
+    names = [
+        name.removeprefix(KIND) for node in able for name in node.resources if name.startswith(KIND)
+    ]
     spelled = next((name for name in names if name.lower() == kind), "")
-    return Need(gpus=gpus, cpus=cpus, kind=kind, spelled=spelled, custom=site.get("resources") or {})
+    return Need(
+        gpus=gpus, cpus=cpus, kind=kind, spelled=spelled, custom=site.get("resources") or {}
+    )
 
 
 def need_from(allocation: Allocation) -> Need:
@@ -110,7 +127,8 @@ def places_at_a_time(need: Need, nodes_each: int, present: Iterable[Node]) -> in
     fits = [need.fits(node) for node in present]
     if nodes_each == 1:
         return sum(fits)
-    # As many as have that many different nodes each: the largest n with n · nodes_each <= Σ min(fits, n).
+    # As many as have that many different nodes each: the largest n with n · nodes_each <= Σ
+    # min(fits, n).
     count = 0
     while sum(min(fit, count + 1) for fit in fits) >= (count + 1) * nodes_each:
         count += 1
@@ -129,9 +147,13 @@ def check(need: Need, shape: Shape, present: list[Node]) -> None:
     kinds = set().union(*(node.kinds for node in present))
     if need.kind is not None and need.kind not in kinds:
         fix = (
-            suggest(need.kind, kinds) if kinds else "Start its nodes with an accelerator type, or remove resources.gpu"
+            suggest(need.kind, kinds)
+            if kinds
+            else "Start its nodes with an accelerator type, or remove resources.gpu"
         )
-        raise BadInput(Problem(key="gpu", message=f"this cluster has no {need.kind}", fix=f"{fix}. {later}"))
+        raise BadInput(
+            Problem(key="gpu", message=f"this cluster has no {need.kind}", fix=f"{fix}. {later}")
+        )
     able = [node for node in present if need.fits(node)]
     if len(able) >= shape.nodes:
         return
@@ -139,9 +161,13 @@ def check(need: Need, shape: Shape, present: list[Node]) -> None:
         message = f"{shape.nodes} requested, {len(able)} of this cluster's nodes have {need}"
         raise BadInput(Problem(key="nodes", message=message, fix=later))
     most = max(present, key=lambda node: (node.gpus, node.cpus))
-    missing = sorted(name for name in need.custom if not any(node.resources.get(name) for node in present))
+    missing = sorted(
+        name for name in need.custom if not any(node.resources.get(name) for node in present)
+    )
     if missing:
-        raise BadInput(Problem(key="resources", message=f"no node has the resource {missing[0]!r}", fix=later))
+        raise BadInput(
+            Problem(key="resources", message=f"no node has the resource {missing[0]!r}", fix=later)
+        )
     key = "gpus_per_node" if need.gpus > most.gpus else "threads"
     largest = f"the largest node of this cluster has {most.gpus} GPUs and {most.cpus} CPUs"
     message = f"a run needs {need} on one node, {largest}"

@@ -19,7 +19,10 @@ Check = tuple[str, bool, str, str]
 def examine(site: Mapping[str, Any]) -> list[Check]:
     """Ask the head what a grid has to live with."""
     if site.get("address") is None:
-        fix = "Set RAY_ADDRESS, or ray.address in vtjobs.yaml, to its dashboard, such as http://127.0.0.1:8265"
+        fix = (
+            "Set RAY_ADDRESS, or ray.address in vtjobs.yaml, to its dashboard, such as"
+            " http://127.0.0.1:8265"
+        )
         return [("ray", False, "no cluster address is set", fix)]
     api = Api(site["address"], insecure=bool(site.get("insecure")))
     try:
@@ -61,7 +64,10 @@ def _nodes(present: list[Node], *, autoscale: bool) -> Check:
     gpus = sum(node.gpus for node in present)
     kinds = sorted(set().union(*(node.kinds for node in present))) if present else []
     kind = f" {'/'.join(kinds)}" if kinds else ""
-    text = f"{len(present)} nodes with {gpus}{kind} GPUs and {sum(node.cpus for node in present)} CPUs in all"
+    text = (
+        f"{len(present)} nodes with {gpus}{kind} GPUs and {sum(node.cpus for node in present)} CPUs"
+        " in all"
+    )
     if not present and not autoscale:
         return "ray_nodes", False, text, "See: ray status"
     return "ray_nodes", True, text + (", more are added on demand" if autoscale else ""), ""

@@ -1,7 +1,7 @@
 """From Ray's jobs to what is so.
 
-Ray's word is a hint. All that a cluster knows of its jobs goes with its head, while an agent may go on as an orphan: of
-a job that it has forgotten, the lease decides.
+Ray's word is a hint. All that a cluster knows of its jobs goes with its head, while an agent may go
+on as an orphan: of a job that it has forgotten, the lease decides.
 """
 
 from collections.abc import Iterable, Mapping
@@ -37,12 +37,20 @@ def view_of(job: Mapping[str, Any]) -> JobView:
     """Return what a job's record says. An unknown word counts as running: it proves no end."""
     status, token = str(job["status"]), str(job["submission_id"])
     if status not in ("STOPPED", "SUCCEEDED", "FAILED"):
-        return JobView(state=_LIVE.get(status, JobState.RUNNING), job_id=token, raw=status, source="ray")
+        return JobView(
+            state=_LIVE.get(status, JobState.RUNNING), job_id=token, raw=status, source="ray"
+        )
     end, failure = _end(status, job)
     ended_at = job["end_time"] / 1000 if job.get("end_time") else None
     raw = " ".join(filter(None, [status, _detail(job) if status == "FAILED" else ""]))
     return JobView(
-        state=JobState.ENDED, job_id=token, raw=raw, end=end, failure=failure, ended_at=ended_at, source="ray"
+        state=JobState.ENDED,
+        job_id=token,
+        raw=raw,
+        end=end,
+        failure=failure,
+        ended_at=ended_at,
+        source="ray",
     )
 
 
@@ -73,7 +81,10 @@ def _detail(job: Mapping[str, Any]) -> str:
 def look(places: Iterable[Place], jobs: Iterable[Mapping[str, Any]]) -> dict[str, JobView]:
     """Return the views of places by their tokens, from all jobs of their cluster."""
     seen = {str(job["submission_id"]): job for job in jobs if job.get("submission_id")}
-    return {place.token: view_of(seen[place.token]) if place.token in seen else forgotten(place) for place in places}
+    return {
+        place.token: view_of(seen[place.token]) if place.token in seen else forgotten(place)
+        for place in places
+    }
 
 
 def forgotten(place: Place) -> JobView:

@@ -32,15 +32,23 @@ def explain(word: str, data: Mapping[str, Any], api: Api, *, deadline_s: float) 
     if word != "PENDING" and not (several and word == "RUNNING"):
         return None
     need = need_from(allocation)
-    nodes_each = f"{allocation.shape.nodes} nodes with {need} each" if several else f"{need} on one node"
+    nodes_each = (
+        f"{allocation.shape.nodes} nodes with {need} each" if several else f"{need} on one node"
+    )
     try:
         check(need, allocation.shape, nodes(api, deadline_s=deadline_s))
     except BadInput as error:
         problem = error.problems[0]
         if site["autoscale"]:
             sentence = f"it waits for the cluster to add nodes: {problem.message}"
-            return Waiting(kind=WaitKind.WAIT, reason=word, sentence=sentence, action="See: ray status")
-        return Waiting(kind=WaitKind.NEVER, reason=word, sentence=problem.message, action=problem.fix or "")
+            return Waiting(
+                kind=WaitKind.WAIT, reason=word, sentence=sentence, action="See: ray status"
+            )
+        return Waiting(
+            kind=WaitKind.NEVER, reason=word, sentence=problem.message, action=problem.fix or ""
+        )
     except SchedulerUnreachable:
         return Waiting(kind=WaitKind.WAIT, reason=word, sentence=f"it waits for {nodes_each}")
-    return Waiting(kind=WaitKind.WAIT, reason=word, sentence=f"it waits for {nodes_each} to become free")
+    return Waiting(
+        kind=WaitKind.WAIT, reason=word, sentence=f"it waits for {nodes_each} to become free"
+    )

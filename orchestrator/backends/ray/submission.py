@@ -1,6 +1,9 @@
-"""How an allocation becomes a Ray job: what its entrypoint runs, what it asks for, and what came of asking.
+"""How an allocation becomes a Ray job.
 
-python -m vtjobs.orchestrator.backends.ray.submission --workspace DIR --token TOKEN    an agent hands its runs on
+What its entrypoint runs, what it asks for, and what came of asking.
+
+python -m vtjobs.orchestrator.backends.ray.submission --workspace DIR --token TOKEN    an agent
+hands its runs on
 """
 
 import argparse
@@ -32,7 +35,9 @@ JOBS = "/api/jobs/"
 def submit(api: Api, allocation: Allocation, workspace: Workspace) -> Submission:
     """Submit an allocation under its token, which Ray takes once; say whether Ray has it."""
     try:
-        avoid = bad_nodes(allocation, nodes(api, deadline_s=DEADLINE_S)) if allocation.exclude else []
+        avoid = (
+            bad_nodes(allocation, nodes(api, deadline_s=DEADLINE_S)) if allocation.exclude else []
+        )
     except SchedulerUnreachable:
         # A bad node is better than none.
         avoid = []
@@ -48,7 +53,9 @@ def submit(api: Api, allocation: Allocation, workspace: Workspace) -> Submission
     return Submission(outcome=SubmitOutcome.ACCEPTED, job_id=allocation.token)
 
 
-def request(allocation: Allocation, workspace: Workspace, *, avoid: Sequence[str] = ()) -> dict[str, Any]:
+def request(
+    allocation: Allocation, workspace: Workspace, *, avoid: Sequence[str] = ()
+) -> dict[str, Any]:
     """Return the body of the submission.
 
     Args:
@@ -82,7 +89,8 @@ def request(allocation: Allocation, workspace: Workspace, *, avoid: Sequence[str
 def entrypoint(allocation: Allocation, workspace: Workspace, *, avoid: Sequence[str] = ()) -> str:
     """Return the line of shell that becomes the agent, or what starts one on each of several nodes.
 
-    It replaces the shell, so that a stop reaches it, and logs into the workspace: Ray's logs go with its head.
+    It replaces the shell, so that a stop reaches it, and logs into the workspace: Ray's logs go
+    with its head.
     """
     root, token = str(workspace.root.resolve()), allocation.token
     module = "vtjobs.workers.agent"
@@ -104,8 +112,14 @@ def line_of(site: Mapping[str, Any], command: Sequence[str]) -> str:
 
 
 def kind_of(need: Need, nodes_each: int, workspace: Workspace) -> str:
-    """Return what the places of one workspace have in common that take as much: they follow each other."""
-    return f"{nodes_each} x {need} for {hashlib.sha256(str(workspace.root.resolve()).encode()).hexdigest()[:12]}"
+    """Return what the places of one workspace have in common that take as much.
+
+    They follow each other.
+    """
+    return (
+        f"{nodes_each} x {need} for"
+        f" {hashlib.sha256(str(workspace.root.resolve()).encode()).hexdigest()[:12]}"
+    )
 
 
 def python(site: Mapping[str, Any]) -> list[str]:
@@ -126,7 +140,10 @@ def selector(avoid: Sequence[str]) -> dict[str, str]:
 
 
 def bad_nodes(allocation: Allocation, present: Sequence[Node]) -> list[str]:
-    """Return the ids of the nodes to avoid; none where too few would be left: a bad node is better than none."""
+    """Return the ids of the nodes to avoid; none where too few would be left.
+
+    A bad node is better than none.
+    """
     need = need_from(allocation)
     bad = [node.node_id for node in present if node.host in allocation.exclude]
     left = [node for node in present if node.node_id not in bad and need.fits(node)]

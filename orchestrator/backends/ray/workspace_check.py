@@ -1,6 +1,7 @@
 """Whether a cluster's nodes see the workspace: asked of every node before the first run goes there.
 
-The answer is kept in this user's cache, by workspace and node, so that only new nodes are asked again.
+The answer is kept in this user's cache, by workspace and node, so that only new nodes are asked
+again.
 """
 
 import contextlib
@@ -39,7 +40,9 @@ def require_sight(api: Api, site: Mapping[str, Any], workspace: Workspace) -> No
     if present.keys() <= known:
         return
     seen = {row["node_id"]: row for row in ask_nodes(api, site, workspace)}
-    blind = [node for node_id, node in present.items() if node_id in seen and not seen[node_id]["ok"]]
+    blind = [
+        node for node_id, node in present.items() if node_id in seen and not seen[node_id]["ok"]
+    ]
     if blind:
         raise BadInput(_complaint(blind, len(present), workspace))
     if unable := [row for row in seen.values() if not row["vtjobs"]]:
@@ -62,8 +65,8 @@ def ask_nodes(api: Api, site: Mapping[str, Any], workspace: Workspace) -> list[d
     """Run a job that looks at the workspace from every node; return what each saw.
 
     Returns:
-        Per node that answered `node_id`, `host` (its address), `ok` (it sees the workspace and may write it), `python`,
-        `vtjobs` (its version, None where it has none).
+        Per node that answered `node_id`, `host` (its address), `ok` (it sees the workspace and may
+        write it), `python`, `vtjobs` (its version, None where it has none).
 
     Raises:
         BadInput: the job failed, so agents would fail as well.
@@ -73,7 +76,11 @@ def ask_nodes(api: Api, site: Mapping[str, Any], workspace: Workspace) -> list[d
         module = "vtjobs.workers.ray_jobs.check_path"
         command = [*python(site), "-m", module, "--path", str(path), "--text", text]
         token = f"vts-{secrets.token_hex(8)}"
-        api.ask(JOBS, body={"submission_id": token, "entrypoint": line_of(site, command)}, deadline_s=DEADLINE_S)
+        api.ask(
+            JOBS,
+            body={"submission_id": token, "entrypoint": line_of(site, command)},
+            deadline_s=DEADLINE_S,
+        )
         return _answer(api, token, command[0])
 
 
@@ -107,7 +114,9 @@ def _answer(api: Api, token: str, interpreter: str) -> list[dict[str, Any]]:
                 raise SchedulerUnreachable(f"Ray at {api.address}: {job['error_type']}")
             raise BadInput(_broken(logs, interpreter))
         time.sleep(LOOK_S)
-    raise SchedulerUnreachable(f"Ray at {api.address}: no answer about the workspace within {WITHIN_S:.0f} s")
+    raise SchedulerUnreachable(
+        f"Ray at {api.address}: no answer about the workspace within {WITHIN_S:.0f} s"
+    )
 
 
 def _broken(logs: str, interpreter: str) -> str:

@@ -1,4 +1,7 @@
-"""SLURM as a scheduler: submitted through submitit, observed by squeue and sacct, cancelled by scancel."""
+"""SLURM as a scheduler.
+
+Submitted through submitit, observed by squeue and sacct, cancelled by scancel.
+"""
 
 from .backend import SlurmBackend
 

@@ -41,15 +41,19 @@ class SlurmBackend:
         self._partitions: dict[str, cluster.Partition] = {}
         self._asked_at = -math.inf
 
-    # Placing -------------------------------------------------------------------------------------------------
+    # Placing --------------------------------------------------------------------------------------
 
     def room(self, shape: Shape, settings: Mapping[str, Any]) -> Room:
         site = settings["site"]
         part = self._partition(site)
         _check(shape, part)
         node_gpus = site.get("node_gpus") or part.gpus
-        lanes = _lanes(shape, settings["resources"].get("pack", "auto"), node_gpus, whole=part.is_exclusive)
-        limits = cluster.limits(account=site.get("account"), qos=site.get("qos"), deadline_s=self.deadline_s)
+        lanes = _lanes(
+            shape, settings["resources"].get("pack", "auto"), node_gpus, whole=part.is_exclusive
+        )
+        limits = cluster.limits(
+            account=site.get("account"), qos=site.get("qos"), deadline_s=self.deadline_s
+        )
         resolved = {
             **{name: value for name, value in site.items() if value not in (None, [], {})},
             "cpus": _cpus(shape, site, part, node_gpus, lanes),
@@ -66,12 +70,16 @@ class SlurmBackend:
         if wanted:
             if wanted not in self._partitions:
                 message = f"unknown partition {wanted!r}"
-                raise BadInput(Problem(key="partition", message=message, fix=suggest(wanted, self._partitions)))
+                raise BadInput(
+                    Problem(key="partition", message=message, fix=suggest(wanted, self._partitions))
+                )
             return self._partitions[wanted]
         default = next((part for part in self._partitions.values() if part.is_default), None)
         if default is None:
             fix = f"Allowed: {', '.join(sorted(self._partitions))}"
-            raise BadInput(Problem(key="partition", message="this cluster has no default partition", fix=fix))
+            raise BadInput(
+                Problem(key="partition", message="this cluster has no default partition", fix=fix)
+            )
         return default
 
     def _mine(self) -> int:
@@ -99,19 +107,21 @@ class SlurmBackend:
         ranks = settings.get("virtual_ranks") or 1
         return max((count for count in range(1, present + 1) if ranks % count == 0), default=0)
 
-    # Submitting ----------------------------------------------------------------------------------------------
+    # Submitting -----------------------------------------------------------------------------------
 
     def argv(self, allocation: Allocation) -> tuple[str, ...]:
         from .job import successor
 
-        return successor(allocation, self.workspace) if allocation.site.get("handover", True) else ()
+        return (
+            successor(allocation, self.workspace) if allocation.site.get("handover", True) else ()
+        )
 
     def submit(self, allocation: Allocation) -> Submission:
         from .submission import submit
 
         return submit(allocation, self.workspace)
 
-    # Looking and ending --------------------------------------------------------------------------------------
+    # Looking and ending ---------------------------------------------------------------------------
 
     def observe(self, places: Sequence[Place]) -> dict[Key, JobView]:
         return look(places, now=self.clock(), deadline_s=self.look_s)
@@ -133,8 +143,8 @@ class SlurmBackend:
         wanted = [place for place in places if place.job_id is not None]
         if not wanted:
             return
-        # A controller that crashed gives ids away again. scancel's own filter by name is no way to find out: with
-        # it, one waiting element of an array takes all that wait with it.
+        # A controller that crashed gives ids away again. scancel's own filter by name is no way to
+        # find out: with it, one waiting element of an array takes all that wait with it.
         ours = {(row.job_id, row.token) for row in squeue(deadline_s=self.deadline_s)}
         jobs = [
             f"{place.job_id}_{place.index}" if place.is_array else str(place.job_id)
@@ -142,7 +152,10 @@ class SlurmBackend:
             if (place.job_id, place.token) in ours
         ]
         for start in range(0, len(jobs), 500):
-            ask(["scancel", "--quiet", *options, *jobs[start : start + 500]], deadline_s=self.deadline_s)
+            ask(
+                ["scancel", "--quiet", *options, *jobs[start : start + 500]],
+                deadline_s=self.deadline_s,
+            )
 
 
 def _check(shape: Shape, part: cluster.Partition) -> None:
@@ -158,14 +171,23 @@ def _check(shape: Shape, part: cluster.Partition) -> None:
         raise BadInput(Problem(key="gpu", message=message, fix=suggest(shape.gpu, part.kinds)))
     if part.limit_s is not None and (shape.walltime_s or 0) > part.limit_s:
         limit = format_duration(part.limit_s)
-        message = f"{format_duration(shape.walltime_s or 0)} exceeds the {limit} of partition {part.name}"
+        message = (
+            f"{format_duration(shape.walltime_s or 0)} exceeds the {limit} of partition {part.name}"
+        )
         raise BadInput(Problem(key="walltime", message=message, fix="SLURM would never start it"))
     if not part.is_up:
-        raise BadInput(Problem(key="partition", message=f"partition {part.name} is down; jobs there would wait"))
+        raise BadInput(
+            Problem(
+                key="partition", message=f"partition {part.name} is down; jobs there would wait"
+            )
+        )
 
 
 def _lanes(shape: Shape, pack: str | int, node_gpus: int, *, whole: bool) -> int:
-    """Return how many runs share a node: as many as fit where nodes are given out whole, or where the grid says so."""
+    """Return how many runs share a node.
+
+    As many as fit where nodes are given out whole, or where the grid says so.
+    """
     if shape.nodes > 1 or pack == "none" or not shape.gpus:
         return 1 if isinstance(pack, str) else pack
     fits = max(1, node_gpus // shape.gpus)
@@ -177,7 +199,9 @@ def _lanes(shape: Shape, pack: str | int, node_gpus: int, *, whole: bool) -> int
     return fits if whole else 1
 
 
-def _cpus(shape: Shape, site: Mapping[str, Any], part: cluster.Partition, node_gpus: int, lanes: int) -> int:
+def _cpus(
+    shape: Shape, site: Mapping[str, Any], part: cluster.Partition, node_gpus: int, lanes: int
+) -> int:
     need = shape.ranks * shape.threads * lanes
     if not shape.gpus:
         return min(need, part.cpus)

@@ -1,4 +1,7 @@
-"""What a cluster offers and allows: its partitions, its nodes' GPUs, the limits of arrays and of this user."""
+"""What a cluster offers and allows.
+
+Its partitions, its nodes' GPUs, the limits of arrays and of this user.
+"""
 
 import contextlib
 import os
@@ -11,7 +14,9 @@ from ....jobs.errors import SchedulerUnreachable
 from .shell import NoAccounting, ask
 
 _GPUS = re.compile(r"gpu(?::(?P<kind>[\w.-]+))?:(?P<count>[0-9]+)")
-_TIME = re.compile(r"(?:(?P<days>[0-9]+)-)?(?:(?P<hours>[0-9]+):)?(?P<minutes>[0-9]+):(?P<seconds>[0-9]+)\Z")
+_TIME = re.compile(
+    r"(?:(?P<days>[0-9]+)-)?(?:(?P<hours>[0-9]+):)?(?P<minutes>[0-9]+):(?P<seconds>[0-9]+)\Z"
+)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -74,7 +79,9 @@ def duration_s(text: str) -> int | None:
     match = _TIME.match(text.strip())
     if match is None:
         return None
-    days, hours, minutes, seconds = (int(match[name] or 0) for name in ("days", "hours", "minutes", "seconds"))
+    days, hours, minutes, seconds = (
+        int(match[name] or 0) for name in ("days", "hours", "minutes", "seconds")
+    )
     return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
 
 
@@ -82,8 +89,8 @@ def limits(*, account: str | None, qos: str | None, deadline_s: float) -> Limits
     """Return the limits that hold for this user, as they were within the last minute.
 
     Raises:
-        SchedulerUnreachable: the controller could not be asked. Accounting that cannot be asked sets no limit: SLURM
-            itself will say so.
+        SchedulerUnreachable: the controller could not be asked. Accounting that cannot be asked
+            sets no limit: SLURM itself will say so.
     """
     known, found = _KNOWN.get((account, qos), (0.0, None))
     if found is not None and time.monotonic() - known < FRESH_S:
@@ -115,7 +122,9 @@ def settings(*, deadline_s: float) -> dict[str, str]:
 def _submit_limits(account: str | None, qos: str | None, *, deadline_s: float) -> list[int]:
     name = pwd.getpwuid(os.getuid()).pw_name
     fields = "format=Account,MaxSubmitJobs,GrpSubmitJobs,QOS,DefaultQOS"
-    text = ask(["sacctmgr", "-nP", "show", "associations", f"user={name}", fields], deadline_s=deadline_s)
+    text = ask(
+        ["sacctmgr", "-nP", "show", "associations", f"user={name}", fields], deadline_s=deadline_s
+    )
     found: list[int | None] = []
     chosen = {qos} if qos else set()
     for line in text.splitlines():
@@ -123,11 +132,19 @@ def _submit_limits(account: str | None, qos: str | None, *, deadline_s: float) -
         if account in (None, its_account):
             found += [_number(most), _number(group)]
             if not qos:
-                chosen |= {default} if default else set(every.split(",")) if every.count(",") == 0 else set()
+                chosen |= (
+                    {default}
+                    if default
+                    else set(every.split(","))
+                    if every.count(",") == 0
+                    else set()
+                )
     chosen.discard("")
     if chosen:
         fields = "format=Name,MaxSubmitJobsPU,GrpSubmitJobs"
-        for line in ask(["sacctmgr", "-nP", "show", "qos", fields], deadline_s=deadline_s).splitlines():
+        for line in ask(
+            ["sacctmgr", "-nP", "show", "qos", fields], deadline_s=deadline_s
+        ).splitlines():
             qos_name, most, group = line.split("|")
             if qos_name in chosen:
                 found += [_number(most), _number(group)]

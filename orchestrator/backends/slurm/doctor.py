@@ -40,7 +40,9 @@ def examine(site: Mapping[str, Any]) -> list[Check]:
     except SchedulerUnreachable as error:
         return [("slurm", False, str(error), "Is SLURM_CONF right, and the controller up?")]
     version = config.get("SLURM_VERSION", "?")
-    found: list[Check] = [("slurm", True, f"{version}, cluster {config.get('ClusterName', '?')}", "")]
+    found: list[Check] = [
+        ("slurm", True, f"{version}, cluster {config.get('ClusterName', '?')}", "")
+    ]
     found.append(_accounting(config))
     found.append(_limits(site))
     found += [_partition(site, parts), _preemption(config)]
@@ -54,7 +56,10 @@ def _accounting(config: Mapping[str, str]) -> Check:
         text = "none: how a job ended is known for MinJobAge only"
         return "slurm_accounting", True, f"{text} ({config.get('MinJobAge', '?')})", ""
     try:
-        ask(["sacct", "--allocations", "--noheader", "--starttime=now-1minutes"], deadline_s=DEADLINE_S)
+        ask(
+            ["sacct", "--allocations", "--noheader", "--starttime=now-1minutes"],
+            deadline_s=DEADLINE_S,
+        )
     except NoAccounting:
         return "slurm_accounting", True, "none", ""
     except SchedulerUnreachable as error:
@@ -80,14 +85,21 @@ def _limits(site: Mapping[str, Any]) -> Check:
 
 def _partition(site: Mapping[str, Any], parts: Mapping[str, cluster.Partition]) -> Check:
     name = site.get("partition")
-    part = parts.get(str(name).split(",")[0]) if name else next((p for p in parts.values() if p.is_default), None)
+    part = (
+        parts.get(str(name).split(",")[0])
+        if name
+        else next((p for p in parts.values() if p.is_default), None)
+    )
     if part is None:
         fix = f"Set slurm.partition to one of: {', '.join(sorted(parts))}"
         return "slurm_partition", False, f"{name or 'no default partition'}", fix
     limit = format_duration(part.limit_s) if part.limit_s else "no limit"
     whole = ", whole nodes" if part.is_exclusive else ""
     kinds = f" {'/'.join(sorted(part.kinds))}" if part.kinds else ""
-    text = f"{part.name}: {part.nodes} nodes of {part.gpus}{kinds} GPUs and {part.cpus} cores, {limit}{whole}"
+    text = (
+        f"{part.name}: {part.nodes} nodes of {part.gpus}{kinds} GPUs and {part.cpus} cores,"
+        f" {limit}{whole}"
+    )
     return "slurm_partition", part.is_up, text, "" if part.is_up else "It is down"
 
 
@@ -98,8 +110,12 @@ def _preemption(config: Mapping[str, str]) -> Check:
     grace = "unknown"
     with contextlib.suppress(SchedulerUnreachable):
         graces = set()
-        for line in ask(["scontrol", "--oneliner", "show", "partition"], deadline_s=DEADLINE_S).splitlines():
-            graces |= {part.partition("=")[2] for part in line.split() if part.startswith("GraceTime=")}
+        for line in ask(
+            ["scontrol", "--oneliner", "show", "partition"], deadline_s=DEADLINE_S
+        ).splitlines():
+            graces |= {
+                part.partition("=")[2] for part in line.split() if part.startswith("GraceTime=")
+            }
         grace = "/".join(sorted(graces))
     return (
         "slurm_preemption",
@@ -111,13 +127,19 @@ def _preemption(config: Mapping[str, str]) -> Check:
 
 def probe(workspace: Path, site: Mapping[str, Any]) -> list[Check]:
     """Run the probe on one node, through srun, and judge what it saw."""
-    options = [f"--{name}={site[name]}" for name in ("partition", "account", "qos", "constraint") if site.get(name)]
+    options = [
+        f"--{name}={site[name]}"
+        for name in ("partition", "account", "qos", "constraint")
+        if site.get(name)
+    ]
     gpus = cluster.partitions(deadline_s=DEADLINE_S)
     name = str(site.get("partition") or "").split(",")[0]
     part = gpus.get(name) or next((item for item in gpus.values() if item.is_default), None)
     if part is not None and part.gpus:
         options.append("--gpus-per-node=1")
-    setup = [f"module load {module}" for module in site.get("modules", ())] + list(site.get("setup", ()))
+    setup = [f"module load {module}" for module in site.get("modules", ())] + list(
+        site.get("setup", ())
+    )
     python = [
         *site.get("container", ()),
         site.get("python") or sys.executable,
@@ -126,20 +148,42 @@ def probe(workspace: Path, site: Mapping[str, Any]) -> list[Check]:
         "vtjobs.workers.tools.probe",
     ]
     line = "; ".join([*setup, f"exec {shlex.join([*python, '--workspace', str(workspace)])}"])
-    command = ["srun", "--quiet", "--nodes=1", "--ntasks=1", "--time=5", "--chdir=/", "--job-name=vtj-probe", *options]
+    command = [
+        "srun",
+        "--quiet",
+        "--nodes=1",
+        "--ntasks=1",
+        "--time=5",
+        "--chdir=/",
+        "--job-name=vtj-probe",
+        *options,
+    ]
     began = time.time()
     try:
         done = subprocess.run(
             [*command, "bash", "-c", line],
-            capture_output=True, text=True, timeout=PROBE_S, stdin=subprocess.DEVNULL, env=clean_environment(),
-        )  # fmt: skip
+            capture_output=True,
+            text=True,
+            timeout=PROBE_S,
+            stdin=subprocess.DEVNULL,
+            env=clean_environment(),
+        )
     except subprocess.TimeoutExpired:
-        return [("probe", False, f"no node ran it within {PROBE_S} s", "Try again when nodes are free")]
+        return [
+            ("probe", False, f"no node ran it within {PROBE_S} s", "Try again when nodes are free")
+        ]
     try:
         seen = json.loads(done.stdout.strip().splitlines()[-1])
     except (ValueError, IndexError):
         reason = reason_of(done.stderr) or f"exit code {done.returncode}"
-        return [("probe", False, reason, "vtjobs must be installed where the nodes see it; see slurm.python and setup")]
+        return [
+            (
+                "probe",
+                False,
+                reason,
+                "vtjobs must be installed where the nodes see it; see slurm.python and setup",
+            )
+        ]
     return judge(seen, began=began, ended=time.time(), expected=_identity(workspace))
 
 
@@ -149,7 +193,9 @@ def _identity(workspace: Path) -> str | None:
     return None
 
 
-def judge(seen: Mapping[str, Any], *, began: float, ended: float, expected: str | None) -> list[Check]:
+def judge(
+    seen: Mapping[str, Any], *, began: float, ended: float, expected: str | None
+) -> list[Check]:
     """Judge what a node saw.
 
     Args:
@@ -163,7 +209,14 @@ def judge(seen: Mapping[str, Any], *, began: float, ended: float, expected: str 
     if not shared:
         text = "not readable or not writable from the node"
     skew = max(0.0, began - seen["time"], seen["time"] - ended)
-    found: list[Check] = [("probe", True, f"{seen['host']}: {seen['cpus']} cores, {len(seen['gpus'])} GPU granted", "")]
+    found: list[Check] = [
+        (
+            "probe",
+            True,
+            f"{seen['host']}: {seen['cpus']} cores, {len(seen['gpus'])} GPU granted",
+            "",
+        )
+    ]
     if expected is not None:
         fix = "" if shared else "Put VTJOBS_WORKSPACE on a file system that the nodes share"
         found.append(("probe_workspace", shared, text, fix))
@@ -175,16 +228,29 @@ def judge(seen: Mapping[str, Any], *, began: float, ended: float, expected: str 
             "" if skew <= MOST_SKEW_S else "Fix NTP",
         )
     )
-    may = "may submit successors" if seen["sbatch"] else "has no sbatch: set slurm.handover: false and use supervise"
+    may = (
+        "may submit successors"
+        if seen["sbatch"]
+        else "has no sbatch: set slurm.handover: false and use supervise"
+    )
     found.append(("probe_handover", True, f"the node {may}", ""))
     return [*found, *_devices(seen)]
 
 
 def _devices(seen: Mapping[str, Any]) -> list[Check]:
     if not seen.get("torch"):
-        return [("probe_torch", False, seen.get("error", "no torch"), "Install vtjobs where the nodes see it")]
+        return [
+            (
+                "probe_torch",
+                False,
+                seen.get("error", "no torch"),
+                "Install vtjobs where the nodes see it",
+            )
+        ]
     found: list[Check] = [("probe_torch", True, f"torch {seen['torch']}", "")]
-    supported = {arch.removeprefix("sm_").removeprefix("compute_") for arch in seen["architectures"]}
+    supported = {
+        arch.removeprefix("sm_").removeprefix("compute_") for arch in seen["architectures"]
+    }
     for device in seen["devices"]:
         number = device["capability"].replace(".", "")
         ok = (
@@ -193,12 +259,26 @@ def _devices(seen: Mapping[str, Any]) -> list[Check]:
             or any(other[:-1] == number[:-1] and other <= number for other in supported)
         )
         fix = "" if ok else f"Install a torch wheel built for sm_{number}"
-        found.append(("probe_gpu", ok, f"{device['name']}, compute capability {device['capability']}", fix))
+        found.append(
+            ("probe_gpu", ok, f"{device['name']}, compute capability {device['capability']}", fix)
+        )
     if seen["devices"]:
         fix = "" if seen["nccl"] else "Install a CUDA build of torch"
-        found.append(("probe_nccl", bool(seen["nccl"]), "NCCL " + ("available" if seen["nccl"] else "missing"), fix))
+        found.append(
+            (
+                "probe_nccl",
+                bool(seen["nccl"]),
+                "NCCL " + ("available" if seen["nccl"] else "missing"),
+                fix,
+            )
+        )
     elif seen["gpus"]:
         found.append(
-            ("probe_gpu", False, seen.get("error", "torch sees no GPU although one was granted"), "See nvidia-smi")
+            (
+                "probe_gpu",
+                False,
+                seen.get("error", "torch sees no GPU although one was granted"),
+                "See nvidia-smi",
+            )
         )
     return found

@@ -1,4 +1,6 @@
-"""How an allocation becomes a job: its options, the script that starts the agents, and submitit that submits it.
+"""How an allocation becomes a job.
+
+Its options, the script that starts the agents, and submitit that submits it.
 
 Every option goes on the command line: SBATCH_* variables beat what stands in a script.
 """
@@ -14,14 +16,16 @@ from ....jobs.config.host import scrubbed_names
 from ....jobs.workspace.allocation import Allocation
 from ....jobs.workspace.paths import Workspace
 
-# A submission that hangs longer than this is given up, and its outcome is unclear. Less than a submitter's own time
-# (dispatch.LAUNCH_S), after which another one takes over.
+# A submission that hangs longer than this is given up, and its outcome is unclear. Less than a
+# submitter's own time (dispatch.LAUNCH_S), after which another one takes over.
 SUBMIT_DEADLINE_S = 45
 # Other ways to ask for memory: sbatch takes one.
 _MEMORY = frozenset(("mem-per-gpu", "mem-per-cpu"))
 
 
-def options(allocation: Allocation, workspace: Workspace, *, places: int = 1, token: str | None = None) -> list[str]:
+def options(
+    allocation: Allocation, workspace: Workspace, *, places: int = 1, token: str | None = None
+) -> list[str]:
     """Return sbatch's options for an allocation.
 
     Args:
@@ -81,10 +85,13 @@ def _site_options(allocation: Allocation) -> list[str]:
 def script(allocation: Allocation, workspace: Workspace) -> str:
     """Return the job script; its one argument is the allocation's token.
 
-    The agent is the last command and replaces the shell: the script's own exit code would hide the agent's.
+    The agent is the last command and replaces the shell: the script's own exit code would hide the
+    agent's.
     """
     site = allocation.site
-    setup = [f"module load {module}" for module in site.get("modules", ())] + list(site.get("setup", ()))
+    setup = [f"module load {module}" for module in site.get("modules", ())] + list(
+        site.get("setup", ())
+    )
     command = [*site.get("container", ()), site.get("python") or sys.executable]
     command += ["-P", "-m", "vtjobs.workers.agent", "--workspace", str(workspace.root.resolve())]
     # 22.05 and later do not hand --cpus-per-task on to srun.
@@ -102,16 +109,26 @@ def stored_script(allocation: Allocation, workspace: Workspace) -> Path:
 
 
 def successor(allocation: Allocation, workspace: Workspace) -> tuple[str, ...]:
-    """Return the command by which a node hands on its unfinished runs: after its own job, without an array."""
+    """Return the command by which a node hands on its unfinished runs.
+
+    After its own job, without an array.
+    """
     path = str(stored_script(allocation, workspace))
-    return ("sbatch", *options(allocation, workspace, token="{token}"), "--dependency=afterany:{job}", path, "{token}")
+    return (
+        "sbatch",
+        *options(allocation, workspace, token="{token}"),
+        "--dependency=afterany:{job}",
+        path,
+        "{token}",
+    )
 
 
 def submission(allocation: Allocation, workspace: Workspace) -> list[str]:
     """Return sbatch's options for the first submission of an allocation."""
     found = options(allocation, workspace, places=len(allocation.tasks))
     if allocation.after:
-        # A parent that ends resumable must not cancel its child: the child's agent looks at the parent itself.
+        # A parent that ends resumable must not cancel its child: the child's agent looks at the
+        # parent itself.
         found.append(f"--dependency=afterany:{':'.join(allocation.after)}")
     return found
 
@@ -119,19 +136,28 @@ def submission(allocation: Allocation, workspace: Workspace) -> list[str]:
 def transport(folder: Path, arguments: Sequence[str], token: str) -> "object":
     """Return submitit's executor with our own command line, script and job name.
 
-    submitit writes the script, calls sbatch and reads the job's id. Nothing is pickled: the agent reads the
-    allocation's file. Its states, results and time-outs are not used.
+    submitit writes the script, calls sbatch and reads the job's id. Nothing is pickled: the agent
+    reads the allocation's file. Its states, results and time-outs are not used.
     """
     from submitit.slurm.slurm import SlurmExecutor
 
     class AgentExecutor(SlurmExecutor):
         def _make_submission_file_text(self, command: str, uid: str) -> str:
-            # submitit's own has directives, which hold for what the command line leaves out: a time limit of 5 minutes.
+            # submitit's own has directives, which hold for what the command line leaves out: a time
+            # limit of 5 minutes.
             return f"#!/bin/bash\n{command}\n"
 
         def _make_submission_command(self, submission_file_path: Path) -> list[str]:
             clean = [part for name in scrubbed_names() for part in ("-u", name)]
             deadline = ["timeout", "--signal=KILL", str(SUBMIT_DEADLINE_S)]
-            return [*deadline, "env", *clean, "sbatch", *arguments, str(submission_file_path), token]
+            return [
+                *deadline,
+                "env",
+                *clean,
+                "sbatch",
+                *arguments,
+                str(submission_file_path),
+                token,
+            ]
 
     return AgentExecutor(folder=folder, max_num_timeout=0)

@@ -1,10 +1,13 @@
-"""From squeue and sacct to what is so: asked about all places at once, and never concluding from a missing answer.
+"""From squeue and sacct to what is so.
 
-A submission whose reply was lost is looked up by the allocation's token, which is the job's name; ids are used again
-after a crash of the controller. What sacct does not know is not there only if it has had time to learn of it. An
-element of an array that was cancelled before it started vanishes from both. What sacct calls pending or running proves
-nothing once squeue has answered without it, but that the controller has crashed: it leaves such rows for ever. While
-the controller has news that accounting has not been told yet, what accounting lacks proves nothing either.
+Asked about all places at once, and never concluding from a missing answer.
+
+A submission whose reply was lost is looked up by the allocation's token, which is the job's name;
+ids are used again after a crash of the controller. What sacct does not know is not there only if it
+has had time to learn of it. An element of an array that was cancelled before it started vanishes
+from both. What sacct calls pending or running proves nothing once squeue has answered without it,
+but that the controller has crashed: it leaves such rows for ever. While the controller has news
+that accounting has not been told yet, what accounting lacks proves nothing either.
 """
 
 from collections import defaultdict
@@ -20,7 +23,8 @@ from .states import view_of
 
 # Accounting learns of a job seconds after the controller.
 SETTLE_S = 30.0
-# How long after its submission a waiting job that the queue has lost may still be cancelled news to the books.
+# How long after its submission a waiting job that the queue has lost may still be cancelled news to
+# the books.
 UNTOLD_S = 120.0
 # Clocks of two hosts, and sacct's idea of a job's time.
 SLACK_S = 3600.0
@@ -44,7 +48,8 @@ class Seen:
     def view(self, place: Place) -> JobView | None:
         """Return the newest view of a place: of the job that is on record, else of one that lives.
 
-        Two submitters at once may have made two jobs of one allocation. The one that came second ends at once.
+        Two submitters at once may have made two jobs of one allocation. The one that came second
+        ends at once.
         """
         found = self._views.get(place.key, [])
         for wanted in (
@@ -57,7 +62,9 @@ class Seen:
         return None
 
 
-def look(places: Sequence[Place], *, now: float, deadline_s: float, settle_s: float = SETTLE_S) -> dict[Key, JobView]:
+def look(
+    places: Sequence[Place], *, now: float, deadline_s: float, settle_s: float = SETTLE_S
+) -> dict[Key, JobView]:
     """Return what SLURM says about these places; those that cannot be judged yet are left out.
 
     Raises:
@@ -75,7 +82,10 @@ def look(places: Sequence[Place], *, now: float, deadline_s: float, settle_s: fl
     behind = books_are_behind(deadline_s=deadline_s)
     try:
         since = min(place.submitted_at for place in old) - SLACK_S
-        books = Seen(sacct({place.token for place in old}, since=since, deadline_s=deadline_s), ends_only=True)
+        books = Seen(
+            sacct({place.token for place in old}, since=since, deadline_s=deadline_s),
+            ends_only=True,
+        )
     except NoAccounting:
         books, accounted, behind = Seen([]), False, False
     except SchedulerUnreachable:
@@ -88,11 +98,13 @@ def look(places: Sequence[Place], *, now: float, deadline_s: float, settle_s: fl
         known = queue.jobs.get(place.token)
         if known is None and place.token not in books.live:
             known = books.jobs.get(place.token)
-        # Still waiting in the books and gone from the queue: they are told seconds after it was cancelled; or never,
-        # after a crash of the controller.
+        # Still waiting in the books and gone from the queue: they are told seconds after it was
+        # cancelled; or never, after a crash of the controller.
         untold = place.token in books.live and known is None and now - place.submitted_at < UNTOLD_S
         unclear = behind or (untold and not place.is_started)
-        found[place.key] = replace(_vanished(place, known, accounted=accounted), is_settled=not unclear)
+        found[place.key] = replace(
+            _vanished(place, known, accounted=accounted), is_settled=not unclear
+        )
     return found
 
 
@@ -106,8 +118,8 @@ def _vanished(place: Place, known: str | None, *, accounted: bool) -> JobView:
     if not place.is_started:
         failure = FailureClass.NOT_SUBMITTED
         if accounted and known is not None:
-            # The array is known, this element of it is not. Of an allocation that is unknown as a whole, or lives on
-            # in the books alone, the controller has lost the memory.
+            # The array is known, this element of it is not. Of an allocation that is unknown as a
+            # whole, or lives on in the books alone, the controller has lost the memory.
             end, failure = AttemptState.CANCELLED, FailureClass.CANCELLED
             raw += ": cancelled before it started"
     return JobView(

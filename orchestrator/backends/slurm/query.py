@@ -32,13 +32,17 @@ class Row:
 
 
 def squeue(*, deadline_s: float) -> list[Row]:
-    """Return the user's jobs that the controller knows, ended ones included as long as it remembers them.
+    """Return the user's jobs that the controller knows, ended ones included as long as it remembers
+    them.
 
     Raises:
         SchedulerUnreachable: it could not be asked.
     """
     fields = "--format=%F|%K|%T|%r|%N|%e|%j"
-    text = ask(["squeue", f"--user={user()}", "--noheader", "--all", "--states=all", fields], deadline_s=deadline_s)
+    text = ask(
+        ["squeue", f"--user={user()}", "--noheader", "--all", "--states=all", fields],
+        deadline_s=deadline_s,
+    )
     found: list[Row] = []
     for line in text.splitlines():
         job, element, state, reason, nodes, end, name = line.split("|", 6)
@@ -61,13 +65,21 @@ def squeue(*, deadline_s: float) -> list[Row]:
 def sacct(tokens: Collection[str], *, since: float, deadline_s: float) -> list[Row]:
     """Return what accounting knows of these allocations, the newest row of each element last.
 
-    A row of several waiting elements may still list one that has started: it comes before the rows of single ones.
+    A row of several waiting elements may still list one that has started: it comes before the rows
+    of single ones.
 
     Raises:
         SchedulerUnreachable: it could not be asked.
         NoAccounting: the cluster keeps none.
     """
-    command = ["sacct", "--allocations", "--duplicates", "--parsable2", "--noheader", f"--uid={user()}"]
+    command = [
+        "sacct",
+        "--allocations",
+        "--duplicates",
+        "--parsable2",
+        "--noheader",
+        f"--uid={user()}",
+    ]
     command += [f"--starttime={datetime.fromtimestamp(since):%Y-%m-%dT%H:%M:%S}"]
     command += ["--format=JobID,State,ExitCode,End,NodeList,Reason,JobName"]
     if len(tokens) <= MOST_NAMES:
@@ -98,7 +110,8 @@ def sacct(tokens: Collection[str], *, since: float, deadline_s: float) -> list[R
 
 
 def books_are_behind(*, deadline_s: float) -> bool:
-    """Whether the controller still has news that accounting has not been told, such as after an outage of accounting.
+    """Whether the controller still has news that accounting has not been told, such as after an
+    outage of accounting.
 
     A site that hides this is taken to be up to date; what could not be asked is not.
     """

@@ -1,4 +1,7 @@
-"""Run SLURM's commands: a clean environment, a deadline, and "could not ask" as an exception of its own."""
+"""Run SLURM's commands.
+
+A clean environment, a deadline, and "could not ask" as an exception of its own.
+"""
 
 import os
 import re
@@ -26,7 +29,9 @@ _AWAY = (
     "unable to establish controller machine",
     "slurm backup controller in standby mode",
 )
-_NAME = re.compile(r"\A(?:(?:sbatch|squeue|sacct|sacctmgr|scancel|scontrol|sinfo|srun): )?(?:(?:error|fatal): )?")
+_NAME = re.compile(
+    r"\A(?:(?:sbatch|squeue|sacct|sacctmgr|scancel|scontrol|sinfo|srun): )?(?:(?:error|fatal): )?"
+)
 
 
 class CommandFailed(SchedulerUnreachable):
@@ -62,7 +67,8 @@ def ask(command: Sequence[str], *, deadline_s: float) -> str:
         )
     except FileNotFoundError:
         raise BadInput(
-            f"{command[0]} not found: is this a login node of the cluster? (--backend local works anywhere)"
+            f"{command[0]} not found: is this a login node of the cluster? (--backend local works"
+            " anywhere)"
         ) from None
     except subprocess.TimeoutExpired:
         raise SchedulerUnreachable(f"{command[0]} did not answer within {deadline_s:g} s") from None
@@ -75,19 +81,25 @@ def ask(command: Sequence[str], *, deadline_s: float) -> str:
 
 
 def is_away(text: str) -> bool:
-    """Whether an error text says that a daemon could not be reached, rather than that it said no."""
+    """Return whether an error text of SLURM's says that a daemon could not be reached."""
     lowered = text.lower()
     return any(sign in lowered for sign in _AWAY)
 
 
 def reason_of(text: str) -> str:
-    """Return the lines that say what went wrong, without the command's name; without such lines the last one.
+    """Return the lines that say what went wrong, without the command's name.
+
+    Without such lines the last one.
 
     A site's own filter explains itself before SLURM's last word.
     """
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     errors = [line for line in lines if "error:" in line or "failure:" in line] or lines[-1:]
-    return "; ".join(dict.fromkeys(_NAME.sub("", line).removeprefix("allocation failure: ").strip() for line in errors))
+    return "; ".join(
+        dict.fromkeys(
+            _NAME.sub("", line).removeprefix("allocation failure: ").strip() for line in errors
+        )
+    )
 
 
 def user() -> str:

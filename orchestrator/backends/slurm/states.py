@@ -4,10 +4,21 @@ from ....jobs.run.states import AttemptState, FailureClass
 from ..base import JobState, JobView
 from .query import Row
 
-_QUEUED = frozenset(("PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "RESV_DEL_HOLD", "SPECIAL_EXIT"))
+_QUEUED = frozenset(
+    ("PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "RESV_DEL_HOLD", "SPECIAL_EXIT")
+)
 # COMPLETING: the ranks may still be at work; the end is read once it is one.
 _RUNNING = frozenset(
-    ("RUNNING", "CONFIGURING", "COMPLETING", "SUSPENDED", "STOPPED", "RESIZING", "SIGNALING", "STAGE_OUT")
+    (
+        "RUNNING",
+        "CONFIGURING",
+        "COMPLETING",
+        "SUSPENDED",
+        "STOPPED",
+        "RESIZING",
+        "SIGNALING",
+        "STAGE_OUT",
+    )
 )
 # How an attempt ended that left no end record.
 _ENDS: dict[str, tuple[AttemptState, FailureClass]] = {
@@ -32,7 +43,9 @@ def view_of(row: Row) -> JobView:
     raw = " ".join(part for part in (row.state, row.reason if row.reason != "None" else "") if part)
     raw += f" exit {row.exit_code}" if row.exit_code not in ("", "0:0") else ""
     if word in _QUEUED:
-        return JobView(state=JobState.QUEUED, job_id=row.job_id, raw=raw, reason=row.reason, source=row.source)
+        return JobView(
+            state=JobState.QUEUED, job_id=row.job_id, raw=raw, reason=row.reason, source=row.source
+        )
     if word in _ENDS:
         end, failure = _ENDS[word]
         return JobView(

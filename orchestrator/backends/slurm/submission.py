@@ -16,12 +16,18 @@ from .shell import CommandFailed, ask, is_away, reason_of
 # SLURM's own words for "no", each with what helps.
 REFUSALS = {
     "invalid partition": "See the partitions with: sinfo",
-    "invalid account or account/partition combination": "Set slurm.account; see: sacctmgr show associations",
+    "invalid account or account/partition combination": (
+        "Set slurm.account; see: sacctmgr show associations"
+    ),
     "invalid qos": "See the QOS with: sacctmgr show qos",
-    "requested node configuration is not available": "No node has that many GPUs or cores, or that much memory",
+    "requested node configuration is not available": (
+        "No node has that many GPUs or cores, or that much memory"
+    ),
     "requested nodes are busy": "",
     "invalid job array specification": "",
-    "invalid generic resource": "resources.gpu names a kind of GPU that the partition does not have",
+    "invalid generic resource": (
+        "resources.gpu names a kind of GPU that the partition does not have"
+    ),
     "invalid feature specification": "slurm.constraint names a feature that no node has",
     "invalid node name": "slurm.exclude names a node that is not there",
     "invalid --": "",
@@ -45,7 +51,9 @@ REFUSALS = {
     "invalid wckey": "",
 }
 _LIMIT = re.compile(
-    r"submitjob|maxsubmit|submit job limit|maxjobcount|job count limit|slurm temporarily unable|inactive or drain", re.I
+    r"submitjob|maxsubmit|submit job limit|maxjobcount|job count limit|slurm temporarily"
+    r" unable|inactive or drain",
+    re.I,
 )
 # Any other limit of an account or QOS that is told at once is one that the request itself is over.
 _OVER = re.compile(r"\b(QOS|Assoc)(Max|Min|Grp)\w+")
@@ -87,17 +95,23 @@ def _submit(allocation: Allocation, workspace: Workspace) -> Submission:
 
     # First: a node may have to hand on before anybody looks here again.
     stored_script(allocation, workspace)
-    # Not in the workspace: submitit gives a % of its path a meaning. sbatch keeps a copy of the script.
+    # Not in the workspace: submitit gives a % of its path a meaning. sbatch keeps a copy of the
+    # script.
     with TemporaryDirectory(prefix="vtjobs-", ignore_cleanup_errors=True) as folder:
         try:
             executor = transport(Path(folder), submission(allocation, workspace), allocation.token)
         except RuntimeError:
-            raise BadInput("sbatch not found: is this a login node? (--backend local works anywhere)") from None
+            raise BadInput(
+                "sbatch not found: is this a login node? (--backend local works anywhere)"
+            ) from None
         try:
             job = executor._submit_command(script(allocation, workspace))  # type: ignore[attr-defined]
         except FailedJobError as error:
             found = outcome_of(str(error))
-            if len(allocation.tasks) > 1 and "invalid job array specification" in found.reason.lower():
+            if (
+                len(allocation.tasks) > 1
+                and "invalid job array specification" in found.reason.lower()
+            ):
                 # Too many elements for a limit that could not be asked for: fewer of them may pass.
                 return replace(found, outcome=SubmitOutcome.LATER)
             return found
@@ -141,5 +155,7 @@ def outcome_of(text: str) -> Submission:
         return Submission(outcome=SubmitOutcome.LATER, reason=reason)
     for sign, fix in REFUSALS.items():
         if sign in text.lower():
-            return Submission(outcome=SubmitOutcome.REFUSED, reason=f"{reason}. {fix}" if fix else reason)
+            return Submission(
+                outcome=SubmitOutcome.REFUSED, reason=f"{reason}. {fix}" if fix else reason
+            )
     return Submission(outcome=SubmitOutcome.UNCLEAR, reason=reason)

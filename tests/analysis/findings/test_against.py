@@ -42,7 +42,10 @@ def ours(
         "best_values": {str(seed): value for seed, value in enumerate(best or values)},
         "fidelity": {recipe: "paper"},
         "specs": [
-            {"head": _head(head, params or {}), "recipe": fields | (first or {} if number == len(heads) - 1 else {})}
+            {
+                "head": _head(head, params or {}),
+                "recipe": fields | (first or {} if number == len(heads) - 1 else {}),
+            }
             for number, head in enumerate(heads)
         ],
     }
@@ -53,7 +56,9 @@ def _head(name: str, params: dict[str, Any]) -> dict[str, Any]:
     return {"name": name, "params": HEADS[name].model_validate(given).model_dump(mode="json")}
 
 
-def row(cells: list[dict[str, Any]], record: str = RELVIT, table: str = "relvit:2", **options: Any) -> dict[str, Any]:
+def row(
+    cells: list[dict[str, Any]], record: str = RELVIT, table: str = "relvit:2", **options: Any
+) -> dict[str, Any]:
     document = against(table, cells, **options)
     json.dumps(document, allow_nan=False)
     return dict(next(one for one in document["rows"] if one["id"] == record))
@@ -79,12 +84,18 @@ def test_two_deviations_are_compared_by_welch_from_the_printed_summary() -> None
         ([90.2], 0.5, "inconclusive"),
     ],
 )
-def test_the_word_follows_from_the_test_and_the_margin(values: list[float], margin: float | None, word: str) -> None:
+def test_the_word_follows_from_the_test_and_the_margin(
+    values: list[float], margin: float | None, word: str
+) -> None:
     assert row([ours(values)], margin=margin)["word"] == word
 
 
 def test_one_printed_number_is_one_more_draw() -> None:
-    like: dict[str, Any] = {"heads": ("drloc",), "recipe": "drloc-scratch", "params": {"weight": 0.5}}
+    like: dict[str, Any] = {
+        "heads": ("drloc",),
+        "recipe": "drloc-scratch",
+        "params": {"weight": 0.5},
+    }
     like["backbone"] = "swin_t"
     record = "drloc.r.t4.cifar10.swin_t.drloc"
     found = row([ours([83.8, 83.9, 84.0], **like)], record, "drloc:4")
@@ -99,7 +110,10 @@ def test_one_printed_number_is_one_more_draw() -> None:
     [
         ({"recipe": "relvit-joint"}, "our recipe is relvit-joint, the paper's is relvit-finetune"),
         ({"changes": {"epochs": 50}}, "50 epochs, the paper's 100"),
-        ({"changes": {"lr": 1e-3, "batch_size": 64}}, "train.batch_size was changed; train.lr was changed"),
+        (
+            {"changes": {"lr": 1e-3, "batch_size": 64}},
+            "train.batch_size was changed; train.lr was changed",
+        ),
     ],
 )
 def test_what_was_made_otherwise_is_not_compared(change: dict[str, Any], why: str) -> None:
@@ -108,7 +122,9 @@ def test_what_was_made_otherwise_is_not_compared(change: dict[str, Any], why: st
 
 
 def test_how_a_step_is_computed_is_no_difference() -> None:
-    assert row([ours([90.0, 90.1, 90.2], changes={"precision": "fp16", "channels_last": True})])["comparable"]
+    assert row([ours([90.0, 90.1, 90.2], changes={"precision": "fp16", "channels_last": True})])[
+        "comparable"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -127,16 +143,27 @@ def test_another_cell_is_not_taken_for_theirs(other: dict[str, Any]) -> None:
 
 def test_another_weight_or_number_of_pairs_is_another_variant() -> None:
     record = "drloc.r.t2a.cifar100.swin_t.drloc.lambda=0.5-m=64"
-    like = {"backbone": "swin_t", "dataset": "cifar100", "heads": ("drloc",), "recipe": "drloc-scratch"}
+    like = {
+        "backbone": "swin_t",
+        "dataset": "cifar100",
+        "heads": ("drloc",),
+        "recipe": "drloc-scratch",
+    }
     theirs = ours([66.0, 66.1, 66.4], params={"weight": 0.5, "pairs": 64}, **like)
     assert row([theirs], record, "drloc:2a")["comparable"]
     for params in ({"weight": 0.1, "pairs": 64}, {"weight": 0.5, "pairs": 32}):
-        assert not row([ours([66.0, 66.1], params=params, **like)], record, "drloc:2a")["comparable"]
+        assert not row([ours([66.0, 66.1], params=params, **like)], record, "drloc:2a")[
+            "comparable"
+        ]
 
 
 def test_the_papers_names_of_backbones_and_protocols_are_ours() -> None:
     cell = ours(
-        [90.1] * 2 + [90.5], backbone="cvt_13_drloc", heads=("drloc",), recipe="drloc-scratch", params={"weight": 0.1}
+        [90.1] * 2 + [90.5],
+        backbone="cvt_13_drloc",
+        heads=("drloc",),
+        recipe="drloc-scratch",
+        params={"weight": 0.1},
     )
     assert row([cell], "drloc.r.t4.cifar10.cvt_13.drloc", "drloc:4")["comparable"]
     flowers = ours([45.0, 45.5, 46.0], backbone="vit_s32", dataset="flowers102_relvit")
@@ -147,7 +174,12 @@ def test_every_accuracy_of_the_table_has_its_row_and_every_layout_holds_it() -> 
     document = against("relvit:2", [ours([90.2, 90.25, 90.3, 90.15, 90.25])], margin=0.5)
     assert len(document["rows"]) == 12
     for text in (markdown(of_published(document)), latex(of_published(document))):
-        assert "90.23" in text and "reproduced" in text and "no matching cell" in text and "nan" not in text.lower()
+        assert (
+            "90.23" in text
+            and "reproduced" in text
+            and "no matching cell" in text
+            and "nan" not in text.lower()
+        )
 
 
 def test_a_study_over_seeds_on_another_test_set_is_compared_with_that_set() -> None:
@@ -158,23 +190,40 @@ def test_a_study_over_seeds_on_another_test_set_is_compared_with_that_set() -> N
         "recipe": "resnet50-a2",
     }
     record = "thesis.statistics.tfig6.7.imagenet_v2.resnet50.supervised"
-    found = row([ours([67.9, 68.1, 68.0], set_name="v2", **like)], record, "thesis:fig6.7", margin=1.0)
+    found = row(
+        [ours([67.9, 68.1, 68.0], set_name="v2", **like)], record, "thesis:fig6.7", margin=1.0
+    )
     assert (found["printed"], found["printed_std"], found["printed_n"]) == (67.99, 0.23, 100)
     assert found["word"] == "reproduced"
-    assert row([ours([67.9, 68.1, 68.0], **like)], record, "thesis:fig6.7")["detail"] == "no matching cell among ours"
+    assert (
+        row([ours([67.9, 68.1, 68.0], **like)], record, "thesis:fig6.7")["detail"]
+        == "no matching cell among ours"
+    )
 
 
 def test_low_resolution_first_is_told_apart_by_where_it_began() -> None:
     record = "thesis.r.t6.6.imagenet1k.vit_b.supervised.400.lowres_finetune224.128"
-    like: dict[str, Any] = {"backbone": "deit3_b", "dataset": "imagenet1k", "recipe": "deit3-finetune"}
+    like: dict[str, Any] = {
+        "backbone": "deit3_b",
+        "dataset": "imagenet1k",
+        "recipe": "deit3-finetune",
+    }
     like["heads"] = ("supervised", "supervised")
-    cells = [ours([83.1, 83.2, 83.3], first={"image_size": size, "epochs": 400}, **like) for size in (128, 160)]
+    cells = [
+        ours([83.1, 83.2, 83.3], first={"image_size": size, "epochs": 400}, **like)
+        for size in (128, 160)
+    ]
     assert row(cells[:1], record, "thesis:6.6")["comparable"]
     assert row(cells[1:], record, "thesis:6.6")["detail"] == "no matching cell among ours"
 
 
 def test_an_ablation_is_compared_with_the_record_of_its_change() -> None:
-    like: dict[str, Any] = {"backbone": "deit_b", "dataset": "imagenet1k", "heads": ("supervised",), "recipe": "deit"}
+    like: dict[str, Any] = {
+        "backbone": "deit_b",
+        "dataset": "imagenet1k",
+        "heads": ("supervised",),
+        "recipe": "deit",
+    }
     cell = ours([78.6, 78.7, 78.8], axes={"variant": "no mixup"}, changes={"mixup": 0.0}, **like)
     record = "thesis.r.t3.8.imagenet1k.deit_b.supervised.scratch.change=no_mixup"
     assert row([cell], record, "thesis:3.8")["comparable"]
@@ -187,10 +236,21 @@ def test_one_decimal_leaves_more_open_than_two() -> None:
 
 
 def test_a_deviation_over_an_unknown_number_of_runs_is_not_tested() -> None:
-    like: dict[str, Any] = {"backbone": "deit_b", "dataset": "imagenet1k", "heads": ("supervised",), "recipe": "deit"}
+    like: dict[str, Any] = {
+        "backbone": "deit_b",
+        "dataset": "imagenet1k",
+        "heads": ("supervised",),
+        "recipe": "deit",
+    }
     cell = ours([81.0, 81.1, 81.2], axes={"variant": "none"}, **like)
-    found = row([cell], "thesis.r.t3.8.imagenet1k.deit_b.supervised.scratch.change=none", "thesis:3.8")
-    assert (found["printed"], found["p"], found["detail"]) == (81.8, None, "the paper's number of runs is unknown")
+    found = row(
+        [cell], "thesis.r.t3.8.imagenet1k.deit_b.supervised.scratch.change=none", "thesis:3.8"
+    )
+    assert (found["printed"], found["p"], found["detail"]) == (
+        81.8,
+        None,
+        "the paper's number of runs is unknown",
+    )
 
 
 def test_ours_are_chosen_as_theirs_were_and_the_last_epoch_stands_beside_them() -> None:
@@ -200,7 +260,11 @@ def test_ours_are_chosen_as_theirs_were_and_the_last_epoch_stands_beside_them() 
     assert document["selection"] == "best"
     assert (found["ours"], found["ours_last"]) == pytest.approx((90.6, 90.2))
     text = markdown(of_published(document))
-    assert "90.60 ± 0.10" in text and "90.20 ± 0.20" in text and "ours are chosen in the same way" in text
+    assert (
+        "90.60 ± 0.10" in text
+        and "90.20 ± 0.20" in text
+        and "ours are chosen in the same way" in text
+    )
 
 
 def test_the_thesis_prints_the_last_epoch() -> None:

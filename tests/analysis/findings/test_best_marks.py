@@ -1,4 +1,7 @@
-"""The best mean of a dataset, and what cannot be told from it; a table with a column for each dataset."""
+"""The best mean of a dataset, and what cannot be told from it.
+
+A table with a column for each dataset.
+"""
 
 from typing import Any
 
@@ -28,7 +31,9 @@ def marked(*cells: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def test_the_best_mean_is_marked_and_what_cannot_be_told_from_it() -> None:
-    low, near, best = marked(cell("low", BASE), cell("near", shifted(4.95)), cell("best", shifted(5)))
+    low, near, best = marked(
+        cell("low", BASE), cell("near", shifted(4.95)), cell("best", shifted(5))
+    )
     assert [one["marks"]["best"] for one in (low, near, best)] == [False, False, True]
     assert [one["marks"]["like_best"] for one in (low, near, best)] == [False, True, None]
     expected = holm([welch(BASE, shifted(5)).p, welch(shifted(4.95), shifted(5)).p, 1.0])
@@ -57,7 +62,10 @@ def test_where_looks_are_declared_no_other_one_is_taken(plan: Plan) -> None:
 
 
 def test_cells_that_chose_among_other_numbers_of_epochs_are_not_told_apart() -> None:
-    cells = [cell("low", BASE, select="best_val", candidates=[3]), cell("best", shifted(5), select="best_val")]
+    cells = [
+        cell("low", BASE, select="best_val", candidates=[3]),
+        cell("best", shifted(5), select="best_val"),
+    ]
     assert [one["like_best"] for one in marks(cells, Plan(select=Select.BEST_VAL))] == [True, None]
 
 
@@ -66,7 +74,12 @@ def test_of_equal_methods_hardly_any_is_called_the_best(count: int) -> None:
     draw = numpy.random.default_rng(count)
     times = 400
     wrong = sum(
-        any(one["best"] for one in marks([cell(str(n), draw.normal(0, 1, 5).tolist()) for n in range(count)], Plan()))
+        any(
+            one["best"]
+            for one in marks(
+                [cell(str(n), draw.normal(0, 1, 5).tolist()) for n in range(count)], Plan()
+            )
+        )
         for _ in range(times)
     )
     # Three standard errors above the stated rate.
@@ -74,7 +87,11 @@ def test_of_equal_methods_hardly_any_is_called_the_best(count: int) -> None:
 
 
 def test_each_dataset_has_its_own_best() -> None:
-    cells = [cell(f"{head}-{data}", shifted(by), dataset=data) for data in "ab" for head, by in (("x", 0), ("y", 5))]
+    cells = [
+        cell(f"{head}-{data}", shifted(by), dataset=data)
+        for data in "ab"
+        for head, by in (("x", 0), ("y", 5))
+    ]
     assert [one["marks"]["best"] for one in marked(*cells)] == [False, True, False, True]
 
 
@@ -84,32 +101,54 @@ def test_of_a_loss_the_smallest_mean_is_the_best() -> None:
 
 
 def test_bold_and_dagger_are_in_every_layout_with_their_meaning() -> None:
-    table = render.of_cells(marked(cell("low", BASE), cell("near", shifted(4.95)), cell("best", shifted(5))))
+    table = render.of_cells(
+        marked(cell("low", BASE), cell("near", shifted(4.95)), cell("best", shifted(5)))
+    )
     texts = [markdown(table), latex(table)]
     assert "**85.12 ± 0.19**" in texts[0] and "| 85.07 ± 0.19 † |" in texts[0]
     assert r"\textbf{85.12 $\pm$ 0.19}" in texts[1] and r"85.07 $\pm$ 0.19 $^\dagger$" in texts[1]
-    assert said(table)[0].startswith("Bold: best mean") and "† not significantly different" in said(table)[2]
+    assert (
+        said(table)[0].startswith("Bold: best mean")
+        and "† not significantly different" in said(table)[2]
+    )
 
 
 @pytest.mark.parametrize(
-    ("decimals", "shown"), [(0, "80 ± <1"), (1, "80.1 ± 0.2"), (2, "80.12 ± 0.19"), (3, "80.120 ± 0.192")]
+    ("decimals", "shown"),
+    [(0, "80 ± <1"), (1, "80.1 ± 0.2"), (2, "80.12 ± 0.19"), (3, "80.120 ± 0.192")],
 )
-def test_numbers_are_printed_with_the_decimals_that_are_asked_for(decimals: int, shown: str) -> None:
+def test_numbers_are_printed_with_the_decimals_that_are_asked_for(
+    decimals: int, shown: str
+) -> None:
     assert render.score(cell("one", BASE), decimals) == shown
 
 
 def test_a_gain_that_the_printed_means_do_not_give_is_explained() -> None:
-    base, other = cell("base", [80.004, 80.004]), cell("other", [80.016, 80.016], baseline="base", gain=0.012)
-    assert "Gains are computed from the unrounded means." in render.of_cells(marked(base, other)).notes
+    base, other = (
+        cell("base", [80.004, 80.004]),
+        cell("other", [80.016, 80.016], baseline="base", gain=0.012),
+    )
+    assert (
+        "Gains are computed from the unrounded means." in render.of_cells(marked(base, other)).notes
+    )
     base, other = cell("base", [80.0, 80.0]), cell("other", [80.1, 80.1], baseline="base", gain=0.1)
-    assert "Gains are computed from the unrounded means." not in render.of_cells(marked(base, other)).notes
+    assert (
+        "Gains are computed from the unrounded means."
+        not in render.of_cells(marked(base, other)).notes
+    )
 
 
 def test_papers_print_a_column_for_each_dataset() -> None:
     draw = numpy.random.default_rng(0)
     cells = [
         cell("supervised", draw.normal(80, 0.1, 5).tolist(), dataset="cifar10"),
-        cell("drloc", draw.normal(90, 0.1, 3).tolist(), dataset="cifar10", gain=10.0, states={"failed": 2}),
+        cell(
+            "drloc",
+            draw.normal(90, 0.1, 3).tolist(),
+            dataset="cifar10",
+            gain=10.0,
+            states={"failed": 2},
+        ),
         cell("supervised", draw.normal(70, 0.1, 5).tolist(), dataset="svhn"),
     ]
     table = by_dataset.of_cells(marked(*cells), decimals=1)
@@ -120,7 +159,10 @@ def test_papers_print_a_column_for_each_dataset() -> None:
 
 
 def test_no_cell_of_a_wide_table_takes_the_place_of_another_one() -> None:
-    alike = [cell("short", BASE, head="relvit", stage="short"), cell("long", shifted(5), head="relvit", stage="long")]
+    alike = [
+        cell("short", BASE, head="relvit", stage="short"),
+        cell("long", shifted(5), head="relvit", stage="long"),
+    ]
     table = by_dataset.of_cells(marked(*alike))
     assert table.heading[:3] == ["backbone", "head", "stage"] and len(table.body) == 2
     same = by_dataset.of_cells(marked(*({**one, "stage": ""} for one in alike)))
@@ -128,4 +170,6 @@ def test_no_cell_of_a_wide_table_takes_the_place_of_another_one() -> None:
 
 
 def test_a_wide_table_of_nothing_says_no_number_of_seeds() -> None:
-    assert not any(note.startswith("n=") for note in by_dataset.of_cells(marked(cell("none", []))).notes)
+    assert not any(
+        note.startswith("n=") for note in by_dataset.of_cells(marked(cell("none", []))).notes
+    )

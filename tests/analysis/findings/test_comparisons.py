@@ -18,7 +18,9 @@ from ...support.cells import cell as a_cell
 BASE = [80.1, 80.4, 79.9, 80.2, 80.0]
 
 
-def cell(name: str, values: list[float], *, baseline: str | None = "base", **states: int) -> dict[str, Any]:
+def cell(
+    name: str, values: list[float], *, baseline: str | None = "base", **states: int
+) -> dict[str, Any]:
     """Return a report's cell."""
     return a_cell(name, values, baseline=baseline, states=states)
 
@@ -37,7 +39,9 @@ def test_a_gain_far_above_the_spread_is_separable() -> None:
 
 def test_a_gain_within_the_spread_is_inconclusive_and_says_what_the_seeds_can_find() -> None:
     found = judged([value + 0.1 for value in BASE])
-    assert found["verdict"] == "inconclusive" and found["detail"].startswith("5 seeds can detect a difference of 0.39")
+    assert found["verdict"] == "inconclusive" and found["detail"].startswith(
+        "5 seeds can detect a difference of 0.39"
+    )
 
 
 def test_seeds_are_counted_for_the_declared_effect_and_not_for_the_one_that_was_seen() -> None:
@@ -49,7 +53,9 @@ def test_seeds_are_counted_for_the_declared_effect_and_not_for_the_one_that_was_
 
 def test_pairs_need_other_numbers_of_seeds() -> None:
     values = [value + shift for value, shift in zip(BASE, [0.3, -0.3, 0.2, -0.1, 0.1], strict=True)]
-    apart, together = (judged(values, min_effect=0.1, test=test)["detail"] for test in (Test.WELCH, Test.PAIRED))
+    apart, together = (
+        judged(values, min_effect=0.1, test=test)["detail"] for test in (Test.WELCH, Test.PAIRED)
+    )
     assert "to detect a difference of 0.1" in apart and "to detect a difference of 0.1" in together
     assert apart != together
 
@@ -62,7 +68,10 @@ def test_a_tie_needs_a_margin() -> None:
 
 def test_a_difference_that_is_there_and_too_small_to_matter_says_both() -> None:
     found = judged([value + 0.4 for value in BASE], margin=1.0)
-    assert (found["verdict"], found["detail"]) == ("separable", "significant, but equivalent within the margin")
+    assert (found["verdict"], found["detail"]) == (
+        "separable",
+        "significant, but equivalent within the margin",
+    )
 
 
 def test_one_seed_is_not_testable() -> None:
@@ -72,7 +81,10 @@ def test_one_seed_is_not_testable() -> None:
 
 
 def test_a_diverged_run_is_an_outcome_that_no_difference_may_leave_out() -> None:
-    cells = [cell("base", BASE, baseline=None), cell("head", [value + 1 for value in BASE], diverged=1)]
+    cells = [
+        cell("base", BASE, baseline=None),
+        cell("head", [value + 1 for value in BASE], diverged=1),
+    ]
     (found,) = compare(cells)["comparisons"]
     assert found["verdict"] == "not testable" and "1 diverged" in found["detail"]
 
@@ -94,8 +106,13 @@ def test_more_comparisons_raise_the_bar() -> None:
 
 def test_pairs_see_what_the_spread_of_seeds_hides() -> None:
     wide = [70.0, 75.0, 80.0, 85.0, 90.0]
-    cells = [cell("base", wide, baseline=None), cell("head", [a + b for a, b in zip(wide, BASE, strict=True)])]
-    cells[1]["values"] = {str(seed): value + 1 + 0.1 * (seed % 2) for seed, value in enumerate(wide)}
+    cells = [
+        cell("base", wide, baseline=None),
+        cell("head", [a + b for a, b in zip(wide, BASE, strict=True)]),
+    ]
+    cells[1]["values"] = {
+        str(seed): value + 1 + 0.1 * (seed % 2) for seed, value in enumerate(wide)
+    }
     assert compare(cells)["comparisons"][0]["verdict"] == "inconclusive"
     assert compare(cells, Plan(test=Test.PAIRED))["comparisons"][0]["verdict"] == "separable"
 
@@ -111,9 +128,17 @@ def test_the_order_of_the_seeds_changes_no_byte() -> None:
 
 
 def test_every_layout_holds_the_words_and_no_nan() -> None:
-    cells = [cell("base", BASE, baseline=None), cell("head", [value + 1 for value in BASE]), cell("single", [81.0])]
+    cells = [
+        cell("base", BASE, baseline=None),
+        cell("head", [value + 1 for value in BASE]),
+        cell("single", [81.0]),
+    ]
     document = compare(cells)
-    texts = [markdown(of_comparisons(document)), latex(of_comparisons(document)), as_csv.of_comparisons(document)]
+    texts = [
+        markdown(of_comparisons(document)),
+        latex(of_comparisons(document)),
+        as_csv.of_comparisons(document),
+    ]
     for text in texts:
         assert "separable" in text and "not testable" in text
         assert "nan" not in text.lower() and "p=0" not in text
@@ -129,15 +154,23 @@ def test_of_a_loss_the_smaller_run_wins() -> None:
 
 
 def test_at_any_time_as_many_seeds_a_side_are_used_and_no_power_is_promised() -> None:
-    cells = [cell("base", [*BASE, 70.0, 71.0], baseline=None), cell("head", [value + 0.1 for value in BASE])]
+    cells = [
+        cell("base", [*BASE, 70.0, 71.0], baseline=None),
+        cell("head", [value + 0.1 for value in BASE]),
+    ]
     (found,) = compare(cells, Plan(anytime=True, min_effect=0.2))["comparisons"]
     assert (found["n"], found["n_baseline"]) == (5, 5)
     assert (found["verdict"], found["detail"]) == ("inconclusive", "add seeds and compare again")
 
 
-def test_ranks_are_those_of_the_seeds_that_the_look_compares_and_of_no_cell_with_a_diverged_run() -> None:
+def test_ranks_are_those_of_the_seeds_that_the_look_compares_and_of_no_cell_with_a_diverged_run() -> (
+    None
+):
     more = [80.0, 80.3, 80.1]
-    cells = [cell("base", [*BASE, *more], baseline=None), cell("head", [value + 0.1 for value in (*BASE, *more)])]
+    cells = [
+        cell("base", [*BASE, *more], baseline=None),
+        cell("head", [value + 0.1 for value in (*BASE, *more)]),
+    ]
     (found,) = compare(cells, Plan(looks=(3, 5, 10)))["comparisons"]
     assert (found["n"], found["ranks"]["pairs"]) == (5, 25)
     cells[1]["diverged_seeds"] = [8]

@@ -27,7 +27,9 @@ def world(tmp_path: Path) -> Any:
     found.close()
 
 
-def train(world: World, run_id: str, curve: list[tuple[float | None, float]], metric: str = "top1") -> None:
+def train(
+    world: World, run_id: str, curve: list[tuple[float | None, float]], metric: str = "top1"
+) -> None:
     """Complete a run that was scored like this."""
     world.launch(run_id)
     world.start(run_id, 1)
@@ -35,7 +37,14 @@ def train(world: World, run_id: str, curve: list[tuple[float | None, float]], me
         for name, value in (("val", held_out), ("test", test)):
             if value is not None:
                 place = {"epoch": epoch, "step": 10 * epoch}
-                world.write(run_id, 1, "evaluation", **place, set=name, metrics={metric: value, f"ema_{metric}": 33.0})
+                world.write(
+                    run_id,
+                    1,
+                    "evaluation",
+                    **place,
+                    set=name,
+                    metrics={metric: value, f"ema_{metric}": 33.0},
+                )
     world.end(run_id, 1, "completed")
     ingest_live(world.ledger, world.workspace)
 
@@ -81,23 +90,33 @@ def test_what_chooses_the_epoch_is_not_reported(world: World) -> None:
 def test_without_a_held_out_part_nothing_can_choose(world: World) -> None:
     (run_id,) = world.submit(paper_grid(cells=1, seeds=1))
     train(world, run_id, [(None, 70.0), (None, 71.0)])
-    with pytest.raises(BadInput, match=r"no selected run has top1 on val. Hold out .* data: \{val: 0.1\}"):
+    with pytest.raises(
+        BadInput, match=r"no selected run has top1 on val. Hold out .* data: \{val: 0.1\}"
+    ):
         report(world.ledger, EVERY, select=Select.BEST_VAL)
 
 
 def test_cells_that_choose_among_other_numbers_of_epochs_are_not_compared(world: World) -> None:
     run_ids = world.submit(paper_grid(cells=2, seeds=2))
     for number, run_id in enumerate(run_ids):
-        train(world, run_id, [(held, test + number / 10) for held, test in CURVE[: 4 if number < 2 else 3]])
+        train(
+            world,
+            run_id,
+            [(held, test + number / 10) for held, test in CURVE[: 4 if number < 2 else 3]],
+        )
     ours, theirs = report(world.ledger, EVERY, select=Select.BEST_VAL)
     assert [one["candidates"] for one in (ours, theirs)] == [[4], [3]]
     ours["baseline"], theirs["baseline"] = theirs["cell_id"], None
     (found,) = compare([ours, theirs], Plan(select=Select.BEST_VAL))["comparisons"]
-    assert found["verdict"] == "not testable" and found["detail"].startswith("best of 4 and 3 epochs")
+    assert found["verdict"] == "not testable" and found["detail"].startswith(
+        "best of 4 and 3 epochs"
+    )
 
 
 def test_without_averaged_weights_their_score_is_asked_for_in_vain(world: World) -> None:
     (run_id,) = world.submit(paper_grid(cells=1, seeds=1))
     train(world, run_id, CURVE)
-    with pytest.raises(BadInput, match="no selected run has ema_top5 on test with averaged weights"):
+    with pytest.raises(
+        BadInput, match="no selected run has ema_top5 on test with averaged weights"
+    ):
         planned(world.ledger, EVERY, Plan(metric="ema_top5", select=Select.EMA_LAST))

@@ -30,12 +30,19 @@ def _welch(ours: list[float], theirs: list[float], size: int | None) -> Differen
 
 
 def _wrong(heads: int, naive: bool) -> float:
-    """Return how often a study without any effect calls something separable at some look; 300 studies."""
+    """Return how often a study without any effect calls something separable at some look.
+
+    300 studies.
+    """
     draw = numpy.random.default_rng(0)
     found = 0
     for _ in range(300):
-        base, *others = ([float(value) for value in draw.normal(80.0, 1.0, 10)] for _ in range(heads + 1))
-        family: list[Callable[[int | None], Difference]] = [partial(_welch, one, base) for one in others]
+        base, *others = (
+            [float(value) for value in draw.normal(80.0, 1.0, 10)] for _ in range(heads + 1)
+        )
+        family: list[Callable[[int | None], Difference]] = [
+            partial(_welch, one, base) for one in others
+        ]
         if naive:
             found += any((one(size).p or 1.0) <= 0.05 for one in family for size in LOOKS)
             continue
@@ -66,7 +73,9 @@ BASE = [80.0, 80.2, 79.8, 80.1, 79.9, 80.0, 80.2, 79.8, 80.1, 79.9]
 
 
 def judged(values: list[float], **plan: Any) -> dict[str, Any]:
-    (found,) = compare([cell("base", BASE), cell("head", values, "base")], Plan(looks=LOOKS, **plan))["comparisons"]
+    (found,) = compare(
+        [cell("base", BASE), cell("head", values, "base")], Plan(looks=LOOKS, **plan)
+    )["comparisons"]
     return dict(found)
 
 
@@ -74,7 +83,9 @@ def test_between_two_looks_only_the_seeds_of_the_last_one_count() -> None:
     three = judged([80.0, 80.1, 80.2])
     assert (three["n"], three["look"], three["alpha"]) == (3, 3, pytest.approx(0.05 / 6))
     assert judged([80.0, 80.1, 80.2, 90.0])["p"] == three["p"]
-    assert judged([80.0, 80.1, 80.2])["detail"].endswith("interim analysis at 3 seeds, the next is at 5")
+    assert judged([80.0, 80.1, 80.2])["detail"].endswith(
+        "interim analysis at 3 seeds, the next is at 5"
+    )
 
 
 def test_what_is_decided_stays_decided() -> None:
@@ -94,7 +105,10 @@ def test_before_the_first_look_nothing_is_tested() -> None:
 
 
 def test_pairs_are_counted_by_the_seeds_that_both_have() -> None:
-    cells = [cell("base", BASE), cell("head", [value + 1 + 0.01 * seed for seed, value in enumerate(BASE)], "base")]
+    cells = [
+        cell("base", BASE),
+        cell("head", [value + 1 + 0.01 * seed for seed, value in enumerate(BASE)], "base"),
+    ]
     del cells[1]["values"]["0"]
     (found,) = compare(cells, Plan(looks=LOOKS, test=Test.PAIRED))["comparisons"]
     # Seeds 1, 2 and 3 are the first three pairs.

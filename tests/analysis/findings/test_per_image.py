@@ -23,7 +23,9 @@ from ...support.training import run_spec, training
 
 TABLES = st.integers(3, 6).flatmap(
     lambda runs: st.integers(2, 20).flatmap(
-        lambda images: st.lists(st.lists(st.booleans(), min_size=images, max_size=images), min_size=runs, max_size=runs)
+        lambda images: st.lists(
+            st.lists(st.booleans(), min_size=images, max_size=images), min_size=runs, max_size=runs
+        )
     )
 )
 
@@ -37,9 +39,15 @@ def test_the_parts_are_those_of_a_two_way_analysis_of_variance(table: list[list[
     rows = [statistics.fmean(row) for row in table]
     columns = [statistics.fmean(column) for column in zip(*table, strict=True)]
     ms_run = images * sum((row - grand) ** 2 for row in rows) / (runs - 1)
-    rest = sum((table[i][j] - rows[i] - columns[j] + grand) ** 2 for i in range(runs) for j in range(images))
+    rest = sum(
+        (table[i][j] - rows[i] - columns[j] + grand) ** 2
+        for i in range(runs)
+        for j in range(images)
+    )
     ms_rest = rest / ((runs - 1) * (images - 1))
-    assert found["variance_carries"] == pytest.approx(10_000 * (ms_run - ms_rest) / images, abs=1e-6)
+    assert found["variance_carries"] == pytest.approx(
+        10_000 * (ms_run - ms_rest) / images, abs=1e-6
+    )
     assert found["std_test_set"] == pytest.approx(100 * math.sqrt(ms_rest / images), abs=1e-6)
     # The whole is the sample deviation of the accuracies, as the report has it.
     assert found["std"] == pytest.approx(100 * statistics.stdev(rows), abs=1e-6)
@@ -76,12 +84,24 @@ def test_the_text_holds_every_number_and_says_what_is_missing() -> None:
     cell = {"backbone": "b", "dataset": "d", "head": "h", "recipe": "r", "axes": {}}
     draw = numpy.random.default_rng(1)
     rows = [
-        {**cell, "disagreement_baseline": None, **split({seed: draw.random(50) < 0.9 for seed in range(4)})},
-        {**cell, "head": "other", "disagreement_baseline": 2.5, **split({0: draw.random(50) < 0.9})},
+        {
+            **cell,
+            "disagreement_baseline": None,
+            **split({seed: draw.random(50) < 0.9 for seed in range(4)}),
+        },
+        {
+            **cell,
+            "head": "other",
+            "disagreement_baseline": 2.5,
+            **split({0: draw.random(50) < 0.9}),
+        },
     ]
     json.dumps(rows, allow_nan=False)
     text = markdown(of_variances(rows))
-    assert f"{rows[0]['std']:.2f}" in text and "b d other: needs three seeds with stored per-image results." in text
+    assert (
+        f"{rows[0]['std']:.2f}" in text
+        and "b d other: needs three seeds with stored per-image results." in text
+    )
 
 
 def test_bits_are_read_from_the_checkpoint_of_the_attempt_that_completed(tmp_path: Path) -> None:
@@ -111,7 +131,8 @@ def test_bits_are_read_from_the_checkpoint_of_the_attempt_that_completed(tmp_pat
 
 
 def test_two_checkpoints_are_compared_on_the_images_that_just_one_gets_right() -> None:
-    # Agresti, Categorical Data Analysis, table 10.1: approval of a prime minister, 150 against 86 changed their mind.
+    # Agresti, Categorical Data Analysis, table 10.1: approval of a prime minister, 150 against 86
+    # changed their mind.
     one = numpy.array([True] * 794 + [True] * 150 + [False] * 86 + [False] * 570)
     other = numpy.array([True] * 794 + [False] * 150 + [True] * 86 + [False] * 570)
     found = mcnemar(one, other)

@@ -17,7 +17,9 @@ from vtjobs.analysis.stats.difference import Test
 from ...support.cells import cell as a_cell
 
 
-def cell(name: str, values: list[float], *, baseline: str | None = None, planned: int | None = None) -> dict[str, Any]:
+def cell(
+    name: str, values: list[float], *, baseline: str | None = None, planned: int | None = None
+) -> dict[str, Any]:
     return a_cell(name, values, baseline=baseline, planned=planned or len(values))
 
 
@@ -40,7 +42,10 @@ def test_seeds_that_are_planned_are_not_bought_again() -> None:
 
 
 def test_steins_intervals_cover_as_often_as_they_say() -> None:
-    """Normal seeds from n = 3 on: the interval of all N made with the first deviation holds the mean in 95 %."""
+    """Normal seeds from n = 3 on.
+
+    The interval of all N made with the first deviation holds the mean in 95 %.
+    """
     draw = numpy.random.default_rng(0)
     held = 0
     for _ in range(2000):
@@ -50,7 +55,9 @@ def test_steins_intervals_cover_as_often_as_they_say() -> None:
             held += 1  # So many seeds that the mean is known.
             continue
         mean = numpy.mean([*first, *draw.normal(0.0, 1.0, found["needed"] - 3)])
-        held += abs(mean) <= student.ppf(0.975, 2) * numpy.std(first, ddof=1) / math.sqrt(found["needed"])
+        held += abs(mean) <= student.ppf(0.975, 2) * numpy.std(first, ddof=1) / math.sqrt(
+            found["needed"]
+        )
     assert held / 2000 == pytest.approx(0.95, abs=0.02)
 
 
@@ -68,7 +75,8 @@ def test_an_effect_needs_the_seeds_of_a_power_table() -> None:
 def test_the_difference_that_was_seen_plays_no_part() -> None:
     needs = [
         for_effect(
-            [cell("base", BASE), cell("head", [value + shift for value in BASE], baseline="base")], Plan(min_effect=1.0)
+            [cell("base", BASE), cell("head", [value + shift for value in BASE], baseline="base")],
+            Plan(min_effect=1.0),
         )
         for shift in (0.0, 10.0)
     ]
@@ -78,13 +86,19 @@ def test_the_difference_that_was_seen_plays_no_part() -> None:
 def test_pairs_that_move_together_need_fewer() -> None:
     together = [value + 0.5 + 0.1 * (-1) ** seed for seed, value in enumerate(BASE)]
     cells = [cell("base", BASE), cell("head", together, baseline="base")]
-    paired, apart = (for_effect(cells, Plan(test=test, min_effect=0.5)) for test in (Test.PAIRED, Test.WELCH))
+    paired, apart = (
+        for_effect(cells, Plan(test=test, min_effect=0.5)) for test in (Test.PAIRED, Test.WELCH)
+    )
     assert paired[1]["needed"] < 5 < apart[1]["needed"]
 
 
 def test_a_baseline_needs_as_many_as_its_most_demanding_head() -> None:
     wide = [70.0, 80.0, 90.0, 75.0, 85.0]
-    cells = [cell("base", BASE), cell("calm", BASE, baseline="base"), cell("wild", wide, baseline="base")]
+    cells = [
+        cell("base", BASE),
+        cell("calm", BASE, baseline="base"),
+        cell("wild", wide, baseline="base"),
+    ]
     base, calm, wild = for_effect(cells, Plan(min_effect=2.0))
     assert base["needed"] == wild["needed"] > calm["needed"]
 
@@ -93,14 +107,21 @@ def test_what_cannot_be_counted_says_why() -> None:
     (alone,) = for_precision([cell("c", [80.0])], 0.5)
     assert (alone["needed"], alone["why_not"]) == (None, "needs two finished seeds first")
     found = for_effect(
-        [cell("base", BASE), cell("head", [80.0], baseline="base"), cell("odd", BASE)], Plan(min_effect=1.0)
+        [cell("base", BASE), cell("head", [80.0], baseline="base"), cell("odd", BASE)],
+        Plan(min_effect=1.0),
     )
-    assert [one["why_not"] for one in found] == ["needs two seeds on each side"] * 2 + ["not part of any comparison"]
+    assert [one["why_not"] for one in found] == ["needs two seeds on each side"] * 2 + [
+        "not part of any comparison"
+    ]
 
 
 def test_the_cost_is_by_the_cells_own_history() -> None:
     needs = for_precision([cell("c", [80.0, 81.0, 82.0]), cell("new", [80.0, 81.0, 82.0])], 1.0)
-    document = with_hours(needs, {"c": (1800.0, 3)}, {"c": 8}) | {"half_width": 1.0, "metric": "top1", "set": "test"}
+    document = with_hours(needs, {"c": (1800.0, 3)}, {"c": 8}) | {
+        "half_width": 1.0,
+        "metric": "top1",
+        "set": "test",
+    }
     more = needs[0]["more"]
     assert document["cells"][0]["run_hours"] == pytest.approx(more / 2)
     assert document["gpu_hours"] == pytest.approx(more * 4)
@@ -109,17 +130,24 @@ def test_the_cost_is_by_the_cells_own_history() -> None:
     assert "Stein's rule" in markdown(of_needs(document))
 
 
-def test_what_is_open_goes_to_its_next_look_with_its_baseline_and_what_is_decided_buys_nothing() -> None:
+def test_what_is_open_goes_to_its_next_look_with_its_baseline_and_what_is_decided_buys_nothing() -> (
+    None
+):
     cells = [cell("base", BASE), cell("far", [value + 9 for value in BASE], baseline="base")]
     cells.append(cell("near", [value + 0.1 for value in BASE], baseline="base"))
     for one in cells:
         one |= {"states": {}, "metric": "top1", "set": "test", "better": "max"}
     needs = {one["cell_id"]: one for one in for_looks(cells, Plan(looks=(3, 5, 10)))}
     assert [needs[name]["needed"] for name in ("base", "far", "near")] == [10, None, 10]
-    assert needs["near"]["more"] == 5 and needs["far"]["why_not"] == "decided, or past the last interim analysis"
+    assert (
+        needs["near"]["more"] == 5
+        and needs["far"]["why_not"] == "decided, or past the last interim analysis"
+    )
     done = for_looks(cells, Plan(looks=(3, 5)))
     assert [one["needed"] for one in done] == [None, None, None], "the last look was the last"
     early = for_looks(cells, Plan(looks=(8, 10)))
     assert [one["needed"] for one in early] == [8, 8, 8]
     document = with_hours(early, {}, {}) | {"half_width": None, "effect": None, "looks": [8, 10]}
-    assert "(declared at 8, 10 seeds per side)" in markdown(of_needs(document | {"metric": "top1", "set": "test"}))
+    assert "(declared at 8, 10 seeds per side)" in markdown(
+        of_needs(document | {"metric": "top1", "set": "test"})
+    )

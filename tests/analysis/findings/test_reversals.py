@@ -20,10 +20,23 @@ def normal(centre: float, std: float, count: int = 5) -> list[float]:
 
 
 def thesis(std: float) -> list[dict[str, Any]]:
-    """Return the architecture by recipe table of Touvron's section 6.3.4 (ImageNet val) with a spread."""
-    means = {("resnet50", "a2"): 79.9, ("deit_s", "a2"): 79.6, ("resnet50", "t2"): 79.2, ("deit_s", "t2"): 80.4}
+    """Return the architecture by recipe table of Touvron's section 6.3.4 (ImageNet val) with a
+    spread.
+    """
+    means = {
+        ("resnet50", "a2"): 79.9,
+        ("deit_s", "a2"): 79.6,
+        ("resnet50", "t2"): 79.2,
+        ("deit_s", "t2"): 80.4,
+    }
     return [
-        cell(f"{backbone}-{recipe}", normal(mean, std), backbone=backbone, recipe=recipe, head="supervised")
+        cell(
+            f"{backbone}-{recipe}",
+            normal(mean, std),
+            backbone=backbone,
+            recipe=recipe,
+            head="supervised",
+        )
         for (backbone, recipe), mean in means.items()
     ]
 
@@ -31,7 +44,9 @@ def thesis(std: float) -> list[dict[str, Any]]:
 def test_networks_that_change_places_between_recipes_are_told() -> None:
     (found,) = reversals(thesis(0.1), Plan())
     assert (found["factor"], found["levels"]) == ("backbone", ["deit_s", "resnet50"])
-    assert [one["recipe"] for one in found["above"]] == ["t2"] and [one["recipe"] for one in found["below"]] == ["a2"]
+    assert [one["recipe"] for one in found["above"]] == ["t2"] and [
+        one["recipe"] for one in found["below"]
+    ] == ["a2"]
     assert told([found]) == [
         "Reversal on digits: deit_s scores higher than resnet50 with t2 (+1.20), but lower with "
         "a2 (-0.30). No single ranking of these backbones holds for both."
@@ -55,17 +70,24 @@ def test_a_head_that_helps_one_backbone_and_harms_another_is_told_by_compare() -
         for head, by in (("supervised", 0.0), ("drloc", gain))
     ]  # fmt: skip
     found = [one for one in compare(cells, Plan())["reversals"] if one["factor"] == "head"]
-    assert [one["backbone"] for one in found[0]["above"]] == ["vit"] and found[0]["levels"] == ["drloc", "supervised"]
+    assert [one["backbone"] for one in found[0]["above"]] == ["vit"] and found[0]["levels"] == [
+        "drloc",
+        "supervised",
+    ]
     cells[1]["diverged_seeds"] = [9]
     assert not compare(cells, Plan())["reversals"]
 
 
 def test_spreads_are_compared_by_brown_and_forsythe() -> None:
     calm, wild = normal(80, 0.1), normal(81, 0.5)
-    (found,) = compare([cell("base", calm), cell("head", wild, baseline="base")], Plan())["comparisons"]
+    (found,) = compare([cell("base", calm), cell("head", wild, baseline="base")], Plan())[
+        "comparisons"
+    ]
     assert found["spread"]["ratio"] == pytest.approx(5.0)
     assert found["spread"]["p"] == pytest.approx(float(levene(wild, calm, center="median").pvalue))
-    (few,) = compare([cell("base", calm), cell("head", [1.0, 2.0], baseline="base")], Plan())["comparisons"]
+    (few,) = compare([cell("base", calm), cell("head", [1.0, 2.0], baseline="base")], Plan())[
+        "comparisons"
+    ]
     assert few["spread"] == {"ratio": None, "p": None}
 
 

@@ -27,7 +27,9 @@ THROMBOLYSIS = [
 
 
 def judged(*cells: dict[str, Any], **options: Any) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = compare([cell("base", BASE), *cells], Plan(**options))["comparisons"]
+    found: list[dict[str, Any]] = compare([cell("base", BASE), *cells], Plan(**options))[
+        "comparisons"
+    ]
     return found
 
 
@@ -39,12 +41,17 @@ def test_a_diverged_run_suppresses_the_test_and_bounds_the_difference() -> None:
 
 
 def test_on_request_a_diverged_run_counts_as_one_that_guesses() -> None:
-    (found,) = judged(cell("head", UP, baseline="base", states={"diverged": 1}), on_diverged=Diverged.CHANCE)
+    (found,) = judged(
+        cell("head", UP, baseline="base", states={"diverged": 1}), on_diverged=Diverged.CHANCE
+    )
     assert found["n"] == 6 and found["p"] == pytest.approx(welch([*UP, 10.0], BASE).p)
 
 
 def test_a_diverged_pair_at_chance_is_a_pair() -> None:
-    base, head = cell("base", [*BASE, 80.3]), cell("head", UP, baseline="base", states={"diverged": 1})
+    base, head = (
+        cell("base", [*BASE, 80.3]),
+        cell("head", UP, baseline="base", states={"diverged": 1}),
+    )
     plan = Plan(test=Test.PAIRED, on_diverged=Diverged.CHANCE)
     (found,) = compare([base, head], plan)["comparisons"]
     assert found["n"] == 6 and found["difference"] == pytest.approx((5 * 1 + 10 - 80.3) / 6)
@@ -54,7 +61,13 @@ def test_a_look_uses_the_first_planned_seeds_and_waits_for_them() -> None:
     later = {seed: 80.0 + seed % 3 / 10 for seed in (0, 2, 3, 4, 5)}
     base = cell("base", dict.fromkeys(range(6), 80.0) | {1: 80.1})
     for missing, look in (([1], None), ([], 3)):
-        head = cell("head", later | ({} if missing else {1: 80.2}), baseline="base", missing_seeds=missing, planned=6)
+        head = cell(
+            "head",
+            later | ({} if missing else {1: 80.2}),
+            baseline="base",
+            missing_seeds=missing,
+            planned=6,
+        )
         (found,) = compare([base, head], Plan(looks=(3, 10)))["comparisons"]
         assert found["look"] == look
 
@@ -71,20 +84,33 @@ def test_a_look_at_a_diverged_run_is_not_tested_and_buys_nothing() -> None:
 def test_a_metric_without_a_level_of_chance_is_not_tested() -> None:
     head = cell("head", UP, baseline="base", states={"diverged": 1}, metric="loss", chance=None)
     (found,) = judged(head, on_diverged=Diverged.CHANCE)
-    assert (found["verdict"], found["bounds"]) == ("not testable", None) and "no chance level" in found["detail"]
+    assert (found["verdict"], found["bounds"]) == (
+        "not testable",
+        None,
+    ) and "no chance level" in found["detail"]
 
 
 def test_each_dataset_may_be_a_family_of_its_own() -> None:
-    heads = [cell(f"{name}{data}", UP, baseline=f"base{data}", dataset=data) for data in "ab" for name in "xyz"]
+    heads = [
+        cell(f"{name}{data}", UP, baseline=f"base{data}", dataset=data)
+        for data in "ab"
+        for name in "xyz"
+    ]
     cells = [*(cell(f"base{data}", BASE, dataset=data) for data in "ab"), *heads]
-    table, own = (compare(cells, Plan(family=family))["comparisons"] for family in (Family.TABLE, Family.DATASET))
+    table, own = (
+        compare(cells, Plan(family=family))["comparisons"]
+        for family in (Family.TABLE, Family.DATASET)
+    )
     assert {one["m"] for one in table} == {6} and {one["m"] for one in own} == {3}
     p = welch(UP, BASE).p
     assert [one["p_adjusted"] for one in own] == pytest.approx(holm([p] * 3) * 2)
 
 
 def test_every_pair_of_heads_may_be_compared() -> None:
-    cells = [cell(name, [value + by for value in BASE]) for name, by in (("a", 0.0), ("b", 1.0), ("c", 1.05))]
+    cells = [
+        cell(name, [value + by for value in BASE])
+        for name, by in (("a", 0.0), ("b", 1.0), ("c", 1.05))
+    ]
     # What differs in more than the head is no pair, whatever its labels.
     cells += [cell("other", BASE, match_id="another")]
     document = compare(cells, Plan(baseline="each"))
@@ -92,7 +118,10 @@ def test_every_pair_of_heads_may_be_compared() -> None:
     assert found == {("b", "a"): "separable", ("c", "a"): "separable", ("c", "b"): "inconclusive"}
     table = of_comparisons(document)
     assert table.heading[:4] == ["backbone", "dataset", "head", "over"] and table.labels == 4
-    needs = {one["cell_id"]: one["needed"] for one in for_effect(cells, Plan(baseline="each", min_effect=0.2))}
+    needs = {
+        one["cell_id"]: one["needed"]
+        for one in for_effect(cells, Plan(baseline="each", min_effect=0.2))
+    }
     assert needs["other"] is None and all(needs[name] > 5 for name in "abc")
 
 
@@ -106,25 +135,41 @@ def test_the_false_discovery_rate_is_that_of_its_authors_example() -> None:
 
 def test_a_screen_gives_candidates_and_no_verdict() -> None:
     (found,) = judged(cell("head", UP, baseline="base"), family=Family.SCREEN)
-    assert (found["verdict"], found["detail"]) == ("inconclusive", "passed the screen: confirm with new seeds")
+    assert (found["verdict"], found["detail"]) == (
+        "inconclusive",
+        "passed the screen: confirm with new seeds",
+    )
 
 
 values = st.lists(st.integers(0, 1000).map(lambda number: number / 10), min_size=0, max_size=7)
 
 
-@given(st.lists(values, min_size=1, max_size=4), values, st.randoms(use_true_random=False), st.sampled_from(list(Test)))
+@given(
+    st.lists(values, min_size=1, max_size=4),
+    values,
+    st.randoms(use_true_random=False),
+    st.sampled_from(list(Test)),
+)
 def test_the_order_of_seeds_and_of_the_grid_changes_no_byte(
     heads: list[list[float]], base: list[float], draw: random.Random, test: Test
 ) -> None:
     def told(cells: list[dict[str, Any]]) -> dict[str, str]:
-        found = {one["cell_id"]: one for one in compare(cells, Plan(test=test, min_effect=1.0))["comparisons"]}
+        found = {
+            one["cell_id"]: one
+            for one in compare(cells, Plan(test=test, min_effect=1.0))["comparisons"]
+        }
         own = zip(cells, marks(cells, Plan()), strict=True)
         return {
-            one["cell_id"]: json.dumps([found.get(one["cell_id"]), mark, describe(values_of(one))], allow_nan=False)
+            one["cell_id"]: json.dumps(
+                [found.get(one["cell_id"]), mark, describe(values_of(one))], allow_nan=False
+            )
             for one, mark in own
         }
 
-    cells = [cell("base", base), *(cell(f"head{n}", one, baseline="base") for n, one in enumerate(heads))]
+    cells = [
+        cell("base", base),
+        *(cell(f"head{n}", one, baseline="base") for n, one in enumerate(heads)),
+    ]
     before = told(cells)
     for one in cells:
         items = list(one["values"].items())
@@ -134,7 +179,9 @@ def test_the_order_of_seeds_and_of_the_grid_changes_no_byte(
     assert told(cells) == before
 
 
-@given(values, values, st.sampled_from(["failed", "pending", "cancelled"]), st.sampled_from(list(Test)))
+@given(
+    values, values, st.sampled_from(["failed", "pending", "cancelled"]), st.sampled_from(list(Test))
+)
 def test_a_failed_run_more_changes_labels_and_no_number(
     ours: list[float], theirs: list[float], state: str, test: Test
 ) -> None:

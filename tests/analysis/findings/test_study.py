@@ -25,7 +25,9 @@ CELL = {"backbone": "b", "dataset": "d", "head": "h", "recipe": "r", "axes": {}}
 def run_row(number: int, streams: dict[str, int], state: str = "completed") -> RunRow:
     fields: dict[str, Any] = dict.fromkeys(RunRow.__slots__)
     seed = seed_label(streams)
-    apart = {"seed": number, "streams": streams} if seed is None else {"seed": seed, "streams": None}
+    apart = (
+        {"seed": number, "streams": streams} if seed is None else {"seed": seed, "streams": None}
+    )
     return RunRow(**{**fields, **apart, "run_id": f"run-{number}", "state": state})
 
 
@@ -40,7 +42,9 @@ SCORES = {f"run-{number}": 80.0 + number % 4 for number in range(9)}
 @given(st.permutations(range(9)))
 def test_the_order_of_the_runs_changes_nothing(order: list[int]) -> None:
     there = members()
-    assert study(VARIANCE, [there[place] for place in order], SCORES) == study(VARIANCE, there, SCORES)
+    assert study(VARIANCE, [there[place] for place in order], SCORES) == study(
+        VARIANCE, there, SCORES
+    )
 
 
 def test_a_complete_study_is_split_and_shown() -> None:
@@ -67,7 +71,9 @@ def shown(found: dict[str, Any]) -> str:
 
 
 @pytest.mark.parametrize("how", ["failed", "not scored"])
-def test_of_a_crossed_study_with_a_hole_the_part_without_is_split_and_what_is_left_out_is_named(how: str) -> None:
+def test_of_a_crossed_study_with_a_hole_the_part_without_is_split_and_what_is_left_out_is_named(
+    how: str,
+) -> None:
     found = with_hole(how)
     assert (found["n"], found["used"], found["left_out"], found["missing"]) == (
         8,
@@ -77,20 +83,31 @@ def test_of_a_crossed_study_with_a_hole_the_part_without_is_split_and_what_is_le
     )
     values = [80.0 + number % 4 for number in (0, 1, 2, 6, 7, 8)]
     smaller = rows(Design.CROSSED, {"init": [0, 2], "order": [0, 1, 2]})
-    assert found["parts"] == components(Design.CROSSED, ["init", "order"], list(zip(smaller, values, strict=True)))
-    assert "Only a complete part of the design was analysed, without init 1. Missing: init 1, order 2." in shown(found)
+    assert found["parts"] == components(
+        Design.CROSSED, ["init", "order"], list(zip(smaller, values, strict=True))
+    )
+    assert (
+        "Only a complete part of the design was analysed, without init 1. Missing: init 1, order 2."
+        in shown(found)
+    )
     assert "top1 at the last epoch of 6 of 8 runs, crossed" in shown(found)
 
 
 @pytest.mark.parametrize(
     ("design", "how", "why"),
     [
-        ("orthogonal", "failed", "1 of 9 runs are missing; the variance is split once they complete"),
+        (
+            "orthogonal",
+            "failed",
+            "1 of 9 runs are missing; the variance is split once they complete",
+        ),
         ("orthogonal", "not scored", "1 of 9 runs completed without this metric"),
         ("crossed", "diverged", "1 of 9 runs diverged without a score"),
     ],
 )
-def test_a_study_whose_hole_cannot_be_left_out_is_not_split_and_names_it(design: str, how: str, why: str) -> None:
+def test_a_study_whose_hole_cannot_be_left_out_is_not_split_and_names_it(
+    design: str, how: str, why: str
+) -> None:
     found = with_hole(how, VARIANCE | {"design": design})
     assert found["parts"] is None and found["n"] == 8 and len(found["missing"]) == 1
     assert why in shown(found) and found["missing"][0] in shown(found)
@@ -99,7 +116,9 @@ def test_a_study_whose_hole_cannot_be_left_out_is_not_split_and_names_it(design:
 def test_an_arm_with_a_hole_goes_by_the_values_that_are_there() -> None:
     one = VARIANCE | {"design": "one-at-a-time", "vary": {"init": [0, 1, 2, 3], "order": [0, 1, 2]}}
     found = with_hole("failed", one, place=2)
-    assert found["left_out"] == {"init": [2]} and [arm["n"] for arm in found["parts"]["streams"]] == [3, 3]
+    assert found["left_out"] == {"init": [2]} and [
+        arm["n"] for arm in found["parts"]["streams"]
+    ] == [3, 3]
     assert with_hole("failed", one, place=0)["parts"] is None
 
 
@@ -111,7 +130,10 @@ def test_an_arm_with_a_hole_goes_by_the_values_that_are_there() -> None:
 def test_what_is_left_of_a_study_has_no_hole_and_two_values_of_each_stream(
     levels: list[int], holes: set[int], design: Design
 ) -> None:
-    vary = {name: list(range(size)) for name, size in zip(("init", "order", "mix"), levels, strict=False)}
+    vary = {
+        name: list(range(size))
+        for name, size in zip(("init", "order", "mix"), levels, strict=False)
+    }
     planned = rows(design, vary)
     done = [number not in holes for number in range(len(planned))]
     found = whole_part(design, list(vary), planned, done)
@@ -142,7 +164,10 @@ def test_one_fingerprint_for_each_value_is_wired() -> None:
     ("runs", "stream"),
     [
         ([(seeds_of(0), prints()), (seeds_of(0) | {"order": 1}, prints())], "order"),
-        ([(seeds_of(0), prints()), (seeds_of(0) | {"order": 1}, prints(order="b", init="b"))], "init"),
+        (
+            [(seeds_of(0), prints()), (seeds_of(0) | {"order": 1}, prints(order="b", init="b"))],
+            "init",
+        ),
     ],
 )
 def test_a_value_that_decides_nothing_of_its_own_is_told(runs: list[Any], stream: str) -> None:
@@ -153,6 +178,14 @@ def test_a_value_that_decides_nothing_of_its_own_is_told(runs: list[Any], stream
 
 
 def test_a_stream_without_a_say_and_runs_that_told_nothing_are_no_fault() -> None:
-    runs = [(seeds_of(0), prints(mix=None)), (seeds_of(0) | {"mix": 1}, prints(mix=None)), (seeds_of(1), {})]
+    runs = [
+        (seeds_of(0), prints(mix=None)),
+        (seeds_of(0) | {"mix": 1}, prints(mix=None)),
+        (seeds_of(1), {}),
+    ]
     found = {one["stream"]: one for one in wiring(runs)}
-    assert (found["mix"]["wired"], found["mix"]["fingerprints"], found["init"]["wired"]) == (None, 0, True)
+    assert (found["mix"]["wired"], found["mix"]["fingerprints"], found["init"]["wired"]) == (
+        None,
+        0,
+        True,
+    )

@@ -1,4 +1,7 @@
-"""Figures and the page that holds them: what must be in them, and that they are the same every time."""
+"""Figures and the page that holds them.
+
+What must be in them, and that they are the same every time.
+"""
 
 import csv
 import io
@@ -23,10 +26,16 @@ from vtjobs.jobs.grid.design import Design, rows
 from ...support.cells import cell as a_cell
 
 
-def cell(name: str, values: dict[int, float], *, dataset: str = "digits", **more: Any) -> dict[str, Any]:
+def cell(
+    name: str, values: dict[int, float], *, dataset: str = "digits", **more: Any
+) -> dict[str, Any]:
     """Return a report's cell with its description."""
     found = a_cell(name, values, baseline=None if name == "supervised" else f"supervised-{dataset}")
-    return found | {"cell_id": f"{name}-{dataset}", "dataset": dataset, "description": describe(values)} | more
+    return (
+        found
+        | {"cell_id": f"{name}-{dataset}", "dataset": dataset, "description": describe(values)}
+        | more
+    )
 
 
 def document(cells: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
@@ -37,7 +46,8 @@ def document(cells: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
     states = {one["cell_id"]: dict.fromkeys(one["values"], "completed") for one in cells}
     curves = {
         one["cell_id"]: {
-            seed: {epoch: value - 10 / epoch for epoch in (1, 2, 3)} for seed, value in one["values"].items()
+            seed: {epoch: value - 10 / epoch for epoch in (1, 2, 3)}
+            for seed, value in one["values"].items()
         }
         for one in cells
     }
@@ -52,7 +62,10 @@ def document(cells: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
 
 def seeds(count: int, centre: float, spread: float = 0.3) -> dict[int, float]:
     draw = numpy.random.default_rng(int(10 * centre))
-    return {seed: round(float(value), 2) for seed, value in enumerate(draw.normal(centre, spread, count))}
+    return {
+        seed: round(float(value), 2)
+        for seed, value in enumerate(draw.normal(centre, spread, count))
+    }
 
 
 def usual(count: int = 5) -> list[dict[str, Any]]:
@@ -90,7 +103,9 @@ class Reader(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append(tag)
-        self.sources += [value or "" for name, value in attrs if name in ("src", "href", "xlink:href", "data")]
+        self.sources += [
+            value or "" for name, value in attrs if name in ("src", "href", "xlink:href", "data")
+        ]
 
 
 def test_a_page_needs_nothing_but_itself() -> None:
@@ -101,7 +116,9 @@ def test_a_page_needs_nothing_but_itself() -> None:
     assert "@import" not in text and "url(http" not in text
 
 
-def test_a_page_opens_with_the_map_of_what_is_there_and_shows_the_names_of_the_grid_as_text() -> None:
+def test_a_page_opens_with_the_map_of_what_is_there_and_shows_the_names_of_the_grid_as_text() -> (
+    None
+):
     text = page.page(*usual_figures())
     assert text.index("Run status</h2>") < text.index("<table>")
     assert "&lt;b&gt;why&lt;/b&gt;" in text and "<b>why" not in text
@@ -122,7 +139,9 @@ def test_every_seed_is_in_the_data_and_every_n_in_the_picture() -> None:
     figure = usual_drawn()["seeds"]
     values = {(row["cell"], int(row["seed"])): float(row["value"]) for row in data(figure)}
     assert values == {
-        (f"vit {one['head']}", int(seed)): value for one in cells for seed, value in one["values"].items()
+        (f"vit {one['head']}", int(seed)): value
+        for one in cells
+        for seed, value in one["values"].items()
     }
     assert figure.svg.count("n=5") == 2 and "80." in figure.text
 
@@ -162,13 +181,21 @@ def test_diverged_and_failed_runs_are_in_the_picture_and_in_no_mean() -> None:
 def test_thirty_seeds_have_a_distribution_and_twenty_nine_have_none() -> None:
     assert not [name for name in drawn(document(usual(29))) if name.startswith("distribution")]
     figure = drawn(document(usual(30)))["distribution-supervis"]
-    assert len(data(figure)) == 30 and "n=30, normal fit" in figure.svg and "normal draws" in figure.text
+    assert (
+        len(data(figure)) == 30
+        and "n=30, normal fit" in figure.svg
+        and "normal draws" in figure.text
+    )
 
 
 def test_two_test_sets_are_drawn_against_each_other_with_the_best_of_each() -> None:
     cells = usual(6)
-    other = {one["cell_id"]: {seed: value - 12 for seed, value in one["values"].items()} for one in cells}
-    whole = document(cells, sets={"v2": other}, sizes={one["cell_id"]: {"test": 898, "v2": 500} for one in cells})
+    other = {
+        one["cell_id"]: {seed: value - 12 for seed, value in one["values"].items()} for one in cells
+    }
+    whole = document(
+        cells, sets={"v2": other}, sizes={one["cell_id"]: {"test": 898, "v2": 500} for one in cells}
+    )
     figure = drawn(whole)["sets-test-v2-supervis"]
     assert "r=1.00" in figure.svg and "binomial error" in figure.svg
     assert "is the best on test and number 1 on v2" in figure.text
@@ -187,7 +214,14 @@ def test_shares_of_streams_are_drawn_with_intervals(design: Design) -> None:
     planned = rows(design, {"init": range(4), "order": range(4)}, repeat=2)
     values = numpy.random.default_rng(1).normal(80, 1, len(planned)).tolist()
     parts = components(design, ["init", "order"], list(zip(planned, values, strict=True)))
-    study = {"design": design, "n": len(planned), "parts": parts, "metric": "top1", "vary": {}, "wiring": []}
+    study = {
+        "design": design,
+        "n": len(planned),
+        "parts": parts,
+        "metric": "top1",
+        "vary": {},
+        "wiring": [],
+    }
     study |= {
         "planned": len(planned),
         "used": len(planned),
@@ -200,16 +234,25 @@ def test_shares_of_streams_are_drawn_with_intervals(design: Design) -> None:
     cells = usual()
     figure = drawn(document(cells, studies={cells[0]["cell_id"]: [study]}))["streams-supervis-0"]
     kept = {row[figure.heading[0]]: row for row in data(figure)}
-    assert {"init", "order"} <= kept.keys() and all(float(kept[name]["low"]) >= 0 for name in ("init", "order"))
+    assert {"init", "order"} <= kept.keys() and all(
+        float(kept[name]["low"]) >= 0 for name in ("init", "order")
+    )
 
 
 def test_ranks_over_datasets_are_drawn_where_there_are_enough() -> None:
     from vtjobs.analysis.stats.over_datasets import ranks
 
-    means = {str(number): {"a": 80.0 + number, "b": 79.0 + number % 3, "c": 70.0} for number in range(6)}
+    means = {
+        str(number): {"a": 80.0 + number, "b": 79.0 + number % 3, "c": 70.0} for number in range(6)
+    }
     whole = document(usual(), ranks=[{"backbone": "vit", "recipe": "r", **ranks(means)}])
-    assert "critical difference" in drawn(whole)["ranks-0"].svg and "vit, r: mean" in drawn(whole)["ranks-0"].text
-    few = document(usual(), ranks=[{"backbone": "vit", "recipe": "r", **ranks(dict(list(means.items())[:3]))}])
+    assert (
+        "critical difference" in drawn(whole)["ranks-0"].svg
+        and "vit, r: mean" in drawn(whole)["ranks-0"].text
+    )
+    few = document(
+        usual(), ranks=[{"backbone": "vit", "recipe": "r", **ranks(dict(list(means.items())[:3]))}]
+    )
     assert "ranks-0" not in drawn(few) and "5 are needed" in page.page(few, page.figures(few))
 
 
@@ -225,7 +268,10 @@ def test_a_report_of_few_seeds_has_no_figure_that_says_more_than_they_do(count: 
 
 
 def test_seeds_that_are_all_equal_are_drawn() -> None:
-    cells = [cell("supervised", dict.fromkeys(range(35), 80.0)), cell("drloc", dict.fromkeys(range(35), 80.0))]
+    cells = [
+        cell("supervised", dict.fromkeys(range(35), 80.0)),
+        cell("drloc", dict.fromkeys(range(35), 80.0)),
+    ]
     json.dumps(document(cells), allow_nan=False)
     assert {"seeds", "differences", "spread"} <= drawn(document(cells)).keys()
 

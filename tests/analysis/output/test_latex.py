@@ -30,7 +30,14 @@ def cells() -> list[dict[str, Any]]:
     found = [
         cell("supervised", seeds(5, 80.0), dataset=NASTY),
         cell(NASTY, seeds(4, 81.0), dataset=NASTY, baseline=f"supervised-{NASTY}", gain=1.0),
-        cell("one", {3: 80.0}, dataset=NASTY, planned=5, states={"failed": 3, "diverged": 1}, missing_seeds=[0, 1]),
+        cell(
+            "one",
+            {3: 80.0},
+            dataset=NASTY,
+            planned=5,
+            states={"failed": 3, "diverged": 1},
+            missing_seeds=[0, 1],
+        ),
     ]
     for one in found:
         one["description"] = describe({int(seed): value for seed, value in one["values"].items()})
@@ -61,23 +68,36 @@ def tables() -> dict[str, Table]:
         "wiring": [],
     }
     study |= {"vary": {"init": 3, "order": 3}}
-    study["parts"] = components(Design.CROSSED, ["init", "order"], list(zip(planned, values, strict=True)))
+    study["parts"] = components(
+        Design.CROSSED, ["init", "order"], list(zip(planned, values, strict=True))
+    )
     return {
         "cells": render.of_cells(cells()),
-        "wide": by_dataset.of_cells(marked([*cells(), cell("low", seeds(5, 70.0), dataset=NASTY)]), decimals=1),
+        "wide": by_dataset.of_cells(
+            marked([*cells(), cell("low", seeds(5, 70.0), dataset=NASTY)]), decimals=1
+        ),
         "detail": render.of_descriptions(cells()),
         "comparisons": render.of_comparisons(document),
-        "variances": render.of_variances([{**cells()[0], "disagreement_baseline": 1.0, **split(bits)}]),
+        "variances": render.of_variances(
+            [{**cells()[0], "disagreement_baseline": 1.0, **split(bits)}]
+        ),
         "study": of_study(cells()[1], study),
     }
 
 
 @pytest.mark.parametrize("name", ["cells", "wide", "detail", "comparisons", "variances", "study"])
 def test_a_table_compiles_and_warns_of_nothing_missing(tmp_path: Path, name: str) -> None:
-    lines = [r"\documentclass{article}", r"\usepackage{booktabs}", r"\begin{document}", latex(tables()[name])]
+    lines = [
+        r"\documentclass{article}",
+        r"\usepackage{booktabs}",
+        r"\begin{document}",
+        latex(tables()[name]),
+    ]
     (tmp_path / "table.tex").write_text("\n".join([*lines, r"\end{document}", ""]))
     command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "table.tex"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, errors="replace", timeout=120)
+    done = subprocess.run(
+        command, cwd=tmp_path, capture_output=True, text=True, errors="replace", timeout=120
+    )
     assert done.returncode == 0, done.stdout[-2000:]
     assert "Missing character" not in (tmp_path / "table.log").read_text(errors="replace")
     assert (tmp_path / "table.pdf").stat().st_size > 1000

@@ -12,7 +12,8 @@ from scipy.stats import f as fisher
 from vtjobs.analysis.stats.components import components
 from vtjobs.jobs.grid.design import Design, rows
 
-# Davies and Goldsmith 1972, section 6.6 (lme4's Penicillin): zones of inhibition in mm, six samples per plate.
+# Davies and Goldsmith 1972, section 6.6 (lme4's Penicillin): zones of inhibition in mm, six samples
+# per plate.
 PENICILLIN = """
 27 23 26 23 23 21 27 23 26 23 23 21 25 21 25 24 24 20 26 23 25 23 23 20 25 22 26 22 23 20 24 22 25 23 22 19
 24 20 23 21 22 19 26 22 26 24 24 21 24 21 24 22 22 20 24 21 24 23 22 19 26 23 26 24 24 21 25 22 26 24 24 20
@@ -26,7 +27,10 @@ def study(values: Any) -> list[tuple[dict[str, int], float]]:
     """Return a crossed study of init x order (x repeat) as runs."""
     table = numpy.asarray(values, dtype=float)
     table = table if table.ndim == 3 else table[:, :, None]
-    return [({"init": i, "order": j, "repeat": k}, float(table[i, j, k])) for i, j, k in numpy.ndindex(table.shape)]
+    return [
+        ({"init": i, "order": j, "repeat": k}, float(table[i, j, k]))
+        for i, j, k in numpy.ndindex(table.shape)
+    ]
 
 
 def parts(found: dict[str, Any], what: str = "share") -> list[float]:
@@ -49,7 +53,10 @@ def residual(design: Any, values: Any) -> float:
 
 
 def dummies(levels: list[int]) -> list[Any]:
-    return [numpy.array([level == wanted for level in levels], dtype=float) for wanted in sorted(set(levels))]
+    return [
+        numpy.array([level == wanted for level in levels], dtype=float)
+        for wanted in sorted(set(levels))
+    ]
 
 
 @pytest.mark.parametrize(
@@ -61,7 +68,9 @@ def dummies(levels: list[int]) -> list[Any]:
         (Design.ORTHOGONAL, 3, 2),
     ],
 )
-def test_mean_squares_are_those_of_a_fit_by_least_squares(design: Design, streams: int, repeat: int) -> None:
+def test_mean_squares_are_those_of_a_fit_by_least_squares(
+    design: Design, streams: int, repeat: int
+) -> None:
     names = ["init", "order", "augment", "drop"][:streams]
     planned = rows(design, dict.fromkeys(names, range(5)), repeat=repeat)
     values = numpy.random.default_rng(streams).normal(80.0, 1.0, len(planned))
@@ -69,7 +78,9 @@ def test_mean_squares_are_those_of_a_fit_by_least_squares(design: Design, stream
     columns = {name: dummies([row[name] for row in planned]) for name in names}
     full = residual([column for own in columns.values() for column in own], values)
     for one in found["streams"]:
-        without = residual([column for name in names if name != one["stream"] for column in columns[name]], values)
+        without = residual(
+            [column for name in names if name != one["stream"] for column in columns[name]], values
+        )
         assert one["ms"] == pytest.approx((without - full) / 4, rel=1e-9)
     places = dummies([hash(tuple(row[name] for name in names)) for row in planned])
     within = residual(places, values) if repeat > 1 else 0.0
@@ -77,7 +88,9 @@ def test_mean_squares_are_those_of_a_fit_by_least_squares(design: Design, stream
     assert rest["ms"] == pytest.approx((full - within) / rest["df"], rel=1e-9)
     assert rest["df"] == len(places) - 1 - 4 * streams
     if repeat > 1:
-        assert found["hardware"]["ms"] == pytest.approx(within / (len(values) - len(places)), rel=1e-9)
+        assert found["hardware"]["ms"] == pytest.approx(
+            within / (len(values) - len(places)), rel=1e-9
+        )
     first = found["streams"][0]
     assert first["p"] == pytest.approx(float(fisher.sf(first["ms"] / rest["ms"], 4, rest["df"])))
 
@@ -89,7 +102,9 @@ def crossed_columns(planned: list[dict[str, int]], term: tuple[str, ...]) -> lis
 @pytest.mark.parametrize("repeat", [1, 2])
 def test_of_three_crossed_streams_each_interaction_is_told_apart(repeat: int) -> None:
     names = ("init", "order", "augment")
-    planned = rows(Design.CROSSED, {"init": range(4), "order": range(3), "augment": range(2)}, repeat=repeat)
+    planned = rows(
+        Design.CROSSED, {"init": range(4), "order": range(3), "augment": range(2)}, repeat=repeat
+    )
     values = numpy.random.default_rng(repeat).normal(80.0, 1.0, len(planned))
     found = components(Design.CROSSED, names, list(zip(planned, values.tolist(), strict=True)))
     squares = {(one["stream"],): one for one in found["streams"]} | {
@@ -109,15 +124,25 @@ def test_of_three_crossed_streams_each_interaction_is_told_apart(repeat: int) ->
 
 def test_components_of_three_crossed_streams_are_unbiased() -> None:
     draw, names, shape = numpy.random.default_rng(5), ("init", "order", "augment"), (4, 3, 3)
-    true = {("init",): 2.0, ("order",): 1.0, ("init", "order"): 0.5, ("init", "augment"): 1.5, names: 0.8}
-    planned = rows(Design.CROSSED, {name: range(size) for name, size in zip(names, shape, strict=True)})
+    true = {
+        ("init",): 2.0,
+        ("order",): 1.0,
+        ("init", "order"): 0.5,
+        ("init", "augment"): 1.5,
+        names: 0.8,
+    }
+    planned = rows(
+        Design.CROSSED, {name: range(size) for name, size in zip(names, shape, strict=True)}
+    )
     seen: dict[tuple[str, ...], list[float]] = {}
     for _ in range(300):
         values = numpy.zeros(shape)
         for term, variance in true.items():
             own = [size if name in term else 1 for name, size in zip(names, shape, strict=True)]
             values = values + draw.normal(0, math.sqrt(variance), own)
-        found = components(Design.CROSSED, names, list(zip(planned, values.ravel().tolist(), strict=True)))
+        found = components(
+            Design.CROSSED, names, list(zip(planned, values.ravel().tolist(), strict=True))
+        )
         for one in found["streams"]:
             seen.setdefault((one["stream"],), []).append(one["variance"])
         for one in found["terms"]:
@@ -129,9 +154,13 @@ def test_components_of_three_crossed_streams_are_unbiased() -> None:
 
 @given(st.integers(0, 1000), st.floats(-5, 5), st.floats(0.1, 10))
 @settings(max_examples=25)
-def test_a_shift_changes_nothing_and_a_scale_no_share(seed: int, shift: float, scale: float) -> None:
+def test_a_shift_changes_nothing_and_a_scale_no_share(
+    seed: int, shift: float, scale: float
+) -> None:
     table = numpy.random.default_rng(seed).normal(0.0, 1.0, (4, 3))
-    one, other = (components(Design.CROSSED, TWO, study(values)) for values in (table, shift + scale * table))
+    one, other = (
+        components(Design.CROSSED, TWO, study(values)) for values in (table, shift + scale * table)
+    )
     assert parts(other) == pytest.approx(parts(one), abs=1e-6)
     assert other["variance"] == pytest.approx(scale**2 * one["variance"], rel=1e-6)
 
@@ -149,12 +178,16 @@ def test_runs_that_are_all_equal_have_no_shares_and_no_test() -> None:
 
 def test_a_negative_estimate_is_shown_and_counts_as_none() -> None:
     # Values of init differ less than their rows do within.
-    found = components(Design.CROSSED, TWO, study([[0.0, 3.0, 1.0], [3.0, 1.0, 0.1], [1.0, 0.0, 3.0]]))
+    found = components(
+        Design.CROSSED, TWO, study([[0.0, 3.0, 1.0], [3.0, 1.0, 0.1], [1.0, 0.0, 3.0]])
+    )
     first = found["streams"][0]
     assert first["variance"] < 0 and first["share"] == 0.0
 
 
-@pytest.mark.parametrize(("init", "order", "rest"), [(0.5, 0.25, 0.25), (0.05, 0.05, 0.9), (0.8, 0.1, 0.1)])
+@pytest.mark.parametrize(
+    ("init", "order", "rest"), [(0.5, 0.25, 0.25), (0.05, 0.05, 0.9), (0.8, 0.1, 0.1)]
+)
 def test_intervals_of_shares_cover_the_true_share_about_as_often_as_they_say(
     init: float, order: float, rest: float
 ) -> None:
@@ -168,7 +201,8 @@ def test_intervals_of_shares_cover_the_true_share_about_as_often_as_they_say(
         one = components(Design.CROSSED, TWO, study(table))["streams"][0]
         covered += one["share_interval"][0] <= init <= one["share_interval"][1]
         total += one["total_share_interval"][0] <= init + rest <= one["total_share_interval"][1]
-    # Generalised intervals hold their level or a little more; four standard errors of 400 simulations are 0.044.
+    # Generalised intervals hold their level or a little more; four standard errors of 400
+    # simulations are 0.044.
     assert covered / times >= 0.906 and total / times >= 0.906
 
 

@@ -30,7 +30,9 @@ def test_nothing_is_carried_forward_into_an_epoch_that_was_not_scored() -> None:
 
 
 @given(VALUES)
-def test_order_that_never_changes_persists_and_one_that_turns_round_does_not(values: list[float]) -> None:
+def test_order_that_never_changes_persists_and_one_that_turns_round_does_not(
+    values: list[float],
+) -> None:
     ordered = {seed: {1: value, 2: -value, 3: value} for seed, value in enumerate(values)}
     rho = [row["rho"] for row in persistence(ordered)]
     if len(set(values)) == 1:
@@ -49,7 +51,8 @@ def test_persistence_is_spearmans_with_the_last_epoch_over_the_seeds_that_reache
 
 
 def test_two_sets_agree_as_far_as_their_correlation_goes() -> None:
-    # R, help page of cor.test: lightness and score of tuna; r 0.5711816, 95 % from -0.1497426 to 0.8955795.
+    # R, help page of cor.test: lightness and score of tuna; r 0.5711816, 95 % from -0.1497426 to
+    # 0.8955795.
     lightness = [44.4, 45.9, 41.9, 53.3, 44.7, 44.1, 50.7, 45.2, 60.1]
     score = [2.6, 3.1, 2.5, 5.0, 3.6, 4.0, 5.2, 2.8, 3.8]
     found = agreement(dict(enumerate(lightness)), dict(enumerate(score)))

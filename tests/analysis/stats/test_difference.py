@@ -34,7 +34,9 @@ def test_welchs_test_is_rs() -> None:
     assert found.t == pytest.approx(-1.860813, abs=1e-6)
     assert found.df == pytest.approx(17.776474, abs=1e-6)
     assert found.p == pytest.approx(0.07939414, abs=1e-8)
-    assert (found.interval.low, found.interval.high) == pytest.approx((-3.3654832, 0.2054832), abs=1e-7)
+    assert (found.interval.low, found.interval.high) == pytest.approx(
+        (-3.3654832, 0.2054832), abs=1e-7
+    )
 
 
 def test_the_paired_test_is_rs() -> None:
@@ -42,13 +44,17 @@ def test_the_paired_test_is_rs() -> None:
     assert found.interval is not None
     assert (found.t, found.df) == pytest.approx((-4.062128, 9), abs=1e-6)
     assert found.p == pytest.approx(0.00283289, abs=1e-8)
-    assert (found.interval.low, found.interval.high) == pytest.approx((-2.4598858, -0.7001142), abs=1e-7)
+    assert (found.interval.low, found.interval.high) == pytest.approx(
+        (-2.4598858, -0.7001142), abs=1e-7
+    )
     assert found.correlation == pytest.approx(0.7951702, abs=1e-7)
 
 
 def test_welchs_test_needs_no_more_than_means_stds_and_sizes() -> None:
     stds = statistics.stdev(FIRST), statistics.stdev(SECOND)
-    found = welch_of_summaries(statistics.fmean(FIRST), stds[0], 10, statistics.fmean(SECOND), stds[1], 10)
+    found = welch_of_summaries(
+        statistics.fmean(FIRST), stds[0], 10, statistics.fmean(SECOND), stds[1], 10
+    )
     assert found == welch(FIRST, SECOND)
 
 
@@ -99,12 +105,16 @@ def test_power_is_rs() -> None:
     assert seeds_for(1.0, wanted=0.90) == 23
 
 
-@pytest.mark.parametrize(("effect", "seeds"), [(0.5, 64), (1.0, 17), (1.5, 9), (2.0, 6), (3.0, 4), (4.0, 3), (40.0, 2)])
+@pytest.mark.parametrize(
+    ("effect", "seeds"), [(0.5, 64), (1.0, 17), (1.5, 9), (2.0, 6), (3.0, 4), (4.0, 3), (40.0, 2)]
+)
 def test_how_many_seeds_an_effect_needs(effect: float, seeds: int) -> None:
     assert seeds_for(effect) == seeds
 
 
-@pytest.mark.parametrize(("n", "effect"), [(2, 5.65), (3, 3.07), (5, 2.02), (10, 1.32), (100, 0.40)])
+@pytest.mark.parametrize(
+    ("n", "effect"), [(2, 5.65), (3, 3.07), (5, 2.02), (10, 1.32), (100, 0.40)]
+)
 def test_what_so_many_seeds_can_find(n: int, effect: float) -> None:
     assert round(detectable(n), 2) == effect
 
@@ -118,7 +128,9 @@ def test_pairs_find_as_often_as_their_power_says() -> None:
     # Four standard errors of 4,000 draws.
     assert hits == pytest.approx(power(1.2, 6, pairs=True), abs=0.03)
     needed = seeds_for(1.2, pairs=True)
-    assert needed is not None and power(1.2, needed, pairs=True) >= 0.8 > power(1.2, needed - 1, pairs=True)
+    assert needed is not None and power(1.2, needed, pairs=True) >= 0.8 > power(
+        1.2, needed - 1, pairs=True
+    )
 
 
 def test_no_number_of_seeds_finds_nothing() -> None:
@@ -126,13 +138,19 @@ def test_no_number_of_seeds_finds_nothing() -> None:
 
 
 @given(SCORES, SCORES)
-def test_swapping_the_sides_flips_the_sign_and_keeps_p(ours: list[float], theirs: list[float]) -> None:
+def test_swapping_the_sides_flips_the_sign_and_keeps_p(
+    ours: list[float], theirs: list[float]
+) -> None:
     there, back = welch(ours, theirs), welch(theirs, ours)
-    assert there.p == back.p and there.difference == pytest.approx(-(back.difference or 0.0), abs=1e-12)
+    assert there.p == back.p and there.difference == pytest.approx(
+        -(back.difference or 0.0), abs=1e-12
+    )
 
 
 @given(SCORES, SCORES, st.integers(-50, 50), st.sampled_from([0.5, 2.0, 4.0]))
-def test_shifts_and_scales_change_no_p(ours: list[float], theirs: list[float], shift: int, scale: float) -> None:
+def test_shifts_and_scales_change_no_p(
+    ours: list[float], theirs: list[float], shift: int, scale: float
+) -> None:
     found = welch(ours, theirs)
     assume(found.p is not None and found.std is not None and found.std > 0.01)
     moved = welch([scale * x + shift for x in ours], [scale * x + shift for x in theirs])
@@ -169,11 +187,12 @@ def test_welch_finds_nothing_in_nothing_as_often_as_it_says() -> None:
     assert 0.032 < hits < 0.058
 
 
-# E-values ----------------------------------------------------------------------------------------------------------
+# E-values -----------------------------------------------------------------------------------------
 
 
 def test_an_e_value_is_the_ratio_of_two_densities_of_t() -> None:
-    # With an effect N(0, g) in standard deviations, t is distributed as √(1 + νg) t under the alternative.
+    # With an effect N(0, g) in standard deviations, t is distributed as √(1 + νg) t under the
+    # alternative.
     from scipy.stats import t as student
 
     found = welch_of_summaries(1.0, 2.0, 6, 0.0, 2.0, 6)

@@ -6,8 +6,8 @@ import pytest
 
 from vtjobs.analysis.stats.over_datasets import ranks
 
-# Demšar 2006, table 6: AUC of C4.5, with its parameter m, with cf, and with both. Its ranks on voting tell apart what
-# it prints alike.
+# Demšar 2006, table 6: AUC of C4.5, with its parameter m, with cf, and with both. Its ranks on
+# voting tell apart what it prints alike.
 TABLE_6 = {
     "adult": (0.763, 0.768, 0.771, 0.798), "breast": (0.599, 0.591, 0.590, 0.569),
     "wisconsin": (0.954, 0.971, 0.968, 0.967), "cmc": (0.628, 0.661, 0.654, 0.657),
@@ -23,7 +23,9 @@ MEANS = {name: dict(zip(METHODS, row, strict=True)) for name, row in TABLE_6.ite
 
 def test_the_ranks_are_those_of_the_paper() -> None:
     found = ranks(MEANS)
-    assert found["ranks"] == pytest.approx({"m+cf": 1.964, "m": 2.000, "cf": 2.893, "C4.5": 3.143}, abs=6e-4)
+    assert found["ranks"] == pytest.approx(
+        {"m+cf": 1.964, "m": 2.000, "cf": 2.893, "C4.5": 3.143}, abs=6e-4
+    )
     # Section 3.2.2: F = 3.69 with 3 and 39 degrees of freedom; critical difference at 0.05: 1.25.
     assert found["f"] == pytest.approx(3.69, abs=6e-3)
     assert found["cd"] == pytest.approx(1.25, abs=6e-3)
@@ -31,7 +33,9 @@ def test_the_ranks_are_those_of_the_paper() -> None:
 
 
 def test_of_a_loss_the_smallest_is_the_best() -> None:
-    losses = {name: {method: -value for method, value in row.items()} for name, row in MEANS.items()}
+    losses = {
+        name: {method: -value for method, value in row.items()} for name, row in MEANS.items()
+    }
     assert ranks(losses, better="min") == ranks(MEANS)
 
 
@@ -43,7 +47,10 @@ def test_a_dataset_that_lacks_a_method_is_left_out_whole_and_named() -> None:
 
 def test_few_datasets_are_not_ranked() -> None:
     few = dict(list(MEANS.items())[:4])
-    assert ranks(few)["why_not"] == "only 4 datasets have every method; 5 are needed" and ranks(few)["ranks"] == {}
+    assert (
+        ranks(few)["why_not"] == "only 4 datasets have every method; 5 are needed"
+        and ranks(few)["ranks"] == {}
+    )
     assert ranks({"adult": {"m": 0.5}})["why_not"] == "needs at least two methods"
     many_holes = MEANS | {f"hole-{number}": {"m": 0.5} for number in range(5)}
     assert "more than a fifth" in ranks(many_holes)["why_not"]
@@ -51,4 +58,8 @@ def test_few_datasets_are_not_ranked() -> None:
 
 def test_methods_that_always_come_in_one_order_have_the_smallest_p_there_is() -> None:
     found = ranks({str(number): {"a": 1.0, "b": 0.5} for number in range(6)})
-    assert found["ranks"] == {"a": 1.0, "b": 2.0} and found["p"] == pytest.approx(2**-5) and math.isfinite(found["cd"])
+    assert (
+        found["ranks"] == {"a": 1.0, "b": 2.0}
+        and found["p"] == pytest.approx(2**-5)
+        and math.isfinite(found["cd"])
+    )

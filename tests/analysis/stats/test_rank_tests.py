@@ -10,7 +10,8 @@ from scipy.stats import brunnermunzel, rankdata
 
 from vtjobs.analysis.stats.rank_tests import of_pairs, of_two
 
-# R, help page of wilcox.test: permeability of the human chorioamnion, and depression scores at two visits.
+# R, help page of wilcox.test: permeability of the human chorioamnion, and depression scores at two
+# visits.
 AT_TERM = [0.80, 0.83, 1.89, 1.04, 1.45, 1.38, 1.91, 1.64, 0.73, 1.46]
 EARLY = [1.15, 0.88, 0.90, 0.74, 1.21]
 FIRST = [1.83, 0.50, 1.62, 2.48, 1.68, 1.88, 1.55, 3.06, 1.30]
@@ -53,8 +54,13 @@ def test_with_ties_every_sign_of_the_differences_counts(differences: list[float]
         return
     ranks = rankdata([abs(one) for one in each])
     signed = [rank * ((one > 0) - (one < 0)) for rank, one in zip(ranks, each, strict=True)]
-    sums = [abs(sum(map(lambda s, r: s * r, signs, signed))) for signs in itertools.product((1, -1), repeat=len(each))]
-    assert found["p"] == pytest.approx(sum(total >= abs(sum(signed)) - 1e-9 for total in sums) / len(sums))
+    sums = [
+        abs(sum(map(lambda s, r: s * r, signs, signed)))
+        for signs in itertools.product((1, -1), repeat=len(each))
+    ]
+    assert found["p"] == pytest.approx(
+        sum(total >= abs(sum(signed)) - 1e-9 for total in sums) / len(sums)
+    )
 
 
 @pytest.mark.parametrize(("n", "floor"), [(2, 1 / 3), (3, 0.1), (4, 2 / 70), (5, 2 / 252)])
@@ -65,8 +71,13 @@ def test_samples_that_do_not_overlap_reach_the_floor_and_no_less(n: int, floor: 
 
 
 @settings(max_examples=30)
-@given(st.lists(st.integers(0, 30), min_size=8, max_size=10), st.lists(st.integers(0, 30), min_size=8, max_size=10))
-def test_the_interval_of_improvement_is_brunner_and_munzels(one: list[int], other: list[int]) -> None:
+@given(
+    st.lists(st.integers(0, 30), min_size=8, max_size=10),
+    st.lists(st.integers(0, 30), min_size=8, max_size=10),
+)
+def test_the_interval_of_improvement_is_brunner_and_munzels(
+    one: list[int], other: list[int]
+) -> None:
     found = of_two(one, other)
     if found["interval"] is None:
         assert found["improvement"] in (0.0, 0.5, 1.0)

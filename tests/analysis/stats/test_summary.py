@@ -1,4 +1,6 @@
-"""Centre and spread of a cell against certified and published numbers, and what few seeds cannot say."""
+"""Centre and spread of a cell against certified and published numbers, and what few seeds cannot
+say.
+"""
 
 import itertools
 import json
@@ -42,14 +44,17 @@ def test_the_interval_of_the_mean_is_rs() -> None:
 
 
 # By any table of χ².
-@pytest.mark.parametrize(("n", "low", "high"), [(3, 0.52, 6.28), (5, 0.60, 2.87), (100, 0.88, 1.16)])
+@pytest.mark.parametrize(
+    ("n", "low", "high"), [(3, 0.52, 6.28), (5, 0.60, 2.87), (100, 0.88, 1.16)]
+)
 def test_few_seeds_leave_the_deviation_wide_open(n: int, low: float, high: float) -> None:
     assert spread_factors(n) == pytest.approx((low, high), abs=0.005)
 
 
 # Expected largest of n normal draws: Harter 1961, table 1.
 @pytest.mark.parametrize(
-    ("n", "best"), [(1, 0.0), (2, 0.56419), (3, 0.84628), (5, 1.16296), (10, 1.53875), (100, 2.50759)]
+    ("n", "best"),
+    [(1, 0.0), (2, 0.56419), (3, 0.84628), (5, 1.16296), (10, 1.53875), (100, 2.50759)],
 )
 def test_the_best_of_n_draws_is_lucky_by_harters_table(n: int, best: float) -> None:
     assert expected_best(n) == pytest.approx(best, abs=5e-6)
@@ -86,11 +91,18 @@ def test_outliers_move_the_interquartile_mean_little() -> None:
     assert _of([1.0, 2.0, 3.0])["iqm"] is None
 
 
-@given(st.lists(st.integers(-1000, 1000), max_size=12), st.integers(-50, 50), st.sampled_from([2.0, 4.0]))
+@given(
+    st.lists(st.integers(-1000, 1000), max_size=12),
+    st.integers(-50, 50),
+    st.sampled_from([2.0, 4.0]),
+)
 def test_shifts_and_scales_move_what_they_should_and_no_number_is_nan(
     values: list[int], shift: int, scale: float
 ) -> None:
-    plain, moved = _of([float(value) for value in values]), _of([scale * value + shift for value in values])
+    plain, moved = (
+        _of([float(value) for value in values]),
+        _of([scale * value + shift for value in values]),
+    )
     for name, value in plain.items():
         if name in ("n", "level", "constant", "seed_0", "seed_0_offset") or value is None:
             continue
@@ -100,8 +112,16 @@ def test_shifts_and_scales_move_what_they_should_and_no_number_is_nan(
             continue
         if name == "best_of":
             value, moved[name] = list(value.values()), list(moved[name].values())
-        offset = 0.0 if name in ("std", "sem", "std_interval", "mad", "best_of_n", "luck") else float(shift)
-        wanted = [scale * part + offset for part in value] if isinstance(value, list) else scale * value + offset
+        offset = (
+            0.0
+            if name in ("std", "sem", "std_interval", "mad", "best_of_n", "luck")
+            else float(shift)
+        )
+        wanted = (
+            [scale * part + offset for part in value]
+            if isinstance(value, list)
+            else scale * value + offset
+        )
         assert moved[name] == pytest.approx(wanted, rel=1e-9, abs=1e-6)
     json.dumps(moved, allow_nan=False)
 
@@ -129,11 +149,13 @@ def test_the_intervals_cover_as_often_as_they_say(n: int, cells: int) -> None:
         assert covered / cells == pytest.approx(0.95, abs=4 * math.sqrt(0.95 * 0.05 / cells))
 
 
-# Best of k, outliers, bootstrap --------------------------------------------------------------------------------------
+# Best of k, outliers, bootstrap -------------------------------------------------------------------
 
 
 @given(st.lists(st.integers(0, 100).map(float), min_size=2, max_size=7), st.data())
-def test_the_best_of_k_is_the_mean_over_all_choices_of_k_seeds(values: list[float], data: st.DataObject) -> None:
+def test_the_best_of_k_is_the_mean_over_all_choices_of_k_seeds(
+    values: list[float], data: st.DataObject
+) -> None:
     k = data.draw(st.integers(1, len(values)))
     choices = [max(chosen) for chosen in itertools.combinations(values, k)]
     assert best_of(sorted(values), k) == pytest.approx(statistics.fmean(choices))
@@ -142,7 +164,8 @@ def test_the_best_of_k_is_the_mean_over_all_choices_of_k_seeds(values: list[floa
 
 
 def test_an_outlier_is_the_one_of_nists_handbook() -> None:
-    # Section 1.3.5.17.1, mass spectrometry of a uranium isotope: G = 2.4687, critical value 2.032 for two sides.
+    # Section 1.3.5.17.1, mass spectrometry of a uranium isotope: G = 2.4687, critical value 2.032
+    # for two sides.
     values = [199.31, 199.53, 200.19, 200.82, 201.92, 201.95, 202.18, 245.57]
     found = _of(values)["outlier"]
     assert (values[found["seed"] - 1], found["flagged"]) == (245.57, True)

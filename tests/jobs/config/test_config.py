@@ -12,21 +12,29 @@ from vtjobs.jobs.errors import BadInput
 def home(tmp_path: Path) -> Path:
     """A home with a settings file, and a project below it with another."""
     (tmp_path / "home/.config/vtjobs").mkdir(parents=True)
-    (tmp_path / "home/.config/vtjobs/config.yaml").write_text("max_runs: 1\ndata: /of/user\nworkspace: of-user\n")
+    (tmp_path / "home/.config/vtjobs/config.yaml").write_text(
+        "max_runs: 1\ndata: /of/user\nworkspace: of-user\n"
+    )
     (tmp_path / "project/deep/down").mkdir(parents=True)
-    (tmp_path / "project/vtjobs.yaml").write_text("max_runs: 2\nworkspace: results\nlocal: {slots: 3}\n")
+    (tmp_path / "project/vtjobs.yaml").write_text(
+        "max_runs: 2\nworkspace: results\nlocal: {slots: 3}\n"
+    )
     return tmp_path
 
 
-def test_the_command_line_goes_over_the_environment_over_the_project_over_the_user(home: Path) -> None:
+def test_the_command_line_goes_over_the_environment_over_the_project_over_the_user(
+    home: Path,
+) -> None:
     environ = {"HOME": str(home / "home")}
     found = [
         load_config(environ=environ, folder=home).get("max_runs"),
         load_config(environ=environ, folder=home / "project").get("max_runs"),
-        load_config(environ={**environ, "VTJOBS_MAX_RUNS": "3"}, folder=home / "project").get("max_runs"),
-        load_config({"max_runs": 4}, environ={**environ, "VTJOBS_MAX_RUNS": "3"}, folder=home / "project").get(
+        load_config(environ={**environ, "VTJOBS_MAX_RUNS": "3"}, folder=home / "project").get(
             "max_runs"
         ),
+        load_config(
+            {"max_runs": 4}, environ={**environ, "VTJOBS_MAX_RUNS": "3"}, folder=home / "project"
+        ).get("max_runs"),
     ]
     assert found == [1, 2, 3, 4]
 
@@ -66,7 +74,10 @@ def test_an_empty_variable_is_not_set(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("workspase: x\n", "vtjobs.yaml:1: workspase: unknown setting 'workspase'. Did you mean 'workspace'?"),
+        (
+            "workspase: x\n",
+            "vtjobs.yaml:1: workspase: unknown setting 'workspase'. Did you mean 'workspace'?",
+        ),
         (
             "data: /x\nlocal: {slot: 1}\n",
             "vtjobs.yaml:2: local: unknown setting 'local.slot'. Did you mean 'local.slots'?",
@@ -89,7 +100,9 @@ def test_an_empty_variable_is_not_set(tmp_path: Path) -> None:
         ("a: [\n", "'[' opened here is never closed"),
     ],
 )
-def test_a_mistake_in_a_settings_file_is_told_with_file_and_line(tmp_path: Path, text: str, says: str) -> None:
+def test_a_mistake_in_a_settings_file_is_told_with_file_and_line(
+    tmp_path: Path, text: str, says: str
+) -> None:
     (tmp_path / "vtjobs.yaml").write_text(text)
     with pytest.raises(BadInput) as caught:
         load_config(environ={}, folder=tmp_path)
@@ -140,4 +153,7 @@ def test_reading_the_settings_leaves_the_defaults_as_they_are(tmp_path: Path) ->
 
 
 def test_a_sites_settings_are_no_variable(tmp_path: Path) -> None:
-    assert load_config(environ={"VTJOBS_SLURM": "{partition: gpu}"}, folder=tmp_path).get("slurm") == {}
+    assert (
+        load_config(environ={"VTJOBS_SLURM": "{partition: gpu}"}, folder=tmp_path).get("slurm")
+        == {}
+    )

@@ -1,4 +1,7 @@
-"""What a site may be told: nothing in it may reach a shell, sbatch or a comma list as more than a value."""
+"""What a site may be told.
+
+Nothing in it may reach a shell, sbatch or a comma list as more than a value.
+"""
 
 import shlex
 import string
@@ -19,7 +22,12 @@ from vtjobs.jobs.strict_yaml import parse
 from ...support.grids import tiny_grid
 
 # What a shell, a batch script or sbatch's file names act on.
-ACTED_ON = set(string.whitespace) | set("\"'\\`$;<>?!#~{}^") | {chr(code) for code in range(32)} | {"\x7f", "é"}
+ACTED_ON = (
+    set(string.whitespace)
+    | set("\"'\\`$;<>?!#~{}^")
+    | {chr(code) for code in range(32)}
+    | {"\x7f", "é"}
+)
 # A feature expression is an operand of sbatch's own; it goes there as one word of an argument list.
 FEATURES = set("&|*()[],")
 
@@ -50,7 +58,10 @@ def accepted(**fields: Any) -> Slurm | None:
         ("setup", ["source /opt/env.sh && export A='b c'"]),
         ("container", ["apptainer", "exec", "--nv", "--bind=/a:/b", "/img/x@1.sif"]),
         ("python", "/opt/py-3.11/bin/python"),
-        ("extra", {"licenses": "matlab:1", "nice": -5, "mail-user": "me+x@host.org", "network": True}),
+        (
+            "extra",
+            {"licenses": "matlab:1", "nice": -5, "mail-user": "me+x@host.org", "network": True},
+        ),
     ],
 )
 def test_what_sites_use_is_accepted(field: str, value: object) -> None:
@@ -96,7 +107,9 @@ def test_no_accepted_container_word_needs_quotes(value: str) -> None:
 
 
 @pytest.mark.parametrize("fields", [{"python": "--uid=0"}, {"container": ["--uid=0", "x"]}])
-def test_a_command_that_srun_would_take_for_its_own_option_is_refused(fields: dict[str, Any]) -> None:
+def test_a_command_that_srun_would_take_for_its_own_option_is_refused(
+    fields: dict[str, Any],
+) -> None:
     assert accepted(**fields) is None
 
 
@@ -107,16 +120,21 @@ def test_a_setup_line_is_shell_and_stays_one_line(value: str) -> None:
 
 
 @given(
-    name=st.one_of(st.sampled_from(sorted(EXTRA | OURS)), TEXTS), value=st.one_of(TEXTS, st.integers(), st.booleans())
+    name=st.one_of(st.sampled_from(sorted(EXTRA | OURS)), TEXTS),
+    value=st.one_of(TEXTS, st.integers(), st.booleans()),
 )
-def test_no_accepted_extra_option_is_ours_or_has_a_character_that_anything_acts_on(name: str, value: object) -> None:
+def test_no_accepted_extra_option_is_ours_or_has_a_character_that_anything_acts_on(
+    name: str, value: object
+) -> None:
     if accepted(extra={name: value}) is None:
         return
     assert name in EXTRA and name not in OURS
     assert not set(str(value)) & (ACTED_ON | set("&|*()[]%"))
 
 
-@given(st.text(st.sampled_from(string.ascii_letters + string.digits + "_.-"), min_size=1, max_size=64))
+@given(
+    st.text(st.sampled_from(string.ascii_letters + string.digits + "_.-"), min_size=1, max_size=64)
+)
 def test_a_plain_name_is_accepted_wherever_a_name_is_meant(value: str) -> None:
     assert (accepted(qos=value) is not None) == value[0].isalnum()
 
@@ -139,7 +157,7 @@ def test_no_option_is_both_allowed_and_ours() -> None:
     assert not EXTRA & OURS
 
 
-# Through a grid and through the configuration ------------------------------------------------------------------
+# Through a grid and through the configuration -----------------------------------------------------
 
 MISTAKES = [
     ("partition: 'a b'", "partition: character ' ' not allowed"),
@@ -166,7 +184,9 @@ MISTAKES = [
 
 @pytest.mark.parametrize(("setting", "says"), MISTAKES)
 def test_a_mistake_in_a_grid_is_told_with_line_key_and_character(setting: str, says: str) -> None:
-    text = tiny_grid(extra=f"backend:\n  slurm:\n    qos: fine\n    {setting}").replace("qos: fine\n    qos", "qos")
+    text = tiny_grid(extra=f"backend:\n  slurm:\n    qos: fine\n    {setting}").replace(
+        "qos: fine\n    qos", "qos"
+    )
     grid, problems = check_grid(parse(text.encode(), file="grid.yaml"))
     line = next(number for number, line in enumerate(text.splitlines(), 1) if setting in line)
     assert grid is None
@@ -186,18 +206,25 @@ def test_a_mistake_in_the_configuration_is_told_with_file_key_and_character(
 
 def test_rays_own_variable_names_the_cluster_and_the_grid_beats_it(tmp_path: Path) -> None:
     (tmp_path / "vtjobs.yaml").write_text("ray: {address: 'http://a:8265', autoscale: true}\n")
-    found = configured(load_config(environ={"RAY_ADDRESS": "https://b/ray/"}, folder=tmp_path), "ray")
+    found = configured(
+        load_config(environ={"RAY_ADDRESS": "https://b/ray/"}, folder=tmp_path), "ray"
+    )
     assert (found["address"], found["autoscale"]) == ("https://b/ray", True)
-    grid, _ = check_grid(parse(tiny_grid(extra="backend: {ray: {address: 'http://c:1'}}").encode(), file="grid.yaml"))
+    grid, _ = check_grid(
+        parse(tiny_grid(extra="backend: {ray: {address: 'http://c:1'}}").encode(), file="grid.yaml")
+    )
     assert grid is not None and grid.site("ray") == {"address": "http://c:1"}
     assert grid.backend_name("local") == "ray"
 
 
 @pytest.mark.parametrize(
-    "address", ["auto", "ray://h:10001", "h:6379", "http://u:p@h", "http://h:8265/?x=1", "http://h h"]
+    "address",
+    ["auto", "ray://h:10001", "h:6379", "http://u:p@h", "http://h:8265/?x=1", "http://h h"],
 )
 def test_an_address_that_is_none_is_told_with_where_it_stands(tmp_path: Path, address: str) -> None:
-    with pytest.raises(BadInput, match=r"RAY_ADDRESS: ray\.address: expected the address of Ray's dashboard"):
+    with pytest.raises(
+        BadInput, match=r"RAY_ADDRESS: ray\.address: expected the address of Ray's dashboard"
+    ):
         configured(load_config(environ={"RAY_ADDRESS": address}, folder=tmp_path), "ray")
 
 
@@ -205,4 +232,9 @@ def test_the_configurations_settings_are_complete_once_checked(tmp_path: Path) -
     (tmp_path / "vtjobs.yaml").write_text("slurm: {partition: gpu, modules: gcc, lead: 5m}\n")
     found = configured(load_config(environ={}, folder=tmp_path), "slurm")
     assert found.keys() == Slurm.model_fields.keys()
-    assert (found["partition"], found["modules"], found["lead"], found["handover"]) == ("gpu", ["gcc"], 300, True)
+    assert (found["partition"], found["modules"], found["lead"], found["handover"]) == (
+        "gpu",
+        ["gcc"],
+        300,
+        True,
+    )

@@ -22,7 +22,9 @@ recipe: quickstart
 """
 
 
-def _expand(folder: Path, head: str = '"smooth_tokens.py:SmoothTokens"', more: str = "") -> Expansion:
+def _expand(
+    folder: Path, head: str = '"smooth_tokens.py:SmoothTokens"', more: str = ""
+) -> Expansion:
     (folder / "smooth_tokens.py").write_text(EXAMPLE.read_text())
     path = folder / "grid.yaml"
     path.write_text(GRID.replace("{head}", head).replace("{more}", more))
@@ -34,7 +36,9 @@ def _runs(found: Expansion) -> list[str]:
 
 
 @pytest.mark.parametrize("name", ["smooth_tokens.py:SmoothTokens", "smooth_tokens:SmoothTokens"])
-def test_a_head_beside_the_grid_is_found_as_a_file_and_as_a_module(tmp_path: Path, name: str) -> None:
+def test_a_head_beside_the_grid_is_found_as_a_file_and_as_a_module(
+    tmp_path: Path, name: str
+) -> None:
     found = _expand(tmp_path, f'"{name}"')
     head = json.loads(found.cells[1].spec.head)
     assert head["name"] == found.cells[1].labels["head"] == "SmoothTokens"
@@ -60,7 +64,9 @@ def test_where_the_file_lies_does_not_enter_the_name(tmp_path: Path) -> None:
 
 
 def test_its_arguments_may_be_varied_by_the_name_of_its_class(tmp_path: Path) -> None:
-    found = _expand(tmp_path, more="axes: {head.SmoothTokens.width: [16, 32], head.SmoothTokens.weight: [0.1]}")
+    found = _expand(
+        tmp_path, more="axes: {head.SmoothTokens.width: [16, 32], head.SmoothTokens.weight: [0.1]}"
+    )
     params = [json.loads(cell.spec.head)["params"] for cell in found.cells]
     assert [value.get("width") for value in params] == [None, 16, 32]
     assert [value.get("weight") for value in params] == [None, 0.1, 0.1]
@@ -70,18 +76,32 @@ def test_its_arguments_may_be_varied_by_the_name_of_its_class(tmp_path: Path) ->
     ("head", "says"),
     [
         ('"nowhere.py:Head"', "nowhere.py: no such file"),
-        ('"nowhere.at.all:Head"', "no module 'nowhere.at.all' next to the grid file or on Python's path"),
+        (
+            '"nowhere.at.all:Head"',
+            "no module 'nowhere.at.all' next to the grid file or on Python's path",
+        ),
         ('"smooth_tokens.py:SmoothToken"', "no class 'SmoothToken'. Did you mean 'SmoothTokens'?"),
-        ('{"smooth_tokens.py:SmoothTokens": {widht: 3}}', "unknown key 'widht'. Did you mean 'width'?"),
-        ('{"smooth_tokens.py:SmoothTokens": {weight: -1}}', "weight: must be a finite number, at least 0"),
-        ('{"smooth_tokens.py:SmoothTokens": {tokens: inside}}', "tokens: must be one of before_norm, after_norm"),
+        (
+            '{"smooth_tokens.py:SmoothTokens": {widht: 3}}',
+            "unknown key 'widht'. Did you mean 'width'?",
+        ),
+        (
+            '{"smooth_tokens.py:SmoothTokens": {weight: -1}}',
+            "weight: must be a finite number, at least 0",
+        ),
+        (
+            '{"smooth_tokens.py:SmoothTokens": {tokens: inside}}',
+            "tokens: must be one of before_norm, after_norm",
+        ),
         ('{"smooth_tokens.py:SmoothTokens": {width: .nan}}', "settings must be finite numbers"),
         ('{"smooth_tokens.py:SmoothTokens": 5}', "expected a mapping of settings"),
         ('":SmoothTokens"', "write file.py:Class or module:Class"),
         ('".:SmoothTokens"', "write file.py:Class or module:Class"),
     ],
 )
-def test_what_is_no_head_is_told_with_the_place_in_the_grid(tmp_path: Path, head: str, says: str) -> None:
+def test_what_is_no_head_is_told_with_the_place_in_the_grid(
+    tmp_path: Path, head: str, says: str
+) -> None:
     with pytest.raises(BadInput) as caught:
         _expand(tmp_path, head)
     (problem,) = caught.value.problems
@@ -94,7 +114,10 @@ def test_what_is_no_head_is_told_with_the_place_in_the_grid(tmp_path: Path, head
         ("class Head:\n    pass\n", "has no __init__"),
         ("class Head:\n    def __init__(self): pass\n", "must take the token grids"),
         ("class Head(:\n", "cannot be read as Python"),
-        ("from .more import x\nclass Head:\n    def __init__(self, grids): pass\n", "relative imports do not work"),
+        (
+            "from .more import x\nclass Head:\n    def __init__(self, grids): pass\n",
+            "relative imports do not work",
+        ),
         ("#" * (custom_head.MOST_BYTES + 1), "at most 100 kB"),
     ],
 )
@@ -105,12 +128,16 @@ def test_a_file_without_a_usable_class_is_refused(tmp_path: Path, source: str, s
 
 
 def test_nothing_in_the_file_is_run(tmp_path: Path) -> None:
-    (tmp_path / "head.py").write_text("raise SystemExit\nclass Head:\n    def __init__(self, grids, **more): pass\n")
+    (tmp_path / "head.py").write_text(
+        "raise SystemExit\nclass Head:\n    def __init__(self, grids, **more): pass\n"
+    )
     assert custom_head.find("head.py:Head", folder=tmp_path).arguments is None
 
 
 def test_what_a_class_needs_must_be_given(tmp_path: Path) -> None:
-    (tmp_path / "head.py").write_text("class Head:\n    def __init__(self, grids, width, *, depth, slope=1): pass\n")
+    (tmp_path / "head.py").write_text(
+        "class Head:\n    def __init__(self, grids, width, *, depth, slope=1): pass\n"
+    )
     source = custom_head.find("head.py:Head", folder=tmp_path)
     with pytest.raises(custom_head.NotAHead, match="the class requires depth, width"):
         custom_head.parameters("head.py:Head", {}, source)
@@ -118,7 +145,9 @@ def test_what_a_class_needs_must_be_given(tmp_path: Path) -> None:
     assert found == custom_head.COMMON | {"width": 1, "depth": 2}
 
 
-@pytest.mark.parametrize("name", ["labels", "positions", "mega", "shuffle", "patch_augment", "weight_schedule"])
+@pytest.mark.parametrize(
+    "name", ["labels", "positions", "mega", "shuffle", "patch_augment", "weight_schedule"]
+)
 def test_a_word_that_changes_backbone_or_run_is_no_argument(tmp_path: Path, name: str) -> None:
     (tmp_path / "head.py").write_text("class Head:\n    def __init__(self, grids, **more): pass\n")
     source = custom_head.find("head.py:Head", folder=tmp_path)

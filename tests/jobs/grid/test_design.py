@@ -11,9 +11,16 @@ from vtjobs.jobs.grid.design import REPEAT, Design, is_prime, rows, seed_text
 from vtjobs.jobs.run.spec import STREAMS, seeds_of
 
 
-@given(st.dictionaries(st.sampled_from(STREAMS), st.integers(2, 4), min_size=2, max_size=2), st.integers(1, 2))
-def test_crossed_is_every_combination_as_often_as_it_is_repeated(levels: dict[str, int], repeat: int) -> None:
-    found = rows(Design.CROSSED, {name: range(count) for name, count in levels.items()}, repeat=repeat)
+@given(
+    st.dictionaries(st.sampled_from(STREAMS), st.integers(2, 4), min_size=2, max_size=2),
+    st.integers(1, 2),
+)
+def test_crossed_is_every_combination_as_often_as_it_is_repeated(
+    levels: dict[str, int], repeat: int
+) -> None:
+    found = rows(
+        Design.CROSSED, {name: range(count) for name, count in levels.items()}, repeat=repeat
+    )
     combinations = Counter(tuple(row[name] for name in levels) for row in found)
     assert set(combinations) == set(itertools.product(*(range(count) for count in levels.values())))
     assert set(combinations.values()) == {repeat}
@@ -51,12 +58,20 @@ def test_one_at_a_time_moves_each_stream_from_one_base_point_and_then_all_togeth
 
 
 def test_a_stream_that_rides_along_has_a_value_for_each_combination() -> None:
-    found = rows(Design.CROSSED, {"init": [0, 1], "order": [0, 1]}, hold={"split": 9}, ride=["augment"], repeat=2)
+    found = rows(
+        Design.CROSSED,
+        {"init": [0, 1], "order": [0, 1]},
+        hold={"split": 9},
+        ride=["augment"],
+        repeat=2,
+    )
     assert [row["augment"] for row in found] == [0, 0, 1, 1, 2, 2, 3, 3], "but a repeat has it too"
     assert {row["split"] for row in found} == {9}
 
 
-@given(st.sampled_from([Design.CROSSED, Design.ORTHOGONAL, Design.ONE_AT_A_TIME]), st.integers(1, 3))
+@given(
+    st.sampled_from([Design.CROSSED, Design.ORTHOGONAL, Design.ONE_AT_A_TIME]), st.integers(1, 3)
+)
 def test_no_run_is_planned_twice(design: Design, repeat: int) -> None:
     vary = {"init": range(3), "order": range(3), "drop": range(3)}
     vary = dict(list(vary.items())[:2]) if design is Design.CROSSED else vary
@@ -65,7 +80,18 @@ def test_no_run_is_planned_twice(design: Design, repeat: int) -> None:
 
 
 def test_primes_are_known() -> None:
-    assert [number for number in range(30) if is_prime(number)] == [2, 3, 5, 7, 11, 13, 17, 19, 23, 29]
+    assert [number for number in range(30) if is_prime(number)] == [
+        2,
+        3,
+        5,
+        7,
+        11,
+        13,
+        17,
+        19,
+        23,
+        29,
+    ]
 
 
 @pytest.mark.parametrize(
@@ -78,5 +104,7 @@ def test_primes_are_known() -> None:
         (seeds_of(5) | {"init": 3}, "init 3, others 5"),
     ],
 )
-def test_a_run_is_called_by_what_sets_its_streams_apart(streams: dict[str, int] | None, text: str) -> None:
+def test_a_run_is_called_by_what_sets_its_streams_apart(
+    streams: dict[str, int] | None, text: str
+) -> None:
     assert seed_text(4, streams) == text

@@ -48,7 +48,9 @@ def rows(expansion: Expansion) -> list[tuple[str, str, str, int]]:
 
 def spec_of(expansion: Expansion, index: int = 0) -> RunSpec:
     run = expansion.runs[index]
-    seeds = json.dumps(dict.fromkeys(("init", "split", "order", "augment", "mix", "drop", "pair"), run.seed))
+    seeds = json.dumps(
+        dict.fromkeys(("init", "split", "order", "augment", "mix", "drop", "pair"), run.seed)
+    )
     return RunSpec.parse(expansion.cells[run.cell].spec.text(seeds=seeds, init_from=run.parent))
 
 
@@ -62,7 +64,9 @@ def some(names: list[Any]) -> st.SearchStrategy[list[Any]]:
     some(["supervised", "relvit", {"drloc": {"weight": 0.5}}]),
     st.lists(st.integers(0, 2**32 - 1), min_size=1, max_size=4, unique=True),
 )
-def test_a_grid_is_the_product_of_its_axes(backbones: Any, datasets: Any, heads: Any, seeds: Any) -> None:
+def test_a_grid_is_the_product_of_its_axes(
+    backbones: Any, datasets: Any, heads: Any, seeds: Any
+) -> None:
     found = rows(grid(backbones=backbones, datasets=datasets, heads=heads, seeds=seeds))
     names = [head if isinstance(head, str) else "drloc" for head in heads]
     assert len(found) == len(set(found))
@@ -70,19 +74,30 @@ def test_a_grid_is_the_product_of_its_axes(backbones: Any, datasets: Any, heads:
 
 
 @given(st.randoms(use_true_random=False))
-def test_the_order_of_keys_changes_nothing_and_that_of_lists_only_the_order(shuffle: random.Random) -> None:
+def test_the_order_of_keys_changes_nothing_and_that_of_lists_only_the_order(
+    shuffle: random.Random,
+) -> None:
     keys = list(BASE)
     shuffle.shuffle(keys)
     same = take_in_document(Document(file="f", data={key: BASE[key] for key in keys})).expansion
     assert same.runs == grid().runs
-    lists = {key: shuffle.sample(BASE[key], len(BASE[key])) for key in ("backbones", "datasets", "heads")}
+    lists = {
+        key: shuffle.sample(BASE[key], len(BASE[key])) for key in ("backbones", "datasets", "heads")
+    }
     other = grid(**lists)
     assert run_ids(other) == run_ids(same)
     assert other.grid_hash == same.grid_hash
 
 
 def test_an_expansion_has_no_run_twice_even_where_its_parts_overlap() -> None:
-    include = [{"backbone": ["vit_mini", "resnet50"], "dataset": "digits", "head": "supervised", "seed": [0, 1, 2]}]
+    include = [
+        {
+            "backbone": ["vit_mini", "resnet50"],
+            "dataset": "digits",
+            "head": "supervised",
+            "seed": [0, 1, 2],
+        }
+    ]
     found = grid(include=include)
     assert len(found.runs) == len(run_ids(found)) == 24 + 1 + 3
 
@@ -93,7 +108,7 @@ def test_the_name_in_the_ledger_is_the_hash_of_the_spec() -> None:
         assert spec_of(found, index).run_id == run.run_id
 
 
-# What decides the weights, and what does not --------------------------------------------------------------
+# What decides the weights, and what does not ------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -101,7 +116,16 @@ def test_the_name_in_the_ledger_is_the_hash_of_the_spec() -> None:
     [
         {"name": "other"},
         {"description": "words"},
-        {"resources": {"nodes": 2, "gpus_per_node": 8, "gpu": "v100", "walltime": "12h", "threads": 4, "cpu_ranks": 2}},
+        {
+            "resources": {
+                "nodes": 2,
+                "gpus_per_node": 8,
+                "gpu": "v100",
+                "walltime": "12h",
+                "threads": 4,
+                "cpu_ranks": 2,
+            }
+        },
         {"backend": "local"},
         {"backend": {"local": {"slots": 3}}},
         {"retries": 0},
@@ -130,9 +154,18 @@ def test_further_sets_to_score_keep_every_run_and_a_held_out_part_makes_others()
         ({"sets": ["test"]}, "lists a set twice"),
         ({"val": 0.1, "sets": ["val"]}, "lists a set twice"),
         ({"val": 1.5}, "data.val: "),
-        ({"val": 0.0001}, "data.val: 0.0001 of digits's 899 training images is 0; both parts need at least one"),
+        (
+            {"val": 0.0001},
+            "data.val: 0.0001 of digits's 899 training images is 0; both parts need at least one",
+        ),
         ({"vals": 0.1}, "unknown key 'vals'"),
-        ({"val": 0.005}, "899 training images is 4; both parts need at least one image of each of the 10 classes"),
+        (
+            {"val": 0.005},
+            (
+                "899 training images is 4; both parts need at least one image of each of the 10"
+                " classes"
+            ),
+        ),
     ],
 )
 def test_a_use_of_data_that_cannot_be_is_told(data: dict[str, Any], message: str) -> None:
@@ -158,9 +191,19 @@ def test_only_cells_and_runs_go_into_identity() -> None:
         # Of which `sets` does not.
         "data",
     }
-    covered = {"name", "description", "resources", "backend", "retries", "checkpoint_every", "evaluate_every"}
+    covered = {
+        "name",
+        "description",
+        "resources",
+        "backend",
+        "retries",
+        "checkpoint_every",
+        "evaluate_every",
+    }
     covered |= {"max_running", "halve_micro_batch", "compare"}
-    assert deciding | covered == set(Grid.model_fields), "a new key of the grid must be put in one of the two"
+    assert deciding | covered == set(Grid.model_fields), (
+        "a new key of the grid must be put in one of the two"
+    )
 
 
 OTHER: dict[str, Any] = {
@@ -180,7 +223,11 @@ OTHER: dict[str, Any] = {
 @pytest.mark.parametrize("field", Recipe.model_fields)
 def test_every_field_of_the_recipe_decides_the_weights(field: str) -> None:
     train = {field: OTHER[field]}
-    needs = {"auto_augment": {"pipeline": "pil"}, "color_jitter": {"pipeline": "pil"}, "bce_threshold": {"loss": "bce"}}
+    needs = {
+        "auto_augment": {"pipeline": "pil"},
+        "color_jitter": {"pipeline": "pil"},
+        "bce_threshold": {"loss": "bce"},
+    }
     common = needs.get(field, {})
     before, after = (grid(heads=["supervised"], train={**common, **more}) for more in ({}, train))
     assert not run_ids(before) & run_ids(after)
@@ -216,7 +263,11 @@ def test_whatever_decides_the_weights_makes_another_run(change: dict[str, Any]) 
 
 def test_a_default_that_is_spelled_out_is_the_same_run() -> None:
     spelled = grid(
-        **{**ONE, "heads": [{"drloc": {"weight": 0.5, "pairs": 64, "width": 512, "grid": 7}}], "train": {"epochs": 50}}
+        **{
+            **ONE,
+            "heads": [{"drloc": {"weight": 0.5, "pairs": 64, "width": 512, "grid": 7}}],
+            "train": {"epochs": 50},
+        }
     )
     assert run_ids(spelled) == run_ids(grid(**ONE))
 
@@ -234,10 +285,13 @@ def image_folder(root: Path, *, pixel: int = 0) -> Path:
     return root
 
 
-def test_a_folder_is_known_by_its_content_and_not_by_its_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_is_known_by_its_content_and_not_by_its_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     here, copy, other = (
-        image_folder(tmp_path / name, pixel=pixel) for name, pixel in (("here", 0), ("copy", 0), ("other", 9))
+        image_folder(tmp_path / name, pixel=pixel)
+        for name, pixel in (("here", 0), ("copy", 0), ("other", 9))
     )
     found = [run_ids(grid(**{**ONE, "datasets": [str(path)]})) for path in (here, copy, other)]
     assert found[0] == found[1]
@@ -248,7 +302,9 @@ def test_two_folders_of_one_name_are_two_datasets_with_labels_of_their_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    folders = [str(image_folder(tmp_path / name / "birds", pixel=index)) for index, name in enumerate("ab")]
+    folders = [
+        str(image_folder(tmp_path / name / "birds", pixel=index)) for index, name in enumerate("ab")
+    ]
     found = grid(**{**ONE, "datasets": folders})
     assert {row[1] for row in rows(found)} == set(folders)
     assert len({cell.spec.dataset for cell in found.cells}) == 2
@@ -258,7 +314,9 @@ def test_two_folders_of_one_name_are_two_datasets_with_labels_of_their_own(
 def test_weights_are_known_by_their_content_and_not_by_their_path(tmp_path: Path) -> None:
     for name, content in (("a.pt", b"1"), ("b.pt", b"1"), ("c.pt", b"2")):
         (tmp_path / name).write_bytes(content)
-    started = [[{"vit_mini": {"weights": str(tmp_path / name)}}] for name in ("a.pt", "b.pt", "c.pt")]
+    started = [
+        [{"vit_mini": {"weights": str(tmp_path / name)}}] for name in ("a.pt", "b.pt", "c.pt")
+    ]
     a, b, c = (run_ids(grid(**{**ONE, "backbones": backbones})) for backbones in started)
     assert a == b
     assert not a & c
@@ -272,17 +330,23 @@ def test_the_labels_a_user_chose_are_no_part_of_a_run() -> None:
     assert {row[0] for row in rows(both)} == {"vit_mini", "vit_mini(depth=4)"}
 
 
-# Axes, rules, stages --------------------------------------------------------------------------------------
+# Axes, rules, stages ------------------------------------------------------------------------------
 
 
 def test_an_axis_under_one_head_multiplies_only_that_head() -> None:
     found = grid(axes={"head.drloc.pairs": [32, 64, 128]})
-    count = {head: sum(row[2] == head for row in rows(found)) for head in ("supervised", "drloc", "relvit")}
+    count = {
+        head: sum(row[2] == head for row in rows(found))
+        for head in ("supervised", "drloc", "relvit")
+    }
     assert count == {"supervised": 8, "drloc": 24, "relvit": 8}
 
 
 def test_an_axis_under_one_backbone_or_dataset_multiplies_only_that() -> None:
-    found = grid(axes={"backbone.vit_mini.depth": [2, 3], "dataset.digits.mean": [[0.3], [0.4]]}, heads=["supervised"])
+    found = grid(
+        axes={"backbone.vit_mini.depth": [2, 3], "dataset.digits.mean": [[0.3], [0.4]]},
+        heads=["supervised"],
+    )
     count = {
         key: sum(row[:2] == key for row in rows(found))
         for key in itertools.product(BASE["backbones"], BASE["datasets"])
@@ -304,14 +368,22 @@ def test_an_axis_of_recipes_takes_each_as_it_is() -> None:
 
 
 def test_an_exclusion_takes_away_exactly_what_it_names_and_is_counted() -> None:
-    found = grid(exclude=[{"backbone": "vit_mini", "dataset": "digits"}, {"head": ["drloc", "relvit"], "seed": 1}])
+    found = grid(
+        exclude=[
+            {"backbone": "vit_mini", "dataset": "digits"},
+            {"head": ["drloc", "relvit"], "seed": 1},
+        ]
+    )
     expected = {
         row
         for row in rows(grid())
         if row[:2] != ("vit_mini", "digits") and not (row[2] in ("drloc", "relvit") and row[3] == 1)
     }
     assert set(rows(found)) == expected
-    assert found.excluded == {"{backbone: vit_mini, dataset: digits}": 6, "{head: ['drloc', 'relvit'], seed: 1}": 6}
+    assert found.excluded == {
+        "{backbone: vit_mini, dataset: digits}": 6,
+        "{head: ['drloc', 'relvit'], seed: 1}": 6,
+    }
 
 
 def test_an_exclusion_by_axis_reads_numbers_as_the_axis_does() -> None:
@@ -320,7 +392,11 @@ def test_an_exclusion_by_axis_reads_numbers_as_the_axis_does() -> None:
 
 
 def test_an_override_changes_what_it_names_and_nothing_else() -> None:
-    found = grid(overrides=[{"when": {"backbone": "swin_mini", "head": "drloc"}, "set": {"head.drloc.weight": 0.1}}])
+    found = grid(
+        overrides=[
+            {"when": {"backbone": "swin_mini", "head": "drloc"}, "set": {"head.drloc.weight": 0.1}}
+        ]
+    )
     weights = {
         (cell.labels["backbone"], json.loads(cell.spec.head)["params"].get("weight"))
         for cell in found.cells
@@ -331,26 +407,37 @@ def test_an_override_changes_what_it_names_and_nothing_else() -> None:
 
 
 def test_an_override_of_some_seeds_leaves_the_others_as_they_were() -> None:
-    found = grid(**{**ONE, "seeds": 4}, overrides=[{"when": {"seed": [1, 3]}, "set": {"train.lr": 1e-3}}])
+    found = grid(
+        **{**ONE, "seeds": 4}, overrides=[{"when": {"seed": [1, 3]}, "set": {"train.lr": 1e-3}}]
+    )
     plain = grid(**{**ONE, "seeds": 4})
     assert {run.seed for run in found.runs if run.run_id in run_ids(plain)} == {0, 2}
     assert sorted(run.seed for run in found.runs) == [0, 1, 2, 3]
 
 
 def test_a_later_override_wins() -> None:
-    rules = [{"when": {}, "set": {"train.lr": 1e-3}}, {"when": {"seed": 0}, "set": {"train.lr": 2e-3}}]
+    rules = [
+        {"when": {}, "set": {"train.lr": 1e-3}},
+        {"when": {"seed": 0}, "set": {"train.lr": 2e-3}},
+    ]
     found = grid(**ONE, overrides=rules)
     assert spec_of(found).recipe["lr"] == 2e-3
 
 
 def test_what_is_included_need_not_be_on_the_axes() -> None:
-    found = grid(include=[{"backbone": "resnet50", "dataset": "cifar100", "head": "supervised", "seed": [7]}])
+    found = grid(
+        include=[{"backbone": "resnet50", "dataset": "cifar100", "head": "supervised", "seed": [7]}]
+    )
     assert set(rows(found)) - set(rows(grid())) == {("resnet50", "cifar100", "supervised", 7)}
 
 
 STAGES = [
     {"name": "pretrain", "heads": ["relvit"], "train": {"epochs": 8}},
-    {"name": "finetune", "heads": ["supervised", {"drloc": {"weight": 0.5}}], "init_from": "pretrain"},
+    {
+        "name": "finetune",
+        "heads": ["supervised", {"drloc": {"weight": 0.5}}],
+        "init_from": "pretrain",
+    },
 ]
 
 
@@ -366,7 +453,11 @@ def test_stages_are_matched_by_cell_and_seed() -> None:
         assert parent.spec.backbone == mine.spec.backbone
         assert parent.spec.dataset == mine.spec.dataset
         assert json.loads(mine.spec.recipe)["epochs"] == 50
-    assert {cell.labels["head"] for cell in found.cells} == {"relvit", "relvit-then-supervised", "relvit-then-drloc"}
+    assert {cell.labels["head"] for cell in found.cells} == {
+        "relvit",
+        "relvit-then-supervised",
+        "relvit-then-drloc",
+    }
 
 
 def test_a_run_that_starts_from_another_is_another_run() -> None:
@@ -388,24 +479,33 @@ def test_one_head_with_other_settings_in_another_stage_keeps_its_own() -> None:
         {"name": "finetune", "heads": [{"relvit": {"tasks": ["abspos"]}}], "init_from": "pretrain"},
     ]
     found = {
-        cell.stage: json.loads(cell.spec.head)["params"]["tasks"] for cell in grid(heads=None, stages=stages).cells
+        cell.stage: json.loads(cell.spec.head)["params"]["tasks"]
+        for cell in grid(heads=None, stages=stages).cells
     }
     assert found == {"pretrain": ["sprel"], "finetune": ["abspos"]}
 
 
 def test_a_stage_may_move_to_another_dataset() -> None:
-    stages = [{**STAGES[0], "datasets": ["cifar100"]}, {**STAGES[1], "datasets": ["digits", "cifar10"]}]
+    stages = [
+        {**STAGES[0], "datasets": ["cifar100"]},
+        {**STAGES[1], "datasets": ["digits", "cifar10"]},
+    ]
     found = grid(heads=None, stages=stages)
     parents = {run.run_id: found.cells[run.cell].labels["dataset"] for run in found.runs}
     assert {parents[str(run.parent)] for run in found.runs if run.parent} == {"cifar100"}
-    assert {found.cells[run.cell].labels["dataset"] for run in found.runs if run.parent} == {"digits", "cifar10"}
+    assert {found.cells[run.cell].labels["dataset"] for run in found.runs if run.parent} == {
+        "digits",
+        "cifar10",
+    }
 
 
 def test_only_chains_without_any_auxiliary_head_are_baselines() -> None:
     found = grid(heads=None, stages=STAGES)
     assert not any(cell.is_baseline for cell in found.cells)
     plain = [{**STAGES[0], "heads": ["supervised"]}, STAGES[1]]
-    assert {cell.labels["head"] for cell in grid(heads=None, stages=plain).cells if cell.is_baseline} == {
+    assert {
+        cell.labels["head"] for cell in grid(heads=None, stages=plain).cells if cell.is_baseline
+    } == {
         "supervised",
         "supervised-then-supervised",
     }
@@ -415,7 +515,9 @@ def test_a_cell_shares_its_match_with_its_baseline_alone() -> None:
     found = grid()
     groups: dict[str, set[tuple[str, str]]] = {}
     for cell in found.cells:
-        groups.setdefault(cell.match_id, set()).add((cell.labels["backbone"], cell.labels["dataset"]))
+        groups.setdefault(cell.match_id, set()).add(
+            (cell.labels["backbone"], cell.labels["dataset"])
+        )
     assert len(groups) == 4
     assert all(len(group) == 1 for group in groups.values())
     assert len({cell.cell_id for cell in found.cells}) == 12
@@ -436,12 +538,19 @@ def test_exclusions_may_bring_a_grid_below_the_limit() -> None:
 
 
 def test_a_whole_lab_in_one_grid_is_counted_before_it_is_gone_through() -> None:
-    axes = {"train.lr": [n / 1e6 for n in range(1, 1001)], "train.weight_decay": [n / 1e3 for n in range(1000)]}
+    axes = {
+        "train.lr": [n / 1e6 for n in range(1, 1001)],
+        "train.weight_decay": [n / 1e3 for n in range(1000)],
+    }
     with pytest.raises(BadInput, match=r"24,000,000 runs \(limit 100,000"):
         grid(axes=axes)
 
 
-VARIANTS = {"all": {}, "no-clip": {"train.clip_grad": None}, "flat": {"train.lr": 1e-3, "head.drloc.pairs": 8}}
+VARIANTS = {
+    "all": {},
+    "no-clip": {"train.clip_grad": None},
+    "flat": {"train.lr": 1e-3, "head.drloc.pairs": 8},
+}
 
 
 def test_each_variant_changes_its_own_settings_alone() -> None:
@@ -469,7 +578,9 @@ def test_a_later_stage_keeps_the_variant_and_rules_may_name_it() -> None:
     variants = {**VARIANTS, "flat": {"train.lr": 1e-3}}
     found = grid(heads=None, stages=stages, variants=variants, exclude=rule)
     children = [cell for cell in found.cells if cell.parent is not None]
-    assert all(cell.axes == found.cells[cell.parent].axes for cell in children if cell.parent is not None)
+    assert all(
+        cell.axes == found.cells[cell.parent].axes for cell in children if cell.parent is not None
+    )
     assert {cell.axes["variant"] for cell in children} == {"all", "no-clip"}
 
 
@@ -478,7 +589,10 @@ def test_a_later_stage_keeps_the_variant_and_rules_may_name_it() -> None:
     [
         ({"variants": {"x": {"lr": 1}}}, "variants.x.lr: cannot vary 'lr'"),
         ({"variants": {"x": {"train.lrr": 1}}}, "variants.x.train.lrr: "),
-        ({"variants": {"x": {}}, "exclude": [{"variant": "y"}]}, "'y' is not among this grid's variants"),
+        (
+            {"variants": {"x": {}}, "exclude": [{"variant": "y"}]},
+            "'y' is not among this grid's variants",
+        ),
         ({"exclude": [{"variant": "y"}]}, "unknown key 'variant'"),
         ({"variants": {"../x": {}}}, "variants"),
     ],
@@ -498,12 +612,14 @@ def test_a_variant_that_cannot_be_is_told(changes: dict[str, Any], message: str)
         ({"tests": "welch"}, "unknown key 'tests'"),
     ],
 )
-def test_a_comparison_that_cannot_be_declared_is_told(compare: dict[str, Any], message: str) -> None:
+def test_a_comparison_that_cannot_be_declared_is_told(
+    compare: dict[str, Any], message: str
+) -> None:
     with pytest.raises(BadInput, match=message):
         grid(compare=compare)
 
 
-# Streams that vary apart -----------------------------------------------------------------------------------------
+# Streams that vary apart --------------------------------------------------------------------------
 
 CROSSED = {"design": "crossed", "vary": {"init": 3, "order": 2}, "hold": {"split": 1}}
 
@@ -540,7 +656,10 @@ def test_repeats_are_runs_of_their_own() -> None:
 
 
 def test_a_study_of_two_stages_goes_on_from_the_run_of_its_own_row() -> None:
-    stages = [{"name": "first", "heads": ["supervised"]}, {"name": "second", "heads": ["relvit"], "init_from": "first"}]
+    stages = [
+        {"name": "first", "heads": ["supervised"]},
+        {"name": "second", "heads": ["relvit"], "init_from": "first"},
+    ]
     found = grid(seeds=None, heads=None, stages=stages, variance=CROSSED)
     by_id = {run.run_id: run for run in found.runs}
     children = [run for run in found.runs if run.parent is not None]

@@ -18,7 +18,9 @@ def _cell(**changes: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         "name": "one", "backbones": ["swin_t"], "datasets": ["cifar10"], "heads": ["drloc"], "seeds": 1,
         "recipe": "drloc-scratch", **changes,
     }  # fmt: skip
-    (cell,) = take_in_document(parse(yaml.safe_dump(grid).encode(), file="grid.yaml")).expansion.cells
+    (cell,) = take_in_document(
+        parse(yaml.safe_dump(grid).encode(), file="grid.yaml")
+    ).expansion.cells
     return json.loads(cell.spec.head), json.loads(cell.spec.recipe)
 
 
@@ -30,7 +32,10 @@ def test_the_papers_preset_marks_what_the_paper_leaves_open() -> None:
     head, recipe = _cell()
     sources = _sources(fidelity.of_head(head, "swin_t"))
     assert sources["offsets"] == sources["weight"] == fidelity.PAPER
-    assert {name for name, source in sources.items() if source == fidelity.SILENT_CODE} == {"tokens", "init"}
+    assert {name for name, source in sources.items() if source == fidelity.SILENT_CODE} == {
+        "tokens",
+        "init",
+    }
     marked = _sources(fidelity.of_recipe(recipe, "drloc-scratch"))
     assert marked["mixup"] == marked["clip_grad"] == fidelity.SILENT_CODE
     assert "lr" not in marked, "what the paper gives needs no mark"
@@ -81,5 +86,7 @@ def test_a_recipe_names_its_source_and_only_fields_that_it_has(name: str) -> Non
     assert file.source
     data = catalogue.recipe_data(name)
     assert set(file.silent) <= set(data) and set(file.code) <= set(data)
-    assert all(catalogue.recipe_data(name, "code")[key] == value for key, value in file.code.items())
+    assert all(
+        catalogue.recipe_data(name, "code")[key] == value for key, value in file.code.items()
+    )
     assert set(file.heads) <= set(HEADS)

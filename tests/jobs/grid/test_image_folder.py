@@ -58,7 +58,13 @@ def test_any_change_of_the_images_changes_the_fingerprint(images: Path, change: 
 
 def test_what_is_no_image_is_no_part_of_it(images: Path) -> None:
     before = describe_folder(images)
-    for name in ("README.md", "train/a/notes.txt", "train/.DS_Store", "stray.png", "train/stray.png"):
+    for name in (
+        "README.md",
+        "train/a/notes.txt",
+        "train/.DS_Store",
+        "stray.png",
+        "train/stray.png",
+    ):
         (images / name).touch()
     assert describe_folder(images) == before
 

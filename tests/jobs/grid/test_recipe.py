@@ -20,14 +20,17 @@ def test_a_world_size_is_allowed_where_it_divides_the_virtual_ranks(virtual_rank
 
 
 @given(st.integers(1, 10**6), st.integers(1, 4096))
-def test_an_epoch_serves_every_image_once_or_drops_less_than_a_batch(images: int, batch: int) -> None:
+def test_an_epoch_serves_every_image_once_or_drops_less_than_a_batch(
+    images: int, batch: int
+) -> None:
     whole = steps_per_epoch(images, batch, drop_last=True)
     assert 0 <= images - whole * batch < batch
     assert steps_per_epoch(images, batch, drop_last=False) == whole + (images % batch > 0)
 
 
 @pytest.mark.parametrize(
-    "field", ["lr", "weight_decay", "mixup", "clip_grad", "warmup_lr", "label_smoothing", "ema_decay"]
+    "field",
+    ["lr", "weight_decay", "mixup", "clip_grad", "warmup_lr", "label_smoothing", "ema_decay"],
 )
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -1.0, "0.1", True])
 def test_a_number_of_a_recipe_is_finite_and_in_its_range(field: str, value: object) -> None:

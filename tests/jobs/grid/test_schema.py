@@ -196,8 +196,9 @@ def test_a_key_that_a_grid_needs_is_asked_for(tmp_path: Path, key: str) -> None:
 
 def test_mistakes_of_schema_and_of_names_are_told_together_sorted_and_once(tmp_path: Path) -> None:
     text = (
-        "name: a/b\nbackbones: [swin_tt, {vit_mini: {pretrained: true}}]\ndatasets: [cifar11]\nheads: [drlok]\n"
-        "seeds: [1, 1]\nrecipe: quickstart\ntrain: {lr: x, epoch: 3}\nretry: 3\n"
+        "name: a/b\nbackbones: [swin_tt, {vit_mini: {pretrained: true}}]\ndatasets:"
+        " [cifar11]\nheads: [drlok]\nseeds: [1, 1]\nrecipe: quickstart\ntrain: {lr: x, epoch:"
+        " 3}\nretry: 3\n"
     )
     found = said(tmp_path, text)
     assert [line.split(":")[1] for line in found] == ["1", "2", "2", "3", "4", "5", "7", "7", "8"]
@@ -224,7 +225,9 @@ def test_an_entry_that_axes_complete_is_judged_with_their_values(tmp_path: Path)
 
 
 @pytest.mark.parametrize("value", ["no", "2026-01-01", "'007'", "v1.0"])
-def test_a_name_that_yaml_1_1_would_take_for_something_else_is_text(tmp_path: Path, value: str) -> None:
+def test_a_name_that_yaml_1_1_would_take_for_something_else_is_text(
+    tmp_path: Path, value: str
+) -> None:
     assert taken(tmp_path, with_line("name", value)).name == value.strip("'")
 
 
@@ -239,7 +242,9 @@ def test_seeds_are_a_count_a_list_or_a_range(tmp_path: Path) -> None:
 
 
 def test_a_walltime_may_be_written_as_a_clock(tmp_path: Path) -> None:
-    assert taken(tmp_path, with_line("resources", "{walltime: 24:00:00}")).resources.walltime == 86400
+    assert (
+        taken(tmp_path, with_line("resources", "{walltime: 24:00:00}")).resources.walltime == 86400
+    )
 
 
 def test_the_default_checkpoint_interval_does_not_forbid_a_short_walltime(tmp_path: Path) -> None:
@@ -249,7 +254,9 @@ def test_the_default_checkpoint_interval_does_not_forbid_a_short_walltime(tmp_pa
 def test_too_many_runs_are_counted_before_they_are_made(tmp_path: Path) -> None:
     rates = ", ".join(f"{n}e-6" for n in range(1, 1201))
     text = with_line("seeds", "1000") + f"axes: {{train.lr: [{rates}]}}\n"
-    assert said(tmp_path, text) == ["grid.yaml:1: 1,200,000 runs (limit 100,000; raise it with --max-runs)"]
+    assert said(tmp_path, text) == [
+        "grid.yaml:1: 1,200,000 runs (limit 100,000; raise it with --max-runs)"
+    ]
 
 
 def test_every_built_in_grid_and_recipe_is_without_mistakes() -> None:
@@ -277,22 +284,33 @@ SCRAPS = st.recursive(
     st.none() | st.booleans() | st.integers(-3, 2**70) | st.floats() | WORDS,
     lambda inner: (
         st.lists(inner, max_size=2)
-        | st.dictionaries(st.sampled_from(["vit_mini", "seed", "head", "set", "when", "range", "x"]), inner, max_size=2)
+        | st.dictionaries(
+            st.sampled_from(["vit_mini", "seed", "head", "set", "when", "range", "x"]),
+            inner,
+            max_size=2,
+        )
     ),
     max_leaves=4,
 )
 FULL = parse(
-    GOOD.encode() + b"axes: {train.lr: [1e-3], head.drloc.pairs: [2]}\nexclude: [{backbone: vit_mini, seed: [1]}]\n"
-    b"include: [{backbone: swin_mini, dataset: digits, head: drloc, seed: [0]}]\n"
-    b"overrides: [{when: {head: drloc}, set: {head.drloc.weight: 0.5}}]\ncheckpoint_every: 1m\nretries: 2\n"
-    b"stages: [{name: a, heads: [supervised]}, {name: b, init_from: a, train: {epochs: 9}}]\n"
-    b"backend: {local: {slots: 2}}\n",
+    GOOD.encode()
+    + b"axes: {train.lr: [1e-3], head.drloc.pairs: [2]}\nexclude: [{backbone: vit_mini, seed:"
+    b" [1]}]\ninclude: [{backbone: swin_mini, dataset: digits, head: drloc, seed:"
+    b" [0]}]\noverrides: [{when: {head: drloc}, set: {head.drloc.weight:"
+    b" 0.5}}]\ncheckpoint_every: 1m\nretries: 2\nstages: [{name: a, heads: [supervised]}, {name:"
+    b" b, init_from: a, train: {epochs: 9}}]\nbackend: {local: {slots: 2}}\n",
     file="f",
 )
 
 
 def places(value: object, path: tuple[str | int, ...] = ()) -> list[tuple[str | int, ...]]:
-    children = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    children = (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, list)
+        else ()
+    )
     return [path, *(place for key, child in children for place in places(child, (*path, key)))]
 
 
@@ -338,7 +356,8 @@ def test_a_comparison_that_cannot_be_is_refused(tmp_path: Path, compare: str, sa
 
 
 @pytest.mark.parametrize(
-    "extra", ["compare: {select: best_val}\ndata: {val: 0.1}", "compare: {baseline: each, family: dataset}"]
+    "extra",
+    ["compare: {select: best_val}\ndata: {val: 0.1}", "compare: {baseline: each, family: dataset}"],
 )
 def test_a_comparison_may_declare_its_epoch_and_every_pair(tmp_path: Path, extra: str) -> None:
     path = tmp_path / "grid.yaml"
@@ -365,20 +384,38 @@ def test_a_document_is_checked_without_being_changed() -> None:
         ("{design: together, vary: {init: 2}}", "variance: together: `seeds` sets every stream"),
         ("{design: crossed, vary: {init: 5}}", "variance: crossed: vary at least two streams"),
         ("{design: crossed, vary: {init: 5, weights: 5}}", "variance.vary.weights"),
-        ("{design: crossed, vary: {init: 5, order: 1}}", "variance: vary order: needs at least two values, got one"),
+        (
+            "{design: crossed, vary: {init: 5, order: 1}}",
+            "variance: vary order: needs at least two values, got one",
+        ),
         (
             "{design: crossed, vary: {init: 2, order: 2}, hold: {init: 3}}",
             "init: list a stream once, under",
         ),
-        ("{design: crossed, vary: {init: 2, order: 2}, ride: [drop, drop]}", "drop: list a stream once, under"),
+        (
+            "{design: crossed, vary: {init: 2, order: 2}, ride: [drop, drop]}",
+            "drop: list a stream once, under",
+        ),
         ("{design: crossed, vary: {init: 2, order: 2}, hold: {mix: -1}}", "variance.hold.mix"),
         ("{design: crossed, vary: {init: 2, order: 2}, repeat: 0}", "variance.repeat"),
-        ("{design: crossed, vary: {init: 1000, order: 1000}}", "1,000,000 runs per cell, at most 10,000"),
+        (
+            "{design: crossed, vary: {init: 1000, order: 1000}}",
+            "1,000,000 runs per cell, at most 10,000",
+        ),
         ("{design: one-at-a-time}", "variance: one-at-a-time: vary at least one stream"),
         ("{design: one-at-a-time, vary: {init: 3}, ride: [mix]}", "Remove ride"),
-        ("{design: orthogonal, vary: {init: 4, order: 4}}", "prime number of values, got 4. Give each stream 5"),
-        ("{design: orthogonal, vary: {init: 3, order: 5}}", "orthogonal: every stream needs the same number of values"),
-        ("{design: orthogonal, vary: {init: 3, order: 3, mix: 3, drop: 3}}", "3 values allow up to 3 streams"),
+        (
+            "{design: orthogonal, vary: {init: 4, order: 4}}",
+            "prime number of values, got 4. Give each stream 5",
+        ),
+        (
+            "{design: orthogonal, vary: {init: 3, order: 5}}",
+            "orthogonal: every stream needs the same number of values",
+        ),
+        (
+            "{design: orthogonal, vary: {init: 3, order: 3, mix: 3, drop: 3}}",
+            "3 values allow up to 3 streams",
+        ),
     ],
 )
 def test_a_study_that_cannot_be_is_refused(tmp_path: Path, variance: str, says: str) -> None:

@@ -48,9 +48,13 @@ def test_the_everyday_use_is_one_dataset_with_seeds() -> None:
     assert len(found.runs) == 4 * 2 * 3
 
 
-def test_resized_crops_of_pictures_of_many_sizes_need_pillow_and_that_is_told_before_submission() -> None:
+def test_resized_crops_of_pictures_of_many_sizes_need_pillow_and_that_is_told_before_submission() -> (
+    None
+):
     tensors = {"train.pipeline": "tensor", "train.auto_augment": None}
-    with pytest.raises(BadInput, match=r"train: crop: resized on images of different sizes \(sketch\) needs"):
+    with pytest.raises(
+        BadInput, match=r"train: crop: resized on images of different sizes \(sketch\) needs"
+    ):
         take_in("drloc-table4", changes={**tensors, "datasets": ["sketch"]})
     assert take_in("drloc-table4", changes={**tensors, "datasets": ["svhn"]}).expansion.runs
 
@@ -66,7 +70,9 @@ def test_the_seed_study_has_the_seeds_1_to_100() -> None:
 
 
 def test_table_5_starts_from_weights_in_the_data_folder(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match=r"t2t_vit_14.safetensors: no such file. Download it once") as caught:
+    with pytest.raises(
+        BadInput, match=r"t2t_vit_14.safetensors: no such file. Download it once"
+    ) as caught:
         take_in("drloc-table5", data_root=tmp_path)
     assert len(caught.value.problems) == 3
     (tmp_path / "weights").mkdir()

@@ -71,11 +71,19 @@ def test_another_teacher_makes_another_run() -> None:
 
 def test_the_presets_say_what_the_text_and_the_code_have() -> None:
     def params(**settings: Any) -> dict[str, Any]:
-        stages = [BASE["stages"][0], {"name": "student", "heads": [{"distill": {"teacher": "big", **settings}}]}]
+        stages = [
+            BASE["stages"][0],
+            {"name": "student", "heads": [{"distill": {"teacher": "big", **settings}}]},
+        ]
         found: dict[str, Any] = _head(grid(stages=stages).cells[-1])["params"]
         return {name: found[name] for name in ("weight", "temperature", "mean_over", "fusion")}
 
-    assert params() == {"weight": 0.5, "temperature": 3.0, "mean_over": "images", "fusion": "softmax"}
+    assert params() == {
+        "weight": 0.5,
+        "temperature": 3.0,
+        "mean_over": "images",
+        "fusion": "softmax",
+    }
     assert params(kind="soft")["weight"] == 0.1
     code = {"weight": 0.5, "temperature": 1.0, "mean_over": "elements", "fusion": "logits"}
     assert params(kind="soft", fidelity="code") == code
@@ -113,7 +121,10 @@ def test_a_teacher_needs_a_stage_before_it() -> None:
 
 
 def test_a_teacher_is_one_cell() -> None:
-    stages = [{"name": "big", "backbones": ["resnet50", "vit_mini"], "heads": ["supervised"]}, STUDENT]
+    stages = [
+        {"name": "big", "backbones": ["resnet50", "vit_mini"], "heads": ["supervised"]},
+        STUDENT,
+    ]
     with pytest.raises(BadInput, match="has 2 cells on digits; a teacher needs one"):
         grid(stages=stages)
 
@@ -135,7 +146,9 @@ def test_a_stage_that_starts_from_another_keeps_its_backbones() -> None:
 
 def test_a_stage_that_starts_from_another_has_no_second_parent() -> None:
     fine = {"name": "fine", "init_from": "big", "heads": [{"distill": {"teacher": "big"}}]}
-    with pytest.raises(BadInput, match="a stage with init_from cannot take its teacher from another stage"):
+    with pytest.raises(
+        BadInput, match="a stage with init_from cannot take its teacher from another stage"
+    ):
         grid(stages=[BASE["stages"][0], fine])
 
 
@@ -148,12 +161,16 @@ def test_a_stage_that_starts_from_another_has_no_second_parent() -> None:
     ],
 )
 def test_a_teacher_is_not_varied_by_a_path(change: dict[str, Any]) -> None:
-    with pytest.raises(BadInput, match=r"head.distill.teacher cannot be varied. List distill once for each"):
+    with pytest.raises(
+        BadInput, match=r"head.distill.teacher cannot be varied. List distill once for each"
+    ):
         grid(**change)
 
 
 def test_a_student_learns_from_the_teacher_in_its_place_of_an_axis() -> None:
-    found = grid(axes={"train.lr": [1e-3, 1e-4]}, variants={"plain": {}, "short": {"train.epochs": 10}})
+    found = grid(
+        axes={"train.lr": [1e-3, 1e-4]}, variants={"plain": {}, "short": {"train.epochs": 10}}
+    )
     students = [cell for cell in found.cells if _head(cell)["name"] == "distill"]
     assert len(students) == 2 * 2 * 2 * 2
     for cell in students:
@@ -175,4 +192,6 @@ def test_students_without_a_teachers_run_are_counted() -> None:
 def test_an_included_backbone_is_a_student_and_no_teacher() -> None:
     rule = [{"backbone": "deit_s", "dataset": "digits", "head": "supervised"}]
     found = grid(include=rule)
-    assert [cell.stage for cell in found.cells if cell.labels["backbone"] == "deit_s"] == ["student"]
+    assert [cell.stage for cell in found.cells if cell.labels["backbone"] == "deit_s"] == [
+        "student"
+    ]

@@ -6,7 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vtjobs.jobs.run.retry import NEVER_STARTED_LIMIT, STALLED_LIMIT, STORAGE_BACKOFF_S, Ended, Verdict, judge
+from vtjobs.jobs.run.retry import (
+    NEVER_STARTED_LIMIT,
+    STALLED_LIMIT,
+    STORAGE_BACKOFF_S,
+    Ended,
+    Verdict,
+    judge,
+)
 from vtjobs.jobs.run.states import TERMINAL, AttemptState, FailureClass, RunState
 
 F, S = FailureClass, AttemptState
@@ -19,12 +26,19 @@ COUNTED = [
 
 def failed(failure: FailureClass, signature: str = "", *, steps: int = 0) -> Ended:
     state = S.OUT_OF_MEMORY if failure is F.OUT_OF_MEMORY else S.FAILED
-    return Ended(state=state, failure=failure, signature=signature or failure, checkpoint_step=steps)
+    return Ended(
+        state=state, failure=failure, signature=signature or failure, checkpoint_step=steps
+    )
 
 
 def taken(state: AttemptState = S.PREEMPTED, *, start: int = 0, saved: int | None = None) -> Ended:
     """An end that says nothing about the run, with or without a new checkpoint."""
-    return Ended(state=state, failure=F.STOPPED, started_step=start, checkpoint_step=start if saved is None else saved)
+    return Ended(
+        state=state,
+        failure=F.STOPPED,
+        started_step=start,
+        checkpoint_step=start if saved is None else saved,
+    )
 
 
 def tries_until_given_up(failure: FailureClass, *, tries: int, may_halve: bool = False) -> int:
@@ -59,7 +73,9 @@ def test_each_kind_of_failure_gets_its_tries_out_of_five(failure: FailureClass, 
     assert tries_until_given_up(failure, tries=5) == tries
 
 
-def test_out_of_memory_is_tried_once_more_with_half_the_micro_batch_where_the_grid_allows_it() -> None:
+def test_out_of_memory_is_tried_once_more_with_half_the_micro_batch_where_the_grid_allows_it() -> (
+    None
+):
     first = judge([failed(F.OUT_OF_MEMORY)], tries=5, may_halve=True)
     assert first == Verdict(state=RunState.PENDING, halve_micro_batch=True)
     assert tries_until_given_up(F.OUT_OF_MEMORY, tries=5, may_halve=True) == 2
@@ -92,7 +108,9 @@ def test_an_outcome_is_final_whatever_went_before(last: Ended, state: RunState) 
 
 
 @given(st.lists(st.sampled_from(INFRASTRUCTURE), max_size=30))
-def test_an_infrastructure_end_that_left_a_checkpoint_costs_no_try(states: list[AttemptState]) -> None:
+def test_an_infrastructure_end_that_left_a_checkpoint_costs_no_try(
+    states: list[AttemptState],
+) -> None:
     history = [taken(state, start=step, saved=step + 1) for step, state in enumerate(states)]
     assert judge(history, tries=1).state is RunState.PENDING
     assert judge([*history, failed(F.COMMUNICATION)], tries=2).state is RunState.PENDING
@@ -125,7 +143,10 @@ def test_an_agent_that_can_never_start_is_waited_for_and_then_given_up() -> None
     waits = [judge([never] * count, tries=1).wait_s for count in range(1, NEVER_STARTED_LIMIT)]
     assert waits == [0, 2, 4, 8, 16, 32, 60, 60, 60]
     verdict = judge([never] * NEVER_STARTED_LIMIT, tries=1)
-    assert (verdict.state, verdict.reason) == (RunState.FAILED, "10 allocations in a row ended before the run started")
+    assert (verdict.state, verdict.reason) == (
+        RunState.FAILED,
+        "10 allocations in a row ended before the run started",
+    )
     assert judge([never] * 9 + [taken(saved=1)] + [never] * 9, tries=1).state is RunState.PENDING
 
 
@@ -140,7 +161,9 @@ ENDED = st.builds(
 
 
 @given(st.lists(ENDED, max_size=8), st.integers(0, 5), st.booleans())
-def test_no_run_is_tried_more_often_than_allowed(history: list[Ended], tries: int, may_halve: bool) -> None:
+def test_no_run_is_tried_more_often_than_allowed(
+    history: list[Ended], tries: int, may_halve: bool
+) -> None:
     verdict = judge(history, tries=tries, may_halve=may_halve)
     counted = [ended for ended in history if not ended.state.is_infrastructure]
     if history and verdict.state is RunState.PENDING and history[-1] in counted:
@@ -166,9 +189,15 @@ def test_a_verdict_says_why_and_waits_only_where_something_may_come(
         assert may_halve and history[-1].failure is F.OUT_OF_MEMORY
 
 
-@given(st.lists(ENDED.filter(lambda ended: ended.state is not S.COMPLETED), max_size=6), st.integers(0, 3))
+@given(
+    st.lists(ENDED.filter(lambda ended: ended.state is not S.COMPLETED), max_size=6),
+    st.integers(0, 3),
+)
 def test_a_completion_is_a_completion(history: list[Ended], tries: int) -> None:
-    assert judge([*history, Ended(state=S.COMPLETED, failure=None)], tries=tries).state is RunState.COMPLETED
+    assert (
+        judge([*history, Ended(state=S.COMPLETED, failure=None)], tries=tries).state
+        is RunState.COMPLETED
+    )
 
 
 @pytest.mark.parametrize("failure", COUNTED)

@@ -65,7 +65,8 @@ def test_what_cannot_be_read_is_bad_input(word: str, says: str) -> None:
 
 @given(
     st.lists(
-        st.text(max_size=12) | st.sampled_from(FIELDS).flatmap(lambda f: st.text(max_size=5).map(lambda v: f"{f}={v}"))
+        st.text(max_size=12)
+        | st.sampled_from(FIELDS).flatmap(lambda f: st.text(max_size=5).map(lambda v: f"{f}={v}"))
     )
 )
 def test_any_words_are_a_selection_or_bad_input(words: list[str]) -> None:

@@ -11,10 +11,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vtjobs.jobs.grid.recipe import Recipe
-from vtjobs.jobs.run.spec import LATER, NUMERICS, STREAMS, CellSpec, RunSpec, canonical, digest, seed_label, seeds_of
+from vtjobs.jobs.run.spec import (
+    LATER,
+    NUMERICS,
+    STREAMS,
+    CellSpec,
+    RunSpec,
+    canonical,
+    digest,
+    seed_label,
+    seeds_of,
+)
 
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
     max_leaves=10,
 )
@@ -64,13 +78,17 @@ def test_the_order_of_keys_is_no_part_of_the_name(spec: RunSpec) -> None:
 
 
 @given(SPECS, st.sampled_from(["backbone", "dataset", "head", "recipe"]), st.text(), JSON)
-def test_any_change_of_any_part_is_another_name(spec: RunSpec, part: str, key: str, value: Any) -> None:
+def test_any_change_of_any_part_is_another_name(
+    spec: RunSpec, part: str, key: str, value: Any
+) -> None:
     fields = {name: getattr(spec, name) for name in RunSpec.__slots__}
     other = RunSpec(**{**fields, part: {**fields[part], key: value}})
     assert (other.run_id == spec.run_id) == (other.canonical() == spec.canonical())
 
 
-@pytest.mark.parametrize("change", [{"init_from": "0" * 16}, {"numerics": NUMERICS + 1}, {"seeds": seeds_of(1)}])
+@pytest.mark.parametrize(
+    "change", [{"init_from": "0" * 16}, {"numerics": NUMERICS + 1}, {"seeds": seeds_of(1)}]
+)
 def test_parent_numerics_and_seeds_are_part_of_the_name(change: dict[str, Any]) -> None:
     fields: dict[str, Any] = {name: {} for name in ("backbone", "dataset", "head", "recipe")}
     fields |= {"seeds": seeds_of(0), "init_from": None, "numerics": NUMERICS}
@@ -98,9 +116,9 @@ def test_a_cell_writes_the_text_that_its_runs_are_named_by(
 
 def test_a_name_is_the_same_in_every_process_and_for_ever() -> None:
     code = (
-        "from vtjobs.jobs.run.spec import RunSpec, seeds_of;"
-        "print(RunSpec(backbone={'b': 1, 'a': 'é'}, dataset={}, head={}, recipe={'lr': 1e-3}, seeds=seeds_of(3),"
-        " init_from=None, numerics=1).run_id)"
+        "from vtjobs.jobs.run.spec import RunSpec, seeds_of;print(RunSpec(backbone={'b': 1, 'a':"
+        " 'é'}, dataset={}, head={}, recipe={'lr': 1e-3}, seeds=seeds_of(3), init_from=None,"
+        " numerics=1).run_id)"
     )
     found = {
         subprocess.run(

@@ -67,7 +67,9 @@ def test_no_failure_ends_as_if_all_were_well() -> None:
 @pytest.mark.parametrize("state", RunState)
 def test_a_run_that_is_over_is_settled(state: RunState) -> None:
     assert state.is_settled or not state.is_terminal
-    assert state.is_settled == (state in ("completed", "diverged", "failed", "cancelled", "blocked"))
+    assert state.is_settled == (
+        state in ("completed", "diverged", "failed", "cancelled", "blocked")
+    )
 
 
 def test_words_are_stored_as_themselves() -> None:

@@ -53,7 +53,9 @@ def test_every_task_of_every_index_is_hosted(allocation: Allocation) -> None:
     assert allocation.shape.world_size == allocation.shape.nodes * allocation.shape.ranks
 
 
-@pytest.mark.parametrize("broken", [{}, {"shape": {}}, {"shape": {"backend": "local"}, "tasks": [[{}]]}])
+@pytest.mark.parametrize(
+    "broken", [{}, {"shape": {}}, {"shape": {"backend": "local"}, "tasks": [[{}]]}]
+)
 def test_what_is_no_allocation_is_refused(broken: dict[str, object]) -> None:
     with pytest.raises((KeyError, TypeError)):
         Allocation.from_dict(broken)

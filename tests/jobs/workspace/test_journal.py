@@ -14,10 +14,13 @@ from vtjobs.jobs.errors import DamagedJournal
 from vtjobs.jobs.workspace.journal import KINDS, JournalWriter, decode, encode, read_all, read_from
 
 FIELDS = st.dictionaries(
-    st.text(), st.none() | st.integers() | st.text() | st.floats(allow_nan=False, allow_infinity=False)
+    st.text(),
+    st.none() | st.integers() | st.text() | st.floats(allow_nan=False, allow_infinity=False),
 )
 EVENTS = st.lists(
-    st.builds(lambda fields, seq: {**fields, "seq": seq}, FIELDS, st.integers(1, 99)), min_size=1, max_size=6
+    st.builds(lambda fields, seq: {**fields, "seq": seq}, FIELDS, st.integers(1, 99)),
+    min_size=1,
+    max_size=6,
 )
 
 
@@ -41,7 +44,9 @@ def test_a_changed_bit_is_noticed(event: dict[str, Any], data: st.DataObject) ->
     assert found == event and place < 8
 
 
-@pytest.mark.parametrize("line", [b"", b"short", b"zzzzzzzz {}", b"00000000 {}", b"-0000001 {}", b"\xff" * 20])
+@pytest.mark.parametrize(
+    "line", [b"", b"short", b"zzzzzzzz {}", b"00000000 {}", b"-0000001 {}", b"\xff" * 20]
+)
 def test_what_is_no_line_of_a_journal_is_damaged(line: bytes) -> None:
     with pytest.raises(ValueError):
         decode(line)
@@ -80,7 +85,9 @@ def test_damage_before_whole_lines_is_told_and_never_skipped(
     path = tmp_path_factory.getbasetemp() / "damaged.jsonl"
     damaged = bytearray(encode({"seq": 1, "kind": "heartbeat"}))
     place = data.draw(st.integers(9, len(damaged) - 2))
-    damaged[place] = data.draw(st.integers(0, 255).filter(lambda byte: byte not in (damaged[place], 10)))
+    damaged[place] = data.draw(
+        st.integers(0, 255).filter(lambda byte: byte not in (damaged[place], 10))
+    )
     path.write_bytes(b"".join(map(encode, before)) + damaged + b"".join(map(encode, after)))
     with pytest.raises(DamagedJournal) as caught:
         read_from(path)

@@ -28,7 +28,9 @@ def attempt(
     folder.attempt(number).mkdir(parents=True)
     writer = JournalWriter(folder.journal(number, 0))
     if started:
-        before = dict(zip(("resumed_attempt", "resumed_step"), resumed or (None, None), strict=True))
+        before = dict(
+            zip(("resumed_attempt", "resumed_step"), resumed or (None, None), strict=True)
+        )
         writer.write("start", at=0, attempt=number, **before)
     for step in steps:
         writer.write("checkpoint", at=0, epoch=0, step=step, bytes=1)
@@ -41,7 +43,9 @@ def attempt(
 def test_the_lineage_is_followed_newest_first(folder: RunFolder) -> None:
     attempt(folder, 1, steps=[10, 20])
     attempt(folder, 2, resumed=(1, 20), steps=[30, 40])
-    assert candidates(folder, 3) == [Candidate(attempt=a, step=s) for a, s in ((2, 40), (2, 30), (1, 20), (1, 10))]
+    assert candidates(folder, 3) == [
+        Candidate(attempt=a, step=s) for a, s in ((2, 40), (2, 30), (1, 20), (1, 10))
+    ]
 
 
 def test_what_an_attempt_wrote_behind_the_cut_is_not_adopted(folder: RunFolder) -> None:
@@ -76,7 +80,9 @@ def test_an_attempt_sees_only_those_below_it(folder: RunFolder) -> None:
     assert candidates(folder, 1) == []
 
 
-def test_a_checkpoint_that_nobody_lived_to_announce_comes_after_those_that_were(folder: RunFolder) -> None:
+def test_a_checkpoint_that_nobody_lived_to_announce_comes_after_those_that_were(
+    folder: RunFolder,
+) -> None:
     attempt(folder, 1, steps=[10])
     attempt(folder, 2, resumed=(1, 10), steps=[30])
     folder.checkpoint(2, 40).mkdir()
@@ -134,7 +140,9 @@ def test_a_run_without_a_folder_has_no_lineage(folder: RunFolder) -> None:
     assert (candidates(folder, 5), completed_by(folder, 5)) == ([], None)
 
 
-def test_checkpoints_are_not_forgotten_because_the_journal_beside_them_is_damaged(folder: RunFolder) -> None:
+def test_checkpoints_are_not_forgotten_because_the_journal_beside_them_is_damaged(
+    folder: RunFolder,
+) -> None:
     attempt(folder, 1, steps=[10])
     attempt(folder, 2, resumed=(1, 10), steps=[20])
     journal = folder.journal(2, 0)

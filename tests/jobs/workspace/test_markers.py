@@ -51,7 +51,11 @@ def test_a_canary_without_runs_keeps_nobody(workspace: Workspace) -> None:
 
 
 def test_a_tripped_breaker_stops_all_and_says_why(workspace: Workspace) -> None:
-    mark(workspace, "breaker", **{"class": "user_error", "signature": "ValueError: no", "runs": ["a", "b", "c"]})
+    mark(
+        workspace,
+        "breaker",
+        **{"class": "user_error", "signature": "ValueError: no", "runs": ["a", "b", "c"]},
+    )
     assert reasons(workspace, "a", "d") == ["circuit breaker: ValueError: no"] * 2
 
 

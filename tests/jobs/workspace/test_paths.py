@@ -21,13 +21,17 @@ def race(folder: Path, number: int, barrier: Barrier, won: Path) -> None:
 
 
 @pytest.mark.parametrize("numbers", [[1] * 8, [1, 1, 2, 2, 3, 3, 4, 4]])
-def test_eight_processes_race_for_a_run_and_one_wins_each_claim_at_most(tmp_path: Path, numbers: list[int]) -> None:
+def test_eight_processes_race_for_a_run_and_one_wins_each_claim_at_most(
+    tmp_path: Path, numbers: list[int]
+) -> None:
     context = multiprocessing.get_context("fork")
     for round_ in range(10):
         folder, won = tmp_path / f"run{round_}", tmp_path / f"won{round_}"
         won.mkdir()
         barrier = context.Barrier(len(numbers))
-        racers = [context.Process(target=race, args=(folder, number, barrier, won)) for number in numbers]
+        racers = [
+            context.Process(target=race, args=(folder, number, barrier, won)) for number in numbers
+        ]
         for racer in racers:
             racer.start()
         for racer in racers:
@@ -109,7 +113,9 @@ def test_a_damaged_identity_is_unreadable(tmp_path: Path, content: str) -> None:
 
 
 def test_a_workspace_of_a_newer_version_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "workspace.json").write_text(json.dumps({"id": "x", "version": 2, "ledger_host": "h"}))
+    (tmp_path / "workspace.json").write_text(
+        json.dumps({"id": "x", "version": 2, "ledger_host": "h"})
+    )
     with pytest.raises(BadInput, match="newer vtjobs"):
         Workspace(tmp_path).check()
 

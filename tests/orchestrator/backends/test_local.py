@@ -19,7 +19,12 @@ from vtjobs.jobs.workspace.allocation import Allocation, Shape
 from vtjobs.jobs.workspace.journal import LEASE_S
 from vtjobs.jobs.workspace.paths import Workspace
 from vtjobs.orchestrator.backends.base import JobState, JobView, Place, Room, SubmitOutcome
-from vtjobs.orchestrator.backends.local.backend import LOCK, LocalBackend, is_alive, process_identity
+from vtjobs.orchestrator.backends.local.backend import (
+    LOCK,
+    LocalBackend,
+    is_alive,
+    process_identity,
+)
 from vtjobs.orchestrator.backends.local.queue_process import Runner
 
 from ...support.lab import wait_for
@@ -70,7 +75,9 @@ def test_a_submission_is_accepted_once_and_harmless_the_second_time(backend: Loc
 
 def test_what_has_run_is_not_queued_again(backend: LocalBackend) -> None:
     made = allocation(backend.workspace, 1)
-    write_new(backend.queue.folder("ended") / f"{made.token}.json", to_json({"code": 0, "word": "exit 0"}))
+    write_new(
+        backend.queue.folder("ended") / f"{made.token}.json", to_json({"code": 0, "word": "exit 0"})
+    )
     backend.submit(made)
     assert backend.queue.waiting() == []
     assert look(backend, made.token)[0].state is JobState.ENDED
@@ -90,7 +97,10 @@ def test_every_allocation_is_somewhere_or_absent(backend: LocalBackend) -> None:
     pretend_running(backend, tokens[2], gone.pid)
     gone.kill()
     gone.wait()
-    write_new(backend.queue.folder("ended") / f"{tokens[3]}.json", to_json({"code": 75, "word": "exit 75"}))
+    write_new(
+        backend.queue.folder("ended") / f"{tokens[3]}.json",
+        to_json({"code": 75, "word": "exit 75"}),
+    )
     views = look(backend, *tokens)
     assert [view.state for view in views] == [
         JobState.QUEUED, JobState.RUNNING, JobState.ENDED, JobState.ENDED, JobState.ABSENT,
@@ -98,7 +108,9 @@ def test_every_allocation_is_somewhere_or_absent(backend: LocalBackend) -> None:
     assert views[3].raw == "exit 75"
 
 
-def test_another_process_with_the_same_number_is_not_taken_for_the_agent(backend: LocalBackend) -> None:
+def test_another_process_with_the_same_number_is_not_taken_for_the_agent(
+    backend: LocalBackend,
+) -> None:
     identity = process_identity(os.getpid())
     assert identity is not None and is_alive(identity)
     assert not is_alive({**identity, "started": "1"})
@@ -114,7 +126,9 @@ def test_a_cancelled_entry_leaves_the_queue_and_says_so(backend: LocalBackend) -
     assert backend.queue.waiting() == []
 
 
-def test_cancelling_signals_the_agent_that_we_started_and_no_other_process(backend: LocalBackend) -> None:
+def test_cancelling_signals_the_agent_that_we_started_and_no_other_process(
+    backend: LocalBackend,
+) -> None:
     ours, stranger = (subprocess.Popen(["sleep", "60"]) for _ in range(2))
     pretend_running(backend, "vtj-1", ours.pid)
     entry = pretend_running(backend, "vtj-2", stranger.pid)
@@ -127,7 +141,9 @@ def test_cancelling_signals_the_agent_that_we_started_and_no_other_process(backe
     stranger.wait()
 
 
-def test_more_than_this_machine_has_is_bad_input(backend: LocalBackend, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_than_this_machine_has_is_bad_input(
+    backend: LocalBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
     with pytest.raises(BadInput, match="3 requested, this machine has 2"):
         room(backend, ranks=3, gpus=3, slots=None)
@@ -146,8 +162,18 @@ def test_as_many_runs_share_the_machine_as_its_cores_or_gpus_carry(
     assert room(backend, ranks=cpu_count(), gpus=0, slots=None).lanes == 1
 
 
-def test_agents_inherit_no_secrets_and_no_other_schedulers_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("VTJOBS_LEDGER", "PGPASSWORD", "SLURM_JOB_ID", "SBATCH_PARTITION", "PMI_RANK", "MASTER_PORT", "RANK"):
+def test_agents_inherit_no_secrets_and_no_other_schedulers_words(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in (
+        "VTJOBS_LEDGER",
+        "PGPASSWORD",
+        "SLURM_JOB_ID",
+        "SBATCH_PARTITION",
+        "PMI_RANK",
+        "MASTER_PORT",
+        "RANK",
+    ):
         monkeypatch.setenv(name, "canary")
     monkeypatch.setenv("VTJOBS_FENCE_S", "3")
     # Names a cluster, not a job: without it a command may not find the controller.
@@ -158,12 +184,17 @@ def test_agents_inherit_no_secrets_and_no_other_schedulers_words(monkeypatch: py
     assert found["SLURM_CONF"] == "/etc/slurm/slurm.conf"
 
 
-def test_the_runner_serves_the_queue_notes_how_each_agent_ended_and_goes(backend: LocalBackend) -> None:
+def test_the_runner_serves_the_queue_notes_how_each_agent_ended_and_goes(
+    backend: LocalBackend,
+) -> None:
     tokens = [allocation(backend.workspace, number).token for number in range(3)]
     for token in tokens[:2]:
         backend.queue.add(Allocation.from_dict(read_json(backend.workspace.allocation(token))))
     # What an agent cannot read, it says by its exit code.
-    write_new(backend.queue.folder("queue") / "vtj-none.json", to_json({"created_at": 9.0, "gpus": 0, "cores": 1}))
+    write_new(
+        backend.queue.folder("queue") / "vtj-none.json",
+        to_json({"created_at": 9.0, "gpus": 0, "cores": 1}),
+    )
     backend.wake()
     ended = backend.queue.folder("ended")
     wait_for(lambda: len(list(ended.glob("vtj-*.json"))) == 3, 30)
@@ -199,7 +230,11 @@ def runners(root: Path) -> list[int]:
             words = (entry / "cmdline").read_bytes().decode().split("\0")
         except OSError:
             continue
-        if str(root) in words and "run" in words and "vtjobs.orchestrator.backends.local.queue_process" in words:
+        if (
+            str(root) in words
+            and "run" in words
+            and "vtjobs.orchestrator.backends.local.queue_process" in words
+        ):
             found.append(int(entry.name))
     return found
 
@@ -230,7 +265,9 @@ def test_no_more_cores_are_given_out_than_there_are(backend: LocalBackend) -> No
     assert runner._fits({"gpus": 0, "cores": 2}, taken) is None
 
 
-def test_a_gpu_is_given_to_one_allocation_at_a_time(backend: LocalBackend, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gpu_is_given_to_one_allocation_at_a_time(
+    backend: LocalBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,5,6")
     runner = Runner(backend.workspace)
     taken = {"vtj-1": {"gpus": ["5"], "cores": 0}}

@@ -12,7 +12,9 @@ FILES = ("model.safetensors", "ema.safetensors", "correct.safetensors", "train.p
 
 
 def checkpoint(lab: Lab, run_id: str, attempt: int, step: int | str, *, bytes: int = 1000) -> Path:
-    place = lab.run(run_id).checkpoints(attempt) / (f"step-{step:09d}" if isinstance(step, int) else step)
+    place = lab.run(run_id).checkpoints(attempt) / (
+        f"step-{step:09d}" if isinstance(step, int) else step
+    )
     place.mkdir(parents=True)
     for name in FILES:
         (place / name).write_bytes(bytes * b"x")
@@ -25,7 +27,14 @@ def two_attempts(lab: Lab) -> str:
     lab.tick()
     journal(lab, run_id, 1, started(), ended("preempted", "stopped"))
     lab.tick()
-    journal(lab, run_id, 2, started(attempt=2, resumed_attempt=1, resumed_step=4), scored(90.0), ended("completed"))
+    journal(
+        lab,
+        run_id,
+        2,
+        started(attempt=2, resumed_attempt=1, resumed_step=4),
+        scored(90.0),
+        ended("completed"),
+    )
     lab.tick()
     for attempt, step in ((1, 4), (2, 8), (2, 16), (2, ".stage-20-abcd")):
         checkpoint(lab, run_id, attempt, step)

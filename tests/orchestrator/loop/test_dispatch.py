@@ -12,7 +12,15 @@ from vtjobs.jobs.atomic_files import read_json
 from vtjobs.jobs.errors import SchedulerUnreachable
 from vtjobs.jobs.run.states import AttemptState, FailureClass
 from vtjobs.jobs.workspace.allocation import Allocation, Shape
-from vtjobs.orchestrator.backends.base import JobState, JobView, Key, Place, Room, Submission, SubmitOutcome
+from vtjobs.orchestrator.backends.base import (
+    JobState,
+    JobView,
+    Key,
+    Place,
+    Room,
+    Submission,
+    SubmitOutcome,
+)
 from vtjobs.orchestrator.loop.dispatch import HAND_ON_S, LAUNCH_S, dispatch
 from vtjobs.orchestrator.loop.tick import tick
 from vtjobs.orchestrator.requests import actions
@@ -94,7 +102,9 @@ stages:
 
 
 def test_a_later_stage_waits_for_its_parent(quiet_lab: Lab) -> None:
-    runs = quiet_lab.submit(tiny_grid(seeds="1", extra=STAGES).replace("heads: [supervised]\n", "", 1))
+    runs = quiet_lab.submit(
+        tiny_grid(seeds="1", extra=STAGES).replace("heads: [supervised]\n", "", 1)
+    )
     dispatch(quiet_lab.context)
     assert len(runs) == 2 and len(queued(quiet_lab)) == 1
     (first,) = queued(quiet_lab)
@@ -102,7 +112,9 @@ def test_a_later_stage_waits_for_its_parent(quiet_lab: Lab) -> None:
     assert dispatch(quiet_lab.context).attempts == 1
 
 
-def test_a_clear_refusal_fails_the_runs_and_keeps_the_reason(quiet_lab: Lab, scheduler: SlowScheduler) -> None:
+def test_a_clear_refusal_fails_the_runs_and_keeps_the_reason(
+    quiet_lab: Lab, scheduler: SlowScheduler
+) -> None:
     (run_id,) = quiet_lab.submit(tiny_grid(seeds="1"))
     scheduler.outcome = SubmitOutcome.REFUSED
     quiet_lab.tick()
@@ -112,7 +124,9 @@ def test_a_clear_refusal_fails_the_runs_and_keeps_the_reason(quiet_lab: Lab, sch
     assert quiet_lab.state(run_id) == "failed"
 
 
-def test_an_unclear_answer_is_adopted_where_the_scheduler_has_the_job(quiet_lab: Lab, scheduler: SlowScheduler) -> None:
+def test_an_unclear_answer_is_adopted_where_the_scheduler_has_the_job(
+    quiet_lab: Lab, scheduler: SlowScheduler
+) -> None:
     (run_id,) = quiet_lab.submit(tiny_grid(seeds="1"))
     scheduler.outcome, scheduler.has_it = SubmitOutcome.UNCLEAR, True
     quiet_lab.tick()
@@ -155,7 +169,10 @@ def test_a_scheduler_that_cannot_be_asked_changes_nothing_and_is_named(
 
 
 class NarrowScheduler(SleepingBackend):
-    """A scheduler whose limit cannot be asked for: it takes so many places of one allocation, and no more."""
+    """A scheduler whose limit cannot be asked for.
+
+    It takes so many places of one allocation, and no more.
+    """
 
     chains = True
     hands_on = True
@@ -184,12 +201,16 @@ def test_where_a_limit_refuses_a_large_array_smaller_ones_are_tried_at_once(quie
     assert sorted(queued(quiet_lab)) == sorted(runs)
 
 
-def test_a_refusal_that_comes_after_another_submitter_was_accepted_changes_nothing(quiet_lab: Lab) -> None:
+def test_a_refusal_that_comes_after_another_submitter_was_accepted_changes_nothing(
+    quiet_lab: Lab,
+) -> None:
     (run_id,) = quiet_lab.submit(tiny_grid(seeds="1"))
     quiet_lab.tick()
     ledger, (attempt,) = quiet_lab.context.ledger, quiet_lab.attempts(run_id)
     assert attempt.state == "queued"
-    assert ledger.refused(attempt.token, "AssocMaxSubmitJobLimit", source="slurm", later=True) is False
+    assert (
+        ledger.refused(attempt.token, "AssocMaxSubmitJobLimit", source="slurm", later=True) is False
+    )
     assert [attempt.state for attempt in quiet_lab.attempts(run_id)] == ["queued"]
 
 
@@ -200,7 +221,9 @@ def test_where_a_limit_refuses_even_one_place_the_rest_waits_for_a_later_pass(
     quiet_lab.submit(tiny_grid(seeds="5"))
     assert dispatch(quiet_lab.context).attempts == 0
     assert set(quiet_lab.states().values()) == {"pending"}
-    assert list(quiet_lab.context.workspace.allocations.glob("vtj-*")) == [], "nothing is left of what was refused"
+    assert list(quiet_lab.context.workspace.allocations.glob("vtj-*")) == [], (
+        "nothing is left of what was refused"
+    )
     narrow.most = 5
     quiet_lab.clock.ahead_s = LATER_S + 1
     assert dispatch(quiet_lab.context).attempts == 5
@@ -229,7 +252,9 @@ def test_what_only_the_scheduler_says_was_preempted_has_no_agent_and_is_started_
     journal(quiet_lab, run_id, 1, started())
     quiet_lab.tick(start=False)
     ledger = quiet_lab.context.ledger
-    ledger.transition(run_id, 1, AttemptState.PREEMPTED, source="squeue", failure=FailureClass.STOPPED)
+    ledger.transition(
+        run_id, 1, AttemptState.PREEMPTED, source="squeue", failure=FailureClass.STOPPED
+    )
     assert dispatch(quiet_lab.context).attempts == 1
 
 
@@ -278,7 +303,7 @@ def test_the_next_attempt_is_numbered_above_every_claim_and_cancel_on_disk(quiet
     assert [quiet_lab.attempts(run_id)[0].number for run_id in runs] == [8, 4]
 
 
-# Chains, bad nodes, limits ---------------------------------------------------------------------------------------
+# Chains, bad nodes, limits ------------------------------------------------------------------------
 
 
 class ChainingScheduler(SlowScheduler):
@@ -310,12 +335,17 @@ def chaining(quiet_lab: Lab) -> ChainingScheduler:
 
 def allocations(lab: Lab) -> list[Allocation]:
     """Return what was handed on, oldest first."""
-    found = [Allocation.from_dict(read_json(path)) for path in lab.context.workspace.allocations.glob("vtj-*.json")]
+    found = [
+        Allocation.from_dict(read_json(path))
+        for path in lab.context.workspace.allocations.glob("vtj-*.json")
+    ]
     return sorted(found, key=lambda content: content.created_at)
 
 
 def two_stages(lab: Lab) -> tuple[str, str]:
-    parent, child = lab.submit(tiny_grid(seeds="1", extra=STAGES).replace("heads: [supervised]\n", "", 1))
+    parent, child = lab.submit(
+        tiny_grid(seeds="1", extra=STAGES).replace("heads: [supervised]\n", "", 1)
+    )
     return parent, child
 
 
@@ -331,7 +361,9 @@ def test_a_later_stage_is_chained_to_its_parents_job_in_the_same_pass(
     assert dispatch(quiet_lab.context).attempts == 0
 
 
-def test_a_stage_whose_parent_has_completed_waits_for_no_job(quiet_lab: Lab, chaining: ChainingScheduler) -> None:
+def test_a_stage_whose_parent_has_completed_waits_for_no_job(
+    quiet_lab: Lab, chaining: ChainingScheduler
+) -> None:
     parent, child = two_stages(quiet_lab)
     actions.hold(quiet_lab.context, [child])
     dispatch(quiet_lab.context)
@@ -351,33 +383,47 @@ def test_a_stage_is_not_chained_to_a_submission_that_nobody_has_answered(
     assert quiet_lab.states() == {parent: "queued", child: "pending"}
 
 
-def test_a_stage_waits_for_its_parent_where_jobs_cannot_be_chained(quiet_lab: Lab, scheduler: SlowScheduler) -> None:
+def test_a_stage_waits_for_its_parent_where_jobs_cannot_be_chained(
+    quiet_lab: Lab, scheduler: SlowScheduler
+) -> None:
     parent, child = two_stages(quiet_lab)
     assert dispatch(quiet_lab.context).attempts == 1
     assert quiet_lab.states() == {parent: "queued", child: "pending"}
 
 
-def test_runs_that_avoid_the_same_nodes_share_an_allocation(quiet_lab: Lab, chaining: ChainingScheduler) -> None:
+def test_runs_that_avoid_the_same_nodes_share_an_allocation(
+    quiet_lab: Lab, chaining: ChainingScheduler
+) -> None:
     runs = quiet_lab.submit(tiny_grid(seeds="4"))
     dispatch(quiet_lab.context)
     for run_id, failure, host in zip(
-        runs, ("hardware", "hardware", "hardware", "user_error"), ("g1", "g1", "g2", "g1"), strict=True
+        runs,
+        ("hardware", "hardware", "hardware", "user_error"),
+        ("g1", "g1", "g2", "g1"),
+        strict=True,
     ):
         fields = {"failure": failure, "host": host}
         quiet_lab.context.ledger.transition(run_id, 1, AttemptState.FAILED, source="test", **fields)
     dispatch(quiet_lab.context)
-    found = {content.exclude: [task.run_id for task in content.all_tasks] for content in allocations(quiet_lab)[1:]}
+    found = {
+        content.exclude: [task.run_id for task in content.all_tasks]
+        for content in allocations(quiet_lab)[1:]
+    }
     assert found == {("g1",): runs[:2], ("g2",): runs[2:3], (): runs[3:]}
 
 
-def test_an_array_is_no_longer_than_the_site_allows(quiet_lab: Lab, chaining: ChainingScheduler) -> None:
+def test_an_array_is_no_longer_than_the_site_allows(
+    quiet_lab: Lab, chaining: ChainingScheduler
+) -> None:
     chaining.places = 2
     quiet_lab.submit(tiny_grid(seeds="5"))
     dispatch(quiet_lab.context)
     assert sorted(len(content.tasks) for content in allocations(quiet_lab)) == [1, 2, 2]
 
 
-def test_no_more_is_submitted_than_the_site_has_room_for(quiet_lab: Lab, chaining: ChainingScheduler) -> None:
+def test_no_more_is_submitted_than_the_site_has_room_for(
+    quiet_lab: Lab, chaining: ChainingScheduler
+) -> None:
     chaining.free = 3
     runs = quiet_lab.submit(tiny_grid(seeds="5"))
     assert dispatch(quiet_lab.context).attempts == 3
@@ -387,12 +433,16 @@ def test_no_more_is_submitted_than_the_site_has_room_for(quiet_lab: Lab, chainin
     assert dispatch(quiet_lab.context).attempts == 1
 
 
-def test_a_limit_of_the_site_ends_the_pass_and_costs_no_try(quiet_lab: Lab, chaining: ChainingScheduler) -> None:
+def test_a_limit_of_the_site_ends_the_pass_and_costs_no_try(
+    quiet_lab: Lab, chaining: ChainingScheduler
+) -> None:
     chaining.places, chaining.most = 1, 0
     runs = quiet_lab.submit(tiny_grid(seeds="5", extra="retries: 1"))
     found = dispatch(quiet_lab.context)
     assert (found.attempts, found.problems, found.unreachable) == (0, [], {})
-    assert allocations(quiet_lab) == [], "a rebuilt ledger must not take it for one that waits to be submitted"
+    assert allocations(quiet_lab) == [], (
+        "a rebuilt ledger must not take it for one that waits to be submitted"
+    )
     assert [attempt.state for attempt in quiet_lab.attempts(runs[0])] == ["superseded"]
     assert set(quiet_lab.states().values()) == {"pending"}
     chaining.most = 10
@@ -402,7 +452,9 @@ def test_a_limit_of_the_site_ends_the_pass_and_costs_no_try(quiet_lab: Lab, chai
     assert sorted(queued(quiet_lab)) == sorted(runs)
 
 
-def test_what_fits_under_a_limit_is_submitted_before_it_is_met(quiet_lab: Lab, chaining: ChainingScheduler) -> None:
+def test_what_fits_under_a_limit_is_submitted_before_it_is_met(
+    quiet_lab: Lab, chaining: ChainingScheduler
+) -> None:
     chaining.places, chaining.most = 2, 1
     runs = quiet_lab.submit(tiny_grid(seeds="5"))
     assert dispatch(quiet_lab.context).attempts == 2

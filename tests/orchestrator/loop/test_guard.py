@@ -19,11 +19,19 @@ from ...support.lab import Lab, SleepingBackend
 EPOCH = ("epoch", {"epoch": 0, "step": 8, "metrics": {"loss": 1.0}})
 
 
-def fail(lab: Lab, *run_ids: str, signature: str = "ValueError: no", failure: str = "user_error") -> None:
+def fail(
+    lab: Lab, *run_ids: str, signature: str = "ValueError: no", failure: str = "user_error"
+) -> None:
     """Let the newest attempts of these runs fail."""
     for run_id in run_ids:
         number = lab.attempts(run_id)[-1].number
-        journal(lab, run_id, number, started(attempt=number), ended("failed", failure, signature=signature))
+        journal(
+            lab,
+            run_id,
+            number,
+            started(attempt=number),
+            ended("failed", failure, signature=signature),
+        )
 
 
 def queued(lab: Lab, run_ids: Sequence[str]) -> list[str]:
@@ -31,13 +39,15 @@ def queued(lab: Lab, run_ids: Sequence[str]) -> list[str]:
     return [run_id for run_id in run_ids if states[run_id] == "queued"]
 
 
-# The canary ----------------------------------------------------------------------------------------------------
+# The canary ---------------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def runs(quiet_lab: Lab) -> list[str]:
     """Two heads of three seeds each, with a canary; the first seed of each head goes first."""
-    prepared = quiet_lab.prepare(tiny_grid(heads="[supervised, relvit]", seeds="3", extra="retries: 1"))
+    prepared = quiet_lab.prepare(
+        tiny_grid(heads="[supervised, relvit]", seeds="3", extra="retries: 1")
+    )
     submit(quiet_lab.context, prepared, canary=True)
     quiet_lab.tick()
     return [run[0] for run in prepared.frozen.runs]
@@ -50,7 +60,9 @@ def test_one_run_of_each_head_goes_first(quiet_lab: Lab, runs: list[str]) -> Non
     assert len(queued(quiet_lab, runs)) == 2
 
 
-def test_the_rest_is_released_once_each_has_passed_its_first_epoch(quiet_lab: Lab, runs: list[str]) -> None:
+def test_the_rest_is_released_once_each_has_passed_its_first_epoch(
+    quiet_lab: Lab, runs: list[str]
+) -> None:
     journal(quiet_lab, runs[0], 1, started(), EPOCH)
     quiet_lab.tick()
     assert queued(quiet_lab, runs) == [runs[3]], "one of two has not"
@@ -66,7 +78,9 @@ def test_a_canary_that_completed_has_passed(quiet_lab: Lab, runs: list[str]) -> 
     assert len(queued(quiet_lab, runs)) == 4
 
 
-def test_a_canary_that_failed_holds_the_rest_back_and_says_so(quiet_lab: Lab, runs: list[str]) -> None:
+def test_a_canary_that_failed_holds_the_rest_back_and_says_so(
+    quiet_lab: Lab, runs: list[str]
+) -> None:
     journal(quiet_lab, runs[0], 1, started(), EPOCH)
     fail(quiet_lab, runs[3])
     for _ in range(2):
@@ -104,7 +118,7 @@ def test_a_grid_whose_canary_has_passed_is_not_held_back_when_it_is_submitted_ag
     assert len(queued(quiet_lab, runs)) == 4
 
 
-# The breaker ---------------------------------------------------------------------------------------------------
+# The breaker --------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -126,11 +140,16 @@ def test_two_that_fail_alike_stop_nothing(quiet_lab: Lab, many: list[str]) -> No
     assert len(queued(quiet_lab, many)) == 4
 
 
-def test_three_that_fail_alike_stop_the_grid_and_say_so_each_time(quiet_lab: Lab, many: list[str]) -> None:
+def test_three_that_fail_alike_stop_the_grid_and_say_so_each_time(
+    quiet_lab: Lab, many: list[str]
+) -> None:
     fail(quiet_lab, *many[:BREAKER_RUNS])
     for _ in range(2):
         (problem,) = problems(quiet_lab)
-        assert "failed with the same error (user_error: ValueError: no); 3 runs are held back" in problem
+        assert (
+            "failed with the same error (user_error: ValueError: no); 3 runs are held back"
+            in problem
+        )
         assert "vtjobs retry tiny-" in problem and "vtjobs release tiny-" in problem
     assert queued(quiet_lab, many) == [many[3]], "nothing new was submitted"
 
@@ -187,7 +206,7 @@ def test_a_grid_with_nothing_left_to_start_needs_no_stop(quiet_lab: Lab) -> None
     assert problems(quiet_lab) == []
 
 
-# What can never start ------------------------------------------------------------------------------------------
+# What can never start -----------------------------------------------------------------------------
 
 
 class Speaking(SleepingBackend):
@@ -200,13 +219,18 @@ class Speaking(SleepingBackend):
 @pytest.mark.parametrize(
     ("word", "says"),
     [
-        ("PENDING PartitionTimeLimit", "2 queued run(s) can never start: it asks for more time than"),
+        (
+            "PENDING PartitionTimeLimit",
+            "2 queued run(s) can never start: it asks for more time than",
+        ),
         ("PENDING JobHeldUser", "2 queued run(s) will not start by itself"),
         ("PENDING Priority", ""),
         ("RUNNING", ""),
     ],
 )
-def test_queued_runs_that_will_not_start_are_named_with_the_reason(quiet_lab: Lab, word: str, says: str) -> None:
+def test_queued_runs_that_will_not_start_are_named_with_the_reason(
+    quiet_lab: Lab, word: str, says: str
+) -> None:
     found = quiet_lab.submit(tiny_grid(seeds="3"))
     quiet_lab.tick()
     quiet_lab.context._backends["local"] = Speaking(quiet_lab.context.workspace)

@@ -15,7 +15,14 @@ from vtjobs.orchestrator.loop.plan import check_world_size, pack, shape_of, spre
 
 SETTINGS: dict[str, Any] = {
     "backend": "local",
-    "resources": {"nodes": 1, "gpu": None, "gpus_per_node": 0, "cpu_ranks": 2, "threads": 1, "walltime": 3600},
+    "resources": {
+        "nodes": 1,
+        "gpu": None,
+        "gpus_per_node": 0,
+        "cpu_ranks": 2,
+        "threads": 1,
+        "walltime": 3600,
+    },
     "site": {},
     "checkpoint_every_s": 60,
     "evaluate_every": 5,
@@ -23,10 +30,14 @@ SETTINGS: dict[str, Any] = {
 
 
 def candidates(count: int) -> list[Task]:
-    return [Task(run_id=f"{index:016x}", grid_id="g-1", attempt=index + 1) for index in range(count)]
+    return [
+        Task(run_id=f"{index:016x}", grid_id="g-1", attempt=index + 1) for index in range(count)
+    ]
 
 
-def packed(count: int, *, lanes: int = 2, tasks: int = 64, shape: Shape | None = None) -> list[Allocation]:
+def packed(
+    count: int, *, lanes: int = 2, tasks: int = 64, shape: Shape | None = None
+) -> list[Allocation]:
     shape = shape or Shape(backend="local")
     room = Room(lanes=lanes, tasks=tasks)
     return pack(candidates(count), shape, room, at=1.0, data_root="/data", paths={})
@@ -35,7 +46,9 @@ def packed(count: int, *, lanes: int = 2, tasks: int = 64, shape: Shape | None =
 def test_every_run_is_in_exactly_one_allocation_and_their_order_is_kept() -> None:
     made = packed(150)
     assert [len(allocation.all_tasks) for allocation in made] == [64, 64, 22]
-    assert [task.run_id for allocation in made for task in allocation.all_tasks] == [f"{n:016x}" for n in range(150)]
+    assert [task.run_id for allocation in made for task in allocation.all_tasks] == [
+        f"{n:016x}" for n in range(150)
+    ]
     assert [task.attempt for task in made[0].all_tasks][:3] == [1, 2, 3]
 
 
@@ -78,15 +91,27 @@ def test_ranks_that_cannot_carry_the_virtual_ranks_are_told_which_numbers_can() 
 def test_an_allocation_has_as_many_places_as_an_array_of_the_site_may_have_elements() -> None:
     room = Room(lanes=2, tasks=2, places=3)
     made = pack(candidates(13), Shape(backend="slurm"), room, at=1.0, data_root="/data", paths={})
-    assert [[len(place) for place in allocation.tasks] for allocation in made] == [[2, 2, 2], [2, 2, 2], [1]]
-    assert [task.run_id for allocation in made for task in allocation.all_tasks] == [f"{n:016x}" for n in range(13)]
+    assert [[len(place) for place in allocation.tasks] for allocation in made] == [
+        [2, 2, 2],
+        [2, 2, 2],
+        [1],
+    ]
+    assert [task.run_id for allocation in made for task in allocation.all_tasks] == [
+        f"{n:016x}" for n in range(13)
+    ]
 
 
-@pytest.mark.parametrize(("asked", "walltime_s", "lead"), [(None, None, 60), (300, 3600, 300), (300, 600, 150)])
+@pytest.mark.parametrize(
+    ("asked", "walltime_s", "lead"), [(None, None, 60), (300, 3600, 300), (300, 600, 150)]
+)
 def test_a_run_is_told_to_stop_at_most_a_quarter_of_its_walltime_early(
     asked: int | None, walltime_s: int | None, lead: int, quiet_workspace: Workspace
 ) -> None:
-    settings = {**SETTINGS, "site": {"lead": asked}, "resources": {**SETTINGS["resources"], "walltime": walltime_s}}
+    settings = {
+        **SETTINGS,
+        "site": {"lead": asked},
+        "resources": {**SETTINGS["resources"], "walltime": walltime_s},
+    }
     assert shape_of(settings, LocalBackend(quiet_workspace)).lead_s == lead
 
 
@@ -96,12 +121,15 @@ def test_an_allocation_survives_its_file() -> None:
 
 
 @given(st.integers(0, 400), st.integers(0, 20), st.integers(1, 3), st.integers(3, 64))
-def test_runs_are_dealt_out_over_all_places_that_can_work(count: int, slots: int, lanes: int, tasks: int) -> None:
+def test_runs_are_dealt_out_over_all_places_that_can_work(
+    count: int, slots: int, lanes: int, tasks: int
+) -> None:
     rows, room = spread(list(range(count)), Room(lanes=lanes, tasks=tasks, spread=slots))
     assert sorted(rows) == list(range(count))
     assert lanes <= room.tasks <= tasks
     places = -(-count // room.tasks)
-    # No place waits while another one has two more turns than it needs, unless a place may not have so many.
+    # No place waits while another one has two more turns than it needs, unless a place may not have
+    # so many.
     assert room.tasks == tasks or not slots or room.tasks == max(lanes, -(-count // slots))
     if slots and count <= slots * tasks:
         assert places <= max(slots, -(-count // lanes))

@@ -14,9 +14,16 @@ NOW = 1000.0
 
 
 def decision(
-    state: AttemptState, job: JobState, *, accepted: bool = True, launching_until: float = 0.0, cancelled: bool = False
+    state: AttemptState,
+    job: JobState,
+    *,
+    accepted: bool = True,
+    launching_until: float = 0.0,
+    cancelled: bool = False,
 ) -> Action:
-    attempt = LiveAttempt(state=state, accepted=accepted, launching_until=launching_until, is_cancelled=cancelled)
+    attempt = LiveAttempt(
+        state=state, accepted=accepted, launching_until=launching_until, is_cancelled=cancelled
+    )
     return decide(attempt, JobView(state=job), now=NOW)
 
 
@@ -32,13 +39,19 @@ def test_a_lost_reply_is_made_up_for_when_the_scheduler_has_the_job(job: JobStat
 
 
 def test_a_submission_that_never_arrived_is_repeated_only_once_its_submitter_had_time() -> None:
-    early = decision(AttemptState.SUBMITTING, JobState.ABSENT, accepted=False, launching_until=NOW + 1)
-    late = decision(AttemptState.SUBMITTING, JobState.ABSENT, accepted=False, launching_until=NOW - 1)
+    early = decision(
+        AttemptState.SUBMITTING, JobState.ABSENT, accepted=False, launching_until=NOW + 1
+    )
+    late = decision(
+        AttemptState.SUBMITTING, JobState.ABSENT, accepted=False, launching_until=NOW - 1
+    )
     assert (early.decision, late.decision) == (Decision.NOTHING, Decision.RESUBMIT)
 
 
 @pytest.mark.parametrize("job", [JobState.ENDED, JobState.ABSENT])
-def test_an_allocation_that_is_gone_ends_its_attempts_and_says_whether_they_had_started(job: JobState) -> None:
+def test_an_allocation_that_is_gone_ends_its_attempts_and_says_whether_they_had_started(
+    job: JobState,
+) -> None:
     running = decision(AttemptState.RUNNING, job)
     queued = decision(AttemptState.QUEUED, job)
     assert (running.state, running.failure) == (AttemptState.LOST, FailureClass.AGENT_DIED)
@@ -46,30 +59,57 @@ def test_an_allocation_that_is_gone_ends_its_attempts_and_says_whether_they_had_
 
 
 def test_what_was_cancelled_and_is_gone_ends_as_cancelled_and_not_as_lost() -> None:
-    assert decision(AttemptState.RUNNING, JobState.ENDED, cancelled=True).state is AttemptState.CANCELLED
+    assert (
+        decision(AttemptState.RUNNING, JobState.ENDED, cancelled=True).state
+        is AttemptState.CANCELLED
+    )
 
 
-def test_a_job_that_ended_is_never_submitted_again_even_where_its_acceptance_was_not_recorded() -> None:
-    assert decision(AttemptState.SUBMITTING, JobState.ENDED, accepted=False).decision is Decision.END
+def test_a_job_that_ended_is_never_submitted_again_even_where_its_acceptance_was_not_recorded() -> (
+    None
+):
+    assert (
+        decision(AttemptState.SUBMITTING, JobState.ENDED, accepted=False).decision is Decision.END
+    )
 
 
 def test_only_an_unrecorded_and_absent_submission_is_ever_repeated() -> None:
-    for state, job, accepted, cancelled in product(sorted(LIVE), JobState, (True, False), (True, False)):
+    for state, job, accepted, cancelled in product(
+        sorted(LIVE), JobState, (True, False), (True, False)
+    ):
         found = decision(state, job, accepted=accepted, cancelled=cancelled)
-        assert (found.decision is Decision.RESUBMIT) == (job is JobState.ABSENT and not accepted and not cancelled)
+        assert (found.decision is Decision.RESUBMIT) == (
+            job is JobState.ABSENT and not accepted and not cancelled
+        )
         assert (found.state is not None) == (found.decision is Decision.END)
 
 
-# Schedulers that say how a job ended ---------------------------------------------------------------------------
+# Schedulers that say how a job ended --------------------------------------------------------------
 
 
-def ended(end: AttemptState | None, failure: FailureClass | None, *, at: float | None = None, raw: str = "") -> JobView:
+def ended(
+    end: AttemptState | None,
+    failure: FailureClass | None,
+    *,
+    at: float | None = None,
+    raw: str = "",
+) -> JobView:
     return JobView(state=JobState.ENDED, end=end, failure=failure, ended_at=at, raw=raw)
 
 
-def judged(state: AttemptState, view: JobView, *, heartbeat_at: float | None = None, cancelled: bool = False) -> Action:
+def judged(
+    state: AttemptState,
+    view: JobView,
+    *,
+    heartbeat_at: float | None = None,
+    cancelled: bool = False,
+) -> Action:
     attempt = LiveAttempt(
-        state=state, accepted=True, launching_until=0.0, is_cancelled=cancelled, heartbeat_at=heartbeat_at
+        state=state,
+        accepted=True,
+        launching_until=0.0,
+        is_cancelled=cancelled,
+        heartbeat_at=heartbeat_at,
     )
     return decide(attempt, view, now=NOW)
 
@@ -94,9 +134,15 @@ def test_a_job_that_completed_before_its_run_started_says_nothing_about_the_run(
 
 
 @pytest.mark.parametrize("cancelled", [True, False])
-def test_a_cancelled_job_whose_processes_still_show_signs_of_life_has_not_ended(cancelled: bool) -> None:
-    fresh = judged(AttemptState.RUNNING, ended(*CANCELLED), heartbeat_at=NOW - LEASE_S + 1, cancelled=cancelled)
-    stale = judged(AttemptState.RUNNING, ended(*CANCELLED), heartbeat_at=NOW - LEASE_S, cancelled=cancelled)
+def test_a_cancelled_job_whose_processes_still_show_signs_of_life_has_not_ended(
+    cancelled: bool,
+) -> None:
+    fresh = judged(
+        AttemptState.RUNNING, ended(*CANCELLED), heartbeat_at=NOW - LEASE_S + 1, cancelled=cancelled
+    )
+    stale = judged(
+        AttemptState.RUNNING, ended(*CANCELLED), heartbeat_at=NOW - LEASE_S, cancelled=cancelled
+    )
     silent = judged(AttemptState.RUNNING, ended(*CANCELLED), cancelled=cancelled)
     assert fresh.decision is Decision.NOTHING
     assert (stale.state, stale.failure) == (silent.state, silent.failure) == CANCELLED
@@ -114,7 +160,9 @@ def test_a_cancel_says_whose_it_was() -> None:
 
 @pytest.mark.parametrize("state", sorted(LIVE))
 @pytest.mark.parametrize("job", [JobState.QUEUED, JobState.RUNNING])
-def test_a_cancel_that_has_not_reached_the_scheduler_is_sent_again(state: AttemptState, job: JobState) -> None:
+def test_a_cancel_that_has_not_reached_the_scheduler_is_sent_again(
+    state: AttemptState, job: JobState
+) -> None:
     assert decision(state, job, cancelled=True).decision is Decision.CANCEL
 
 
@@ -136,7 +184,10 @@ def test_whatever_ended_a_job_before_its_run_started_the_run_is_not_to_blame(
 ) -> None:
     found = judged(AttemptState.QUEUED, ended(end, failure, raw="FAILED NonZeroExitCode exit 71:0"))
     assert (found.state, found.failure) == (AttemptState.LOST, FailureClass.NOT_SUBMITTED)
-    assert found.signature == "the allocation ended before the run started (FAILED NonZeroExitCode exit 71:0)"
+    assert (
+        found.signature
+        == "the allocation ended before the run started (FAILED NonZeroExitCode exit 71:0)"
+    )
 
 
 @pytest.mark.parametrize(
@@ -153,11 +204,18 @@ def test_an_end_that_the_scheduler_explains_is_taken_over(
     state: AttemptState, end: AttemptState, failure: FailureClass
 ) -> None:
     found = judged(state, ended(end, failure), heartbeat_at=NOW)
-    assert (found.state, found.failure, found.signature) == (end, failure, f"{end} in the scheduler")
+    assert (found.state, found.failure, found.signature) == (
+        end,
+        failure,
+        f"{end} in the scheduler",
+    )
 
 
 def test_an_agent_that_died_is_told_with_the_schedulers_word() -> None:
-    found = judged(AttemptState.RUNNING, ended(AttemptState.LOST, FailureClass.AGENT_DIED, raw="FAILED exit 9:0"))
+    found = judged(
+        AttemptState.RUNNING,
+        ended(AttemptState.LOST, FailureClass.AGENT_DIED, raw="FAILED exit 9:0"),
+    )
     assert (found.state, found.signature) == (
         AttemptState.LOST, "the agent died without an end record (FAILED exit 9:0)",
     )  # fmt: skip
@@ -182,8 +240,11 @@ def test_what_both_queries_lack_is_not_judged_while_news_is_under_way_but_for_an
 
 def test_a_waiting_job_is_not_judged_either_for_an_hour_after_its_submission() -> None:
     view = replace(ended(AttemptState.LOST, FailureClass.NOT_SUBMITTED), is_settled=False)
-    # Once a submission is accepted nothing is launching any more, and a waiting job has no heartbeat.
-    queued = LiveAttempt(state=AttemptState.QUEUED, accepted=True, launching_until=0.0, submitted_at=NOW - 900)
+    # Once a submission is accepted nothing is launching any more, and a waiting job has no
+    # heartbeat.
+    queued = LiveAttempt(
+        state=AttemptState.QUEUED, accepted=True, launching_until=0.0, submitted_at=NOW - 900
+    )
     assert decide(queued, view, now=NOW).decision is Decision.NOTHING
     assert decide(queued, view, now=NOW + UNSETTLED_S).decision is Decision.END
     assert decide(queued, replace(view, is_settled=True), now=NOW).decision is Decision.END
@@ -198,9 +259,16 @@ def test_a_submission_that_nobody_has_heard_of_is_not_repeated_while_news_is_und
 
 
 def test_what_a_scheduler_has_forgotten_is_given_up_when_its_lease_is_over() -> None:
-    view = replace(ended(AttemptState.LOST, FailureClass.AGENT_DIED), is_settled=False, patience_s=LEASE_S)
-    assert judged(AttemptState.RUNNING, view, heartbeat_at=NOW - LEASE_S + 1).decision is Decision.NOTHING
-    assert judged(AttemptState.RUNNING, view, heartbeat_at=NOW - LEASE_S - 1).decision is Decision.END
+    view = replace(
+        ended(AttemptState.LOST, FailureClass.AGENT_DIED), is_settled=False, patience_s=LEASE_S
+    )
+    assert (
+        judged(AttemptState.RUNNING, view, heartbeat_at=NOW - LEASE_S + 1).decision
+        is Decision.NOTHING
+    )
+    assert (
+        judged(AttemptState.RUNNING, view, heartbeat_at=NOW - LEASE_S - 1).decision is Decision.END
+    )
 
 
 def test_a_job_that_waited_too_long_for_its_scheduler_costs_nothing() -> None:

@@ -18,7 +18,10 @@ from ...support.lab import Lab, wait_for
 
 
 def ends(workspace: Path) -> int:
-    """Count the runs with a completed attempt, from the journals alone: no other command runs meanwhile."""
+    """Count the runs with a completed attempt, from the journals alone.
+
+    No other command runs meanwhile.
+    """
     found = workspace.glob("??/*/attempts/*/journal-0.jsonl")
     return sum(b'"state":"completed"' in path.read_bytes() for path in found)
 
@@ -31,7 +34,10 @@ def test_a_supervisor_brings_a_grid_to_its_end_alone_and_leaves_on_term(cli: Cli
     try:
         wait_for(lambda: process.poll() is not None or ends(cli.workspace) == 3, 180)
         refused = cli("supervise")
-        assert (refused.returncode, "another `vtjobs supervise` is running here" in refused.stderr) == (1, True)
+        assert (
+            refused.returncode,
+            "another `vtjobs supervise` is running here" in refused.stderr,
+        ) == (1, True)
         began = time.monotonic()
         process.send_signal(signal.SIGTERM)
         _, err = process.communicate(timeout=30)
@@ -97,4 +103,7 @@ def test_a_pass_is_told_where_it_did_anything() -> None:
     assert describe(Report(events=5)) == ""
     away = {"slurm": {"since": 1.0, "reason": "no answer"}}
     told = describe(Report(launched=2, ended=1, unreachable=away, problems=["tiny: stopped"]))
-    assert told == "2 started; 1 ended without an end record; slurm unreachable (no answer); tiny: stopped"
+    assert (
+        told
+        == "2 started; 1 ended without an end record; slurm unreachable (no answer); tiny: stopped"
+    )

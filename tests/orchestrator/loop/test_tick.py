@@ -14,7 +14,9 @@ from ...support.journals import ended, journal, scored, started
 from ...support.lab import Lab
 
 
-def test_an_end_record_decides_even_where_the_scheduler_says_the_job_is_gone(quiet_lab: Lab) -> None:
+def test_an_end_record_decides_even_where_the_scheduler_says_the_job_is_gone(
+    quiet_lab: Lab,
+) -> None:
     runs = quiet_lab.submit(tiny_grid(seeds="2"))
     quiet_lab.tick()
     shutil.rmtree(quiet_lab.context.workspace.local_queue() / "queue")
@@ -55,7 +57,10 @@ def test_a_torn_tail_is_dropped_and_what_follows_it_later_is_read(quiet_lab: Lab
     whole = path.read_bytes()
     path.write_bytes(whole + line[:20])
     quiet_lab.tick()
-    assert (quiet_lab.attempts(run_id)[0].state, quiet_lab.attempts(run_id)[0].step) == ("running", None)
+    assert (quiet_lab.attempts(run_id)[0].state, quiet_lab.attempts(run_id)[0].step) == (
+        "running",
+        None,
+    )
     path.write_bytes(whole + line)
     quiet_lab.tick()
     assert quiet_lab.attempts(run_id)[0].step == 5

@@ -1,4 +1,7 @@
-"""What a user asks of runs, with a queue that nobody serves; tests/test_kill.py asks it of live ones."""
+"""What a user asks of runs, with a queue that nobody serves.
+
+Tests/test_kill.py asks it of live ones.
+"""
 
 import pytest
 
@@ -23,23 +26,31 @@ def runs(quiet_lab: Lab) -> list[str]:
 
 def task_of(lab: Lab, run_id: str) -> dict[str, object]:
     """Return the last attempt's task as its agent will read it."""
-    content = Allocation.from_dict(read_json(lab.context.workspace.allocation(lab.attempts(run_id)[-1].token)))
+    content = Allocation.from_dict(
+        read_json(lab.context.workspace.allocation(lab.attempts(run_id)[-1].token))
+    )
     (task,) = [task for task in content.all_tasks if task.run_id == run_id]
     return {"attempt": task.attempt, "clean": task.clean}
 
 
-def test_a_cancel_leaves_its_mark_in_the_workspace_before_anything_else(quiet_lab: Lab, runs: list[str]) -> None:
+def test_a_cancel_leaves_its_mark_in_the_workspace_before_anything_else(
+    quiet_lab: Lab, runs: list[str]
+) -> None:
     done = actions.cancel(quiet_lab.context, runs[:1])
     assert done.run_ids == runs[:1] and not done.passed_over
     assert quiet_lab.run(runs[0]).highest_cancel() == 2
     assert quiet_lab.run(runs[1]).highest_cancel() == 0
 
 
-def test_cancelling_all_runs_of_a_queued_allocation_takes_it_out_of_the_queue(quiet_lab: Lab, runs: list[str]) -> None:
+def test_cancelling_all_runs_of_a_queued_allocation_takes_it_out_of_the_queue(
+    quiet_lab: Lab, runs: list[str]
+) -> None:
     actions.cancel(quiet_lab.context, runs)
     quiet_lab.tick()
     assert set(quiet_lab.states().values()) == {"cancelled"}
-    assert [attempt.state for run_id in runs for attempt in quiet_lab.attempts(run_id)] == ["cancelled"] * 3
+    assert [attempt.state for run_id in runs for attempt in quiet_lab.attempts(run_id)] == [
+        "cancelled"
+    ] * 3
     assert not list(quiet_lab.context.workspace.local_queue().glob("queue/*"))
 
 
@@ -86,7 +97,11 @@ def test_a_rerun_of_a_completed_run_is_a_new_attempt_and_the_earlier_one_is_kept
 ) -> None:
     journal(quiet_lab, runs[0], 1, started(), scored(90.0), ended("completed"))
     quiet_lab.tick()
-    assert actions.retry(quiet_lab.context, runs[:1], clean=False).passed_over[runs[0]].startswith("is completed")
+    assert (
+        actions.retry(quiet_lab.context, runs[:1], clean=False)
+        .passed_over[runs[0]]
+        .startswith("is completed")
+    )
     actions.retry(quiet_lab.context, runs[:1], clean=True)
     quiet_lab.tick()
     assert [(attempt.number, attempt.state) for attempt in quiet_lab.attempts(runs[0])] == [
@@ -107,14 +122,24 @@ def test_a_granted_try_starts_the_count_anew(quiet_lab: Lab) -> None:
     for number in (1, 2):
         quiet_lab.tick()
         quiet_lab.context.ledger.transition(
-            run_id, number, AttemptState.FAILED, source="test", failure="crash", signature="rank killed by SIGKILL"
+            run_id,
+            number,
+            AttemptState.FAILED,
+            source="test",
+            failure="crash",
+            signature="rank killed by SIGKILL",
         )
     assert quiet_lab.state(run_id) == "failed"
     actions.retry(quiet_lab.context, [run_id], clean=False)
     assert quiet_lab.state(run_id) == "pending"
     quiet_lab.tick()
     quiet_lab.context.ledger.transition(
-        run_id, 3, AttemptState.FAILED, source="test", failure="crash", signature="rank killed by SIGKILL"
+        run_id,
+        3,
+        AttemptState.FAILED,
+        source="test",
+        failure="crash",
+        signature="rank killed by SIGKILL",
     )
     assert quiet_lab.state(run_id) == "pending", "one of two new tries is left"
 
@@ -125,10 +150,14 @@ stages:
   - {name: pretrain, heads: [relvit]}
   - {name: finetune, heads: [supervised], init_from: pretrain}
 """
-    text = tiny_grid(seeds="1", extra=f"retries: 1\n{stages}").replace("heads: [supervised]\n", "", 1)
+    text = tiny_grid(seeds="1", extra=f"retries: 1\n{stages}").replace(
+        "heads: [supervised]\n", "", 1
+    )
     parent, child = quiet_lab.submit(text)
     quiet_lab.tick()
-    quiet_lab.context.ledger.transition(parent, 1, AttemptState.FAILED, source="test", failure="crash", signature="x")
+    quiet_lab.context.ledger.transition(
+        parent, 1, AttemptState.FAILED, source="test", failure="crash", signature="x"
+    )
     assert quiet_lab.states() == {parent: "failed", child: "blocked"}
     assert "parent" in actions.retry(quiet_lab.context, [child], clean=False).passed_over[child]
     actions.retry(quiet_lab.context, [parent], clean=False)
@@ -145,13 +174,17 @@ def test_holding_and_releasing_leave_no_trace_and_other_runs_stay_held(quiet_lab
     assert not quiet_lab.context.workspace.marker(grid_id, "hold").exists()
 
 
-def test_an_unknown_run_is_an_error_and_nothing_is_done_to_the_others(quiet_lab: Lab, runs: list[str]) -> None:
+def test_an_unknown_run_is_an_error_and_nothing_is_done_to_the_others(
+    quiet_lab: Lab, runs: list[str]
+) -> None:
     with pytest.raises(VtjobsError, match="no run ffff"):
         actions.cancel(quiet_lab.context, [runs[0], "ffff"])
     assert quiet_lab.run(runs[0]).highest_cancel() == 0
 
 
-def test_a_cancel_and_a_granted_try_survive_the_loss_of_the_ledger(quiet_lab: Lab, runs: list[str]) -> None:
+def test_a_cancel_and_a_granted_try_survive_the_loss_of_the_ledger(
+    quiet_lab: Lab, runs: list[str]
+) -> None:
     actions.cancel(quiet_lab.context, runs)
     quiet_lab.tick()
     actions.retry(quiet_lab.context, runs[:1], clean=True)
@@ -161,7 +194,9 @@ def test_a_cancel_and_a_granted_try_survive_the_loss_of_the_ledger(quiet_lab: La
     assert task_of(quiet_lab, runs[0]) == {"attempt": 3, "clean": True}
 
 
-def test_a_held_run_stays_held_when_another_grid_takes_it_over_until_it_is_released(quiet_lab: Lab) -> None:
+def test_a_held_run_stays_held_when_another_grid_takes_it_over_until_it_is_released(
+    quiet_lab: Lab,
+) -> None:
     first = quiet_lab.submit(tiny_grid(name="one", seeds="2"))
     actions.hold(quiet_lab.context, first[:1])
     both = quiet_lab.submit(tiny_grid(name="two", seeds="2", extra="retries: 2"))

@@ -37,12 +37,16 @@ def test_an_answer_is_remembered_and_an_error_is_not(
 
 def test_a_spatial_head_on_a_single_token_is_refused_with_the_way_out(quiet_lab: Lab) -> None:
     text = tiny_grid(heads="[drloc: {weight: 0.5}]").replace("patch_size: 8", "patch_size: 16")
-    with pytest.raises(BadInput, match=r"1x1 token grid; head drloc needs at least 2x2. Raise train.image_size"):
+    with pytest.raises(
+        BadInput, match=r"1x1 token grid; head drloc needs at least 2x2. Raise train.image_size"
+    ):
         quiet_lab.prepare(text)
 
 
 def test_a_backbone_that_timm_cannot_make_is_named_with_its_line(quiet_lab: Lab) -> None:
-    text = tiny_grid().replace(TINY_BACKBONE, "vit_small_patch16_224: {patch_size: 8, embed_dim: 15, num_heads: 2}")
+    text = tiny_grid().replace(
+        TINY_BACKBONE, "vit_small_patch16_224: {patch_size: 8, embed_dim: 15, num_heads: 2}"
+    )
     with pytest.raises(BadInput, match=r"grid.yaml:3: backbones"):
         quiet_lab.prepare(text)
 
@@ -59,7 +63,9 @@ def test_an_installation_that_cannot_answer_is_one_clear_error(
         quiet_lab.prepare(tiny_grid())
 
 
-def test_a_last_share_of_one_image_is_refused_where_batch_norm_cannot_take_it(quiet_lab: Lab) -> None:
+def test_a_last_share_of_one_image_is_refused_where_batch_norm_cannot_take_it(
+    quiet_lab: Lab,
+) -> None:
     # 899 images in batches of 449 leave one image; resnet's final map of a 16-pixel image is 1x1.
     text = tiny_grid(train="drop_last: false").replace("batch_size: 128", "batch_size: 449")
     text = text.replace(TINY_BACKBONE, "resnet18")

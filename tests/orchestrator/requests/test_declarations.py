@@ -1,4 +1,7 @@
-"""What a grid declares of its comparison is kept with its moment; a change after the first run needs a reason."""
+"""What a grid declares of its comparison is kept with its moment.
+
+A change after the first run needs a reason.
+"""
 
 from typing import Any
 
@@ -52,13 +55,19 @@ def test_it_changes_freely_before_the_first_run(quiet_lab: Lab) -> None:
 def test_it_needs_a_reason_once_a_run_has_started_and_every_report_says_it(lab: Lab) -> None:
     lab.submit(_grid("{alpha: 0.05}"))
     lab.finish()
-    with pytest.raises(BadInput, match=r"compare: differs from the declaration of .*, and 2 of 2 runs have started"):
+    with pytest.raises(
+        BadInput, match=r"compare: differs from the declaration of .*, and 2 of 2 runs have started"
+    ):
         submit(lab.context, lab.prepare(_grid("{alpha: 0.1}")))
     assert _plan(lab).alpha == 0.05
     with pytest.raises(BadInput, match="differs from the declaration"):
         submit(lab.context, lab.prepare(_grid(None)))
     first, second = _declared(lab, _grid("{alpha: 0.1}"), amend="the reviewers asked")
-    assert (first["reason"], second["reason"], second["started"]) == (None, "the reviewers asked", 2)
+    assert (first["reason"], second["reason"], second["started"]) == (
+        None,
+        "the reviewers asked",
+        2,
+    )
     plan = _plan(lab)
     assert plan.alpha == 0.1
     assert told(plan.declared)[1].endswith("when 2 of 2 runs had started: the reviewers asked")
@@ -75,7 +84,9 @@ def test_a_first_declaration_after_the_runs_says_so(lab: Lab) -> None:
     assert "when 2 of 2 runs had started" in told([found])[0]
 
 
-def test_a_comparison_follows_the_declaration_unless_the_command_says_otherwise(quiet_lab: Lab) -> None:
+def test_a_comparison_follows_the_declaration_unless_the_command_says_otherwise(
+    quiet_lab: Lab,
+) -> None:
     _declared(quiet_lab, _grid("{test: paired, metric: loss, margin: 0.2}"))
     plan = _plan(quiet_lab)
     assert (plan.test, plan.metric, plan.set, plan.margin) == (Test.PAIRED, "loss", "test", 0.2)
@@ -105,7 +116,9 @@ def test_a_plan_that_cannot_be_is_told(quiet_lab: Lab, given: dict[str, Any], me
         _plan(quiet_lab, **given)
 
 
-def test_a_declaration_of_an_older_version_is_no_other_one_for_a_field_that_came_since(lab: Lab) -> None:
+def test_a_declaration_of_an_older_version_is_no_other_one_for_a_field_that_came_since(
+    lab: Lab,
+) -> None:
     lab.submit(_grid("{alpha: 0.05}"))
     lab.finish()
     prepared = lab.prepare(_grid("{alpha: 0.05}"))
@@ -120,13 +133,25 @@ def test_a_declaration_of_an_older_version_is_no_other_one_for_a_field_that_came
 def test_asked_for_at_any_time_a_declared_plan_leaves_its_margin_out(quiet_lab: Lab) -> None:
     _declared(quiet_lab, _grid("{test: paired, margin: 0.5}"))
     found = _plan(quiet_lab, anytime=True)
-    assert (found.anytime, found.margin, found.test, found.declared) == (True, None, Test.PAIRED, [])
+    assert (found.anytime, found.margin, found.test, found.declared) == (
+        True,
+        None,
+        Test.PAIRED,
+        [],
+    )
 
 
 def test_the_epoch_that_counts_and_what_shares_alpha_are_declared_too(quiet_lab: Lab) -> None:
-    _declared(quiet_lab, _grid("{select: ema_last, family: dataset, on_diverged: chance}", train="ema_decay: 0.9"))
+    _declared(
+        quiet_lab,
+        _grid("{select: ema_last, family: dataset, on_diverged: chance}", train="ema_decay: 0.9"),
+    )
     found = _plan(quiet_lab)
-    assert (found.select, found.metric, found.family) == (Select.EMA_LAST, "ema_top1", Family.DATASET)
+    assert (found.select, found.metric, found.family) == (
+        Select.EMA_LAST,
+        "ema_top1",
+        Family.DATASET,
+    )
     assert found.on_diverged is Diverged.CHANCE and found.declared
     assert not _plan(quiet_lab, select="last").declared
 
@@ -140,7 +165,9 @@ def test_the_epoch_that_counts_and_what_shares_alpha_are_declared_too(quiet_lab:
         ({"on_diverged": "drop"}, "--on-diverged drop: unknown"),
     ],
 )
-def test_what_cannot_be_asked_for_is_refused(quiet_lab: Lab, given: dict[str, Any], says: str) -> None:
+def test_what_cannot_be_asked_for_is_refused(
+    quiet_lab: Lab, given: dict[str, Any], says: str
+) -> None:
     _declared(quiet_lab, _grid(None))
     with pytest.raises(BadInput, match=says):
         _plan(quiet_lab, **given)
@@ -151,12 +178,15 @@ def test_averaged_weights_must_be_there_to_be_declared(quiet_lab: Lab) -> None:
         quiet_lab.prepare(_grid("{select: ema_last}"))
 
 
-def test_a_declaration_of_an_older_version_stays_what_it_was(quiet_lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_declaration_of_an_older_version_stays_what_it_was(
+    quiet_lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from vtjobs.analysis.findings import declared
 
     (found,) = _declared(quiet_lab, _grid("{test: paired, looks: [3, 5]}"))
     kept = {
-        name: found["compare"][name] for name in ("test", "alpha", "margin", "min_effect", "metric", "set", "looks")
+        name: found["compare"][name]
+        for name in ("test", "alpha", "margin", "min_effect", "metric", "set", "looks")
     }
     kept |= {"baseline": "supervised"}
     monkeypatch.setattr(declared, "_declared", lambda *_: [found | {"compare": kept}])

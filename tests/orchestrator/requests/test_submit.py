@@ -32,7 +32,9 @@ def test_a_second_submission_finds_nothing_new(quiet_lab: Lab) -> None:
     assert (second["new"], second["pending"]) == (0, 3)
 
 
-def test_two_grids_share_their_common_runs_and_an_edited_grid_adds_only_what_is_new(quiet_lab: Lab) -> None:
+def test_two_grids_share_their_common_runs_and_an_edited_grid_adds_only_what_is_new(
+    quiet_lab: Lab,
+) -> None:
     submit(quiet_lab.context, quiet_lab.prepare(tiny_grid(name="one", seeds="2")))
     wider = submit(quiet_lab.context, quiet_lab.prepare(tiny_grid(name="two", seeds="3")))
     assert (wider["runs"], wider["new"]) == (3, 1)
@@ -52,7 +54,9 @@ def test_a_plan_says_how_much_it_cannot_estimate(quiet_lab: Lab) -> None:
     assert document["estimate"] == {"run_hours": 0, "gpu_hours": 0, "runs_without_history": 3}
 
 
-def test_resources_that_this_machine_has_not_are_refused_before_anything_is_written(quiet_lab: Lab) -> None:
+def test_resources_that_this_machine_has_not_are_refused_before_anything_is_written(
+    quiet_lab: Lab,
+) -> None:
     text = tiny_grid().replace("gpus_per_node: 0", "gpus_per_node: 0, cpu_ranks: 64, threads: 64")
     with pytest.raises(BadInput, match=r"grid.yaml:\d+: resources"):
         quiet_lab.submit(text)
@@ -60,7 +64,9 @@ def test_resources_that_this_machine_has_not_are_refused_before_anything_is_writ
 
 
 def test_ranks_that_cannot_carry_the_virtual_ranks_are_refused(quiet_lab: Lab) -> None:
-    text = tiny_grid(train="virtual_ranks: 1").replace("gpus_per_node: 0", "gpus_per_node: 0, cpu_ranks: 2")
+    text = tiny_grid(train="virtual_ranks: 1").replace(
+        "gpus_per_node: 0", "gpus_per_node: 0, cpu_ranks: 2"
+    )
     with pytest.raises(BadInput, match="1 virtual ranks cannot be divided evenly among 2 ranks"):
         quiet_lab.submit(text)
 
@@ -85,7 +91,10 @@ def test_a_submission_killed_at_any_step_is_completed_by_the_next_one_and_nothin
 
 
 def again(lab: Lab, text: str) -> None:
-    """Submit again after a kill, and once more when the dead submitter's time is over; look at every trace."""
+    """Submit again after a kill, and once more when the dead submitter's time is over.
+
+    Look at every trace.
+    """
     lab.submit(text)
     lab.tick()
     lab.clock.ahead_s = LAUNCH_S + 1
@@ -105,7 +114,10 @@ def again(lab: Lab, text: str) -> None:
 
 
 def submit_in_child(lab: Lab, text: str, *, kill_at: int) -> int:
-    """Submit in a process that is killed by the kernel just before its n-th step; return how it ended."""
+    """Submit in a process that is killed by the kernel just before its n-th step.
+
+    Return how it ended.
+    """
     pid = os.fork()
     if pid == 0:
         try:
@@ -122,7 +134,9 @@ def submit_in_child(lab: Lab, text: str, *, kill_at: int) -> int:
 
 
 def arm(kill_at: int) -> Callable[[], int]:
-    """Have every step of this process counted, database commits included, and the n-th one be its last."""
+    """Have every step of this process counted, database commits included, and the n-th one be its
+    last.
+    """
     steps = 0
 
     def step() -> None:
@@ -146,5 +160,7 @@ def arm(kill_at: int) -> Callable[[], int]:
 
 def test_a_batch_larger_than_the_training_set_is_no_run(quiet_lab: Lab) -> None:
     text = tiny_grid(train="drop_last: true").replace("batch_size: 128", "batch_size: 1024")
-    with pytest.raises(BadInput, match=r"train.batch_size: digits: 899 training images are fewer than one batch"):
+    with pytest.raises(
+        BadInput, match=r"train.batch_size: digits: 899 training images are fewer than one batch"
+    ):
         quiet_lab.prepare(text)

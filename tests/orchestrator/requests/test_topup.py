@@ -61,11 +61,15 @@ def test_the_runs_that_the_new_ones_start_from_come_along() -> None:
 
 
 def test_nothing_wanted_is_the_grid_itself() -> None:
-    assert [run.run_id for run in topped_up(GRID, {}).runs] == [run.run_id for run in expand(GRID).runs]
+    assert [run.run_id for run in topped_up(GRID, {}).runs] == [
+        run.run_id for run in expand(GRID).runs
+    ]
 
 
 @given(st.lists(st.sets(st.integers(0, 9)), min_size=4, max_size=4))
-def test_of_a_stored_grid_the_ledger_says_which_cells_have_which_seeds(seeds: list[set[int]]) -> None:
+def test_of_a_stored_grid_the_ledger_says_which_cells_have_which_seeds(
+    seeds: list[set[int]],
+) -> None:
     # Its text has the seeds that any cell was given.
     wide = expand(GRID, seeds=list(range(10)))
     ids = [cell.cell_id for cell in wide.cells]
@@ -98,4 +102,6 @@ def test_a_cell_that_only_a_file_has_keeps_its_seeds() -> None:
     both = expand(GRID)
     first = both.cells[0].cell_id
     found = seeds_of_cells(both, {}, {first: [0, 7]})
-    assert found[first] == [0, 2, 7] and all(seeds == [0, 2] for name, seeds in found.items() if name != first)
+    assert found[first] == [0, 2, 7] and all(
+        seeds == [0, 2] for name, seeds in found.items() if name != first
+    )

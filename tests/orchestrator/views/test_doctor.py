@@ -14,7 +14,11 @@ from ...support.scheduler import Commands
 
 
 def config(folder: Path, **settings: Any) -> Config:
-    return load_config({"workspace": str(folder / "runs"), **settings}, environ={"HOME": str(folder)}, folder=folder)
+    return load_config(
+        {"workspace": str(folder / "runs"), **settings},
+        environ={"HOME": str(folder)},
+        folder=folder,
+    )
 
 
 def findings(found: Config) -> dict[str, Finding]:
@@ -41,12 +45,18 @@ def test_a_folder_without_an_identity_is_a_finding(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("shift", "fix"), [(-1, "vtjobs ledger upgrade"), (1, "upgrade vtjobs")])
-def test_a_ledger_of_another_schema_is_a_finding_with_its_fix(tmp_path: Path, shift: int, fix: str) -> None:
+def test_a_ledger_of_another_schema_is_a_finding_with_its_fix(
+    tmp_path: Path, shift: int, fix: str
+) -> None:
     open_context(config(tmp_path), create=True).ledger.engine.dispose()
     with sqlite3.connect(tmp_path / "runs" / "ledger.sqlite") as connection:
-        (table,) = connection.execute("SELECT name FROM sqlite_master WHERE name LIKE 'alembic%'").fetchone()
+        (table,) = connection.execute(
+            "SELECT name FROM sqlite_master WHERE name LIKE 'alembic%'"
+        ).fetchone()
         (number,) = connection.execute(f"SELECT version_num FROM {table}").fetchone()
-        connection.execute(f"UPDATE {table} SET version_num = ?", (f"{int(number) + shift:0{len(number)}d}",))
+        connection.execute(
+            f"UPDATE {table} SET version_num = ?", (f"{int(number) + shift:0{len(number)}d}",)
+        )
     found = findings(config(tmp_path))["ledger"]
     assert (found.ok, found.fix) == (False, fix)
 
@@ -59,7 +69,7 @@ def test_a_ledger_that_does_not_answer_is_a_finding_without_its_password(tmp_pat
     assert not any("canary-word" in finding.text + finding.fix for finding in found.values())
 
 
-# SLURM ---------------------------------------------------------------------------------------------------------
+# SLURM --------------------------------------------------------------------------------------------
 
 AWAY = "slurm_load_ctl_conf error: Unable to contact slurm controller (connect failure)"
 
@@ -74,21 +84,32 @@ def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Commands:
     return made
 
 
-def test_a_machine_without_slurm_that_needs_none_has_no_word_of_it(tmp_path: Path, commands: Commands) -> None:
+def test_a_machine_without_slurm_that_needs_none_has_no_word_of_it(
+    tmp_path: Path, commands: Commands
+) -> None:
     assert not [name for name in findings(config(tmp_path)) if "slurm" in name]
 
 
-def test_a_machine_without_slurm_that_should_have_it_is_told(tmp_path: Path, commands: Commands) -> None:
+def test_a_machine_without_slurm_that_should_have_it_is_told(
+    tmp_path: Path, commands: Commands
+) -> None:
     found = findings(config(tmp_path, backend="slurm"))["slurm"]
     assert (found.ok, found.text) == (False, "sbatch not found")
-    (probed,) = [finding for finding in examine(config(tmp_path), probe=True) if finding.name == "slurm"]
+    (probed,) = [
+        finding for finding in examine(config(tmp_path), probe=True) if finding.name == "slurm"
+    ]
     assert not probed.ok
 
 
-def test_a_cluster_that_is_away_is_a_fault_only_where_runs_go_there(tmp_path: Path, commands: Commands) -> None:
+def test_a_cluster_that_is_away_is_a_fault_only_where_runs_go_there(
+    tmp_path: Path, commands: Commands
+) -> None:
     commands.prints("sbatch", "")
     commands.fails("scontrol", AWAY)
-    used, unused = findings(config(tmp_path, backend="slurm"))["slurm"], findings(config(tmp_path))["slurm"]
+    used, unused = (
+        findings(config(tmp_path, backend="slurm"))["slurm"],
+        findings(config(tmp_path))["slurm"],
+    )
     assert (used.ok, unused.ok) == (False, True)
     assert "Unable to contact slurm controller" in used.text and "not in use" in unused.text
 

@@ -24,7 +24,13 @@ def runs(quiet_lab: Lab) -> list[str]:
     found = quiet_lab.submit(tiny_grid(seeds="4", extra="retries: 1"))
     quiet_lab.tick()
     journal(quiet_lab, found[0], 1, started(), scored(91.5), ended("completed"))
-    failure = ended("failed", "user_error", signature="ValueError: no at x.py:f", error="Traceback …", exit_code=70)
+    failure = ended(
+        "failed",
+        "user_error",
+        signature="ValueError: no at x.py:f",
+        error="Traceback …",
+        exit_code=70,
+    )
     journal(quiet_lab, found[1], 1, started(host="h2"), failure)
     journal(quiet_lab, found[2], 1, started(), ("progress", {"epoch": 1, "step": 3, "steps": 16}))
     quiet_lab.tick()
@@ -47,14 +53,18 @@ def test_status_counts_every_state_and_names_each_grid(quiet_lab: Lab, runs: lis
     assert found["schema_version"] == 1 and json.dumps(found)
 
 
-def test_status_says_what_could_not_be_asked_and_which_journals_are_damaged(quiet_lab: Lab, runs: list[str]) -> None:
+def test_status_says_what_could_not_be_asked_and_which_journals_are_damaged(
+    quiet_lab: Lab, runs: list[str]
+) -> None:
     path = quiet_lab.run(runs[2]).journal(1, 0)
     path.write_bytes(path.read_bytes() + b"00000000 {}\n00000000 {}\n")
     quiet_lab.tick()
     found = documents.status(
         quiet_lab.context, ALL, Report(unreachable={"slurm": {"since": 1.0, "reason": "no answer"}})
     )
-    assert found["unreachable"] == [{"backend": "slurm", "since": "1970-01-01T00:00:01Z", "reason": "no answer"}]
+    assert found["unreachable"] == [
+        {"backend": "slurm", "since": "1970-01-01T00:00:01Z", "reason": "no answer"}
+    ]
     (note,) = found["damaged_journals"]
     assert note.startswith(f"{runs[2]}/0001") and "damaged line" in note
 
@@ -62,11 +72,18 @@ def test_status_says_what_could_not_be_asked_and_which_journals_are_damaged(quie
 def test_a_run_shows_its_place_progress_and_result(quiet_lab: Lab, runs: list[str]) -> None:
     completed, running = document(quiet_lab, runs[0]), document(quiet_lab, runs[2])
     assert (completed["state"], completed["top1"], completed["seed"]) == ("completed", 91.5, 0)
-    assert (running["state"], running["step"], running["steps"], running["top1"]) == ("running", 3, 16, None)
+    assert (running["state"], running["step"], running["steps"], running["top1"]) == (
+        "running",
+        3,
+        16,
+        None,
+    )
     assert str(running["started_at"]).endswith("Z") and running["ended_at"] is None
 
 
-def test_a_cancelled_run_that_still_has_an_agent_is_shown_as_cancelling(quiet_lab: Lab, runs: list[str]) -> None:
+def test_a_cancelled_run_that_still_has_an_agent_is_shown_as_cancelling(
+    quiet_lab: Lab, runs: list[str]
+) -> None:
     actions.cancel(quiet_lab.context, runs[2:3])
     assert document(quiet_lab, runs[2])["shown_state"] == "cancelling"
 
@@ -91,7 +108,11 @@ def test_show_tells_all_of_a_run(quiet_lab: Lab, runs: list[str]) -> None:
     found = documents.show(quiet_lab.context, runs[1])
     assert found["spec"]["dataset"]["name"] == "digits"
     (attempt,) = found["attempts"]
-    assert (attempt["state"], attempt["failure"], attempt["exit_code"]) == ("failed", "user_error", 70)
+    assert (attempt["state"], attempt["failure"], attempt["exit_code"]) == (
+        "failed",
+        "user_error",
+        70,
+    )
     steps = [(event["before"], event["after"], event["source"]) for event in found["history"]]
     assert ("queued", "running", "journal") in steps and ("running", "failed", "journal") in steps
     assert json.dumps(found)

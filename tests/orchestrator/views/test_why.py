@@ -49,7 +49,7 @@ def mark(lab: Lab, name: str, **content: Any) -> None:
     write_over(folder / f"{name}.json", to_json(content))
 
 
-# Pending -------------------------------------------------------------------------------------------------------
+# Pending ------------------------------------------------------------------------------------------
 
 
 def test_a_run_that_nothing_keeps_starts_with_the_next_command(quiet_lab: Lab, run: str) -> None:
@@ -84,10 +84,15 @@ def test_a_run_that_is_tried_again_later_says_when(quiet_lab: Lab) -> None:
     quiet_lab.tick()
     found = told(quiet_lab, run_id)
     assert found["verdict"] == "wait"
-    assert found["sentence"].startswith("next attempt in 1") and "ended with: storage" in found["sentence"]
+    assert (
+        found["sentence"].startswith("next attempt in 1")
+        and "ended with: storage" in found["sentence"]
+    )
 
 
-def test_a_scheduler_that_is_away_is_told_of_the_runs_that_go_there(quiet_lab: Lab, run: str) -> None:
+def test_a_scheduler_that_is_away_is_told_of_the_runs_that_go_there(
+    quiet_lab: Lab, run: str
+) -> None:
     scheduler_notes.note_away(quiet_lab.context.ledger, "slurm", "no answer")
     assert told(quiet_lab, run)["sentence"].startswith("ready: the next vtjobs command")
     scheduler_notes.note_away(quiet_lab.context.ledger, "local", "disk gone")
@@ -116,10 +121,14 @@ def test_a_later_stage_waits_for_its_parent_and_is_blocked_by_its_failure(quiet_
     journal(quiet_lab, parent, 1, started(), ended("failed", "setup_error", signature="no data"))
     quiet_lab.tick()
     found = told(quiet_lab, child)
-    assert (found["state"], found["verdict"], found["action"]) == ("blocked", "act", f"vtjobs why {parent[:8]}")
+    assert (found["state"], found["verdict"], found["action"]) == (
+        "blocked",
+        "act",
+        f"vtjobs why {parent[:8]}",
+    )
 
 
-# Queued and running --------------------------------------------------------------------------------------------
+# Queued and running -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -127,7 +136,12 @@ def test_a_later_stage_waits_for_its_parent_and_is_blocked_by_its_failure(quiet_
     [
         ("PENDING Priority", "wait", "jobs with higher priority are ahead of it", ""),
         ("PENDING JobHeldUser", "act", "held by its user in SLURM", "scontrol release {job}"),
-        ("PENDING BadConstraints", "never", "; as requested it can", "Change slurm.constraint or resources"),
+        (
+            "PENDING BadConstraints",
+            "never",
+            "; as requested it can",
+            "Change slurm.constraint or resources",
+        ),
         ("RUNNING", "wait", "submitted to local (RUNNING)", ""),
         ("", "wait", "submitted to local", ""),
     ],
@@ -165,7 +179,7 @@ def test_a_running_run_says_where(quiet_lab: Lab, run: str) -> None:
     assert (found["verdict"], found["sentence"]) == ("running", "attempt 1 on gpu7")
 
 
-# Ended ---------------------------------------------------------------------------------------------------------
+# Ended --------------------------------------------------------------------------------------------
 
 
 def test_a_completed_run_needs_nothing(quiet_lab: Lab, run: str) -> None:
@@ -177,7 +191,8 @@ def test_a_completed_run_needs_nothing(quiet_lab: Lab, run: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("failure", "state", "retries"), [("user_error", "failed", True), ("diverged", "diverged", False)]
+    ("failure", "state", "retries"),
+    [("user_error", "failed", True), ("diverged", "diverged", False)],
 )
 def test_a_run_that_ended_badly_says_why_and_what_helps(
     quiet_lab: Lab, run: str, failure: str, state: str, retries: bool
@@ -202,6 +217,11 @@ def test_a_cancelled_run_is_told_as_such(quiet_lab: Lab, run: str) -> None:
 def test_a_refused_run_is_told_in_the_schedulers_words(quiet_lab: Lab, run: str) -> None:
     quiet_lab.tick()
     quiet_lab.context.ledger.transition(
-        run, 1, AttemptState.FAILED, source="slurm", failure="refused", signature="Invalid qos specification"
+        run,
+        1,
+        AttemptState.FAILED,
+        source="slurm",
+        failure="refused",
+        signature="Invalid qos specification",
     )
     assert "Invalid qos specification" in told(quiet_lab, run)["sentence"]

@@ -1,4 +1,7 @@
-"""The node agent as a process: what it does with signals, walltimes, lanes and broken installations."""
+"""The node agent as a process.
+
+What it does with signals, walltimes, lanes and broken installations.
+"""
 
 import os
 import signal
@@ -23,9 +26,19 @@ ENDLESS = 100_000
 
 def start(lab: Lab, allocation: Allocation, **environment: str) -> subprocess.Popen[bytes]:
     """Start the agent of an allocation, at the head of a process group as under SLURM."""
-    command = [sys.executable, "-m", "vtjobs.workers.agent", "--workspace", str(lab.root), "--token", allocation.token]
+    command = [
+        sys.executable,
+        "-m",
+        "vtjobs.workers.agent",
+        "--workspace",
+        str(lab.root),
+        "--token",
+        allocation.token,
+    ]
     log = (lab.folder / "agent.log").open("ab")
-    return subprocess.Popen(command, env={**os.environ, **environment}, stderr=log, start_new_session=True)
+    return subprocess.Popen(
+        command, env={**os.environ, **environment}, stderr=log, start_new_session=True
+    )
 
 
 def descendants(pid: int) -> list[int]:
@@ -61,7 +74,13 @@ def test_a_term_to_every_process_of_the_step_stops_saves_and_costs_no_try(lab: L
 def queued(lab: Lab, run_ids: list[str], *, walltime_s: int) -> str:
     """Give runs to the local queue; return the allocation's token."""
     backend = lab.context.backend("local")
-    command = ("-m", "vtjobs.orchestrator.backends.local.queue_process", "submit", "--workspace", str(lab.root))
+    command = (
+        "-m",
+        "vtjobs.orchestrator.backends.local.queue_process",
+        "submit",
+        "--workspace",
+        str(lab.root),
+    )
     argv = (sys.executable, *command, "--token", "{token}")
     allocation = lab.allocate(run_ids, walltime_s=walltime_s, checkpoint_every_s=3600, argv=argv)
     backend.submit(allocation)
@@ -70,14 +89,19 @@ def queued(lab: Lab, run_ids: list[str], *, walltime_s: int) -> str:
 
 
 @pytest.mark.long
-def test_a_walltime_is_enforced_where_no_scheduler_does_it_and_the_queue_goes_on_by_itself(lab: Lab) -> None:
+def test_a_walltime_is_enforced_where_no_scheduler_does_it_and_the_queue_goes_on_by_itself(
+    lab: Lab,
+) -> None:
     (run_id,) = lab.submit(tiny_grid(seeds="1", epochs=ENDLESS))
     # A slow machine needs some 10 s to import torch.
     token = queued(lab, [run_id], walltime_s=32)
     wait_for(lambda: lab.record(run_id, 2).start)
     end, start = lab.record(run_id, 1).end, lab.record(run_id, 2).start
     assert end is not None and (end["state"], end["class"]) == ("timeout", "walltime")
-    assert start is not None and (start["resumed_attempt"], start["resumed_step"]) == (1, end["step"])
+    assert start is not None and (start["resumed_attempt"], start["resumed_step"]) == (
+        1,
+        end["step"],
+    )
     # The ledger finds the successor by its file, and then its journal.
     for _ in range(2):
         lab.tick(start=False)
@@ -86,7 +110,9 @@ def test_a_walltime_is_enforced_where_no_scheduler_does_it_and_the_queue_goes_on
     assert second.state == "running"
 
 
-def test_what_is_handed_on_ends_with_the_weights_of_an_uninterrupted_run(lab: Lab, forge: Forge) -> None:
+def test_what_is_handed_on_ends_with_the_weights_of_an_uninterrupted_run(
+    lab: Lab, forge: Forge
+) -> None:
     straight = Lab(lab.folder / "straight")
     straight.folder.mkdir()
     text = tiny_grid(seeds="2", epochs=60)
@@ -119,7 +145,9 @@ stages:
   - {name: pretrain, heads: [relvit]}
   - {name: finetune, heads: [supervised], train: {lr: 1e-30, weight_decay: 0.0}, init_from: pretrain}
 """
-    parent, child = lab.submit(tiny_grid(seeds="1", extra=stages).replace("heads: [supervised]\n", "", 1))
+    parent, child = lab.submit(
+        tiny_grid(seeds="1", extra=stages).replace("heads: [supervised]\n", "", 1)
+    )
     agent = start(lab, lab.allocate([child, parent], lanes=1))
     assert agent.wait(timeout=60) == 0
     early = lab.record(child, 1).end
@@ -132,7 +160,9 @@ stages:
     assert lab.weights(child) == lab.weights(parent)
 
 
-def test_a_killed_template_costs_its_runs_an_attempt_and_the_agent_goes_on_with_a_new_one(lab: Lab) -> None:
+def test_a_killed_template_costs_its_runs_an_attempt_and_the_agent_goes_on_with_a_new_one(
+    lab: Lab,
+) -> None:
     runs = lab.submit(
         tiny_grid(seeds="1", epochs=ENDLESS) + "",
     ) + lab.submit(tiny_grid(name="next", seeds="[5]"))
@@ -173,7 +203,9 @@ def test_an_import_error_on_the_node_is_a_set_up_error_of_every_run_and_is_not_r
     assert "timm is broken here" in (lab.folder / "agent.log").read_text()
     ingest_live(lab.context.ledger, lab.context.workspace)
     assert set(lab.states().values()) == {"failed"}
-    assert {attempt.failure for run_id in runs for attempt in lab.attempts(run_id)} == {"setup_error"}
+    assert {attempt.failure for run_id in runs for attempt in lab.attempts(run_id)} == {
+        "setup_error"
+    }
     assert lab.attempts(runs[0])[0].exit_code == 71
 
 
@@ -190,7 +222,9 @@ def test_ranks_die_with_their_agent(lab: Lab) -> None:
 
 
 def test_a_cancelled_run_leaves_its_lane_to_the_next_one_at_once(lab: Lab) -> None:
-    runs = lab.submit(tiny_grid(seeds="1", epochs=ENDLESS)) + lab.submit(tiny_grid(name="next", seeds="[5]"))
+    runs = lab.submit(tiny_grid(seeds="1", epochs=ENDLESS)) + lab.submit(
+        tiny_grid(name="next", seeds="[5]")
+    )
     agent = start(lab, lab.allocate(runs, lanes=1))
     wait_for(lambda: is_training(lab, runs[0]))
     actions.cancel(lab.context, runs[:1])
@@ -205,7 +239,15 @@ def test_an_agent_without_its_allocation_or_workspace_says_so_and_changes_nothin
     lab: Lab, what: str, code: int
 ) -> None:
     root = lab.context.workspace.root if what == "token" else lab.folder / "elsewhere"
-    command = [sys.executable, "-m", "vtjobs.workers.agent", "--workspace", str(root), "--token", "vtj-0"]
+    command = [
+        sys.executable,
+        "-m",
+        "vtjobs.workers.agent",
+        "--workspace",
+        str(root),
+        "--token",
+        "vtj-0",
+    ]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == code
     assert "Traceback" not in done.stderr and done.stderr.strip()
@@ -219,10 +261,16 @@ def test_the_exit_code_of_an_agent_of_one_run_is_that_runs(lab: Lab) -> None:
     assert read_json(lab.run(run_id).attempt(1) / "environment.json")["software"]["vtjobs"]
 
 
-def test_an_allocation_that_shows_too_few_gpus_is_a_set_up_error_and_never_trains_on_the_cpu(lab: Lab) -> None:
+def test_an_allocation_that_shows_too_few_gpus_is_a_set_up_error_and_never_trains_on_the_cpu(
+    lab: Lab,
+) -> None:
     (run_id,) = lab.submit(tiny_grid(seeds="1"))
     allocation = lab.allocate([run_id], gpus=2, ranks=2)
     agent = start(lab, allocation, CUDA_VISIBLE_DEVICES="0")
     assert agent.wait(timeout=60) == 71
     end = lab.record(run_id, 1).end
-    assert end is not None and end["class"] == "setup_error" and "each run needs 2 GPUs" in end["signature"]
+    assert (
+        end is not None
+        and end["class"] == "setup_error"
+        and "each run needs 2 GPUs" in end["signature"]
+    )

@@ -1,4 +1,7 @@
-"""The agent as a task of a SLURM job: whose clock counts, why a TERM came, and what is handed on."""
+"""The agent as a task of a SLURM job.
+
+Whose clock counts, why a TERM came, and what is handed on.
+"""
 
 import dataclasses
 import signal
@@ -39,7 +42,11 @@ def rewrite(lab: Lab, allocation: Allocation, **changes: object) -> Allocation:
 
 def successor_of(lab: Lab, allocation: Allocation) -> Allocation | None:
     """Return the allocation that an agent wrote for what it handed on."""
-    paths = [path for path in lab.context.workspace.allocations.glob("*.json") if path.stem != allocation.token]
+    paths = [
+        path
+        for path in lab.context.workspace.allocations.glob("*.json")
+        if path.stem != allocation.token
+    ]
     return Allocation.from_dict(read_json(paths[0])) if paths else None
 
 
@@ -48,12 +55,16 @@ def handed_to(commands: Commands) -> tuple[str, ...]:
 
 
 def stopped_by_term(lab: Lab, commands: Commands, answer: str) -> tuple[str, Allocation]:
-    """Train one run of two as an element of an array, send a TERM, and let the scheduler say this about it."""
+    """Train one run of two as an element of an array, send a TERM, and let the scheduler say this
+    about it.
+    """
     commands.answers("scontrol", answer)
     runs = lab.submit(tiny_grid(seeds="2", epochs=ENDLESS))
     made = lab.allocate(runs, checkpoint_every_s=3600, walltime_s=7200, argv=handed_to(commands))
     allocation = rewrite(lab, made, exclude=("bad7",), after=("39",))
-    agent = start_agent(lab, allocation, **ELEMENT, PATH=commands.path, SLURM_CONF="/here", SBATCH_PARTITION="low")
+    agent = start_agent(
+        lab, allocation, **ELEMENT, PATH=commands.path, SLURM_CONF="/here", SBATCH_PARTITION="low"
+    )
     wait_for(lambda: is_training(lab, runs[0]))
     agent.send_signal(signal.SIGTERM)
     assert agent.wait(timeout=20) == 75
@@ -83,7 +94,9 @@ def test_a_walltime_or_a_preemption_is_handed_on_behind_the_own_job(
     assert (successor.exclude, successor.after) == (("bad7",), ())
     assert commands.calls("sbatch") == [f"--after=40_0 {successor.token}"]
     environment = commands.environment_of("sbatch")
-    assert [name for name in environment if name.startswith(("SLURM_", "SBATCH_"))] == ["SLURM_CONF"]
+    assert [name for name in environment if name.startswith(("SLURM_", "SBATCH_"))] == [
+        "SLURM_CONF"
+    ]
 
 
 def test_a_cancel_in_slurm_sticks(lab: Lab, commands: Commands) -> None:
@@ -95,13 +108,19 @@ def test_a_cancel_in_slurm_sticks(lab: Lab, commands: Commands) -> None:
     assert lab.state(run_id) == "cancelled"
 
 
-def test_a_term_that_nobody_explains_is_left_to_the_schedulers_word(lab: Lab, commands: Commands) -> None:
+def test_a_term_that_nobody_explains_is_left_to_the_schedulers_word(
+    lab: Lab, commands: Commands
+) -> None:
     run_id, allocation = stopped_by_term(lab, commands, "exec sleep 60")
     end = end_of(lab, run_id, 1, 0)
     assert end is not None and (end["state"], end["explained"]) == ("preempted", False)
     assert successor_of(lab, allocation) is None and not commands.calls("sbatch")
     (attempt,) = lab.attempts(run_id)
-    assert (attempt.state, attempt.signature, attempt.ended_at) == ("running", "stopped and saved", None)
+    assert (attempt.state, attempt.signature, attempt.ended_at) == (
+        "running",
+        "stopped and saved",
+        None,
+    )
     assert attempt.heartbeat_at == end["at"]
 
 

@@ -1,4 +1,7 @@
-"""What goes wrong with ranks, and what their agent makes of it. Template and ranks are real and warm."""
+"""What goes wrong with ranks, and what their agent makes of it.
+
+Template and ranks are real and warm.
+"""
 
 import errno
 import json
@@ -41,7 +44,7 @@ def log_of(lab: Lab, hosted: HostedRun, rank: int = 0) -> str:
     return (lab.run(hosted.task.run_id).logs(hosted.task.attempt) / f"rank-{rank}.log").read_text()
 
 
-# Ranks that die or freeze ------------------------------------------------------------------------------------
+# Ranks that die or freeze -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV])
@@ -62,7 +65,9 @@ def test_a_killed_rank_takes_its_peers_with_it_and_is_the_one_that_is_blamed(
     assert lab.state(run_id) == "pending"
 
 
-def test_a_frozen_rank_is_noticed_its_stacks_are_kept_and_all_ranks_are_killed(lab: Lab, forge: Forge) -> None:
+def test_a_frozen_rank_is_noticed_its_stacks_are_kept_and_all_ranks_are_killed(
+    lab: Lab, forge: Forge
+) -> None:
     (run_id,) = lab.submit(endless(train="virtual_ranks: 2"))
     hosted = lab.host(lab.allocate([run_id], ranks=2, hang_s=8.0), forge)
     serve(forge, hosted, until=lambda: hosted.position.get("step", 0) > 0)
@@ -78,7 +83,10 @@ def test_a_frozen_rank_is_noticed_its_stacks_are_kept_and_all_ranks_are_killed(l
 def test_a_retry_goes_on_from_the_checkpoint_and_ends_with_the_weights_of_an_undisturbed_run(
     lab: Lab, forge: Forge
 ) -> None:
-    disturbed, undisturbed = lab.submit(tiny_grid(epochs=40, seeds="[0, 1]")), Lab(lab.folder / "other")
+    disturbed, undisturbed = (
+        lab.submit(tiny_grid(epochs=40, seeds="[0, 1]")),
+        Lab(lab.folder / "other"),
+    )
     undisturbed.folder.mkdir()
     run_id = disturbed[0]
     undisturbed.submit(tiny_grid(epochs=40, seeds="[0, 1]"))
@@ -91,12 +99,19 @@ def test_a_retry_goes_on_from_the_checkpoint_and_ends_with_the_weights_of_an_und
     second = lab.host(lab.allocate([run_id]), forge)
     serve(forge, second)
     start = lab.record(run_id, 2).start
-    assert start is not None and start["resumed_attempt"] == 1 and start["resumed_step"] >= 1 and start["exact"]
+    assert (
+        start is not None
+        and start["resumed_attempt"] == 1
+        and start["resumed_step"] >= 1
+        and start["exact"]
+    )
     assert second.ended.state is AttemptState.COMPLETED
     assert lab.weights(run_id) == undisturbed.weights(run_id)
 
 
-def test_when_the_template_is_killed_its_ranks_die_and_the_attempt_can_be_tried_again(lab: Lab) -> None:
+def test_when_the_template_is_killed_its_ranks_die_and_the_attempt_can_be_tried_again(
+    lab: Lab,
+) -> None:
     (run_id,) = lab.submit(endless())
     with a_template() as own:
         hosted = lab.host(lab.allocate([run_id]), own)
@@ -114,12 +129,15 @@ def test_a_diverged_loss_is_an_outcome_that_is_not_tried_again(lab: Lab, forge: 
     (run_id,) = lab.submit(tiny_grid(seeds="1", epochs=20, train="lr: 1e30, clip_grad: null"))
     hosted = lab.host(lab.allocate([run_id], checkpoint_every_s=0), forge)
     serve(forge, hosted)
-    assert (hosted.ended.state, hosted.ended.failure) == (AttemptState.FAILED, FailureClass.DIVERGED)
+    assert (hosted.ended.state, hosted.ended.failure) == (
+        AttemptState.FAILED,
+        FailureClass.DIVERGED,
+    )
     ingest_live(lab.context.ledger, lab.context.workspace)
     assert lab.state(run_id) == "diverged"
 
 
-# Fencing -----------------------------------------------------------------------------------------------------
+# Fencing ------------------------------------------------------------------------------------------
 
 
 def test_a_zombie_ends_superseded_soon_after_a_higher_claim_and_its_checkpoints_are_not_adopted(
@@ -140,7 +158,9 @@ def test_a_zombie_ends_superseded_soon_after_a_higher_claim_and_its_checkpoints_
     assert lab.attempts(run_id)[0].state == "lost"
 
 
-def test_a_late_completion_of_a_zombie_is_kept_in_its_journal_and_never_adopted(lab: Lab, forge: Forge) -> None:
+def test_a_late_completion_of_a_zombie_is_kept_in_its_journal_and_never_adopted(
+    lab: Lab, forge: Forge
+) -> None:
     (run_id,) = lab.submit(tiny_grid(seeds="1", epochs=1))
     first = lab.host(lab.allocate([run_id]), forge)
     # The higher attempt has started, and the lower one does not look before it has finished.
@@ -157,7 +177,9 @@ def test_a_late_completion_of_a_zombie_is_kept_in_its_journal_and_never_adopted(
     assert lab.state(run_id) == "pending"
 
 
-def test_an_attempt_refuses_to_start_where_a_lower_one_has_completed(lab: Lab, forge: Forge) -> None:
+def test_an_attempt_refuses_to_start_where_a_lower_one_has_completed(
+    lab: Lab, forge: Forge
+) -> None:
     (run_id,) = lab.submit(tiny_grid(seeds="1", epochs=1))
     first = lab.host(lab.allocate([run_id]), forge)
     serve(forge, first)
@@ -178,7 +200,9 @@ def test_the_same_attempt_started_twice_disturbs_nobody(lab: Lab, forge: Forge) 
     assert len(read_all(lab.run(run_id).journal(1, 0))) >= 4
 
 
-def test_a_cancelled_run_stops_within_the_fence_interval_and_keeps_what_it_has(lab: Lab, forge: Forge) -> None:
+def test_a_cancelled_run_stops_within_the_fence_interval_and_keeps_what_it_has(
+    lab: Lab, forge: Forge
+) -> None:
     (run_id,) = lab.submit(endless())
     hosted = lab.host(lab.allocate([run_id], checkpoint_every_s=3600), forge)
     serve(forge, hosted, until=lambda: hosted.position.get("step", 0) > 0)
@@ -197,7 +221,7 @@ def test_a_cancelled_run_does_not_start(lab: Lab, forge: Forge) -> None:
     assert lab.run(run_id).highest_claim() == 0
 
 
-# Disk, data, logs, ports -------------------------------------------------------------------------------------
+# Disk, data, logs, ports --------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -205,9 +229,13 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of 8 MiB."""
     place = tmp_path / "small"
     place.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(place)], capture_output=True)
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(place)], capture_output=True
+    )
     if mounted.returncode:
-        pytest.skip(f"a small file system cannot be mounted here: {mounted.stderr.decode().strip()}")
+        pytest.skip(
+            f"a small file system cannot be mounted here: {mounted.stderr.decode().strip()}"
+        )
     yield place
     subprocess.run(["umount", "-l", str(place)], check=True)
 
@@ -299,7 +327,9 @@ def image_folder(place: Path) -> Path:
         for label, level in (("dark", 40), ("light", 200)):
             (place / split / label).mkdir(parents=True)
             for index in range(8):
-                Image.new("RGB", (16, 16), (level, index, 0)).save(place / split / label / f"{index}.png")
+                Image.new("RGB", (16, 16), (level, index, 0)).save(
+                    place / split / label / f"{index}.png"
+                )
     return place
 
 
@@ -324,12 +354,18 @@ def test_a_log_flood_is_capped_and_its_beginning_and_end_are_kept(
     hosted.stop(AttemptState.PREEMPTED)
     serve(forge, hosted)
     folder = lab.run(run_id).logs(1)
-    assert {path.name for path in folder.iterdir()} == {"rank-0.log", "rank-0.log.head", "rank-0.log.previous"}
+    assert {path.name for path in folder.iterdir()} == {
+        "rank-0.log",
+        "rank-0.log.head",
+        "rank-0.log.previous",
+    }
     assert cap // 2 < sum(path.stat().st_size for path in folder.iterdir()) <= cap
     assert hosted.ended.failure is FailureClass.STOPPED
 
 
-def test_two_runs_of_two_ranks_share_a_machine_without_a_collision_of_ports(lab: Lab, forge: Forge) -> None:
+def test_two_runs_of_two_ranks_share_a_machine_without_a_collision_of_ports(
+    lab: Lab, forge: Forge
+) -> None:
     runs = lab.submit(tiny_grid(epochs=2, train="virtual_ranks: 2"))
     allocation = lab.allocate(runs, ranks=2, lanes=2)
     both = [lab.host(allocation, forge, position=index) for index in (0, 1)]
@@ -343,7 +379,10 @@ def test_a_stop_is_obeyed_at_a_common_step_by_all_ranks(lab: Lab, forge: Forge) 
     serve(forge, hosted, until=lambda: hosted.position.get("step", 0) > 0)
     hosted.stop(AttemptState.PREEMPTED)
     serve(forge, hosted, seconds=10)
-    assert (hosted.ended.state, hosted.ended.failure) == (AttemptState.PREEMPTED, FailureClass.STOPPED)
+    assert (hosted.ended.state, hosted.ended.failure) == (
+        AttemptState.PREEMPTED,
+        FailureClass.STOPPED,
+    )
     assert hosted.ended.exit_code == 75
     assert has_saved(hosted)
 
@@ -353,12 +392,17 @@ def test_a_held_run_does_not_start_and_costs_no_try(lab: Lab, forge: Forge) -> N
     allocation = lab.allocate([run_id])
     actions.hold(lab.context, [run_id])
     hosted = lab.host(allocation, forge)
-    assert (hosted.ended.state, hosted.ended.failure) == (AttemptState.SUPERSEDED, FailureClass.SKIPPED)
+    assert (hosted.ended.state, hosted.ended.failure) == (
+        AttemptState.SUPERSEDED,
+        FailureClass.SKIPPED,
+    )
     ingest_live(lab.context.ledger, lab.context.workspace)
     assert lab.state(run_id) == "pending"
 
 
-def test_damaged_checkpoints_are_a_failure_and_never_a_silent_fresh_start(lab: Lab, forge: Forge) -> None:
+def test_damaged_checkpoints_are_a_failure_and_never_a_silent_fresh_start(
+    lab: Lab, forge: Forge
+) -> None:
     (run_id,) = lab.submit(endless())
     first = lab.host(lab.allocate([run_id], checkpoint_every_s=0), forge)
     serve(forge, first, until=lambda: has_saved(first))
@@ -377,12 +421,16 @@ def test_damaged_checkpoints_are_a_failure_and_never_a_silent_fresh_start(lab: L
     assert lab.state(run_id) == "failed"
 
 
-def test_what_an_attempt_ran_on_is_written_down_and_everything_is_private(lab: Lab, forge: Forge) -> None:
+def test_what_an_attempt_ran_on_is_written_down_and_everything_is_private(
+    lab: Lab, forge: Forge
+) -> None:
     (run_id,) = lab.submit(tiny_grid(seeds="1", epochs=1))
     os.umask(0o077)
     hosted = lab.host(lab.allocate([run_id]), forge)
     serve(forge, hosted)
     facts = json.loads((lab.run(run_id).attempt(1) / "environment.json").read_text())
     assert facts["software"]["torch"] and facts["host"] and facts["executable"] == sys.executable
-    assert {path.stat().st_mode & 0o777 for path in lab.root.rglob("*") if path.is_file()} == {0o600}
+    assert {path.stat().st_mode & 0o777 for path in lab.root.rglob("*") if path.is_file()} == {
+        0o600
+    }
     assert {path.stat().st_mode & 0o777 for path in lab.root.rglob("*") if path.is_dir()} == {0o700}

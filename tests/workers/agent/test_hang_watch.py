@@ -9,7 +9,9 @@ from vtjobs.workers.agent.other_nodes import SILENT_S, OtherNodes
 
 
 def watched(until: float, *, beats: int = 20) -> Pulse:
-    """Return the pulse of a rank that spoke once a second and then fell silent, looked at every second."""
+    """Return the pulse of a rank that spoke once a second and then fell silent, looked at every
+    second.
+    """
     pulse = Pulse(60.0)
     pulse.begin(0, 0.0)
     for second in range(1, int(until) + 1):
@@ -53,7 +55,9 @@ def test_another_node_without_a_heartbeat_is_silent(tmp_path: Path) -> None:
     assert told[0] == "" and told[-1] == "node 1 stopped responding"
 
 
-def test_another_node_is_given_its_time_again_after_the_whole_job_was_suspended(tmp_path: Path) -> None:
+def test_another_node_is_given_its_time_again_after_the_whole_job_was_suspended(
+    tmp_path: Path,
+) -> None:
     others = other_node(tmp_path)
     assert [others.look(1.0), others.look(2.0)] == ["", ""]
     assert others.look(10_000.0) == ""

@@ -34,7 +34,9 @@ def codes(agents: list[subprocess.Popen[bytes]], timeout: float = 60) -> list[in
     return [agent.wait(timeout=timeout) for agent in agents]
 
 
-def test_two_nodes_stopped_and_resumed_give_the_weights_of_one_node_with_as_many_ranks(lab: Lab) -> None:
+def test_two_nodes_stopped_and_resumed_give_the_weights_of_one_node_with_as_many_ranks(
+    lab: Lab,
+) -> None:
     single = Lab(lab.folder / "single")
     single.folder.mkdir()
     text = two_ranks(epochs=30)
@@ -73,7 +75,9 @@ def test_several_runs_pass_over_two_nodes_one_after_the_other(lab: Lab) -> None:
 
 
 @pytest.mark.parametrize("node", [0, 1])
-def test_a_killed_rank_ends_the_attempt_on_both_nodes_and_is_the_one_that_is_blamed(lab: Lab, node: int) -> None:
+def test_a_killed_rank_ends_the_attempt_on_both_nodes_and_is_the_one_that_is_blamed(
+    lab: Lab, node: int
+) -> None:
     (run_id,) = lab.submit(two_ranks())
     agents = start_nodes(lab, on_two_nodes(lab, [run_id]))
     wait_for(lambda: is_training(lab, run_id))
@@ -82,7 +86,11 @@ def test_a_killed_rank_ends_the_attempt_on_both_nodes_and_is_the_one_that_is_bla
     wait_for(lambda: not any(is_running(pid) for pid in ranks), 10)
     assert codes(agents, timeout=20) == [78, 0]
     end = end_of(lab, run_id, 1, 0)
-    assert end is not None and (end["state"], end["class"], end["rank"]) == ("failed", "crash", node)
+    assert end is not None and (end["state"], end["class"], end["rank"]) == (
+        "failed",
+        "crash",
+        node,
+    )
     assert end["signature"] == "rank killed by SIGKILL"
     ingest_live(lab.context.ledger, lab.context.workspace)
     assert lab.attempts(run_id)[0].failure == "crash"
@@ -100,10 +108,14 @@ def test_a_killed_agent_of_another_node_ends_the_attempt_and_its_node_is_named(l
     end, host = end_of(lab, runs[0], 1, 0), journal(lab, runs[0], 1, 1)[0]["host"]
     assert end is not None and (end["class"], end["host"]) == ("communication", host)
     assert end["signature"].startswith("node 1 disappeared")
-    assert lab.run(runs[1]).highest_claim() == 0, "a run that cannot have all its nodes is not started"
+    assert lab.run(runs[1]).highest_claim() == 0, (
+        "a run that cannot have all its nodes is not started"
+    )
 
 
-def test_when_the_agent_that_decides_is_killed_the_others_follow_and_nothing_is_adopted_from_them(lab: Lab) -> None:
+def test_when_the_agent_that_decides_is_killed_the_others_follow_and_nothing_is_adopted_from_them(
+    lab: Lab,
+) -> None:
     (run_id,) = lab.submit(two_ranks())
     first, second = start_nodes(lab, on_two_nodes(lab, [run_id]))
     wait_for(lambda: is_training(lab, run_id))
@@ -114,7 +126,9 @@ def test_when_the_agent_that_decides_is_killed_the_others_follow_and_nothing_is_
     assert second.wait(timeout=20) == 0
     assert end_of(lab, run_id, 1, 1) is not None
     ingest_live(lab.context.ledger, lab.context.workspace)
-    assert lab.attempts(run_id)[0].state == "running", "only node 0's word, or the scheduler's, ends it"
+    assert lab.attempts(run_id)[0].state == "running", (
+        "only node 0's word, or the scheduler's, ends it"
+    )
 
 
 def test_a_signal_to_one_node_alone_stops_all(lab: Lab) -> None:

@@ -17,7 +17,9 @@ def test_the_counter_of_the_own_group_is_read_in_both_layouts(tmp_path: Path) ->
     (tmp_path / "slurm/job_1/memory.events").write_text("low 0\noom 4\noom_kill 3\n")
     assert oom_kills("0::/slurm/job_1\n", tmp_path) == 3
     (tmp_path / "memory/slurm/job_1").mkdir(parents=True)
-    (tmp_path / "memory/slurm/job_1/memory.oom_control").write_text("oom_kill_disable 0\nunder_oom 0\noom_kill 2\n")
+    (tmp_path / "memory/slurm/job_1/memory.oom_control").write_text(
+        "oom_kill_disable 0\nunder_oom 0\noom_kill 2\n"
+    )
     assert oom_kills("5:memory:/slurm/job_1\n3:cpu:/slurm\n", tmp_path) == 2
 
 
@@ -26,7 +28,9 @@ def test_a_group_without_a_counter_has_killed_nobody(tmp_path: Path) -> None:
     assert oom_kills() >= 0
 
 
-@pytest.mark.parametrize(("kills", "failure"), [(1, FailureClass.OUT_OF_MEMORY), (0, FailureClass.CRASH)])
+@pytest.mark.parametrize(
+    ("kills", "failure"), [(1, FailureClass.OUT_OF_MEMORY), (0, FailureClass.CRASH)]
+)
 def test_a_rank_that_the_kernel_killed_for_want_of_memory_ran_out_of_memory(
     kills: int, failure: FailureClass, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -21,10 +21,14 @@ def test_a_bus_error_hints_at_shared_memory() -> None:
 
 
 def test_an_attempt_without_a_single_rank_has_not_completed() -> None:
-    outcome = judge_ranks([], [], stopping=None, killed=Killed(KillCause.TEMPLATE, "fork server died"))
+    outcome = judge_ranks(
+        [], [], stopping=None, killed=Killed(KillCause.TEMPLATE, "fork server died")
+    )
     assert (outcome.state, outcome.failure) == (AttemptState.FAILED, FailureClass.CRASH)
 
 
 @pytest.mark.parametrize("stopping", [AttemptState.CANCELLED, AttemptState.SUPERSEDED])
-def test_a_cancel_or_a_higher_attempt_outranks_a_success_that_came_too_late(stopping: AttemptState) -> None:
+def test_a_cancel_or_a_higher_attempt_outranks_a_success_that_came_too_late(
+    stopping: AttemptState,
+) -> None:
     assert judge_ranks([ended(0, 0)], [], stopping=stopping, killed=None).state is stopping

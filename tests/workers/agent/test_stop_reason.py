@@ -8,7 +8,14 @@ import pytest
 
 from vtjobs.jobs.run.states import AttemptState, FailureClass
 from vtjobs.workers.agent.outcome import Outcome
-from vtjobs.workers.agent.stop_reason import DEADLINE_S, UNEXPLAINED, Inquiry, Ruling, interpret, own_job
+from vtjobs.workers.agent.stop_reason import (
+    DEADLINE_S,
+    UNEXPLAINED,
+    Inquiry,
+    Ruling,
+    interpret,
+    own_job,
+)
 
 from ...support.lab import wait_for
 from ...support.scheduler import Commands, job_line
@@ -61,16 +68,22 @@ def test_a_job_that_went_back_into_the_queue_was_not_cancelled() -> None:
 
 
 def test_a_comment_does_not_pass_for_a_field() -> None:
-    ruling = interpret(job_line("COMPLETING") + " Comment=x JobState=TIMEOUT Reason=TimeLimit PreemptTime=now")
+    ruling = interpret(
+        job_line("COMPLETING") + " Comment=x JobState=TIMEOUT Reason=TimeLimit PreemptTime=now"
+    )
     assert ruling is not None and ruling.state is AttemptState.CANCELLED
 
 
-@pytest.mark.parametrize("line", ["", "slurm_load_jobs error: Invalid job id specified", job_line("RUNNING")])
+@pytest.mark.parametrize(
+    "line", ["", "slurm_load_jobs error: Invalid job id specified", job_line("RUNNING")]
+)
 def test_what_explains_nothing_is_no_answer(line: str) -> None:
     assert interpret(line) is None
 
 
-def test_a_controller_that_does_not_answer_holds_nothing_up_and_is_left_in_time(commands: Commands) -> None:
+def test_a_controller_that_does_not_answer_holds_nothing_up_and_is_left_in_time(
+    commands: Commands,
+) -> None:
     commands.answers("scontrol", "exec sleep 61")
     began = time.monotonic()
     ruling, longest = ask()
@@ -83,25 +96,33 @@ def test_a_controller_that_does_not_answer_holds_nothing_up_and_is_left_in_time(
 def test_a_controller_that_has_not_noticed_yet_is_asked_again(commands: Commands) -> None:
     late = commands.folder / "late"
     early, final = job_line("RUNNING"), job_line("CANCELLED")
-    commands.answers("scontrol", f"if [ -e {late} ]; then echo '{final}'; else echo '{early}'; touch {late}; fi")
+    commands.answers(
+        "scontrol", f"if [ -e {late} ]; then echo '{final}'; else echo '{early}'; touch {late}; fi"
+    )
     ruling, _ = ask()
     assert ruling.state is AttemptState.CANCELLED
     assert commands.calls("scontrol") == ["-o show job 40_3"] * 2
 
 
-def test_the_question_survives_the_second_term_to_every_process_of_the_step(commands: Commands) -> None:
+def test_the_question_survives_the_second_term_to_every_process_of_the_step(
+    commands: Commands,
+) -> None:
     line = job_line("COMPLETING", reason="TimeLimit")
     commands.answers("scontrol", f"kill -TERM $$; echo '{line}'")
     assert ask()[0].state is AttemptState.TIMEOUT
     assert len(commands.calls("scontrol")) == 1
 
 
-def test_without_the_command_there_is_no_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_command_there_is_no_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     assert ask()[0] == UNEXPLAINED
 
 
-def test_an_element_of_an_array_is_asked_about_by_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_element_of_an_array_is_asked_about_by_its_place(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     for name in ("SLURM_JOB_ID", "SLURM_ARRAY_JOB_ID", "SLURM_ARRAY_TASK_ID"):
         monkeypatch.delenv(name, raising=False)
     assert own_job("slurm") == ""
@@ -115,5 +136,7 @@ def test_an_element_of_an_array_is_asked_about_by_its_place(monkeypatch: pytest.
 def test_a_failure_of_its_own_needs_no_explanation() -> None:
     failed = Outcome(state=AttemptState.FAILED, failure=FailureClass.DATA, signature="no such file")
     assert UNEXPLAINED.applied_to(failed) == failed
-    stopped = Outcome(state=AttemptState.PREEMPTED, failure=FailureClass.STOPPED, signature="stopped and saved")
+    stopped = Outcome(
+        state=AttemptState.PREEMPTED, failure=FailureClass.STOPPED, signature="stopped and saved"
+    )
     assert UNEXPLAINED.applied_to(stopped).explained is False

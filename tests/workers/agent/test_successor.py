@@ -23,7 +23,9 @@ def test_a_run_that_never_started_is_still_to_start_from_nothing(tmp_path: Path)
 
 def test_what_was_cancelled_or_taken_over_meanwhile_is_not_handed_on(tmp_path: Path) -> None:
     workspace = Workspace(tmp_path).create()
-    mine, cancelled, taken = (Task(run_id=word * 8, attempt=2, grid_id="g") for word in ("aa", "bb", "cc"))
+    mine, cancelled, taken = (
+        Task(run_id=word * 8, attempt=2, grid_id="g") for word in ("aa", "bb", "cc")
+    )
     workspace.run(cancelled.run_id).cancel(2)
     workspace.run(taken.run_id).claim(3)
     made = Allocation(

@@ -28,19 +28,26 @@ def _step(place: Path) -> int:
     manifest = verify(place, run_id="run")
     model, ema, state = checkpoint.load(place)
     assert ema is not None and differences(model, ema) == []
-    told = {int(value) for tensor in model.values() for value in tensor.unique()} | {state["step"], manifest.step}
+    told = {int(value) for tensor in model.values() for value in tensor.unique()} | {
+        state["step"],
+        manifest.step,
+    }
     assert len(told) == 1
     return told.pop()
 
 
-def test_a_save_that_is_killed_at_any_call_leaves_every_published_checkpoint_whole(tmp_path: Path) -> None:
+def test_a_save_that_is_killed_at_any_call_leaves_every_published_checkpoint_whole(
+    tmp_path: Path,
+) -> None:
     done = subprocess.run(
         [sys.executable, "-m", killed_save.__name__[killed_save.__name__.index("tests.") :], str(tmp_path)],
         cwd=ROOT, capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     moments = [json.loads(line) for line in done.stdout.splitlines()]
-    assert len(moments) > 20 and [moment["through"] for moment in moments] == [False] * (len(moments) - 1) + [True]
+    assert len(moments) > 20 and [moment["through"] for moment in moments] == [False] * (
+        len(moments) - 1
+    ) + [True]
     newest = []
     for moment in moments:
         folder = Path(moment["folder"])
@@ -50,7 +57,10 @@ def test_a_save_that_is_killed_at_any_call_leaves_every_published_checkpoint_who
         # The next save finds its way and clears what the dead one left.
         save(folder, 4)
         assert _step(folder / "step-000000004") == 4
-        assert {path.name for path in folder.iterdir()} == {f"step-{newest[-1]:09d}", "step-000000004"}
+        assert {path.name for path in folder.iterdir()} == {
+            f"step-{newest[-1]:09d}",
+            "step-000000004",
+        }
     # Both sides of the publication were met.
     assert set(newest) == {2, 3}
 
@@ -106,7 +116,10 @@ def small_disk(tmp_path: Path) -> Any:
     place = tmp_path / "disk"
     place.mkdir()
     mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(place)], capture_output=True, text=True, check=False
+        ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(place)],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     if mounted.returncode:
         pytest.skip(f"a small file system cannot be mounted here: {mounted.stderr.strip()}")
@@ -141,7 +154,9 @@ def test_a_full_disk_is_told_as_such_and_leaves_the_earlier_checkpoint(
     assert _step(small_disk / "checkpoints" / "step-000000002") == 2
 
 
-def test_a_disk_that_turns_read_only_is_a_storage_fault_and_the_earlier_checkpoint_stays(small_disk: Path) -> None:
+def test_a_disk_that_turns_read_only_is_a_storage_fault_and_the_earlier_checkpoint_stays(
+    small_disk: Path,
+) -> None:
     save(small_disk / "checkpoints", 1)
     subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
     with pytest.raises(OSError) as caught:

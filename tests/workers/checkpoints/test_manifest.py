@@ -25,19 +25,33 @@ FILES = [MODEL, EMA, STATE]
 def _save(folder: Path, step: int) -> Path:
     weights = {"weight": torch.full((48, 64), float(step))}
     place, _ = checkpoint.save(
-        folder, run_id=RUN, epoch=0, step=step, model=weights, ema=weights, state={"step": step}, origin={}
+        folder,
+        run_id=RUN,
+        epoch=0,
+        step=step,
+        model=weights,
+        ema=weights,
+        state={"step": step},
+        origin={},
     )
     return place
 
 
 def _attempt(
-    run: RunFolder, number: int, steps: list[int], *, resumed: tuple[int, int] | None = None, end: str = ""
+    run: RunFolder,
+    number: int,
+    steps: list[int],
+    *,
+    resumed: tuple[int, int] | None = None,
+    end: str = "",
 ) -> None:
     """Write an attempt that published checkpoints."""
     run.attempt(number).mkdir(parents=True)
     journal = JournalWriter(run.journal(number, 0))
     attempt, step = resumed or (None, None)
-    journal.write("start", at=time.time(), attempt=number, resumed_attempt=attempt, resumed_step=step)
+    journal.write(
+        "start", at=time.time(), attempt=number, resumed_attempt=attempt, resumed_step=step
+    )
     for step in steps:
         _save(run.checkpoints(number), step)
         journal.write("checkpoint", at=time.time(), epoch=0, step=step, bytes=1)
@@ -74,7 +88,9 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
 
 @pytest.mark.parametrize("name", FILES)
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_a_damaged_checkpoint_is_rejected_and_the_one_before_it_taken(tmp_path: Path, name: str, damage: str) -> None:
+def test_a_damaged_checkpoint_is_rejected_and_the_one_before_it_taken(
+    tmp_path: Path, name: str, damage: str
+) -> None:
     run = RunFolder(tmp_path)
     _attempt(run, 1, [1, 2])
     DAMAGES[damage](run.checkpoint(1, 2) / name)
@@ -85,7 +101,8 @@ def test_a_damaged_checkpoint_is_rejected_and_the_one_before_it_taken(tmp_path: 
 
 
 @pytest.mark.parametrize(
-    "text", ["", "{", "null", "[]", '{"run_id": "x"}', "{}", '{"run_id": 1, "files": 2}', "\x00" * 99]
+    "text",
+    ["", "{", "null", "[]", '{"run_id": "x"}', "{}", '{"run_id": 1, "files": 2}', "\x00" * 99],
 )
 def test_a_damaged_manifest_is_rejected(tmp_path: Path, text: str) -> None:
     place = _save(tmp_path, 1)
@@ -95,9 +112,12 @@ def test_a_damaged_manifest_is_rejected(tmp_path: Path, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "files", [None, [], {}, {"model.safetensors": 3}, {"model.safetensors": {}}, {"../../x": {"bytes": 1}}]
+    "files",
+    [None, [], {}, {"model.safetensors": 3}, {"model.safetensors": {}}, {"../../x": {"bytes": 1}}],
 )
-def test_a_manifest_with_nonsense_about_its_files_is_rejected(tmp_path: Path, files: object) -> None:
+def test_a_manifest_with_nonsense_about_its_files_is_rejected(
+    tmp_path: Path, files: object
+) -> None:
     place = _save(tmp_path, 1)
     facts = json.loads((place / MANIFEST).read_text())
     (place / MANIFEST).write_text(json.dumps(facts | {"files": files}))
@@ -115,7 +135,9 @@ def test_where_every_checkpoint_is_damaged_the_run_does_not_start_anew(tmp_path:
     _attempt(run, 1, [1, 2])
     for step in (1, 2):
         _flip(run.checkpoint(1, step) / MODEL, 0.5)
-    with pytest.raises(NoCheckpoint, match=r"none of the 2 checkpoints can be used .*with: vtjobs rerun"):
+    with pytest.raises(
+        NoCheckpoint, match=r"none of the 2 checkpoints can be used .*with: vtjobs rerun"
+    ):
         choose_resume(run, RUN, 2, rejected=lambda *_: None)
 
 

@@ -1,4 +1,6 @@
-"""Batches of tensors are cropped, resized, flipped and erased as Pillow, torchvision and timm do one by one."""
+"""Batches of tensors are cropped, resized, flipped and erased as Pillow, torchvision and timm do
+one by one.
+"""
 
 import math
 import random
@@ -26,7 +28,9 @@ def _images(count: int, height: int, width: int, channels: int = 3, seed: int = 
 
 
 def _pillow(image: Tensor, box: list[int], size: tuple[int, int], kernel: str) -> Tensor:
-    """Cut (top, left, height, width) out and resize to (height, width) with Pillow, channel by channel."""
+    """Cut (top, left, height, width) out and resize to (height, width) with Pillow, channel by
+    channel.
+    """
     top, left, height, width = box
     planes = []
     for channel in image.to(torch.uint8).numpy():
@@ -36,7 +40,9 @@ def _pillow(image: Tensor, box: list[int], size: tuple[int, int], kernel: str) -
 
 
 @pytest.mark.parametrize("kernel", ["bilinear", "bicubic"])
-@pytest.mark.parametrize(("height", "width", "size"), [(32, 32, 32), (32, 32, 224), (48, 64, 24), (8, 8, 16)])
+@pytest.mark.parametrize(
+    ("height", "width", "size"), [(32, 32, 32), (32, 32, 224), (48, 64, 24), (8, 8, 16)]
+)
 def test_a_resized_crop_is_pillows(kernel: str, height: int, width: int, size: int) -> None:
     images = _images(24, height, width)
     boxes = augment.crop_boxes(24, (height, width), (0.08, 1.0), (0.75, 4 / 3), _draw(1))
@@ -49,11 +55,21 @@ def test_a_resized_crop_is_pillows(kernel: str, height: int, width: int, size: i
 
 
 @settings(max_examples=100, deadline=None)
-@given(st.integers(4, 40), st.integers(4, 40), st.integers(4, 40), st.integers(4, 40), st.sampled_from(list(KERNELS)))
-def test_a_resize_is_pillows(height: int, width: int, to_height: int, to_width: int, kernel: str) -> None:
+@given(
+    st.integers(4, 40),
+    st.integers(4, 40),
+    st.integers(4, 40),
+    st.integers(4, 40),
+    st.sampled_from(list(KERNELS)),
+)
+def test_a_resize_is_pillows(
+    height: int, width: int, to_height: int, to_width: int, kernel: str
+) -> None:
     images = _images(4, height, width, seed=height * width)
     found = augment.resize(images, (to_height, to_width), kernel)
-    expected = torch.stack([_pillow(image, [0, 0, height, width], (to_height, to_width), kernel) for image in images])
+    expected = torch.stack(
+        [_pillow(image, [0, 0, height, width], (to_height, to_width), kernel) for image in images]
+    )
     assert torch.equal(found, expected)
 
 
@@ -63,7 +79,8 @@ def test_boxes_follow_the_law_of_torchvision() -> None:
     torch.manual_seed(0)
     blank = torch.zeros(1, *size)
     theirs = torch.tensor(
-        [RandomResizedCrop.get_params(blank, list(scale), list(ratio)) for _ in range(count)], dtype=torch.float64
+        [RandomResizedCrop.get_params(blank, list(scale), list(ratio)) for _ in range(count)],
+        dtype=torch.float64,
     )
     facts = [
         lambda box: box[:, 2] * box[:, 3],
@@ -75,30 +92,60 @@ def test_boxes_follow_the_law_of_torchvision() -> None:
     for fact in facts:
         a, b = (fact(boxes).sort().values for boxes in (mine, theirs))
         places = torch.cat([a, b]).unique()
-        gap = (torch.searchsorted(a, places, right=True) - torch.searchsorted(b, places, right=True)).abs().max()
+        gap = (
+            (torch.searchsorted(a, places, right=True) - torch.searchsorted(b, places, right=True))
+            .abs()
+            .max()
+        )
         # Two-sample Kolmogorov-Smirnov: 1.95 / sqrt(n / 2) is exceeded once in a thousand times.
         assert float(gap) / count < 1.95 / math.sqrt(count / 2)
 
 
-@given(st.integers(2, 50), st.integers(2, 50), st.floats(0.01, 1.0), st.floats(0.1, 1.0), st.integers(0, 99))
+@given(
+    st.integers(2, 50),
+    st.integers(2, 50),
+    st.floats(0.01, 1.0),
+    st.floats(0.1, 1.0),
+    st.integers(0, 99),
+)
 @settings(max_examples=50)
-def test_boxes_lie_within_the_image(height: int, width: int, smallest: float, ratio: float, seed: int) -> None:
-    boxes = augment.crop_boxes(50, (height, width), (smallest, 1.0), (ratio, 1 / ratio), _draw(seed))
+def test_boxes_lie_within_the_image(
+    height: int, width: int, smallest: float, ratio: float, seed: int
+) -> None:
+    boxes = augment.crop_boxes(
+        50, (height, width), (smallest, 1.0), (ratio, 1 / ratio), _draw(seed)
+    )
     top, left, h, w = boxes.unbind(1)
     assert torch.equal(boxes, boxes.round())
-    assert bool(((top >= 0) & (left >= 0) & (h >= 1) & (w >= 1) & (top + h <= height) & (left + w <= width)).all())
+    assert bool(
+        (
+            (top >= 0)
+            & (left >= 0)
+            & (h >= 1)
+            & (w >= 1)
+            & (top + h <= height)
+            & (left + w <= width)
+        ).all()
+    )
 
 
 def test_where_no_box_fits_the_largest_centred_one_is_taken() -> None:
     # All aspects are wide and the image is tall: as torchvision's fallback.
     boxes = augment.crop_boxes(3, (40, 10), (0.9, 1.0), (2.0, 3.0), _draw(0))
     assert boxes.tolist() == [[17.0, 0.0, 5.0, 10.0]] * 3
-    assert list(RandomResizedCrop.get_params(torch.zeros(1, 40, 10), [0.9, 1.0], [2.0, 3.0])) == [17, 0, 5, 10]
+    assert list(RandomResizedCrop.get_params(torch.zeros(1, 40, 10), [0.9, 1.0], [2.0, 3.0])) == [
+        17,
+        0,
+        5,
+        10,
+    ]
 
 
 @settings(max_examples=20, deadline=None)
 @given(st.integers(1, 6), st.integers(0, 5), st.integers(0, 99))
-def test_a_random_shift_is_padding_and_cutting_each_image_at_its_own_place(batch: int, padding: int, seed: int) -> None:
+def test_a_random_shift_is_padding_and_cutting_each_image_at_its_own_place(
+    batch: int, padding: int, seed: int
+) -> None:
     images = _images(batch, 7, 9, seed=seed)
     found = augment.random_shift(images, padding, _draw(seed))
     places = torch.randint(0, 2 * padding + 1, (2, batch), generator=_draw(seed)).tolist()

@@ -23,7 +23,10 @@ PLAIN = {"mean": [0.0], "std": [1 / 255]}
 def _numbered(count: int, *, size: int = 4) -> ImageSet:
     """Return images whose pixels tell their number."""
     numbers = torch.arange(count)
-    return ImageSet(labels=numbers, images=numbers.to(torch.uint8)[:, None, None, None].expand(-1, 1, size, size))
+    return ImageSet(
+        labels=numbers,
+        images=numbers.to(torch.uint8)[:, None, None, None].expand(-1, 1, size, size),
+    )
 
 
 @settings(max_examples=60, deadline=None)
@@ -51,7 +54,10 @@ def test_an_epoch_gives_each_image_to_one_share_of_one_step(
 
 def test_the_order_follows_from_the_epoch_and_not_from_where_one_began() -> None:
     whole = Order(50, 8, 2, drop_last=False, streams=Streams(seeds_of(1)))
-    epochs = [[share.tolist() for step in range(7) for share in whole.step(epoch, step)] for epoch in range(3)]
+    epochs = [
+        [share.tolist() for step in range(7) for share in whole.step(epoch, step)]
+        for epoch in range(3)
+    ]
     late = Order(50, 8, 2, drop_last=False, streams=Streams(seeds_of(1)))
     assert [share.tolist() for step in range(7) for share in late.step(2, step)] == epochs[2]
     assert epochs[0] != epochs[1] != epochs[2]
@@ -62,7 +68,9 @@ def test_a_share_looks_the_same_whatever_was_asked_for_before(tmp_path: Path, cr
     spec = run_spec(crop=crop, flip=0.5, erasing=0.5)
     images = load(spec.dataset, "train", data_root=tmp_path, paths={})
     indices = torch.arange(10)
-    sources = [TensorSource(images, spec.dataset, spec.recipe, Streams(spec.seeds), CPU) for _ in range(2)]
+    sources = [
+        TensorSource(images, spec.dataset, spec.recipe, Streams(spec.seeds), CPU) for _ in range(2)
+    ]
     sources[0].batch(torch.arange(50), Position(epoch=0, step=0, virtual_rank=0))
     torch.manual_seed(9)
     found = [source.batch(indices, Position(epoch=1, step=2, virtual_rank=3)) for source in sources]
@@ -78,7 +86,9 @@ def test_each_consumer_of_augmentation_has_draws_of_its_own(tmp_path: Path) -> N
     images = load(spec.dataset, "train", data_root=tmp_path, paths={})
     where = Position(epoch=0, step=0, virtual_rank=0)
     shown = [
-        TensorSource(images, one.dataset, one.recipe, Streams(one.seeds), CPU).batch(torch.arange(20), where)[0]
+        TensorSource(images, one.dataset, one.recipe, Streams(one.seeds), CPU).batch(
+            torch.arange(20), where
+        )[0]
         for one in (spec, more)
     ]
     # Erasing took a part of each image, and shifted and flipped none of them otherwise.
@@ -88,12 +98,25 @@ def test_each_consumer_of_augmentation_has_draws_of_its_own(tmp_path: Path) -> N
 
 @settings(max_examples=40, deadline=None)
 @given(size=st.integers(1, 200), world_size=st.integers(1, 9), batch=st.integers(1, 16))
-def test_scoring_takes_each_image_once_at_any_world_size(size: int, world_size: int, batch: int) -> None:
+def test_scoring_takes_each_image_once_at_any_world_size(
+    size: int, world_size: int, batch: int
+) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(batches, "EVAL_BATCH", batch)
-        recipe: dict[str, Any] = {"image_size": 4, "interpolation": "bilinear", "eval_crop_pct": 1.0}
+        recipe: dict[str, Any] = {
+            "image_size": 4,
+            "interpolation": "bilinear",
+            "eval_crop_pct": 1.0,
+        }
         sources = [
-            EvalSource(_numbered(size), {**PLAIN, "classes": 3}, recipe, CPU, rank=rank, world_size=world_size)
+            EvalSource(
+                _numbered(size),
+                {**PLAIN, "classes": 3},
+                recipe,
+                CPU,
+                rank=rank,
+                world_size=world_size,
+            )
             for rank in range(world_size)
         ]
         ranks = [list(source.batches()) for source in sources]
@@ -109,14 +132,20 @@ def test_scoring_takes_each_image_once_at_any_world_size(size: int, world_size: 
 
 
 @pytest.mark.parametrize(("crop_pct", "larger"), [(1.0, 32), (0.875, 37)])
-def test_evaluation_fits_the_shorter_side_and_cuts_the_centre_as_torchvision_does(crop_pct: float, larger: int) -> None:
+def test_evaluation_fits_the_shorter_side_and_cuts_the_centre_as_torchvision_does(
+    crop_pct: float, larger: int
+) -> None:
     from torchvision.transforms import InterpolationMode
     from torchvision.transforms import functional as F
 
     draw = torch.Generator().manual_seed(0)
     pixels = torch.randint(0, 256, (3, 3, 41, 60), generator=draw, dtype=torch.uint8)
-    by_tensor = resident(ImageSet(labels=torch.zeros(3), images=pixels), 32, kernel="bicubic", crop_pct=crop_pct)
-    one_by_one = ImageSet(labels=torch.zeros(3), images=None, reader=lambda index: F.to_pil_image(pixels[index]))
+    by_tensor = resident(
+        ImageSet(labels=torch.zeros(3), images=pixels), 32, kernel="bicubic", crop_pct=crop_pct
+    )
+    one_by_one = ImageSet(
+        labels=torch.zeros(3), images=None, reader=lambda index: F.to_pil_image(pixels[index])
+    )
     assert torch.equal(resident(one_by_one, 32, kernel="bicubic", crop_pct=crop_pct), by_tensor)
     for index in range(3):
         fitted = F.resize(F.to_pil_image(pixels[index]), larger, InterpolationMode.BICUBIC)
@@ -146,15 +175,24 @@ def test_the_digits_are_normalised_to_zero_mean_and_unit_deviation(tmp_path: Pat
 
 
 @settings(max_examples=40, deadline=None)
-@given(size=st.integers(8, 300), shares=st.integers(2, 8), each=st.integers(1, 20), repeats=st.integers(2, 4))
+@given(
+    size=st.integers(8, 300),
+    shares=st.integers(2, 8),
+    each=st.integers(1, 20),
+    repeats=st.integers(2, 4),
+)
 def test_repeated_images_come_in_as_many_copies_on_different_shares(
     size: int, shares: int, each: int, repeats: int
 ) -> None:
     repeats = min(repeats, shares)
-    order = Order(size, shares * each, shares, drop_last=False, streams=Streams(seeds_of(0)), repeats=repeats)
+    order = Order(
+        size, shares * each, shares, drop_last=False, streams=Streams(seeds_of(0)), repeats=repeats
+    )
     where: dict[int, list[tuple[int, int]]] = {}
     for step in range(order.steps):
-        for rank, (share, copies) in enumerate(zip(order.step(0, step), order.copies(step), strict=True)):
+        for rank, (share, copies) in enumerate(
+            zip(order.step(0, step), order.copies(step), strict=True)
+        ):
             for image, copy in zip(share.tolist(), copies.tolist(), strict=True):
                 where.setdefault(image, []).append((rank, copy))
     # The epoch is as long as ever, and ends within the copies of its last image.

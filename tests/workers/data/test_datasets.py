@@ -42,7 +42,9 @@ def test_the_digits_are_halved_without_an_image_in_both(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["cifar10", "cifar100"])
-def test_cifar_is_read_as_torchvision_reads_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_cifar_is_read_as_torchvision_reads_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
     kind = published.CIFAR10 if name == "cifar10" else published.CIFAR100
     images, labels = write_cifar(tmp_path / name, kind, each=4, patch=monkeypatch)
     train = _load(_facts(name, train=len(labels), test=4), "train", tmp_path)
@@ -66,7 +68,10 @@ def test_a_hostile_pickle_in_place_of_cifar_is_refused_and_not_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_cifar(tmp_path / "cifar10", published.CIFAR10, each=2, patch=monkeypatch)
-    evil, witness = tmp_path / "cifar10" / published.CIFAR10.base_folder / "test_batch", tmp_path / "witness"
+    evil, witness = (
+        tmp_path / "cifar10" / published.CIFAR10.base_folder / "test_batch",
+        tmp_path / "witness",
+    )
     evil.write_bytes(b"cos\nsystem\n(S'touch " + str(witness).encode() + b"'\ntR.")
     with pytest.raises(DataError, match="vtjobs data prepare cifar10"):
         _load(_facts("cifar10", train=10, test=2), "test", tmp_path)
@@ -77,7 +82,9 @@ def test_a_hostile_pickle_in_place_of_cifar_is_refused_and_not_run(
     assert not witness.exists()
 
 
-def test_svhn_is_read_with_zeros_as_class_zero(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_svhn_is_read_with_zeros_as_class_zero(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     written = write_svhn(tmp_path / "svhn", published.SVHN, each=7, patch=monkeypatch)
     for split in ("train", "test"):
         read = _load(_facts("svhn", train=7, test=7), split, tmp_path)
@@ -87,7 +94,9 @@ def test_svhn_is_read_with_zeros_as_class_zero(tmp_path: Path, monkeypatch: pyte
         assert read.labels.tolist() == digits.tolist() and read.labels.dtype == torch.int64
 
 
-def test_flowers_train_on_the_official_train_and_val_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_flowers_train_on_the_official_train_and_val_parts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     labels = write_flowers(tmp_path / "flowers102", published.Flowers102, patch=monkeypatch)
     for split, count in (("train", 6), ("test", 3)):
         read = _load(_facts("flowers102", train=6, test=3), split, tmp_path)
@@ -96,7 +105,9 @@ def test_flowers_train_on_the_official_train_and_val_parts(tmp_path: Path, monke
         assert [read.pil(index).size[1] - 21 for index in range(count)] == read.labels.tolist()
 
 
-def test_a_folder_is_read_by_its_path_with_classes_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_is_read_by_its_path_with_classes_in_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     root = image_folder(tmp_path / "images", train=3, test=2)
     facts = on_folder(run_spec(), root).dataset
@@ -109,7 +120,9 @@ def test_a_folder_is_read_by_its_path_with_classes_in_order(tmp_path: Path, monk
 
 
 @pytest.mark.parametrize("name", ["cifar10", "cifar100", "svhn", "flowers102"])
-def test_a_dataset_that_is_not_there_names_the_command_that_gets_it(tmp_path: Path, name: str) -> None:
+def test_a_dataset_that_is_not_there_names_the_command_that_gets_it(
+    tmp_path: Path, name: str
+) -> None:
     with pytest.raises(DataError, match=f"Run: vtjobs data prepare {name}"):
         _load(_facts(name), "train", tmp_path)
 
@@ -121,7 +134,9 @@ def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["cifar10", "svhn"])
-def test_damaged_files_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_damaged_files_are_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
     if name == "cifar10":
         write_cifar(tmp_path / name, published.CIFAR10, each=2, patch=monkeypatch)
     else:
@@ -162,12 +177,17 @@ def test_the_small_digits_have_two_test_sets_without_an_image_in_common(tmp_path
     assert all(int(part.labels.bincount().min()) > 20 for part in parts)
 
 
-def test_a_held_out_part_has_each_class_in_its_share_and_moves_with_the_split_stream_alone(tmp_path: Path) -> None:
+def test_a_held_out_part_has_each_class_in_its_share_and_moves_with_the_split_stream_alone(
+    tmp_path: Path,
+) -> None:
     facts = _facts("digits") | {"val": 0.1}
 
     def parts(**seeds: int) -> list[ImageSet]:
         streams = Streams(seeds_of(0) | seeds)
-        return [load_part(facts, split, streams, data_root=tmp_path, paths={}) for split in ("train", "val")]
+        return [
+            load_part(facts, split, streams, data_root=tmp_path, paths={})
+            for split in ("train", "val")
+        ]
 
     train, val = parts()
     assert (len(train), len(val)) == (809, 90)
@@ -182,7 +202,10 @@ def test_a_held_out_part_has_each_class_in_its_share_and_moves_with_the_split_st
 
 def test_nothing_is_held_out_where_no_run_asks_for_it(tmp_path: Path) -> None:
     facts = _facts("digits")
-    assert len(load_part(facts, "train", Streams(seeds_of(0)), data_root=tmp_path, paths={})) == facts["train"]
+    assert (
+        len(load_part(facts, "train", Streams(seeds_of(0)), data_root=tmp_path, paths={}))
+        == facts["train"]
+    )
 
 
 def test_too_few_images_of_a_class_for_a_held_out_part_are_told(tmp_path: Path) -> None:
@@ -196,7 +219,9 @@ def test_a_set_that_a_dataset_has_not_is_an_error(tmp_path: Path) -> None:
         _load(_facts("digits"), "v2", tmp_path)
 
 
-def test_a_folders_further_set_has_its_classes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folders_further_set_has_its_classes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     root = image_folder(tmp_path / "images", train=3, test=2)
     facts = on_folder(run_spec(), root).dataset
@@ -204,6 +229,8 @@ def test_a_folders_further_set_has_its_classes(tmp_path: Path, monkeypatch: pyte
     paths = {facts["fingerprint"]: str(root)}
     assert len(load(facts, "night", data_root=tmp_path, paths=paths)) == 4
     (root / "odd" / "class-1").mkdir(parents=True)
-    (root / "odd" / "class-1" / "0.png").write_bytes((root / "test" / "class-1" / "0.png").read_bytes())
+    (root / "odd" / "class-1" / "0.png").write_bytes(
+        (root / "test" / "class-1" / "0.png").read_bytes()
+    )
     with pytest.raises(DataError, match="has different classes from"):
         load(facts, "odd", data_root=tmp_path, paths=paths)

@@ -41,7 +41,9 @@ def test_imagenet_is_numbered_in_the_order_of_its_class_ids(tmp_path: Path) -> N
     assert test.pil(0).mode == "RGB", "grey pictures have three channels as well"
 
 
-def test_imagenet_v2_is_numbered_by_its_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_imagenet_v2_is_numbered_by_its_folders(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(catalogue.datasets()["imagenet1k"]["sets"]["v2"], "count", 1000)
     place = tmp_path / "imagenet1k" / "imagenetv2-matched-frequency-format-val"
     for label in range(1000):
@@ -84,7 +86,10 @@ def test_a_domain_is_read_by_its_lists(tmp_path: Path, domain: str) -> None:
         (place / f"{domain}_{split}.txt").write_text("\n".join(lines) + "\n")
     train = _load(domain, "train", tmp_path, classes=3, train=2)
     test = _load(domain, "test", tmp_path, classes=3, test=1)
-    assert (train.labels.tolist(), test.labels.tolist()) == ([1, 0], [2]), "a class of one part alone counts in both"
+    assert (train.labels.tolist(), test.labels.tolist()) == (
+        [1, 0],
+        [2],
+    ), "a class of one part alone counts in both"
 
 
 def test_inaturalist_is_read_from_its_annotations(tmp_path: Path) -> None:
@@ -95,8 +100,15 @@ def test_inaturalist_is_read_from_its_annotations(tmp_path: Path) -> None:
             name = f"train_val2019/Plants/{number}/p.jpg"
             _picture(place / name, number)
             images.append({"id": number, "file_name": name, "width": 5, "height": 4})
-        notes = [{"id": number, "image_id": number, "category_id": number % 3} for number in reversed(ids)]
-        data = {"images": images, "annotations": notes, "categories": [{"id": number} for number in range(3)]}
+        notes = [
+            {"id": number, "image_id": number, "category_id": number % 3}
+            for number in reversed(ids)
+        ]
+        data = {
+            "images": images,
+            "annotations": notes,
+            "categories": [{"id": number} for number in range(3)],
+        }
         (place / f"{split}2019.json").write_text(json.dumps(data))
     assert _load("inat2019", "train", tmp_path, classes=3, train=2).labels.tolist() == [1, 0]
     assert _load("inat2019", "test", tmp_path, classes=3, test=1).labels.tolist() == [2]

@@ -43,7 +43,9 @@ def test_patches_stand_row_by_row_and_go_back_together() -> None:
 
 @settings(max_examples=25, deadline=None)
 @given(seed=st.integers(0, 1000), rows=st.integers(1, 5))
-def test_shuffled_patches_are_the_same_ones_and_it_is_told_where_each_was(seed: int, rows: int) -> None:
+def test_shuffled_patches_are_the_same_ones_and_it_is_told_where_each_was(
+    seed: int, rows: int
+) -> None:
     images = _images(3, 1, 4 * rows, seed)
     moved, places = shuffle_patches(images, 4, _draws(seed))
     before, after = (as_patches(each, 4).unflatten(0, (3, -1)) for each in (images, moved))
@@ -62,18 +64,25 @@ def test_mega_patches_are_rectangles_between_cuts_at_multiples_of_a_patch(shared
     """A picture that is constant in each patch, and tells which it is, shows where the cuts went."""
     patch, count, patches = 4, 3, 6
     rows = torch.arange(patches).repeat_interleave(patch).float()
-    images = torch.stack([rows[:, None].expand(24, 24), rows[None].expand(24, 24)])[None].expand(50, -1, -1, -1)
+    images = torch.stack([rows[:, None].expand(24, 24), rows[None].expand(24, 24)])[None].expand(
+        50, -1, -1, -1
+    )
     mega = mega_patches(images, patch, count, _draws(), shared=shared)
     assert mega.shape == (50, 2, 12, 12)
-    spans = [as_patches(mega[:, axis : axis + 1], patch).view(50, count, count, -1) for axis in (0, 1)]
+    spans = [
+        as_patches(mega[:, axis : axis + 1], patch).view(50, count, count, -1) for axis in (0, 1)
+    ]
     tall, wide = spans[0][:, :, 0], spans[1][:, 0, :]
     for each in (tall, wide):
-        # Each stretch begins in its first patch and ends in its last: together they are all patches once.
+        # Each stretch begins in its first patch and ends in its last: together they are all patches
+        # once.
         low, high = each.amin(-1).round(), each.amax(-1).round()
         assert bool((low[:, 0] == 0).all()) and bool((high[:, -1] == patches - 1).all())
         assert torch.equal(low[:, 1:], high[:, :-1] + 1)
     assert torch.equal(tall.amin(-1).round(), wide.amin(-1).round()) is shared
-    assert len({tuple(row) for row in tall.amin(-1).round().tolist()}) > 3, "cuts differ between images"
+    assert len({tuple(row) for row in tall.amin(-1).round().tolist()}) > 3, (
+        "cuts differ between images"
+    )
 
 
 def test_as_many_mega_patches_as_patches_are_the_image() -> None:
@@ -89,16 +98,23 @@ def test_a_mega_patch_is_resized_with_antialiased_bilinear_weights() -> None:
     whole = mega_patches(images, 4, 2, _draws(3), shared=True)
     rows = torch.rand(1, 3, generator=_draws(3)).argsort(1)[0, 0].item() + 1
     first = images[:, :, : 4 * int(rows), : 4 * int(rows)]
-    expected = F.interpolate(first, size=(4, 4), mode="bilinear", antialias=True, align_corners=False)
+    expected = F.interpolate(
+        first, size=(4, 4), mode="bilinear", antialias=True, align_corners=False
+    )
     assert torch.allclose(whole[:, :, :4, :4], expected, atol=1e-4)
 
 
 @settings(max_examples=50, deadline=None)
 @given(colour=st.tuples(*[st.floats(0, 1, width=32)] * 3), shift=st.floats(-0.5, 0.5, width=32))
-def test_turning_the_hue_is_what_pythons_own_conversion_says(colour: tuple[float, ...], shift: float) -> None:
+def test_turning_the_hue_is_what_pythons_own_conversion_says(
+    colour: tuple[float, ...], shift: float
+) -> None:
     hue, saturation, value = colorsys.rgb_to_hsv(*colour)
     expected = colorsys.hsv_to_rgb((hue + shift) % 1.0, saturation, value)
-    found = turn_hue(torch.tensor(colour).double().view(1, 3, 1, 1), torch.tensor(shift).double().view(1, 1, 1, 1))
+    found = turn_hue(
+        torch.tensor(colour).double().view(1, 3, 1, 1),
+        torch.tensor(shift).double().view(1, 1, 1, 1),
+    )
     assert found.flatten().tolist() == pytest.approx(expected, abs=1e-5)
 
 
@@ -134,8 +150,12 @@ def test_normalised_colours_are_clamped_as_in_the_code_only_where_asked_for() ->
         work = _work(fidelity, patch_augment=True)
         found[fidelity], places = work.train(images, _draws())
         assert places is None
-    share = {name: float((as_patches(images, 4).amin((1, 2, 3)) >= 0).float().mean()) for name, images in found.items()}
-    # The published code takes every negative value from the four patches in five whose colours it changes.
+    share = {
+        name: float((as_patches(images, 4).amin((1, 2, 3)) >= 0).float().mean())
+        for name, images in found.items()
+    }
+    # The published code takes every negative value from the four patches in five whose colours it
+    # changes.
     assert share["code"] == pytest.approx(0.8, abs=0.2)
     assert share["paper"] < 0.3
 
@@ -156,6 +176,8 @@ def test_heads_that_ask_for_nothing_get_nothing() -> None:
 
 def _work(fidelity: str, **params: object) -> PatchWork:
     data = {"mean": [0.5] * 3, "std": [0.25] * 3}
-    found = patch_work({"name": "relvit", "params": head_params("relvit", fidelity, **params)}, data, 4, CPU)
+    found = patch_work(
+        {"name": "relvit", "params": head_params("relvit", fidelity, **params)}, data, 4, CPU
+    )
     assert found is not None
     return found

@@ -26,7 +26,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[RunSpec, Im
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     root = image_folder(tmp_path / "images", train=7, test=1)
     spec = on_folder(run_spec(batch_size=4, virtual_ranks=2, **RICH), root)
-    return spec, load(spec.dataset, "train", data_root=tmp_path, paths={spec.dataset["fingerprint"]: str(root)})
+    return spec, load(
+        spec.dataset, "train", data_root=tmp_path, paths={spec.dataset["fingerprint"]: str(root)}
+    )
 
 
 def _source(spec: RunSpec, images: ImageSet, workers: int) -> tuple[PilSource, Order]:
@@ -36,18 +38,24 @@ def _source(spec: RunSpec, images: ImageSet, workers: int) -> tuple[PilSource, O
     return PilSource(transform, order, workers=workers, device=CPU), order
 
 
-def _batches(spec: RunSpec, images: ImageSet, workers: int, first: int = 0, epoch: int = 1) -> list[Any]:
+def _batches(
+    spec: RunSpec, images: ImageSet, workers: int, first: int = 0, epoch: int = 1
+) -> list[Any]:
     source, order = _source(spec, images, workers)
     source.begin(epoch, first, [0, 1])
     return [
-        source.batch(order.step(epoch, step)[rank], Position(epoch=epoch, step=step, virtual_rank=rank))
+        source.batch(
+            order.step(epoch, step)[rank], Position(epoch=epoch, step=step, virtual_rank=rank)
+        )
         for step in range(first, order.steps)
         for rank in (0, 1)
     ]
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_the_images_do_not_depend_on_the_number_of_loader_workers(folder: Any, workers: int) -> None:
+def test_the_images_do_not_depend_on_the_number_of_loader_workers(
+    folder: Any, workers: int
+) -> None:
     alone, loaded = _batches(*folder, 0), _batches(*folder, workers)
     assert len(alone) == len(loaded) == 8
     for (images, labels), (other_images, other_labels) in zip(alone, loaded, strict=True):
@@ -60,7 +68,9 @@ def test_an_epoch_that_is_begun_in_its_middle_gives_what_is_left_of_it(folder: A
         assert torch.equal(images, other_images)
 
 
-def test_an_image_looks_different_in_each_epoch_and_has_the_shape_of_the_recipe(folder: Any) -> None:
+def test_an_image_looks_different_in_each_epoch_and_has_the_shape_of_the_recipe(
+    folder: Any,
+) -> None:
     spec, images = folder
     transform = PilTransform(images, spec.dataset, spec.recipe, Streams(spec.seeds))
     first, second = transform(0, 3), transform(1, 3)
@@ -70,7 +80,9 @@ def test_an_image_looks_different_in_each_epoch_and_has_the_shape_of_the_recipe(
 
 
 @pytest.mark.parametrize("kernel", ["bilinear", "bicubic"])
-def test_without_augmentation_both_pipelines_show_the_same_images(folder: Any, tmp_path: Path, kernel: str) -> None:
+def test_without_augmentation_both_pipelines_show_the_same_images(
+    folder: Any, tmp_path: Path, kernel: str
+) -> None:
     spec, images = folder
     shown = []
     for pipeline in ("tensor", "pil"):
@@ -80,12 +92,16 @@ def test_without_augmentation_both_pipelines_show_the_same_images(folder: Any, t
             shown.append(torch.stack([transform(0, index) for index in range(4)]))
         else:
             source = TensorSource(images, spec.dataset, recipe, Streams(spec.seeds), CPU)
-            shown.append(source.batch(torch.arange(4), Position(epoch=0, step=0, virtual_rank=0))[0])
+            shown.append(
+                source.batch(torch.arange(4), Position(epoch=0, step=0, virtual_rank=0))[0]
+            )
     torch.testing.assert_close(shown[0], shown[1], rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("kernel", ["bilinear", "bicubic"])
-def test_a_padded_crop_shifts_the_image_that_the_tensor_pipeline_shows(folder: Any, kernel: str) -> None:
+def test_a_padded_crop_shifts_the_image_that_the_tensor_pipeline_shows(
+    folder: Any, kernel: str
+) -> None:
     spec, images = folder
     plain = run_spec(crop="none", interpolation=kernel).recipe
     source = TensorSource(images, spec.dataset, plain, Streams(spec.seeds), CPU)
@@ -139,17 +155,29 @@ def test_loader_workers_make_each_copy_with_its_own_draws(folder: Any) -> None:
     source = PilSource(transform, order, workers=1, device=CPU)
     source.begin(0, 0, [0, 1])
     one, other = (
-        source.batch(order.step(0, 0)[rank], Position(epoch=0, step=0, virtual_rank=rank))[0] for rank in (0, 1)
+        source.batch(order.step(0, 0)[rank], Position(epoch=0, step=0, virtual_rank=rank))[0]
+        for rank in (0, 1)
     )
     image = int(order.step(0, 0)[0][0])
-    assert torch.equal(one[0], transform(0, image, 0)) and torch.equal(other[0], transform(0, image, 1))
+    assert torch.equal(one[0], transform(0, image, 0)) and torch.equal(
+        other[0], transform(0, image, 1)
+    )
 
 
 @pytest.mark.parametrize("shape", [(40, 20), (20, 40)])
-def test_the_simple_crop_moves_along_the_longer_side_and_mirrors_the_borders(shape: tuple[int, int]) -> None:
-    """Rows (or columns) tell where they come from; the shorter side is the whole image, shifted by four at most."""
+def test_the_simple_crop_moves_along_the_longer_side_and_mirrors_the_borders(
+    shape: tuple[int, int],
+) -> None:
+    """Rows (or columns) tell where they come from.
+
+    The shorter side is the whole image, shifted by four at most.
+    """
     height, width = shape
-    ramp = torch.arange(height)[:, None].expand(height, width) if height > width else torch.arange(width).expand(shape)
+    ramp = (
+        torch.arange(height)[:, None].expand(height, width)
+        if height > width
+        else torch.arange(width).expand(shape)
+    )
     grey = (ramp * 6).to(torch.uint8)
     images = ImageSet(labels=torch.zeros(1, dtype=torch.int64), images=grey[None, None])
     spec = run_spec(pipeline="pil", crop="simple", image_size=20)
@@ -169,11 +197,16 @@ def test_the_simple_crop_moves_along_the_longer_side_and_mirrors_the_borders(sha
 
 
 def test_three_augment_does_exactly_one_of_its_three_each_as_often(folder: Any) -> None:
-    """Grey has no colour, a solarized image no bright level that was not dark before, a blurred one neither."""
+    """Grey has no colour, a solarized image no bright level that was not dark before, a blurred one
+    neither.
+    """
     spec, _ = folder
     draw = torch.Generator().manual_seed(0)
-    # Bright red noise: a solarized one loses its bright reds, a grey one its colour, a blurred one its contrast.
-    pixels = torch.stack([torch.randint(160, 256, (16, 16), generator=draw), *torch.zeros(2, 16, 16)]).to(torch.uint8)
+    # Bright red noise: a solarized one loses its bright reds, a grey one its colour, a blurred one
+    # its contrast.
+    pixels = torch.stack(
+        [torch.randint(160, 256, (16, 16), generator=draw), *torch.zeros(2, 16, 16)]
+    ).to(torch.uint8)
     images = ImageSet(labels=torch.zeros(1, dtype=torch.int64), images=pixels[None])
     recipe = run_spec(pipeline="pil", crop="none", auto_augment="3a").recipe
     plain = spec.dataset | {"mean": [0.0] * 3, "std": [1 / 255] * 3}

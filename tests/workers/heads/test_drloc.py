@@ -32,7 +32,10 @@ def make(side: tuple[int, int], depth: int = 3, *, fidelity: str = "paper", **pa
 
 def linear(layer: nn.Linear, value: list[float]) -> list[float]:
     rows, biases = layer.weight.double().tolist(), layer.bias.double().tolist()
-    return [sum(a * b for a, b in zip(row, value, strict=True)) + c for row, c in zip(rows, biases, strict=True)]
+    return [
+        sum(a * b for a, b in zip(row, value, strict=True)) + c
+        for row, c in zip(rows, biases, strict=True)
+    ]
 
 
 def told(head: Localization, one: Tensor, other: Tensor) -> list[list[float]]:
@@ -57,12 +60,17 @@ def coordinate_loss(kind: str, logits: list[float], offset: int, alpha: float) -
     if kind == "ce":
         return -math.log(posterior[offset + middle])
     mean = sum(share * (place - middle) for place, share in enumerate(posterior))
-    variance = sum(share * (place - middle - mean) ** 2 for place, share in enumerate(posterior)) + 1e-8
+    variance = (
+        sum(share * (place - middle - mean) ** 2 for place, share in enumerate(posterior)) + 1e-8
+    )
     return (offset - mean) ** 2 / variance + alpha * math.log(math.sqrt(variance))
 
 
 def by_hand(head: DRLoc, tokens: Tensor, generator: torch.Generator) -> float:
-    """Equations 2 (with 1), 3, 5 and 6: the mean over images and pairs, for 2 and 3 over the coordinates too."""
+    """Equations 2 (with 1), 3, 5 and 6.
+
+    The mean over images and pairs, for 2 and 3 over the coordinates too.
+    """
     (locate,) = head.locate
     assert isinstance(locate, Localization)
     batch, height, columns, _ = tokens.shape
@@ -97,7 +105,9 @@ def test_each_loss_is_what_its_equation_says(
     head = make(side, fidelity=fidelity, pairs=pairs, loss=loss)
     tokens = tokens_of(batch, *side, 3, seed)
     found, metrics = head([tokens], torch.Generator().manual_seed(seed))
-    assert found.item() == pytest.approx(by_hand(head, tokens, torch.Generator().manual_seed(seed)), rel=1e-4)
+    assert found.item() == pytest.approx(
+        by_hand(head, tokens, torch.Generator().manual_seed(seed)), rel=1e-4
+    )
     assert float(metrics[f"drloc_{loss}"]) == found.item()
 
 
@@ -129,7 +139,8 @@ def test_with_all_blocks_each_has_its_own_mlp_and_the_losses_are_summed() -> Non
     torch.manual_seed(0)
     shapes = [(4, 4, 3), (2, 2, 6)]
     head = DRLoc(
-        [Grid(height=h, columns=w, width=d) for h, w, d in shapes], head_params("drloc", blocks="all", width=4)
+        [Grid(height=h, columns=w, width=d) for h, w, d in shapes],
+        head_params("drloc", blocks="all", width=4),
     )
     tokens = [tokens_of(2, *shape, seed) for seed, shape in enumerate(shapes)]
     whole, _ = head(tokens, torch.Generator().manual_seed(0))
@@ -150,10 +161,14 @@ def test_the_regression_stays_finite_on_a_posterior_that_is_one_class() -> None:
     loss, _ = head([tokens], torch.Generator().manual_seed(0))
     loss.backward()
     assert torch.isfinite(loss)
-    assert all(torch.isfinite(value.grad).all() for value in head.parameters() if value.grad is not None)
+    assert all(
+        torch.isfinite(value.grad).all() for value in head.parameters() if value.grad is not None
+    )
 
 
-@pytest.mark.parametrize(("width", "parameters"), [(384, 657_410), (768, 1_050_626), (2048, 2_361_346)])
+@pytest.mark.parametrize(
+    ("width", "parameters"), [(384, 657_410), (768, 1_050_626), (2048, 2_361_346)]
+)
 def test_the_head_has_as_many_parameters_as_the_published_one(width: int, parameters: int) -> None:
     head = DRLoc([Grid(width=width, height=7, columns=7)], head_params("drloc", width=512))
     assert sum(parameter.numel() for parameter in head.parameters()) == parameters
@@ -162,7 +177,9 @@ def test_the_head_has_as_many_parameters_as_the_published_one(width: int, parame
 @pytest.mark.parametrize(
     ("fidelity", "counts"), [("paper", [15, 15]), ("code", [13, 13])]
 )  # 2k + 1 in the paper, 2k - 1 in the code
-def test_offsets_are_told_apart_in_as_many_classes_as_the_preset_says(fidelity: str, counts: list[int]) -> None:
+def test_offsets_are_told_apart_in_as_many_classes_as_the_preset_says(
+    fidelity: str, counts: list[int]
+) -> None:
     head = make((7, 7), fidelity=fidelity, loss="ce")
     assert [layer.out_features for layer in head.locate[0].out] == counts  # type: ignore[union-attr]
 
@@ -174,7 +191,9 @@ def test_a_fine_grid_is_averaged_in_windows_or_as_the_code_does() -> None:
     assert torch.allclose(paper.locate[0]._pooled(tokens), windows, atol=1e-6)  # type: ignore[operator]
     pooled = code.locate[0]._pooled(tokens)  # type: ignore[operator]
     assert pooled.shape == (2, 7, 7, 3)
-    assert torch.allclose(pooled[:, 0, 0], tokens[:, :2, :2].mean((1, 2)), atol=1e-6), "padding is not counted"
+    assert torch.allclose(pooled[:, 0, 0], tokens[:, :2, :2].mean((1, 2)), atol=1e-6), (
+        "padding is not counted"
+    )
     assert torch.allclose(pooled[:, 1, 1], tokens[:, 1:4, 1:4].mean((1, 2)), atol=1e-6)
 
 

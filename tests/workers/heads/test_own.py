@@ -17,7 +17,11 @@ EXAMPLE = Path(__file__).parents[3] / "docs" / "examples" / "smooth_tokens.py"
 
 def _head(source: str | None = None, **params: Any) -> dict[str, Any]:
     usual = {"weight": 1.0, "tokens": "after_norm", "blocks": "last"}
-    return {"name": "SmoothTokens", "params": usual | params, "source": source or EXAMPLE.read_text()}
+    return {
+        "name": "SmoothTokens",
+        "params": usual | params,
+        "source": source or EXAMPLE.read_text(),
+    }
 
 
 def _spec(**params: Any) -> RunSpec:
@@ -47,7 +51,9 @@ def test_a_resumed_run_takes_the_heads_weights_from_the_checkpoint(tmp_path: Pat
     last = newest(tmp_path, spec.run_id)
     again = training(spec, tmp_path / "again", resume=last)
     assert again.trainee.head is not None and run.trainee.head is not None
-    for one, other in zip(again.trainee.head.parameters(), run.trainee.head.parameters(), strict=True):
+    for one, other in zip(
+        again.trainee.head.parameters(), run.trainee.head.parameters(), strict=True
+    ):
         assert torch.equal(one, other)
 
 

@@ -21,15 +21,23 @@ SUBSETS = [list(part) for count in range(1, 5) for part in itertools.combination
 Matrix = list[list[float]]
 
 
-def make(side: tuple[int, int], depth: int = 3, *, fidelity: str = "paper", **params: Any) -> RelViT:
-    head = RelViT(Grid(width=depth, height=side[0], columns=side[1]), head_params("relvit", fidelity, **params))
+def make(
+    side: tuple[int, int], depth: int = 3, *, fidelity: str = "paper", **params: Any
+) -> RelViT:
+    head = RelViT(
+        Grid(width=depth, height=side[0], columns=side[1]),
+        head_params("relvit", fidelity, **params),
+    )
     for parameter in head.parameters():
         nn.init.normal_(parameter)
     return head
 
 
 def matrices(head: RelViT) -> list[tuple[Matrix, float]]:
-    """Return the D×D matrix of each score, and what its root divides by: eq. 8, or queries and keys multiplied out."""
+    """Return the D×D matrix of each score, and what its root divides by: eq.
+
+    8, or queries and keys multiplied out.
+    """
     if isinstance(head.scores, FullRank):
         return [(matrix.double().tolist(), float(head.width)) for matrix in head.scores.matrix]
     assert isinstance(head.scores, LowRank)
@@ -54,10 +62,14 @@ def by_hand(head: RelViT, z: list[Matrix], side: tuple[int, int]) -> float:
                 own, rest = (rest[:9], rest[9:]) if task == "sprel" else (rest[:1], rest[1:])
                 found += pair_loss(task, own, i, j, side) / count**2
         if head.position is not None:
-            weight, bias = head.position.weight.double().tolist(), head.position.bias.double().tolist()
+            weight, bias = (
+                head.position.weight.double().tolist(),
+                head.position.bias.double().tolist(),
+            )
             for i, token in enumerate(image):
                 logits = [
-                    sum(a * b for a, b in zip(row, token, strict=True)) + c for row, c in zip(weight, bias, strict=True)
+                    sum(a * b for a, b in zip(row, token, strict=True)) + c
+                    for row, c in zip(weight, bias, strict=True)
                 ]
                 found += (math.log(sum(map(math.exp, logits))) - logits[i]) / count
     return found / len(z)
@@ -112,10 +124,31 @@ def test_relations_on_a_three_by_three_grid_are_those_seen_by_eye() -> None:
     centre = [above_left, above, above_right, left, same, right, below_left, below, below_right]
     # Where each patch lies as seen from the middle one.
     assert labels[:, 4].tolist() == centre
-    # Where each lies as seen from the upper left corner, and the upper left corner as seen from each.
-    seen_from_it = [same, right, right, below, below_right, below_right, below, below_right, below_right]
+    # Where each lies as seen from the upper left corner, and the upper left corner as seen from
+    # each.
+    seen_from_it = [
+        same,
+        right,
+        right,
+        below,
+        below_right,
+        below_right,
+        below,
+        below_right,
+        below_right,
+    ]
     assert labels[:, 0].tolist() == seen_from_it
-    assert labels[0, :].tolist() == [same, left, left, above, above_left, above_left, above, above_left, above_left]
+    assert labels[0, :].tolist() == [
+        same,
+        left,
+        left,
+        above,
+        above_left,
+        above_left,
+        above,
+        above_left,
+        above_left,
+    ]
 
 
 @given(side=st.tuples(st.integers(1, 7), st.integers(1, 7)))
@@ -127,7 +160,9 @@ def test_seen_the_other_way_round_a_relation_is_its_opposite(side: tuple[int, in
 
 @pytest.mark.parametrize("of", [distances, angles])
 @pytest.mark.parametrize("side", [(2, 2), (3, 5), (14, 14)])
-def test_distances_and_angles_are_symmetric_and_fill_their_range(of: Any, side: tuple[int, int]) -> None:
+def test_distances_and_angles_are_symmetric_and_fill_their_range(
+    of: Any, side: tuple[int, int]
+) -> None:
     found = of(*side)
     assert torch.isfinite(found).all()
     assert torch.equal(found, found.T)
@@ -142,10 +177,17 @@ def test_the_widest_angle_is_the_published_codes(side: int, share: float) -> Non
 
 @pytest.mark.parametrize(
     ("fidelity", "width", "parameters"),
-    # Full: nine matrices. Low: two thirds of the published count, whose third, the values, is never used.
-    [("paper", 384, 9 * 384 * 384), ("code", 384, 435_456 * 2 // 3), ("code", 768, 1_762_560 * 2 // 3)],
+    # Full: nine matrices. Low: two thirds of the published count, whose third, the values, is never
+    # used.
+    [
+        ("paper", 384, 9 * 384 * 384),
+        ("code", 384, 435_456 * 2 // 3),
+        ("code", 768, 1_762_560 * 2 // 3),
+    ],
 )
-def test_the_spatial_relations_have_no_dead_parameters(fidelity: str, width: int, parameters: int) -> None:
+def test_the_spatial_relations_have_no_dead_parameters(
+    fidelity: str, width: int, parameters: int
+) -> None:
     grid = Grid(width=width, height=7, columns=7)
     with torch.device("meta"):
         head = RelViT(grid, head_params("relvit", fidelity, tasks=["sprel"]))
@@ -179,8 +221,15 @@ def test_shuffling_the_tokens_and_telling_so_changes_no_loss(tasks: list[str], s
 
 def test_labels_are_made_once_and_travel_with_the_head() -> None:
     head = make((3, 3), tasks=["sprel", "dist", "ang"])
-    assert {name for name, _ in head.named_buffers()} == {"sprel_target", "dist_target", "ang_target", "place"}
-    assert [name for name in head.state_dict() if "target" in name or name == "place"] == [], "not in checkpoints"
+    assert {name for name, _ in head.named_buffers()} == {
+        "sprel_target",
+        "dist_target",
+        "ang_target",
+        "place",
+    }
+    assert [name for name in head.state_dict() if "target" in name or name == "place"] == [], (
+        "not in checkpoints"
+    )
 
 
 def test_the_fine_grid_of_t2t_is_pooled_as_in_the_code_before_the_tasks() -> None:
@@ -192,4 +241,6 @@ def test_the_fine_grid_of_t2t_is_pooled_as_in_the_code_before_the_tasks() -> Non
 
 
 def test_the_order_of_the_tasks_and_a_repetition_decide_nothing() -> None:
-    assert head_params("relvit", tasks=["abspos", "sprel", "sprel"]) == head_params("relvit", tasks=["sprel", "abspos"])
+    assert head_params("relvit", tasks=["abspos", "sprel", "sprel"]) == head_params(
+        "relvit", tasks=["sprel", "abspos"]
+    )

@@ -1,4 +1,7 @@
-"""The backbones that vtjobs brings: their size, their shapes, and their attention read straight from the formulas."""
+"""The backbones that vtjobs brings.
+
+Their size, their shapes, and their attention read straight from the formulas.
+"""
 
 import math
 
@@ -34,7 +37,9 @@ SMALL: dict[str, dict[str, object]] = {
         ("patchconvnet_b60", 99_388_936, 99_388_936),
     ],
 )
-def test_a_backbone_has_the_parameters_of_its_publication(name: str, parameters: int, trained: int) -> None:
+def test_a_backbone_has_the_parameters_of_its_publication(
+    name: str, parameters: int, trained: int
+) -> None:
     with torch.device("meta"):
         model = timm.create_model(name)
         logits = model(torch.zeros(1, 3, 224, 224))
@@ -87,8 +92,12 @@ def test_performer_attention_is_the_normalised_kernel_of_its_features() -> None:
     expected = torch.zeros_like(value)
     for image in range(2):
         for i in range(5):
-            scores = torch.stack([feature(query[image, i]) @ feature(key[image, j]) for j in range(5)])
-            expected[image, i] = (scores[:, None] * value[image]).sum(0) / (scores.sum() + PERFORMER_EPS)
+            scores = torch.stack(
+                [feature(query[image, i]) @ feature(key[image, j]) for j in range(5)]
+            )
+            expected[image, i] = (scores[:, None] * value[image]).sum(0) / (
+                scores.sum() + PERFORMER_EPS
+            )
     mixed = value + layer.proj(expected)
     expected = mixed + layer.mlp(layer.norm2(mixed))
     assert torch.allclose(layer(tokens), expected, rtol=1e-5, atol=1e-5)
@@ -118,14 +127,22 @@ def test_positions_are_sines_and_cosines_in_turn() -> None:
             assert table[position, index].item() == pytest.approx(expected, abs=1e-6)
 
 
-def test_the_official_attention_takes_the_class_token_past_the_convolutions_and_scales_by_the_whole_width() -> None:
+def test_the_official_attention_takes_the_class_token_past_the_convolutions_and_scales_by_the_whole_width() -> (
+    None
+):
     torch.manual_seed(0)
     layer = OfficialAttention(8, 2).eval()
     tokens = torch.randn(1, 1 + 16, 8)
     image = tokens[:, 1:].transpose(1, 2).unflatten(2, (4, 4))
     parts = []
-    for conv, proj in ((layer.conv_q, layer.proj_q), (layer.conv_k, layer.proj_k), (layer.conv_v, layer.proj_v)):
-        parts.append(proj(torch.cat([tokens[:, :1], conv(image).flatten(2).transpose(1, 2)], dim=1)))
+    for conv, proj in (
+        (layer.conv_q, layer.proj_q),
+        (layer.conv_k, layer.proj_k),
+        (layer.conv_v, layer.proj_v),
+    ):
+        parts.append(
+            proj(torch.cat([tokens[:, :1], conv(image).flatten(2).transpose(1, 2)], dim=1))
+        )
     query, key, value = parts
     assert key.shape[1] == 1 + 4, "keys are at half resolution"
     heads = []
@@ -136,7 +153,9 @@ def test_the_official_attention_takes_the_class_token_past_the_convolutions_and_
     assert torch.allclose(layer(tokens, (4, 4)), layer.proj(torch.cat(heads, -1)), atol=1e-6)
 
 
-def test_the_other_variant_shares_the_convolution_of_keys_and_values_and_scales_by_the_heads_width() -> None:
+def test_the_other_variant_shares_the_convolution_of_keys_and_values_and_scales_by_the_heads_width() -> (
+    None
+):
     torch.manual_seed(0)
     layer = SharedAttention(8, 2).eval()
     image = torch.randn(1, 8, 4, 4)

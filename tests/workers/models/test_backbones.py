@@ -41,7 +41,9 @@ def test_the_small_backbones_of_the_catalogue_are_made_for_digits() -> None:
 
 
 @pytest.mark.parametrize("suffix", [".safetensors", ".pth"])
-def test_weights_are_loaded_but_for_a_classifier_of_another_size(tmp_path: Path, suffix: str) -> None:
+def test_weights_are_loaded_but_for_a_classifier_of_another_size(
+    tmp_path: Path, suffix: str
+) -> None:
     source = _model(VIT)
     state = {name: value.clone() for name, value in source.state_dict().items()}
     state["head.weight"], state["head.bias"] = torch.zeros(3, 16), torch.zeros(3)
@@ -54,7 +56,9 @@ def test_weights_are_loaded_but_for_a_classifier_of_another_size(tmp_path: Path,
     target = run_spec(VIT)
     model = build(target.backbone, target.dataset, target.recipe)
     assert load_weights(model, path) == ["head.bias", "head.weight"]
-    kept = {name: value for name, value in weights_of(model).items() if not name.startswith("head.")}
+    kept = {
+        name: value for name, value in weights_of(model).items() if not name.startswith("head.")
+    }
     assert differences(kept, {name: state[name] for name in kept}) == []
 
 
@@ -87,16 +91,23 @@ def test_an_even_drop_path_is_the_same_in_every_block() -> None:
     assert rates() == [pytest.approx(0.2)] * 2
     assert rates(drop_path_rule="uniform") == [pytest.approx(0.2)] * 4
     assert not [
-        layer for layer in _model(VIT, drop_path_rule="uniform").modules() if type(layer).__name__ == "DropPath"
+        layer
+        for layer in _model(VIT, drop_path_rule="uniform").modules()
+        if type(layer).__name__ == "DropPath"
     ]
 
 
-CAIT = {"model": "cait_xxs24_224", "args": {"patch_size": 4, "embed_dim": 16, "depth": 1, "num_heads": 2}}
+CAIT = {
+    "model": "cait_xxs24_224",
+    "args": {"patch_size": 4, "embed_dim": 16, "depth": 1, "num_heads": 2},
+}
 SWIN = {"model": "swin_tiny_patch4_window7_224", **catalogue.backbones()["swin_mini"]}
 
 
 @pytest.mark.parametrize("backbone", [{**VIT, "args": VIT["args"] | {"patch_size": 4}}, CAIT])
-def test_positions_of_another_image_size_are_interpolated(tmp_path: Path, backbone: dict[str, Any]) -> None:
+def test_positions_of_another_image_size_are_interpolated(
+    tmp_path: Path, backbone: dict[str, Any]
+) -> None:
     small, large = _model(backbone, image_size=16), _model(backbone, image_size=32)
     prefix = small.pos_embed.shape[1] - 16
     # A plane over the grid is again one on the finer grid, but for its borders.
@@ -106,7 +117,9 @@ def test_positions_of_another_image_size_are_interpolated(tmp_path: Path, backbo
     save_file(small.state_dict(), str(tmp_path / "small.safetensors"))
     assert load_weights(large, tmp_path / "small.safetensors") == []
     found = large.pos_embed[0, prefix:, 0].detach().view(8, 8)
-    torch.testing.assert_close(found[2:6], (torch.arange(2.0, 6.0) / 2 - 0.25)[:, None].expand(4, 8), atol=0.1, rtol=0)
+    torch.testing.assert_close(
+        found[2:6], (torch.arange(2.0, 6.0) / 2 - 0.25)[:, None].expand(4, 8), atol=0.1, rtol=0
+    )
 
 
 def test_relative_positions_of_another_window_are_interpolated(tmp_path: Path) -> None:
@@ -115,18 +128,25 @@ def test_relative_positions_of_another_window_are_interpolated(tmp_path: Path) -
     save_file(small.state_dict(), str(tmp_path / "small.safetensors"))
     before = weights_of(large)["layers.0.blocks.0.attn.relative_position_bias_table"]
     load_weights(large, tmp_path / "small.safetensors")
-    assert not torch.equal(before, weights_of(large)["layers.0.blocks.0.attn.relative_position_bias_table"])
+    assert not torch.equal(
+        before, weights_of(large)["layers.0.blocks.0.attn.relative_position_bias_table"]
+    )
 
 
 def test_weights_that_are_tied_to_an_image_size_are_not_taken_for_another(tmp_path: Path) -> None:
     mixer = {"model": "resmlp_s12", "args": {"patch_size": 4, "embed_dim": 16, "num_blocks": 1}}
     save_file(_model(mixer, image_size=16).state_dict(), str(tmp_path / "small.safetensors"))
-    with pytest.raises(BackboneError, match=r"linear_tokens.weight has shape 16x16, the backbone expects 64x64"):
+    with pytest.raises(
+        BackboneError, match=r"linear_tokens.weight has shape 16x16, the backbone expects 64x64"
+    ):
         load_weights(_model(mixer, image_size=32), tmp_path / "small.safetensors")
 
 
 def test_the_authors_names_of_t2t_weights_are_ours(tmp_path: Path) -> None:
-    """As their program saves them: an EMA's state beside the options of its command line, other names in two places."""
+    """As their program saves them.
+
+    An EMA's state beside the options of its command line, other names in two places.
+    """
     small = {"model": "t2t_vit_14", "args": {"embed_dim": 16, "depth": 1, "num_heads": 2}}
     source = _model(small, image_size=32)
     renamed = {
@@ -134,26 +154,38 @@ def test_the_authors_names_of_t2t_weights_are_ours(tmp_path: Path) -> None:
         for name, value in source.state_dict().items()
     }
     assert "tokens_to_token.attention1.w" in renamed
-    torch.save({"state_dict_ema": renamed, "state_dict": {}, "args": argparse.Namespace(lr=1.0)}, tmp_path / "t2t.pth")
+    torch.save(
+        {"state_dict_ema": renamed, "state_dict": {}, "args": argparse.Namespace(lr=1.0)},
+        tmp_path / "t2t.pth",
+    )
     torch.manual_seed(1)
     target = _model(small, image_size=32)
     assert load_weights(target, tmp_path / "t2t.pth") == []
     assert differences(weights_of(target), weights_of(source)) == []
 
 
-@pytest.mark.parametrize("name", ["t2t_vit_14", "cvt_13", "cvt_13_drloc", "patchconvnet_s60", "resmlp_s12", "deit_s"])
-def test_a_classifier_of_other_classes_is_left_out_of_every_familys_weights(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize(
+    "name", ["t2t_vit_14", "cvt_13", "cvt_13_drloc", "patchconvnet_s60", "resmlp_s12", "deit_s"]
+)
+def test_a_classifier_of_other_classes_is_left_out_of_every_familys_weights(
+    tmp_path: Path, name: str
+) -> None:
     small = {"patchconvnet_s60": {"depth": 1}, "resmlp_s12": {"num_blocks": 1}}.get(name, {})
     if name in ("t2t_vit_14", "deit_s"):
         small = {"embed_dim": 16, "depth": 1, "num_heads": 2}
     entry = catalogue.backbones()[name]
     backbone = {"model": entry["model"], "args": entry.get("args", {}) | small}
-    source, target = (build(backbone, {"classes": classes, "channels": 3}, {"image_size": 32}) for classes in (7, 3))
+    source, target = (
+        build(backbone, {"classes": classes, "channels": 3}, {"image_size": 32})
+        for classes in (7, 3)
+    )
     save_file(source.state_dict(), str(tmp_path / "weights.safetensors"))
     assert load_weights(target, tmp_path / "weights.safetensors") == ["head.bias", "head.weight"]
 
 
-def test_an_even_drop_path_is_the_models_own_largest_where_none_is_given_and_spares_class_attention() -> None:
+def test_an_even_drop_path_is_the_models_own_largest_where_none_is_given_and_spares_class_attention() -> (
+    None
+):
     def rates(name: str, **args: Any) -> list[float]:
         model = _model({"model": name, "args": args}, image_size=32, drop_path_rule="uniform")
         return [layer.drop_prob for layer in model.modules() if type(layer).__name__ == "DropPath"]
@@ -175,4 +207,7 @@ def test_weights_that_timm_cannot_adapt_are_an_error_in_its_words(tmp_path: Path
     plain = _model({"model": "deit_tiny_patch16_224", "args": args})
     save_file(plain.state_dict(), str(tmp_path / "plain.safetensors"))
     with pytest.raises(BackboneError, match="cannot be loaded into VisionTransformerDistilled"):
-        load_weights(_model({"model": "deit_tiny_distilled_patch16_224", "args": args}), tmp_path / "plain.safetensors")
+        load_weights(
+            _model({"model": "deit_tiny_distilled_patch16_224", "args": args}),
+            tmp_path / "plain.safetensors",
+        )

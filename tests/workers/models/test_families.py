@@ -1,4 +1,6 @@
-"""Every family of backbones beside every head takes an optimizer step on two ranks, with no parameter unused."""
+"""Every family of backbones beside every head takes an optimizer step on two ranks, with no
+parameter unused.
+"""
 
 from dataclasses import replace
 from pathlib import Path
@@ -57,14 +59,26 @@ def test_a_family_trains_beside_every_head_on_two_ranks(
     root = image_folder(tmp_path / "images", train=2, test=1, size=(32, 32))
     entry = catalogue.backbones()[family]
     backbone = {"model": entry["model"], "args": entry.get("args", {}) | FAMILIES[family]}
-    recipe = {"epochs": 1, "warmup_epochs": 0.0, "batch_size": 4, "virtual_ranks": 2, "image_size": 32}
+    recipe = {
+        "epochs": 1,
+        "warmup_epochs": 0.0,
+        "batch_size": 4,
+        "virtual_ranks": 2,
+        "image_size": 32,
+    }
     for number, (name, params) in enumerate(HEADS.values()):
         spec = on_folder(run_spec(backbone, name, params=params, **recipe), root)
         paths = {spec.dataset["fingerprint"]: str(root)}
         if name == "distill":
             teacher, path = _teacher(tmp_path, spec.dataset)
             paths[teacher["weights"]["fingerprint"]] = path
-            spec = replace(spec, head={"name": name, "params": spec.head["params"] | {"teacher": teacher}})
-        ended = ranks.train(spec, tmp_path / str(number), world_size=2, paths=paths, checkpoint_every_s=1e9)
+            spec = replace(
+                spec, head={"name": name, "params": spec.head["params"] | {"teacher": teacher}}
+            )
+        ended = ranks.train(
+            spec, tmp_path / str(number), world_size=2, paths=paths, checkpoint_every_s=1e9
+        )
         assert ended.statuses == [0, 0], f"{family} beside {name}: {ended.text}"
-        assert [event["kind"] for event in ended.events if event["kind"] == "evaluation"] == ["evaluation"]
+        assert [event["kind"] for event in ended.events if event["kind"] == "evaluation"] == [
+            "evaluation"
+        ]

@@ -12,7 +12,13 @@ from ...support.training import CONVNET, VIT, differences, run_spec, weights_of
 
 SWIN = {
     "model": "swin_tiny_patch4_window7_224",
-    "args": {"patch_size": 2, "embed_dim": 12, "depths": [1, 2], "num_heads": [2, 2], "window_size": 4},
+    "args": {
+        "patch_size": 2,
+        "embed_dim": 12,
+        "depths": [1, 2],
+        "num_heads": [2, 2],
+        "window_size": 4,
+    },
 }
 T2T = {"model": "t2t_vit_14", "args": {"embed_dim": 24, "depth": 2, "num_heads": 2}}
 CVT = {"model": "cvt_13", "args": {"depths": [1, 1, 1]}}
@@ -27,7 +33,12 @@ def _model(backbone: dict[str, Any], **recipe: Any) -> torch.nn.Module:
 
 @pytest.mark.parametrize(
     ("backbone", "size", "width", "grid"),
-    [(VIT, 16, 16, (2, 2)), (VIT, 32, 16, (4, 4)), (CONVNET, 32, 8, (4, 4)), (SWIN, 16, 24, (4, 4))],
+    [
+        (VIT, 16, 16, (2, 2)),
+        (VIT, 32, 16, (4, 4)),
+        (CONVNET, 32, 8, (4, 4)),
+        (SWIN, 16, 24, (4, 4)),
+    ],
 )
 def test_a_backbones_grid_is_found_whatever_its_layout(
     backbone: dict[str, Any], size: int, width: int, grid: tuple[int, int]
@@ -67,7 +78,9 @@ def test_features_that_form_no_grid_are_an_error(shape: tuple[int, ...]) -> None
 
 @pytest.mark.parametrize("backbone", [VIT, CONVNET, SWIN, T2T, CVT, CVT_DRLOC])
 @pytest.mark.parametrize("where", ["before_norm", "after_norm", "blocks"])
-def test_a_tap_changes_nothing_of_what_the_model_computes(backbone: dict[str, Any], where: Any) -> None:
+def test_a_tap_changes_nothing_of_what_the_model_computes(
+    backbone: dict[str, Any], where: Any
+) -> None:
     model = _model(backbone, image_size=64).eval()
     images = torch.randn(2, 1, 64, 64)
     plain = model(images)
@@ -79,7 +92,9 @@ def test_a_tap_changes_nothing_of_what_the_model_computes(backbone: dict[str, An
 def test_the_tokens_before_the_last_norm_become_those_after_it(backbone: dict[str, Any]) -> None:
     model = _model(backbone, image_size=64).eval()
     images = torch.randn(2, 1, 64, 64)
-    (before,), (after,) = (Tap(model, where).features(images)[1] for where in ("before_norm", "after_norm"))
+    (before,), (after,) = (
+        Tap(model, where).features(images)[1] for where in ("before_norm", "after_norm")
+    )
     assert not torch.allclose(before, after, atol=1e-3)
     assert torch.allclose(model.norm(before), after, atol=1e-5)
 
@@ -87,7 +102,9 @@ def test_the_tokens_before_the_last_norm_become_those_after_it(backbone: dict[st
 def test_without_a_last_norm_there_is_nothing_to_stand_before() -> None:
     model = _model(CONVNET, image_size=64).eval()
     images = torch.randn(2, 1, 64, 64)
-    (before,), (after,) = (Tap(model, where).features(images)[1] for where in ("before_norm", "after_norm"))
+    (before,), (after,) = (
+        Tap(model, where).features(images)[1] for where in ("before_norm", "after_norm")
+    )
     assert torch.equal(before, after)
 
 
@@ -102,7 +119,9 @@ def test_without_a_last_norm_there_is_nothing_to_stand_before() -> None:
         (CVT_DRLOC, [(64, 16, 16), (192, 8, 8), (384, 4, 4)]),
     ],
 )
-def test_every_block_gives_a_grid(backbone: dict[str, Any], grids: list[tuple[int, int, int]]) -> None:
+def test_every_block_gives_a_grid(
+    backbone: dict[str, Any], grids: list[tuple[int, int, int]]
+) -> None:
     found = grid_shapes(Tap(_model(backbone, image_size=64), "blocks"), 1, 64)
     assert [(grid.width, grid.height, grid.columns) for grid in found] == grids
 

@@ -80,9 +80,15 @@ def test_a_real_failure_has_its_class(name: str) -> None:
 @pytest.mark.parametrize(
     ("error", "expected"),
     [
-        (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB"), FailureClass.OUT_OF_MEMORY),
+        (
+            torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB"),
+            FailureClass.OUT_OF_MEMORY,
+        ),
         (RuntimeError("CUDA error: out of memory"), FailureClass.OUT_OF_MEMORY),
-        (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling it"), FailureClass.OUT_OF_MEMORY),
+        (
+            RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling it"),
+            FailureClass.OUT_OF_MEMORY,
+        ),
         (RuntimeError("unexpected pos 512 vs 400"), FailureClass.STORAGE),
         (OSError(errno.EDQUOT, "Disk quota exceeded"), FailureClass.STORAGE),
         (OSError(errno.ESTALE, "Stale file handle"), FailureClass.STORAGE),
@@ -94,8 +100,14 @@ def test_a_real_failure_has_its_class(name: str) -> None:
             FailureClass.HARDWARE,
         ),
         (RuntimeError("Error 802: system not yet initialized"), FailureClass.HARDWARE),
-        (RuntimeError("CUDA error: all CUDA-capable devices are busy or unavailable"), FailureClass.HARDWARE),
-        (RuntimeError("CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling it"), FailureClass.HARDWARE),
+        (
+            RuntimeError("CUDA error: all CUDA-capable devices are busy or unavailable"),
+            FailureClass.HARDWARE,
+        ),
+        (
+            RuntimeError("CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling it"),
+            FailureClass.HARDWARE,
+        ),
         (RuntimeError("cuDNN error: CUDNN_STATUS_EXECUTION_FAILED"), FailureClass.HARDWARE),
         (RuntimeError("CUDA error: device-side assert triggered"), FailureClass.USER_ERROR),
         (
@@ -104,18 +116,27 @@ def test_a_real_failure_has_its_class(name: str) -> None:
         ),
         (RuntimeError("The NVIDIA driver on your system is too old"), FailureClass.SETUP_ERROR),
         (
-            torch.distributed.DistBackendError("NCCL error: unhandled cuda error, Cuda failure 2 'out of memory'"),
+            torch.distributed.DistBackendError(
+                "NCCL error: unhandled cuda error, Cuda failure 2 'out of memory'"
+            ),
             FailureClass.OUT_OF_MEMORY,
         ),
         (RuntimeError("NCCL communicator was aborted on rank 1"), FailureClass.COMMUNICATION),
-        (ConnectionResetError(errno.ECONNRESET, "Connection reset by peer"), FailureClass.COMMUNICATION),
+        (
+            ConnectionResetError(errno.ECONNRESET, "Connection reset by peer"),
+            FailureClass.COMMUNICATION,
+        ),
     ],
 )
-def test_what_cannot_be_had_here_is_known_by_its_words(error: Exception, expected: FailureClass) -> None:
+def test_what_cannot_be_had_here_is_known_by_its_words(
+    error: Exception, expected: FailureClass
+) -> None:
     assert classify(error) is expected
 
 
-def test_the_peer_of_a_killed_rank_has_a_communication_failure(ranks: Ranks, tmp_path: Path) -> None:
+def test_the_peer_of_a_killed_rank_has_a_communication_failure(
+    ranks: Ranks, tmp_path: Path
+) -> None:
     spec = run_spec(VIT, virtual_ranks=2)
     ended = ranks.train(spec, tmp_path / "run", world_size=2, die_at=2, die_rank=1)
     assert ended.statuses[1] == -9
@@ -138,23 +159,39 @@ def test_the_cause_of_an_error_counts_more_than_the_error() -> None:
 
 
 def test_every_class_has_an_exit_code_below_128() -> None:
-    for name, code in (("data", 72), ("out_of_memory", 73), ("diverged", 74), ("storage", 76), ("communication", 77)):
+    for name, code in (
+        ("data", 72),
+        ("out_of_memory", 73),
+        ("diverged", 74),
+        ("storage", 76),
+        ("communication", 77),
+    ):
         assert exit_code(FailureClass(name)) == ExitCode(code)
         assert code < 128
 
 
-@given(st.integers(0, 10**9), st.floats(0, 1e9), st.integers(1 << 48, (1 << 64) - 1), st.integers(0, 9999))
+@given(
+    st.integers(0, 10**9),
+    st.floats(0, 1e9),
+    st.integers(1 << 48, (1 << 64) - 1),
+    st.integers(0, 9999),
+)
 def test_a_signature_does_not_depend_on_numbers_places_and_run_ids(
     number: int, real: float, run: int, attempt: int
 ) -> None:
     def fail(text: str) -> None:
         raise DataError(text)
 
-    text = "run {run:016x}: /scratch/{n}/runs/{run:016x}/attempts/{k:04d}/train.pt at {n} of {r}, 0x{n:x}"
+    text = (
+        "run {run:016x}: /scratch/{n}/runs/{run:016x}/attempts/{k:04d}/train.pt at {n} of {r},"
+        " 0x{n:x}"
+    )
     one = signature(_caught(lambda: fail(text.format(run=run, n=number, k=attempt, r=real))))
     other = signature(_caught(lambda: fail(text.format(run=0x123456789ABCDEF0, n=7, k=1, r=0.5))))
     assert one == other
-    assert one.startswith("DataError: run #: …/train.pt at # of #, #") and one.endswith("at test_failure.py:fail")
+    assert one.startswith("DataError: run #: …/train.pt at # of #, #") and one.endswith(
+        "at test_failure.py:fail"
+    )
 
 
 def test_a_signature_is_one_line_and_tells_places_apart() -> None:

@@ -16,7 +16,14 @@ from ...support.training import CONVNET, VIT, run_spec
 
 def _ask(backbone: dict[str, Any], **recipe: Any) -> dict[str, Any]:
     spec = run_spec(backbone, **recipe)
-    return describe({"backbone": spec.backbone, "dataset": spec.dataset, "recipe": spec.recipe, "head": spec.head})
+    return describe(
+        {
+            "backbone": spec.backbone,
+            "dataset": spec.dataset,
+            "recipe": spec.recipe,
+            "head": spec.head,
+        }
+    )
 
 
 def test_a_backbone_is_described_by_its_size_grid_and_batch_norms() -> None:
@@ -43,21 +50,36 @@ def test_a_large_backbone_is_described_without_its_weights_being_made() -> None:
         ({"model": "vit_small_patch16_224", "args": {"num_heads": 5}}, 16, "divisible"),
     ],
 )
-def test_what_cannot_be_made_is_told_in_timms_words(backbone: dict[str, Any], size: int, words: str) -> None:
+def test_what_cannot_be_made_is_told_in_timms_words(
+    backbone: dict[str, Any], size: int, words: str
+) -> None:
     assert words in _ask(backbone, image_size=size)["error"]
 
 
 def test_many_questions_are_answered_by_one_process(tmp_path: Path) -> None:
     questions = {}
-    for name, backbone in (("a", VIT), ("b", CONVNET), ("c", {"model": "resnet18", "args": {"nonsense": 1}})):
+    for name, backbone in (
+        ("a", VIT),
+        ("b", CONVNET),
+        ("c", {"model": "resnet18", "args": {"nonsense": 1}}),
+    ):
         spec = run_spec(backbone)
-        questions[name] = {"backbone": spec.backbone, "dataset": spec.dataset, "recipe": spec.recipe, "head": spec.head}
+        questions[name] = {
+            "backbone": spec.backbone,
+            "dataset": spec.dataset,
+            "recipe": spec.recipe,
+            "head": spec.head,
+        }
     done = subprocess.run(
         [sys.executable, "-m", "vtjobs.workers.tools.backbone_facts"],
         input=json.dumps(questions), capture_output=True, text=True, cwd=tmp_path, check=True,
     )  # fmt: skip
     answers = json.loads(done.stdout)
-    assert answers["a"]["grid"] == [2, 2] and answers["b"]["batch_norm"] and "nonsense" in answers["c"]["error"]
+    assert (
+        answers["a"]["grid"] == [2, 2]
+        and answers["b"]["batch_norm"]
+        and "nonsense" in answers["c"]["error"]
+    )
 
 
 def _question(model: str, size: int, **more: Any) -> dict[str, Any]:
@@ -83,6 +105,12 @@ def test_a_teacher_must_work_at_its_students_size_and_be_a_model() -> None:
     student = "deit_tiny_patch16_224"
     tied = describe(_question(student, 32, parent=_question("resmlp_s12", 16), teacher="stage"))
     assert "linear_tokens.weight" in tied["error"]
-    assert "error" not in describe(_question(student, 32, parent=_question("resmlp_s12", 32), teacher="stage"))
-    odd = describe(_question(student, 32, teacher={"model": "resnet18", "args": {"nonsense": 3}, "weights": None}))
+    assert "error" not in describe(
+        _question(student, 32, parent=_question("resmlp_s12", 32), teacher="stage")
+    )
+    odd = describe(
+        _question(
+            student, 32, teacher={"model": "resnet18", "args": {"nonsense": 3}, "weights": None}
+        )
+    )
     assert "nonsense" in odd["error"]

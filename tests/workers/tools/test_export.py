@@ -30,7 +30,13 @@ from ...support.training import VIT, run_spec, training
 RESNET = {"model": "resnet50", "args": {}}
 SWIN = {
     "model": "swin_tiny_patch4_window7_224",
-    "args": {"patch_size": 2, "embed_dim": 24, "depths": [1, 1, 1, 1], "num_heads": [1, 2, 4, 8], "window_size": 4},
+    "args": {
+        "patch_size": 2,
+        "embed_dim": 24,
+        "depths": [1, 1, 1, 1],
+        "num_heads": [1, 2, 4, 8],
+        "window_size": 4,
+    },
 }
 FACTS: dict[str, Any] = {
     "grid_id": "tiny-12345678",
@@ -58,19 +64,29 @@ def test_a_timm_folder_loads_by_its_name_and_by_the_cards_own_lines(tmp_path: Pa
     workspace, run_id = _finished(tmp_path, run_spec(VIT, "drloc", epochs=1))
     out = tmp_path / "out"
     export(workspace, run_id, out, "timm", facts=FACTS)
-    assert sorted(path.name for path in out.iterdir()) == ["README.md", "config.json", "model.safetensors"]
+    assert sorted(path.name for path in out.iterdir()) == [
+        "README.md",
+        "config.json",
+        "model.safetensors",
+    ]
     trained = load_file(str(final_of(workspace, run_id).weights))
     model = timm.create_model(f"local-dir:{out}", pretrained=True)
     assert all(torch.equal(value, trained[name]) for name, value in model.state_dict().items())
     assert model.pretrained_cfg["mean"] == [0.305] and model.num_classes == 10
     text = (out / "README.md").read_text()
-    code = text.split("```python\n")[1].split("```")[0].replace("model.safetensors", str(out / "model.safetensors"))
+    code = (
+        text.split("```python\n")[1]
+        .split("```")[0]
+        .replace("model.safetensors", str(out / "model.safetensors"))
+    )
     found: dict[str, Any] = {}
     exec(code, found)
     assert torch.equal(found["model"].state_dict()["norm.weight"], trained["norm.weight"])
 
 
-def test_the_card_says_which_run_this_is_and_that_it_is_one_of_several_seeds(tmp_path: Path) -> None:
+def test_the_card_says_which_run_this_is_and_that_it_is_one_of_several_seeds(
+    tmp_path: Path,
+) -> None:
     workspace, run_id = _finished(tmp_path, run_spec(VIT, "drloc", epochs=1, seed=2))
     export(workspace, run_id, tmp_path / "out", "safetensors", facts=FACTS)
     card = (tmp_path / "out" / "README.md").read_text()
@@ -83,7 +99,9 @@ def test_the_card_says_which_run_this_is_and_that_it_is_one_of_several_seeds(tmp
         "not selected by a score",
     ):
         assert words in card, words
-    assert not any("locate" in name for name in load_file(str(tmp_path / "out" / "model.safetensors")))
+    assert not any(
+        "locate" in name for name in load_file(str(tmp_path / "out" / "model.safetensors"))
+    )
 
 
 def test_weights_trained_without_labels_have_no_classifier(tmp_path: Path) -> None:
@@ -95,7 +113,10 @@ def test_weights_trained_without_labels_have_no_classifier(tmp_path: Path) -> No
 
 
 class Maps(nn.Module):
-    """timm's feature maps of grey pictures as a detector's backbone: names in order, channels first."""
+    """timm's feature maps of grey pictures as a detector's backbone.
+
+    Names in order, channels first.
+    """
 
     def __init__(self, model: Any) -> None:
         super().__init__()
@@ -106,7 +127,9 @@ class Maps(nn.Module):
     def forward(self, images: Tensor) -> dict[str, Tensor]:
         maps = zip(self.model(self.grey(images)), self.channels, strict=True)
         first = [one if one.shape[1] == count else one.permute(0, 3, 1, 2) for one, count in maps]
-        found: dict[str, Tensor] = self.fpn(OrderedDict((str(place), one) for place, one in enumerate(first)))
+        found: dict[str, Tensor] = self.fpn(
+            OrderedDict((str(place), one) for place, one in enumerate(first))
+        )
         return found
 
 
@@ -115,16 +138,24 @@ def _detect(backbone: nn.Module, size: int) -> None:
     detector = MaskRCNN(backbone, num_classes=3, min_size=size, max_size=size).train()
     mask = torch.zeros(1, size, size, dtype=torch.uint8)
     mask[:, 8:40, 8:40] = 1
-    target = {"boxes": torch.tensor([[8.0, 8.0, 40.0, 40.0]]), "labels": torch.tensor([1]), "masks": mask}
+    target = {
+        "boxes": torch.tensor([[8.0, 8.0, 40.0, 40.0]]),
+        "labels": torch.tensor([1]),
+        "masks": mask,
+    }
     losses = detector([torch.rand(3, size, size)], [target])
     total = torch.stack(list(losses.values())).sum()
     total.backward()
     assert torch.isfinite(total)
-    assert any(one.grad is not None and bool(one.grad.abs().sum() > 0) for one in backbone.parameters())
+    assert any(
+        one.grad is not None and bool(one.grad.abs().sum() > 0) for one in backbone.parameters()
+    )
 
 
 def test_a_resnet_becomes_the_backbone_of_torchvisions_mask_rcnn(tmp_path: Path) -> None:
-    workspace, run_id = _finished(tmp_path, run_spec(RESNET, epochs=1, batch_size=899, image_size=32))
+    workspace, run_id = _finished(
+        tmp_path, run_spec(RESNET, epochs=1, batch_size=899, image_size=32)
+    )
     export(workspace, run_id, tmp_path / "out", "torchvision-backbone", facts=FACTS)
     weights = load_file(str(tmp_path / "out" / "model.safetensors"))
     body = resnet50(weights=None)

@@ -1,4 +1,7 @@
-"""What a backbone costs: the papers' own numbers of parameters and FLOPs, and the search for the largest batch."""
+"""What a backbone costs.
+
+The papers' own numbers of parameters and FLOPs, and the search for the largest batch.
+"""
 
 import json
 import subprocess
@@ -15,7 +18,8 @@ from vtjobs.workers.tools.measure import largest, measure
 from ...support.training import CPU
 
 
-# Parameters (exact) and FLOPs (billions, as printed): thesis, tables 3.1, 3.15, 4.1 and 5.1; He et al. 2016.
+# Parameters (exact) and FLOPs (billions, as printed): thesis, tables 3.1, 3.15, 4.1 and 5.1; He et
+# al. 2016.
 @pytest.mark.parametrize(
     ("name", "parameters", "flops"),
     [
@@ -28,9 +32,18 @@ from ...support.training import CPU
         ("patchconvnet_s60", 25_231_096, 4.0),
     ],
 )
-def test_a_backbone_has_the_published_parameters_and_flops(name: str, parameters: int, flops: float) -> None:
+def test_a_backbone_has_the_published_parameters_and_flops(
+    name: str, parameters: int, flops: float
+) -> None:
     found = measure(
-        name, batch=1, image_size=224, classes=1000, precision="fp32", repeats=1, training=False, device=CPU
+        name,
+        batch=1,
+        image_size=224,
+        classes=1000,
+        precision="fp32",
+        repeats=1,
+        training=False,
+        device=CPU,
     )
     assert found["parameters"] == parameters
     assert round(found["multiply_adds"] / 1e9, 1) == pytest.approx(flops, abs=0.11)
@@ -58,7 +71,14 @@ def test_attention_counts_as_its_two_matrix_products_whatever_kernel_runs() -> N
 def test_speed_is_images_over_the_mean_of_the_timed_passes(training: bool) -> None:
     torch.manual_seed(0)
     found = measure(
-        "vit_mini", batch=4, image_size=16, classes=10, precision="fp32", repeats=5, training=training, device=CPU
+        "vit_mini",
+        batch=4,
+        image_size=16,
+        classes=10,
+        precision="fp32",
+        repeats=5,
+        training=training,
+        device=CPU,
     )
     assert found["images_per_second"] == pytest.approx(4 / found["seconds"])
     assert found["seconds_std"] >= 0
@@ -84,18 +104,41 @@ def test_a_gpu_too_small_for_one_image_is_told() -> None:
 
 
 def test_one_backbone_that_is_unknown_does_not_keep_the_others_from_being_measured() -> None:
-    words = ["measure", "vit_mini", "vit_nope", "--image-size", "16", "--batch", "1", "--repeats", "1", "--json"]
-    done = subprocess.run([sys.executable, "-m", "vtjobs.cli", *words], capture_output=True, text=True)
+    words = [
+        "measure",
+        "vit_mini",
+        "vit_nope",
+        "--image-size",
+        "16",
+        "--batch",
+        "1",
+        "--repeats",
+        "1",
+        "--json",
+    ]
+    done = subprocess.run(
+        [sys.executable, "-m", "vtjobs.cli", *words], capture_output=True, text=True
+    )
     assert done.returncode == 2
     assert [one["backbone"] for one in json.loads(done.stdout)] == ["vit_mini"]
     assert "error: unknown backbone 'vit_nope'" in done.stderr
 
 
 @pytest.mark.parametrize(
-    "words", [["--batch", "0"], ["--batch", "many"], ["--precision", "int8"], ["--batch", "largest"]]
+    "words",
+    [["--batch", "0"], ["--batch", "many"], ["--precision", "int8"], ["--batch", "largest"]],
 )
 def test_a_measurement_that_cannot_be_made_is_told(words: list[str]) -> None:
-    command = [sys.executable, "-m", "vtjobs.cli", "measure", "vit_mini", "--image-size", "16", *words]
+    command = [
+        sys.executable,
+        "-m",
+        "vtjobs.cli",
+        "measure",
+        "vit_mini",
+        "--image-size",
+        "16",
+        *words,
+    ]
     done = subprocess.run(command, capture_output=True, text=True, env=None)
     assert done.returncode == 2
     assert done.stderr.startswith("error: --") and "Traceback" not in done.stderr

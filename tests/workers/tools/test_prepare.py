@@ -25,9 +25,13 @@ def _refuse(*_: Any, **__: Any) -> None:
     raise AssertionError("nothing may be downloaded")
 
 
-def test_the_embedded_digits_need_no_download(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_embedded_digits_need_no_download(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(module, "_download", _refuse)
-    assert prepare("digits", tmp_path).startswith("digits: 899 train, 898 test, 10 classes, sha256:")
+    assert prepare("digits", tmp_path).startswith(
+        "digits: 899 train, 898 test, 10 classes, sha256:"
+    )
 
 
 def test_a_known_set_is_downloaded_below_the_data_folder_and_read_once(
@@ -47,22 +51,31 @@ def test_a_known_set_is_downloaded_below_the_data_folder_and_read_once(
     assert prepare("svhn", tmp_path, download=False).startswith("svhn: 80 train")
 
 
-def test_what_was_downloaded_in_part_is_not_called_ready(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_downloaded_in_part_is_not_called_ready(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(module, "_download", lambda *_: None)
     with pytest.raises(DataError, match="vtjobs data prepare cifar10"):
         prepare("cifar10", tmp_path)
 
 
-def test_a_download_that_fails_is_told_with_the_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_download_that_fails_is_told_with_the_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def no_network(*_: Any, **__: Any) -> None:
         raise OSError("Network is unreachable")
 
     monkeypatch.setattr(published, "CIFAR10", no_network)
-    with pytest.raises(DataError, match=f"cifar10 cannot be downloaded to {tmp_path}/cifar10: Network is unreachable"):
+    with pytest.raises(
+        DataError,
+        match=f"cifar10 cannot be downloaded to {tmp_path}/cifar10: Network is unreachable",
+    ):
         prepare("cifar10", tmp_path)
 
 
-def test_a_folder_is_counted_and_fingerprinted_by_its_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_is_counted_and_fingerprinted_by_its_content(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     root = image_folder(tmp_path / "images", train=3, test=2)
     first = prepare(str(root), tmp_path)
@@ -106,5 +119,8 @@ def test_one_name_that_fails_does_not_keep_the_others_from_being_made_ready(tmp_
         capture_output=True, text=True, cwd=tmp_path, check=False,
     )  # fmt: skip
     assert done.returncode == 2
-    assert "error: dataset svhn is not in" in done.stderr and "error: unknown dataset 'nope'" in done.stderr
+    assert (
+        "error: dataset svhn is not in" in done.stderr
+        and "error: unknown dataset 'nope'" in done.stderr
+    )
     assert done.stdout.startswith("digits: 899 train")

@@ -43,11 +43,15 @@ def finished(tmp_path: Path) -> tuple[Workspace, RunSpec, dict[str, float]]:
 def test_the_scores_are_those_of_the_last_epoch(finished: Any, tmp_path: Path) -> None:
     workspace, spec, scores = finished
     found = score(workspace, spec.run_id, ["test", "train"], data_root=tmp_path, paths={})
-    assert found["test"] == {name: value for name, value in scores.items() if not name.startswith("ema_")}
+    assert found["test"] == {
+        name: value for name, value in scores.items() if not name.startswith("ema_")
+    }
     assert (found["test"]["n"], found["train"]["n"]) == (898, 899)
 
 
-def test_the_scores_are_journalled_with_the_step_that_they_belong_to(finished: Any, tmp_path: Path) -> None:
+def test_the_scores_are_journalled_with_the_step_that_they_belong_to(
+    finished: Any, tmp_path: Path
+) -> None:
     workspace, spec, _ = finished
     for _ in range(2):
         score(workspace, spec.run_id, ["test"], data_root=tmp_path, paths={})
@@ -55,7 +59,12 @@ def test_the_scores_are_journalled_with_the_step_that_they_belong_to(finished: A
     assert len(journals) == 2 and all(path.name.startswith("0001-") for path in journals)
     for path in journals:
         (event,) = read_all(path)
-        assert (event["kind"], event["set"], event["epoch"], event["step"]) == ("evaluation", "test", 2, 8)
+        assert (event["kind"], event["set"], event["epoch"], event["step"]) == (
+            "evaluation",
+            "test",
+            2,
+            8,
+        )
         assert event["metrics"]["n"] == 898
 
 
@@ -76,9 +85,17 @@ def test_damaged_weights_are_not_scored(finished: Any, tmp_path: Path) -> None:
     assert not workspace.run(spec.run_id).evaluations.exists()
 
 
-def test_one_run_that_cannot_be_scored_does_not_keep_the_others_from_it(finished: Any, tmp_path: Path) -> None:
+def test_one_run_that_cannot_be_scored_does_not_keep_the_others_from_it(
+    finished: Any, tmp_path: Path
+) -> None:
     workspace, spec, scores = finished
-    command = [sys.executable, "-m", "vtjobs.workers.tools.score", "--workspace", str(workspace.root)]
+    command = [
+        sys.executable,
+        "-m",
+        "vtjobs.workers.tools.score",
+        "--workspace",
+        str(workspace.root),
+    ]
     command += ["--data", str(tmp_path)]
     done = subprocess.run(
         [*command, "--paths", json.dumps({}), "--sets", "test", "f" * 16, spec.run_id],
@@ -86,13 +103,20 @@ def test_one_run_that_cannot_be_scored_does_not_keep_the_others_from_it(finished
     )  # fmt: skip
     assert done.returncode == 1
     assert f"error: run {'f' * 16} has not completed" in done.stderr
-    assert done.stdout == f"{spec.run_id} test: top1 {scores['top1']:.2f}  loss {scores['loss']:.4f}  n 898\n"
+    assert (
+        done.stdout
+        == f"{spec.run_id} test: top1 {scores['top1']:.2f}  loss {scores['loss']:.4f}  n 898\n"
+    )
 
 
-def test_another_size_and_crop_are_a_set_of_their_own_and_train_nothing(finished: Any, tmp_path: Path) -> None:
+def test_another_size_and_crop_are_a_set_of_their_own_and_train_nothing(
+    finished: Any, tmp_path: Path
+) -> None:
     workspace, spec, scores = finished
     before = sorted(path for path in workspace.run(spec.run_id).path.rglob("*.safetensors"))
-    found = score(workspace, spec.run_id, ["test"], data_root=tmp_path, paths={}, image_size=24, crop_pct=0.75)
+    found = score(
+        workspace, spec.run_id, ["test"], data_root=tmp_path, paths={}, image_size=24, crop_pct=0.75
+    )
     assert set(found) == {"test@24px-crop0.75"}
     assert found["test@24px-crop0.75"]["loss"] != scores["loss"]
     same = score(workspace, spec.run_id, ["test"], data_root=tmp_path, paths={}, crop_pct=1.0)

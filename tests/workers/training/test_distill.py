@@ -1,4 +1,7 @@
-"""A student beside its teacher: the loss of both kinds, the distillation token, and a teacher of an earlier stage."""
+"""A student beside its teacher.
+
+The loss of both kinds, the distillation token, and a teacher of an earlier stage.
+"""
 
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +19,17 @@ from vtjobs.workers.models.backbones import build
 from vtjobs.workers.training.distill import Distillation
 from vtjobs.workers.training.trainee import Numerics
 
-from ...support.training import CPU, VIT, contents, differences, head_params, newest, run_spec, training, weights_of
+from ...support.training import (
+    CPU,
+    VIT,
+    contents,
+    differences,
+    head_params,
+    newest,
+    run_spec,
+    training,
+    weights_of,
+)
 
 DISTILLED = {
     "model": "deit_tiny_distilled_patch16_224",
@@ -65,7 +78,10 @@ def _teacher_file(tmp_path: Path) -> tuple[dict[str, Any], dict[str, str]]:
     """Return a teacher as a run has it, and where its weights lie."""
     spec = run_spec(seed=5)
     torch.manual_seed(5)
-    save_file(build(spec.backbone, spec.dataset, spec.recipe).state_dict(), str(tmp_path / "teacher.safetensors"))
+    save_file(
+        build(spec.backbone, spec.dataset, spec.recipe).state_dict(),
+        str(tmp_path / "teacher.safetensors"),
+    )
     sha = f"sha256:{file_sha256(tmp_path / 'teacher.safetensors')}"
     return {**VIT, "weights": {"fingerprint": sha}}, {sha: str(tmp_path / "teacher.safetensors")}
 
@@ -95,7 +111,9 @@ def test_the_teacher_is_neither_trained_nor_saved(tmp_path: Path) -> None:
     # The checkpoint holds a plain student.
     place = newest(tmp_path, one.spec.run_id)
     assert place is not None
-    build(one.spec.backbone, one.spec.dataset, one.spec.recipe).load_state_dict(contents(place)[MODEL])
+    build(one.spec.backbone, one.spec.dataset, one.spec.recipe).load_state_dict(
+        contents(place)[MODEL]
+    )
 
 
 def test_a_share_of_zero_trains_the_baseline_bit_for_bit(tmp_path: Path) -> None:
@@ -120,7 +138,9 @@ def test_a_head_of_the_labs_own_with_a_teacher_is_no_student() -> None:
     assert not replace(spec, head=spec.head | {"name": "other"}).learns_from_parent
 
 
-def test_a_student_takes_its_teacher_and_not_its_start_from_the_earlier_stage(tmp_path: Path) -> None:
+def test_a_student_takes_its_teacher_and_not_its_start_from_the_earlier_stage(
+    tmp_path: Path,
+) -> None:
     teacher = run_spec(seed=3)
     before = training(teacher, tmp_path / "teacher")
     before.run()
@@ -135,7 +155,9 @@ def test_a_student_takes_its_teacher_and_not_its_start_from_the_earlier_stage(tm
 
 
 @pytest.mark.parametrize("fusion", ["softmax", "logits"])
-def test_a_distillation_token_learns_from_the_teacher_and_is_joined_at_test_time(tmp_path: Path, fusion: str) -> None:
+def test_a_distillation_token_learns_from_the_teacher_and_is_joined_at_test_time(
+    tmp_path: Path, fusion: str
+) -> None:
     teacher, paths = _teacher_file(tmp_path)
     one = training(_student(teacher, DISTILLED, fusion=fusion, weight=0.5), tmp_path, paths=paths)
     model: Any = one.trainee.backbone
@@ -147,7 +169,11 @@ def test_a_distillation_token_learns_from_the_teacher_and_is_joined_at_test_time
         joined = model(images)
         tokens = model.forward_features(images)
         own, to_teacher = model.head(tokens[:, 0]), model.head_dist(tokens[:, 1])
-    wanted = (own + to_teacher) / 2 if fusion == "logits" else ((own.softmax(1) + to_teacher.softmax(1)) / 2).log()
+    wanted = (
+        (own + to_teacher) / 2
+        if fusion == "logits"
+        else ((own.softmax(1) + to_teacher.softmax(1)) / 2).log()
+    )
     torch.testing.assert_close(joined, wanted)
     assert one.run()
 
@@ -156,7 +182,9 @@ def test_only_the_token_of_the_teacher_gets_its_gradient(tmp_path: Path) -> None
     teacher, paths = _teacher_file(tmp_path)
     one = training(_student(teacher, DISTILLED, weight=1.0), tmp_path, paths=paths)
     model: Any = one.trainee.backbone
-    total, _ = one.objective(IMAGES_OF_DIGITS, model.train()(IMAGES_OF_DIGITS), torch.zeros(4).long(), None, 1.0)
+    total, _ = one.objective(
+        IMAGES_OF_DIGITS, model.train()(IMAGES_OF_DIGITS), torch.zeros(4).long(), None, 1.0
+    )
     total.backward()
     assert float(model.head_dist.weight.grad.abs().sum()) > 0
     assert float(model.head.weight.grad.abs().sum()) == 0

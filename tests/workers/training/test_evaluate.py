@@ -24,7 +24,9 @@ def _source(count: int, classes: int) -> EvalSource:
     draw = torch.Generator().manual_seed(count)
     images = torch.randint(0, 256, (count, 1, 4, 4), generator=draw, dtype=torch.uint8)
     labels = torch.randint(0, classes, (count,), generator=draw)
-    return EvalSource(ImageSet(labels=labels, images=images), {**PLAIN, "classes": classes}, RECIPE, CPU)
+    return EvalSource(
+        ImageSet(labels=labels, images=images), {**PLAIN, "classes": classes}, RECIPE, CPU
+    )
 
 
 def _model(classes: int) -> nn.Module:
@@ -40,7 +42,9 @@ def test_the_scores_are_those_of_the_whole_split_at_once(count: int, classes: in
     assert scores is not None
     logits = model.eval()((source.images.float() - source.mean) / source.std).double()
     assert scores["n"] == count
-    assert scores["loss"] == pytest.approx(float(F.cross_entropy(logits, source.labels).detach()), rel=1e-5)
+    assert scores["loss"] == pytest.approx(
+        float(F.cross_entropy(logits, source.labels).detach()), rel=1e-5
+    )
     ranked = logits.argsort(1, descending=True) == source.labels[:, None]
     assert scores["top1"] == pytest.approx(100 * float(ranked[:, :1].sum()) / count)
     if classes > 5:

@@ -1,4 +1,7 @@
-"""What the streams of a run decided: a stream that is changed changes its own fingerprint and no other."""
+"""What the streams of a run decided.
+
+A stream that is changed changes its own fingerprint and no other.
+"""
 
 from dataclasses import replace
 from pathlib import Path
@@ -66,7 +69,9 @@ def test_taking_fingerprints_changes_nothing_in_the_run(
     weights = []
     for run in runs:
         assert run.run()
-        weights.append({name: value.numpy().tobytes() for name, value in run.trainee.state_dict().items()})
+        weights.append(
+            {name: value.numpy().tobytes() for name, value in run.trainee.state_dict().items()}
+        )
     assert weights[0] == weights[1]
 
 

@@ -7,19 +7,26 @@ import pytest
 
 from ...support.training import run_spec, training
 
-VIT = {"model": "vit_small_patch16_224", "args": {"patch_size": 4, "embed_dim": 48, "depth": 2, "num_heads": 4}}
+VIT = {
+    "model": "vit_small_patch16_224",
+    "args": {"patch_size": 4, "embed_dim": 48, "depth": 2, "num_heads": 4},
+}
 RECIPE = {"epochs": 12, "batch_size": 64, "lr": 3e-3, "warmup_epochs": 1.0, "drop_last": True}
 
 
 def _curve(folder: Path, head: str, metric: str, *, seed: int, **params: Any) -> list[float]:
-    """Train and return a metric of the test split after every epoch, or of training where there is none."""
+    """Train and return a metric of the test split after every epoch, or of training where there is
+    none.
+    """
     told: list[dict[str, float]] = []
 
     def report(kind: str, **fields: Any) -> None:
         if kind in ("epoch", "evaluation") and metric in fields["metrics"]:
             told.append(fields["metrics"])
 
-    assert training(run_spec(VIT, head, seed=seed, params=params, **RECIPE), folder, report=report).run()
+    assert training(
+        run_spec(VIT, head, seed=seed, params=params, **RECIPE), folder, report=report
+    ).run()
     return [metrics[metric] for metrics in told]
 
 
@@ -40,7 +47,9 @@ def test_without_labels_and_positions_the_relations_are_learnt_from_what_patches
     assert curve[-1] > 30
 
 
-def test_with_positional_embeddings_and_without_shuffling_the_relations_are_read_off(tmp_path: Path) -> None:
+def test_with_positional_embeddings_and_without_shuffling_the_relations_are_read_off(
+    tmp_path: Path,
+) -> None:
     """Figure 4 of the paper: a shortcut, all right within a few epochs."""
     params = {"labels": False, "positions": True, "shuffle": False, "tasks": ["sprel"]}
     assert _curve(tmp_path, "relvit", "sprel_top1", seed=0, **params)[-1] > 99

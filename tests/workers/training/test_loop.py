@@ -1,4 +1,7 @@
-"""The training loop: what a step is made of, and that a head or an evaluation shifts nothing of it."""
+"""The training loop.
+
+What a step is made of, and that a head or an evaluation shifts nothing of it.
+"""
 
 import math
 from dataclasses import replace
@@ -89,7 +92,10 @@ def test_a_head_leaves_the_inputs_targets_and_masks_of_its_baseline_as_they_are(
 @pytest.mark.parametrize("head", ["drloc", "relvit"])
 def test_a_head_of_weight_zero_trains_the_baseline_bit_for_bit(tmp_path: Path, head: str) -> None:
     ends = []
-    for spec in (run_spec(VIT, **REGULARISED), run_spec(VIT, head, params={"weight": 0.0}, **REGULARISED)):
+    for spec in (
+        run_spec(VIT, **REGULARISED),
+        run_spec(VIT, head, params={"weight": 0.0}, **REGULARISED),
+    ):
         run = training(spec, tmp_path / spec.run_id)
         assert run.run()
         ends.append(weights_of(run.trainee.backbone))
@@ -97,13 +103,18 @@ def test_a_head_of_weight_zero_trains_the_baseline_bit_for_bit(tmp_path: Path, h
 
 
 @pytest.mark.parametrize("backbone", [VIT, CONVNET])
-def test_how_often_a_run_is_evaluated_changes_nothing_in_its_weights(tmp_path: Path, backbone: dict[str, Any]) -> None:
+def test_how_often_a_run_is_evaluated_changes_nothing_in_its_weights(
+    tmp_path: Path, backbone: dict[str, Any]
+) -> None:
     ends = []
     for every in (1, 2, 5):
         spec = run_spec(backbone, "drloc", **{**REGULARISED, "epochs": 3})
         run = training(spec, tmp_path / str(every), evaluate_every=every)
         assert run.run()
-        ends.append(weights_of(run.trainee) | {f"ema.{name}": value for name, value in weights_of(run.ema).items()})
+        ends.append(
+            weights_of(run.trainee)
+            | {f"ema.{name}": value for name, value in weights_of(run.ema).items()}
+        )
     assert differences(ends[0], ends[1]) == [] and differences(ends[0], ends[2]) == []
 
 
@@ -117,13 +128,19 @@ def test_the_last_epoch_is_always_evaluated(tmp_path: Path) -> None:
     assert told == [("evaluation", 2), ("evaluation", 3)]
 
 
-def _first_gradient(spec: RunSpec, folder: Path, step: int, **plan: Any) -> tuple[Training, dict[str, Tensor]]:
+def _first_gradient(
+    spec: RunSpec, folder: Path, step: int, **plan: Any
+) -> tuple[Training, dict[str, Tensor]]:
     """Return the gradient that the optimizer is given at a step."""
     run = training(spec, folder, **plan)
     found: dict[str, Tensor] = {}
     named = dict(run.trainee.named_parameters())
     run._update = lambda: found.update(  # type: ignore[method-assign]
-        {name: parameter.grad.clone() for name, parameter in named.items() if parameter.grad is not None}
+        {
+            name: parameter.grad.clone()
+            for name, parameter in named.items()
+            if parameter.grad is not None
+        }
     )
     run.trainee.train()
     run.step = step
@@ -175,7 +192,10 @@ def test_the_learning_rate_that_is_reported_is_the_last_steps(tmp_path: Path) ->
     [
         ({"lr": 1e30, "optimizer": "sgd", "warmup_epochs": 0.0}, "the loss is nan"),
         # The weights break with the only step, so the scores alone can tell.
-        ({"lr": 1e38, "optimizer": "sgd", "warmup_epochs": 0.0, "batch_size": 899, "epochs": 1}, "the test loss is"),
+        (
+            {"lr": 1e38, "optimizer": "sgd", "warmup_epochs": 0.0, "batch_size": 899, "epochs": 1},
+            "the test loss is",
+        ),
     ],
 )
 def test_a_run_whose_numbers_are_no_longer_finite_has_diverged(
@@ -212,7 +232,9 @@ def test_a_gradient_that_overflows_fp16_costs_one_step_and_not_the_run(tmp_path:
     assert newest(tmp_path, run.plan.run_id) is not None
 
 
-def test_a_run_starts_from_its_parents_weights_but_for_a_classifier_of_another_size(tmp_path: Path) -> None:
+def test_a_run_starts_from_its_parents_weights_but_for_a_classifier_of_another_size(
+    tmp_path: Path,
+) -> None:
     parent = training(run_spec(VIT, epochs=1), tmp_path / "parent")
     assert parent.run()
     last = newest(tmp_path / "parent", parent.plan.run_id)
@@ -234,7 +256,9 @@ def test_a_run_that_a_higher_attempt_has_claimed_removes_no_checkpoint(tmp_path:
     assert len(list(tmp_path.glob("step-*"))) >= 3
 
 
-def test_each_set_of_a_run_is_scored_apart_and_the_weights_do_not_depend_on_it(tmp_path: Path) -> None:
+def test_each_set_of_a_run_is_scored_apart_and_the_weights_do_not_depend_on_it(
+    tmp_path: Path,
+) -> None:
     facts = catalogue.datasets()["digits300"]
     plain = run_spec(epochs=1, batch_size=128)
     small = {name: facts[name] for name in ("train", "test")} | {"name": "digits300"}
@@ -251,7 +275,10 @@ def test_each_set_of_a_run_is_scored_apart_and_the_weights_do_not_depend_on_it(t
         assert one.run()
         ends.append(weights_of(one.trainee.backbone))
     assert differences(*ends) == []
-    assert {name: scores["n"] for name, scores in found.items()} == {"test": 749, "independent": 748}
+    assert {name: scores["n"] for name, scores in found.items()} == {
+        "test": 749,
+        "independent": 748,
+    }
     held = replace(spec, dataset=spec.dataset | {"val": 0.2})
     assert training(held, tmp_path / "held", report=report).run()
     assert found["val"]["n"] == 60
@@ -261,7 +288,11 @@ def _bits(place: Path) -> dict[str, list[bool]]:
     with safe_open(str(place / "correct.safetensors"), framework="np") as stored:
         sizes = stored.metadata()
         return {
-            name: numpy.unpackbits(stored.get_tensor(name), count=int(sizes[name])).astype(bool).tolist()
+            name: (
+                numpy.unpackbits(stored.get_tensor(name), count=int(sizes[name]))
+                .astype(bool)
+                .tolist()
+            )
             for name in stored.keys()
         }
 
@@ -282,11 +313,16 @@ def test_the_last_checkpoint_says_which_images_are_classified_rightly(
     # As the model itself says of each image, in the order of the set.
     model = build(spec.backbone, spec.dataset, spec.recipe)
     load_weights(model, last / "model.safetensors")
-    source = EvalSource(load(spec.dataset, "test", data_root=tmp_path, paths={}), spec.dataset, spec.recipe, CPU)
+    source = EvalSource(
+        load(spec.dataset, "test", data_root=tmp_path, paths={}), spec.dataset, spec.recipe, CPU
+    )
     model.eval()
     with torch.no_grad():
         wanted = [
-            flag for batch in source.batches() if batch for flag in (model(batch[0]).argmax(1) == batch[1]).tolist()
+            flag
+            for batch in source.batches()
+            if batch
+            for flag in (model(batch[0]).argmax(1) == batch[1]).tolist()
         ]
     assert sum(a != b for a, b in zip(found["test"], wanted, strict=True)) <= 1
     earlier = [place for place in (tmp_path / "run").glob("step-*") if place != last]

@@ -16,7 +16,9 @@ RECIPE: dict[str, Any] = {
 
 def _batch(count: int) -> tuple[torch.Tensor, torch.Tensor]:
     generator = torch.Generator().manual_seed(count)
-    return torch.randn(count, 3, 8, 8, generator=generator), torch.randint(0, 10, (count,), generator=generator)
+    return torch.randn(count, 3, 8, 8, generator=generator), torch.randint(
+        0, 10, (count,), generator=generator
+    )
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -53,6 +55,8 @@ def test_cutmix_alone_cuts_and_mixup_alone_blends() -> None:
     cut, _ = make_mixup({**RECIPE, "mixup": 0.0}, 10)(images.clone(), labels)
     assert bool(((cut == images) | (cut == images.flip(0))).all()) and not torch.equal(cut, images)
     numpy.random.seed(0)
-    blend, targets = make_mixup({**RECIPE, "cutmix": 0.0, "label_smoothing": 0.0}, 10)(images.clone(), labels)
+    blend, targets = make_mixup({**RECIPE, "cutmix": 0.0, "label_smoothing": 0.0}, 10)(
+        images.clone(), labels
+    )
     share = float(targets[0, labels[0]]) if labels[0] != labels[-1] else 1.0
     torch.testing.assert_close(blend[0], share * images[0] + (1 - share) * images[-1])

@@ -22,7 +22,10 @@ def _objective(mixed: bool = False, **recipe: Any) -> Objective:
 
 
 def _binary(targets: torch.Tensor) -> torch.Tensor:
-    """Binary cross-entropy from its definition in float64: mean over the classes, sum over the images."""
+    """Binary cross-entropy from its definition in float64.
+
+    Mean over the classes, sum over the images.
+    """
     p = LOGITS.double().sigmoid()
     return -(targets * p.log() + (1 - targets) * (1 - p).log()).mean(1).sum()
 
@@ -35,7 +38,9 @@ def test_cross_entropy_is_summed_over_the_images() -> None:
 
 def test_mixed_targets_are_smoothed_once() -> None:
     mixed = mixup_target(LABELS, 5, 0.3, 0.1)
-    total, _ = _objective(mixed=True, label_smoothing=0.1, mixup=0.8)(IMAGES, LOGITS, mixed, None, 0.0)
+    total, _ = _objective(mixed=True, label_smoothing=0.1, mixup=0.8)(
+        IMAGES, LOGITS, mixed, None, 0.0
+    )
     torch.testing.assert_close(total, -(mixed * LOGITS.log_softmax(1)).sum())
 
 
@@ -48,7 +53,9 @@ def test_binary_cross_entropy_decides_each_class_by_itself() -> None:
 def test_binary_cross_entropy_takes_mixed_targets_as_they_are_or_above_a_threshold_as_one() -> None:
     mixed = mixup_target(LABELS, 5, 0.3)
     soft, _ = _objective(mixed=True, loss="bce", mixup=0.8)(IMAGES, LOGITS, mixed, None, 0.0)
-    hard, _ = _objective(mixed=True, loss="bce", bce_threshold=0.2, mixup=0.8)(IMAGES, LOGITS, mixed, None, 0.0)
+    hard, _ = _objective(mixed=True, loss="bce", bce_threshold=0.2, mixup=0.8)(
+        IMAGES, LOGITS, mixed, None, 0.0
+    )
     torch.testing.assert_close(soft.double(), _binary(mixed.double()))
     torch.testing.assert_close(hard.double(), _binary((mixed > 0.2).double()))
 

@@ -28,12 +28,16 @@ class Reference:
         self.folder = folder
         self._known: dict[tuple[str, int], tuple[dict[str, Any], list[Any]]] = {}
 
-    def __call__(self, spec: RunSpec, world_size: int, **plan: Any) -> tuple[dict[str, Any], list[Any]]:
+    def __call__(
+        self, spec: RunSpec, world_size: int, **plan: Any
+    ) -> tuple[dict[str, Any], list[Any]]:
         """Return the last checkpoint and what was reported of epochs and evaluations."""
         key = (spec.run_id, world_size)
         if key not in self._known:
             place = self.folder / f"{spec.run_id}-{world_size}"
-            ended = self.ranks.train(spec, place, world_size=world_size, checkpoint_every_s=1e9, **plan)
+            ended = self.ranks.train(
+                spec, place, world_size=world_size, checkpoint_every_s=1e9, **plan
+            )
             assert set(ended.statuses) == {0}, ended.text
             last = newest(place, spec.run_id)
             assert last is not None
@@ -55,9 +59,18 @@ def reference(ranks: Ranks, tmp_path_factory: pytest.TempPathFactory) -> Referen
 
 
 def _interrupted(
-    ranks: Ranks, spec: RunSpec, folder: Path, *, world_size: int, moments: list[dict[str, int]], **plan: Any
+    ranks: Ranks,
+    spec: RunSpec,
+    folder: Path,
+    *,
+    world_size: int,
+    moments: list[dict[str, int]],
+    **plan: Any,
 ) -> tuple[dict[str, Any], list[Any]]:
-    """Train in attempts that end as told, and a last one to the end; return the end and the last reports."""
+    """Train in attempts that end as told, and a last one to the end.
+
+    Return the end and the last reports.
+    """
     resume = None
     told: list[Any] = []
     for attempt, moment in enumerate([*moments, {}]):
@@ -87,15 +100,16 @@ CASES = [
 ]
 
 
-# One epoch has 4 steps and as many batches of scores, once for the weights and once for their average: 12 moments
-# on one rank, 8 on two.
+# One epoch has 4 steps and as many batches of scores, once for the weights and once for their
+# average: 12 moments on one rank, 8 on two.
 @pytest.mark.parametrize(("backbone", "head", "world_size"), CASES)
 def test_a_run_that_was_stopped_ends_as_if_it_had_not_been(
     ranks: Ranks, reference: Reference, tmp_path: Path, backbone: str, head: str, world_size: int
 ) -> None:
     spec = _spec(backbone, head)
     draw = random.Random(f"{backbone}{head}{world_size}")
-    # In the middle of the first epoch, while the first evaluation runs, and wherever it falls afterwards.
+    # In the middle of the first epoch, while the first evaluation runs, and wherever it falls
+    # afterwards.
     moments = [{"stop_at": draw.randint(1, 2)}, {"stop_at": 4}, {"stop_at": draw.randint(1, 6)}]
     end, told = _interrupted(ranks, spec, tmp_path, world_size=world_size, moments=moments)
     expected, expected_told = reference(spec, world_size)
@@ -105,20 +119,35 @@ def test_a_run_that_was_stopped_ends_as_if_it_had_not_been(
     ]
 
 
-@pytest.mark.parametrize(("backbone", "head", "world_size"), [("vit", "drloc", 1), ("convnet", "relvit", 2)])
+@pytest.mark.parametrize(
+    ("backbone", "head", "world_size"), [("vit", "drloc", 1), ("convnet", "relvit", 2)]
+)
 def test_a_run_whose_rank_was_killed_ends_as_if_it_had_not_been(
     ranks: Ranks, reference: Reference, tmp_path: Path, backbone: str, head: str, world_size: int
 ) -> None:
     spec = _spec(backbone, head)
     draw = random.Random(f"kill{backbone}{head}{world_size}")
     rank = world_size - 1
-    moments = [{"die_at": draw.randint(2, 4)}, {"die_at": draw.randint(2, 6), "die_rank": rank}, {"die_at": 3}]
-    end, _ = _interrupted(ranks, spec, tmp_path, world_size=world_size, moments=moments, checkpoint_every_s=0.0)
+    moments = [
+        {"die_at": draw.randint(2, 4)},
+        {"die_at": draw.randint(2, 6), "die_rank": rank},
+        {"die_at": 3},
+    ]
+    end, _ = _interrupted(
+        ranks, spec, tmp_path, world_size=world_size, moments=moments, checkpoint_every_s=0.0
+    )
     assert differences(end, reference(spec, world_size)[0]) == []
 
 
 # Without labels: mega-patches, each patch augmented by itself, all of them shuffled.
-PATCHES = {"labels": False, "positions": False, "shuffle": True, "mega": 2, "patch_augment": True, "tasks": ["sprel"]}
+PATCHES = {
+    "labels": False,
+    "positions": False,
+    "shuffle": True,
+    "mega": 2,
+    "patch_augment": True,
+    "tasks": ["sprel"],
+}
 
 
 @pytest.mark.parametrize("world_size", [1, 2])
@@ -128,18 +157,27 @@ def test_training_without_labels_that_was_stopped_and_killed_ends_as_if_it_had_n
     changes = {"mixup": 0.0, "cutmix": 0.0, "label_smoothing": 0.0, "image_size": 24}
     spec = run_spec(VIT, "relvit", params=PATCHES, **{**EVERYTHING, "virtual_ranks": 2, **changes})
     moments = [{"stop_at": 2}, {"die_at": 3}, {"stop_at": 1}]
-    end, told = _interrupted(ranks, spec, tmp_path, world_size=world_size, moments=moments, checkpoint_every_s=0.0)
+    end, told = _interrupted(
+        ranks, spec, tmp_path, world_size=world_size, moments=moments, checkpoint_every_s=0.0
+    )
     expected, _ = reference(spec, world_size)
     assert differences(end, expected) == []
     scores = [event["metrics"] for event in told if event["kind"] == "evaluation"]
-    assert {name for metrics in scores for name in metrics} == {"loss", "n", "relvit_loss", "sprel_top1"}
+    assert {name for metrics in scores for name in metrics} == {
+        "loss",
+        "n",
+        "relvit_loss",
+        "sprel_top1",
+    }
 
 
 def test_a_kill_before_the_first_checkpoint_starts_anew_with_the_same_end(
     ranks: Ranks, reference: Reference, tmp_path: Path
 ) -> None:
     spec = _spec("vit", "supervised")
-    end, _ = _interrupted(ranks, spec, tmp_path, world_size=1, moments=[{"die_at": 1}], checkpoint_every_s=0.0)
+    end, _ = _interrupted(
+        ranks, spec, tmp_path, world_size=1, moments=[{"die_at": 1}], checkpoint_every_s=0.0
+    )
     assert differences(end, reference(spec, 1)[0]) == []
 
 
@@ -149,7 +187,9 @@ def test_an_epoch_that_was_interrupted_reports_the_numbers_of_one_that_was_not(
     spec = _spec("vit", "drloc")
     for world_size in (1, 2):
         folder = tmp_path / str(world_size)
-        _, told = _interrupted(ranks, spec, folder, world_size=world_size, moments=[{"stop_at": 2}, {"stop_at": 3}])
+        _, told = _interrupted(
+            ranks, spec, folder, world_size=world_size, moments=[{"stop_at": 2}, {"stop_at": 3}]
+        )
         assert told == reference(spec, world_size)[1]
 
 
@@ -157,7 +197,9 @@ def test_the_scores_do_not_depend_on_when_a_run_is_evaluated(
     ranks: Ranks, reference: Reference, tmp_path: Path
 ) -> None:
     spec = _spec("convnet", "drloc")
-    ended = ranks.train(spec, tmp_path / "seldom", world_size=2, evaluate_every=2, checkpoint_every_s=1e9)
+    ended = ranks.train(
+        spec, tmp_path / "seldom", world_size=2, evaluate_every=2, checkpoint_every_s=1e9
+    )
     assert set(ended.statuses) == {0}, ended.text
     last = newest(tmp_path / "seldom", spec.run_id)
     assert last is not None
@@ -184,11 +226,15 @@ def test_a_run_on_pillow_images_resumes_exactly_with_any_number_of_loader_worker
 
 
 @pytest.mark.long
-def test_a_run_can_be_killed_at_every_moment(ranks: Ranks, reference: Reference, tmp_path: Path) -> None:
+def test_a_run_can_be_killed_at_every_moment(
+    ranks: Ranks, reference: Reference, tmp_path: Path
+) -> None:
     for world_size, last in ((1, 24), (2, 16)):
         spec = _spec("convnet", "drloc")
         for moment in range(1, last + 1):
             folder = tmp_path / f"{world_size}-{moment}"
             moments = [{"die_at": moment, "die_rank": moment % world_size}]
-            end, _ = _interrupted(ranks, spec, folder, world_size=world_size, moments=moments, checkpoint_every_s=0.0)
+            end, _ = _interrupted(
+                ranks, spec, folder, world_size=world_size, moments=moments, checkpoint_every_s=0.0
+            )
             assert differences(end, reference(spec, world_size)[0]) == [], (world_size, moment)

@@ -27,18 +27,39 @@ from vtjobs.workers.training.trainee import (
     make_trainee,
 )
 
-from ...support.training import CONVNET, CPU, VIT, contents, differences, newest, run_spec, training, weights_of
+from ...support.training import (
+    CONVNET,
+    CPU,
+    VIT,
+    contents,
+    differences,
+    newest,
+    run_spec,
+    training,
+    weights_of,
+)
 
 SWIN = {
     "model": "swin_tiny_patch4_window7_224",
-    "args": {"patch_size": 2, "embed_dim": 12, "depths": [1, 1], "num_heads": [2, 2], "window_size": 4},
+    "args": {
+        "patch_size": 2,
+        "embed_dim": 12,
+        "depths": [1, 1],
+        "num_heads": [2, 2],
+        "window_size": 4,
+    },
 }
 
 
 @pytest.mark.parametrize("backbone", [VIT, CONVNET])
 @pytest.mark.parametrize("head", ["drloc", "relvit"])
-def test_a_head_leaves_the_initial_weights_and_the_classifier_as_they_are(backbone: dict[str, Any], head: str) -> None:
-    plain, beside = (make_trainee(spec, Streams(spec.seeds)) for spec in (run_spec(backbone), run_spec(backbone, head)))
+def test_a_head_leaves_the_initial_weights_and_the_classifier_as_they_are(
+    backbone: dict[str, Any], head: str
+) -> None:
+    plain, beside = (
+        make_trainee(spec, Streams(spec.seeds))
+        for spec in (run_spec(backbone), run_spec(backbone, head))
+    )
     assert differences(weights_of(plain.backbone), weights_of(beside.backbone)) == []
     images = torch.randn(4, 1, 16, 16)
     for model in (plain, beside):
@@ -56,14 +77,18 @@ def test_a_checkpoint_loads_strictly_into_a_plain_timm_model(tmp_path: Path, hea
     assert last is not None
     saved = contents(last)
     for name in (MODEL, "ema.safetensors"):
-        model = timm.create_model(spec.backbone["model"], **create_arguments(spec.backbone, spec.dataset, spec.recipe))
+        model = timm.create_model(
+            spec.backbone["model"], **create_arguments(spec.backbone, spec.dataset, spec.recipe)
+        )
         model.load_state_dict(saved[name], strict=True)
 
 
 def test_the_seed_of_each_stream_moves_only_its_own_draws() -> None:
     spec = run_spec(VIT, "drloc")
     base = make_trainee(spec, Streams(spec.seeds))
-    moved = make_trainee(spec, Streams(spec.seeds | {"order": 9, "augment": 9, "mix": 9, "drop": 9, "pair": 9}))
+    moved = make_trainee(
+        spec, Streams(spec.seeds | {"order": 9, "augment": 9, "mix": 9, "drop": 9, "pair": 9})
+    )
     assert differences(weights_of(base), weights_of(moved)) == []
     other = make_trainee(spec, Streams(spec.seeds | {"init": 9}))
     assert differences(weights_of(base), weights_of(other)) != []
@@ -96,17 +121,24 @@ def test_a_constant_schedule_stays_at_its_rate_after_the_warm_up() -> None:
 
 
 @pytest.mark.parametrize("head", ["supervised", "drloc"])
-def test_weight_decay_spares_one_dimensional_parameters_and_what_the_backbone_names(head: str) -> None:
+def test_weight_decay_spares_one_dimensional_parameters_and_what_the_backbone_names(
+    head: str,
+) -> None:
     spec = run_spec(VIT, head, weight_decay=0.05)
     trainee = make_trainee(spec, Streams(spec.seeds))
     optimizer = make_optimizer(trainee, spec.recipe)
     decayed = {
-        id(parameter) for group in optimizer.param_groups if group["weight_decay"] for parameter in group["params"]
+        id(parameter)
+        for group in optimizer.param_groups
+        if group["weight_decay"]
+        for parameter in group["params"]
     }
     for name, parameter in trainee.named_parameters():
         spared = parameter.ndim <= 1 or name in ("backbone.pos_embed", "backbone.cls_token")
         assert (id(parameter) in decayed) == (not spared), name
-    assert sum(len(group["params"]) for group in optimizer.param_groups) == len(list(trainee.parameters()))
+    assert sum(len(group["params"]) for group in optimizer.param_groups) == len(
+        list(trainee.parameters())
+    )
 
 
 def test_frozen_statistics_normalise_by_the_batch_and_move_nothing() -> None:
@@ -126,7 +158,11 @@ def test_frozen_statistics_normalise_by_the_batch_and_move_nothing() -> None:
 
 
 def test_the_precision_is_the_recipes() -> None:
-    for precision, dtype in (("fp32", torch.float32), ("fp16", torch.float16), ("bf16", torch.bfloat16)):
+    for precision, dtype in (
+        ("fp32", torch.float32),
+        ("fp16", torch.float16),
+        ("bf16", torch.bfloat16),
+    ):
         numerics = make_numerics(run_spec(precision=precision).recipe, CPU)
         with numerics.autocast():
             assert (torch.ones(2, 2) @ torch.ones(2, 2)).dtype == dtype
@@ -162,8 +198,13 @@ def test_a_quarter_cosine_stays_high_and_falls_late() -> None:
 
 
 def test_a_schedule_may_be_longer_than_the_training() -> None:
-    """What the published DRLoc program does: after 101 epochs of 300 the rate is at three quarters of its peak."""
-    recipe = Recipe.model_validate(catalogue.recipe_data("drloc-scratch", "code")).model_dump(mode="json")
+    """What the published DRLoc program does.
+
+    After 101 epochs of 300 the rate is at three quarters of its peak.
+    """
+    recipe = Recipe.model_validate(catalogue.recipe_data("drloc-scratch", "code")).model_dump(
+        mode="json"
+    )
     spec = run_spec(VIT)
     optimizer = make_optimizer(make_trainee(spec, Streams(spec.seeds)), recipe)
     schedule = make_schedule(optimizer, recipe, 10)
@@ -182,7 +223,9 @@ def test_without_labels_there_is_no_classifier_and_no_positional_embedding_to_tr
     logits, loss, _ = trainee(torch.randn(2, 1, 16, 16), torch.Generator())
     assert logits is None and loss is not None
     loss.backward()
-    assert [name for name, one in trainee.named_parameters() if one.requires_grad and one.grad is None] == []
+    assert [
+        name for name, one in trainee.named_parameters() if one.requires_grad and one.grad is None
+    ] == []
 
 
 def test_what_the_patch_tokens_do_not_need_is_left_out_of_training_without_labels() -> None:
@@ -193,7 +236,9 @@ def test_what_the_patch_tokens_do_not_need_is_left_out_of_training_without_label
     assert frozen == {"backbone.fc_norm.weight", "backbone.fc_norm.bias"}
 
 
-def test_fine_tuning_starts_from_all_weights_but_the_positional_embedding_and_the_classifier(tmp_path: Path) -> None:
+def test_fine_tuning_starts_from_all_weights_but_the_positional_embedding_and_the_classifier(
+    tmp_path: Path,
+) -> None:
     before = run_spec(VIT, "relvit", params=SSL, epochs=1)
     assert training(before, tmp_path / "before").run()
     weights = newest(tmp_path / "before", before.run_id)
@@ -222,7 +267,9 @@ def test_what_a_backbone_has_not_cannot_be_left_out_or_cut(
 
 
 @pytest.mark.parametrize("backbone", [VIT, CONVNET])
-@pytest.mark.parametrize(("head", "params"), [("drloc", {"blocks": "all"}), ("drloc", {"tokens": "before_norm"})])
+@pytest.mark.parametrize(
+    ("head", "params"), [("drloc", {"blocks": "all"}), ("drloc", {"tokens": "before_norm"})]
+)
 def test_grids_of_all_blocks_and_before_the_norm_reach_the_head(
     backbone: dict[str, Any], head: str, params: dict[str, Any]
 ) -> None:
@@ -231,7 +278,9 @@ def test_grids_of_all_blocks_and_before_the_norm_reach_the_head(
     _, loss, _ = trainee(torch.randn(2, 1, 32, 32), torch.Generator())
     assert loss is not None
     loss.backward()
-    assert trainee.head is not None and all(one.grad is not None for one in trainee.head.parameters())
+    assert trainee.head is not None and all(
+        one.grad is not None for one in trainee.head.parameters()
+    )
 
 
 @pytest.mark.parametrize(("backbone", "patch"), [(VIT, 8), (SWIN, 4), (CONVNET, 8)])
@@ -253,8 +302,12 @@ def test_leaving_out_the_positions_shifts_no_other_initial_weight() -> None:
 
 @pytest.mark.parametrize("name", ["cvt_13", "patchconvnet_s60"])
 def test_our_own_backbones_train_without_a_classifier_too(name: str) -> None:
-    small = {"cvt_13": {"depths": [1, 1, 1]}, "patchconvnet_s60": {"depth": 1, "embed_dim": 16}}[name]
-    spec = run_spec({"model": name, "args": small}, "relvit", params={"labels": False}, image_size=32)
+    small = {"cvt_13": {"depths": [1, 1, 1]}, "patchconvnet_s60": {"depth": 1, "embed_dim": 16}}[
+        name
+    ]
+    spec = run_spec(
+        {"model": name, "args": small}, "relvit", params={"labels": False}, image_size=32
+    )
     trainee = make_trainee(spec, Streams(spec.seeds))
     logits, loss, _ = trainee(torch.randn(2, 1, 32, 32), torch.Generator())
     assert logits is None and loss is not None
@@ -271,7 +324,9 @@ def test_everything_decays_where_the_recipe_says_so() -> None:
 def test_the_learning_rate_of_every_recipe_follows_its_formula(name: str, fidelity: str) -> None:
     recipe = catalogue.recipe_data(name, fidelity)
     spec, steps = run_spec(VIT), 3
-    optimizer = make_optimizer(Trainee(build(spec.backbone, spec.dataset, spec.recipe), None, None), recipe)
+    optimizer = make_optimizer(
+        Trainee(build(spec.backbone, spec.dataset, spec.recipe), None, None), recipe
+    )
     schedule = make_schedule(optimizer, recipe, steps)
     warmup = round(recipe["warmup_epochs"] * steps)
     total = (recipe["schedule_epochs"] or recipe["epochs"]) * steps
@@ -281,13 +336,20 @@ def test_the_learning_rate_of_every_recipe_follows_its_formula(name: str, fideli
             wanted = recipe["warmup_lr"] + step / warmup * (recipe["lr"] - recipe["warmup_lr"])
         else:
             quarter = recipe["schedule"] == "quarter_cosine"
-            share = math.cos(math.pi / 2 * step / total) if quarter else (1 + math.cos(math.pi * step / total)) / 2
+            share = (
+                math.cos(math.pi / 2 * step / total)
+                if quarter
+                else (1 + math.cos(math.pi * step / total)) / 2
+            )
             wanted = recipe["min_lr"] + share * (recipe["lr"] - recipe["min_lr"])
         assert optimizer.param_groups[0]["lr"] == pytest.approx(wanted, rel=1e-9), step
 
 
 def test_lamb_clips_where_the_recipe_does_and_not_by_itself() -> None:
-    """A step of LAMB on one parameter, without clipping, from its definition (You et al. 2020, algorithm 2)."""
+    """A step of LAMB on one parameter, without clipping, from its definition (You et al.
+
+    2020, algorithm 2).
+    """
     layer = nn.Linear(2, 1, bias=False)
     start = torch.tensor([[3.0, 4.0]])
     with torch.no_grad():
@@ -300,7 +362,8 @@ def test_lamb_clips_where_the_recipe_does_and_not_by_itself() -> None:
         layer.weight.grad = gradient.clone()
         before = layer.weight.detach().clone()
         optimizer.step()
-    # With one gradient over and over both moments, freed of their bias, are that gradient and its square.
+    # With one gradient over and over both moments, freed of their bias, are that gradient and its
+    # square.
     update = gradient.sign() + 0.02 * before
     wanted = before - 0.1 * before.norm() / update.norm() * update
     torch.testing.assert_close(layer.weight.detach(), wanted, atol=1e-5, rtol=1e-5)

@@ -9,15 +9,31 @@ import torch
 from vtjobs.jobs.run.spec import RunSpec
 
 from ...support.ranks import Ranks
-from ...support.training import CONVNET, EVERYTHING, VIT, contents, image_folder, newest, on_folder, run_spec
+from ...support.training import (
+    CONVNET,
+    EVERYTHING,
+    VIT,
+    contents,
+    image_folder,
+    newest,
+    on_folder,
+    run_spec,
+)
 
 BACKBONES = {"vit": VIT, "convnet": CONVNET}
 
 
-def _trained(ranks: Ranks, spec: RunSpec, folder: Path, world_size: int) -> tuple[list[Any], dict[str, Any]]:
-    """Return for each step the sums over all ranks and rank 0's running statistics; and the last checkpoint."""
+def _trained(
+    ranks: Ranks, spec: RunSpec, folder: Path, world_size: int
+) -> tuple[list[Any], dict[str, Any]]:
+    """Return for each step the sums over all ranks and rank 0's running statistics.
+
+    And the last checkpoint.
+    """
     place = folder / f"on-{world_size}"
-    ended = ranks.train(spec, place, world_size=world_size, trace=str(place), checkpoint_every_s=1e9)
+    ended = ranks.train(
+        spec, place, world_size=world_size, trace=str(place), checkpoint_every_s=1e9
+    )
     assert set(ended.statuses) == {0}, ended.text
     traces = [torch.load(f"{place}-{rank}.pt", weights_only=True) for rank in range(world_size)]
     steps = []
@@ -30,13 +46,20 @@ def _trained(ranks: Ranks, spec: RunSpec, folder: Path, world_size: int) -> tupl
     return steps, contents(last)
 
 
-# Of 899 images: batches of 256 leave 131, shared 33, 33, 33, 32; batches of 128 leave 3, so one share is empty.
+# Of 899 images: batches of 256 leave 131, shared 33, 33, 33, 32; batches of 128 leave 3, so one
+# share is empty.
 @pytest.mark.parametrize(("batch_size", "drop_last"), [(256, False), (256, True), (128, False)])
 @pytest.mark.parametrize(("backbone", "head"), [("vit", "relvit"), ("convnet", "drloc")])
 def test_one_two_and_four_ranks_give_the_same_losses_and_running_statistics(
     ranks: Ranks, tmp_path: Path, backbone: str, head: str, batch_size: int, drop_last: bool
 ) -> None:
-    more = {"precision": "fp32", "epochs": 1, "virtual_ranks": 4, "batch_size": batch_size, "drop_last": drop_last}
+    more = {
+        "precision": "fp32",
+        "epochs": 1,
+        "virtual_ranks": 4,
+        "batch_size": batch_size,
+        "drop_last": drop_last,
+    }
     spec = run_spec(BACKBONES[backbone], head, **{**EVERYTHING, **more})
     alone, end = _trained(ranks, spec, tmp_path, 1)
     images = 899 // batch_size * batch_size if drop_last else 899
@@ -44,11 +67,15 @@ def test_one_two_and_four_ranks_give_the_same_losses_and_running_statistics(
     for world_size in (2, 4):
         together, other_end = _trained(ranks, spec, tmp_path, world_size)
         assert len(together) == len(alone)
-        for (sums, norm, buffers), (other_sums, other_norm, other_buffers) in zip(alone, together, strict=True):
+        for (sums, norm, buffers), (other_sums, other_norm, other_buffers) in zip(
+            alone, together, strict=True
+        ):
             assert other_sums == pytest.approx(sums, rel=1e-4)
             assert other_norm == pytest.approx(norm, rel=1e-3)
             torch.testing.assert_close(other_buffers, buffers, rtol=1e-4, atol=1e-5)
-        torch.testing.assert_close(other_end["model.safetensors"], end["model.safetensors"], rtol=1e-3, atol=1e-3)
+        torch.testing.assert_close(
+            other_end["model.safetensors"], end["model.safetensors"], rtol=1e-3, atol=1e-3
+        )
 
 
 def test_a_rank_without_an_image_in_a_whole_epoch_takes_part(
@@ -57,7 +84,9 @@ def test_a_rank_without_an_image_in_a_whole_epoch_takes_part(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     root = image_folder(tmp_path / "images", train=3, test=1)
     # Six images in eight shares: the last of four ranks has none, the third one only.
-    spec = on_folder(run_spec(CONVNET, "relvit", epochs=2, batch_size=8, virtual_ranks=8, clip_grad=5.0), root)
+    spec = on_folder(
+        run_spec(CONVNET, "relvit", epochs=2, batch_size=8, virtual_ranks=8, clip_grad=5.0), root
+    )
     paths = {spec.dataset["fingerprint"]: str(root)}
     reports = []
     for world_size in (1, 4):
@@ -73,5 +102,9 @@ def test_a_rank_without_an_image_in_a_whole_epoch_takes_part(
 def test_running_statistics_follow_virtual_rank_0_alone(ranks: Ranks, tmp_path: Path) -> None:
     spec = run_spec(CONVNET, epochs=1, virtual_ranks=4, clip_grad=5.0)
     steps, _ = _trained(ranks, spec, tmp_path, 1)
-    counts = {name: int(value) for name, value in steps[-1][2].items() if name.endswith("num_batches_tracked")}
+    counts = {
+        name: int(value)
+        for name, value in steps[-1][2].items()
+        if name.endswith("num_batches_tracked")
+    }
     assert counts and set(counts.values()) == {4}

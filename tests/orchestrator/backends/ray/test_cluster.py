@@ -48,7 +48,9 @@ def test_several_nodes_must_be_different_ones() -> None:
 
 
 @given(st.lists(st.integers(0, 8), max_size=5), st.integers(1, 4))
-def test_no_node_hosts_more_agents_of_all_places_than_fit_it(gpus: list[int], nodes_each: int) -> None:
+def test_no_node_hosts_more_agents_of_all_places_than_fit_it(
+    gpus: list[int], nodes_each: int
+) -> None:
     present = [node(str(index), gpus=count) for index, count in enumerate(gpus)]
     need = Need(gpus=1, cpus=0)
     count = places_at_a_time(need, nodes_each, present)
@@ -70,7 +72,10 @@ def test_a_refusal_names_what_is_too_much_and_what_there_is() -> None:
         "gpu",
         "this cluster has no a100",
     )
-    assert refusal(node(), asked=shape(), resources={"rare": 1.0}) == ("resources", "no node has the resource 'rare'")
+    assert refusal(node(), asked=shape(), resources={"rare": 1.0}) == (
+        "resources",
+        "no node has the resource 'rare'",
+    )
     assert refusal(node(gpus=0, cpus=2), asked=shape(gpus=0, threads=4))[0] == "threads"
     assert refusal(asked=shape())[1] == "this cluster has no nodes"
 

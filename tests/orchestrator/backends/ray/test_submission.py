@@ -14,7 +14,14 @@ from vtjobs.orchestrator.backends.ray.api import Api, Refused, auth_token, is_lo
 from vtjobs.orchestrator.backends.ray.cluster import Node
 from vtjobs.orchestrator.backends.ray.submission import bad_nodes, request
 
-SITE: dict[str, Any] = {"cpus": 8, "gpus": 1, "custom": {}, "setup": [], "python": "/opt/py thon", "address": ""}
+SITE: dict[str, Any] = {
+    "cpus": 8,
+    "gpus": 1,
+    "custom": {},
+    "setup": [],
+    "python": "/opt/py thon",
+    "address": "",
+}
 
 
 def allocation(*, nodes: int = 1, exclude: tuple[str, ...] = (), **site: Any) -> Allocation:
@@ -65,8 +72,18 @@ def test_a_job_shows_nothing_but_its_grid_and_size(tmp_path: Path) -> None:
 
 
 def test_only_this_machine_is_loopback() -> None:
-    assert all(map(is_loopback, ("http://127.0.0.1:8265", "http://localhost", "http://[::1]:8265", "http://127.8.0.1")))
-    assert not any(map(is_loopback, ("http://10.0.0.1:8265", "http://head", "http://localhost.evil.org", "http://1")))
+    assert all(
+        map(
+            is_loopback,
+            ("http://127.0.0.1:8265", "http://localhost", "http://[::1]:8265", "http://127.8.0.1"),
+        )
+    )
+    assert not any(
+        map(
+            is_loopback,
+            ("http://10.0.0.1:8265", "http://head", "http://localhost.evil.org", "http://1"),
+        )
+    )
 
 
 @pytest.mark.parametrize(
@@ -74,16 +91,31 @@ def test_only_this_machine_is_loopback() -> None:
     [
         (
             500,
-            "RuntimeError: Request failed with status code 400: Traceback\nValueError: no such label\n.",
+            (
+                "RuntimeError: Request failed with status code 400: Traceback\nValueError: no such"
+                " label\n."
+            ),
             400,
             "no such",
         ),
-        (500, "ValueError: Job with submission_id vtj-1 already exists. Please use another.\n.", 500, "already exists"),
-        (500, "No available agent to submit job, please try again later.", 500, "No available agent"),
+        (
+            500,
+            "ValueError: Job with submission_id vtj-1 already exists. Please use another.\n.",
+            500,
+            "already exists",
+        ),
+        (
+            500,
+            "No available agent to submit job, please try again later.",
+            500,
+            "No available agent",
+        ),
         (404, "", 404, "HTTP 404"),
     ],
 )
-def test_a_clusters_no_is_told_by_the_line_that_says_it(status: int, text: str, means: int, reason: str) -> None:
+def test_a_clusters_no_is_told_by_the_line_that_says_it(
+    status: int, text: str, means: int, reason: str
+) -> None:
     found = Api("http://127.0.0.1:1")._no(status, text)
     assert isinstance(found, Refused)
     assert (found.status, found.is_known) == (means, "already exists" in text)
@@ -91,7 +123,9 @@ def test_a_clusters_no_is_told_by_the_line_that_says_it(status: int, text: str, 
 
 
 @pytest.mark.parametrize("text", ["one\ntwo", "a b", "caf\u00e9", "\udcff"])
-def test_what_is_no_token_is_not_shown(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_no_token_is_not_shown(
+    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "token").write_bytes(text.encode(errors="surrogateescape"))
     monkeypatch.delenv("RAY_AUTH_TOKEN", raising=False)
     monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", str(tmp_path / "token"))

@@ -1,4 +1,7 @@
-"""Fixtures of the SLURM backend's tests: its commands as small scripts on PATH, which print what the real ones did."""
+"""Fixtures of the SLURM backend's tests.
+
+Its commands as small scripts on PATH, which print what the real ones did.
+"""
 
 from pathlib import Path
 
@@ -12,7 +15,10 @@ from ....support.scheduler import Commands
 
 @pytest.fixture
 def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Commands:
-    """A folder at the head of PATH for commands that answer as the test says; no limits are remembered."""
+    """A folder at the head of PATH for commands that answer as the test says.
+
+    No limits are remembered.
+    """
     made = Commands(tmp_path / "bin")
     monkeypatch.setenv("PATH", made.path)
     monkeypatch.setattr(cluster, "_KNOWN", {})

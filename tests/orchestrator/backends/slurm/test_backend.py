@@ -51,7 +51,7 @@ def slurm(commands: Commands, workspace: Workspace) -> SlurmBackend:
     return SlurmBackend(workspace)
 
 
-# Room ----------------------------------------------------------------------------------------------------------
+# Room ---------------------------------------------------------------------------------------------
 
 
 def test_a_place_is_one_run_and_an_array_as_long_as_the_site_allows(slurm: SlurmBackend) -> None:
@@ -59,7 +59,9 @@ def test_a_place_is_one_run_and_an_array_as_long_as_the_site_allows(slurm: Slurm
     assert (room.lanes, room.tasks, room.places) == (1, 1, 1001)
 
 
-def test_what_the_user_may_still_submit_is_the_limit_less_what_is_there(slurm: SlurmBackend) -> None:
+def test_what_the_user_may_still_submit_is_the_limit_less_what_is_there(
+    slurm: SlurmBackend,
+) -> None:
     assert slurm.room(shape(), settings()).free == 95
 
 
@@ -79,8 +81,12 @@ def test_runs_side_by_side_take_a_node_for_themselves(slurm: SlurmBackend) -> No
     assert (room.lanes, room.site["exclusive"], room.site["cpus"]) == (3, True, 48)
 
 
-def test_the_sites_settings_are_kept_as_they_hold_and_those_that_say_nothing_are_not(slurm: SlurmBackend) -> None:
-    given = settings(partition="gpu", account=None, modules=[], extra={}, handover=False, array_parallelism=5)
+def test_the_sites_settings_are_kept_as_they_hold_and_those_that_say_nothing_are_not(
+    slurm: SlurmBackend,
+) -> None:
+    given = settings(
+        partition="gpu", account=None, modules=[], extra={}, handover=False, array_parallelism=5
+    )
     room = slurm.room(shape(), given)
     assert room.site == {
         "partition": "gpu", "handover": False, "array_parallelism": 5, "cpus": 1, "exclusive": False,
@@ -92,19 +98,27 @@ def test_the_first_of_several_partitions_decides(slurm: SlurmBackend) -> None:
 
 
 def test_an_unknown_partition_is_refused_with_the_nearest(slurm: SlurmBackend) -> None:
-    with pytest.raises(BadInput, match=r"partition: unknown partition 'gpuu'\. Did you mean 'gpu'\?"):
+    with pytest.raises(
+        BadInput, match=r"partition: unknown partition 'gpuu'\. Did you mean 'gpu'\?"
+    ):
         slurm.room(shape(), settings(partition="gpuu"))
 
 
-def test_a_cluster_without_a_default_partition_needs_one_named(slurm: SlurmBackend, commands: Commands) -> None:
+def test_a_cluster_without_a_default_partition_needs_one_named(
+    slurm: SlurmBackend, commands: Commands
+) -> None:
     commands.prints("sinfo", SINFO.replace("gpu*", "gpu"))
     with pytest.raises(BadInput, match=r"no default partition\. Allowed: closed, cpu, gpu, whole"):
         slurm.room(shape(), settings())
     assert slurm.room(shape(), settings(partition="cpu")).lanes == 1
 
 
-def test_a_controller_that_is_away_is_said_and_decides_nothing(slurm: SlurmBackend, commands: Commands) -> None:
-    commands.fails("sinfo", "slurm_load_partitions: Unable to contact slurm controller (connect failure)")
+def test_a_controller_that_is_away_is_said_and_decides_nothing(
+    slurm: SlurmBackend, commands: Commands
+) -> None:
+    commands.fails(
+        "sinfo", "slurm_load_partitions: Unable to contact slurm controller (connect failure)"
+    )
     with pytest.raises(SchedulerUnreachable, match="Unable to contact slurm controller"):
         slurm.room(shape(), settings())
 
@@ -134,7 +148,7 @@ def test_a_grid_that_names_no_gpus_gets_those_of_a_node_that_its_ranks_can_be_sp
     assert slurm.default_gpus(settings(virtual_ranks=virtual_ranks, **site)) == gpus
 
 
-# What can never run --------------------------------------------------------------------------------------------
+# What can never run -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -143,11 +157,17 @@ def test_a_grid_that_names_no_gpus_gets_those_of_a_node_that_its_ranks_can_be_sp
         ({"gpus": 9}, {}, "gpus_per_node: 9 requested, a node of partition gpu has 8"),
         ({"nodes": 5}, {}, "nodes: 5 requested, partition gpu has 4"),
         ({"gpus": 1, "gpu": "v10"}, {}, r"gpu: partition gpu has no v10\. Did you mean 'v100'\?"),
-        ({"walltime_s": 86401}, {}, r"walltime: .* exceeds the .* of partition gpu\. SLURM would never start it"),
+        (
+            {"walltime_s": 86401},
+            {},
+            r"walltime: .* exceeds the .* of partition gpu\. SLURM would never start it",
+        ),
         ({}, {"is_up": False}, "partition: partition gpu is down"),
     ],
 )
-def test_what_would_wait_for_ever_is_refused(asked: dict[str, Any], offered: dict[str, Any], says: str) -> None:
+def test_what_would_wait_for_ever_is_refused(
+    asked: dict[str, Any], offered: dict[str, Any], says: str
+) -> None:
     with pytest.raises(BadInput, match=says):
         _check(shape(**asked), part(**offered))
 
@@ -165,7 +185,7 @@ def test_what_fits_is_let_through(asked: dict[str, Any], offered: dict[str, Any]
     _check(shape(**asked), part(**offered))
 
 
-# Sharing a node ------------------------------------------------------------------------------------------------
+# Sharing a node -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -212,7 +232,7 @@ def test_a_run_gets_its_gpus_share_of_the_cores_and_no_more_than_there_are(
     assert _cpus(shape(**asked), site, part(), 8, lanes) == cpus
 
 
-# Ending and waking ---------------------------------------------------------------------------------------------
+# Ending and waking --------------------------------------------------------------------------------
 
 PLACES = [
     Place(token="vtj-1", index=3, job_id="34", is_array=True, is_started=True),
@@ -233,7 +253,9 @@ def test_a_cancel_names_elements_and_leaves_what_is_not_known_to_be_there(
     assert commands.calls("scancel") == ["--quiet 34_3 35"]
 
 
-def test_a_job_that_has_the_id_of_ours_and_another_name_is_left_alone(slurm: SlurmBackend, commands: Commands) -> None:
+def test_a_job_that_has_the_id_of_ours_and_another_name_is_left_alone(
+    slurm: SlurmBackend, commands: Commands
+) -> None:
     commands.prints("squeue", QUEUED.replace("vtj-2", "somebody"))
     commands.prints("scancel", "")
     slurm.cancel(PLACES)
@@ -254,10 +276,14 @@ def test_nothing_to_end_is_no_call(slurm: SlurmBackend, commands: Commands) -> N
     assert commands.calls("scancel") == []
 
 
-def test_many_places_are_ended_in_commands_of_a_bearable_length(slurm: SlurmBackend, commands: Commands) -> None:
+def test_many_places_are_ended_in_commands_of_a_bearable_length(
+    slurm: SlurmBackend, commands: Commands
+) -> None:
     commands.prints("squeue", "34|0-1200|PENDING|None||N/A|vtj-1\n")
     commands.prints("scancel", "")
-    slurm.cancel([Place(token="vtj-1", index=index, job_id="34", is_array=True) for index in range(1201)])
+    slurm.cancel(
+        [Place(token="vtj-1", index=index, job_id="34", is_array=True) for index in range(1201)]
+    )
     words = [call.split()[1:] for call in commands.calls("scancel")]
     assert [len(part) for part in words] == [500, 500, 201]
     assert len({word for part in words for word in part}) == 1201
@@ -265,14 +291,22 @@ def test_many_places_are_ended_in_commands_of_a_bearable_length(slurm: SlurmBack
 
 def test_a_cancel_that_does_not_arrive_is_said(slurm: SlurmBackend, commands: Commands) -> None:
     commands.prints("squeue", QUEUED)
-    commands.fails("scancel", "scancel: error: Kill job error on job id 35: Unable to contact slurm controller")
+    commands.fails(
+        "scancel", "scancel: error: Kill job error on job id 35: Unable to contact slurm controller"
+    )
     with pytest.raises(SchedulerUnreachable):
         slurm.cancel(PLACES)
 
 
 def test_nodes_hand_on_unless_the_site_forbids_it(slurm: SlurmBackend) -> None:
     task = Task(run_id="0" * 16, attempt=1, grid_id="g")
-    plain = {"token": "vtj-1", "created_at": 1.0, "lanes": 1, "tasks": ((task,),), "data_root": "/data"}
+    plain = {
+        "token": "vtj-1",
+        "created_at": 1.0,
+        "lanes": 1,
+        "tasks": ((task,),),
+        "data_root": "/data",
+    }
     for site, words in (({"cpus": 1}, "sbatch"), ({"cpus": 1, "handover": False}, None)):
         argv = slurm.argv(Allocation(shape=shape(), site=site, **plain))  # type: ignore[arg-type]
         assert next(iter(argv), None) == words

@@ -28,7 +28,9 @@ SlurmctldParameters     = a=1,b=2
 """
 
 
-def test_a_partition_is_the_sum_of_its_lines_and_its_largest_node_stands_for_all(commands: Commands) -> None:
+def test_a_partition_is_the_sum_of_its_lines_and_its_largest_node_stands_for_all(
+    commands: Commands,
+) -> None:
     commands.prints("sinfo", SINFO)
     found = partitions(deadline_s=10)
     assert list(found) == ["gpu", "whole", "cpu", "games", "slices"]
@@ -52,7 +54,9 @@ def test_a_partition_without_gpus_that_takes_no_jobs(commands: Commands) -> None
 
 
 @pytest.mark.parametrize(("name", "kind", "count"), [("games", "3090", 4), ("slices", "1g.5gb", 7)])
-def test_a_kind_of_gpu_may_begin_with_a_digit(commands: Commands, name: str, kind: str, count: int) -> None:
+def test_a_kind_of_gpu_may_begin_with_a_digit(
+    commands: Commands, name: str, kind: str, count: int
+) -> None:
     commands.prints("sinfo", SINFO)
     found = partitions(deadline_s=10)[name]
     assert (found.kinds, found.gpus) == ({kind}, count)
@@ -82,14 +86,16 @@ def test_the_controllers_settings_are_read_by_name(commands: Commands) -> None:
     assert found["SlurmctldParameters"] == "a=1,b=2"
 
 
-# Limits --------------------------------------------------------------------------------------------------------
+# Limits -------------------------------------------------------------------------------------------
 
 
 def accounting(commands: Commands, associations: str, qos: str = "") -> None:
     """Make a sacctmgr that knows these associations and QOS."""
     commands.prints("scontrol", CONFIG)
     answers = {"*associations*": associations, "*": qos}
-    cases = "".join(f"{pattern}) cat <<'END'\n{text}\nEND\n;;\n" for pattern, text in answers.items())
+    cases = "".join(
+        f"{pattern}) cat <<'END'\n{text}\nEND\n;;\n" for pattern, text in answers.items()
+    )
     commands.answers("sacctmgr", f'case "$*" in\n{cases}esac')
 
 
@@ -104,9 +110,16 @@ def test_without_limits_of_its_own_a_user_has_the_controllers(commands: Commands
 
 @pytest.mark.parametrize(
     ("associations", "jobs"),
-    [("lab|3||normal|", 3), ("lab||7|normal|", 7), ("lab|9|7|normal|", 7), ("a|5||normal|\nb|4||normal|", 4)],
+    [
+        ("lab|3||normal|", 3),
+        ("lab||7|normal|", 7),
+        ("lab|9|7|normal|", 7),
+        ("a|5||normal|\nb|4||normal|", 4),
+    ],
 )
-def test_the_smallest_limit_of_the_users_associations_holds(commands: Commands, associations: str, jobs: int) -> None:
+def test_the_smallest_limit_of_the_users_associations_holds(
+    commands: Commands, associations: str, jobs: int
+) -> None:
     accounting(commands, associations, "normal||")
     assert found().jobs == jobs
 
@@ -133,12 +146,17 @@ def test_a_cluster_without_accounting_has_the_controllers_limits(commands: Comma
 
 def test_accounting_that_is_away_sets_no_limit(commands: Commands) -> None:
     commands.prints("scontrol", CONFIG)
-    commands.fails("sacctmgr", "sacctmgr: error: Problem talking to the database: Connection refused")
+    commands.fails(
+        "sacctmgr", "sacctmgr: error: Problem talking to the database: Connection refused"
+    )
     assert found().jobs == 10000
 
 
 def test_a_controller_that_is_away_leaves_the_limits_unknown(commands: Commands) -> None:
-    commands.fails("scontrol", "slurm_load_ctl_conf error: Unable to contact slurm controller (connect failure)")
+    commands.fails(
+        "scontrol",
+        "slurm_load_ctl_conf error: Unable to contact slurm controller (connect failure)",
+    )
     with pytest.raises(SchedulerUnreachable):
         found()
 

@@ -46,7 +46,9 @@ def test_a_sound_node_passes_every_check() -> None:
     assert found["probe_gpu"][1] == "V100, compute capability 7.0"
 
 
-@pytest.mark.parametrize("seen", [{"workspace_id": None}, {"workspace_id": "other"}, {"writable": False}])
+@pytest.mark.parametrize(
+    "seen", [{"workspace_id": None}, {"workspace_id": "other"}, {"writable": False}]
+)
 def test_a_workspace_that_the_node_does_not_share_is_a_fault(seen: dict[str, Any]) -> None:
     ok, text, fix = judged(**seen)["probe_workspace"]
     assert not ok and "not readable" in text and "file system that the nodes share" in fix
@@ -58,7 +60,12 @@ def test_a_workspace_that_is_not_there_yet_is_no_fault() -> None:
 
 @pytest.mark.parametrize(
     ("time", "ok"),
-    [(1000.0, True), (999.0 - MOST_SKEW_S, True), (1001.0 + MOST_SKEW_S + 1, False), (999.0 - MOST_SKEW_S - 1, False)],
+    [
+        (1000.0, True),
+        (999.0 - MOST_SKEW_S, True),
+        (1001.0 + MOST_SKEW_S + 1, False),
+        (999.0 - MOST_SKEW_S - 1, False),
+    ],
 )
 def test_a_clock_may_differ_a_little(time: float, ok: bool) -> None:
     found = judged(time=time)["probe_clock"]
@@ -82,15 +89,23 @@ def test_a_node_without_sbatch_cannot_hand_on_and_that_is_said() -> None:
         ("7.0", [], True),
     ],
 )
-def test_a_gpu_needs_a_wheel_that_was_built_for_it(capability: str, architectures: list[str], ok: bool) -> None:
+def test_a_gpu_needs_a_wheel_that_was_built_for_it(
+    capability: str, architectures: list[str], ok: bool
+) -> None:
     devices = [{"name": "GPU", "capability": capability}]
     found = judged(devices=devices, architectures=architectures)["probe_gpu"]
     assert found[0] is ok
-    assert found[2] == ("" if ok else f"Install a torch wheel built for sm_{capability.replace('.', '')}")
+    assert found[2] == (
+        "" if ok else f"Install a torch wheel built for sm_{capability.replace('.', '')}"
+    )
 
 
 def test_gpus_without_nccl_are_a_fault() -> None:
-    assert judged(nccl=False)["probe_nccl"] == (False, "NCCL missing", "Install a CUDA build of torch")
+    assert judged(nccl=False)["probe_nccl"] == (
+        False,
+        "NCCL missing",
+        "Install a CUDA build of torch",
+    )
 
 
 def test_a_gpu_that_was_granted_and_is_not_seen_is_a_fault() -> None:
@@ -108,16 +123,21 @@ def test_a_node_without_torch_is_a_fault_and_says_why() -> None:
     assert (ok, text) == (False, "No module named torch") and "Install vtjobs" in fix
 
 
-# The site ------------------------------------------------------------------------------------------------------
+# The site -----------------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def site(commands: Commands) -> Commands:
-    commands.prints("sinfo", "gpu*|up|1-00:00:00|NO|4|64|gpu:v100:8\nold|down|infinite|EXCLUSIVE|1|8|(null)")
+    commands.prints(
+        "sinfo", "gpu*|up|1-00:00:00|NO|4|64|gpu:v100:8\nold|down|infinite|EXCLUSIVE|1|8|(null)"
+    )
     commands.prints("sacctmgr", "lab|100||normal,other|")
     commands.prints("sacct", "")
     parts = "PartitionName=low GraceTime=8 State=UP\nPartitionName=gpu GraceTime=0 State=UP"
-    commands.answers("scontrol", f"case \"$*\" in *config) cat <<'END'\n{CONFIG}\nEND\n;; *) echo '{parts}';; esac")
+    commands.answers(
+        "scontrol",
+        f"case \"$*\" in *config) cat <<'END'\n{CONFIG}\nEND\n;; *) echo '{parts}';; esac",
+    )
     return commands
 
 
@@ -132,13 +152,18 @@ def test_a_site_is_described_by_what_a_grid_has_to_live_with(site: Commands) -> 
         "slurm_accounting": "sacct answers",
         "slurm_limits": "job arrays of up to 1,001 elements, submitted jobs: 100",
         "slurm_partition": "gpu: 4 nodes of 8 v100 GPUs and 64 cores, 1d00h",
-        "slurm_preemption": "REQUEUE, grace 0/8 s; checkpoint_every limits the work that a preemption loses",
+        "slurm_preemption": (
+            "REQUEUE, grace 0/8 s; checkpoint_every limits the work that a preemption loses"
+        ),
         "slurm_kill_wait": "KILL follows TERM after 5 s",
     }
 
 
 def test_a_controller_that_is_away_is_one_finding(site: Commands) -> None:
-    site.fails("scontrol", "slurm_load_ctl_conf error: Unable to contact slurm controller (connect failure)")
+    site.fails(
+        "scontrol",
+        "slurm_load_ctl_conf error: Unable to contact slurm controller (connect failure)",
+    )
     ((name, (ok, text, _)),) = examined().items()
     assert (name, ok) == ("slurm", False) and "Unable to contact slurm controller" in text
 
@@ -150,13 +175,17 @@ def test_accounting_that_is_away_is_a_fault_and_none_at_all_is_not(site: Command
     assert examined()["slurm_accounting"] == (True, "none", "")
 
 
-@pytest.mark.parametrize(("name", "says"), [("old", "It is down"), ("nope", "Set slurm.partition to one of: gpu, old")])
+@pytest.mark.parametrize(
+    ("name", "says"), [("old", "It is down"), ("nope", "Set slurm.partition to one of: gpu, old")]
+)
 def test_a_partition_that_takes_no_jobs_is_a_fault(site: Commands, name: str, says: str) -> None:
     ok, _, fix = examined(partition=name)["slurm_partition"]
     assert (ok, fix) == (False, says)
 
 
-def test_a_login_node_is_one_that_has_sbatch(commands: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_login_node_is_one_that_has_sbatch(
+    commands: Commands, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PATH", str(commands.folder))
     assert not doctor.is_here()
     commands.prints("sbatch", "")

@@ -18,10 +18,20 @@ from vtjobs.orchestrator.backends.slurm.submission import submit
 from ....support.scheduler import Commands
 
 
-def allocation(*, places: int = 1, site: Mapping[str, Any] | None = None, **fields: Any) -> Allocation:
+def allocation(
+    *, places: int = 1, site: Mapping[str, Any] | None = None, **fields: Any
+) -> Allocation:
     shape = Shape(backend="slurm", **fields.pop("shape", {}))
-    tasks = tuple((Task(run_id=f"{index:016d}", attempt=1, grid_id="g"),) for index in range(places))
-    plain = {"token": "vtj-1", "created_at": 1.0, "lanes": 1, "data_root": "/data", "site": {"cpus": 4, **(site or {})}}
+    tasks = tuple(
+        (Task(run_id=f"{index:016d}", attempt=1, grid_id="g"),) for index in range(places)
+    )
+    plain = {
+        "token": "vtj-1",
+        "created_at": 1.0,
+        "lanes": 1,
+        "data_root": "/data",
+        "site": {"cpus": 4, **(site or {})},
+    }
     return Allocation(shape=shape, tasks=tasks, **{**plain, **fields})
 
 
@@ -60,21 +70,39 @@ def test_runs_side_by_side_ask_for_the_gpus_of_all(workspace: Workspace) -> None
 
 
 @pytest.mark.parametrize(("most", "array"), [(None, "0-9"), (3, "0-9%3")])
-def test_several_places_are_one_array_with_a_log_each(workspace: Workspace, most: int | None, array: str) -> None:
-    found = named(job.submission(allocation(places=10, site={"array_parallelism": most}), workspace))
+def test_several_places_are_one_array_with_a_log_each(
+    workspace: Workspace, most: int | None, array: str
+) -> None:
+    found = named(
+        job.submission(allocation(places=10, site={"array_parallelism": most}), workspace)
+    )
     assert found["array"] == array
     assert found["output"].endswith("/vtj-1-%a-0.log")
 
 
-def test_the_sites_settings_are_options_and_nothing_is_asked_for_that_it_does_not_name(workspace: Workspace) -> None:
-    site = {"partition": "a,b", "account": "lab", "qos": "high", "reservation": "r", "constraint": "v100|a100"}
+def test_the_sites_settings_are_options_and_nothing_is_asked_for_that_it_does_not_name(
+    workspace: Workspace,
+) -> None:
+    site = {
+        "partition": "a,b",
+        "account": "lab",
+        "qos": "high",
+        "reservation": "r",
+        "constraint": "v100|a100",
+    }
     found = named(job.submission(allocation(site=site), workspace))
     assert {name: found[name] for name in site} == site
     assert not site.keys() & named(job.submission(allocation(), workspace)).keys()
 
 
 def test_extra_options_are_given_and_one_that_is_switched_off_is_not(workspace: Workspace) -> None:
-    extra = {"licenses": "m:1", "nice": -5, "hint": "nomultithread", "network": True, "profile": False}
+    extra = {
+        "licenses": "m:1",
+        "nice": -5,
+        "hint": "nomultithread",
+        "network": True,
+        "profile": False,
+    }
     found = named(job.submission(allocation(site={"extra": extra}), workspace))
     assert (found["licenses"], found["nice"], found["network"]) == ("m:1", "-5", "")
     assert "profile" not in found
@@ -90,7 +118,9 @@ def test_extra_options_are_given_and_one_that_is_switched_off_is_not(workspace: 
         ({"exclusive": True, "extra": {"mem-per-gpu": "8G"}}, None),
     ],
 )
-def test_memory_is_asked_for_in_one_way(workspace: Workspace, site: dict[str, Any], mem: str | None) -> None:
+def test_memory_is_asked_for_in_one_way(
+    workspace: Workspace, site: dict[str, Any], mem: str | None
+) -> None:
     found = named(job.submission(allocation(site=site), workspace))
     assert found.get("mem") == mem
     assert ("exclusive" in found) == bool(site.get("exclusive"))
@@ -98,7 +128,11 @@ def test_memory_is_asked_for_in_one_way(workspace: Workspace, site: dict[str, An
 
 def test_the_nodes_to_avoid_are_the_sites_and_the_runs(workspace: Workspace) -> None:
     assert "exclude" not in named(job.submission(allocation(), workspace))
-    found = named(job.submission(allocation(site={"exclude": "gpu[3,7-9]"}, exclude=("gpu1", "gpu2")), workspace))
+    found = named(
+        job.submission(
+            allocation(site={"exclude": "gpu[3,7-9]"}, exclude=("gpu1", "gpu2")), workspace
+        )
+    )
     assert found["exclude"] == "gpu[3,7-9],gpu1,gpu2"
     assert named(job.submission(allocation(exclude=("gpu1",)), workspace))["exclude"] == "gpu1"
 
@@ -109,10 +143,20 @@ def test_a_later_stage_starts_whatever_became_of_its_parent(workspace: Workspace
 
 
 def test_a_successor_is_one_job_after_its_own_under_a_name_of_its_own(workspace: Workspace) -> None:
-    given = allocation(places=5, after=("34",), shape={"gpus": 1}, site={"array_parallelism": 2, "partition": "gpu"})
+    given = allocation(
+        places=5,
+        after=("34",),
+        shape={"gpus": 1},
+        site={"array_parallelism": 2, "partition": "gpu"},
+    )
     word, *options, path, token = job.successor(given, workspace)
     found = named(options)
-    assert (word, token, found["job-name"], found["dependency"]) == ("sbatch", "{token}", "{token}", "afterany:{job}")
+    assert (word, token, found["job-name"], found["dependency"]) == (
+        "sbatch",
+        "{token}",
+        "{token}",
+        "afterany:{job}",
+    )
     assert found["output"].endswith("/{token}-0-0.log")
     assert "array" not in found
     assert (found["partition"], found["gpus-per-node"]) == ("gpu", "1")
@@ -128,14 +172,22 @@ def test_the_script_that_successors_use_is_stored_once_per_content(workspace: Wo
 
 
 def test_the_script_ends_in_the_agent_and_nothing_hides_its_exit_code(workspace: Workspace) -> None:
-    site = {"modules": ["cuda/12.1", "gcc"], "setup": ["source /opt/env.sh"], "python": "/opt/py/bin/python"}
+    site = {
+        "modules": ["cuda/12.1", "gcc"],
+        "setup": ["source /opt/env.sh"],
+        "python": "/opt/py/bin/python",
+    }
     first, second, third, last = job.script(allocation(site=site), workspace).splitlines()
-    assert (first, second, third) == ("module load cuda/12.1", "module load gcc", "source /opt/env.sh")
+    assert (first, second, third) == (
+        "module load cuda/12.1",
+        "module load gcc",
+        "source /opt/env.sh",
+    )
     assert last.startswith("exec srun ")
     assert "/opt/py/bin/python -P -m vtjobs.workers.agent" in last
 
 
-# The script as bash and sbatch see it ------------------------------------------------------------------------
+# The script as bash and sbatch see it -------------------------------------------------------------
 
 HOSTILE = [
     "with space",
@@ -157,7 +209,9 @@ def run_by_bash(script: Path, commands: Commands, folder: Path) -> list[str]:
     folder.mkdir()
     environment = {"PATH": commands.path, "SLURM_CPUS_PER_TASK": "4"}
     assert subprocess.run(["bash", "-n", str(script)], capture_output=True).stderr == b""
-    done = subprocess.run(["bash", str(script), "vtj-1"], cwd=folder, env=environment, capture_output=True)
+    done = subprocess.run(
+        ["bash", str(script), "vtj-1"], cwd=folder, env=environment, capture_output=True
+    )
     assert done.returncode == 71, "the job's exit code is the agent's"
     assert done.stderr == b""
     assert list(folder.iterdir()) == [], "the script did something else"
@@ -165,18 +219,32 @@ def run_by_bash(script: Path, commands: Commands, folder: Path) -> list[str]:
 
 
 def agent(root: Path, *before: str) -> list[str]:
-    words = [*before, sys.executable, "-P", "-m", "vtjobs.workers.agent", "--workspace", str(root), "--token", "vtj-1"]
+    words = [
+        *before,
+        sys.executable,
+        "-P",
+        "-m",
+        "vtjobs.workers.agent",
+        "--workspace",
+        str(root),
+        "--token",
+        "vtj-1",
+    ]
     return ["--unbuffered", "--kill-on-bad-exit=1", "--cpus-per-task=4", *words]
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_a_workspace_of_any_name_reaches_the_agent_as_it_is(commands: Commands, tmp_path: Path, name: str) -> None:
+def test_a_workspace_of_any_name_reaches_the_agent_as_it_is(
+    commands: Commands, tmp_path: Path, name: str
+) -> None:
     workspace = Workspace(tmp_path / name).create()
     script = job.stored_script(allocation(), workspace)
     assert run_by_bash(script, commands, tmp_path / "empty") == agent(workspace.root)
 
 
-def test_the_words_of_a_container_stay_the_words_that_they_were(commands: Commands, tmp_path: Path) -> None:
+def test_the_words_of_a_container_stay_the_words_that_they_were(
+    commands: Commands, tmp_path: Path
+) -> None:
     workspace = Workspace(tmp_path / "runs").create()
     container = ["apptainer", "exec", "--nv", "--bind=/data:/data", "/img/x@1.sif"]
     script = job.stored_script(allocation(site={"container": container}), workspace)
@@ -184,7 +252,9 @@ def test_the_words_of_a_container_stay_the_words_that_they_were(commands: Comman
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_what_is_submitted_is_our_options_and_our_script_alone(commands: Commands, tmp_path: Path, name: str) -> None:
+def test_what_is_submitted_is_our_options_and_our_script_alone(
+    commands: Commands, tmp_path: Path, name: str
+) -> None:
     commands.answers(
         "sbatch",
         f"for word; do printf '%s\\0' \"$word\"; done > {tmp_path}/argv\n"
@@ -199,7 +269,8 @@ def test_what_is_submitted_is_our_options_and_our_script_alone(commands: Command
     assert (done.outcome, done.job_id) == (SubmitOutcome.ACCEPTED, "77")
     *options, _, token = (tmp_path / "argv").read_bytes().decode().split("\0")[:-1]
     assert (options, token) == (job.submission(given, workspace), "vtj-1")
-    # A directive in the script would hold for whatever the command line leaves out, such as the time.
+    # A directive in the script would hold for whatever the command line leaves out, such as the
+    # time.
     assert (tmp_path / "script").read_text() == f"#!/bin/bash\n{job.script(given, workspace)}\n"
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted([*before, "argv", "script"])
     assert run_by_bash(tmp_path / "script", commands, tmp_path / "empty") == agent(workspace.root)
@@ -225,7 +296,9 @@ def test_a_submission_inherits_no_option_and_no_secret(
     assert had["SLURM_CONF"] == "/etc/some/slurm.conf"
 
 
-def test_what_a_successor_is_submitted_with_survives_the_allocations_file(workspace: Workspace) -> None:
+def test_what_a_successor_is_submitted_with_survives_the_allocations_file(
+    workspace: Workspace,
+) -> None:
     argv = job.successor(allocation(), workspace)
     stored = json.loads(json.dumps(allocation(argv=argv).to_dict()))
     assert Allocation.from_dict(stored).argv == argv

@@ -14,8 +14,12 @@ AWAY = "slurm_load_jobs error: Unable to contact slurm controller (connect failu
 OTHER = "60|N/A|RUNNING|None|gpu1|N/A|somebody's"
 
 
-def place(index: int = 0, *, job_id: str | None = "34", age_s: float = 3600.0, **facts: bool) -> Place:
-    return Place(token="vtj-1", index=index, job_id=job_id, submitted_at=NOW - age_s, is_array=True, **facts)
+def place(
+    index: int = 0, *, job_id: str | None = "34", age_s: float = 3600.0, **facts: bool
+) -> Place:
+    return Place(
+        token="vtj-1", index=index, job_id=job_id, submitted_at=NOW - age_s, is_array=True, **facts
+    )
 
 
 def seen(*places: Place) -> dict[Key, JobView]:
@@ -35,19 +39,29 @@ def cluster(commands: Commands) -> Commands:
 
 
 def test_what_squeue_shows_holds_and_sacct_is_not_asked(cluster: Commands) -> None:
-    cluster.prints("squeue", "34|0|RUNNING|None|gpu0|N/A|vtj-1\n34|1-2%2|PENDING|Resources||N/A|vtj-1")
+    cluster.prints(
+        "squeue", "34|0|RUNNING|None|gpu0|N/A|vtj-1\n34|1-2%2|PENDING|Resources||N/A|vtj-1"
+    )
     found = seen(place(0), place(1), place(2))
-    assert [view.state for view in found.values()] == [JobState.RUNNING, JobState.QUEUED, JobState.QUEUED]
+    assert [view.state for view in found.values()] == [
+        JobState.RUNNING,
+        JobState.QUEUED,
+        JobState.QUEUED,
+    ]
     assert cluster.calls("sacct") == []
 
 
 @pytest.mark.parametrize("order", [1, -1])
-def test_of_two_jobs_of_one_allocation_the_one_on_record_counts(cluster: Commands, order: int) -> None:
+def test_of_two_jobs_of_one_allocation_the_one_on_record_counts(
+    cluster: Commands, order: int
+) -> None:
     lines = ["34|0|RUNNING|None|gpu0|N/A|vtj-1", "35|0|FAILED|None|gpu1|999999|vtj-1"]
     cluster.prints("squeue", "\n".join(lines[::order]))
     assert one(place()).state is JobState.RUNNING
     assert one(place(job_id="35")).state is JobState.ENDED
-    assert one(place(job_id=None)).state is JobState.RUNNING, "where none is on record, the one that lives"
+    assert one(place(job_id=None)).state is JobState.RUNNING, (
+        "where none is on record, the one that lives"
+    )
 
 
 def test_many_places_cost_one_call_of_each_command(cluster: Commands) -> None:
@@ -61,7 +75,9 @@ def test_a_submission_whose_reply_was_lost_is_found_by_its_name(cluster: Command
     assert (found.state, found.job_id, found.source) == (JobState.QUEUED, "34", "squeue")
 
 
-def test_a_submission_whose_reply_was_lost_and_that_has_ended_is_found_by_its_name(cluster: Commands) -> None:
+def test_a_submission_whose_reply_was_lost_and_that_has_ended_is_found_by_its_name(
+    cluster: Commands,
+) -> None:
     cluster.prints("sacct", "34_0|TIMEOUT|0:0|999999|gpu0|None|vtj-1")
     found = one(place(job_id=None))
     assert (found.state, found.job_id, found.end) == (JobState.ENDED, "34", AttemptState.TIMEOUT)
@@ -91,7 +107,9 @@ def test_an_array_that_neither_knows_is_absent_as_a_whole(cluster: Commands) -> 
     assert {view.state for view in found.values()} == {JobState.ABSENT}
 
 
-def test_an_element_of_a_known_array_that_vanished_before_it_started_was_cancelled(cluster: Commands) -> None:
+def test_an_element_of_a_known_array_that_vanished_before_it_started_was_cancelled(
+    cluster: Commands,
+) -> None:
     cluster.prints("squeue", "34|0|RUNNING|None|gpu0|N/A|vtj-1")
     found = one(place(3))
     assert (found.state, found.end, found.failure) == (
@@ -100,14 +118,19 @@ def test_an_element_of_a_known_array_that_vanished_before_it_started_was_cancell
     assert found.raw == "gone from squeue and sacct: cancelled before it started"
 
 
-def test_a_job_that_is_unknown_as_a_whole_was_forgotten_and_not_cancelled(cluster: Commands) -> None:
+def test_a_job_that_is_unknown_as_a_whole_was_forgotten_and_not_cancelled(
+    cluster: Commands,
+) -> None:
     found = one(place(3))
     assert (found.end, found.failure) == (AttemptState.LOST, FailureClass.NOT_SUBMITTED)
 
 
 @pytest.mark.parametrize("where", ["squeue", "sacct"])
 def test_an_array_is_known_by_any_of_its_elements(cluster: Commands, where: str) -> None:
-    lines = {"squeue": "34|0|RUNNING|None|gpu0|N/A|vtj-1", "sacct": "34_0|COMPLETED|0:0|999999|gpu0|None|vtj-1"}
+    lines = {
+        "squeue": "34|0|RUNNING|None|gpu0|N/A|vtj-1",
+        "sacct": "34_0|COMPLETED|0:0|999999|gpu0|None|vtj-1",
+    }
     cluster.prints(where, lines[where])
     found = seen(place(0, job_id=None), place(3, job_id=None))["vtj-1", 3]
     assert (found.state, found.job_id, found.end) == (JobState.ENDED, "34", AttemptState.CANCELLED)
@@ -115,7 +138,11 @@ def test_an_array_is_known_by_any_of_its_elements(cluster: Commands, where: str)
 
 def test_a_started_place_that_vanished_lost_its_agent(cluster: Commands) -> None:
     found = one(place(is_started=True))
-    assert (found.state, found.end, found.failure) == (JobState.ENDED, AttemptState.LOST, FailureClass.AGENT_DIED)
+    assert (found.state, found.end, found.failure) == (
+        JobState.ENDED,
+        AttemptState.LOST,
+        FailureClass.AGENT_DIED,
+    )
     assert found.raw == "gone from squeue and sacct"
 
 
@@ -154,12 +181,16 @@ def test_an_end_in_the_books_holds_while_other_news_is_under_way(cluster: Comman
     assert (found.end, found.is_settled) == (AttemptState.CANCELLED, True)
 
 
-def test_a_site_that_does_not_tell_what_is_under_way_is_taken_to_be_up_to_date(cluster: Commands) -> None:
+def test_a_site_that_does_not_tell_what_is_under_way_is_taken_to_be_up_to_date(
+    cluster: Commands,
+) -> None:
     cluster.fails("sdiag", "slurm_get_statistics: Access/permission denied")
     assert one(place(is_started=True)).end is AttemptState.LOST
 
 
-def test_a_controller_that_goes_away_between_two_questions_leaves_it_open_what_is_under_way(cluster: Commands) -> None:
+def test_a_controller_that_goes_away_between_two_questions_leaves_it_open_what_is_under_way(
+    cluster: Commands,
+) -> None:
     cluster.fails("sdiag", AWAY)
     assert not one(place(is_started=True)).is_settled
 

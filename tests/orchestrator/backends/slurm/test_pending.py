@@ -27,7 +27,9 @@ NEVER = [
 KINDS = {WaitKind.WAIT: WAIT, WaitKind.ACT: ACT, WaitKind.NEVER: NEVER}
 
 
-@pytest.mark.parametrize(("reason", "kind"), [(word, kind) for kind, words in KINDS.items() for word in words])
+@pytest.mark.parametrize(
+    ("reason", "kind"), [(word, kind) for kind, words in KINDS.items() for word in words]
+)
 def test_every_reason_says_whether_waiting_helps(reason: str, kind: WaitKind) -> None:
     found = explain(f"PENDING {reason}", job="34_5")
     assert found is not None
@@ -37,7 +39,9 @@ def test_every_reason_says_whether_waiting_helps(reason: str, kind: WaitKind) ->
         assert found.action, "what will not start by itself needs somebody to do something"
 
 
-@pytest.mark.parametrize("word", ["RUNNING", "COMPLETING", "COMPLETED", "", "CANCELLED by 0", "queued"])
+@pytest.mark.parametrize(
+    "word", ["RUNNING", "COMPLETING", "COMPLETED", "", "CANCELLED by 0", "queued"]
+)
 def test_what_does_not_wait_needs_no_reason(word: str) -> None:
     assert explain(word) is None
 

@@ -48,7 +48,12 @@ def test_squeue_gives_a_row_for_every_element(commands: Commands) -> None:
     assert [index for token, index in rows if token == "tok-1"] == [0, 1, 4, 5, 6, 7, 8, 9, 10, 3]
     assert [index for token, index in rows if token == "tok-2"] == [0, 3, 6, 9, 12]
     running = rows["tok-1", 3]
-    assert (running.job_id, running.state, running.nodes, running.ended_at) == ("34", "RUNNING", "gpu0", 1795269317.0)
+    assert (running.job_id, running.state, running.nodes, running.ended_at) == (
+        "34",
+        "RUNNING",
+        "gpu0",
+        1795269317.0,
+    )
     assert rows["tok-1", 7].ended_at is None
     assert rows["tok-3", 0].state == "COMPLETED"
 
@@ -70,7 +75,12 @@ def test_sacct_gives_the_allocations_that_were_asked_for(commands: Commands) -> 
     rows = by_place(sacct({"tok-1", "tok-3"}, since=1000.0, deadline_s=10))
     assert set(rows) == {("tok-1", index) for index in (0, 1, 4, 6, 10)} | {("tok-3", 0)}
     failed = rows["tok-1", 1]
-    assert (failed.job_id, failed.state, failed.exit_code, failed.reason) == ("34", "FAILED", "3:0", "")
+    assert (failed.job_id, failed.state, failed.exit_code, failed.reason) == (
+        "34",
+        "FAILED",
+        "3:0",
+        "",
+    )
     assert rows["tok-1", 4].state == "CANCELLED by 0"
 
 
@@ -78,7 +88,10 @@ def test_sacct_gives_the_allocations_that_were_asked_for(commands: Commands) -> 
 def test_an_element_that_has_started_is_not_taken_for_waiting_because_a_range_still_lists_it(
     commands: Commands, single_first: bool
 ) -> None:
-    lines = ["34_6|RUNNING|0:0|Unknown|gpu0|None|tok-1", "34_[6,10%2]|CANCELLED by 0|0:0|1795269029||None|tok-1"]
+    lines = [
+        "34_6|RUNNING|0:0|Unknown|gpu0|None|tok-1",
+        "34_[6,10%2]|CANCELLED by 0|0:0|1795269029||None|tok-1",
+    ]
     commands.prints("sacct", "\n".join(lines if single_first else lines[::-1]))
     rows = by_place(sacct({"tok-1"}, since=1000.0, deadline_s=10))
     assert rows["tok-1", 6].state == "RUNNING"
@@ -87,7 +100,10 @@ def test_an_element_that_has_started_is_not_taken_for_waiting_because_a_range_st
 
 def test_of_several_rows_of_an_element_the_newest_comes_last(commands: Commands) -> None:
     commands.prints("sacct", SACCT)
-    assert [row.state for row in sacct({"tok-2"}, since=1000.0, deadline_s=10)] == ["PREEMPTED", "PENDING"]
+    assert [row.state for row in sacct({"tok-2"}, since=1000.0, deadline_s=10)] == [
+        "PREEMPTED",
+        "PENDING",
+    ]
 
 
 def test_sacct_is_asked_by_name_from_the_time_of_submission(commands: Commands) -> None:
@@ -99,10 +115,16 @@ def test_sacct_is_asked_by_name_from_the_time_of_submission(commands: Commands) 
     assert "--duplicates" in call and "--allocations" in call
 
 
-def test_too_many_names_for_a_command_line_are_looked_for_in_everything_of_the_user(commands: Commands) -> None:
+def test_too_many_names_for_a_command_line_are_looked_for_in_everything_of_the_user(
+    commands: Commands,
+) -> None:
     many = {f"tok-{number}" for number in range(query.MOST_NAMES + 1)}
     commands.prints("sacct", SACCT + "99|COMPLETED|0:0|1|gpu0|None|somebody")
-    assert {row.token for row in sacct(many, since=1000.0, deadline_s=10)} == {"tok-1", "tok-2", "tok-3"}
+    assert {row.token for row in sacct(many, since=1000.0, deadline_s=10)} == {
+        "tok-1",
+        "tok-2",
+        "tok-3",
+    }
     assert "--name" not in commands.calls("sacct")[0]
 
 
@@ -122,7 +144,12 @@ def test_an_array_expression_stands_for_its_indices(text: str, indices: list[int
     assert list(expand(text)) == indices
 
 
-PARTS = st.tuples(st.integers(0, 5000), st.integers(0, 60), st.integers(1, 9), st.sampled_from(["one", "span", "step"]))
+PARTS = st.tuples(
+    st.integers(0, 5000),
+    st.integers(0, 60),
+    st.integers(1, 9),
+    st.sampled_from(["one", "span", "step"]),
+)
 
 
 @given(st.lists(PARTS, min_size=1, max_size=6), st.integers(0, 50))
@@ -139,6 +166,8 @@ def test_every_array_expression_is_read_as_it_was_written(
             meant.append([low + more for more in range(length + 1)])
         else:
             written.append(f"{low}-{low + length}:{step}")
-            meant.append([number for number in range(low, low + length + 1) if (number - low) % step == 0])
+            meant.append(
+                [number for number in range(low, low + length + 1) if (number - low) % step == 0]
+            )
     limit = f"%{at_a_time}" if at_a_time else ""
     assert list(expand(",".join(written) + limit)) == list(chain.from_iterable(meant))

@@ -35,7 +35,9 @@ def test_a_command_that_does_not_answer_is_given_up_at_its_deadline(commands: Co
         ("\n", "squeue: exit code 1"),
     ],
 )
-def test_a_command_that_fails_tells_nothing_but_why(commands: Commands, said: str, told: str) -> None:
+def test_a_command_that_fails_tells_nothing_but_why(
+    commands: Commands, said: str, told: str
+) -> None:
     commands.answers("squeue", "echo '34|0|RUNNING'")
     commands.fails("squeue", said)
     with pytest.raises(SchedulerUnreachable) as caught:
@@ -43,7 +45,9 @@ def test_a_command_that_fails_tells_nothing_but_why(commands: Commands, said: st
     assert str(caught.value) == told
 
 
-def test_a_cluster_without_accounting_is_told_apart_from_one_that_is_away(commands: Commands) -> None:
+def test_a_cluster_without_accounting_is_told_apart_from_one_that_is_away(
+    commands: Commands,
+) -> None:
     commands.fails("sacct", "Slurm accounting storage is disabled")
     with pytest.raises(NoAccounting):
         ask(["sacct"], deadline_s=10)
@@ -93,10 +97,25 @@ def test_text_that_is_not_utf8_is_read_all_the_same(commands: Commands) -> None:
 @pytest.mark.parametrize(
     ("text", "away"),
     [
-        ("sbatch: error: Batch job submission failed: Unable to contact slurm controller (connect failure)", True),
-        ("sbatch: error: Batch job submission failed: Socket timed out on send/recv operation", True),
-        ("sbatch: error: Batch job submission failed: Zero Bytes were transmitted or received", True),
-        ("sbatch: error: Batch job submission failed: Slurm backup controller in standby mode", True),
+        (
+            (
+                "sbatch: error: Batch job submission failed: Unable to contact slurm controller"
+                " (connect failure)"
+            ),
+            True,
+        ),
+        (
+            "sbatch: error: Batch job submission failed: Socket timed out on send/recv operation",
+            True,
+        ),
+        (
+            "sbatch: error: Batch job submission failed: Zero Bytes were transmitted or received",
+            True,
+        ),
+        (
+            "sbatch: error: Batch job submission failed: Slurm backup controller in standby mode",
+            True,
+        ),
         ("sacct: error: Problem talking to the database: Connection refused", True),
         ("sbatch: error: Batch job submission failed: Invalid qos specification", False),
         ("sbatch: error: invalid partition specified: nope", False),

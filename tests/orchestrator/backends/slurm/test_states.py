@@ -35,7 +35,12 @@ def row(state: str, **fields: object) -> Row:
 @pytest.mark.parametrize("word", QUEUED)
 def test_a_job_that_waits_is_queued(word: str) -> None:
     found = view_of(row(word, reason="Priority"))
-    assert (found.state, found.reason, found.end, is_known(word)) == (JobState.QUEUED, "Priority", None, True)
+    assert (found.state, found.reason, found.end, is_known(word)) == (
+        JobState.QUEUED,
+        "Priority",
+        None,
+        True,
+    )
 
 
 @pytest.mark.parametrize("word", RUNNING)

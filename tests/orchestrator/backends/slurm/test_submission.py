@@ -17,7 +17,9 @@ from ....support.scheduler import Commands
 
 # What sbatch 22.05.8 wrote.
 FAILED = "sbatch: error: Batch job submission failed: "
-POLICY = FAILED + "Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)"
+POLICY = (
+    FAILED + "Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)"
+)
 
 
 def given() -> Allocation:
@@ -37,10 +39,18 @@ def given() -> Allocation:
     ("text", "reason"),
     [
         (
-            "sbatch: error: invalid partition specified: nope\n" + FAILED + "Invalid partition name specified",
-            "Batch job submission failed: Invalid partition name specified. See the partitions with: sinfo",
+            "sbatch: error: invalid partition specified: nope\n"
+            + FAILED
+            + "Invalid partition name specified",
+            (
+                "Batch job submission failed: Invalid partition name specified. See the partitions"
+                " with: sinfo"
+            ),
         ),
-        (FAILED + "Invalid account or account/partition combination specified", "Set slurm.account"),
+        (
+            FAILED + "Invalid account or account/partition combination specified",
+            "Set slurm.account",
+        ),
         (FAILED + "Invalid qos specification", "See the QOS with: sacctmgr show qos"),
         (FAILED + "Requested node configuration is not available", "No node has that many GPUs"),
         (
@@ -72,7 +82,10 @@ def given() -> Allocation:
             "--mem, --mem-per-cpu, and --mem-per-gpu are mutually exclusive.",
         ),
         ("sbatch: error: QOSMaxGRESPerJob\n" + POLICY, "QOSMaxGRESPerJob"),
-        ("sbatch: error: AssocMaxWallDurationPerJobLimit\n" + POLICY, "AssocMaxWallDurationPerJobLimit"),
+        (
+            "sbatch: error: AssocMaxWallDurationPerJobLimit\n" + POLICY,
+            "AssocMaxWallDurationPerJobLimit",
+        ),
     ],
 )
 def test_a_clear_no_is_told_in_slurms_words_with_what_helps(text: str, reason: str) -> None:
@@ -117,13 +130,19 @@ def test_whatever_is_not_a_clear_no_may_have_created_the_job(text: str) -> None:
 
 
 def test_a_sites_own_sentence_is_told_with_sbatchs_no() -> None:
-    text = "Traceback\n  File x\nsbatch: error: Name a QOS: see the wiki\n" + FAILED + "Unspecified error\nat the end"
+    text = (
+        "Traceback\n  File x\nsbatch: error: Name a QOS: see the wiki\n"
+        + FAILED
+        + "Unspecified error\nat the end"
+    )
     found = outcome_of(text)
     assert found.outcome is SubmitOutcome.REFUSED
-    assert found.reason == "Name a QOS: see the wiki; Batch job submission failed: Unspecified error"
+    assert (
+        found.reason == "Name a QOS: see the wiki; Batch job submission failed: Unspecified error"
+    )
 
 
-# With a command in sbatch's place ------------------------------------------------------------------------------
+# With a command in sbatch's place -----------------------------------------------------------------
 
 
 @pytest.fixture
@@ -148,20 +167,31 @@ def test_an_accepted_submission_has_the_jobs_id_and_leaves_nothing_but_the_store
     assert stored.name.startswith("agent-") and stored.stat().st_mode & 0o077 == 0
 
 
-def test_a_refusal_through_sbatch_is_read_from_its_error(sbatch: Commands, workspace: Workspace) -> None:
+def test_a_refusal_through_sbatch_is_read_from_its_error(
+    sbatch: Commands, workspace: Workspace
+) -> None:
     sbatch.fails("sbatch", FAILED + "Invalid qos specification")
     found = submitted(workspace)
     assert found.outcome is SubmitOutcome.REFUSED
     assert found.reason.startswith("Batch job submission failed: Invalid qos specification.")
 
 
-@pytest.mark.parametrize(("prompt_s", "outcome", "calls"), [(1e9, "accepted", 2), (-1.0, "later", 1)])
+@pytest.mark.parametrize(
+    ("prompt_s", "outcome", "calls"), [(1e9, "accepted", 2), (-1.0, "later", 1)]
+)
 def test_a_bad_node_is_better_than_none_and_a_slow_no_for_its_sake_is_not_for_good(
-    sbatch: Commands, workspace: Workspace, monkeypatch: pytest.MonkeyPatch, prompt_s: float, outcome: str, calls: int
+    sbatch: Commands,
+    workspace: Workspace,
+    monkeypatch: pytest.MonkeyPatch,
+    prompt_s: float,
+    outcome: str,
+    calls: int,
 ) -> None:
     monkeypatch.setattr(submission, "PROMPT_S", prompt_s)
     no = f"echo '{FAILED}Invalid node name specified' >&2; exit 1"
-    sbatch.answers("sbatch", f'case "$*" in *--exclude*) {no};; *) echo "Submitted batch job 7";; esac')
+    sbatch.answers(
+        "sbatch", f'case "$*" in *--exclude*) {no};; *) echo "Submitted batch job 7";; esac'
+    )
     found = submit(replace(given(), exclude=("gpu1",)), workspace)
     assert (found.outcome, len(sbatch.calls("sbatch"))) == (outcome, calls)
 
