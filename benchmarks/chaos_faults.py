@@ -38,7 +38,7 @@ class Fault:
     name: str
     lasts_s: float
     draw: int
-    # What decides whom it hits among those that are there.
+    """What decides whom it hits among those that are there."""
 
 
 def schedule(seed: int, seconds: float) -> list[Fault]:
@@ -62,12 +62,13 @@ class Site:
     """
 
     folder: Path
-    # Both return the pids of the processes that a fault may hit.
     workers: Callable[[], list[int]] = lambda: []
+    """Returns the pids of the working processes that a fault may hit."""
     leaders: Callable[[], list[int]] = lambda: []
+    """Returns the pids of the leading processes that a fault may hit."""
     kill_user: Callable[[], None] = lambda: None
-    # Told of each element of a job that was cancelled: its array's id, its index and its name.
     cancelled: Callable[[str, str], None] = lambda job, name: None
+    """Told of each element of a job that was cancelled: its array's id, its index and its name."""
     log: Callable[[str], None] = lambda text: None
     mends: list[tuple[float, Callable[[], None]]] = field(default_factory=list)
 

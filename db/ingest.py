@@ -46,7 +46,7 @@ class Batch:
     ends: list[tuple[str, int, Event]] = field(default_factory=list)
     offsets: list[dict[str, Any]] = field(default_factory=list)
     lineage: set[tuple[str, int]] = field(default_factory=set)
-    # Lower attempts that these build upon; nobody else reads the rest of their journals.
+    """Lower attempts that these build upon; nobody else reads the rest of their journals."""
     bytes: int = 0
 
     def add(self, key: Key, event: Event) -> None:

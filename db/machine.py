@@ -39,7 +39,7 @@ class RunView:
     cancelled_through: int = 0
     may_halve: bool = False
     parent: RunState | None = None
-    # The parent stage's state; None where there is no parent.
+    """The parent stage's state; None where there is no parent."""
 
 
 def derive(run: RunView, attempts: Sequence[AttemptView]) -> Verdict:

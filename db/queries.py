@@ -28,7 +28,7 @@ class RunRow:
     stage: str
     axes: dict[str, Any]
     seed: int
-    # Or the place in the design, where streams vary apart.
+    """Or the place in the design, where streams vary apart."""
     streams: dict[str, int] | None
     state: str
     reason: str
@@ -52,7 +52,7 @@ class RunRow:
     signature: str | None
     token: str | None
     word: str | None
-    # What the scheduler last said of its latest attempt.
+    """What the scheduler last said of its latest attempt."""
 
 
 _CONDITION_COLUMNS = {

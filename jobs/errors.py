@@ -20,7 +20,7 @@ class Problem:
     file: str = ""
     line: int | None = None
     key: str = ""
-    # Dotted path of the key, such as `train.lr`; empty for the file as a whole.
+    """Dotted path of the key, such as `train.lr`; empty for the file as a whole."""
     fix: str = ""
 
     def __str__(self) -> str:

@@ -65,10 +65,10 @@ class Ours:
 
     cell: dict[str, Any]
     head: dict[str, Any]
-    # The first of its chain that is not the supervised one.
+    """The first of its chain that is not the supervised one."""
     recipe: dict[str, Any]
     first_recipe: dict[str, Any]
-    # Of the chain's beginning.
+    """Of the chain's beginning."""
     chained: bool
 
     @property

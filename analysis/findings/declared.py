@@ -26,16 +26,16 @@ class Family(StrEnum):
     TABLE = "table"
     DATASET = "dataset"
     SCREEN = "screen"
-    # The table, by the false discovery rate: what is worth seeds of its own, and no verdict.
+    """The table, by the false discovery rate: what is worth seeds of its own, and no verdict."""
 
 
 class Diverged(StrEnum):
     """What a comparison makes of a run that diverged: an outcome without a value."""
 
     SUPPRESS = "suppress"
-    # It is not tested.
+    """It is not tested."""
     CHANCE = "chance"
-    # The run counts as one that guesses.
+    """The run counts as one that guesses."""
 
 
 _WORDS = {"test": Test, "select": Select, "family": Family, "on_diverged": Diverged}
@@ -50,19 +50,20 @@ class Plan:
     margin: float | None = None
     min_effect: float | None = None
     baseline: str = BASELINE
-    # The head that all others are compared with.
+    """The head that all others are compared with."""
     metric: str = "top1"
     set: str = "test"
     select: Select = Select.LAST
     family: Family = Family.TABLE
     on_diverged: Diverged = Diverged.SUPPRESS
     anytime: bool = False
-    # By e-values, which hold at any stopping time.
+    """By e-values, which hold at any stopping time."""
     looks: tuple[int, ...] = ()
-    # Numbers of seeds; none: one look, at whatever there is.
+    """Numbers of seeds; none: one look, at whatever there is."""
     declared: list[dict[str, Any]] = field(default_factory=list)
-    # The grid's declarations, the last of which this is; none where it was chosen with the results
-    # at hand.
+    """The grid's declarations, the last of which this is; none where it was chosen with the results
+    at hand.
+    """
 
 
 def settle(ledger: Ledger, selection: Selection, given: dict[str, Any]) -> Plan:

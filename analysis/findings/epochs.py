@@ -22,9 +22,9 @@ class Select(StrEnum):
 
     LAST = "last"
     BEST_VAL = "best_val"
-    # That of the best score on `val`, so that the reported set chooses nothing.
+    """That of the best score on `val`, so that the reported set chooses nothing."""
     EMA_LAST = "ema_last"
-    # The last, of the averaged weights.
+    """The last, of the averaged weights."""
 
 
 def metric_of(metric: str, select: Select) -> str:

@@ -14,15 +14,15 @@ class Seen:
     """What the looks say of one comparison."""
 
     found: Difference
-    # At the look that decided it, else at the last one reached.
+    """At the look that decided it, else at the last one reached."""
     adjusted: float | None
     alpha: float
-    # What is spent at that look.
+    """What is spent at that look."""
     look: int | None
-    # Seeds a side; None where there are not enough for the first look.
+    """Seeds a side; None where there are not enough for the first look."""
     next_look: int | None
     m: int
-    # How many comparisons share α.
+    """How many comparisons share α."""
 
 
 def shares(alpha: float, looks: Sequence[int]) -> list[float]:

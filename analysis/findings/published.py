@@ -35,25 +35,25 @@ class Published:
     mean: float
     std: float | None = None
     n_seeds: int | None = None
-    # None where the source does not say.
+    """None where the source does not say."""
     decimals: int = 2
-    # As many are printed.
+    """As many are printed."""
     min: float | None = None
     max: float | None = None
     seed0: float | None = None
-    # Of a study over seeds, of which seed 0 is none.
+    """Of a study over seeds, of which seed 0 is none."""
     recipe: str | None = None
     pretrain: str | None = None
     baseline: str | None = None
-    # The record that it is measured against.
+    """The record that it is measured against."""
     reported_delta: float | None = None
-    # The improvement as printed.
+    """The improvement as printed."""
     variant: dict[str, Any] = field(default_factory=dict)
     ssl_tasks: tuple[str, ...] = ()
     at_epoch: int | None = None
     cited: bool = False
     doubtful: str = ""
-    # Why a look is needed before the number is used.
+    """Why a look is needed before the number is used."""
     note: str = ""
 
     @property

@@ -46,10 +46,11 @@ class Table:
     body: list[list[str]]
     notes: list[str] = field(default_factory=list)
     labels: int = 0
-    # The leading columns that are words.
+    """The leading columns that are words."""
     bold: frozenset[tuple[int, int]] = frozenset()
-    # Places in the body, row and column:
-    # The best mean of its dataset, of a cell with all its seeds.
+    """Places in the body, row and column: The best mean of its dataset, of a cell with all its
+    seeds.
+    """
 
 
 def said(table: Table, sign: str = "Bold") -> list[str]:

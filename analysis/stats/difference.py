@@ -44,23 +44,23 @@ class Difference:
     n_baseline: int
     difference: float | None = None
     error: float | None = None
-    # Its standard error.
+    """Its standard error."""
     interval: Interval | None = None
-    # Of the difference, at 1 - alpha.
+    """Of the difference, at 1 - alpha."""
     t: float | None = None
     df: float | None = None
     p: float | None = None
-    # Two-sided.
+    """Two-sided."""
     effect: float | None = None
-    # Hedges' g: the difference in standard deviations, corrected for few seeds.
+    """Hedges' g: the difference in standard deviations, corrected for few seeds."""
     correlation: float | None = None
-    # Pearson's, of paired values.
+    """Pearson's, of paired values."""
     std: float | None = None
-    # Welch: pooled over both cells; paired: of the differences.
+    """Welch: pooled over both cells; paired: of the differences."""
     floor: float | None = None
-    # The smallest p that ranks alone can give with so few seeds.
+    """The smallest p that ranks alone can give with so few seeds."""
     why_not: str = ""
-    # Why there is no test.
+    """Why there is no test."""
 
 
 def welch(

@@ -37,8 +37,8 @@ class Options:
     nodes: int = 4
     accounting: bool = True
     max_array_size: int = 1001
-    # Seconds between a preempted job's TERM and its KILL.
     grace: int = 0
+    """Seconds between a preempted job's TERM and its KILL."""
     preempt_mode: str = "REQUEUE"
     fast: bool = False
 

@@ -55,14 +55,14 @@ class RecipeFile:
     """A recipe of the catalogue."""
 
     source: str
-    # The paper's section or table.
+    """The paper's section or table."""
     fields: dict[str, Any]
     silent: tuple[str, ...]
-    # Fields that the source does not name: their values are those of its published code.
+    """Fields that the source does not name: their values are those of its published code."""
     code: dict[str, Any]
-    # Where the published code differs from the source.
+    """Where the published code differs from the source."""
     heads: dict[str, dict[str, Any]]
-    # Parameters of heads that belong to it.
+    """Parameters of heads that belong to it."""
 
 
 @cache

@@ -33,9 +33,9 @@ class Source:
 
     text: str
     arguments: frozenset[str] | None
-    # What its class takes by name beside the grids; None where it takes anything.
+    """What its class takes by name beside the grids; None where it takes anything."""
     required: frozenset[str]
-    # Those of them that have no default.
+    """Those of them that have no default."""
 
 
 def is_own(name: str) -> bool:

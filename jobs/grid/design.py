@@ -15,14 +15,15 @@ class Design(StrEnum):
     """How the values of the streams are combined."""
 
     TOGETHER = "together"
-    # One seed moves them all: the usual replicates.
+    """One seed moves them all: the usual replicates."""
     CROSSED = "crossed"
-    # Every combination of the values of the streams.
+    """Every combination of the values of the streams."""
     ORTHOGONAL = "orthogonal"
-    # L² combinations of up to L + 1 streams with L values each, every pair of values of two streams
-    # once; L is prime.
+    """L² combinations of up to L + 1 streams with L values each, every pair of values of two
+    streams once; L is prime.
+    """
     ONE_AT_A_TIME = "one-at-a-time"
-    # Each stream by itself from one base point, and all of them together from it.
+    """Each stream by itself from one base point, and all of them together from it."""
 
 
 def rows(

@@ -24,14 +24,14 @@ class Cell:
     match_id: str
     stage: str
     labels: dict[str, str]
-    # backbone, dataset, head and recipe as the user named them.
+    """Backbone, dataset, head and recipe as the user named them."""
     axes: dict[str, Any]
     is_baseline: bool
-    # Whether every head in the chain of stages is the supervised one.
+    """Whether every head in the chain of stages is the supervised one."""
     parent: int | None
-    # Index of the parent stage's cell.
+    """Index of the parent stage's cell."""
     entries: tuple[Entry, Entry]
-    # The grid's entries for backbone and dataset, for later stages.
+    """The grid's entries for backbone and dataset, for later stages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Run:
     run_id: str
     cell: int
     seed: int
-    # Or the place in the design, where streams vary apart.
+    """Or the place in the design, where streams vary apart."""
     parent: str | None
 
 
@@ -52,11 +52,11 @@ class Expansion:
     cells: list[Cell]
     runs: list[Run]
     excluded: dict[str, int]
-    # How many runs each exclusion rule took away.
+    """How many runs each exclusion rule took away."""
     paths: dict[str, str]
-    # Where datasets and weights lie, by fingerprint.
+    """Where datasets and weights lie, by fingerprint."""
     streams: dict[int, dict[str, int]] = field(default_factory=dict)
-    # Place in the design -> value of each stream; empty where one seed moves them all.
+    """Place in the design -> value of each stream; empty where one seed moves them all."""
 
     @property
     def grid_hash(self) -> str:
@@ -117,8 +117,8 @@ class _Expander:
         self.seen: set[str] = set()
         apart = {place: canonical(streams) for place, streams in grid.streams.items()}
         self.seeds_text = apart.__getitem__ if apart else seeds_text
-        self.of_cell: dict[int, dict[int, str]] = {}
         # cell -> seed -> run_id, for the stages that start from it.
+        self.of_cell: dict[int, dict[int, str]] = {}
         self.excluded: dict[str, int] = {}
         self.backbones = entries(grid.backbones, ("backbones",))
         self.datasets = entries(grid.datasets, ("datasets",))

@@ -24,7 +24,7 @@ class Setting:
     value: Any
     source: str
     published: Any = None
-    # What the source has, where the grid changed it.
+    """What the source has, where the grid changed it."""
 
 
 def of_head(head: dict[str, Any], backbone: str, recipe: str = "") -> list[Setting]:

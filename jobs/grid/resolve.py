@@ -88,11 +88,11 @@ class Resolver:
     def __init__(self, document: Document, data_root: Path | None = None) -> None:
         self.document = document
         self.data_root = data_root
-        self.data: dict[str, Any] = {}
         # The grid's `data`: val and sets.
+        self.data: dict[str, Any] = {}
         self.problems: list[Problem] = []
-        self.paths: dict[str, str] = {}
         # Where data lies: a dataset's or weights file's fingerprint -> path.
+        self.paths: dict[str, str] = {}
         self._cache: dict[Any, Any] = {}
 
     def problem(self, path: Path_, message: str, fix: str = "") -> None:

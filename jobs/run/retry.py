@@ -25,9 +25,9 @@ class Ended:
     failure: FailureClass | None
     signature: str = ""
     started_step: int = 0
-    # The step it went on from.
+    """The step it went on from."""
     checkpoint_step: int = 0
-    # The newest step it made durable; `started_step` where it made none.
+    """The newest step it made durable; `started_step` where it made none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

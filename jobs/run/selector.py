@@ -50,7 +50,7 @@ class Selection:
     everything: bool = False
     prefixes: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
-    # Words that may be grid names or run id prefixes; the ledger knows which.
+    """Words that may be grid names or run id prefixes; the ledger knows which."""
     conditions: tuple[Condition, ...] = ()
 
 

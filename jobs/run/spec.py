@@ -75,11 +75,11 @@ class CellSpec:
     """
 
     backbone: str
-    # {"args": {...}, "model": timm's name, "weights": {"sha256": ...} or null}
+    """{"args": {...}, "model": timm's name, "weights": {"sha256": ...} or null}."""
     dataset: str
-    # {"args": {...}, "fingerprint": ..., "name": ...}
+    """{"args": {...}, "fingerprint": ..., "name": ...}."""
     head: str
-    # {"name": ..., "params": {...}}
+    """{"name": ..., "params": {...}}."""
     recipe: str
     numerics: int = NUMERICS
 
@@ -113,8 +113,9 @@ class RunSpec:
     recipe: dict[str, Any]
     seeds: dict[str, int]
     init_from: str | None
-    # The run_id whose final weights this run starts from, or learns from where its head names
-    # `stage` as teacher.
+    """The run_id whose final weights this run starts from, or learns from where its head names
+    `stage` as teacher.
+    """
     numerics: int = NUMERICS
 
     @classmethod

@@ -16,9 +16,9 @@ class Task:
     attempt: int
     grid_id: str
     clean: bool = False
-    # Start from nothing, whatever checkpoints there are.
+    """Start from nothing, whatever checkpoints there are."""
     micro_split: int = 1
-    # Parts that each virtual rank's share is cut into, to save memory.
+    """Parts that each virtual rank's share is cut into, to save memory."""
     parent: str | None = None
 
 
@@ -29,19 +29,19 @@ class Shape:
     backend: str
     nodes: int = 1
     ranks: int = 1
-    # DDP ranks of one run on one node.
+    """DDP ranks of one run on one node."""
     gpus: int = 0
-    # GPUs of one run on one node: one per rank, or none.
+    """GPUs of one run on one node: one per rank, or none."""
     gpu: str | None = None
-    # The kind of GPU.
+    """The kind of GPU."""
     threads: int = 1
     walltime_s: int | None = None
     lead_s: int = 120
-    # How long before the walltime the agent is told to stop: enough to finish a step and save.
+    """How long before the walltime the agent is told to stop: enough to finish a step and save."""
     checkpoint_every_s: int = 600
     evaluate_every: int = 1
     sets: tuple[str, ...] = ()
-    # Scored beside test and val.
+    """Scored beside test and val."""
 
     @property
     def world_size(self) -> int:
@@ -56,22 +56,23 @@ class Allocation:
     created_at: float
     shape: Shape
     lanes: int
-    # Runs at a time.
+    """Runs at a time."""
     tasks: tuple[tuple[Task, ...], ...]
-    # Per array index, in order.
+    """Per array index, in order."""
     data_root: str
     paths: dict[str, str] = field(default_factory=dict)
-    # Where datasets and weights lie, by fingerprint.
+    """Where datasets and weights lie, by fingerprint."""
     hang_s: float = HANG_S
     argv: tuple[str, ...] = ()
-    # The command that submits a successor; `{token}` is replaced, and `{job}` by the job that it
-    # must outlive.
+    """The command that submits a successor; `{token}` is replaced, and `{job}` by the job that it
+    must outlive.
+    """
     after: tuple[str, ...] = ()
-    # The scheduler's jobs that must end first: those of the parent stage.
+    """The scheduler's jobs that must end first: those of the parent stage."""
     exclude: tuple[str, ...] = ()
-    # Nodes that failed these runs before.
+    """Nodes that failed these runs before."""
     site: dict[str, Any] = field(default_factory=dict)
-    # The site's settings as they held when this was submitted.
+    """The site's settings as they held when this was submitted."""
     schema_version: int = SCHEMA
 
     @property

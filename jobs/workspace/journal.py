@@ -72,9 +72,9 @@ class Chunk:
 
     events: list[Event]
     offset: int
-    # Where the next look begins: behind the last whole line.
+    """Where the next look begins: behind the last whole line."""
     tail: bytes
-    # A line that is not finished; it may still grow, or its writer is dead.
+    """A line that is not finished; it may still grow, or its writer is dead."""
 
 
 def read_from(path: Path, offset: int = 0, *, most_bytes: int = 1 << 26) -> Chunk:

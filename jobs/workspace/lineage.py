@@ -27,7 +27,7 @@ class AttemptRecord:
     start: Event | None
     end: Event | None
     announced: tuple[int, ...]
-    # Steps of the checkpoints that it journalled.
+    """Steps of the checkpoints that it journalled."""
 
 
 def read_attempt(folder: RunFolder, number: int) -> AttemptRecord:

@@ -34,12 +34,12 @@ class FrozenGrid:
     """What the workspace knows of a grid."""
 
     settings: dict[str, Any]
-    # grid_id, name, submitted_at and everything that may change without changing a run.
+    """grid_id, name, submitted_at and everything that may change without changing a run."""
     cells: list[FrozenCell]
     runs: list[tuple[str, int, int, str | None]]
-    # run_id, index of the cell, seed or place in the design, the parent's run_id
+    """run_id, index of the cell, seed or place in the design, the parent's run_id."""
     streams: dict[int, dict[str, int]] = field(default_factory=dict)
-    # Place in the design -> value of each stream; empty where one seed moves them all.
+    """Place in the design -> value of each stream; empty where one seed moves them all."""
 
     @property
     def grid_id(self) -> str:

@@ -37,11 +37,11 @@ class Place:
     token: str
     index: int = 0
     job_id: str | None = None
-    # None until the scheduler is known to have the allocation.
+    """None until the scheduler is known to have the allocation."""
     submitted_at: float = 0.0
     is_array: bool = False
     is_started: bool = False
-    # Whether one of its runs has a start record.
+    """Whether one of its runs has a start record."""
 
     @property
     def key(self) -> tuple[str, int]:
@@ -55,19 +55,20 @@ class JobView:
     state: JobState
     job_id: str = ""
     raw: str = ""
-    # The scheduler's own word.
+    """The scheduler's own word."""
     reason: str = ""
-    # Why it waits, in the scheduler's own word.
+    """Why it waits, in the scheduler's own word."""
     end: AttemptState | None = None
-    # How an attempt that left no end record ended there; None where the scheduler does not know.
+    """How an attempt that left no end record ended there; None where the scheduler does not know.
+    """
     failure: FailureClass | None = None
     ended_at: float | None = None
     source: str = ""
-    # Which query said so, where a backend has several.
+    """Which query said so, where a backend has several."""
     is_settled: bool = True
-    # Whether all that has happened is known; if not, what is missing may still come.
+    """Whether all that has happened is known; if not, what is missing may still come."""
     patience_s: float = UNSETTLED_S
-    # For how long after the attempt's last sign of life that is waited for.
+    """For how long after the attempt's last sign of life that is waited for."""
 
 
 class WaitKind(StrEnum):
@@ -84,7 +85,7 @@ class Waiting:
 
     kind: WaitKind
     reason: str
-    # The scheduler's own word.
+    """The scheduler's own word."""
     sentence: str
     action: str = ""
 
@@ -115,18 +116,19 @@ class Room:
     """How a backend wants runs put together."""
 
     lanes: int
-    # Runs at a time on one place.
+    """Runs at a time on one place."""
     tasks: int
-    # Most runs of one place.
+    """Most runs of one place."""
     places: int = 1
-    # Most places of one allocation.
+    """Most places of one allocation."""
     free: int | None = None
-    # Places that may be submitted now; None where the site has no limit.
+    """Places that may be submitted now; None where the site has no limit."""
     spread: int | None = None
-    # Places that can run at a time, where runs are to be spread over these rather than to fill the
-    # first.
+    """Places that can run at a time, where runs are to be spread over these rather than to fill the
+    first.
+    """
     site: dict[str, Any] = field(default_factory=dict)
-    # The site's settings as they hold for these runs.
+    """The site's settings as they hold for these runs."""
 
 
 class Backend(Protocol):
@@ -137,13 +139,13 @@ class Backend(Protocol):
 
     name: str
     poll_s: float
-    # The scheduler is asked about running work at most so often per workspace.
+    """The scheduler is asked about running work at most so often per workspace."""
     look_s: float
-    # How long an answer to that is waited for.
+    """How long an answer to that is waited for."""
     chains: bool
-    # Whether it can start an allocation after another one has ended.
+    """Whether it can start an allocation after another one has ended."""
     hands_on: bool
-    # Whether its agents may take a while to hand on what they stopped.
+    """Whether its agents may take a while to hand on what they stopped."""
 
     def room(self, shape: Shape, settings: Mapping[str, Any]) -> Room:
         """Return how runs of this shape share an allocation.

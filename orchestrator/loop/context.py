@@ -31,7 +31,7 @@ class Context:
     clock: Clock = time.time
     patient: bool = False
     workspace_id: str = ""
-    # As it was when this was opened.
+    """As it was when this was opened."""
     _backends: dict[str, Backend] = field(default_factory=dict)
 
     def backend(self, name: str) -> Backend:

@@ -41,9 +41,9 @@ class Started:
 
     attempts: int = 0
     problems: list[str] = field(default_factory=list)
-    # Why some grids cannot start here.
+    """Why some grids cannot start here."""
     unreachable: dict[str, str] = field(default_factory=dict)
-    # Backends that could not be asked, with the reason.
+    """Backends that could not be asked, with the reason."""
 
 
 def dispatch(context: Context) -> Started:

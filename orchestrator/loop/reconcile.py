@@ -31,15 +31,15 @@ class LiveAttempt:
 
     state: AttemptState
     accepted: bool
-    # Whether the scheduler's acceptance is on record.
+    """Whether the scheduler's acceptance is on record."""
     launching_until: float
-    # 0 once it is accepted.
+    """0 once it is accepted."""
     submitted_at: float = 0.0
     is_cancelled: bool = False
-    # Whether a cancel on disk covers it.
+    """Whether a cancel on disk covers it."""
     heartbeat_at: float | None = None
     is_over: bool = False
-    # Whether its agent has said that it is gone, though not why it was told to go.
+    """Whether its agent has said that it is gone, though not why it was told to go."""
 
     @property
     def is_started(self) -> bool:

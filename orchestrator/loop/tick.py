@@ -32,10 +32,11 @@ class Report:
     resubmitted: int = 0
     launched: int = 0
     unreachable: dict[str, dict[str, Any]] = field(default_factory=dict)
-    # Backends that could not be asked, since when and why: what hangs on them is unknown, and was
-    # left alone.
+    """Backends that could not be asked, since when and why: what hangs on them is unknown, and was
+    left alone.
+    """
     problems: list[str] = field(default_factory=list)
-    # Why some grids cannot start here, and what keeps runs from starting at all.
+    """Why some grids cannot start here, and what keeps runs from starting at all."""
 
 
 def tick(context: Context, *, start: bool = True) -> Report:

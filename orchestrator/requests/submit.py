@@ -45,7 +45,7 @@ class Prepared:
     text: bytes
     warnings: list[str]
     shape: Shape
-    # Of the allocations, and how many runs one hosts.
+    """Of the allocations, and how many runs one hosts."""
     room: Room
 
 

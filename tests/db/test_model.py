@@ -45,10 +45,10 @@ class Try:
     state: str = "submitting"
     failure: str | None = None
     begun: bool = False
-    # Its agent has been there, and started or stepped back.
+    """Its agent has been there, and started or stepped back."""
     training: bool = False
     over: bool = False
-    # Its end record is written.
+    """Its end record is written."""
     from_attempt: int | None = None
     from_step: int | None = None
     step: int = 0
@@ -72,7 +72,7 @@ class Run:
     cancelled: int = 0
     clean_next: bool = False
     spoke_late: bool = False
-    # An attempt wrote on after it was given up: a ledger that reads it later knows more.
+    """An attempt wrote on after it was given up: a ledger that reads it later knows more."""
     asked: bool = True
     before: str = ""
 

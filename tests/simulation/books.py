@@ -23,7 +23,7 @@ class Entry:
     pending: set[int]
     rows: dict[int, tuple[str, float | None, str]] = field(default_factory=dict)
     told_until: float = 0.0
-    # News of one job arrives in order.
+    """News of one job arrives in order."""
 
 
 class Books:

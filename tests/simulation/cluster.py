@@ -40,9 +40,9 @@ class Element:
     node: str = ""
     ended_at: float | None = None
     cause: str = ""
-    # Why it was told to end, as scontrol would explain it.
+    """Why it was told to end, as scontrol would explain it."""
     cut_off: bool = False
-    # SLURM has lost its node: its processes are out of reach.
+    """SLURM has lost its node: its processes are out of reach."""
     agent: Agent | None = None
 
     @property

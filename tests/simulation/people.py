@@ -30,7 +30,7 @@ class Process:
     """One process of ours; after its death the next operation is a new process's."""
 
     running: list[Process]
-    # Innermost last; shared by all processes of a history.
+    """Innermost last; shared by all processes of a history."""
 
     def __init__(
         self, name: str, world: World, profile: Profile, config: Config, running: list[Process]

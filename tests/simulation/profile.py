@@ -34,33 +34,34 @@ class Profile:
     max_running: int | None = None
     canary: bool = False
     nodes: int = 50
-    # Elements that run at a time.
+    """Elements that run at a time."""
     array_size: int = 1001
     max_jobs: int | None = None
     accounting: bool = True
     min_job_age_s: float = 300.0
     slow_books: float = 0.02
-    # How often accounting takes longer than usual.
+    """How often accounting takes longer than usual."""
     catch_up_s: float = 30.0
-    # Until accounting that was away knows what it missed, at most.
+    """Until accounting that was away knows what it missed, at most."""
     handover: bool = True
     lose_ledger: int = 0
-    # Times in the history.
+    """Times in the history."""
     fault: float = 0.2
-    # How often an element meets one of the fates.
+    """How often an element meets one of the fates."""
     fates: dict[str, float] = field(default_factory=lambda: dict(FATES))
     failure: float = 0.03
-    # How often training itself fails.
+    """How often training itself fails."""
     lost_reply: float = 0.05
     refuse: float = 0.0
     kill: float = 0.001
-    # How often a process of ours dies at any one of its steps.
+    """How often a process of ours dies at any one of its steps."""
     pause: float = 0.03
-    # How often one waits there, so that others go first.
+    """How often one waits there, so that others go first."""
     outage: float = 0.5
-    # Outages of the controller, and as many of accounting, per simulated quarter of an hour.
+    """Outages of the controller, and as many of accounting, per simulated quarter of an hour."""
     meddling: float = 1.0
-    # What users and strangers do, per quarter of an hour, more where there are more than 100 runs.
+    """What users and strangers do, per quarter of an hour, more where there are more than 100 runs.
+    """
 
 
 def draw(seed: int, runs: int) -> Profile:

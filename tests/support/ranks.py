@@ -21,11 +21,11 @@ class Ended:
     """What became of the ranks of one attempt."""
 
     statuses: list[int]
-    # Exit code, or minus the signal, of each rank.
+    """Exit code, or minus the signal, of each rank."""
     text: str
-    # Their stderr.
+    """Their stderr."""
     events: list[dict[str, Any]] = field(default_factory=list)
-    # What rank 0 reported.
+    """What rank 0 reported."""
 
 
 class Ranks:

@@ -82,8 +82,8 @@ class HostedRun:
         self.logs: dict[int, CappedLog] = {}
         self.errors: list[dict[str, Any]] = []
         self.stopping: AttemptState | None = None
-        self.ruling: Ruling | None = None
         # Why the scheduler stopped it, where that had to be asked.
+        self.ruling: Ruling | None = None
         self.position: dict[str, int] = {}
         self.start_step = 0
         self.checkpoint_step = 0
@@ -91,8 +91,8 @@ class HostedRun:
         self._killed: Killed | None = None
         self._unsettled = False
         self._gone_at: float | None = None
-        self.deserted = False
         # Whether another node never said how it ended.
+        self.deserted = False
         now = time.monotonic()
         self._beat_at = self._fence_at = self._progress_at = now
         self._pulse = Pulse(allocation.hang_s)

@@ -43,9 +43,9 @@ class Outcome:
     error: str = ""
     rank: int | None = None
     host: str = ""
-    # Where the cause lay, if not on node 0.
+    """Where the cause lay, if not on node 0."""
     explained: bool = True
-    # False where the scheduler stopped it and would not say why.
+    """False where the scheduler stopped it and would not say why."""
 
     @property
     def exit_code(self) -> ExitCode:

@@ -22,11 +22,11 @@ class RankProcess:
     log: int
     pid: int | None = None
     status: int | None = None
-    # The exit code, or minus the signal; None while it lives.
+    """The exit code, or minus the signal; None while it lives."""
     killed: bool = False
-    # Whether its agent killed it, so that its status says nothing.
+    """Whether its agent killed it, so that its status says nothing."""
     oom_before: int = field(default_factory=oom_kills)
-    # Processes around it that the kernel had killed for want of memory when it was forked.
+    """Processes around it that the kernel had killed for want of memory when it was forked."""
 
 
 class TemplateDied(Exception):

@@ -33,11 +33,11 @@ class Manifest:
     run_id: str
     epoch: int
     step: int
-    # Steps since the beginning of the run.
+    """Steps since the beginning of the run."""
     files: dict[str, dict[str, Any]]
-    # name -> {"bytes": …, "sha256": …}
+    """Name -> {"bytes": …, "sha256": …}."""
     origin: dict[str, Any]
-    # world_size, threads, device, software: what an exact resume must share.
+    """world_size, threads, device, software: what an exact resume must share."""
 
     @property
     def bytes(self) -> int:

@@ -29,13 +29,13 @@ class ImageSet:
     """One split: labels, and its images either as one tensor or one by one."""
 
     labels: Tensor
-    # [N] int64
+    """[N] int64."""
     images: Tensor | None = None
-    # [N, C, H, W] uint8, where all have one size
+    """[N, C, H, W] uint8, where all have one size."""
     reader: Reader | None = None
-    # index -> PIL image, where they have not
+    """Index -> PIL image, where they have not."""
     places: Tensor | None = None
-    # [N] int64, where these images stand in the split that they are a part of
+    """[N] int64, where these images stand in the split that they are a part of."""
 
     def __len__(self) -> int:
         return len(self.labels)

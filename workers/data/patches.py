@@ -26,7 +26,7 @@ class PatchWork:
     """What is done to the patches of a run's images."""
 
     patch: int
-    # P, pixels a side.
+    """P, pixels a side."""
     mega: int | None
     shared_cuts: bool
     augment: bool
@@ -34,7 +34,7 @@ class PatchWork:
     shuffle: bool
     mean: Tensor
     std: Tensor
-    # [1, C, 1, 1], of images in 0…1.
+    """[1, C, 1, 1], of images in 0…1."""
 
     def train(self, images: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor | None]:
         """Return a training batch and [B, N] where each of its patches lay.

@@ -121,8 +121,8 @@ class Examiner:
         self.trainee, self.ema, self.sources = trainee, ema, sources
         self.group, self.numerics = group, numerics
         self.patches, self.streams = patches, streams
-        self.correct: dict[str, Tensor] = {}
         # Set -> [N] bool, where the last look was the final one.
+        self.correct: dict[str, Tensor] = {}
 
     def scores(
         self, keep_going: Callable[[], bool], *, final: bool

@@ -124,8 +124,8 @@ class StopVote:
         self._wants_stop = wants_stop
         self._wants_save = wants_save
         self._pending: tuple[object, Tensor] | None = None
-        self.save_due = False
         # Stays true until the one who saved says so.
+        self.save_due = False
 
     def agreed(self) -> bool:
         """Ask once per step, on every rank; return whether to stop."""

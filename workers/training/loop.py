@@ -66,8 +66,8 @@ class Training:
         self.streams = Streams(spec.seeds)
         self.vote = StopVote(group, wants_stop, self._checkpoint_due)
         self.epoch = 0
-        self.step = 0
         # Steps done in this epoch; equal to `order.steps` while the epoch waits for its evaluation.
+        self.step = 0
         self.sums: dict[str, Tensor] = {}
         self._saved_at = self._marked_at = time.monotonic()
         self._set_up()

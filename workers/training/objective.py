@@ -27,8 +27,8 @@ class Objective:
     def __init__(
         self, recipe: dict[str, Any], *, mixed: bool, distillation: Distillation | None
     ) -> None:
-        self.names = (recipe["loss"], *(("distillation",) if distillation else ()))
         # Of the parts that it reports.
+        self.names = (recipe["loss"], *(("distillation",) if distillation else ()))
         self._classify = _criterion(recipe, mixed)
         self._distillation = distillation
 

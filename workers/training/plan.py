@@ -14,20 +14,22 @@ class Plan:
 
     run_id: str
     folder: Path
-    # The attempt's folder for checkpoints.
+    """The attempt's folder for checkpoints."""
     data_root: Path
     paths: dict[str, str] = field(default_factory=dict)
     resume: Path | None = None
-    # A verified checkpoint of this run to go on from.
+    """A verified checkpoint of this run to go on from."""
     init: Path | None = None
-    # The parent stage's final weights, and what it was, where a run has one.
+    """The parent stage's final weights, and what it was, where a run has one."""
     parent: RunSpec | None = None
     checkpoint_every_s: float = 600.0
     evaluate_every: int = 1
     sets: tuple[str, ...] = ()
-    # Scored beside test and, where it is held out, val.
+    """Scored beside test and, where it is held out, val."""
     micro_split: int = 1
     workers: int = 0
     superseded: Callable[[], bool] = lambda: False
-    # Whether a higher attempt has claimed the run: it may be about to read what this one has saved.
+    """Whether a higher attempt has claimed the run: it may be about to read what this one has
+    saved.
+    """
     origin: dict[str, Any] = field(default_factory=dict)

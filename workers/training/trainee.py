@@ -37,8 +37,8 @@ class Trainee(nn.Module):
         super().__init__()
         self.backbone = backbone
         self.head = head
-        self.labels = labels
         # Whether the classifier is trained; without it there are no logits.
+        self.labels = labels
         self.patch = patch
         # Side of the patches that the head works on, pixels.
         self._tap = tap
@@ -130,7 +130,7 @@ class Numerics:
 
     device: torch.device
     dtype: torch.dtype | None
-    # None: float32 throughout.
+    """None: float32 throughout."""
     scaler: Any
 
     def autocast(self) -> Any:

@@ -53,10 +53,10 @@ class Drawn:
     """A figure, its data and its text."""
 
     name: str
-    # The stem of its files.
+    """The stem of its files."""
     title: str
     text: str
-    # What it shows, for who cannot see it.
+    """What it shows, for who cannot see it."""
     heading: list[str]
     rows: list[list[Any]]
     figure: Any

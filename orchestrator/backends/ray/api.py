@@ -38,8 +38,8 @@ class Refused(SchedulerUnreachable):
         lines = [line for line in text.splitlines() if any(map(str.isalpha, line))]
         super().__init__(_plain(lines[-1]) if lines else f"HTTP {status}")
         self.status = status
-        self.is_known = "already exists" in text
         # Whether the id of a submission is taken: by an earlier try at the same one.
+        self.is_known = "already exists" in text
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):

@@ -18,7 +18,7 @@ class Node:
 
     node_id: str
     host: str
-    # Its address, which is Ray's name for it.
+    """Its address, which is Ray's name for it."""
     resources: dict[str, float] = field(default_factory=dict)
 
     @property
@@ -43,7 +43,7 @@ class Need:
     cpus: int
     kind: str | None = None
     spelled: str = ""
-    # The kind as the nodes spell it.
+    """The kind as the nodes spell it."""
     custom: Mapping[str, float] = field(default_factory=dict)
 
     def fits(self, node: Node) -> int:

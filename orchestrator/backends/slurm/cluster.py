@@ -27,7 +27,7 @@ class Partition:
     is_default: bool = False
     is_up: bool = True
     is_exclusive: bool = False
-    # Whole nodes are given out.
+    """Whole nodes are given out."""
     limit_s: int | None = None
     nodes: int = 0
     gpus: int = 0
@@ -40,9 +40,9 @@ class Limits:
     """How much may be submitted."""
 
     array_size: int
-    # Elements of one array.
+    """Elements of one array."""
     jobs: int | None
-    # Of this user at a time; None where the site has no such limit.
+    """Of this user at a time; None where the site has no such limit."""
 
 
 # Site limits change seldom, and accounting answers slowly.

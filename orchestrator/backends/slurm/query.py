@@ -20,7 +20,7 @@ class Row:
     """One job, or one element of an array, as a query showed it."""
 
     source: str
-    # squeue or sacct
+    """squeue or sacct."""
     token: str
     job_id: str
     index: int
