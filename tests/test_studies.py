@@ -160,7 +160,7 @@ def test_a_report_is_written_as_one_page_with_figures_and_data_beside_it(study: 
 def test_a_page_goes_into_a_folder(study: Cli) -> None:
     study.write("taken", "")
     refused = study("report", "tiny", "--html", "taken")
-    assert refused.returncode == 2 and "--html taken: a file" in refused.stderr
+    assert refused.returncode == 2 and "--html taken is a file" in refused.stderr
 
 
 def test_e_values_hold_however_often_one_looks(study: Cli) -> None:

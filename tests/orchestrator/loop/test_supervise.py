@@ -36,7 +36,7 @@ def test_a_supervisor_brings_a_grid_to_its_end_alone_and_leaves_on_term(cli: Cli
         refused = cli("supervise")
         assert (
             refused.returncode,
-            "another `vtjobs supervise` is running here" in refused.stderr,
+            "another `vtjobs supervise` is running on this host" in refused.stderr,
         ) == (1, True)
         began = time.monotonic()
         process.send_signal(signal.SIGTERM)
