@@ -22,9 +22,9 @@ from torch.nn import functional as F
 
 from vtjobs.jobs.grid.catalogue import backbones
 from vtjobs.jobs.grid.heads import HEADS, preset
-from vtjobs.workers.heads.base import Grid, build_head
+from vtjobs.workers.heads.base import build_head
 from vtjobs.workers.heads.drloc import DRLoc
-from vtjobs.workers.models.tokens import Tap, grid_shapes
+from vtjobs.workers.models.tokens import Grid, Tap, grid_shapes
 
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "drloc": ("drloc", {}),
@@ -87,7 +87,7 @@ class Gathered(Published):
 
 def parameters(name: str, changes: dict[str, Any], backbone: dict[str, Any]) -> dict[str, Any]:
     """Return a head's parameters as a run has them."""
-    values = HEADS[name].model_validate({"weight": 1.0, **changes}).model_dump()
+    values = HEADS[name].model.model_validate({"weight": 1.0, **changes}).model_dump()
     return values | {
         key: value for key, value in preset(name, "paper", backbone).items() if values[key] is None
     }

@@ -20,7 +20,8 @@ from ..jobs.workspace.lineage import completed_by, read_attempt
 from ..jobs.workspace.paths import RunFolder, Workspace
 from . import models as m
 from .engine import reading, writing
-from .ledger import DUE, Ledger, in_parts, insert_new
+from .ledger import DUE, Ledger, insert_new
+from .parts import in_parts
 from .results import summarise
 from .run_state import derive_runs
 

@@ -5,7 +5,7 @@ Each one transaction, each transition a compare-and-set that leaves an event.
 
 import dataclasses
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,13 +30,12 @@ from ..jobs.workspace.allocation import Allocation
 from ..jobs.workspace.stored_grid import FrozenGrid
 from . import models as m
 from .engine import check_schema, open_engine, parse_url, private, reading, writing
+from .parts import in_parts
 from .rows import attempt_row, cell_row, event_row
 from .run_state import derive_runs
 
 Clock = Callable[[], float]
 
-# SQLite allows 32,766 variables in a statement; lists of ids are cut to this.
-MOST_IDS = 5000
 
 # How long runs wait after a scheduler said "not now".
 LATER_S = 60.0
@@ -49,13 +48,6 @@ ATTEMPT_FIELDS = frozenset(column.name for column in m.attempts.columns) - {
     "number",
     "state",
 }
-
-
-def in_parts(ids: Iterable[str], size: int = MOST_IDS) -> Iterable[list[str]]:
-    """Cut a list of ids to what one statement may hold."""
-    whole = list(ids)
-    for start in range(0, len(whole), size):
-        yield whole[start : start + size]
 
 
 def insert_new(connection: Connection, table: Table) -> Any:
@@ -454,4 +446,4 @@ def _clean(highest: int, clean: bool) -> Any:
     return true() if clean else and_(m.runs.c.clean_next, m.runs.c.tries_from == highest)
 
 
-__all__ = ["Ledger", "in_parts", "insert_new"]
+__all__ = ["Ledger", "insert_new"]

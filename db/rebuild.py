@@ -19,7 +19,8 @@ from . import models as m
 from .adopt_allocations import adopt_allocation
 from .engine import file_system_of, reading, refuse_network
 from .ingest import ingest, ingest_evaluations
-from .ledger import Clock, Ledger, in_parts
+from .ledger import Clock, Ledger
+from .parts import in_parts
 
 logger = logging.getLogger("vtjobs.ledger")
 

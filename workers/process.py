@@ -5,6 +5,8 @@ import os
 import signal
 
 _PR_SET_PDEATHSIG = 1
+# Has a rank write the stack of every thread to its log; NCCL uses SIGUSR1.
+DUMP_SIGNAL = signal.SIGRTMIN + 5
 
 
 def die_with_parent() -> None:

@@ -9,12 +9,9 @@ import statistics
 from collections import Counter
 from typing import Any
 
-import sqlalchemy
-
-from ...db import models as m
-from ...db import queries
+from ...db import lookups, queries
 from ...db.engine import reading
-from ...db.ledger import Ledger, in_parts
+from ...db.ledger import Ledger
 from ...db.results import smaller_is_better
 from ...jobs.errors import BadInput, suggest
 from ...jobs.grid import catalogue
@@ -66,7 +63,7 @@ def report(
         if not any(condition.field in ("stage", "run") for condition in selection.conditions):
             rows = _last_stages(rows, begun)
         results = _results(connection, rows, metric, set_name, select)
-        inexact = _inexact(connection, [row.run_id for row in rows])
+        inexact = lookups.inexact_resumes(connection, [row.run_id for row in rows])
         before = _cells_before(
             connection, {row.cell_id: begun[row.run_id] for row in rows if row.run_id in begun}
         )
@@ -178,12 +175,7 @@ def _cells_before(connection: Any, parents: dict[str, str]) -> dict[str, list[st
     """
     found: dict[str, list[str]] = {cell_id: [] for cell_id in parents}
     while parents:
-        above: dict[str, Any] = {}
-        for part in in_parts(sorted(set(parents.values()))):
-            query = sqlalchemy.select(m.runs.c.run_id, m.runs.c.cell_id, m.runs.c.parent).where(
-                m.runs.c.run_id.in_(part)
-            )
-            above |= {row.run_id: row for row in connection.execute(query)}
+        above = lookups.parents_of(connection, set(parents.values()))
         known = {cell_id: above[parent] for cell_id, parent in parents.items() if parent in above}
         for cell_id, row in known.items():
             found[cell_id].append(row.cell_id)
@@ -203,19 +195,6 @@ def _last_stages(rows: list[queries.RunRow], begun: dict[str, str]) -> list[quer
     stages = {row.stage for row in left}
     last = {row.stage for row in rows if row.run_id in begun}
     return [row for row in left if row.stage in last] if last and len(stages) > 1 else left
-
-
-def _inexact(connection: Any, run_ids: list[str]) -> dict[str, bool]:
-    """Return run -> whether a resume of it was inexact, for the runs that were resumed at all."""
-    found: dict[str, bool] = {}
-    for start in range(0, len(run_ids), 5000):
-        query = sqlalchemy.select(m.attempts.c.run_id, m.attempts.c.exact).where(
-            m.attempts.c.run_id.in_(run_ids[start : start + 5000]),
-            m.attempts.c.resumed_step.is_not(None),
-        )
-        for row in connection.execute(query):
-            found[row.run_id] = found.get(row.run_id, False) or row.exact is not True
-    return found
 
 
 def _cell(

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import Connection
-
 from ...db import queries
+from ...db.engine import Connection
 from ...db.results import by_epoch, smaller_is_better
 from ...jobs.errors import BadInput
 

@@ -1,16 +1,12 @@
 """All that a report's page is made of, as one versioned document."""
 
-import json
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from typing import Any
 
-from sqlalchemy import Connection, func, select
-
-from ...db import models as m
-from ...db import queries
-from ...db.engine import reading
-from ...db.ledger import Ledger, in_parts
+from ...db import lookups, queries
+from ...db.engine import Connection, reading
+from ...db.ledger import Ledger
 from ...db.results import by_epoch
 from ...jobs.run.selector import Selection
 from ...jobs.workspace.paths import Workspace
@@ -52,7 +48,7 @@ def gather(
         grids = queries.grid_settings(connection, {row.grid_id for row in rows})
         seconds = queries.seconds_per_run(connection)
         scored = by_epoch(connection, run_ids, plan.metric).get(plan.set, {})
-        interrupted = _interrupted(connection, list(run_ids))
+        interrupted = lookups.interrupted_epochs(connection, list(run_ids))
         further = _further_sets(connection, run_ids, plan)
         sizes = _sizes(
             connection,
@@ -98,19 +94,6 @@ def gather(
     }
 
 
-def _interrupted(connection: Connection, run_ids: list[str]) -> dict[str, list[int]]:
-    """Return run -> the epochs in which attempts at it ended before their time."""
-    table = m.attempts.c
-    found: dict[str, list[int]] = {}
-    for part in in_parts(run_ids):
-        query = select(table.run_id, table.epoch).where(
-            table.run_id.in_(part), table.state != "completed", table.epoch.is_not(None)
-        )
-        for row in connection.execute(query):
-            found.setdefault(row.run_id, []).append(int(row.epoch))
-    return found
-
-
 def _further_sets(
     connection: Connection, run_ids: Mapping[str, tuple[str, str]], plan: Plan
 ) -> dict[str, dict[str, dict[str, float]]]:
@@ -134,19 +117,9 @@ def _further_sets(
 
 def _sizes(connection: Connection, runs: dict[str, str]) -> dict[str, dict[str, int]]:
     """Return cell -> set -> its number of images, as one run of each cell was scored on them."""
-    table = m.evaluations.c
-    found: dict[str, dict[str, int]] = {}
     cell_of = {run_id: cell_id for cell_id, run_id in runs.items() if run_id}
-    for part in in_parts(sorted(cell_of)):
-        query = select(table.run_id, table.set_name, func.max(table.metrics)).where(
-            table.run_id.in_(part)
-        )
-        for run_id, set_name, metrics in connection.execute(
-            query.group_by(table.run_id, table.set_name)
-        ):
-            if "n" in (scored := json.loads(metrics)):
-                found.setdefault(cell_of[run_id], {})[set_name] = int(scored["n"])
-    return found
+    sizes = lookups.images_of(connection, cell_of)
+    return {cell_of[run_id]: found for run_id, found in sizes.items()}
 
 
 def _over_datasets(cells: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

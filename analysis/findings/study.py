@@ -7,12 +7,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, select
-
-from ...db import models as m
-from ...db import queries
+from ...db import lookups, queries
 from ...db.engine import reading
-from ...db.ledger import Ledger, in_parts
+from ...db.ledger import Ledger
 from ...jobs.errors import DamagedJournal
 from ...jobs.grid.design import REPEAT, Design, rows, seed_text
 from ...jobs.run.selector import Selection
@@ -42,7 +39,7 @@ def studies(
             row for row in queries.list_runs(connection, selection) if row.streams is not None
         ]
         settings = queries.grid_settings(
-            connection, _grids_of(connection, [row.run_id for row in chosen])
+            connection, lookups.all_grids_of(connection, [row.run_id for row in chosen])
         )
         for grid_id, one in sorted(settings.items()):
             if not one.get("variance"):
@@ -64,15 +61,6 @@ def studies(
                 found.setdefault(cell_id, []).append(
                     {"grid_id": grid_id, "metric": metric, **document}
                 )
-    return found
-
-
-def _grids_of(connection: Connection, run_ids: list[str]) -> set[str]:
-    """Return the grids that hold any of the runs: a run may be part of several studies."""
-    found: set[str] = set()
-    for part in in_parts(run_ids):
-        query = select(m.grid_runs.c.grid_id).where(m.grid_runs.c.run_id.in_(part)).distinct()
-        found |= set(connection.execute(query).scalars())
     return found
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from . import catalogue
-from .heads import HEADS, PRESETS, SILENT, preset
+from .heads import HEADS, preset
 
 PAPER = "paper"
 CODE = "published code"
@@ -37,12 +37,12 @@ def of_head(head: dict[str, Any], backbone: str, recipe: str = "") -> list[Setti
         recipe: the recipe's name, which may bring parameters of the head.
     """
     name, params = head["name"], head["params"]
-    if name not in PRESETS or "source" in head:
+    if "source" in head or name not in HEADS or not HEADS[name].presets:
         return []
     fidelity = params["fidelity"]
     usual = {
         key: field.get_default(call_default_factory=True)
-        for key, field in HEADS[name].model_fields.items()
+        for key, field in HEADS[name].model.model_fields.items()
     }
     facts = catalogue.backbones().get(backbone.partition("(")[0], {})
     published, paper = (
@@ -57,7 +57,9 @@ def of_head(head: dict[str, Any], backbone: str, recipe: str = "") -> list[Setti
             source = CHANGED if published[key] is not None else GIVEN
             found.append(Setting(name=key, value=value, source=source, published=published[key]))
             continue
-        source = SILENT_CODE if key in SILENT[name] else CODE if value != paper[key] else PAPER
+        source = (
+            SILENT_CODE if key in HEADS[name].silent else CODE if value != paper[key] else PAPER
+        )
         found.append(Setting(name=key, value=value, source=source))
     return found
 

@@ -3,9 +3,11 @@
 What a grid may say about each, and what the papers and their code say.
 
 A preset, `fidelity`, fills what a grid leaves open: `paper` follows the text, `code` the program
-that was published with it. Where the text says nothing both take the program's value (`SILENT`).
+that was published with it. Where the text says nothing both take the program's value (`silent`).
 """
 
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
@@ -188,54 +190,75 @@ class Distill(Head):
     )
 
 
-HEADS: dict[str, type[Head]] = {
-    "supervised": Supervised,
-    "drloc": DRLoc,
-    "relvit": RelViT,
-    "distill": Distill,
-}
-# Heads that need a grid of tokens with at least two rows and two columns.
-SPATIAL = frozenset(("drloc", "relvit"))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuiltIn:
+    """All that is known of a built-in head outside the ranks; a new one is a line in `HEADS`."""
 
-# What each preset says of the parameters that a grid may leave open.
-PRESETS: dict[str, dict[str, dict[str, Any]]] = {
-    "drloc": {
-        "paper": {
-            "weight_schedule": "constant",
-            "pooling": "window",
-            "offsets": "relative",
-            "classes": "wide",
-            "extra_layer": False,
-            "alpha": 1e-3,
-            "tokens": "after_norm",
-            "init": "torch",
+    model: type[Head]
+    """Its parameters, checked when a grid is read."""
+    module: str | None = None
+    """The module of `workers/heads` whose `build` makes it; None: no module is trained."""
+    is_spatial: bool = False
+    """Whether it needs a grid of tokens with at least two rows and two columns."""
+    presets: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """What `paper` and `code` say of the parameters that a grid may leave open."""
+    silent: frozenset[str] = frozenset()
+    """Parameters that the paper does not mention, so that `paper` takes the code's value."""
+
+
+HEADS: dict[str, BuiltIn] = {
+    "supervised": BuiltIn(model=Supervised),
+    "drloc": BuiltIn(
+        model=DRLoc,
+        module="drloc",
+        is_spatial=True,
+        presets={
+            "paper": {
+                "weight_schedule": "constant",
+                "pooling": "window",
+                "offsets": "relative",
+                "classes": "wide",
+                "extra_layer": False,
+                "alpha": 1e-3,
+                "tokens": "after_norm",
+                "init": "torch",
+            },
+            # The code weighs log σ², twice log σ.
+            "code": {
+                "weight_schedule": "code",
+                "pooling": "overlapping",
+                "offsets": "cells",
+                "classes": "tight",
+                "extra_layer": True,
+                "alpha": 2e-3,
+                "tokens": "after_norm",
+                "init": "torch",
+            },
         },
-        # The code weighs log σ², twice log σ.
-        "code": {
-            "weight_schedule": "code",
-            "pooling": "overlapping",
-            "offsets": "cells",
-            "classes": "tight",
-            "extra_layer": True,
-            "alpha": 2e-3,
-            "tokens": "after_norm",
-            "init": "torch",
+        silent=frozenset(("tokens", "init")),
+    ),
+    "relvit": BuiltIn(
+        model=RelViT,
+        module="relvit",
+        is_spatial=True,
+        presets={
+            "paper": {
+                "rank": "full",
+                "pooling": "none",
+                "mega_cuts": "apart",
+                "patch_clamp": False,
+            },
+            "code": {"rank": "low", "pooling": "none", "mega_cuts": "shared", "patch_clamp": True},
         },
-    },
-    "relvit": {
-        "paper": {"rank": "full", "pooling": "none", "mega_cuts": "apart", "patch_clamp": False},
-        "code": {"rank": "low", "pooling": "none", "mega_cuts": "shared", "patch_clamp": True},
-    },
-    "distill": {
-        "paper": {"temperature": 3.0, "mean_over": "images", "fusion": "softmax"},
-        "code": {"temperature": 1.0, "mean_over": "elements", "fusion": "logits"},
-    },
-}
-# Of which the papers say nothing, so that `paper` too takes the published code's value.
-SILENT: dict[str, frozenset[str]] = {
-    "drloc": frozenset(("tokens", "init")),
-    "relvit": frozenset(("pooling",)),
-    "distill": frozenset(),
+        silent=frozenset(("pooling",)),
+    ),
+    "distill": BuiltIn(
+        model=Distill,
+        presets={
+            "paper": {"temperature": 3.0, "mean_over": "images", "fusion": "softmax"},
+            "code": {"temperature": 1.0, "mean_over": "elements", "fusion": "logits"},
+        },
+    ),
 }
 
 
@@ -258,4 +281,4 @@ def preset(
     mine = {key: value for key, value in own.items() if key not in ("paper", "code")}
     if name == "distill":
         mine["weight"] = TEACHERS_SHARE[fidelity][(params or {}).get("kind", "hard")]
-    return {**PRESETS.get(name, {}).get(fidelity, {}), **mine, **own.get(fidelity, {})}
+    return {**HEADS[name].presets.get(fidelity, {}), **mine, **own.get(fidelity, {})}

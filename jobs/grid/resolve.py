@@ -275,7 +275,7 @@ class Resolver:
             return None
         given = {**entry.settings, **(changes or {})} if isinstance(entry.settings, dict) else {}
         brought = catalogue.recipe_head(recipe, entry.name, str(given.get("fidelity", "paper")))
-        params, problems = self._model(HEADS[entry.name], entry, changes or {}, brought)
+        params, problems = self._model(HEADS[entry.name].model, entry, changes or {}, brought)
         self.problems += [problem for problem in problems if problem not in self.problems]
         return params
 

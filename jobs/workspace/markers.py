@@ -8,7 +8,7 @@ its first epoch <grid>/breaker.json   {"class", "signature", "runs"}     the sam
 failure came too often
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any
@@ -57,6 +57,14 @@ def closed(workspace: Workspace, grid_id: str) -> Callable[[str], Closed | None]
         return None
 
     return why
+
+
+def held_runs(workspace: Workspace, grid_ids: Iterable[str]) -> set[str]:
+    """Return the runs that the hold markers of these grids name."""
+    found: set[str] = set()
+    for grid_id in grid_ids:
+        found |= set(_marker(workspace, grid_id, "hold").get("runs", ()))
+    return found
 
 
 def _marker(workspace: Workspace, grid_id: str, name: str) -> dict[str, Any]:

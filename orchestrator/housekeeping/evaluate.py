@@ -10,16 +10,12 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import select
-
-from ...db import models as m
-from ...db import queries
+from ...db import lookups, queries
 from ...db.engine import reading
 from ...db.ingest import ingest_evaluations
 from ...jobs.config.host import clean_environment
 from ...jobs.errors import BadInput, NothingMatched, VtjobsError, suggest
 from ...jobs.grid import catalogue
-from ...jobs.run.states import RunState
 from ..loop.context import Context
 
 # Runs that one scoring process is given; a command line has a limit.
@@ -51,17 +47,10 @@ def evaluate(
     """
     by_grid: dict[str, list[str]] = defaultdict(list)
     with reading(context.ledger.engine) as connection:
-        for start in range(0, len(run_ids), 5000):
-            part = list(run_ids[start : start + 5000])
-            query = (
-                select(m.runs.c.grid_id, m.runs.c.run_id, m.cells.c.spec)
-                .join(m.cells, m.cells.c.cell_id == m.runs.c.cell_id)
-                .where(m.runs.c.run_id.in_(part), m.runs.c.state == RunState.COMPLETED)
-            )
-            for row in connection.execute(query):
-                if _has_classifier(row.spec):
-                    _check_sets(json.loads(row.spec)["dataset"], sets)
-                    by_grid[row.grid_id].append(row.run_id)
+        for run in lookups.completed_runs(connection, run_ids):
+            if _has_classifier(run.spec):
+                _check_sets(run.spec["dataset"], sets)
+                by_grid[run.grid_id].append(run.run_id)
         settings = queries.grid_settings(connection, set(by_grid))
     if not by_grid:
         raise NothingMatched("no selected run has completed with a classifier that can be scored")
@@ -96,8 +85,8 @@ def _check_sets(dataset: Any, sets: Sequence[str]) -> None:
             )
 
 
-def _has_classifier(spec: str) -> bool:
-    head = json.loads(spec)["head"]
+def _has_classifier(spec: dict[str, Any]) -> bool:
+    head = spec["head"]
     params = (json.loads(head) if isinstance(head, str) else head).get("params", {})
     return bool(params.get("labels", True))
 

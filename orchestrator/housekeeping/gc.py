@@ -6,9 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from sqlalchemy import select
-
-from ...db import models as m
+from ...db import lookups
 from ...db.engine import reading
 from ...jobs.run.states import RunState
 from ...jobs.workspace.lineage import completed_by
@@ -37,12 +35,7 @@ def find(context: Context, run_ids: Sequence[str]) -> list[Garbage]:
     go.
     """
     with reading(context.ledger.engine) as connection:
-        states: dict[str, str] = {}
-        for start in range(0, len(run_ids), 5000):
-            query = select(m.runs.c.run_id, m.runs.c.state).where(
-                m.runs.c.run_id.in_(run_ids[start : start + 5000])
-            )
-            states |= {row.run_id: row.state for row in connection.execute(query)}
+        states = lookups.states_of(connection, run_ids)
     found: list[Garbage] = []
     for run_id in run_ids:
         if states.get(run_id) == RunState.COMPLETED:

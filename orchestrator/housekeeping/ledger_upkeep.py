@@ -59,15 +59,13 @@ def _set_aside(path: Path) -> None:
 
 
 def _holds_runs(config: Config, workspace_id: str) -> bool:
-    from sqlalchemy import func, select
-
-    from ...db import models as m
+    from ...db import lookups
     from ...db.engine import reading
 
     url = ledger_url(config, config.workspace.check())
     ledger = Ledger.open(url, workspace_id=workspace_id, create=True)
     with reading(ledger.engine) as connection:
-        return bool(connection.execute(select(func.count()).select_from(m.runs)).scalar())
+        return lookups.holds_runs(connection)
 
 
 def shown_settings(config: Config) -> dict[str, dict[str, Any]]:

@@ -3,23 +3,20 @@
 Choose those that are due, put them into allocations, hand these to the backend.
 """
 
-import json
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from sqlalchemy import func, select
-
-from ...db import models as m
-from ...db import queries, scheduler_notes
+from ...db import lookups, queries, scheduler_notes
+from ...db.due import DueRun, due_runs, handing_on
 from ...db.engine import reading
 from ...db.ledger import Ledger
 from ...db.rebuild import adopt_allocations
 from ...jobs.atomic_files import to_json, write_new
 from ...jobs.errors import BadInput, SchedulerUnreachable
-from ...jobs.run.states import LIVE, AttemptState, RunState
+from ...jobs.run.states import RunState
 from ...jobs.workspace.allocation import Allocation, Task
 from ...jobs.workspace.markers import Closed, closed
 from ..backends.base import Room, SubmitOutcome
@@ -62,7 +59,7 @@ def dispatch(context: Context) -> Started:
 def _dispatch(context: Context, due: dict[str, list[Any]], total: Started) -> None:
     with reading(context.ledger.engine) as connection:
         settings = queries.grid_settings(connection, set(due))
-        live = _live_by_grid(connection)
+        live = lookups.runs_by_grid(connection, (RunState.QUEUED, RunState.RUNNING))
     away = scheduler_notes.away(context.ledger)
     for grid_id, rows in due.items():
         name = settings[grid_id]["backend"]
@@ -90,96 +87,32 @@ def _try_again(context: Context, name: str) -> bool:
     )
 
 
-def _due(context: Context) -> dict[str, list[Any]]:
-    """Return the pending runs that may start now, by grid.
-
-    `after` names the live allocation of a parent.
-    """
-    parent, tried = m.runs.alias("parent"), m.attempts.alias("tried")
-    number = (
-        select(func.max(m.attempts.c.number))
-        .where(m.attempts.c.run_id == m.runs.c.run_id)
-        .scalar_subquery()
-    )
-    is_live = tried.c.state.in_(LIVE) & (tried.c.run_id == m.runs.c.parent)
-    query = (
-        select(
-            m.runs,
-            number.label("last"),
-            m.allocations.c.job_id.label("after"),
-            m.allocations.c.backend,
-        )
-        .select_from(m.runs)
-        .outerjoin(parent, parent.c.run_id == m.runs.c.parent)
-        .outerjoin(tried, is_live)
-        .outerjoin(m.allocations, m.allocations.c.token == tried.c.token)
-        .outerjoin(
-            m.grid_runs,
-            (m.grid_runs.c.run_id == m.runs.c.run_id) & (m.grid_runs.c.grid_id == m.runs.c.grid_id),
-        )
-        .where(m.runs.c.state == RunState.PENDING, m.runs.c.not_before <= context.clock())
-        .where(
-            (m.runs.c.parent.is_(None))
-            | (parent.c.state == RunState.COMPLETED)
-            | m.allocations.c.job_id.is_not(None)
-        )
-        .order_by(m.runs.c.grid_id, m.grid_runs.c.position)
-    )
-    found: dict[str, list[Any]] = defaultdict(list)
+def _due(context: Context) -> dict[str, list[DueRun]]:
+    """Return the pending runs that may start now, by grid."""
+    found: dict[str, list[DueRun]] = defaultdict(list)
     markers: dict[str, Callable[[str], Closed | None]] = {}
+    now = context.clock()
     with reading(context.ledger.engine) as connection:
-        handing_on = _handing_on(connection, context)
-        for row in connection.execute(query):
-            if row.after is not None and not context.backend(row.backend).chains:
-                continue
-            if row.run_id in handing_on:
-                continue
-            if row.grid_id not in markers:
-                markers[row.grid_id] = closed(context.workspace, row.grid_id)
-            if markers[row.grid_id](row.run_id) is None:
-                found[row.grid_id].append(row)
+        handed_on = handing_on(
+            connection,
+            since=now - HAND_ON_S,
+            hands_on=lambda backend: context.backend(backend).hands_on,
+        )
+        rows = due_runs(connection, now)
+    for row in rows:
+        if row.backend is not None and not context.backend(row.backend).chains:
+            continue
+        if row.run_id in handed_on:
+            continue
+        if row.grid_id not in markers:
+            markers[row.grid_id] = closed(context.workspace, row.grid_id)
+        if markers[row.grid_id](row.run_id) is None:
+            found[row.grid_id].append(row)
     return found
 
 
-def _handing_on(connection: Any, context: Context) -> set[str]:
-    """Return the runs whose agent may be about to hand them on.
-
-    It stopped them, and has others to end first.
-
-    Were they started here as well, two attempts would train at once until the lower one notices.
-    Where only the scheduler said that it ended, there is no agent any more.
-    """
-    ended, other = m.attempts.alias("ended"), m.attempts.alias("other")
-    same_place = (other.c.token == ended.c.token) & (other.c.array_index == ended.c.array_index)
-    is_busy = select(other.c.run_id).where(same_place, other.c.state.in_(LIVE)).exists()
-    told = (m.events.c.run_id == ended.c.run_id) & (m.events.c.attempt == ended.c.number)
-    by_agent = told & (m.events.c.after == ended.c.state) & (m.events.c.source == "journal")
-    query = (
-        select(ended.c.run_id, m.allocations.c.backend)
-        .join(m.allocations, m.allocations.c.token == ended.c.token)
-        .join(m.runs, m.runs.c.run_id == ended.c.run_id)
-        .where(m.runs.c.state == RunState.PENDING, ended.c.number > m.runs.c.tries_from)
-        .where(ended.c.state.in_((AttemptState.TIMEOUT, AttemptState.PREEMPTED)))
-        .where((ended.c.ended_at > context.clock() - HAND_ON_S) | is_busy)
-        .where(select(m.events.c.id).where(by_agent).exists())
-    )
-    return {
-        row.run_id for row in connection.execute(query) if context.backend(row.backend).hands_on
-    }
-
-
-def _live_by_grid(connection: Any) -> dict[str, int]:
-    states = (RunState.QUEUED, RunState.RUNNING)
-    query = (
-        select(m.runs.c.grid_id, func.count())
-        .where(m.runs.c.state.in_(states))
-        .group_by(m.runs.c.grid_id)
-    )
-    return {row[0]: row[1] for row in connection.execute(query)}
-
-
 def _dispatch_grid(
-    context: Context, settings: dict[str, Any], rows: list[Any], live: int, total: Started
+    context: Context, settings: dict[str, Any], rows: list[DueRun], live: int, total: Started
 ) -> None:
     backend = context.backend(settings["backend"])
     # What was chained to another backend's job cannot be.
@@ -241,7 +174,7 @@ def _start_group(
 
 
 def _alike(
-    context: Context, rows: list[Any]
+    context: Context, rows: list[DueRun]
 ) -> dict[tuple[tuple[str, ...], tuple[str, ...]], list[Any]]:
     """Put together what may share an allocation.
 
@@ -268,12 +201,12 @@ def _start(context: Context, allocation: Allocation, total: Started) -> bool:
     return outcome is not SubmitOutcome.LATER
 
 
-def next_task(context: Context, row: Any) -> Task:
+def next_task(context: Context, row: DueRun) -> Task:
     """Return a run's next attempt.
 
     Numbered above every claim, every cancel and every attempt in the ledger.
     """
-    folder, highest = context.workspace.run(row.run_id), row.last or 0
+    folder, highest = context.workspace.run(row.run_id), row.last
     # One look where nothing has ever been: there may be thousands of new runs.
     if folder.path.exists():
         highest = max(folder.highest_claim(), folder.highest_cancel(), highest)
@@ -326,13 +259,10 @@ def launch(context: Context, allocation: Allocation, *, claimed: bool) -> Submit
 def stored_allocation(ledger: Ledger, token: str) -> Allocation:
     """Return an allocation as the ledger has it."""
     with reading(ledger.engine) as connection:
-        content = connection.execute(
-            select(m.allocations.c.content).where(m.allocations.c.token == token)
-        ).scalar_one()
-    return Allocation.from_dict(json.loads(content))
+        return lookups.allocation(connection, token)
 
 
 def known_tokens(ledger: Ledger) -> set[str]:
     """Return the tokens of all allocations in the ledger."""
     with reading(ledger.engine) as connection:
-        return set(connection.execute(select(m.allocations.c.token)).scalars())
+        return lookups.tokens(connection)

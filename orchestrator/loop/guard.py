@@ -7,13 +7,10 @@ obey alike.
 """
 
 from collections import defaultdict
-from typing import Any
 
-from sqlalchemy import func, select
-
-from ...db import models as m
-from ...db import queries, scheduler_notes
+from ...db import lookups, queries, scheduler_notes
 from ...db.engine import reading
+from ...db.lookups import FailedRun
 from ...jobs.atomic_files import read_json, to_json, write_new, write_over
 from ...jobs.run.retry import DETERMINISTIC
 from ...jobs.run.states import FailureClass, RunState
@@ -81,7 +78,9 @@ def _watch_canary(context: Context, grid_id: str) -> list[str]:
     if marker.get("passed"):
         return []
     runs = list(marker.get("runs", ()))
-    states, epochs = _progress(context, runs)
+    with reading(context.ledger.engine) as connection:
+        states = lookups.states_of(connection, runs)
+        epochs = lookups.epochs_of(connection, runs)
     passed = [
         run_id for run_id in runs if states.get(run_id) == RunState.COMPLETED or epochs.get(run_id)
     ]
@@ -101,42 +100,17 @@ def _watch_canary(context: Context, grid_id: str) -> list[str]:
     ]
 
 
-def _progress(context: Context, run_ids: list[str]) -> tuple[dict[str, str], dict[str, int]]:
-    states: dict[str, str] = {}
-    epochs: dict[str, int] = {}
-    with reading(context.ledger.engine) as connection:
-        for start in range(0, len(run_ids), 5000):
-            part = run_ids[start : start + 5000]
-            query = select(m.runs.c.run_id, m.runs.c.state).where(m.runs.c.run_id.in_(part))
-            states |= {row.run_id: row.state for row in connection.execute(query)}
-            counts = select(m.epoch_metrics.c.run_id, func.count()).where(
-                m.epoch_metrics.c.run_id.in_(part)
-            )
-            epochs |= {
-                row[0]: row[1]
-                for row in connection.execute(counts.group_by(m.epoch_metrics.c.run_id))
-            }
-    return states, epochs
-
-
 def _watch_failures(context: Context) -> list[str]:
     """Trip the breaker of a grid in which too many runs failed alike.
 
     Say which grids are tripped.
     """
-    table, tried = m.attempts.c, m.attempts.alias("tried").c
-    latest = select(func.max(tried.number)).where(tried.run_id == m.runs.c.run_id).scalar_subquery()
-    query = (
-        select(m.runs.c.grid_id, m.runs.c.run_id, table.number, table.failure, table.signature)
-        .select_from(m.runs)
-        .join(m.attempts, (table.run_id == m.runs.c.run_id) & (table.number == latest))
-        .where(m.runs.c.state == RunState.FAILED, table.failure.in_(_BLAMED))
-    )
-    alike: dict[tuple[str, str, str], list[Any]] = defaultdict(list)
+    alike: dict[tuple[str, str, str], list[FailedRun]] = defaultdict(list)
     with reading(context.ledger.engine) as connection:
-        for row in connection.execute(query):
+        for row in lookups.failed_runs(connection, _BLAMED):
             alike[row.grid_id, row.failure, row.signature].append(row)
-        pending = _pending(connection) if alike else {}
+        waiting = (RunState.PENDING, RunState.QUEUED)
+        pending = lookups.runs_by_grid(connection, waiting) if alike else {}
     found = []
     for (grid_id, failure, signature), rows in sorted(alike.items()):
         forgiven = read_json(context.workspace.marker(grid_id, "forgiven")) or {}
@@ -153,16 +127,6 @@ def _watch_failures(context: Context) -> list[str]:
     return found
 
 
-def _pending(connection: Any) -> dict[str, int]:
-    states = (RunState.PENDING, RunState.QUEUED)
-    query = (
-        select(m.runs.c.grid_id, func.count())
-        .where(m.runs.c.state.in_(states))
-        .group_by(m.runs.c.grid_id)
-    )
-    return {row[0]: row[1] for row in connection.execute(query)}
-
-
 def reset(context: Context, grid_ids: set[str]) -> None:
     """Open what canary and breaker closed, because the user says so.
 
@@ -170,21 +134,11 @@ def reset(context: Context, grid_ids: set[str]) -> None:
     """
     with reading(context.ledger.engine) as connection:
         known = set(queries.grid_settings(connection, grid_ids))
-        table = m.attempts.c
-        query = (
-            select(m.runs.c.grid_id, m.runs.c.run_id, func.max(table.number).label("number"))
-            .select_from(m.runs)
-            .join(m.attempts, table.run_id == m.runs.c.run_id)
-            .where(m.runs.c.grid_id.in_(known))
-            .group_by(m.runs.c.grid_id, m.runs.c.run_id)
-        )
-        attempts: dict[str, dict[str, int]] = defaultdict(dict)
-        for row in connection.execute(query):
-            attempts[row.grid_id][row.run_id] = row.number
+        attempts = lookups.newest_attempts(connection, known)
     for grid_id in known:
         marker = context.workspace.marker
         if marker(grid_id, "breaker").exists():
-            write_over(marker(grid_id, "forgiven"), to_json(attempts[grid_id]))
+            write_over(marker(grid_id, "forgiven"), to_json(attempts.get(grid_id, {})))
             marker(grid_id, "breaker").unlink(missing_ok=True)
         canary = read_json(marker(grid_id, "canary"))
         if canary and not canary.get("passed"):

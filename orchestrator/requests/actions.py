@@ -3,19 +3,14 @@
 Each leaves its mark in the workspace first.
 """
 
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import select
-
-from ...db import models as m
-from ...db import queries
+from ...db import lookups, queries
 from ...db.engine import reading
-from ...db.ledger import in_parts
 from ...jobs.atomic_files import make_folder, read_json, to_json, touch_new, write_over
 from ...jobs.errors import VtjobsError
-from ...jobs.run.states import LIVE, RunState
+from ...jobs.run.states import RunState
 from ..loop.context import Context
 from ..loop.guard import reset
 from ..loop.tick import cancel_places
@@ -58,12 +53,7 @@ def _end_allocations(context: Context, chosen: set[str]) -> None:
 def _highest(context: Context, run_id: str) -> int:
     folder = context.workspace.run(run_id)
     with reading(context.ledger.engine) as connection:
-        query = (
-            select(m.attempts.c.number)
-            .where(m.attempts.c.run_id == run_id)
-            .order_by(m.attempts.c.number.desc())
-        )
-        last = connection.execute(query.limit(1)).scalar() or 0
+        last = lookups.newest_attempt(connection, run_id)
     return max(folder.highest_claim(), folder.highest_cancel(), last)
 
 
@@ -105,22 +95,13 @@ def release(context: Context, run_ids: Sequence[str]) -> Done:
 
 
 def _grids_of(context: Context, run_ids: Sequence[str]) -> set[str]:
-    found: set[str] = set()
     with reading(context.ledger.engine) as connection:
-        for part in in_parts(run_ids):
-            query = select(m.runs.c.grid_id).where(m.runs.c.run_id.in_(part)).distinct()
-            found |= set(connection.execute(query).scalars())
-    return found
+        return set(lookups.newest_grids_of(connection, run_ids))
 
 
 def _mark(context: Context, run_ids: Sequence[str], *, held: bool) -> Done:
-    by_grid: dict[str, set[str]] = defaultdict(set)
     with reading(context.ledger.engine) as connection:
-        for start in range(0, len(run_ids), 5000):
-            part = list(run_ids[start : start + 5000])
-            query = select(m.runs.c.grid_id, m.runs.c.run_id).where(m.runs.c.run_id.in_(part))
-            for row in connection.execute(query):
-                by_grid[row.grid_id].add(row.run_id)
+        by_grid = lookups.newest_grids_of(connection, run_ids)
         if not held:
             # A run may be held in the grids that it came with earlier.
             by_grid = {grid_id: set(run_ids) for grid_id in queries.grid_settings(connection)}
@@ -143,22 +124,9 @@ def mark_held(context: Context, grid_id: str, chosen: set[str], *, held: bool) -
         path.unlink(missing_ok=True)
 
 
-def held_runs(context: Context, grid_ids: set[str]) -> set[str]:
-    """Return the runs of these grids that are held."""
-    found: set[str] = set()
-    for grid_id in grid_ids:
-        found |= set((read_json(context.workspace.marker(grid_id, "hold")) or {}).get("runs", ()))
-    return found
-
-
-def _states(context: Context, run_ids: Sequence[str]) -> dict[str, str]:
-    found: dict[str, str] = {}
+def _states(context: Context, run_ids: Sequence[str]) -> dict[str, RunState]:
     with reading(context.ledger.engine) as connection:
-        for start in range(0, len(run_ids), 5000):
-            query = select(m.runs.c.run_id, m.runs.c.state).where(
-                m.runs.c.run_id.in_(run_ids[start : start + 5000])
-            )
-            found |= {row.run_id: row.state for row in connection.execute(query)}
+        found = lookups.states_of(connection, run_ids)
     missing = [run_id for run_id in run_ids if run_id not in found]
     if missing:
         raise VtjobsError(f"no run {missing[0]}")
@@ -167,5 +135,4 @@ def _states(context: Context, run_ids: Sequence[str]) -> dict[str, str]:
 
 def _live(context: Context, run_ids: Sequence[str]) -> set[str]:
     with reading(context.ledger.engine) as connection:
-        query = select(m.attempts.c.run_id).where(m.attempts.c.state.in_(LIVE))
-        return set(connection.execute(query).scalars()) & set(run_ids)
+        return lookups.live_runs(connection) & set(run_ids)

@@ -11,7 +11,7 @@ from ...jobs.atomic_files import read_cache, to_json, write_over
 from ...jobs.config.host import clean_environment
 from ...jobs.errors import BadInput, Problem
 from ...jobs.grid.expand import Cell, Expansion
-from ...jobs.grid.heads import SPATIAL
+from ...jobs.grid.heads import HEADS
 from ...jobs.grid.image_folder import cache_folder
 from ...jobs.grid.recipe import trained_on
 from ...jobs.run.spec import STAGE, canonical, digest
@@ -140,7 +140,7 @@ def check_backbones(
         problem = None
         if "error" in answer:
             problem = document.problem(where, answer["error"])
-        elif head["name"] in SPATIAL and "source" not in head and min(answer["grid"]) < 2:
+        elif "source" not in head and HEADS[head["name"]].is_spatial and min(answer["grid"]) < 2:
             size = "x".join(map(str, answer["grid"]))
             message = (
                 f"backbone {cell.labels['backbone']} has a {size} token grid; head {head['name']}"

@@ -6,12 +6,8 @@ Kept with the moment, and later changes with their reasons.
 import time
 from typing import Any
 
-from sqlalchemy import func, select
-
-from ...db import models as m
-from ...db import queries
+from ...db import lookups, queries
 from ...db.engine import reading
-from ...db.ledger import in_parts
 from ...jobs.errors import BadInput
 from ...jobs.grid.schema import whole_compare
 from ...jobs.workspace.stored_grid import FrozenGrid
@@ -67,11 +63,4 @@ def _earlier(context: Context, frozen: FrozenGrid) -> list[dict[str, Any]]:
 
 def _started(context: Context, run_ids: list[str]) -> int:
     with reading(context.ledger.engine) as connection:
-        return sum(
-            connection.execute(
-                select(func.count(func.distinct(m.attempts.c.run_id))).where(
-                    m.attempts.c.run_id.in_(part), m.attempts.c.started_at.is_not(None)
-                )
-            ).scalar_one()
-            for part in in_parts(run_ids)
-        )
+        return lookups.count_started(connection, run_ids)

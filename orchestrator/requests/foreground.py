@@ -4,10 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from sqlalchemy import func, select
-
-from ...db import models as m
-from ...db import queries
+from ...db import lookups, queries
+from ...db.due import one_run
 from ...db.engine import reading
 from ...jobs.atomic_files import to_json, write_new
 from ...jobs.config.host import clean_environment, visible_gpus
@@ -28,13 +26,8 @@ def run_here(context: Context, run_id: str) -> str:
     """
     backend = context.backend("local")
     assert isinstance(backend, LocalBackend)
-    number = (
-        select(func.max(m.attempts.c.number)).where(m.attempts.c.run_id == run_id).scalar_subquery()
-    )
     with reading(context.ledger.engine) as connection:
-        row = connection.execute(
-            select(m.runs, number.label("last")).where(m.runs.c.run_id == run_id)
-        ).one()
+        row = one_run(connection, run_id)
         settings = queries.grid_settings(connection, {row.grid_id})[row.grid_id]
     if row.state != RunState.PENDING:
         raise VtjobsError(
@@ -59,9 +52,7 @@ def run_here(context: Context, run_id: str) -> str:
     _serve(context, backend, opened.token, mine)
     tick(context, start=False)
     with reading(context.ledger.engine) as connection:
-        return str(
-            connection.execute(select(m.runs.c.state).where(m.runs.c.run_id == run_id)).scalar_one()
-        )
+        return str(lookups.states_of(connection, [run_id])[run_id])
 
 
 def _free_gpus(backend: LocalBackend, count: int) -> list[str]:

@@ -6,12 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import select
-
-from ...db import models as m
-from ...db import queries
+from ...db import lookups, queries
 from ...db.engine import reading
-from ...db.ledger import in_parts
 from ...jobs.config.config import Config
 from ...jobs.config.host import gpu_capability
 from ...jobs.config.site import SITES, configured
@@ -23,12 +19,13 @@ from ...jobs.grid.schema import Grid
 from ...jobs.run.states import RunState
 from ...jobs.strict_yaml import Document
 from ...jobs.workspace.allocation import Shape
+from ...jobs.workspace.markers import held_runs
 from ...jobs.workspace.stored_grid import FrozenGrid, freeze, write_grid
 from ..backends.base import Room
 from ..loop.context import Context, make_backend
 from ..loop.guard import choose_canary, set_canary
 from ..loop.plan import check_precision, check_world_size, shape_of, spread
-from .actions import held_runs, mark_held
+from .actions import mark_held
 from .backbone_check import check_backbones
 from .declarations import declarations
 
@@ -200,12 +197,10 @@ def summary(context: Context | None, prepared: Prepared) -> dict[str, Any]:
     """Return what a submission would do: counts, rules, allocations, an estimate of the hours."""
     frozen = prepared.frozen
     run_ids = [run[0] for run in frozen.runs]
-    states: dict[str, str] = {}
+    states: dict[str, RunState] = {}
     if context is not None:
         with reading(context.ledger.engine) as connection:
-            for part in in_parts(run_ids):
-                query = select(m.runs.c.run_id, m.runs.c.state).where(m.runs.c.run_id.in_(part))
-                states |= {row.run_id: row.state for row in connection.execute(query)}
+            states = lookups.states_of(connection, run_ids)
     counts = Counter(states.values())
     new = [run for run in frozen.runs if run[0] not in states]
     to_do = [run for run in frozen.runs if states.get(run[0], RunState.PENDING) == RunState.PENDING]
@@ -314,4 +309,4 @@ def submit(
 def _held_elsewhere(context: Context, chosen: set[str]) -> set[str]:
     with reading(context.ledger.engine) as connection:
         grids = set(queries.grid_settings(connection))
-    return held_runs(context, grids) & chosen
+    return held_runs(context.workspace, grids) & chosen

@@ -20,9 +20,9 @@ from ...jobs.run.selector import Selection
 from ...jobs.run.spec import RunSpec
 from ...jobs.run.states import AttemptState, RunState
 from ...jobs.workspace.journal import LEASE_S
+from ...jobs.workspace.markers import held_runs
 from ..loop.context import Context
 from ..loop.tick import Report
-from ..requests.actions import held_runs
 
 SCHEMA_VERSION = 1
 
@@ -59,7 +59,7 @@ def status(context: Context, selection: Selection, report: Report) -> dict[str, 
         "workspace": str(context.workspace.root),
         "runs": _all_states(counts),
         "grids": grids,
-        "held": len(held_runs(context, set(settings))),
+        "held": len(held_runs(context.workspace, set(settings))),
         "unreachable": [
             {"backend": name, "since": iso(fact["since"]), "reason": fact["reason"]}
             for name, fact in report.unreachable.items()
@@ -85,7 +85,7 @@ def runs(
             for row in queries.results_of(connection, [row.run_id for row in rows])
             if row["metric"] == "top1" and row["set_name"] == "test"
         }
-    held = held_runs(context, {row.grid_id for row in rows})
+    held = held_runs(context.workspace, {row.grid_id for row in rows})
     return [_run_document(context, row, scores.get(row.run_id), row.run_id in held) for row in rows]
 
 
@@ -153,7 +153,9 @@ def show(context: Context, run_id: str) -> dict[str, Any]:
         checkpoints = queries.checkpoints_of(connection, run_id)
         results = queries.results_of(connection, [run_id])
         cell = queries.cell_rows(connection, {row.cell_id})[row.cell_id]
-    document = _run_document(context, row, None, run_id in held_runs(context, {row.grid_id}))
+    document = _run_document(
+        context, row, None, run_id in held_runs(context.workspace, {row.grid_id})
+    )
     spec = RunSpec.parse(folder.spec.read_text()) if folder.spec.exists() else None
     last = attempts[-1]["number"] if attempts else 0
     described = asdict(spec) if spec else _described(cell["spec"])

@@ -18,8 +18,7 @@ from ...jobs.workspace.paths import RunFolder, Workspace
 from ...jobs.workspace.stored_grid import write_spec
 from ..environment import origin, trains_on_gpu, write_environment
 from ..pipes import STOP, CappedLog, LineReader
-from ..process import send_signal
-from ..ranks.rank import DUMP_SIGNAL
+from ..process import DUMP_SIGNAL, send_signal
 from ..ranks.rendezvous import LOOPBACK, listen, own_addresses
 from .attempt_journal import AttemptJournal
 from .blame import Weight, blame, weigh

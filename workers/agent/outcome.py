@@ -7,7 +7,7 @@ from enum import Enum, auto
 from typing import Any
 
 from ...jobs.run.states import EXIT_OF_CLASS, AttemptState, ExitCode, FailureClass
-from ..ranks.failure import STORAGE_ERRORS
+from ..errors import STORAGE_ERRORS
 from .oom import oom_kills
 from .template_client import RankProcess
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..models.tokens import BackboneError
+from ..errors import BackboneError
 
 # What a function that adapts weights raises on such as it does not know.
 _UNFIT = (RuntimeError, AttributeError, KeyError, IndexError, TypeError, ValueError, AssertionError)

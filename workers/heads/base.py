@@ -2,7 +2,7 @@
 
 import linecache
 import sys
-from dataclasses import dataclass
+from importlib import import_module
 from types import ModuleType
 from typing import Any, Protocol
 
@@ -11,18 +11,11 @@ from torch import Tensor, nn
 
 from ...jobs.errors import VtjobsError
 from ...jobs.grid.custom_head import COMMON
+from ...jobs.grid.heads import HEADS
+from ..models.tokens import Grid
 
 # Epochs over which DRLoc's published program raises λ.
 CODE_WARMUP = 20
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Grid:
-    """The shape of a token grid."""
-
-    width: int
-    height: int
-    columns: int
 
 
 class Head(Protocol):
@@ -43,6 +36,15 @@ class Head(Protocol):
         ...
 
 
+def trains_module(head: dict[str, Any]) -> bool:
+    """Return whether a head is a module of its own beside the classifier.
+
+    Args:
+        head: name and resolved parameters.
+    """
+    return "source" in head or HEADS[head["name"]].module is not None
+
+
 def build_head(head: dict[str, Any], grids: list[Grid]) -> nn.Module | None:
     """Make the head of a run.
 
@@ -52,15 +54,13 @@ def build_head(head: dict[str, Any], grids: list[Grid]) -> nn.Module | None:
         head: name and resolved parameters.
         grids: the token grids that it will get.
     """
-    from .drloc import DRLoc
-    from .relvit import RelViT
-
-    params = head["params"]
-    if head["name"] == "supervised" or params["weight"] == 0:
+    if not trains_module(head) or head["params"]["weight"] == 0:
         return None
     if "source" in head:
         return _own(head, grids)
-    return DRLoc(grids, params) if head["name"] == "drloc" else RelViT(grids[-1], params)
+    module = import_module(f".{HEADS[head['name']].module}", __package__)
+    made: nn.Module = module.build(grids, head["params"])
+    return made
 
 
 def _own(head: dict[str, Any], grids: list[Grid]) -> nn.Module:

@@ -9,10 +9,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from .base import Grid
+from ..models.tokens import Grid
 
 # The published code adds it to the variance; a saturated softmax has none.
 VARIANCE_FLOOR = 1e-8
+
+
+def build(grids: list[Grid], params: dict[str, Any]) -> nn.Module:
+    """Make the head; see `base.build_head`."""
+    return DRLoc(grids, params)
 
 
 class DRLoc(nn.Module):

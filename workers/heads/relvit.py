@@ -10,13 +10,18 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from .base import Grid
+from ..models.tokens import Grid
 
 DIRECTIONS = 9
 # A grid of this side is not pooled.
 POOLED = 7
 # Added to the product of norms in eq. 7, as in the published code; the paper names no value.
 ANGLE_FLOOR = 1e-4
+
+
+def build(grids: list[Grid], params: dict[str, Any]) -> nn.Module:
+    """Make the head, which works on the final tokens alone; see `base.build_head`."""
+    return RelViT(grids[-1], params)
 
 
 class RelViT(nn.Module):

@@ -4,8 +4,8 @@ from typing import Any
 
 from torch import nn
 
-from ..heads.base import Grid
-from .tokens import BackboneError
+from ..errors import BackboneError
+from .tokens import Grid
 
 
 def create_arguments(
@@ -64,7 +64,7 @@ def build(
     if params.get("mega") is not None:
         _shrink(model, name, recipe["image_size"], params["mega"])
     if head is not None and head.get("name") == "distill":
-        from ..training.distill import prepare_student
+        from .students import prepare_student
 
         prepare_student(model, head)
     if not params.get("labels", True):

@@ -1,23 +1,29 @@
 """Patch tokens as grids, [B, h, w, D], taken out of one forward pass of any backbone by hooks."""
 
 import re
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
-from ...jobs.errors import VtjobsError
-from ..heads.base import Grid
+from ..errors import BackboneError
 
 Where = Literal["before_norm", "after_norm", "blocks"]
 # timm's transformers, its ResNets, and our CvT.
 _BLOCK = re.compile(r"(?:.*\.)?(?:blocks\.[0-9]+|layer[0-9]+\.[0-9]+|stages\.[0-9]+\.[0-9]+)\Z")
 
 
-class BackboneError(VtjobsError):
-    """timm cannot make this backbone, or its features form no grid."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grid:
+    """The shape of a token grid."""
 
-    exit_code = 2
+    width: int
+    """D, the length of a token's vector."""
+    height: int
+    """h, tokens in a column."""
+    columns: int
+    """w, tokens in a row."""
 
 
 class Tap:

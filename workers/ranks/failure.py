@@ -1,14 +1,13 @@
 """From an exception to its class and a one-line signature that tells causes apart."""
 
-import errno
 import re
 import traceback
 from pathlib import Path
 
 from ...jobs.run.states import EXIT_OF_CLASS, ExitCode, FailureClass
+from ..errors import STORAGE_ERRORS, BackboneError
 from .rendezvous import NotReached
 
-STORAGE_ERRORS = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.ESTALE, errno.EROFS))
 _COMMUNICATION = re.compile(
     r"connection (reset|closed|refused)|gloo|nccl|timed out|broken pipe|socket|store->get|remote"
     r" process exited",
@@ -47,7 +46,6 @@ def classify(error: BaseException) -> FailureClass:
 
     from ..data.datasets import DataError
     from ..heads.base import OwnHeadError
-    from ..models.tokens import BackboneError
     from ..training.evaluate import Diverged
     from ..training.trainee import PrecisionError
 

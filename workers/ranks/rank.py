@@ -2,7 +2,6 @@
 
 import faulthandler
 import os
-import signal
 import sys
 import time
 from functools import partial
@@ -12,9 +11,7 @@ from typing import Any
 from ...jobs.run.states import ExitCode, FailureClass
 from ...jobs.workspace.paths import RunFolder
 from ..pipes import LineWriter, StopFlag
-
-# The agent asks for stack dumps with this signal; NCCL uses SIGUSR1.
-DUMP_SIGNAL = signal.SIGRTMIN + 5
+from ..process import DUMP_SIGNAL
 
 
 def run_rank(order: dict[str, Any], *, events: int, control: int, listener: int | None) -> int:

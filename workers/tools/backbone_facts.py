@@ -20,8 +20,9 @@ def describe(question: dict[str, Any]) -> dict[str, Any]:
     import timm  # noqa: F401
     import torch
 
+    from ..errors import BackboneError
     from ..models.backbones import batch_norms, build, cell_side, input_side
-    from ..models.tokens import BackboneError, grid_shapes
+    from ..models.tokens import grid_shapes
     from ..training.trainee import tap_of
 
     for device in ("meta", "cpu"):

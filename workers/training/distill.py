@@ -1,21 +1,19 @@
-"""Distillation from a teacher that is not trained (Touvron et al. 2021, DeiT, section 4.
+"""Distillation from a teacher that is not trained.
 
-The thesis, section 3.3).
+Touvron et al. 2021 (DeiT), section 4; the thesis, section 3.3.
 """
 
-import math
 from pathlib import Path
 from typing import Any
 
 import torch
-from timm.models.deit import VisionTransformerDistilled
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ...jobs.run.spec import STAGE, RunSpec
 from ..checkpoints.weights import load_weights
+from ..errors import BackboneError
 from ..models.backbones import build
-from ..models.tokens import BackboneError
 from .plan import Plan
 
 
@@ -83,32 +81,3 @@ def make_distillation(
     if left:
         raise BackboneError(f"teacher {backbone['model']}: the weights lack {', '.join(left[:3])}")
     return Distillation(params, model.to(device), numerics)
-
-
-class LateFusion(VisionTransformerDistilled):
-    """A model with a distillation token that adds up the two softmax outputs, as the paper does at
-    test time.
-
-    timm, like the published code, takes the mean of the two logits.
-    """
-
-    def forward_head(self, x: Tensor, pre_logits: bool = False) -> Any:
-        """Return both logits in training.
-
-        Elsewhere the log of the mean of both softmax outputs, [B, classes].
-        """
-        if pre_logits or self.training:
-            return super().forward_head(x, pre_logits)
-        both = torch.stack([self.head(x[:, 0]), self.head_dist(x[:, 1])]).float()
-        return both.log_softmax(2).logsumexp(0) - math.log(2)
-
-
-def prepare_student(model: nn.Module, head: dict[str, Any]) -> None:
-    """Let a model with a distillation token give both logits in training, and join them elsewhere
-    as the head says.
-    """
-    if not isinstance(model, VisionTransformerDistilled) or head["params"]["weight"] == 0:
-        return
-    model.set_distilled_training(True)
-    if head["params"]["fusion"] == "softmax":
-        model.__class__ = LateFusion

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from ...jobs.errors import VtjobsError
-from ..heads.base import build_head
+from ..heads.base import build_head, trains_module
 from ..models.backbones import batch_norms, build, cell_side, input_side
 from ..models.tokens import Tap, grid_shapes
 from ..randomness import Streams
@@ -39,8 +39,8 @@ class Trainee(nn.Module):
         self.head = head
         # Whether the classifier is trained; without it there are no logits.
         self.labels = labels
-        self.patch = patch
         # Side of the patches that the head works on, pixels.
+        self.patch = patch
         self._tap = tap
 
     def forward(
@@ -64,7 +64,7 @@ def make_trainee(spec: Any, streams: Streams) -> Trainee:
     """
     streams.seed_torch("init", "backbone")
     backbone = build(spec.backbone, spec.dataset, spec.recipe, spec.head)
-    if spec.head["name"] in ("supervised", "distill"):
+    if not trains_module(spec.head):
         return Trainee(backbone, None, None)
     tap = tap_of(backbone, spec.head)
     side = input_side(spec.head, backbone, spec.recipe["image_size"])

@@ -9,6 +9,7 @@ from vtjobs.jobs.atomic_files import read_json
 from vtjobs.jobs.errors import VtjobsError
 from vtjobs.jobs.run.states import AttemptState
 from vtjobs.jobs.workspace.allocation import Allocation
+from vtjobs.jobs.workspace.markers import held_runs
 from vtjobs.orchestrator.requests import actions
 
 from ...support.grids import tiny_grid
@@ -169,7 +170,7 @@ def test_holding_and_releasing_leave_no_trace_and_other_runs_stay_held(quiet_lab
     (grid_id,) = (path.name for path in quiet_lab.context.workspace.grids.iterdir())
     actions.hold(quiet_lab.context, runs[:2])
     actions.release(quiet_lab.context, runs[:1])
-    assert actions.held_runs(quiet_lab.context, {grid_id}) == {runs[1]}
+    assert held_runs(quiet_lab.context.workspace, {grid_id}) == {runs[1]}
     actions.release(quiet_lab.context, runs)
     assert not quiet_lab.context.workspace.marker(grid_id, "hold").exists()
 

@@ -23,7 +23,7 @@ from vtjobs.workers.agent import attempt as hosted_module
 from vtjobs.workers.agent.attempt import HostedRun
 from vtjobs.workers.agent.template_client import Forge
 from vtjobs.workers.checkpoints.manifest import verify
-from vtjobs.workers.ranks.rank import DUMP_SIGNAL
+from vtjobs.workers.process import DUMP_SIGNAL
 
 from ...support.grids import tiny_grid
 from ...support.lab import Lab, a_template, is_running, serve, wait_for

@@ -11,8 +11,9 @@ from torch import Tensor, nn
 
 from vtjobs.jobs.grid import catalogue
 from vtjobs.jobs.grid.heads import preset
-from vtjobs.workers.heads.base import Grid, build_head, weight_at
+from vtjobs.workers.heads.base import build_head, weight_at
 from vtjobs.workers.heads.drloc import DRLoc, Localization
+from vtjobs.workers.models.tokens import Grid
 
 from ...support.training import head_params
 

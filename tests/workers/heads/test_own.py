@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from vtjobs.jobs.run.spec import RunSpec
-from vtjobs.workers.heads.base import Grid, OwnHeadError, build_head, weight_at
+from vtjobs.workers.heads.base import OwnHeadError, build_head, weight_at
+from vtjobs.workers.models.tokens import Grid
 
 from ...support.training import VIT, newest, run_spec, training
 

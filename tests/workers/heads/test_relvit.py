@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from vtjobs.workers.heads.base import Grid
 from vtjobs.workers.heads.relvit import FullRank, LowRank, RelViT, angles, directions, distances
+from vtjobs.workers.models.tokens import Grid
 
 from ...support.training import head_params
 from .test_drloc import tokens_of

@@ -10,8 +10,8 @@ from safetensors.torch import save_file
 
 from vtjobs.jobs.grid import catalogue
 from vtjobs.workers.checkpoints.weights import load_weights, read_weights
+from vtjobs.workers.errors import BackboneError
 from vtjobs.workers.models.backbones import build
-from vtjobs.workers.models.tokens import BackboneError
 
 from ...support.training import VIT, differences, run_spec, weights_of
 

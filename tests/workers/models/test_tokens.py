@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 import torch
 
+from vtjobs.workers.errors import BackboneError
 from vtjobs.workers.models.backbones import build
-from vtjobs.workers.models.tokens import BackboneError, Tap, grid_shapes, token_grid
+from vtjobs.workers.models.tokens import Tap, grid_shapes, token_grid
 
 from ...support.training import CONVNET, VIT, differences, run_spec, weights_of
 

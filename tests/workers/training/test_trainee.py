@@ -13,8 +13,8 @@ from vtjobs.jobs.grid import catalogue
 from vtjobs.jobs.grid.recipe import Recipe
 from vtjobs.workers.checkpoints.manifest import MODEL
 from vtjobs.workers.checkpoints.weights import load_weights
+from vtjobs.workers.errors import BackboneError
 from vtjobs.workers.models.backbones import build, create_arguments
-from vtjobs.workers.models.tokens import BackboneError
 from vtjobs.workers.randomness import Streams
 from vtjobs.workers.training.trainee import (
     PrecisionError,

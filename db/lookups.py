@@ -1,0 +1,241 @@
+"""Facts about given runs, one function a question. Readers hand in a connection of `reading`."""
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, func, select
+
+from ..jobs.run.states import LIVE, AttemptState, FailureClass, RunState
+from ..jobs.workspace.allocation import Allocation
+from . import models as m
+from .parts import in_parts
+
+# Runs ---------------------------------------------------------------------------------------------
+
+
+def states_of(connection: Connection, run_ids: Iterable[str]) -> dict[str, RunState]:
+    """Return run -> its state; an unknown run is left out."""
+    found: dict[str, RunState] = {}
+    for part in in_parts(run_ids):
+        query = select(m.runs.c.run_id, m.runs.c.state).where(m.runs.c.run_id.in_(part))
+        found |= {row.run_id: RunState(row.state) for row in connection.execute(query)}
+    return found
+
+
+def newest_grids_of(connection: Connection, run_ids: Iterable[str]) -> dict[str, set[str]]:
+    """Return grid -> those of the runs that follow it: a run follows the newest grid it is in."""
+    found: dict[str, set[str]] = {}
+    for part in in_parts(run_ids):
+        query = select(m.runs.c.grid_id, m.runs.c.run_id).where(m.runs.c.run_id.in_(part))
+        for row in connection.execute(query):
+            found.setdefault(row.grid_id, set()).add(row.run_id)
+    return found
+
+
+def all_grids_of(connection: Connection, run_ids: Iterable[str]) -> set[str]:
+    """Return every grid that holds any of the runs."""
+    found: set[str] = set()
+    for part in in_parts(run_ids):
+        query = select(m.grid_runs.c.grid_id).where(m.grid_runs.c.run_id.in_(part)).distinct()
+        found |= set(connection.execute(query).scalars())
+    return found
+
+
+def holds_runs(connection: Connection) -> bool:
+    """Return whether the ledger has a run at all."""
+    return connection.execute(select(m.runs.c.run_id).limit(1)).first() is not None
+
+
+def runs_by_grid(connection: Connection, states: Iterable[RunState]) -> dict[str, int]:
+    """Return grid -> how many runs that follow it are in one of the states."""
+    query = (
+        select(m.runs.c.grid_id, func.count())
+        .where(m.runs.c.state.in_(list(states)))
+        .group_by(m.runs.c.grid_id)
+    )
+    return {row[0]: row[1] for row in connection.execute(query)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompletedRun:
+    """A run that has completed."""
+
+    run_id: str
+    grid_id: str
+    spec: dict[str, Any]
+    """The description of its cell."""
+
+
+def completed_runs(connection: Connection, run_ids: Iterable[str]) -> list[CompletedRun]:
+    """Return those of the runs that have completed."""
+    found: list[CompletedRun] = []
+    for part in in_parts(run_ids):
+        query = (
+            select(m.runs.c.grid_id, m.runs.c.run_id, m.cells.c.spec)
+            .join(m.cells, m.cells.c.cell_id == m.runs.c.cell_id)
+            .where(m.runs.c.run_id.in_(part), m.runs.c.state == RunState.COMPLETED)
+        )
+        found += [
+            CompletedRun(run_id=row.run_id, grid_id=row.grid_id, spec=json.loads(row.spec))
+            for row in connection.execute(query)
+        ]
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parent:
+    """A run that another one starts from or learns from."""
+
+    cell_id: str
+    parent: str | None
+
+
+def parents_of(connection: Connection, run_ids: Iterable[str]) -> dict[str, Parent]:
+    """Return run -> its cell and its own parent."""
+    found: dict[str, Parent] = {}
+    for part in in_parts(sorted(run_ids)):
+        query = select(m.runs.c.run_id, m.runs.c.cell_id, m.runs.c.parent).where(
+            m.runs.c.run_id.in_(part)
+        )
+        for row in connection.execute(query):
+            found[row.run_id] = Parent(cell_id=row.cell_id, parent=row.parent)
+    return found
+
+
+# Attempts -----------------------------------------------------------------------------------------
+
+
+def newest_attempt(connection: Connection, run_id: str) -> int:
+    """Return the number of a run's newest attempt; 0 if there is none."""
+    query = select(func.max(m.attempts.c.number)).where(m.attempts.c.run_id == run_id)
+    return connection.execute(query).scalar() or 0
+
+
+def newest_attempts(connection: Connection, grid_ids: Iterable[str]) -> dict[str, dict[str, int]]:
+    """Return grid -> run -> the number of its newest attempt, for runs that were tried."""
+    query = (
+        select(m.runs.c.grid_id, m.runs.c.run_id, func.max(m.attempts.c.number).label("number"))
+        .select_from(m.runs)
+        .join(m.attempts, m.attempts.c.run_id == m.runs.c.run_id)
+        .where(m.runs.c.grid_id.in_(list(grid_ids)))
+        .group_by(m.runs.c.grid_id, m.runs.c.run_id)
+    )
+    found: dict[str, dict[str, int]] = {}
+    for row in connection.execute(query):
+        found.setdefault(row.grid_id, {})[row.run_id] = row.number
+    return found
+
+
+def live_runs(connection: Connection) -> set[str]:
+    """Return the runs that have a live attempt."""
+    query = select(m.attempts.c.run_id).where(m.attempts.c.state.in_(LIVE))
+    return set(connection.execute(query).scalars())
+
+
+def count_started(connection: Connection, run_ids: Iterable[str]) -> int:
+    """Return how many of the runs have ever started."""
+    started = func.count(func.distinct(m.attempts.c.run_id))
+    return sum(
+        connection.execute(
+            select(started).where(
+                m.attempts.c.run_id.in_(part), m.attempts.c.started_at.is_not(None)
+            )
+        ).scalar_one()
+        for part in in_parts(run_ids)
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailedRun:
+    """A failed run with the end of its newest attempt."""
+
+    grid_id: str
+    run_id: str
+    number: int
+    failure: str
+    signature: str
+
+
+def failed_runs(connection: Connection, failures: Iterable[FailureClass]) -> list[FailedRun]:
+    """Return the runs that failed with one of these classes."""
+    table, tried = m.attempts.c, m.attempts.alias("tried").c
+    latest = select(func.max(tried.number)).where(tried.run_id == m.runs.c.run_id).scalar_subquery()
+    query = (
+        select(m.runs.c.grid_id, m.runs.c.run_id, table.number, table.failure, table.signature)
+        .select_from(m.runs)
+        .join(m.attempts, (table.run_id == m.runs.c.run_id) & (table.number == latest))
+        .where(m.runs.c.state == RunState.FAILED, table.failure.in_(list(failures)))
+    )
+    return [FailedRun(**row) for row in connection.execute(query).mappings()]
+
+
+def inexact_resumes(connection: Connection, run_ids: Iterable[str]) -> dict[str, bool]:
+    """Return run -> whether a resume of it was inexact, for runs that were resumed at all."""
+    found: dict[str, bool] = {}
+    for part in in_parts(run_ids):
+        query = select(m.attempts.c.run_id, m.attempts.c.exact).where(
+            m.attempts.c.run_id.in_(part), m.attempts.c.resumed_step.is_not(None)
+        )
+        for row in connection.execute(query):
+            found[row.run_id] = found.get(row.run_id, False) or row.exact is not True
+    return found
+
+
+def interrupted_epochs(connection: Connection, run_ids: Iterable[str]) -> dict[str, list[int]]:
+    """Return run -> the epochs in which attempts ended without completing it."""
+    table = m.attempts.c
+    found: dict[str, list[int]] = {}
+    for part in in_parts(run_ids):
+        query = select(table.run_id, table.epoch).where(
+            table.run_id.in_(part),
+            table.state != AttemptState.COMPLETED,
+            table.epoch.is_not(None),
+        )
+        for row in connection.execute(query):
+            found.setdefault(row.run_id, []).append(int(row.epoch))
+    return found
+
+
+# What was measured --------------------------------------------------------------------------------
+
+
+def epochs_of(connection: Connection, run_ids: Iterable[str]) -> dict[str, int]:
+    """Return run -> how many epochs it has reported."""
+    table = m.epoch_metrics.c
+    found: dict[str, int] = {}
+    for part in in_parts(run_ids):
+        query = select(table.run_id, func.count()).where(table.run_id.in_(part))
+        found |= {row[0]: row[1] for row in connection.execute(query.group_by(table.run_id))}
+    return found
+
+
+def images_of(connection: Connection, run_ids: Iterable[str]) -> dict[str, dict[str, int]]:
+    """Return run -> evaluation set -> how many images it was scored on."""
+    table = m.evaluations.c
+    found: dict[str, dict[str, int]] = {}
+    for part in in_parts(sorted(run_ids)):
+        query = (
+            select(table.run_id, table.set_name, func.max(table.metrics))
+            .where(table.run_id.in_(part))
+            .group_by(table.run_id, table.set_name)
+        )
+        for run_id, set_name, metrics in connection.execute(query):
+            if "n" in (scored := json.loads(metrics)):
+                found.setdefault(run_id, {})[set_name] = int(scored["n"])
+    return found
+
+
+# Allocations --------------------------------------------------------------------------------------
+
+
+def allocation(connection: Connection, token: str) -> Allocation:
+    """Return an allocation as the ledger has it."""
+    query = select(m.allocations.c.content).where(m.allocations.c.token == token)
+    return Allocation.from_dict(json.loads(connection.execute(query).scalar_one()))
+
+
+def tokens(connection: Connection) -> set[str]:
+    """Return the tokens of all allocations."""
+    return set(connection.execute(select(m.allocations.c.token)).scalars())

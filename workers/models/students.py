@@ -1,0 +1,37 @@
+"""Students of a teacher: models with a distillation token (DeiT, Touvron et al. 2021, section 4)."""
+
+import math
+from typing import Any
+
+import torch
+from timm.models.deit import VisionTransformerDistilled
+from torch import Tensor, nn
+
+
+class LateFusion(VisionTransformerDistilled):
+    """A model with a distillation token that adds up the two softmax outputs, as the paper does at
+    test time.
+
+    timm, like the published code, takes the mean of the two logits.
+    """
+
+    def forward_head(self, x: Tensor, pre_logits: bool = False) -> Any:
+        """Return both logits in training.
+
+        Elsewhere the log of the mean of both softmax outputs, [B, classes].
+        """
+        if pre_logits or self.training:
+            return super().forward_head(x, pre_logits)
+        both = torch.stack([self.head(x[:, 0]), self.head_dist(x[:, 1])]).float()
+        return both.log_softmax(2).logsumexp(0) - math.log(2)
+
+
+def prepare_student(model: nn.Module, head: dict[str, Any]) -> None:
+    """Let a model with a distillation token give both logits in training, and join them elsewhere
+    as the head says.
+    """
+    if not isinstance(model, VisionTransformerDistilled) or head["params"]["weight"] == 0:
+        return
+    model.set_distilled_training(True)
+    if head["params"]["fusion"] == "softmax":
+        model.__class__ = LateFusion
