@@ -39,7 +39,7 @@ CONVNET = {
 def head_params(name: str, fidelity: str = "paper", **changes: Any) -> dict[str, Any]:
     """Return a head's parameters as a run has them."""
     usual: dict[str, Any] = {"drloc": {"weight": 0.5, "pairs": 8, "width": 16}}.get(name, {})
-    values = HEADS[name].model_validate({**usual, **changes}).model_dump(mode="json")
+    values = HEADS[name].model.model_validate({**usual, **changes}).model_dump(mode="json")
     published = preset(name, fidelity, {})  # type: ignore[arg-type]
     return values | {key: value for key, value in published.items() if values[key] is None}
 

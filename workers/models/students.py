@@ -1,4 +1,4 @@
-"""Students of a teacher: models with a distillation token (DeiT, Touvron et al. 2021, section 4)."""
+"""Students of a teacher, models with a distillation token (DeiT, Touvron et al. 2021, sec. 4)."""
 
 import math
 from typing import Any

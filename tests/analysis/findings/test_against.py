@@ -53,7 +53,7 @@ def ours(
 
 def _head(name: str, params: dict[str, Any]) -> dict[str, Any]:
     given = {} if name == "supervised" else params
-    return {"name": name, "params": HEADS[name].model_validate(given).model_dump(mode="json")}
+    return {"name": name, "params": HEADS[name].model.model_validate(given).model_dump(mode="json")}
 
 
 def row(

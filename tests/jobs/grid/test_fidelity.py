@@ -1,13 +1,15 @@
 """Who says what a setting is: the paper, its published code, or the grid."""
 
 import json
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
 from vtjobs.jobs.grid import catalogue, fidelity
-from vtjobs.jobs.grid.heads import HEADS, PRESETS, SILENT
+from vtjobs.jobs.grid.heads import HEADS
 from vtjobs.jobs.grid.load import take_in_document
 from vtjobs.jobs.strict_yaml import parse
 
@@ -68,16 +70,18 @@ def test_the_two_presets_are_two_runs() -> None:
     assert paper != code
 
 
-@pytest.mark.parametrize("name", PRESETS)
+@pytest.mark.parametrize("name", [name for name in HEADS if HEADS[name].presets])
 def test_a_preset_fills_exactly_what_a_grid_may_leave_open(name: str) -> None:
-    optional = {key for key, field in HEADS[name].model_fields.items() if field.default is None} - {
+    optional = {
+        key for key, field in HEADS[name].model.model_fields.items() if field.default is None
+    } - {
         "weight",
         "mega",
         "teacher",
     }
-    for values in PRESETS[name].values():
+    for values in HEADS[name].presets.values():
         assert set(values) == optional
-    assert SILENT[name] <= optional
+    assert HEADS[name].silent <= optional
 
 
 @pytest.mark.parametrize("name", catalogue.recipe_names())
@@ -90,3 +94,15 @@ def test_a_recipe_names_its_source_and_only_fields_that_it_has(name: str) -> Non
         catalogue.recipe_data(name, "code")[key] == value for key, value in file.code.items()
     )
     assert set(file.heads) <= set(HEADS)
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_a_head_that_is_trained_has_a_module_that_builds_it(name: str) -> None:
+    module = HEADS[name].module
+    if module is not None:
+        source = find_spec(f"vtjobs.workers.heads.{module}")
+        assert source is not None and source.origin is not None
+        assert (
+            "def build(grids: list[Grid], params: dict[str, Any])"
+            in Path(source.origin).read_text()
+        )
