@@ -7,55 +7,95 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from typing import Annotated
 
 import typer
 
 from .commands import catalog, control, housekeeping, papers, results, seeds, submit, watch
-from .jobs.errors import SchedulerUnreachable, VtjobsError
+from .commands.groups import Commands
+from .jobs.errors import BadInput, SchedulerUnreachable, VtjobsError
 
 # The exit code after Ctrl-C; newer parsers return it themselves.
 INTERRUPTED = 130
 
 app = typer.Typer(
     name="vtjobs",
+    cls=Commands,
     help="Run grids of vision experiments and get a results table with honest error bars.",
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (
-    *(submit.submit, submit.plan, seeds.topup),
-    *(watch.status, watch.runs, watch.show, watch.logs, watch.failures, watch.why),
-    *(
-        results.report,
-        results.compare,
-        results.variance,
-        results.mcnemar,
-        results.against,
-        seeds.power,
-        results.evaluate,
-        results.export,
-    ),
-    *(
-        control.cancel,
-        control.retry,
-        control.rerun,
-        control.hold,
-        control.release,
-        control.supervise,
-    ),
-    *(
-        submit.run,
-        catalog.catalog,
-        catalog.measure,
-        housekeeping.gc,
-        housekeeping.doctor,
-        housekeeping.schema,
-        housekeeping.init,
-    ),
-):
+COMMANDS: tuple[Callable[..., None], ...] = (
+    submit.submit,
+    submit.plan,
+    submit.run,
+    control.cancel,
+    control.retry,
+    control.rerun,
+    control.hold,
+    control.release,
+    control.supervise,
+    watch.status,
+    watch.runs,
+    watch.show,
+    watch.logs,
+    watch.failures,
+    watch.why,
+    results.report,
+    results.compare,
+    results.variance,
+    results.mcnemar,
+    results.against,
+    results.evaluate,
+    results.export,
+    seeds.power,
+    seeds.topup,
+    catalog.catalog,
+    catalog.measure,
+    housekeeping.gc,
+    housekeeping.doctor,
+    housekeeping.schema,
+    housekeeping.init,
+)
+for command in COMMANDS:
     app.command()(command)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        print(f"vtjobs {version('vtjobs')}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Version number."),
+    ] = False,
+) -> None:
+    """Run grids of vision experiments and get a results table with honest error bars."""
+
+
+@app.command("help")
+def show_help(
+    ctx: typer.Context,
+    command: Annotated[list[str] | None, typer.Argument(help="Command to explain.")] = None,
+) -> None:
+    """Show the help of vtjobs or of one command."""
+    assert ctx.parent is not None
+    found = ctx.parent.command
+    for name in command or ():
+        known = getattr(found, "commands", {})
+        if name not in known:
+            raise BadInput(f"no command {name!r}. See: vtjobs --help")
+        found = known[name]
+    words = ["vtjobs", *(command or ())]
+    print(found.get_help(type(ctx)(found, info_name=" ".join(words))))
 
 
 def _group(name: str, about: str, **commands: Callable[..., None]) -> None:

@@ -57,44 +57,38 @@ class Batch:
             # What the other nodes of an attempt write is for the agents' eyes; a sign of life of
             # theirs is none of it.
             return
-        kind, at = event["kind"], event["at"]
-        row = {"run_id": run_id, "attempt": attempt, "node": node, "seq": event["seq"], "at": at}
+        self._sort(key, event)
+        if event["kind"] == "evaluation" and node.startswith(EVALUATION_NODE):
+            # Scores that were computed later are no sign of life of the attempt.
+            return
         live = self.progress[run_id, attempt]
-        if kind == "epoch":
-            metrics = json.dumps(event["metrics"])
-            self.epochs.append(
-                {**row, "epoch": event["epoch"], "step": event["step"], "metrics": metrics}
-            )
-        elif kind == "evaluation":
-            metrics = json.dumps(event["metrics"])
-            place = {"epoch": event["epoch"], "step": event["step"], "set_name": event["set"]}
-            self.evaluations.append({**row, **place, "metrics": metrics})
-            if node.startswith(EVALUATION_NODE):
-                return
-        elif kind == "checkpoint":
-            row = {
-                "run_id": run_id,
-                "attempt": attempt,
-                "step": event["step"],
-                "epoch": event["epoch"],
-                "at": at,
-            }
-            self.checkpoints.append({**row, "bytes": event["bytes"]})
+        live["heartbeat_at"] = event["at"]
+        if event["kind"] == "checkpoint":
             live["checkpoint_step"] = event["step"]
-        elif kind == "start":
-            self.starts.append((run_id, attempt, event))
-            if event.get("resumed_attempt"):
-                self.lineage.add((run_id, event["resumed_attempt"]))
-        elif kind == "end":
-            self.ends.append((run_id, attempt, event))
-        live["heartbeat_at"] = at
-        for name in ("epoch", "step", "steps"):
-            if (
-                name in event
-                and kind in ("progress", "epoch", "checkpoint", "end")
-                and event[name] is not None
-            ):
-                live[name] = event[name]
+        if event["kind"] in ("progress", "epoch", "checkpoint", "end"):
+            known = ("epoch", "step", "steps")
+            live |= {name: event[name] for name in known if event.get(name) is not None}
+
+    def _sort(self, key: Key, event: Event) -> None:
+        run_id, attempt, node = key
+        row = {"run_id": run_id, "attempt": attempt, "at": event["at"]}
+        line = {**row, "node": node, "seq": event["seq"]}
+        match event["kind"]:
+            case "epoch":
+                place = {"epoch": event["epoch"], "step": event["step"]}
+                self.epochs.append({**line, **place, "metrics": json.dumps(event["metrics"])})
+            case "evaluation":
+                place = {"epoch": event["epoch"], "step": event["step"], "set_name": event["set"]}
+                self.evaluations.append({**line, **place, "metrics": json.dumps(event["metrics"])})
+            case "checkpoint":
+                place = {"step": event["step"], "epoch": event["epoch"]}
+                self.checkpoints.append({**row, **place, "bytes": event["bytes"]})
+            case "start":
+                self.starts.append((run_id, attempt, event))
+                if event.get("resumed_attempt"):
+                    self.lineage.add((run_id, event["resumed_attempt"]))
+            case "end":
+                self.ends.append((run_id, attempt, event))
 
 
 def ingest_live(ledger: Ledger, workspace: Workspace) -> int:

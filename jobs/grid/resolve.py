@@ -188,57 +188,73 @@ class Resolver:
 
     def _dataset(self, entry: Entry, settings: dict[str, Any]) -> str | None:
         known = catalogue.datasets()
-        folder = "/" in entry.name or "path" in settings
-        if not folder and entry.name not in known:
+        is_folder = "/" in entry.name or "path" in settings
+        if not is_folder and entry.name not in known:
             fix = f"{suggest(entry.name, known)}. Give an image folder by a path with a slash"
             self.problem(entry.path, f"unknown dataset {entry.name!r}", fix)
             return None
-        allowed = {"path", "mean", "std"} if folder else {"mean", "std"}
+        allowed = {"path", "mean", "std"} if is_folder else {"mean", "std"}
         for setting in settings:
             if setting not in allowed:
-                self.problem(
-                    (*entry.path, entry.name, setting),
-                    f"unknown key {setting!r}",
-                    suggest(setting, allowed),
-                )
+                where = (*entry.path, entry.name, setting)
+                self.problem(where, f"unknown key {setting!r}", suggest(setting, allowed))
                 return None
-        if folder:
-            path = Path(str(settings.get("path", entry.name))).expanduser()
-            facts = {**IMAGENET, "channels": 3, **describe_folder(path)}
-            self.paths[str(facts["fingerprint"])] = str(path.resolve())
-        else:
-            facts = known[entry.name]
-            path = Path()
-        for name in self.data.get("sets", ()):
-            known_sets = facts.get("sets", {})
-            if name == "train" or not (name in known_sets or (folder and (path / name).is_dir())):
-                fix = suggest(name, known_sets) if known_sets else ""
-                self.problem(("data", "sets"), f"dataset {entry.label} has no set {name!r}", fix)
-                return None
+        folder = Path(str(settings.get("path", entry.name))).expanduser() if is_folder else None
+        facts = known[entry.name] if folder is None else self._folder_facts(folder)
         facts = {**facts, **{key: settings[key] for key in ("mean", "std") if key in settings}}
-        for setting in ("mean", "std"):
-            values = facts[setting]
-            if not _are_numbers(values, facts["channels"]):
-                self.problem(
-                    (*entry.path, entry.name, setting), f"expected {facts['channels']} numbers"
-                )
-                return None
-            if setting == "std" and min(values) <= 0:
-                self.problem((*entry.path, entry.name, setting), "must be greater than 0")
-                return None
-        spec = {
-            key: facts[key]
-            for key in ("channels", "classes", "fingerprint", "mean", "std", "train", "test")
-        }
-        val = self.data.get("val")
-        held, classes = round((val or 0.0) * facts["train"]), facts["classes"]
-        if val is not None and min(held, facts["train"] - held) < classes:
-            message = f"{val} of {entry.label}'s {facts['train']} training images is {held}"
-            need = f"both parts need at least one image of each of the {classes} classes"
-            self.problem(("data", "val"), f"{message}; {need}")
+        is_fit = (
+            self._has_sets(entry, facts, folder)
+            and self._is_normalised(entry, facts)
+            and self._can_hold_out(entry, facts)
+        )
+        if not is_fit:
             return None
+        names = ("channels", "classes", "fingerprint", "mean", "std", "train", "test")
+        spec = {name: facts[name] for name in names}
+        val = self.data.get("val")
         kept = {"val": val} if val is not None else {}
-        return canonical(spec | kept | {"name": "folder" if folder else entry.name})
+        return canonical(spec | kept | {"name": "folder" if is_folder else entry.name})
+
+    def _folder_facts(self, folder: Path) -> dict[str, Any]:
+        facts = {**IMAGENET, "channels": 3, **describe_folder(folder)}
+        self.paths[str(facts["fingerprint"])] = str(folder.resolve())
+        return facts
+
+    def _has_sets(self, entry: Entry, facts: dict[str, Any], folder: Path | None) -> bool:
+        """Return whether a dataset has the further evaluation sets that the grid names."""
+        known = facts.get("sets", {})
+        for name in self.data.get("sets", ()):
+            is_there = name in known or (folder is not None and (folder / name).is_dir())
+            if name == "train" or not is_there:
+                fix = suggest(name, known) if known else ""
+                self.problem(("data", "sets"), f"dataset {entry.label} has no set {name!r}", fix)
+                return False
+        return True
+
+    def _is_normalised(self, entry: Entry, facts: dict[str, Any]) -> bool:
+        """Return whether mean and std are numbers for each channel."""
+        for setting in ("mean", "std"):
+            where = (*entry.path, entry.name, setting)
+            if not _are_numbers(facts[setting], facts["channels"]):
+                self.problem(where, f"expected {facts['channels']} numbers")
+                return False
+            if setting == "std" and min(facts[setting]) <= 0:
+                self.problem(where, "must be greater than 0")
+                return False
+        return True
+
+    def _can_hold_out(self, entry: Entry, facts: dict[str, Any]) -> bool:
+        """Return whether `data.val` leaves an image of each class on both sides."""
+        val = self.data.get("val")
+        if val is None:
+            return True
+        held, classes = round(val * facts["train"]), facts["classes"]
+        if min(held, facts["train"] - held) >= classes:
+            return True
+        message = f"{val} of {entry.label}'s {facts['train']} training images is {held}"
+        need = f"both parts need at least one image of each of the {classes} classes"
+        self.problem(("data", "val"), f"{message}; {need}")
+        return False
 
     def head(
         self, entry: Entry, backbone: Entry, changes: dict[str, Any], recipe: str = ""

@@ -21,45 +21,56 @@ MAX_RUNS = 10_000
 
 
 def _seeds(value: object) -> list[int]:
-    if isinstance(value, bool) or isinstance(value, float):
-        raise ValueError(f"whole number 0…{MAX_SEED}, got {str(value).lower()}")
-    if isinstance(value, str):
-        if ".." in value:
-            low, _, high = value.partition("..")
-            fix = "a list"
-            if high.isascii() and high.isdigit() and len(high) < 10:
-                fix = f"[{low}, …, {high}] or {{range: [{low}, {int(high) + 1}]}}"
-            raise ValueError(f"write {fix}")
-        raise ValueError(f"write plain decimal numbers, got {value}")
-    if isinstance(value, int):
-        if not 1 <= value <= MAX_SEEDS:
-            raise ValueError(f"a count of seeds is 1…{MAX_SEEDS:,}, got {value}")
-        return list(range(value))
-    if isinstance(value, dict):
-        bounds = value.get("range")
-        if (
-            set(value) != {"range"}
-            or not isinstance(bounds, list)
-            or [type(part) for part in bounds] != [int, int]
-        ):
-            raise ValueError("write {range: [first, end]}; end is not included")
-        if bounds[1] - bounds[0] > MAX_SEEDS:
-            raise ValueError(f"at most {MAX_SEEDS:,} seeds, got {bounds[1] - bounds[0]:,}")
-        value = list(range(bounds[0], bounds[1]))
-    if not isinstance(value, list) or not value:
+    """Return the seeds that a grid file means by a count, a list or a range."""
+    match value:
+        case bool() | float():
+            raise ValueError(f"whole number 0…{MAX_SEED}, got {str(value).lower()}")
+        case str():
+            raise ValueError(_plain_form(value))
+        case int():
+            if not 1 <= value <= MAX_SEEDS:
+                raise ValueError(f"a count of seeds is 1…{MAX_SEEDS:,}, got {value}")
+            return list(range(value))
+        case dict():
+            return _listed(_range(value))
+        case list() if value:
+            return _listed(value)
+    raise ValueError("a count, a list of seeds, or {range: [first, end]}")
+
+
+def _plain_form(text: str) -> str:
+    """Return how to write what somebody wrote as text, such as 0..4."""
+    low, dots, high = text.partition("..")
+    if not dots:
+        return f"write plain decimal numbers, got {text}"
+    if high.isascii() and high.isdigit() and len(high) < 10:
+        return f"write [{low}, …, {high}] or {{range: [{low}, {int(high) + 1}]}}"
+    return "write a list"
+
+
+def _range(value: dict[str, object]) -> list[int]:
+    bounds = value.get("range")
+    is_pair = isinstance(bounds, list) and [type(part) for part in bounds] == [int, int]
+    if set(value) != {"range"} or not is_pair:
+        raise ValueError("write {range: [first, end]}; end is not included")
+    assert isinstance(bounds, list)
+    first, end = bounds
+    if end - first > MAX_SEEDS:
+        raise ValueError(f"at most {MAX_SEEDS:,} seeds, got {end - first:,}")
+    if end <= first:
         raise ValueError("a count, a list of seeds, or {range: [first, end]}")
-    for seed in value:
+    return list(range(first, end))
+
+
+def _listed(seeds: list[int]) -> list[int]:
+    for seed in seeds:
         if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed <= MAX_SEED:
-            shown = (
-                f"write plain decimal numbers, got {seed}"
-                if isinstance(seed, str)
-                else f"got {seed}"
-            )
-            raise ValueError(f"whole number 0…{MAX_SEED}, {shown}")
-    if len(set(value)) < len(value):
-        twice = min(seed for seed, times in Counter(value).items() if times > 1)
+            plain = "write plain decimal numbers, " if isinstance(seed, str) else ""
+            raise ValueError(f"whole number 0…{MAX_SEED}, {plain}got {seed}")
+    if len(set(seeds)) < len(seeds):
+        twice = min(seed for seed, times in Counter(seeds).items() if times > 1)
         raise ValueError(f"{twice} listed twice (would create duplicate runs)")
-    return value
+    return seeds
 
 
 def widened(known: Iterable[int], count: int) -> list[int]:
@@ -121,32 +132,31 @@ class Variance(BaseModel):
                     "together: `seeds` sets every stream. Remove the other keys of variance"
                 )
             return self
-        twice = [
-            name
-            for name in STREAMS
-            if (name in self.vary) + (name in self.hold) + (name in self.ride) > 1
-        ]
-        if twice or len(set(self.ride)) < len(self.ride):
-            raise ValueError(
-                f"{', '.join(twice or self.ride)}: list a stream once, under vary, hold or ride"
-            )
+        self._names_each_stream_once()
         levels = {name: len(values) for name, values in self.vary.items()}
-        if few := [name for name, count in levels.items() if count < 2]:
-            raise ValueError(f"vary {', '.join(few)}: needs at least two values, got one")
-        if self.design is Design.ONE_AT_A_TIME:
-            if not levels:
-                raise ValueError("one-at-a-time: vary at least one stream")
-            if self.ride:
-                raise ValueError(
-                    "one-at-a-time: streams that do not vary are held fixed. Remove ride"
-                )
-        elif len(levels) < 2:
-            raise ValueError(f"{self.design}: vary at least two streams")
+        self._varies_enough(levels)
         if self.count > MAX_RUNS:
             raise ValueError(f"{self.count:,} runs per cell, at most {MAX_RUNS:,} are allowed")
         if self.design is Design.ORTHOGONAL:
             self._orthogonal(levels)
         return self
+
+    def _names_each_stream_once(self) -> None:
+        named = Counter([*self.vary, *self.hold, *self.ride])
+        if twice := [name for name in STREAMS if named[name] > 1]:
+            raise ValueError(f"{', '.join(twice)}: list a stream once, under vary, hold or ride")
+
+    def _varies_enough(self, levels: dict[str, int]) -> None:
+        if few := [name for name, count in levels.items() if count < 2]:
+            raise ValueError(f"vary {', '.join(few)}: needs at least two values, got one")
+        if self.design is not Design.ONE_AT_A_TIME:
+            if len(levels) < 2:
+                raise ValueError(f"{self.design}: vary at least two streams")
+            return
+        if not levels:
+            raise ValueError("one-at-a-time: vary at least one stream")
+        if self.ride:
+            raise ValueError("one-at-a-time: streams that do not vary are held fixed. Remove ride")
 
     def _orthogonal(self, levels: dict[str, int]) -> None:
         counts = set(levels.values())

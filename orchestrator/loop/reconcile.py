@@ -98,6 +98,11 @@ def _end(attempt: LiveAttempt, view: JobView, now: float) -> Action:
             FailureClass.STOPPED,
             "stopped by the scheduler without a stated reason",
         )
+    return _end_without_word(attempt, view, now)
+
+
+def _end_without_word(attempt: LiveAttempt, view: JobView, now: float) -> Action:
+    """Judge an attempt of which neither the user nor its agent has said how it ended."""
     if view.failure is FailureClass.SKIPPED and view.end is not None and not attempt.is_started:
         return _ended(
             view.end, view.failure, f"given up by the scheduler before it started {_word(view)}"

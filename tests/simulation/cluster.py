@@ -91,23 +91,33 @@ class Cluster:
         if name == "sacct":
             return self._sacct(command)
         if name == "sacctmgr":
-            if not self.profile.accounting or not self.books.is_up:
-                raise SchedulerUnreachable("sacctmgr: Connection refused")
-            limit = "" if self.profile.max_jobs is None else str(self.profile.max_jobs)
-            return f"lab|{limit}||normal|normal\n" if "associations" in command else "normal||\n"
+            return self._sacctmgr(command)
+        self._controller_answers(command)
+        return self._answer(command)
+
+    def _sacctmgr(self, command: Sequence[str]) -> str:
+        if not self.profile.accounting or not self.books.is_up:
+            raise SchedulerUnreachable("sacctmgr: Connection refused")
+        limit = "" if self.profile.max_jobs is None else str(self.profile.max_jobs)
+        return f"lab|{limit}||normal|normal\n" if "associations" in command else "normal||\n"
+
+    def _controller_answers(self, command: Sequence[str]) -> None:
+        """Wait as a client does whose controller is away; it may come back in time."""
+        if self.is_up:
+            return
+        name = command[0]
+        self.world.run_until(self.world.now + 9.5)
+        is_end = name == "scancel" and not command[2].startswith("--signal")
+        if is_end and self.world.chance(0.5):
+            # The controller gets to it once it goes on, though the client has given up.
+            self.held_back.append((self.scancel, command[2:]))
         if not self.is_up:
-            self.world.run_until(self.world.now + 9.5)
-            if (
-                name == "scancel"
-                and not command[2].startswith("--signal")
-                and self.world.chance(0.5)
-            ):
-                # The controller gets to it once it goes on, though the client has given up.
-                self.held_back.append((self.scancel, command[2:]))
-            if not self.is_up:
-                raise SchedulerUnreachable(
-                    f"{name}: Unable to contact slurm controller (connect failure)"
-                )
+            raise SchedulerUnreachable(
+                f"{name}: Unable to contact slurm controller (connect failure)"
+            )
+
+    def _answer(self, command: Sequence[str]) -> str:
+        name = command[0]
         match name:
             case "squeue":
                 return "\n".join(line for job in self.jobs.values() for line in self._lines(job))

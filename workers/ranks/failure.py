@@ -2,6 +2,7 @@
 
 import re
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 
 from ...jobs.run.states import EXIT_OF_CLASS, ExitCode, FailureClass
@@ -40,48 +41,78 @@ _PATHS = re.compile(r"(?:/[\w.+-]+){2,}")
 
 
 def classify(error: BaseException) -> FailureClass:
-    """Return the class of an exception that ended a rank."""
+    """Return the class of an exception that ended a rank.
+
+    A cause anywhere in the chain of exceptions comes before what the last one looks like.
+    """
+    for link in _chain(error):
+        if found := _cause(link):
+            return found
+    return next((failure for failure, fits in _LOOKS if fits(error)), FailureClass.USER_ERROR)
+
+
+def _cause(link: BaseException) -> FailureClass | None:
+    """Return the class of an exception that is a cause wherever it stands in a chain."""
     import torch
-    from torch.distributed import DistError
 
     from ..data.datasets import DataError
-    from ..heads.base import OwnHeadError
     from ..training.evaluate import Diverged
+
+    is_runtime, text = isinstance(link, RuntimeError), str(link)
+    if isinstance(link, Diverged):
+        return FailureClass.DIVERGED
+    if isinstance(link, DataError):
+        return FailureClass.DATA
+    if isinstance(link, torch.OutOfMemoryError | MemoryError):
+        return FailureClass.OUT_OF_MEMORY
+    if is_runtime and _NO_MEMORY.search(text):
+        return FailureClass.OUT_OF_MEMORY
+    if isinstance(link, OSError) and link.errno in STORAGE_ERRORS:
+        return FailureClass.STORAGE
+    return FailureClass.STORAGE if is_runtime and _NO_SPACE.search(text) else None
+
+
+def _is_set_up(error: BaseException) -> bool:
+    from ..heads.base import OwnHeadError
     from ..training.trainee import PrecisionError
 
-    chain = _chain(error)
-    for link in chain:
-        if isinstance(link, Diverged):
-            return FailureClass.DIVERGED
-        if isinstance(link, DataError):
-            return FailureClass.DATA
-        if isinstance(link, torch.OutOfMemoryError | MemoryError):
-            return FailureClass.OUT_OF_MEMORY
-        if isinstance(link, RuntimeError) and _NO_MEMORY.search(str(link)):
-            return FailureClass.OUT_OF_MEMORY
-        if isinstance(link, OSError) and link.errno in STORAGE_ERRORS:
-            return FailureClass.STORAGE
-        if isinstance(link, RuntimeError) and _NO_SPACE.search(str(link)):
-            return FailureClass.STORAGE
     if isinstance(error, ImportError | BackboneError | OwnHeadError | PrecisionError):
-        return FailureClass.SETUP_ERROR
-    if isinstance(error, RuntimeError) and _MISFIT.search(str(error)):
-        return FailureClass.SETUP_ERROR
-    if isinstance(error, DistError | NotReached) or (
-        isinstance(error, RuntimeError | ConnectionError) and _COMMUNICATION.search(str(error))
-    ):
-        return FailureClass.COMMUNICATION
-    if isinstance(error, RuntimeError) and _HARDWARE.search(str(error)):
-        return FailureClass.HARDWARE
-    if type(error).__name__ in ("UnpicklingError", "SafetensorError"):
-        # A checkpoint with the right checksums that holds something else than tensors and numbers.
-        return FailureClass.NO_CHECKPOINT
-    if (
-        isinstance(error, FileNotFoundError | IsADirectoryError)
-        or type(error).__name__ == "UnidentifiedImageError"
-    ):
-        return FailureClass.DATA
-    return FailureClass.USER_ERROR
+        return True
+    return isinstance(error, RuntimeError) and bool(_MISFIT.search(str(error)))
+
+
+def _is_communication(error: BaseException) -> bool:
+    from torch.distributed import DistError
+
+    if isinstance(error, DistError | NotReached):
+        return True
+    is_vague = isinstance(error, RuntimeError | ConnectionError)
+    return is_vague and bool(_COMMUNICATION.search(str(error)))
+
+
+def _is_hardware(error: BaseException) -> bool:
+    return isinstance(error, RuntimeError) and bool(_HARDWARE.search(str(error)))
+
+
+def _is_bad_checkpoint(error: BaseException) -> bool:
+    # One with the right checksums that holds something else than tensors and numbers.
+    return type(error).__name__ in ("UnpicklingError", "SafetensorError")
+
+
+def _is_data(error: BaseException) -> bool:
+    if type(error).__name__ == "UnidentifiedImageError":
+        return True
+    return isinstance(error, FileNotFoundError | IsADirectoryError)
+
+
+# What an exception without a known cause looks like; the first that fits.
+_LOOKS: tuple[tuple[FailureClass, Callable[[BaseException], bool]], ...] = (
+    (FailureClass.SETUP_ERROR, _is_set_up),
+    (FailureClass.COMMUNICATION, _is_communication),
+    (FailureClass.HARDWARE, _is_hardware),
+    (FailureClass.NO_CHECKPOINT, _is_bad_checkpoint),
+    (FailureClass.DATA, _is_data),
+)
 
 
 def _chain(error: BaseException | None) -> list[BaseException]:
