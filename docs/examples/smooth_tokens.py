@@ -1,6 +1,6 @@
-"""A head of one's own: neighbouring patch tokens should be alike (heads.
+"""A head of your own: neighbouring patch tokens should be alike.
 
-["smooth_tokens.py:SmoothTokens"]).
+Use it with `heads: ["smooth_tokens.py:SmoothTokens"]`.
 """
 
 import torch

@@ -138,9 +138,9 @@ def _whole_levels(images: Tensor) -> Tensor:
 
 
 def random_erase(images: Tensor, probability: float, generator: torch.Generator) -> Tensor:
-    """Fill a rectangle of some normalised samples with noise (Zhong et al. 2017.
+    """Fill a rectangle of some normalised samples with noise (Zhong et al. 2017).
 
-    Area 2 to 33 %, aspect 0.3 to 3.3).
+    Its area is 2 to 33 % of the image, its aspect ratio 0.3 to 3.3.
     """
     batch, channels, height, width = images.shape
     chosen = torch.rand(batch, generator=generator) < probability

@@ -1,6 +1,6 @@
-"""What RelViT does to the patches of images, batched on the device (Camporese et al.
+"""What RelViT does to the patches of images, batched on the device.
 
-2022, 3.2.1, 4.1, 4.3).
+Camporese et al. 2022, sections 3.2.1, 4.1 and 4.3.
 
 Images are [B, C, S, S], normalised; P is the patch side. Draws come from a CPU generator of the
 `augment` stream, so that they do not depend on the device.

@@ -25,9 +25,9 @@ def build(grids: list[Grid], params: dict[str, Any]) -> nn.Module:
 
 
 class RelViT(nn.Module):
-    """SpRel (eq. 5, 10), Dist (eq. 6, 12), Ang (eq. 7, 13) and AbsPos (eq.
+    """The tasks of Camporese et al. 2022, summed with equal weight.
 
-    9, 11), summed with equal weight.
+    SpRel is eq. 5 and 10, Dist eq. 6 and 12, Ang eq. 7 and 13, AbsPos eq. 9 and 11.
 
     A score of the ordered pair (i, j) is z_i W z_jᵀ / √D with one D×D matrix per score (eq. 8, rank
     `full`), or q_i·k_j / √d with queries and keys of width d (rank `low`): D/9 for each direction,

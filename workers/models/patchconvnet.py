@@ -1,6 +1,6 @@
-"""PatchConvNet (Touvron et al.
+"""PatchConvNet.
 
-2021, "Augmenting convolutional networks with attention-based aggregation").
+Touvron et al. 2021, "Augmenting convolutional networks with attention-based aggregation".
 
 A column of residual convolution blocks at one resolution (H/16), aggregated by one class-attention
 block.

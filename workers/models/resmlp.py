@@ -1,6 +1,6 @@
-"""ResMLP (Touvron et al. 2021.
+"""ResMLP, made of timm's blocks, at the patch sizes and LayerScale of its tables.
 
-Thesis, chapter 4) at the patch sizes and LayerScale of its tables, of timm's blocks.
+Touvron et al. 2021; the thesis, chapter 4.
 
 timm's own entries fix the patch size and start LayerScale at 1e-4 for twelve blocks.
 """

@@ -234,3 +234,7 @@ def test_a_folders_further_set_has_its_classes(
     )
     with pytest.raises(DataError, match="has different classes from"):
         load(facts, "odd", data_root=tmp_path, paths=paths)
+
+
+def test_every_dataset_of_the_catalogue_has_a_loader() -> None:
+    assert datasets._LOADERS.keys() == catalogue.datasets().keys()
