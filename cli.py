@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from .commands import catalog, control, housekeeping, papers, results, seeds, submit, watch
+from .commands import catalog, control, housekeeping, papers, results, seeds, submit, watch, weights
 from .commands.groups import Commands
 from .jobs.errors import BadInput, SchedulerUnreachable, VtjobsError
 
@@ -48,8 +48,8 @@ COMMANDS: tuple[Callable[..., None], ...] = (
     results.variance,
     results.mcnemar,
     results.against,
-    results.evaluate,
-    results.export,
+    weights.evaluate,
+    weights.export,
     seeds.power,
     seeds.topup,
     catalog.catalog,

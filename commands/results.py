@@ -1,4 +1,4 @@
-"""Results: tables, comparisons, and scores of finished weights."""
+"""Results: tables, comparisons and published numbers."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,9 +14,9 @@ from .options import (
     fresh,
     one_run,
     open_workspace,
-    select_ids,
     selection,
 )
+from .printing.tables import print_table
 
 Metric = Annotated[str, typer.Option(help="Metric, e.g. top1, top5, loss or ema_top1.")]
 SetName = Annotated[str, typer.Option("--set", help="Evaluation set.")]
@@ -411,119 +411,3 @@ def _planned(
 
     context, chosen = _opened(selector, style, workspace)
     return context, chosen, settle(context.ledger, chosen, given)
-
-
-def print_table(table: Any, style: str, *, right: tuple[int, ...]) -> None:
-    """Print a table in the style that was asked for, its notes on stderr where it is for a
-    terminal.
-    """
-    from ..analysis.output import layout
-    from .printing import terminal
-
-    if style == "table":
-        terminal.print_table(table.heading, _starred(table), right=right)
-        for note in layout.said(table, "*"):
-            terminal.say(terminal.encodable(note))
-    else:
-        print({"markdown": layout.markdown, "latex": layout.latex}[style](table), end="")
-
-
-def _starred(table: Any) -> list[list[str]]:
-    """Return the body for a terminal.
-
-    * for bold, and scores one below the other whatever stands behind them.
-    """
-    signs = (" *", " †", " ‡", " †‡")
-    body = [
-        [text + " *" if (row, column) in table.bold else text for column, text in enumerate(line)]
-        for row, line in enumerate(table.body)
-    ]
-    for column in range(table.labels, len(table.heading)):
-        width = max(
-            (len(sign) for line in body for sign in signs if line[column].endswith(sign)), default=0
-        )
-        for line in body:
-            mark = max((len(sign) for sign in signs if line[column].endswith(sign)), default=0)
-            line[column] += " " * (width - mark)
-    return body
-
-
-def evaluate(
-    selector: Selector = None,
-    sets: Annotated[
-        str,
-        typer.Option(
-            help="Evaluation sets, comma-separated: test, train, val or others of the dataset.",
-        ),
-    ] = "test",
-    image_size: Annotated[
-        int | None,
-        typer.Option(
-            help="Input side in pixels; stored as, e.g., test@256px [default: the recipe's].",
-            min=4,
-        ),
-    ] = None,
-    crop_pct: Annotated[
-        float | None,
-        typer.Option(
-            help="Centre crop (fraction); stored as, e.g., test@crop0.9 [default: the recipe's].",
-            min=0.01,
-            max=1,
-        ),
-    ] = None,
-    as_json: Json = False,
-    workspace: Workspace = None,
-) -> None:
-    """Evaluate the final weights of completed runs."""
-    from ..orchestrator.housekeeping.evaluate import evaluate as score
-    from .printing import terminal
-
-    context = open_workspace(workspace)
-    fresh(context)
-    run_ids = select_ids(context, selector)
-    found = score(
-        context,
-        run_ids,
-        sets.split(","),
-        show=not as_json,
-        image_size=image_size,
-        crop_pct=crop_pct,
-    )
-    if as_json:
-        terminal.emit_json(found)
-
-
-def export(
-    run: Annotated[str, typer.Argument(help="Run id, or the beginning of one.")],
-    out: Annotated[Path, typer.Argument(help="Output folder; must not exist yet.")],
-    form: Annotated[
-        str,
-        typer.Option(
-            "--format",
-            help="Export format: timm, safetensors or torchvision-backbone.",
-        ),
-    ] = "timm",
-    as_json: Json = False,
-    workspace: Workspace = None,
-) -> None:
-    """Export a run's final weights with a model card.
-
-    The auxiliary head is not exported.
-    """
-    from ..analysis.findings.cells import report as table
-    from ..jobs.run.selector import Selection
-    from ..orchestrator.housekeeping.export import export as write
-    from .printing import terminal
-
-    context = open_workspace(workspace)
-    fresh(context)
-    run_id = one_run(context, run)
-    chosen = table(context.ledger, Selection(names=(run_id,)))[0]
-    cell = table(context.ledger, selection([f"cell={chosen['cell_id']}"]))[0]
-    write(context, run_id, out, form, cell=cell)
-    if as_json:
-        terminal.emit_json(
-            {"schema_version": 1, "run_id": run_id, "folder": str(out.absolute()), "format": form}
-        )
-    else:
-        terminal.say(f"{out} written")

@@ -238,7 +238,7 @@ def _gpus(settings: dict[str, Any]) -> int:
 
 def _show(document: dict[str, Any]) -> None:
     from ..analysis.output import render
-    from .results import print_table
+    from .printing.tables import print_table
 
     laid = render.of_needs(document)
     print_table(laid, "table", right=tuple(range(laid.labels, laid.labels + 5)))

@@ -9,7 +9,8 @@ from typing import Any
 from ..errors import BadInput
 from ..run.spec import BASELINE, CellSpec, canonical, digest, seeds_text
 from ..strict_yaml import Document, Path_
-from .resolve import Entry, Resolver, entries, pick
+from .entries import Entry, entries, pick
+from .resolve import Resolver
 from .rules import VARIANT, Rules, as_list, coordinate, matches
 from .schema import Grid, Override
 from .teachers import teacher_stage, with_teachers

@@ -8,9 +8,11 @@ from typing import Any
 from ..errors import BadInput, Problem
 from ..strict_yaml import Document, Path_
 from . import catalogue
+from .checks import check_grid, grid_document
+from .entries import Entry, entries
 from .expand import Expansion, expand
-from .resolve import Entry, Resolver, entries
-from .schema import Grid, check_grid, grid_document
+from .resolve import Resolver
+from .schema import Grid
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,6 @@ Backbones, datasets, heads and recipes, in full.
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,72 +13,16 @@ from pydantic import BaseModel, ValidationError
 
 from ..errors import BadInput, Problem, did_you_mean, suggest
 from ..run.spec import STAGE, canonical, without_later
-from ..strict_yaml import Document, Path_, dotted
+from ..strict_yaml import Document, Path_
 from ..validation import problem_of, validate
 from . import catalogue, custom_head
+from .entries import Entry, plain
 from .heads import HEADS, preset
 from .image_folder import describe_folder, file_sha256
 from .recipe import Inconsistent, Recipe
 
 WEIGHTS_FILES = (".safetensors", ".pth", ".pt", ".bin", ".pth.tar")
 IMAGENET = {"mean": [0.485, 0.456, 0.406], "std": [0.229, 0.224, 0.225]}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
-    """One item of a list of the grid: a name with settings, and where it stands."""
-
-    name: str
-    settings: dict[str, Any] = field(default_factory=dict)
-    path: Path_ = ()
-    label: str = ""
-
-    @property
-    def setting(self) -> str:
-        """What dotted paths call it: a lab's own head by its class alone."""
-        return self.name.rpartition(":")[2]
-
-    @property
-    def key(self) -> tuple[str, str]:
-        """What tells apart two entries, which may stand in different stages under one label."""
-        return self.name, canonical(_json(self.settings))
-
-
-def entries(items: list[Any], path: Path_) -> list[Entry]:
-    """Read `name` and `{name: {key: value}}` items.
-
-    A repeated name is told apart by its settings.
-    """
-    found = []
-    for index, item in enumerate(items):
-        name, settings = next(iter(item.items())) if isinstance(item, dict) else (item, {})
-        found.append((str(name), settings or {}, (*path, index)))
-    names = [name for name, _, _ in found]
-    short = [_short(name) for name in dict.fromkeys(names)]
-    return [
-        Entry(name=name, settings=settings, path=where, label=_label(name, settings, names, short))
-        for name, settings, where in found
-    ]
-
-
-def _label(name: str, settings: Any, names: list[str], short: list[str]) -> str:
-    if names.count(name) == 1 or not isinstance(settings, dict) or not settings:
-        last = _short(name)
-        return last if short.count(last) == 1 else name
-    return f"{name}({','.join(f'{key}={value}' for key, value in settings.items())})"
-
-
-def _short(name: str) -> str:
-    """Return a folder's last part, the class of a lab's own head, and every other name as it is."""
-    return name.rpartition(":")[2] if ":" in name else Path(name).name if "/" in name else name
-
-
-def pick(name: str, listed: list[Entry], path: Path_) -> Entry:
-    """Return the entry of this name or label, or a new one where the grid lists none."""
-    for entry in listed:
-        if name in (entry.label, entry.name):
-            return entry
-    return Entry(name=name, path=path, label=name)
 
 
 class Resolver:
@@ -102,7 +45,7 @@ class Resolver:
 
     def backbone(self, entry: Entry, changes: dict[str, Any]) -> str | None:
         """Return the canonical JSON of a backbone, or None where it cannot be used."""
-        key = ("backbone", entry.key, canonical(_plain(changes)))
+        key = ("backbone", entry.key, canonical(plain(changes)))
         if key not in self._cache:
             self._cache[key] = self._backbone(entry, changes)
         found: str | None = self._cache[key]
@@ -137,7 +80,7 @@ class Resolver:
                 )
                 self.problem((*entry.path, name, arg), f"{arg} is set by vtjobs", fix)
                 return None
-        if _plain(args) != args:
+        if plain(args) != args:
             self.problem(
                 entry.path,
                 f"backbone {name}: arguments must be finite numbers, text, or lists of them",
@@ -174,7 +117,7 @@ class Resolver:
 
     def dataset(self, entry: Entry, changes: dict[str, Any]) -> str | None:
         """Return the canonical JSON of a dataset, or None where it cannot be used."""
-        key = ("dataset", entry.key, canonical(_plain(changes)))
+        key = ("dataset", entry.key, canonical(plain(changes)))
         if key not in self._cache:
             try:
                 if not isinstance(entry.settings, dict):
@@ -267,7 +210,7 @@ class Resolver:
             changes: parameters that axes and overrides set.
             recipe: the recipe's name; some recipes bring parameters of a head.
         """
-        key = ("head", entry.key, backbone.name, recipe, canonical(_plain(changes)))
+        key = ("head", entry.key, backbone.name, recipe, canonical(plain(changes)))
         if key not in self._cache:
             self._cache[key] = self._head(entry, backbone, changes, recipe)
         found: str | None = self._cache[key]
@@ -303,7 +246,7 @@ class Resolver:
         settings = {**entry.settings, **changes}
         folder = Path(self.document.file).parent if self.document.file else Path()
         try:
-            if settings != _plain(settings):
+            if settings != plain(settings):
                 raise custom_head.NotAHead(
                     "settings must be finite numbers, text, or lists of them"
                 )
@@ -433,7 +376,7 @@ class Resolver:
             changes: fields that differ.
             sources: where each changed field stands in the file.
         """
-        key = ("recipe", name, canonical(_plain(changes)))
+        key = ("recipe", name, canonical(plain(changes)))
         if key not in self._cache:
             self._cache[key] = self._recipe(name, changes, sources, path)
         found: str | None = self._cache[key]
@@ -472,22 +415,3 @@ def _are_numbers(values: Any, count: int) -> bool:
         and all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
         and all(math.isfinite(value) for value in values)
     )
-
-
-def _plain(values: dict[str, Any]) -> dict[str, Any]:
-    """Make values safe for a cache key: what cannot be written as JSON is written as text."""
-    return {
-        key: repr(value) if isinstance(value, float) and value != value else _json(value)
-        for key, value in values.items()
-    }
-
-
-def _json(value: Any) -> Any:
-    try:
-        canonical(value)
-    except (TypeError, ValueError):
-        return repr(value)
-    return value
-
-
-__all__ = ["Entry", "Resolver", "dotted", "entries"]

@@ -8,7 +8,8 @@ from typing import Any
 
 from ..errors import suggest
 from ..strict_yaml import Path_
-from .resolve import Entry, Resolver, entries
+from .entries import Entry, entries
+from .resolve import Resolver
 from .schema import Grid
 from .seeds import MAX_SEED
 

@@ -7,7 +7,8 @@ from typing import Any, Protocol, TypeVar
 
 from ..errors import suggest
 from ..strict_yaml import Path_
-from .resolve import Entry, Resolver
+from .entries import Entry
+from .resolve import Resolver
 
 
 class Point(Protocol):

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from vtjobs.jobs.config.config import load_config
 from vtjobs.jobs.config.site import EXTRA, OURS, Slurm, configured
 from vtjobs.jobs.errors import BadInput
-from vtjobs.jobs.grid.schema import check_grid
+from vtjobs.jobs.grid.checks import check_grid
 from vtjobs.jobs.strict_yaml import parse
 
 from ...support.grids import tiny_grid

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from vtjobs.jobs.errors import BadInput
 from vtjobs.jobs.grid import catalogue
+from vtjobs.jobs.grid.checks import check_grid, grid_document
 from vtjobs.jobs.grid.load import take_in, take_in_document
-from vtjobs.jobs.grid.schema import Grid, check_grid, grid_document
+from vtjobs.jobs.grid.schema import Grid
 from vtjobs.jobs.strict_yaml import Document, parse
 
 from ...support.bad_grids import GOOD, with_line

@@ -11,6 +11,7 @@ from torchvision import datasets as published
 
 from vtjobs.jobs.grid import catalogue
 from vtjobs.jobs.run.spec import STREAMS, seeds_of
+from vtjobs.workers.data import datasets
 from vtjobs.workers.data.datasets import DataError, ImageSet, load, load_part
 from vtjobs.workers.randomness import Streams
 
