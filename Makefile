@@ -3,6 +3,7 @@
 # make test-clusters  run the tests on a real SLURM, Ray and PostgreSQL
 # make test-long      run the long ones, on clusters and without
 # make test-oldest    run the tests that matter with the oldest versions that pyproject.toml allows
+# make docs           build the documents as a site, in site/
 # make lint           style, types and import directions
 # make constraints    write down the versions that are installed, for `deploy/setup`
 
@@ -11,7 +12,7 @@ PYTHON := .venv/bin/python
 PYTEST := $(PYTHON) -m pytest -p no:cacheprovider --reruns 2 --reruns-delay 2 --durations 12
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test test-clusters test-long test-oldest lint bench constraints clean
+.PHONY: demo docs test test-clusters test-long test-oldest lint bench constraints clean
 
 demo: .venv/.ready
 	.venv/bin/vtjobs submit quickstart --wait
@@ -50,6 +51,9 @@ constraints: .venv/.ready-test
 
 .venv/.ready-test: pyproject.toml deploy/setup deploy/constraints.txt
 	deploy/setup test
+
+docs: .venv/.ready-test
+	NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --quiet --strict
 
 clean:
 	rm -rf .venv build *.egg-info

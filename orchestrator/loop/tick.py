@@ -22,6 +22,9 @@ from .dispatch import dispatch, known_tokens, launch, stored_allocation
 from .guard import guard
 from .reconcile import Decision, LiveAttempt, decide
 
+# So much of a scheduler's word is kept; some reasons list every node.
+WORD_CHARS = 200
+
 
 @dataclass(slots=True)
 class Report:
@@ -154,8 +157,8 @@ def _apply(context: Context, views: dict[Key, JobView], report: Report, *, asked
         decided[action.decision].append((row, view))
         if action.decision is Decision.END:
             moves.append(_move(row, view, action))
-        elif view.raw != row.word:
-            words.append((row.run_id, row.number, view.raw[:200]))
+        elif view.raw[:WORD_CHARS] != row.word:
+            words.append((row.run_id, row.number, view.raw[:WORD_CHARS]))
     for token, (row, view) in {
         row.token: (row, view) for row, view in decided[Decision.ACCEPTED]
     }.items():
