@@ -46,7 +46,7 @@ COMMANDS: tuple[Callable[..., None], ...] = (
     results.report,
     results.compare,
     results.variance,
-    results.mcnemar,
+    weights.mcnemar,
     results.against,
     weights.evaluate,
     weights.export,

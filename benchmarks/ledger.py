@@ -207,9 +207,6 @@ class Work:
     def counts(self) -> float:
         return self.read(queries.status_counts) * 1e3
 
-    def cells(self) -> float:
-        return self.read(lambda connection: queries.cell_statistics(connection, "top1")) * 1e3
-
     def runs(self) -> float:
         chosen = parse_selection(["grid17"])
         return self.read(lambda connection: queries.list_runs(connection, chosen)) * 1e3
@@ -267,7 +264,6 @@ def databases(folder: Path) -> Iterator[dict[str, Work]]:
 
 ROWS = [
     ("status counts, 100,000 runs", "counts", "ms", {"SQLite": 50, "PostgreSQL": 50}),
-    ("mean and std of 20,000 cells", "cells", "ms", {"SQLite": 300, "PostgreSQL": 300}),
     ("list a grid of 1,000 runs", "runs", "ms", {}),
     (
         "report of 1,000 cells, of 100,000 runs",

@@ -73,7 +73,7 @@ def audit(
     """
     from ..analysis.findings.published import PAPERS
     from ..analysis.findings.published import audit as check
-    from ..analysis.output.render import p_value
+    from ..analysis.output.wording import p_value
     from .printing import terminal
 
     found = [row for one in ([name] if name else PAPERS) for row in check(one)]

@@ -1,10 +1,11 @@
-"""What finished weights are for: more scores, and other programs."""
+"""Finished weights: two of them compared, scored again, exported."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from ..jobs.errors import BadInput, NothingMatched
 from .options import (
     Json,
     Selector,
@@ -15,6 +16,59 @@ from .options import (
     select_ids,
     selection,
 )
+from .results import SetName
+
+
+def mcnemar(
+    run: Annotated[str, typer.Argument(help="Run id, or the beginning of one.")],
+    other: Annotated[
+        str,
+        typer.Argument(help="Run to compare it with; both need scores on the same images."),
+    ],
+    set_name: SetName = "test",
+    as_json: Json = False,
+    workspace: Workspace = None,
+) -> None:
+    """Compare two checkpoints on the same images (McNemar's test).
+
+    This compares the two checkpoints, not the methods behind them. For methods, use
+    `vtjobs compare`.
+    """
+    from ..analysis.findings import per_image
+    from ..analysis.output.wording import p_value
+    from .printing import terminal
+
+    context = open_workspace(workspace)
+    fresh(context)
+    run_ids = [one_run(context, name) for name in (run, other)]
+    bits = [per_image.read(context.workspace, run_id, set_name) for run_id in run_ids]
+    for run_id, one in zip(run_ids, bits, strict=True):
+        if one is None:
+            raise NothingMatched(
+                f"run {run_id} has no per-image results on {set_name}; only completed runs do"
+            )
+    first, second = (per_image.images_of(context.workspace, run_id, set_name) for run_id in run_ids)
+    if first != second:
+        raise BadInput(
+            f"{set_name} has different images in the two runs (other dataset or held-out part)"
+        )
+    found = per_image.mcnemar(*bits)
+    if as_json:
+        terminal.emit_json({"schema_version": 1, "runs": run_ids, "set": set_name, **found})
+        return
+    rows = [
+        [f"{run_ids[0][:8]} right", str(found["both"]), str(found["only_first"])],
+        [f"{run_ids[0][:8]} wrong", str(found["only_second"]), str(found["neither"])],
+    ]
+    terminal.print_table(
+        ["", f"{run_ids[1][:8]} right", f"{run_ids[1][:8]} wrong"], rows, right=(1, 2)
+    )
+    p = f", p={p_value(found['p'])} (McNemar, exact)" if found["p"] is not None else ""
+    terminal.say(
+        f"{found['images']:,} images of {set_name}; "
+        f"difference {found['difference']:+.2f} points{p}. "
+        "This compares two checkpoints, not two methods. For methods, see: vtjobs compare"
+    )
 
 
 def evaluate(

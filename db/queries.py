@@ -221,55 +221,6 @@ def status_counts(connection: Connection, selection: Selection | None = None) ->
     return {row[0]: row[1] for row in connection.execute(query)}
 
 
-def cell_statistics(
-    connection: Connection,
-    metric: str,
-    *,
-    set_name: str = "test",
-    selection: Selection | None = None,
-) -> dict[str, tuple[int, float, float | None]]:
-    """Return cell_id -> (n, mean, sample standard deviation or None at n = 1) of the last epoch.
-
-    Computed in the database without a loss on large values; equal seeds give exactly 0.
-    """
-    base = select(m.results.c.cell_id, m.results.c.last)
-    base = base.where(m.results.c.metric == metric, m.results.c.set_name == set_name)
-    if selection is not None and (selection.names or selection.conditions):
-        base = base.join(m.runs, m.runs.c.run_id == m.results.c.run_id)
-        base = base.join(m.cells, m.cells.c.cell_id == m.runs.c.cell_id).where(
-            where(connection, selection)
-        )
-    values = base.subquery("chosen")
-    last = values.c.last
-    facts = (
-        values.c.cell_id,
-        func.count().label("n"),
-        func.avg(last).label("mean"),
-        func.min(last).label("low"),
-        func.max(last).label("high"),
-    )
-    if connection.dialect.name == "postgresql":
-        query = select(*facts, func.stddev_samp(last).label("std")).group_by(values.c.cell_id)
-        return {row.cell_id: _statistics(row, row.std) for row in connection.execute(query)}
-    means = select(*facts).group_by(values.c.cell_id).cte("means")
-    # SQLite has no deviation. Written out once more: both passes then read the index in its order.
-    again = base.subquery("again")
-    deviation = again.c.last - means.c.mean
-    squares = func.sum(deviation * deviation).label("squares")
-    query = (
-        select(means, squares).join(again, again.c.cell_id == means.c.cell_id).group_by(*means.c)
-    )
-    rows = connection.execute(query)
-    return {row.cell_id: _statistics(row, (row.squares / max(1, row.n - 1)) ** 0.5) for row in rows}
-
-
-def _statistics(row: Any, deviation: float) -> tuple[int, float, float | None]:
-    if row.low == row.high:
-        # The mean of equal values is rounded, and then they seem to deviate from it.
-        return row.n, row.low, 0.0 if row.n > 1 else None
-    return row.n, row.mean, deviation
-
-
 def live_attempts(connection: Connection) -> list[Any]:
     """Return the live attempts with their allocations, oldest first."""
     table = m.attempts.c

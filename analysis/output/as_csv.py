@@ -8,7 +8,7 @@ import io
 from collections.abc import Iterable
 from typing import Any
 
-from .render import columns, labels
+from .wording import columns, labels
 
 
 def of_cells(cells: list[dict[str, Any]]) -> str:

@@ -4,7 +4,8 @@ from collections import Counter
 from typing import Any
 
 from .layout import Table
-from .render import DECIMALS, columns, labels, report_notes, score
+from .notes import report_notes
+from .wording import DECIMALS, columns, labels, score
 
 
 def of_cells(cells: list[dict[str, Any]], *, decimals: int = DECIMALS) -> Table:

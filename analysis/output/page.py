@@ -6,7 +6,7 @@ from typing import Any
 from ...jobs.atomic_files import to_json
 from ..findings import reversals
 from ..findings.epochs import told
-from . import render
+from . import render, wording
 from .figures import cells as of_cells
 from .figures import comparisons as of_comparisons
 from .figures import curves as of_curves
@@ -42,8 +42,8 @@ def write(document: dict[str, Any], folder: Path) -> dict[str, Any]:
 def figures(document: dict[str, Any]) -> list[Drawn]:
     """Return the figures of a document that have something to show, the run status first."""
     cells, plan = document["cells"], document["comparisons"]
-    names = render.columns(cells)
-    by_id = {cell["cell_id"]: render.label_of(cell, names) for cell in cells}
+    names = wording.columns(cells)
+    by_id = {cell["cell_id"]: wording.label_of(cell, names) for cell in cells}
     lines = [(by_id[cell_id], own) for cell_id, own in document["states"].items() if own]
     lines += [
         (f"{by_id[cell_id]}, variance study", own) for cell_id, own in document["apart"].items()
@@ -57,8 +57,8 @@ def figures(document: dict[str, Any]) -> list[Drawn]:
     found += _curves(document, names)
     found += _studies(document, names)
     for cell in replicated[:MOST_EACH]:
-        found.append(of_cells.distribution(cell, render.label_of(cell, names)))
-        found += _sets(document, cell, render.label_of(cell, names))
+        found.append(of_cells.distribution(cell, wording.label_of(cell, names)))
+        found += _sets(document, cell, wording.label_of(cell, names))
     found.append(
         of_comparisons.allocation(
             cells, document["hours"], plan["looks"], metric=document["metric"]
@@ -85,10 +85,10 @@ def _curves(document: dict[str, Any], names: list[str]) -> list[Drawn | None]:
             if curve
         }
         if own:
-            panel = render.label_of(cell, of_panel)
+            panel = wording.label_of(cell, of_panel)
             panels.setdefault(panel, {})[cell["head"]] = own
             breaks.setdefault(panel, []).extend(document["interrupted"].get(cell["cell_id"], ()))
-            whole[render.label_of(cell, names)] = own
+            whole[wording.label_of(cell, names)] = own
     metric, set_name = document["metric"], document["set"]
     drawn = of_curves.learning(panels, breaks, metric=metric, set_name=set_name)
     return [drawn, of_curves.spread(whole, metric=metric)]
@@ -97,7 +97,7 @@ def _curves(document: dict[str, Any], names: list[str]) -> list[Drawn | None]:
 def _studies(document: dict[str, Any], names: list[str]) -> list[Drawn | None]:
     by_id = {cell["cell_id"]: cell for cell in document["cells"]}
     return [
-        shares(study, render.label_of(by_id[cell_id], names), f"streams-{cell_id[:8]}-{place}")
+        shares(study, wording.label_of(by_id[cell_id], names), f"streams-{cell_id[:8]}-{place}")
         for cell_id, found in document["studies"].items()
         if cell_id in by_id
         for place, study in enumerate(found)

@@ -7,20 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...jobs.run.spec import EACH
-from ..findings import epochs, reversals
-from ..findings.declared import told
 from .layout import Table
-
-
-def columns(cells: list[dict[str, Any]]) -> list[str]:
-    """Return the headings: axes that the cells differ in come after the head."""
-    axes = sorted({name for cell in cells for name in cell["axes"]})
-    varied = [name for name in axes if len({str(cell["axes"].get(name)) for cell in cells}) > 1]
-    others = [name for name in ("recipe", "stage") if len({cell.get(name) for cell in cells}) > 1]
-    return ["backbone", "dataset", "head", *varied, *others]
-
-
-DECIMALS = 2
+from .notes import comparison_notes, notes, report_notes
+from .wording import DECIMALS, as_range, columns, count, label_of, labels, p_value, score
 
 
 def of_cells(cells: list[dict[str, Any]], *, decimals: int = DECIMALS) -> Table:
@@ -49,38 +38,6 @@ _BIAS = {
     "ema_last": "best − last epoch",
     "best_val": "best on this set − last epoch",
 }
-
-
-def report_notes(cells: list[dict[str, Any]], decimals: int) -> list[str]:
-    """Return what stands below a report, whichever way its cells are laid out."""
-    return [*notes(cells), *_mark_notes(cells), *_unrounded(cells, decimals)]
-
-
-def _mark_notes(cells: list[dict[str, Any]]) -> list[str]:
-    """Return what the marks mean, those that occur."""
-    marked = [cell["marks"] for cell in cells if cell["marks"]["like_best"]]
-    if not marked:
-        return []
-    sizes = {one["m"] for one in marked}
-    pairs = f"{max(sizes)} pair{'s' if max(sizes) > 1 else ''}"
-    over = pairs if len(sizes) == 1 else "all pairs on its dataset"
-    return [
-        "† not significantly different from the best mean on its dataset, or not testable "
-        f"(Welch, Holm-corrected over {over}, α = {marked[0]['alpha']:g})."
-    ]
-
-
-def _unrounded(cells: list[dict[str, Any]], decimals: int) -> list[str]:
-    """Say where a gain is not what the printed means give."""
-    by_id = {cell["cell_id"]: cell for cell in cells}
-    for cell in cells:
-        if cell["gain"] is not None and cell["baseline"] in by_id:
-            printed = round(cell["mean"], decimals) - round(
-                by_id[cell["baseline"]]["mean"], decimals
-            )
-            if round(printed, decimals) != round(cell["gain"], decimals):
-                return ["Gains are computed from the unrounded means."]
-    return []
 
 
 def of_descriptions(cells: list[dict[str, Any]], *, decimals: int = DECIMALS) -> Table:
@@ -132,10 +89,6 @@ def of_descriptions(cells: list[dict[str, Any]], *, decimals: int = DECIMALS) ->
             f"In {len(constant)} cell(s) all seeds score the same. Does the seed change anything?"
         )
     return Table(heading=heading, body=body, notes=[*notes(cells), *said], labels=len(names))
-
-
-def as_range(bounds: list[float] | None, decimals: int = DECIMALS) -> str:
-    return "" if bounds is None else f"[{bounds[0]:.{decimals}f}, {bounds[1]:.{decimals}f}]"
 
 
 def of_comparisons(document: dict[str, Any], *, decimals: int = DECIMALS) -> Table:
@@ -331,126 +284,3 @@ def as_seeds(seeds: Sequence[int]) -> str:
         else:
             spans.append([seed, seed])
     return ", ".join(str(low) if low == high else f"{low}…{high}" for low, high in spans)
-
-
-def labels(row: dict[str, Any], names: list[str]) -> list[str]:
-    """Return what names a cell."""
-    return [str(row.get(name, row["axes"].get(name, ""))) for name in names]
-
-
-def label_of(row: dict[str, Any], names: Sequence[str] = ("backbone", "dataset", "head")) -> str:
-    """Return what a cell is called in a sentence."""
-    return " ".join(labels(row, list(names)))
-
-
-def p_value(p: float | None) -> str:
-    """Return a p value as text; none is printed as 0."""
-    if p is None:
-        return ""
-    return f"{p:.3f}" if p >= 0.001 else f"{p:.0e}" if p >= 1e-16 else "<1e-16"
-
-
-def comparison_notes(document: dict[str, Any]) -> list[str]:
-    """Return what was done, in the words of a caption."""
-    one = document["comparisons"][0]
-    test = "Welch's t test" if document["test"] == "welch" else "t test paired by seed"
-    if document["anytime"]:
-        by_seed = " paired by seed" if document["test"] == "paired" else ""
-        test = f"e-values of the t test{by_seed}"
-    found = [
-        f"{one['metric']} on {one['set']} at {epochs.told(document['select'], ())}. "
-        f"{test}, two-sided; p {_adjusted(document)}; α = {document['alpha']:g}. "
-        "Confidence intervals are not corrected."
-    ]
-    if document["on_diverged"] == "chance":
-        found.append(
-            "In this comparison diverged runs count as chance level. No mean in a report includes"
-            " them."
-        )
-    if document["looks"]:
-        sizes = ", ".join(map(str, document["looks"]))
-        found.append(
-            f"Interim analyses at {sizes} seeds; α is divided among them 1 : 2 : 3 … A significant"
-            " result is final."
-        )
-    if document["anytime"]:
-        found.append(
-            "p is the inverse of an e-value (pooled variance, equal numbers of seeds per side). It "
-            "is valid after any number of seeds and however often it is looked at. Confidence "
-            "intervals are valid for a single analysis only."
-        )
-    if document["margin"] is not None:
-        found.append(
-            f"Tie: equivalent within ±{document['margin']:g} (two one-sided tests, not corrected)."
-        )
-    return [*found, *reversals.told(document["reversals"]), *told(document["declared"])]
-
-
-def _adjusted(document: dict[str, Any]) -> str:
-    m = len(document["comparisons"])
-    if document["family"] == "screen":
-        return (
-            f"Benjamini-Hochberg-corrected over m={m}, a screen for candidates to confirm with new"
-            " seeds"
-        )
-    sizes = sorted({one["m"] for one in document["comparisons"]})
-    if document["family"] == "dataset":
-        more = f" (over all {m} the family-wise error rate may exceed α)" if m > sizes[-1] else ""
-        return f"Holm-corrected per dataset over m={', '.join(map(str, sizes))}{more}"
-    return f"Holm-corrected over m={m}"
-
-
-def score(cell: dict[str, Any], decimals: int = DECIMALS) -> str:
-    """Return mean ± sample standard deviation over seeds; no ± at n = 1."""
-    if cell["mean"] is None:
-        return "—"
-    if cell["std"] is None:
-        return f"{cell['mean']:.{decimals}f}"
-    # A spread that is there is never printed as none, nor none as one that was rounded away.
-    unit = 10**-decimals
-    small = f"<{unit:.{decimals}f}" if cell["std"] < unit / 2 else f"{cell['std']:.{decimals}f}"
-    return f"{cell['mean']:.{decimals}f} ± {'0' if cell['std'] == 0 else small}"
-
-
-def count(cell: dict[str, Any]) -> str:
-    """Return `n=3` where all planned seeds are in, else `n=3/5, 1 failed, 1 running`."""
-    if cell["n"] == cell["planned"]:
-        return f"n={cell['n']}"
-    missing = ", ".join(f"{number} {state}" for state, number in sorted(cell["states"].items()))
-    return f"n={cell['n']}/{cell['planned']}" + (f", {missing}" if missing else "")
-
-
-_PRESETS = {"paper": "paper", "code": "published code"}
-
-
-def notes(cells: list[dict[str, Any]]) -> list[str]:
-    """Return what must be said beside the numbers."""
-    cell = cells[0]
-    epoch = sorted({epoch for cell in cells for epoch in cell["epochs"]})
-    when = epochs.told(cell["select"], epoch)
-    found = [
-        f"{cell['metric']} on {cell['set']} at {when}; ± is the sample standard deviation over"
-        " seeds (ddof 1)."
-    ]
-    presets = sorted({item for cell in cells for item in cell["fidelity"].items()})
-    if any(fidelity == "code" for _, fidelity in presets):
-        found.append(
-            "; ".join(f"{name} as in the {_PRESETS[fidelity]}" for name, fidelity in presets) + "."
-        )
-    for cell in cells:
-        if cell["missing_seeds"]:
-            label = label_of(cell)
-            found.append(
-                f"{label}: seeds {', '.join(map(str, cell['missing_seeds']))} are missing."
-            )
-    if apart := sum(cell["apart"] for cell in cells):
-        found.append(
-            f"{apart} runs belong to a variance study (streams of randomness varied separately) "
-            "and do not count as replicates. See: vtjobs variance"
-        )
-    resumed = sum(cell["resumed"] for cell in cells)
-    if resumed:
-        inexact = sum(cell["resumed_inexactly"] for cell in cells)
-        how = "all bit for bit" if not inexact else f"{inexact} of them not bit for bit"
-        found.append(f"{resumed} runs were interrupted and resumed, {how}.")
-    return found

@@ -4,7 +4,7 @@ from typing import Any
 
 from ...jobs.grid.design import REPEAT, Design
 from .layout import Table
-from .render import as_range, columns, labels, p_value
+from .wording import as_range, columns, labels, p_value
 
 
 def of_study(cell: dict[str, Any], study: dict[str, Any]) -> Table:
@@ -43,7 +43,7 @@ def _missing(study: dict[str, Any]) -> str:
 def _told(study: dict[str, Any]) -> str:
     used = "" if study["used"] == study["n"] else f"{study['used']} of "
     riders = (
-        f"; {', '.join(study['ride'])} new in each combination, so part of the residual"
+        f"; {', '.join(study['ride'])} new in each combination, so counted with the interactions"
         if study["ride"]
         else ""
     )

@@ -192,7 +192,7 @@ class Distill(Head):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuiltIn:
-    """All that is known of a built-in head outside the ranks; a new one is a line in `HEADS`."""
+    """All that is known of a built-in head outside the ranks: one entry of `HEADS`."""
 
     model: type[Head]
     """Its parameters, checked when a grid is read."""

@@ -10,7 +10,8 @@ from ..strict_yaml import Document, Path_
 from . import catalogue
 from .checks import check_grid, grid_document
 from .entries import Entry, entries
-from .expand import Expansion, expand
+from .expand import expand
+from .expansion import Expansion
 from .resolve import Resolver
 from .schema import Grid
 

@@ -11,7 +11,7 @@ from .paths import Workspace
 
 if TYPE_CHECKING:
     # Reading commands read frozen grids; only submission needs the schema and its pydantic.
-    from ..grid.expand import Expansion
+    from ..grid.expansion import Expansion
     from ..grid.schema import Grid
 
 

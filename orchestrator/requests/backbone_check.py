@@ -10,7 +10,7 @@ from typing import Any
 from ...jobs.atomic_files import read_cache, to_json, write_over
 from ...jobs.config.host import clean_environment
 from ...jobs.errors import BadInput, Problem
-from ...jobs.grid.expand import Cell, Expansion
+from ...jobs.grid.expansion import Cell, Expansion
 from ...jobs.grid.heads import HEADS
 from ...jobs.grid.image_folder import cache_folder
 from ...jobs.grid.recipe import trained_on

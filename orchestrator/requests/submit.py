@@ -12,7 +12,7 @@ from ...jobs.config.config import Config
 from ...jobs.config.host import gpu_capability
 from ...jobs.config.site import SITES, configured
 from ...jobs.errors import BadInput, Problem
-from ...jobs.grid.expand import Expansion
+from ...jobs.grid.expansion import Expansion
 from ...jobs.grid.load import take_in
 from ...jobs.grid.recipe import steps_per_epoch, trained_on
 from ...jobs.grid.schema import Grid

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
-from ...jobs.grid.expand import Expansion
+from ...jobs.grid.expansion import Expansion
 from ...jobs.grid.seeds import widened
 
 

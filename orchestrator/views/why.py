@@ -151,7 +151,8 @@ def _ended(row: queries.RunRow, attempts: list[dict[str, Any]]) -> Answer:
     last = attempts[-1] if attempts else {}
     cause = row.reason or last.get("signature") or ""
     word = f" [{last['word']}]" if last.get("word") else ""
-    action = "" if row.state == RunState.DIVERGED else f"vtjobs retry {row.run_id[:8]}"
+    again = "rerun" if last.get("failure") == FailureClass.NO_CHECKPOINT else "retry"
+    action = "" if row.state == RunState.DIVERGED else f"vtjobs {again} {row.run_id[:8]}"
     return (
         "ended",
         f"{row.state}: {cause or last.get('failure') or 'cause unknown'}{word}",

@@ -1,17 +1,13 @@
 """The reading side: selections, counts, lists and statistics."""
 
 import dataclasses
-import statistics
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
-from sqlalchemy import delete, insert
 
 from vtjobs.db import models as m
 from vtjobs.db import queries
-from vtjobs.db.engine import reading, writing
+from vtjobs.db.engine import reading
 from vtjobs.db.ingest import ingest_live
 from vtjobs.db.scheduler_notes import set_words
 from vtjobs.jobs.errors import NothingMatched
@@ -144,81 +140,6 @@ def test_a_list_shows_each_run_once_in_its_grids_order_with_its_latest_attempt(
     assert (row.attempts, row.attempt_state, row.state) == (2, "running", "running")
     (never,) = [row for row in rows if row.state == "cancelled"]
     assert (never.attempts, never.attempt_state, never.token) == (0, None, None)
-
-
-def statistics_of(world: World, values: list[float]) -> tuple[int, float, float | None]:
-    """Return what the ledger says about one cell whose seeds scored these values."""
-    run_ids = world.submit(paper_grid(seeds=6))[: len(values)]
-    (cell_id,) = [row["cell_id"] for row in world.rows(m.cells)]
-    place = {
-        "cell_id": cell_id,
-        "set_name": "test",
-        "metric": "top1",
-        "last_epoch": 1,
-        "best": 0.0,
-        "best_epoch": 1,
-    }
-    with writing(world.ledger.engine) as connection:
-        connection.execute(delete(m.results))
-        rows = [
-            {"run_id": run_id, "last": value, **place}
-            for run_id, value in zip(run_ids, values, strict=True)
-        ]
-        connection.execute(insert(m.results), rows)
-    with reading(world.ledger.engine) as connection:
-        (found,) = queries.cell_statistics(connection, "top1").values()
-    return found
-
-
-MANY = settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
-
-
-@MANY
-@given(
-    st.lists(
-        st.one_of(st.floats(0, 100), st.floats(-1e9, 1e9), st.just(97.5)), min_size=2, max_size=6
-    )
-)
-def test_mean_and_deviation_are_those_of_the_standard_library(
-    world: World, values: list[float]
-) -> None:
-    n, mean, deviation = statistics_of(world, values)
-    assert n == len(values)
-    assert mean == pytest.approx(statistics.fmean(values), rel=1e-12, abs=1e-9)
-    assert deviation == pytest.approx(statistics.stdev(values), rel=1e-9, abs=1e-6)
-
-
-@MANY
-@given(st.floats(0.001, 1e6), st.integers(2, 6))
-def test_equal_seeds_have_no_deviation_at_all(world: World, value: float, n: int) -> None:
-    assert statistics_of(world, [value] * n) == (n, value, 0.0)
-
-
-def test_large_values_with_small_differences_lose_nothing(world: World) -> None:
-    assert statistics_of(world, [1e9, 1e9 + 1, 1e9 + 2])[2] == 1.0
-
-
-def test_one_seed_has_no_deviation_that_could_be_shown(world: World) -> None:
-    assert statistics_of(world, [97.25]) == (1, 97.25, None)
-
-
-def test_statistics_are_per_cell_metric_and_set(world: World) -> None:
-    run_ids = world.submit(paper_grid(cells=2, seeds=2))
-    world.launch(*run_ids)
-    for number, run_id in enumerate(run_ids):
-        world.train(run_id, 1, 10.0 * number)
-    ingest_live(world.ledger, world.workspace)
-    cells = {row["run_id"]: row["cell_id"] for row in world.rows(m.runs)}
-    with reading(world.ledger.engine) as connection:
-        found = queries.cell_statistics(connection, "top1")
-        narrow = queries.cell_statistics(
-            connection, "top1", selection=parse_selection(["head=drloc"])
-        )
-        assert queries.cell_statistics(connection, "top1", set_name="shifted") == {}
-    assert found[cells[run_ids[0]]] == (2, 5.0, pytest.approx(50**0.5))
-    assert narrow == {cells[run_ids[2]]: (2, 25.0, pytest.approx(50**0.5))}
 
 
 def test_details_of_a_run_are_in_their_order(furnished: World) -> None:

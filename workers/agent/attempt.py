@@ -17,6 +17,7 @@ from ...jobs.workspace.journal import HEARTBEAT_S
 from ...jobs.workspace.paths import RunFolder, Workspace
 from ...jobs.workspace.stored_grid import write_spec
 from ..environment import origin, trains_on_gpu, write_environment
+from ..errors import alike
 from ..pipes import STOP, CappedLog, LineReader
 from ..process import DUMP_SIGNAL, send_signal
 from ..ranks.rendezvous import LOOPBACK, listen, own_addresses
@@ -131,7 +132,8 @@ class HostedRun:
                 Outcome(
                     state=AttemptState.FAILED,
                     failure=FailureClass.NO_CHECKPOINT,
-                    signature=str(error),
+                    signature=alike(str(error)),
+                    error=str(error),
                 )
             )
         except TemplateDied:

@@ -7,7 +7,7 @@ from enum import Enum, auto
 from typing import Any
 
 from ...jobs.run.states import EXIT_OF_CLASS, AttemptState, ExitCode, FailureClass
-from ..errors import STORAGE_ERRORS
+from ..errors import STORAGE_ERRORS, alike
 from .oom import oom_kills
 from .template_client import RankProcess
 
@@ -177,9 +177,12 @@ def _unexplained(ranks: Sequence[RankProcess], killed: Killed | None) -> Outcome
 def set_up_failure(error: Exception) -> Outcome:
     """Return how an attempt ended that its agent could not start."""
     stored = isinstance(error, OSError) and error.errno in STORAGE_ERRORS
-    failure = FailureClass.STORAGE if stored else FailureClass.SETUP_ERROR
+    text = f"{type(error).__name__}: {error}"
     return Outcome(
-        state=AttemptState.FAILED, failure=failure, signature=f"{type(error).__name__}: {error}"
+        state=AttemptState.FAILED,
+        failure=FailureClass.STORAGE if stored else FailureClass.SETUP_ERROR,
+        signature=alike(text),
+        error=text,
     )
 
 

@@ -47,10 +47,7 @@ def choose_resume(
             continue
         return Resume(attempt=candidate.attempt, folder=place, manifest=manifest)
     if reasons:
-        raise NoCheckpoint(
-            f"none of the {len(found)} checkpoints can be used ({reasons[0]}). "
-            f"Start from scratch with: vtjobs rerun {run_id}"
-        )
+        raise NoCheckpoint(f"none of the {len(found)} checkpoints can be used ({reasons[0]})")
     return None
 
 

@@ -63,7 +63,7 @@ def patch_work(
 ) -> PatchWork | None:
     """Return what a head asks for, or None."""
     params = head["params"]
-    if patch is None:
+    if patch is None or "mega" not in params:
         return None
     shape = (1, -1, 1, 1)
     mean, std = (torch.tensor(dataset[name], device=device).view(shape) for name in ("mean", "std"))

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ...jobs.run.states import EXIT_OF_CLASS, ExitCode, FailureClass
-from ..errors import STORAGE_ERRORS, BackboneError
+from ..errors import STORAGE_ERRORS, BackboneError, alike
 from .rendezvous import NotReached
 
 _COMMUNICATION = re.compile(
@@ -35,9 +35,6 @@ _NO_MEMORY = re.compile(
     r" memory|cu\w+_status_alloc_failed",
     re.I,
 )
-# What differs between two occurrences of one cause.
-_NUMBERS = re.compile(r"\b[0-9a-f]{12,}\b|0x[0-9a-f]+|\d+(?:\.\d+)?(?:e[-+]?\d+)?", re.I)
-_PATHS = re.compile(r"(?:/[\w.+-]+){2,}")
 
 
 def classify(error: BaseException) -> FailureClass:
@@ -134,7 +131,7 @@ def signature(error: BaseException) -> str:
     Type, message without numbers and paths, and the innermost place in the code.
     """
     message = str(error).strip().split("\n")[0][:200]
-    message = _NUMBERS.sub("#", _PATHS.sub(lambda match: f"…/{Path(match[0]).name}", message))
+    message = alike(message)
     frames = traceback.extract_tb(error.__traceback__)
     place = f" at {Path(frames[-1].filename).name}:{frames[-1].name}" if frames else ""
     return f"{type(error).__name__}: {message}{place}"

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...stats.curves import agreement
 from ...stats.summary import values_of
-from ..render import columns, label_of, score
+from ..wording import columns, label_of, score
 from .canvas import COLOURS, FAINT, GREY, STATE_COLOURS, Drawn, cut, new_figure, styled
 
 # Fewer values make no histogram.

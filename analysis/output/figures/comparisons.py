@@ -9,7 +9,7 @@ from typing import Any
 
 from ...stats.summary import LEVEL, student
 from ...stats.verdict import Verdict
-from ..render import columns, label_of, p_value
+from ..wording import columns, label_of, p_value
 from .canvas import COLOURS, FAINT, GREY, Drawn, cut, new_figure, styled
 
 VERDICT_COLOURS: dict[str, str] = {

@@ -11,7 +11,7 @@ import pytest
 from vtjobs.analysis.findings.best_marks import marks
 from vtjobs.analysis.findings.declared import Plan
 from vtjobs.analysis.findings.epochs import Select
-from vtjobs.analysis.output import by_dataset, render
+from vtjobs.analysis.output import by_dataset, render, wording
 from vtjobs.analysis.output.layout import latex, markdown, said
 from vtjobs.analysis.stats.difference import holm, welch
 
@@ -120,7 +120,7 @@ def test_bold_and_dagger_are_in_every_layout_with_their_meaning() -> None:
 def test_numbers_are_printed_with_the_decimals_that_are_asked_for(
     decimals: int, shown: str
 ) -> None:
-    assert render.score(cell("one", BASE), decimals) == shown
+    assert wording.score(cell("one", BASE), decimals) == shown
 
 
 def test_a_gain_that_the_printed_means_do_not_give_is_explained() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from vtjobs.jobs.errors import BadInput
 from vtjobs.jobs.grid import custom_head
-from vtjobs.jobs.grid.expand import Expansion
+from vtjobs.jobs.grid.expansion import Expansion
 from vtjobs.jobs.grid.load import take_in
 
 EXAMPLE = Path(__file__).parents[3] / "docs" / "examples" / "smooth_tokens.py"

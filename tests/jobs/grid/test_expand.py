@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vtjobs.jobs.errors import BadInput
-from vtjobs.jobs.grid.expand import Expansion
+from vtjobs.jobs.grid.expansion import Expansion
 from vtjobs.jobs.grid.load import take_in_document
 from vtjobs.jobs.grid.recipe import Recipe
 from vtjobs.jobs.grid.schema import Grid

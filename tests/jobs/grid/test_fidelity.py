@@ -101,7 +101,8 @@ def test_a_head_that_is_trained_has_a_module_that_builds_it(name: str) -> None:
     module = HEADS[name].module
     if module is not None:
         source = find_spec(f"vtjobs.workers.heads.{module}")
-        assert source is not None and source.origin is not None
+        assert source is not None, f"workers/heads/{module}.py is missing"
+        assert source.origin is not None
         assert (
             "def build(grids: list[Grid], params: dict[str, Any])"
             in Path(source.origin).read_text()

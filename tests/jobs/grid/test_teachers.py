@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from vtjobs.jobs.errors import BadInput
-from vtjobs.jobs.grid.expand import Expansion
+from vtjobs.jobs.grid.expansion import Expansion
 from vtjobs.jobs.grid.load import take_in_document
 from vtjobs.jobs.strict_yaml import Document
 

@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vtjobs.jobs.grid.expand import Expansion
+from vtjobs.jobs.grid.expansion import Expansion
 from vtjobs.jobs.grid.load import take_in_document
 from vtjobs.jobs.strict_yaml import Document
 from vtjobs.orchestrator.requests.topup import chooser, left_out, seeds_of_cells

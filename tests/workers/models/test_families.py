@@ -10,7 +10,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from vtjobs.jobs.grid import catalogue
+from vtjobs.jobs.grid import catalogue, heads
 from vtjobs.jobs.grid.image_folder import file_sha256
 from vtjobs.workers.models.backbones import build
 
@@ -49,6 +49,10 @@ def _teacher(tmp_path: Path, dataset: dict[str, Any]) -> tuple[dict[str, Any], s
     path = tmp_path / "teacher.safetensors"
     save_file(build(VIT, dataset, run_spec(image_size=32).recipe).state_dict(), str(path))
     return {**VIT, "weights": {"fingerprint": f"sha256:{file_sha256(path)}"}}, str(path)
+
+
+def test_every_built_in_head_is_tried_beside_every_family() -> None:
+    assert {name for name, _ in HEADS.values()} == heads.HEADS.keys()
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -1,0 +1,55 @@
+"""What a grid expands to: cells, and their runs."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..run.spec import CellSpec, digest
+from .entries import Entry
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """One combination of everything but the seed."""
+
+    spec: CellSpec
+    cell_id: str
+    match_id: str
+    stage: str
+    labels: dict[str, str]
+    """Backbone, dataset, head and recipe as the user named them."""
+    axes: dict[str, Any]
+    is_baseline: bool
+    """Whether every head in the chain of stages is the supervised one."""
+    parent: int | None
+    """Index of the parent stage's cell."""
+    entries: tuple[Entry, Entry]
+    """The grid's entries for backbone and dataset, for later stages."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run of an expansion."""
+
+    run_id: str
+    cell: int
+    seed: int
+    """Or the place in the design, where streams vary apart."""
+    parent: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expansion:
+    """All that a grid stands for."""
+
+    cells: list[Cell]
+    runs: list[Run]
+    excluded: dict[str, int]
+    """How many runs each exclusion rule took away."""
+    paths: dict[str, str]
+    """Where datasets and weights lie, by fingerprint."""
+    streams: dict[int, dict[str, int]] = field(default_factory=dict)
+    """Place in the design -> value of each stream; empty where one seed moves them all."""
+
+    @property
+    def grid_hash(self) -> str:
+        return digest("\n".join(sorted(run.run_id for run in self.runs)), 8)
