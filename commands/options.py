@@ -111,9 +111,9 @@ def fresh(context: "Context", *, start: bool = True) -> "Report":
     report = tick(context, start=start)
     unreachable.clear()
     for name, fact in report.unreachable.items():
-        since = datetime.fromtimestamp(fact["since"]).strftime("%Y-%m-%d %H:%M:%S")
+        since = datetime.fromtimestamp(fact.since).strftime("%Y-%m-%d %H:%M:%S")
         unreachable.append(
-            f"{name} unreachable since {since} ({fact['reason']}); showing the last known states"
+            f"{name} unreachable since {since} ({fact.reason}); showing the last known states"
         )
     for problem in report.problems:
         if problem not in _told:

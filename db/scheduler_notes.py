@@ -5,14 +5,28 @@ When one was asked last, since when one is away, its last words.
 
 import json
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import asdict, dataclass
 
 from sqlalchemy import Connection, bindparam, delete, insert, select, update
 
+from ..jobs.errors import SchedulerUnreachable, Unauthenticated
 from ..jobs.run.spec import canonical
 from . import models as m
 from .engine import reading, writing
 from .ledger import Ledger
+
+
+@dataclass(frozen=True, slots=True)
+class Away:
+    """A scheduler that could not be asked the last time."""
+
+    since: float
+    """Unix time in seconds of the first question that got no answer."""
+    reason: str
+    of_asker: bool = False
+    """Whether it refused whoever asked. The next one does not wait for a turn: a mended token works
+    at once.
+    """
 
 
 def set_words(ledger: Ledger, words: Sequence[tuple[str, int, str]]) -> None:
@@ -50,23 +64,40 @@ def take_turn(ledger: Ledger, name: str, *, every_s: float) -> bool:
     return True
 
 
-def note_away(ledger: Ledger, name: str, reason: str) -> None:
-    """Write down that a scheduler could not be asked, and since when; an empty reason ends it."""
+def may_ask(ledger: Ledger, name: str, what: str, *, every_s: float) -> bool:
+    """Whether the scheduler `name` may be asked now: it was not lately, or refused whoever did.
+
+    Args:
+        ledger: where it is remembered.
+        name: the backend's.
+        what: "asked" for a question, "tried" for a submission; each has turns of its own.
+        every_s: how far turns lie apart, in seconds.
+    """
+    refused_asker = (note := away(ledger).get(name)) is not None and note.of_asker
+    return take_turn(ledger, f"{what}.{name}", every_s=every_s) or refused_asker
+
+
+def note_away(ledger: Ledger, name: str, error: SchedulerUnreachable | None) -> None:
+    """Write down that a scheduler could not be asked, and since when; None ends it."""
     key = f"away.{name}"
     with reading(ledger.engine) as connection:
         before = _get(connection, key)
-    if not reason and before is None:
+    if error is None and before is None:
         return
     with writing(ledger.engine) as connection:
+        if error is None:
+            _set(connection, key, None)
+            return
         since = json.loads(before)["since"] if before else ledger.clock()
-        _set(connection, key, canonical({"since": since, "reason": reason}) if reason else None)
+        note = Away(since, str(error), isinstance(error, Unauthenticated))
+        _set(connection, key, canonical(asdict(note)))
 
 
-def away(ledger: Ledger) -> dict[str, dict[str, Any]]:
-    """Return the schedulers that could not be asked the last time: name -> since when, and why."""
+def away(ledger: Ledger) -> dict[str, Away]:
+    """Return the schedulers that could not be asked the last time, by name."""
     with reading(ledger.engine) as connection:
         rows = connection.execute(select(m.meta).where(m.meta.c.key.like("away.%"))).all()
-    return {row.key.partition(".")[2]: json.loads(row.value) for row in rows}
+    return {row.key.partition(".")[2]: Away(**json.loads(row.value)) for row in rows}
 
 
 def note_full(ledger: Ledger, name: str, is_full: bool) -> None:

@@ -62,6 +62,14 @@ class SchedulerUnreachable(VtjobsError):
     exit_code = 5
 
 
+class Unauthenticated(SchedulerUnreachable):
+    """The scheduler asks for credentials that whoever asked did not give.
+
+    It says nothing about the scheduler: somebody else, or the same person with the right token, may
+    ask at once.
+    """
+
+
 class LedgerUnreachable(VtjobsError):
     """The ledger cannot be reached or is busy."""
 

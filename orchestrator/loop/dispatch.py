@@ -39,7 +39,7 @@ class Started:
     attempts: int = 0
     problems: list[str] = field(default_factory=list)
     """Why some grids cannot start here."""
-    unreachable: dict[str, str] = field(default_factory=dict)
+    unreachable: dict[str, SchedulerUnreachable] = field(default_factory=dict)
     """Backends that could not be asked, with the reason."""
 
 
@@ -65,8 +65,12 @@ def _dispatch(context: Context, due: dict[str, list[Any]], total: Started) -> No
         name = settings[grid_id]["backend"]
         if name in total.unreachable:
             continue
-        if name in away and not _try_again(context, name):
-            total.unreachable[name] = away[name]["reason"]
+        # Each try at a scheduler that could not be reached may take its whole deadline.
+        every_s = context.backend(name).poll_s
+        if name in away and not scheduler_notes.may_ask(
+            context.ledger, name, "tried", every_s=every_s
+        ):
+            total.unreachable[name] = SchedulerUnreachable(away[name].reason)
             continue
         try:
             _dispatch_grid(context, settings[grid_id], rows, live.get(grid_id, 0), total)
@@ -74,17 +78,7 @@ def _dispatch(context: Context, due: dict[str, list[Any]], total: Started) -> No
             # The machine has changed since the grid was submitted; the other grids go on.
             total.problems.append(f"{grid_id}: {error}")
         except SchedulerUnreachable as error:
-            total.unreachable[name] = str(error)
-
-
-def _try_again(context: Context, name: str) -> bool:
-    """Whether a scheduler that could not be reached is tried by this pass.
-
-    Each try may take its whole deadline.
-    """
-    return scheduler_notes.take_turn(
-        context.ledger, f"tried.{name}", every_s=context.backend(name).poll_s
-    )
+            total.unreachable[name] = error
 
 
 def _due(context: Context) -> dict[str, list[DueRun]]:
@@ -242,7 +236,7 @@ def launch(context: Context, allocation: Allocation, *, claimed: bool) -> Submit
     match submission.outcome:
         case SubmitOutcome.ACCEPTED:
             ledger.accepted(token, submission.job_id, source=backend.name)
-            scheduler_notes.note_away(ledger, backend.name, "")
+            scheduler_notes.note_away(ledger, backend.name, None)
             backend.wake()
         case SubmitOutcome.REFUSED | SubmitOutcome.LATER:
             later = submission.outcome is SubmitOutcome.LATER

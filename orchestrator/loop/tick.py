@@ -34,7 +34,7 @@ class Report:
     ended: int = 0
     resubmitted: int = 0
     launched: int = 0
-    unreachable: dict[str, dict[str, Any]] = field(default_factory=dict)
+    unreachable: dict[str, scheduler_notes.Away] = field(default_factory=dict)
     """Backends that could not be asked, since when and why: what hangs on them is unknown, and was
     left alone.
     """
@@ -68,8 +68,8 @@ def tick(context: Context, *, start: bool = True) -> Report:
         started = dispatch(context)
         report.launched = started.attempts
         report.problems += started.problems
-        for name, reason in started.unreachable.items():
-            scheduler_notes.note_away(context.ledger, name, reason)
+        for name, error in started.unreachable.items():
+            scheduler_notes.note_away(context.ledger, name, error)
         _forget_away(context.ledger, {row.backend for row in live} | started.unreachable.keys())
     report.unreachable = scheduler_notes.away(context.ledger)
     for name in {row.backend for row in live} | ({"local"} if report.launched else set()):
@@ -101,13 +101,13 @@ def _observe(context: Context, live: list[Any]) -> dict[Key, JobView]:
     views: dict[Key, JobView] = {}
     for name, mine in places.items():
         backend = context.backend(name)
-        if not scheduler_notes.take_turn(context.ledger, f"asked.{name}", every_s=backend.poll_s):
+        if not scheduler_notes.may_ask(context.ledger, name, "asked", every_s=backend.poll_s):
             continue
         try:
             views |= backend.observe(list(mine.values()))
-            scheduler_notes.note_away(context.ledger, name, "")
+            scheduler_notes.note_away(context.ledger, name, None)
         except SchedulerUnreachable as error:
-            scheduler_notes.note_away(context.ledger, name, str(error))
+            scheduler_notes.note_away(context.ledger, name, error)
     return views
 
 
@@ -117,7 +117,7 @@ def _forget_away(ledger: Ledger, needed: set[str]) -> None:
     Nobody would ask them again.
     """
     for name in scheduler_notes.away(ledger).keys() - needed:
-        scheduler_notes.note_away(ledger, name, "")
+        scheduler_notes.note_away(ledger, name, None)
 
 
 def _current(context: Context, asked: list[Any], views: dict[Key, JobView]) -> dict[Key, JobView]:
@@ -226,7 +226,7 @@ def _relaunch(context: Context, token: str) -> bool:
     try:
         return launch(context, content, claimed=False) is SubmitOutcome.ACCEPTED
     except SchedulerUnreachable as error:
-        scheduler_notes.note_away(context.ledger, content.shape.backend, str(error))
+        scheduler_notes.note_away(context.ledger, content.shape.backend, error)
         return False
 
 

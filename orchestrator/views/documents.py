@@ -61,7 +61,7 @@ def status(context: Context, selection: Selection, report: Report) -> dict[str, 
         "grids": grids,
         "held": len(held_runs(context.workspace, set(settings))),
         "unreachable": [
-            {"backend": name, "since": iso(fact["since"]), "reason": fact["reason"]}
+            {"backend": name, "since": iso(fact.since), "reason": fact.reason}
             for name, fact in report.unreachable.items()
         ],
         "damaged_journals": [

@@ -65,9 +65,9 @@ def _pending(context: Context, row: queries.RunRow) -> Answer:
     if fact := scheduler_notes.away(context.ledger).get(name):
         return (
             "wait",
-            f"{name} cannot be reached ({fact['reason']}); the run is submitted once it is back",
+            f"{name} cannot be reached ({fact.reason}); the run is submitted once it is back",
             "",
-            fact["reason"],
+            fact.reason,
         )
     if row.failure == FailureClass.SKIPPED and row.signature:
         sentence = f"its last attempt did not start: {row.signature}"

@@ -135,6 +135,8 @@ def test_a_running_job_cancelled_in_slurm_stays_cancelled_and_goes_on_when_retri
     user.cluster.ask("scancel", *user.queue())
     user.wait_states({"cancelled": 1})
     assert user.source(only_run(user), "cancelled") == "journal"
+    # The node takes a moment to clean up after a job whose agent has written its end.
+    wait_for(lambda: user.queue() == [])
     assert "1 already cancelled" in user.submit(text)
     assert (user.states(), user.queue()) == ({"cancelled": 1}, [])
     user.ok("retry", only_run(user))

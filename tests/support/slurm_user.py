@@ -112,8 +112,11 @@ class SlurmUser(Cli):
         return sorted(set(self.cluster.ask("squeue", "-h", "-o", form).splitlines()))
 
     def let_start(self) -> None:
-        """Have jobs start that were submitted for later."""
-        for job in self.queue():
+        """Have jobs start that were submitted for later.
+
+        An array is listed until its last element has left; those that ran cannot be changed.
+        """
+        for job in self.cluster.ask("squeue", "-h", "-r", "-t", "PENDING", "-o", "%i").split():
             self.cluster.ask("scontrol", "update", f"jobid={job}", "starttime=now")
 
     def accounted(self, form: str) -> list[str]:

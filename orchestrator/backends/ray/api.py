@@ -16,16 +16,12 @@ from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
-from ....jobs.errors import BadInput, Problem, SchedulerUnreachable
+from ....jobs.errors import BadInput, Problem, SchedulerUnreachable, Unauthenticated
 
 _TURN_ON = "Start it with RAY_AUTH_MODE=token; see deploy/ray/README.md"
 _TOKEN = "Set RAY_AUTH_TOKEN_PATH to a file with the cluster's token"
 _MOST_BYTES = 256 << 20
 _OPEN_TO_ALL = "answers without a token, so anybody who reaches it can run code there"
-
-
-class Unauthenticated(SchedulerUnreachable):
-    """The cluster asks for a token that it was not given."""
 
 
 class Refused(SchedulerUnreachable):

@@ -9,7 +9,7 @@ import pytest
 from vtjobs.db.ledger import LATER_S
 from vtjobs.db.scheduler_notes import away, note_away, take_turn
 from vtjobs.jobs.atomic_files import read_json
-from vtjobs.jobs.errors import SchedulerUnreachable
+from vtjobs.jobs.errors import SchedulerUnreachable, Unauthenticated
 from vtjobs.jobs.run.states import AttemptState, FailureClass
 from vtjobs.jobs.workspace.allocation import Allocation, Shape
 from vtjobs.orchestrator.backends.base import (
@@ -161,7 +161,7 @@ def test_a_scheduler_that_cannot_be_asked_changes_nothing_and_is_named(
         path.unlink()
     scheduler.reachable = False
     report = tick(quiet_lab.context)
-    assert report.unreachable["local"]["reason"] == "no answer"
+    assert report.unreachable["local"].reason == "no answer"
     assert quiet_lab.attempts(run_id)[0].state == "queued"
     scheduler.reachable = True
     quiet_lab.tick(start=False)
@@ -467,11 +467,22 @@ def test_a_scheduler_that_is_away_is_tried_once_per_turn_and_forgiven_once_it_ta
 ) -> None:
     (run_id,) = quiet_lab.submit(tiny_grid(seeds="1"))
     chaining.poll_s = 30.0
-    note_away(quiet_lab.context.ledger, "local", "no answer")
+    note_away(quiet_lab.context.ledger, "local", SchedulerUnreachable("no answer"))
     assert take_turn(quiet_lab.context.ledger, "tried.local", every_s=30.0)
     found = dispatch(quiet_lab.context)
-    assert (found.attempts, found.unreachable) == (0, {"local": "no answer"})
+    assert (found.attempts, str(found.unreachable["local"])) == (0, "no answer")
     quiet_lab.clock.ahead_s = 31
     assert dispatch(quiet_lab.context).attempts == 1
     assert away(quiet_lab.context.ledger) == {}
     assert quiet_lab.state(run_id) == "queued"
+
+
+def test_a_scheduler_that_refused_a_token_is_tried_at_once_by_whoever_has_another(
+    quiet_lab: Lab, chaining: ChainingScheduler
+) -> None:
+    quiet_lab.submit(tiny_grid(seeds="1"))
+    chaining.poll_s = 30.0
+    note_away(quiet_lab.context.ledger, "local", Unauthenticated("wrong token"))
+    assert take_turn(quiet_lab.context.ledger, "tried.local", every_s=30.0)
+    assert dispatch(quiet_lab.context).attempts == 1
+    assert away(quiet_lab.context.ledger) == {}

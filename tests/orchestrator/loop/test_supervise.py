@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from vtjobs.db.scheduler_notes import Away
 from vtjobs.jobs.errors import LedgerUnreachable, VtjobsError
 from vtjobs.orchestrator.loop import supervise as module
 from vtjobs.orchestrator.loop.supervise import alone, describe, supervise
@@ -101,7 +102,7 @@ def test_what_goes_wrong_outside_is_told_once_waited_out_and_ends_nothing(
 
 def test_a_pass_is_told_where_it_did_anything() -> None:
     assert describe(Report(events=5)) == ""
-    away = {"slurm": {"since": 1.0, "reason": "no answer"}}
+    away = {"slurm": Away(1.0, "no answer")}
     told = describe(Report(launched=2, ended=1, unreachable=away, problems=["tiny: stopped"]))
     assert (
         told

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from vtjobs.db.scheduler_notes import Away
 from vtjobs.jobs.run.selector import Selection, parse_selection
 from vtjobs.jobs.run.states import RunState
 from vtjobs.jobs.workspace.journal import LEASE_S
@@ -60,7 +61,7 @@ def test_status_says_what_could_not_be_asked_and_which_journals_are_damaged(
     path.write_bytes(path.read_bytes() + b"00000000 {}\n00000000 {}\n")
     quiet_lab.tick()
     found = documents.status(
-        quiet_lab.context, ALL, Report(unreachable={"slurm": {"since": 1.0, "reason": "no answer"}})
+        quiet_lab.context, ALL, Report(unreachable={"slurm": Away(1.0, "no answer")})
     )
     assert found["unreachable"] == [
         {"backend": "slurm", "since": "1970-01-01T00:00:01Z", "reason": "no answer"}

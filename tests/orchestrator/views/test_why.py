@@ -93,9 +93,9 @@ def test_a_run_that_is_tried_again_later_says_when(quiet_lab: Lab) -> None:
 def test_a_scheduler_that_is_away_is_told_of_the_runs_that_go_there(
     quiet_lab: Lab, run: str
 ) -> None:
-    scheduler_notes.note_away(quiet_lab.context.ledger, "slurm", "no answer")
+    scheduler_notes.note_away(quiet_lab.context.ledger, "slurm", SchedulerUnreachable("no answer"))
     assert told(quiet_lab, run)["sentence"].startswith("ready: the next vtjobs command")
-    scheduler_notes.note_away(quiet_lab.context.ledger, "local", "disk gone")
+    scheduler_notes.note_away(quiet_lab.context.ledger, "local", SchedulerUnreachable("disk gone"))
     found = told(quiet_lab, run)
     assert (found["verdict"], found["reason"]) == ("wait", "disk gone")
     assert found["sentence"].startswith("local cannot be reached (disk gone)")

@@ -135,9 +135,7 @@ def test_where_every_checkpoint_is_damaged_the_run_does_not_start_anew(tmp_path:
     _attempt(run, 1, [1, 2])
     for step in (1, 2):
         _flip(run.checkpoint(1, step) / MODEL, 0.5)
-    with pytest.raises(
-        NoCheckpoint, match=r"none of the 2 checkpoints can be used .*with: vtjobs rerun"
-    ):
+    with pytest.raises(NoCheckpoint, match="none of the 2 checkpoints can be used"):
         choose_resume(run, RUN, 2, rejected=lambda *_: None)
 
 
