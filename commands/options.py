@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..jobs.config.config import BACKENDS
+from ..jobs.config.backends import BACKENDS, names
 from ..jobs.errors import BadInput, Refused
 
 if TYPE_CHECKING:
@@ -47,8 +47,8 @@ BackendName = Annotated[
     str | None,
     typer.Option(
         "--backend",
-        help="Backend: local, slurm or ray [default: the grid's, else as configured].",
-        autocompletion=lambda: list(BACKENDS),
+        help=f"Backend: {', '.join(BACKENDS)} [default: the grid's, else as configured].",
+        autocompletion=names,
     ),
 ]
 MaxRuns = Annotated[

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..jobs.config.config import BACKENDS
-from ..jobs.errors import BadInput, RunsFailed, VtjobsError, suggest
+from ..jobs.config.backends import require_known
+from ..jobs.errors import BadInput, RunsFailed, VtjobsError
 from .options import (
     BackendName,
     DryRun,
@@ -173,13 +173,11 @@ def plan(
             else f"{allocation['ranks']} CPU ranks"
         )
         where = f"{allocation['count']} allocation(s) on {allocation['backend']}"
+        if allocation["places"] > allocation["count"]:
+            where += f" for {allocation['places']} jobs"
         lanes = f"{allocation['at_a_time']} runs at a time"
-        if allocation["backend"] == "slurm":
-            where = (
-                f"{allocation['count']} array(s), {allocation['places']} job(s) in total, on slurm"
-            )
-            nodes = f"{allocation['nodes']} node(s)"
-            lanes = f"{allocation['at_a_time']} run(s) share {nodes}"
+        if allocation["nodes"] > 1:
+            lanes += f" on {allocation['nodes']} nodes"
         print(f"{where}: {lanes}, {what} each")
     estimate = document["estimate"]
     unknown = (
@@ -209,8 +207,8 @@ def prepared(
 
     settings_found = config(workspace)
     limit = max_runs or settings_found.get("max_runs")
-    if backend is not None and backend not in BACKENDS:
-        raise BadInput(f"--backend {backend}: unknown. {suggest(backend, BACKENDS)}")
+    if backend is not None:
+        require_known(backend, "--backend: ")
     changes = _changes(settings)
     grid = prepare(
         settings_found,

@@ -14,15 +14,6 @@ def die_with_parent() -> None:
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
-def ignore_signals() -> None:
-    """Let a command outlive the signals of its step (as its preexec_fn).
-
-    SLURM sends TERM to all of it, often twice.
-    """
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR2):
-        signal.signal(number, signal.SIG_IGN)
-
-
 def send_signal(pid: int | None, number: int) -> None:
     """Signal a process, if it is known and still there."""
     if pid is not None:

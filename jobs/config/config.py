@@ -5,12 +5,13 @@ Command line > VTJOBS_* > vtjobs.yaml upwards > the user's file > defaults.
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from ..errors import BadInput, Problem, suggest
 from ..workspace.paths import Workspace
+from .backends import BACKENDS, is_known, require_known
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,17 +28,21 @@ DEFAULTS: dict[str, Any] = {
     "ledger": None,
     "backend": "local",
     "local.slots": None,
-    "slurm": {},
-    "ray": {},
+    **{name: {} for name in BACKENDS if name != "local"},
     # How often a scheduler is asked about running work, in seconds.
     "poll_s": 30,
     "max_runs": 100_000,
 }
-BACKENDS = ("local", "slurm", "ray")
 _PATHS = frozenset(("workspace", "data"))
 _WHOLE = frozenset(("local.slots", "max_runs", "poll_s"))
-# Settings that are mappings themselves; they are checked where they are used.
-_MAPPINGS = frozenset(("slurm", "ray"))
+
+
+def _is_mapping(key: str) -> bool:
+    """Whether a setting is a mapping itself: those of a backend, checked where they are used."""
+    if key in DEFAULTS:
+        return isinstance(DEFAULTS[key], dict)
+    # This machine's queue has settings with names and variables of their own: local.slots.
+    return key != "local" and is_known(key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +50,8 @@ class Config:
     """All settings with their origins."""
 
     settings: dict[str, Setting]
+    environ: Mapping[str, str] = field(default_factory=dict)
+    """The environment that they were gathered in; a backend may have variables of its own."""
 
     def get(self, key: str) -> Any:
         return self.settings[key].value
@@ -80,28 +87,20 @@ def load_config(
     for path in (_user_file(environ), _project_file(folder)):
         if path is not None and path.is_file():
             more = _from_file(path)
-            for key in _MAPPINGS & more.keys():
+            for key in filter(_is_mapping, more.keys() & found.keys()):
                 # The nearer file's settings come on top of the other's.
                 more[key] = Setting(
                     value={**found[key].value, **more[key].value}, origin=more[key].origin
                 )
             found |= more
     found |= _from_environment(environ)
-    address = environ.get("RAY_ADDRESS")
-    if address and (
-        address.startswith(("http://", "https://")) or "address" not in found["ray"].value
-    ):
-        # Ray's own variable, which may name what is no dashboard: then it is told of where nothing
-        # else is named.
-        found["ray"] = Setting(
-            value={**found["ray"].value, "address": address}, origin="RAY_ADDRESS"
-        )
     given = {key: value for key, value in (overrides or {}).items() if value is not None}
     found |= {
         key: Setting(value=_checked(key, value, "--"), origin="command line")
         for key, value in given.items()
     }
-    return Config({key: _absolute(key, setting, folder) for key, setting in found.items()})
+    settings = {key: _absolute(key, setting, folder) for key, setting in found.items()}
+    return Config(settings, environ)
 
 
 def _user_file(environ: Mapping[str, str]) -> Path | None:
@@ -120,7 +119,7 @@ def _project_file(folder: Path) -> Path | None:
 
 def _from_environment(environ: Mapping[str, str]) -> dict[str, Setting]:
     names = {
-        "VTJOBS_" + key.upper().replace(".", "_"): key for key in DEFAULTS if key not in _MAPPINGS
+        "VTJOBS_" + key.upper().replace(".", "_"): key for key in DEFAULTS if not _is_mapping(key)
     }
     return {
         names[name]: Setting(value=_checked(names[name], value, name), origin=name)
@@ -141,7 +140,7 @@ def _from_file(path: Path) -> dict[str, Setting]:
         )
     found: dict[str, Setting] = {}
     for key, value in document.data.items():
-        if key in _MAPPINGS:
+        if _is_mapping(key):
             if not isinstance(value, dict):
                 raise BadInput(document.problem((key,), "expected a mapping"))
             found[key] = Setting(value=value, origin=str(path))
@@ -177,8 +176,8 @@ def _checked(key: str, value: Any, where: str) -> Any:
         ):
             raise BadInput(f"{name}{key}: expected a whole number of at least 1, got {value!r}")
         return int(text)
-    if key == "backend" and value not in BACKENDS:
-        raise BadInput(f"{name}{key}: unknown backend {value!r}. {suggest(str(value), BACKENDS)}")
+    if key == "backend":
+        require_known(value, f"{name}{key}: ")
     if not isinstance(value, str) or "\0" in value or "\n" in value:
         raise BadInput(f"{name}{key}: expected text, got {value!r}")
     return value

@@ -1,32 +1,23 @@
 """What this machine has, found without loading anything heavy."""
 
 import os
+import socket
 import subprocess
 from pathlib import Path
+
+from .backends import BACKENDS
 
 # Of the submitter's environment, what a job must not inherit: secrets, and another scheduler's job.
 SCRUBBED = (
     "VTJOBS_LEDGER",
     "PG",
-    "SLURM_",
-    "SBATCH_",
-    "SALLOC_",
-    "SRUN_",
-    "SQUEUE_",
-    "SACCT_",
-    "SINFO_",
-    "SCANCEL_",
-    "SCONTROL_",
-    "PMIX_",
-    "PMI_",
-    "RAY_",
     "MASTER_",
     "RANK",
     "WORLD_SIZE",
     "LOCAL_RANK",
+    *(prefix for backend in BACKENDS.values() for prefix in backend.variables),
 )
-# Where SLURM's configuration lies: without it, its commands find no cluster.
-KEPT = frozenset(("SLURM_CONF",))
+KEPT = frozenset(name for backend in BACKENDS.values() for name in backend.kept)
 
 
 def scrubbed_names() -> list[str]:
@@ -38,6 +29,17 @@ def clean_environment() -> dict[str, str]:
     """Return this process's environment without secrets and other schedulers' words."""
     gone = set(scrubbed_names())
     return {name: value for name, value in os.environ.items() if name not in gone}
+
+
+def address_towards(host: str) -> str:
+    """Return this machine's address on the way to a host, or "" where there is none."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            # Sends nothing; the kernel only chooses the route.
+            probe.connect((host, 9))
+        except OSError:
+            return ""
+        return str(probe.getsockname()[0])
 
 
 def cpu_count() -> int:

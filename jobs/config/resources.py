@@ -26,8 +26,8 @@ class Resources(BaseModel):
         le=64,
         description=(
             "GPUs of one run on each node, one per rank; 0: CPU; "
-            "default: 1 if there is any (local), "
-            "or as many of a node's GPUs as the virtual ranks can be divided among (SLURM, Ray)"
+            "default: 1 if this machine has any, "
+            "or as many of a node's GPUs as the virtual ranks can be divided among on a cluster"
         ),
     )
     gpu: str | None = Field(None, description="GPU type, such as v100")

@@ -10,12 +10,14 @@ from pydantic import (
     Field,
     Tag,
     WithJsonSchema,
+    create_model,
     field_validator,
     model_validator,
 )
 
+from ..config.backends import names
 from ..config.resources import Duration, Resources
-from ..config.site import Ray, Slurm
+from ..config.site import SiteSettings, settings_of
 from ..names import name_problem
 from ..run.spec import BASELINE
 from .heads import HEADS
@@ -167,21 +169,10 @@ def whole_compare(stored: dict[str, Any]) -> dict[str, Any]:
     return Compare.model_validate(stored).model_dump(mode="json")
 
 
-class LocalBackend(Strict):
-    slots: int | None = Field(
-        None,
-        ge=1,
-        le=1024,
-        description="maximum number of concurrent runs; default: as many as GPUs or cores allow",
-    )
-
-
-class Backend(Strict):
-    """Settings of each backend, by its name."""
-
-    local: LocalBackend | None = None
-    slurm: Slurm | None = None
-    ray: Ray | None = None
+_BACKENDS: dict[str, Any] = {name: (settings_of(name) | None, None) for name in names()}
+Backend = create_model(
+    "Backend", __base__=Strict, __doc__="Settings of each backend, by its name.", **_BACKENDS
+)
 
 
 def _backend_form(value: object) -> str:
@@ -248,7 +239,7 @@ class Grid(Strict):
     )
     backend: (
         Annotated[
-            Annotated[Literal["local", "slurm", "ray"], Tag("<name>")]
+            Annotated[Literal[tuple(_BACKENDS)], Tag("<name>")]  # type: ignore[valid-type]
             | Annotated[Backend, Tag("<settings>")],
             Discriminator(_backend_form),
         ]
@@ -288,12 +279,12 @@ class Grid(Strict):
         """
         if isinstance(self.backend, str):
             return self.backend
-        named = [
-            name for name in Backend.model_fields if getattr(self.backend, name, None) is not None
-        ]
+        named = [name for name in _BACKENDS if getattr(self.backend, name, None) is not None]
         return named[0] if len(named) == 1 else default
 
     def site(self, name: str) -> dict[str, Any]:
         """Return the settings that the grid gives a backend, those that it sets alone."""
-        found = None if isinstance(self.backend, str | None) else getattr(self.backend, name, None)
+        found: SiteSettings | None = (
+            None if isinstance(self.backend, str) else getattr(self.backend, name, None)
+        )
         return found.model_dump(mode="json", exclude_unset=True) if found is not None else {}

@@ -6,7 +6,7 @@ One module or package beside this one per scheduler.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from ...jobs.run.states import AttemptState, FailureClass
 from ...jobs.workspace.allocation import Allocation, Shape
@@ -131,6 +131,17 @@ class Room:
     """The site's settings as they hold for these runs."""
 
 
+class Finding(NamedTuple):
+    """The result of one check of `vtjobs doctor`."""
+
+    name: str
+    ok: bool
+    text: str
+    """What was found."""
+    fix: str = ""
+    """What to do about it."""
+
+
 class Backend(Protocol):
     """A scheduler.
 
@@ -146,6 +157,10 @@ class Backend(Protocol):
     """Whether it can start an allocation after another one has ended."""
     hands_on: bool
     """Whether its agents may take a while to hand on what they stopped."""
+    nodes_change: bool
+    """Whether its nodes may be others tomorrow. The GPUs of a run that asks for none in particular
+    are then settled when its grid is submitted.
+    """
 
     def room(self, shape: Shape, settings: Mapping[str, Any]) -> Room:
         """Return how runs of this shape share an allocation.

@@ -10,8 +10,9 @@ from pathlib import Path
 from ...db.engine import file_system_of, is_network, parse_url
 from ...db.ledger import Ledger
 from ...jobs.atomic_files import make_folder
-from ...jobs.config.config import BACKENDS, Config
-from ...jobs.errors import BadInput, suggest
+from ...jobs.config.backends import part
+from ...jobs.config.config import Config
+from ...jobs.errors import BadInput
 from ...jobs.workspace.paths import Workspace, WorkspaceUnreadable
 from ..backends.base import Backend
 
@@ -88,21 +89,13 @@ def make_backend(name: str, config: Config, *, clock: Clock = time.time) -> Back
     """Make the backend of this name.
 
     Raises:
-        BadInput: there is none.
+        BadInput: there is no such backend.
     """
-    if name == "slurm":
-        from ..backends.slurm import SlurmBackend
-
-        return SlurmBackend(config.workspace, poll_s=float(config.get("poll_s")), clock=clock)
-    if name == "ray":
-        from ..backends.ray import RayBackend
-
-        return RayBackend(config, poll_s=float(config.get("poll_s")), clock=clock)
-    if name != "local":
-        raise BadInput(f"unknown backend {name!r}. {suggest(name, BACKENDS)}")
-    from ..backends.local.backend import LocalBackend
-
-    return LocalBackend(config.workspace)
+    module = part(name, "backend")
+    if module is None:
+        raise BadInput(f"backend {name}: its package has no module named backend")
+    made: Backend = module.make(config, clock=clock)
+    return made
 
 
 def open_context(config: Config, *, create: bool = False, clock: Clock = time.time) -> Context:

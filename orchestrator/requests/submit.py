@@ -10,7 +10,7 @@ from ...db import lookups, queries
 from ...db.engine import reading
 from ...jobs.config.config import Config
 from ...jobs.config.host import gpu_capability
-from ...jobs.config.site import SITES, configured
+from ...jobs.config.site import configured, settings_of
 from ...jobs.errors import BadInput, Problem
 from ...jobs.grid.expansion import Expansion
 from ...jobs.grid.load import take_in
@@ -103,13 +103,13 @@ def _placed(config: Config, frozen: FrozenGrid, document: Document) -> tuple[Sha
         shape = shape_of(frozen.settings, backend)
         room = backend.room(shape, frozen.settings)
         backend.rehearse(shape, room)
-        if backend.name == "ray":
-            # Its nodes come and go; what a run trains on does not change with them.
+        if backend.nodes_change:
+            # What a run trains on does not change with them.
             frozen.settings["resources"]["gpus_per_node"] = shape.gpus
         return shape, room
     except BadInput as error:
         found = error.problems[0]
-        fields = SITES[backend.name].model_fields if backend.name in SITES else ()
+        fields = settings_of(backend.name).model_fields
         place = ("backend", backend.name) if found.key in fields else ("resources",)
         raise BadInput(
             document.problem((*place, *filter(None, [found.key])), found.message, found.fix)
@@ -118,10 +118,8 @@ def _placed(config: Config, frozen: FrozenGrid, document: Document) -> tuple[Sha
 
 def _site(config: Config, grid: Grid, document: Document, name: str) -> dict[str, Any]:
     """Return the backend's settings: the configuration's, with the grid's on top."""
-    if name == "local":
-        return {"slots": grid.site("local").get("slots") or config.get("local.slots")}
-    # Where the cluster is may change while the grid waits: only what the grid itself names stays.
-    usual = {key: value for key, value in configured(config, name).items() if key != "address"}
+    left = settings_of(name).not_stored
+    usual = {key: value for key, value in configured(config, name).items() if key not in left}
     return {**usual, **grid.site(name)}
 
 

@@ -6,7 +6,6 @@ import shutil
 import sqlite3
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -18,26 +17,17 @@ from ...db.engine import (
     parse_url,
     schema_version,
 )
+from ...jobs.config.backends import names, part
 from ...jobs.config.config import Config
 from ...jobs.config.host import cpu_count, visible_gpus
-from ...jobs.config.site import configured
 from ...jobs.errors import VtjobsError
 from ...jobs.units import format_bytes
+from ..backends.base import Finding
 from ..loop.context import ledger_url
 
 OLDEST_SQLITE = (3, 35, 0)
 LOW_DISK_BYTES = 2 << 30
 LOW_SHM_BYTES = 64 << 20
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    """One check's result."""
-
-    name: str
-    ok: bool
-    text: str
-    fix: str = ""
 
 
 def examine(config: Config, *, probe: bool = False) -> list[Finding]:
@@ -64,49 +54,22 @@ def examine(config: Config, *, probe: bool = False) -> list[Finding]:
             found.append(check(config))
         except (VtjobsError, OSError) as error:
             found.append(Finding(name=check.__name__.lstrip("_"), ok=False, text=str(error)))
-    if config.get("backend") == "ray":
-        return found + _ray(config, probe=probe)
-    return found + _slurm(config, probe=probe)
+    return found + _backends(config, probe=probe)
 
 
-def _slurm(config: Config, *, probe: bool) -> list[Finding]:
-    from ..backends.slurm import doctor
-
-    if not doctor.is_here():
-        if config.get("backend") != "slurm" and not probe:
-            return []
-        return [
-            Finding(
-                name="slurm",
-                ok=False,
-                text="sbatch not found",
-                fix="Is this a login node of the cluster?",
-            )
-        ]
-    try:
-        site = configured(config, "slurm")
-        found = doctor.examine(site)
-        if probe and all(ok for _, ok, _, _ in found[:1]):
-            found += doctor.probe(config.workspace.root.resolve(), site)
-    except VtjobsError as error:
-        found = [("slurm", False, str(error), "")]
-    if config.get("backend") != "slurm" and not probe and not found[0][1]:
-        # Its commands are installed and nothing is meant to go there.
-        return [Finding(name="slurm", ok=True, text=f"not in use ({found[0][2]})")]
-    return [Finding(name=name, ok=ok, text=text, fix=fix) for name, ok, text, fix in found]
-
-
-def _ray(config: Config, *, probe: bool) -> list[Finding]:
-    from ..backends.ray import doctor
-
-    try:
-        site = configured(config, "ray")
-        found = doctor.examine(site)
-        if probe and all(ok for _, ok, _, _ in found):
-            found += doctor.probe(config.workspace, site)
-    except VtjobsError as error:
-        found = [("ray", False, str(error), "")]
-    return [Finding(name=name, ok=ok, text=text, fix=fix) for name, ok, text, fix in found]
+def _backends(config: Config, *, probe: bool) -> list[Finding]:
+    """Ask the backend in use; where that is this machine, whatever schedulers may be here too."""
+    used = config.get("backend")
+    found: list[Finding] = []
+    for name in names() if used == "local" else [used]:
+        module = part(name, "doctor")
+        if module is None:
+            continue
+        try:
+            found += module.examine(config, in_use=name == used, probe=probe)
+        except VtjobsError as error:
+            found.append(Finding(name, False, str(error)))
+    return found
 
 
 def _python(_: Config) -> Finding:

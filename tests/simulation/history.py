@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from vtjobs.jobs.config.config import Config, load_config
-from vtjobs.jobs.config.site import Slurm
 from vtjobs.jobs.grid.load import Intake, take_in
 from vtjobs.jobs.workspace.stored_grid import freeze
+from vtjobs.orchestrator.backends.slurm.settings import Slurm
 from vtjobs.orchestrator.loop.context import Context, open_context
 from vtjobs.orchestrator.loop.plan import shape_of
 from vtjobs.orchestrator.loop.tick import tick

@@ -124,7 +124,7 @@ class Lab:
             for run_id, row in ((run_id, rows[run_id]) for run_id in run_ids)
         ]
         (made,) = pack(
-            candidates, Shape(backend="local", **shape), Room(lanes=lanes, tasks=64), at=time.time(),
+            candidates, Shape(**{"backend": "local"} | shape), Room(lanes=lanes, tasks=64), at=time.time(),
             data_root=str(self.folder / "data"), paths=paths or {},
         )  # fmt: skip
         made = dataclasses.replace(made, hang_s=hang_s, argv=argv)

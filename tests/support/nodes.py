@@ -44,9 +44,9 @@ def start_agent(
 def start_nodes(
     lab: Lab, allocation: Allocation, **environment: str
 ) -> list[subprocess.Popen[bytes]]:
-    """Start an agent for each node, as `srun` does."""
+    """Start an agent for each node."""
     nodes = range(allocation.shape.nodes)
-    return [start_agent(lab, allocation, SLURM_NODEID=str(node), **environment) for node in nodes]
+    return [start_agent(lab, allocation, "--node", str(node), **environment) for node in nodes]
 
 
 def journal(lab: Lab, run_id: str, attempt: int, node: int) -> list[Event]:

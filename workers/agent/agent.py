@@ -17,16 +17,15 @@ from collections import deque
 from pathlib import Path
 
 from ...jobs.atomic_files import read_json
+from ...jobs.config.node import Ruling, on_node
 from ...jobs.errors import VtjobsError
 from ...jobs.run.states import AttemptState, ExitCode, FailureClass
 from ...jobs.workspace.allocation import Allocation, Task
 from ...jobs.workspace.lineage import read_attempt
 from ...jobs.workspace.paths import Workspace
-from ..ranks.rendezvous import address_towards
 from .attempt import STOP_GRACE_S, HostedRun, Lane
 from .follower import PeerRun
 from .orders import read_order
-from .stop_reason import Inquiry, Ruling, own_job
 from .successor import submit_successor
 from .template_client import Forge, TemplateDied
 
@@ -38,8 +37,6 @@ FOLLOW_S = 0.5
 # Of the time between the walltime's signal and the walltime, what the end record and the successor
 # may take.
 HAND_ON_S = 15.0
-# SLURM kills KillWait after a TERM, by default 30 s.
-TERM_GRACE_S = 25.0
 MOST_TEMPLATES = 3
 HANDED_ON = (AttemptState.TIMEOUT, AttemptState.PREEMPTED)
 
@@ -60,7 +57,7 @@ class Agent:
     ) -> None:
         self.node = node
         self.mirror = mirror
-        self.job = own_job(allocation.shape.backend)
+        self.scheduler = on_node(allocation.shape.backend)
         self.workspace = workspace
         self.allocation = allocation
         self.waiting: deque[Task] = deque(allocation.tasks[index])
@@ -68,7 +65,6 @@ class Agent:
         self.active: list[HostedRun] = []
         self.done: list[HostedRun] = []
         self.stopping: AttemptState | None = None
-        self.inquiry: Inquiry | None = None
         self.ruling: Ruling | None = None
         self._unsettled = False
         self.forge: Forge | None = None
@@ -269,14 +265,16 @@ class Agent:
     def _on_signal(self, number: int, _: object) -> None:
         if number == signal.SIGUSR2:
             lead = self.allocation.shape.lead_s
-            within_s = max(lead / 2, lead - HAND_ON_S) if self.job else STOP_GRACE_S
+            keeps_time = self.scheduler.signals_walltime
+            within_s = max(lead / 2, lead - HAND_ON_S) if keeps_time else STOP_GRACE_S
             self._stop(AttemptState.TIMEOUT, within_s=within_s)
-        elif number == signal.SIGTERM and self.job:
+        elif number == signal.SIGTERM:
             # Only node 0's word counts, so only its agent asks why.
-            self._stop(AttemptState.PREEMPTED, within_s=TERM_GRACE_S, settled=bool(self.node))
-        elif number == signal.SIGTERM and self.allocation.shape.backend == "ray":
-            # Somebody's stop, or a node that goes: Ray says which afterwards.
-            self._stop(AttemptState.PREEMPTED, settled=bool(self.node))
+            self._stop(
+                AttemptState.PREEMPTED,
+                within_s=self.scheduler.term_grace_s or STOP_GRACE_S,
+                settled=bool(self.node) or not self.scheduler.explains_stops,
+            )
         else:
             self._stop(AttemptState.PREEMPTED)
 
@@ -296,8 +294,7 @@ class Agent:
         """Ask the scheduler why it stops this job, without holding up the ranks that are saving
         meanwhile.
         """
-        self.inquiry = self.inquiry or Inquiry(self.job)
-        self.ruling = self.inquiry.look()
+        self.ruling = self.scheduler.why_stopped()
         if self.ruling is not None:
             self.stopping, self._unsettled = self.ruling.state, False
             logger.info("stopped by the scheduler: %s", self.ruling)
@@ -306,8 +303,8 @@ class Agent:
 
     def _check_walltime(self) -> None:
         walltime = self.allocation.shape.walltime_s
-        # SLURM keeps its own clock and signals in time.
-        if walltime is not None and self.stopping is None and not self.job:
+        keeps_time = self.scheduler.signals_walltime
+        if walltime is not None and self.stopping is None and not keeps_time:
             lead = min(self.allocation.shape.lead_s, walltime / 4)
             if time.monotonic() - self.began >= walltime - lead:
                 self._stop(AttemptState.TIMEOUT)
@@ -328,13 +325,10 @@ def main() -> int:
     parser.add_argument("--workspace", type=Path, required=True)
     parser.add_argument("--token", required=True)
     parser.add_argument(
-        "--index", type=int, default=_number("SLURM_ARRAY_TASK_ID"), help="element of the job array"
+        "--index", type=int, help="element of the job array; default: as the scheduler says"
     )
     parser.add_argument(
-        "--node",
-        type=int,
-        default=_number("SLURM_NODEID"),
-        help="this node's place in the allocation",
+        "--node", type=int, help="which node of the allocation; default: as the scheduler says"
     )
     parser.add_argument("--mirror", action="store_true", help="copy the ranks' output to stderr")
     options = parser.parse_args()
@@ -351,19 +345,7 @@ def main() -> int:
         logger.error("%s: no such allocation", options.token)
         return int(ExitCode.SETUP_ERROR)
     allocation = Allocation.from_dict(data)
-    if allocation.shape.backend == "ray":
-        _take_ray_name()
-    return Agent(
-        workspace, allocation, options.index, node=options.node, mirror=options.mirror
-    ).run()
-
-
-def _take_ray_name() -> None:
-    """Call this node as Ray does: by its address on the way to the head."""
-    head = os.environ.get("RAY_ADDRESS", "").rpartition(":")[0]
-    if "VTJOBS_NODE" not in os.environ and (address := address_towards(head) if head else ""):
-        os.environ["VTJOBS_NODE"] = address
-
-
-def _number(name: str) -> int:
-    return int(os.environ.get(name) or 0)
+    here = on_node(allocation.shape.backend)
+    index = here.index() if options.index is None else options.index
+    node = here.node() if options.node is None else options.node
+    return Agent(workspace, allocation, index, node=node, mirror=options.mirror).run()

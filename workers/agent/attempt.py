@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...jobs.atomic_files import make_folder
+from ...jobs.config.node import Ruling, on_node
 from ...jobs.errors import VtjobsError
 from ...jobs.run.spec import RunSpec
 from ...jobs.run.states import AttemptState, ExitCode, FailureClass
@@ -26,10 +27,9 @@ from .blame import Weight, blame, weigh
 from .claim import claim_or_refuse, overruled
 from .hang_watch import Pulse
 from .orders import loader_workers, make_order, publish_order
-from .other_nodes import LOOK_S, OtherNodes, own_host
+from .other_nodes import LOOK_S, OtherNodes
 from .outcome import KillCause, Killed, Outcome, judge_ranks, set_up_failure
 from .resume import NoCheckpoint, choose_resume, from_parent
-from .stop_reason import Ruling
 from .template_client import Forge, RankProcess, TemplateDied
 
 FENCE_S = float(os.environ.get("VTJOBS_FENCE_S", "10"))
@@ -72,6 +72,8 @@ class HostedRun:
         self.task = task
         self.lane = lane
         self.forge = forge
+        # The scheduler's name of this node: what it can be told to avoid.
+        self.host = on_node(allocation.shape.backend).host()
         self.folder: RunFolder = workspace.run(task.run_id)
         others = (other for other in range(allocation.shape.nodes) if other != node)
         self.others = OtherNodes(self.folder, task.attempt, others)
@@ -174,7 +176,7 @@ class HostedRun:
         self.journal.write(
             "start",
             attempt=number,
-            host=own_host(),
+            host=self.host,
             gpus=self.lane.gpus,
             resumed_attempt=resume.attempt if resume else None,
             resumed_step=resume.manifest.step if resume else None,
@@ -190,7 +192,7 @@ class HostedRun:
         shape = self.allocation.shape
         listener = listen(everywhere=shape.nodes > 1) if shape.world_size > 1 else None
         order["port"] = listener.getsockname()[1] if listener else 0
-        order["hosts"] = own_addresses() if shape.nodes > 1 else [LOOPBACK]
+        order["hosts"] = own_addresses(self.host) if shape.nodes > 1 else [LOOPBACK]
         if shape.nodes > 1:
             token, lane = self.allocation.token, self.lane.index
             publish_order(self.folder, self.task.attempt, order, token=token, lane=lane)
@@ -410,7 +412,7 @@ class HostedRun:
             return None
         self.deserted = awaits
         outcome = blame(own, self.others, told=told)
-        return outcome if self.ruling is None else self.ruling.applied_to(outcome)
+        return outcome if self.ruling is None else outcome.as_ruled(self.ruling)
 
     def _end(self, outcome: Outcome) -> None:
         self.ended = outcome

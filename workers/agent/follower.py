@@ -7,7 +7,6 @@ from typing import Any
 
 from .attempt import HostedRun
 from .attempt_journal import AttemptJournal
-from .other_nodes import own_host
 from .outcome import Outcome, set_up_failure
 from .template_client import TemplateDied
 
@@ -25,7 +24,7 @@ class PeerRun(HostedRun):
             return
         try:
             self.journal.write(
-                "start", attempt=self.task.attempt, host=own_host(), gpus=self.lane.gpus
+                "start", attempt=self.task.attempt, host=self.host, gpus=self.lane.gpus
             )
             self._fork_all(order, None)
         except TemplateDied:

@@ -1,7 +1,5 @@
 """What the agents of the other nodes of an attempt write in their journals, read as it comes."""
 
-import os
-import socket
 from collections.abc import Iterable
 
 from ...jobs.errors import DamagedJournal
@@ -67,13 +65,3 @@ class OtherNodes:
     def host(self, node: int) -> str:
         """Return the name of a node's host, as far as it has said so."""
         return str(self.starts.get(node, {}).get("host", ""))
-
-
-def own_host() -> str:
-    """Return this node's name.
-
-    The scheduler's where it gave one, since that is what it can exclude.
-    """
-    return (
-        os.environ.get("VTJOBS_NODE") or os.environ.get("SLURMD_NODENAME") or socket.gethostname()
-    )

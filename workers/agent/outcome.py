@@ -2,10 +2,11 @@
 
 import signal
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 from typing import Any
 
+from ...jobs.config.node import Ruling
 from ...jobs.run.states import EXIT_OF_CLASS, AttemptState, ExitCode, FailureClass
 from ..errors import STORAGE_ERRORS, alike
 from .oom import oom_kills
@@ -50,6 +51,17 @@ class Outcome:
     @property
     def exit_code(self) -> ExitCode:
         return EXIT_OF_CLASS[self.failure] if self.failure else ExitCode.COMPLETED
+
+    def as_ruled(self, ruling: Ruling) -> "Outcome":
+        """Return the outcome of a stop with what the scheduler said about it.
+
+        Any other end speaks for itself.
+        """
+        if self.state is not ruling.state:
+            return self
+        explained = ruling.explained or self.failure is not FailureClass.STOPPED
+        signature = ruling.signature or self.signature
+        return replace(self, explained=explained, signature=signature)
 
 
 _STOPPED_CLASS = {

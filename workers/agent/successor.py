@@ -5,7 +5,6 @@ One more allocation for what advanced or never started.
 
 import dataclasses
 import logging
-import os
 import secrets
 import subprocess
 import time
@@ -13,12 +12,11 @@ from collections.abc import Sequence
 
 from ...jobs.atomic_files import to_json, write_new
 from ...jobs.config.host import clean_environment
+from ...jobs.config.node import ignore_signals, on_node
 from ...jobs.run.states import AttemptState
 from ...jobs.workspace.allocation import Allocation, Task
 from ...jobs.workspace.paths import Workspace
-from ..process import ignore_signals
 from .attempt import HostedRun
-from .stop_reason import own_job
 
 logger = logging.getLogger("vtjobs.agent")
 
@@ -49,8 +47,10 @@ def submit_successor(
         allocation, token=token, created_at=time.time(), tasks=(tasks,), after=()
     )
     write_new(workspace.allocation(token), to_json(successor.to_dict()))
-    job = own_job(allocation.shape.backend)
-    command = [part.replace("{token}", token).replace("{job}", job) for part in allocation.argv]
+    here = on_node(allocation.shape.backend)
+    command = [
+        part.replace("{token}", token).replace("{job}", here.job) for part in allocation.argv
+    ]
     try:
         # This job's own variables would pass for options of the next one.
         subprocess.run(
@@ -59,23 +59,13 @@ def submit_successor(
             timeout=60,
             stdin=subprocess.DEVNULL,
             preexec_fn=ignore_signals,
-            env={**clean_environment(), **_ray_auth(allocation)},
+            env={**clean_environment(), **here.environment()},
         )
     except (OSError, subprocess.SubprocessError) as error:
         # The file is there: the next vtjobs command finds it and submits it.
         logger.error("%s: could not be submitted (%s)", token, error)
     logger.info("%s: handed on to %s", allocation.token, token)
     return token
-
-
-def _ray_auth(allocation: Allocation) -> dict[str, str]:
-    """Return where Ray's head is, and how this node shows it that it may submit."""
-    is_ray = allocation.shape.backend == "ray"
-    return {
-        name: value
-        for name, value in os.environ.items()
-        if is_ray and name.startswith(("RAY_AUTH_", "RAY_ADDRESS"))
-    }
 
 
 def _is_ours(workspace: Workspace, task: Task) -> bool:

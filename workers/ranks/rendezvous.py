@@ -8,6 +8,8 @@ import os
 import socket
 import struct
 
+from ...jobs.config.host import address_towards
+
 LOOPBACK = "127.0.0.1"
 # A reachable node answers at once: the listener is there before its address is published.
 CONNECT_S = 5.0
@@ -25,15 +27,16 @@ def listen(*, everywhere: bool = False) -> socket.socket:
     return found
 
 
-def own_addresses() -> list[str]:
+def own_addresses(host: str = "") -> list[str]:
     """Return the addresses by which other nodes may reach this one, best first.
 
-    `VTJOBS_HOST` overrides them. A virtual node's name need not resolve, and many machines resolve
-    their own name to the loopback interface, so the address of the default route is named too.
+    `VTJOBS_HOST` overrides them, and `host` is the scheduler's name of this node. A virtual node's
+    name need not resolve, and many machines resolve their own name to the loopback interface, so
+    the address of the default route is named too.
     """
     if chosen := os.environ.get("VTJOBS_HOST"):
         return [chosen]
-    names = (os.environ.get("SLURMD_NODENAME", ""), socket.gethostname())
+    names = (host, socket.gethostname())
     found = [_resolve(name) for name in names if name] + [_of_default_route()]
     return list(
         dict.fromkeys(address for address in found if address and not address.startswith("127."))
@@ -78,17 +81,6 @@ def interface_of(address: str) -> str | None:
             if socket.inet_ntoa(answer[20:24]) == address:
                 return name
     return None
-
-
-def address_towards(host: str) -> str:
-    """Return this machine's address on the way to a host, or "" where there is none."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        try:
-            # Sends nothing; the kernel only chooses the route.
-            probe.connect((host, 9))
-        except OSError:
-            return ""
-        return str(probe.getsockname()[0])
 
 
 def _resolve(name: str) -> str:

@@ -1,12 +1,11 @@
 """What a node sees, as one JSON line for `vtjobs doctor --probe`.
 
-`python -m vtjobs.workers.tools.probe --workspace DIR`.
+`python -m vtjobs.workers.tools.probe --workspace DIR --backend NAME`.
 """
 
 import argparse
 import json
 import os
-import socket
 import sys
 import time
 from pathlib import Path
@@ -14,28 +13,28 @@ from typing import Any
 
 from ...jobs.atomic_files import read_json
 from ...jobs.config.host import cpu_count, visible_gpus
+from ...jobs.config.node import on_node
 
 
-def probe(workspace: Path) -> dict[str, Any]:
+def probe(workspace: Path, backend: str) -> dict[str, Any]:
     """Look at this node.
 
     Returns:
         `host`, `time` (seconds since 1970), `workspace_id` (None where the folder is not seen
-        here), `writable`, `cpus`, `gpus` (as granted), `sbatch` (whether this node may submit), and
-        of torch: `torch`, `devices` (name and compute capability of each GPU), `architectures` of
-        the wheel, `nccl`.
+        here), `writable`, `cpus`, `gpus` (as granted), `submits` (whether this node may submit),
+        and of torch: `torch`, `devices` (name and compute capability of each GPU), `architectures`
+        of the wheel, `nccl`.
     """
+    here = on_node(backend)
     identity = read_json(workspace / "workspace.json") or {}
     return {
-        "host": os.environ.get("SLURMD_NODENAME") or socket.gethostname(),
+        "host": here.host(),
         "time": time.time(),
         "workspace_id": identity.get("id"),
         "writable": os.access(workspace, os.W_OK),
         "cpus": cpu_count(),
         "gpus": visible_gpus(),
-        "sbatch": any(
-            (Path(part) / "sbatch").exists() for part in os.environ.get("PATH", "").split(":")
-        ),
+        "submits": here.submits(),
         **_torch(),
     }
 
@@ -65,7 +64,9 @@ def _torch() -> dict[str, Any]:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="vtjobs.workers.tools.probe")
     parser.add_argument("--workspace", type=Path, required=True)
-    print(json.dumps(probe(parser.parse_args().workspace)))
+    parser.add_argument("--backend", required=True)
+    options = parser.parse_args()
+    print(json.dumps(probe(options.workspace, options.backend)))
     return 0
 
 

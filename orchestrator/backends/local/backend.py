@@ -14,11 +14,12 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from ....jobs.atomic_files import make_folder, read_json, to_json, write_new
+from ....jobs.config.config import Config
 from ....jobs.config.host import clean_environment, cpu_count, visible_gpus
 from ....jobs.errors import BadInput, Problem
 from ....jobs.workspace.allocation import Allocation, Shape
@@ -38,6 +39,7 @@ class LocalBackend:
     look_s = 0.0
     chains = False
     hands_on = False
+    nodes_change = False
 
     def __init__(self, workspace: Workspace) -> None:
         self.workspace = workspace
@@ -101,6 +103,11 @@ class LocalBackend:
 
     def wake(self) -> None:
         self.queue.wake()
+
+
+def make(config: Config, *, clock: Callable[[], float] = time.time) -> LocalBackend:
+    """Make the backend that a configuration names."""
+    return LocalBackend(config.workspace)
 
 
 class LocalQueue:

@@ -36,6 +36,7 @@ class RayBackend:
     name = "ray"
     chains = False
     hands_on = True
+    nodes_change = True
 
     def __init__(
         self, config: Config, *, poll_s: float = 30.0, clock: Callable[[], float] = time.time
@@ -241,3 +242,8 @@ class RayBackend:
         if not isinstance(jobs, list):
             raise SchedulerUnreachable(f"Ray at {api.address}: unexpected answer about jobs")
         return [job for job in jobs if str(job.get("submission_id") or "").startswith(PREFIX)]
+
+
+def make(config: Config, *, clock: Callable[[], float] = time.time) -> RayBackend:
+    """Make the backend that a configuration names."""
+    return RayBackend(config, poll_s=float(config.get("poll_s")), clock=clock)

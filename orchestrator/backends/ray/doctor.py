@@ -4,26 +4,46 @@ from collections.abc import Mapping
 from importlib.metadata import version
 from typing import Any
 
-from ....jobs.errors import BadInput, SchedulerUnreachable
+from ....jobs.config.config import Config
+from ....jobs.config.site import configured
+from ....jobs.errors import BadInput, SchedulerUnreachable, VtjobsError
 from ....jobs.workspace.paths import Workspace
+from ..base import Finding
 from .api import Api, Refused, auth_token
 from .cluster import Node, nodes
 from .workspace_check import ask_nodes
 
 DEADLINE_S = 10.0
 
-Check = tuple[str, bool, str, str]
-# name, whether it is all right, what was found, what to do
+
+def examine(config: Config, *, in_use: bool, probe: bool) -> list[Finding]:
+    """Run the checks of a Ray cluster.
+
+    Args:
+        config: the settings.
+        in_use: whether runs go there; otherwise nothing is asked.
+        probe: whether to look at the workspace from every node.
+    """
+    if not in_use:
+        return []
+    try:
+        site = configured(config, "ray")
+        found = findings(site)
+        if probe and all(finding.ok for finding in found):
+            found += ask(config.workspace, site)
+    except VtjobsError as error:
+        found = [Finding("ray", False, str(error))]
+    return found
 
 
-def examine(site: Mapping[str, Any]) -> list[Check]:
+def findings(site: Mapping[str, Any]) -> list[Finding]:
     """Ask the head what a grid has to live with."""
     if site.get("address") is None:
         fix = (
             "Set RAY_ADDRESS, or ray.address in vtjobs.yaml, to its dashboard, such as"
             " http://127.0.0.1:8265"
         )
-        return [("ray", False, "no cluster address is set", fix)]
+        return [Finding("ray", False, "no cluster address is set", fix)]
     api = Api(site["address"], insecure=bool(site.get("insecure")))
     try:
         found = [_token(api)]
@@ -31,7 +51,7 @@ def examine(site: Mapping[str, Any]) -> list[Check]:
         present = nodes(api, deadline_s=DEADLINE_S)
     except (SchedulerUnreachable, Refused) as error:
         return [
-            (
+            Finding(
                 "ray",
                 False,
                 str(error),
@@ -40,19 +60,23 @@ def examine(site: Mapping[str, Any]) -> list[Check]:
         ]
     except BadInput as error:
         problem = error.problems[0]
-        return [("ray", False, problem.message, problem.fix)]
+        return [Finding("ray", False, problem.message, problem.fix)]
     text = f"{answer['ray_version']} at {site['address']}"
-    return [("ray", True, text, ""), *found, _nodes(present, autoscale=bool(site.get("autoscale")))]
+    return [
+        Finding("ray", True, text, ""),
+        *found,
+        _nodes(present, autoscale=bool(site.get("autoscale"))),
+    ]
 
 
-def _token(api: Api) -> Check:
+def _token(api: Api) -> Finding:
     try:
         api.require_safe(deadline_s=DEADLINE_S)
     except BadInput as error:
-        return "ray_token", False, error.problems[0].message, error.problems[0].fix
+        return Finding("ray_token", False, error.problems[0].message, error.problems[0].fix)
     if auth_token():
-        return "ray_token", True, "the cluster requires a token; one is set", ""
-    return (
+        return Finding("ray_token", True, "the cluster requires a token; one is set", "")
+    return Finding(
         "ray_token",
         False,
         "the cluster requires a token; none is set",
@@ -60,7 +84,7 @@ def _token(api: Api) -> Check:
     )
 
 
-def _nodes(present: list[Node], *, autoscale: bool) -> Check:
+def _nodes(present: list[Node], *, autoscale: bool) -> Finding:
     gpus = sum(node.gpus for node in present)
     kinds = sorted(set().union(*(node.kinds for node in present))) if present else []
     kind = f" {'/'.join(kinds)}" if kinds else ""
@@ -69,21 +93,23 @@ def _nodes(present: list[Node], *, autoscale: bool) -> Check:
         " in all"
     )
     if not present and not autoscale:
-        return "ray_nodes", False, text, "See: ray status"
-    return "ray_nodes", True, text + (", more are added on demand" if autoscale else ""), ""
+        return Finding("ray_nodes", False, text, "See: ray status")
+    return Finding(
+        "ray_nodes", True, text + (", more are added on demand" if autoscale else ""), ""
+    )
 
 
-def probe(workspace: Workspace, site: Mapping[str, Any]) -> list[Check]:
+def ask(workspace: Workspace, site: Mapping[str, Any]) -> list[Finding]:
     """Look at the workspace from every node."""
     seen = ask_nodes(Api(site["address"], insecure=bool(site.get("insecure"))), site, workspace)
     blind = sorted(row["host"] for row in seen if not row["ok"])
     text = f"readable and writable from {len(seen) - len(blind)} of {len(seen)} nodes"
     fix = f"Mount it on {', '.join(blind)} at this path, or set VTJOBS_WORKSPACE" if blind else ""
-    found: list[Check] = [("ray_workspace", not blind, text, fix)]
+    found: list[Finding] = [Finding("ray_workspace", not blind, text, fix)]
     mine, theirs = version("vtjobs"), sorted({row["vtjobs"] for row in seen if "vtjobs" in row})
     fix = "" if theirs == [mine] else "Install the same version everywhere"
     found.append(
-        (
+        Finding(
             "ray_vtjobs",
             theirs == [mine],
             f"vtjobs {', '.join(theirs) or '?'} on the nodes, {mine} here",

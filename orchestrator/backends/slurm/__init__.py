@@ -2,7 +2,3 @@
 
 Submitted through submitit, observed by squeue and sacct, cancelled by scancel.
 """
-
-from .backend import SlurmBackend
-
-__all__ = ["SlurmBackend"]

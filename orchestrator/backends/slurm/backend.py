@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from ....jobs.config.config import Config
 from ....jobs.errors import BadInput, Problem, suggest
 from ....jobs.units import format_duration
 from ....jobs.workspace.allocation import Allocation, Shape
@@ -24,6 +25,7 @@ class SlurmBackend:
     name = "slurm"
     chains = True
     hands_on = True
+    nodes_change = False
 
     def __init__(
         self,
@@ -207,3 +209,8 @@ def _cpus(
         return min(need, part.cpus)
     each = site.get("cpus_per_gpu") or max(1, part.cpus // max(1, node_gpus))
     return min(part.cpus, max(need, each * shape.gpus * lanes))
+
+
+def make(config: Config, *, clock: Callable[[], float] = time.time) -> SlurmBackend:
+    """Make the backend that a configuration names."""
+    return SlurmBackend(config.workspace, poll_s=float(config.get("poll_s")), clock=clock)

@@ -11,9 +11,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ....jobs.config.config import Config
 from ....jobs.config.host import clean_environment
-from ....jobs.errors import SchedulerUnreachable
+from ....jobs.config.site import configured
+from ....jobs.errors import SchedulerUnreachable, VtjobsError
 from ....jobs.units import format_duration
+from ..base import Finding
 from . import cluster
 from .shell import NoAccounting, ask, reason_of
 
@@ -23,59 +26,80 @@ PROBE_S = 180
 MOST_SKEW_S = 30.0
 _SOFT_MODES = ("REQUEUE", "CANCEL")
 
-Check = tuple[str, bool, str, str]
-# name, whether it is all right, what was found, what to do
-
 
 def is_here() -> bool:
     """Whether this machine has SLURM's commands."""
     return shutil.which("sbatch") is not None
 
 
-def examine(site: Mapping[str, Any]) -> list[Check]:
+def examine(config: Config, *, in_use: bool, probe: bool) -> list[Finding]:
+    """Run the checks of a SLURM site.
+
+    Args:
+        config: the settings.
+        in_use: whether runs go there; if not, a cluster that is away is no fault.
+        probe: whether to run a job on a node and ask what it sees there.
+    """
+    if not is_here():
+        fix = "Is this a login node of the cluster?"
+        return [Finding("slurm", False, "sbatch not found", fix)] if in_use or probe else []
+    try:
+        site = configured(config, "slurm")
+        found = findings(site)
+        if probe and found[0].ok:
+            found += ask_node(config.workspace.root.resolve(), site)
+    except VtjobsError as error:
+        found = [Finding("slurm", False, str(error))]
+    if not in_use and not probe and not found[0].ok:
+        # Its commands are installed and nothing is meant to go there.
+        return [Finding("slurm", True, f"not in use ({found[0].text})")]
+    return found
+
+
+def findings(site: Mapping[str, Any]) -> list[Finding]:
     """Ask the controller and accounting what a grid has to live with."""
     try:
         config = cluster.settings(deadline_s=DEADLINE_S)
         parts = cluster.partitions(deadline_s=DEADLINE_S)
     except SchedulerUnreachable as error:
-        return [("slurm", False, str(error), "Is SLURM_CONF right, and the controller up?")]
+        return [Finding("slurm", False, str(error), "Is SLURM_CONF right, and the controller up?")]
     version = config.get("SLURM_VERSION", "?")
-    found: list[Check] = [
-        ("slurm", True, f"{version}, cluster {config.get('ClusterName', '?')}", "")
+    found: list[Finding] = [
+        Finding("slurm", True, f"{version}, cluster {config.get('ClusterName', '?')}", "")
     ]
     found.append(_accounting(config))
     found.append(_limits(site))
     found += [_partition(site, parts), _preemption(config)]
     kill_wait = config.get("KillWait", "?").split(" ")[0]
-    found.append(("slurm_kill_wait", True, f"KILL follows TERM after {kill_wait} s", ""))
+    found.append(Finding("slurm_kill_wait", True, f"KILL follows TERM after {kill_wait} s", ""))
     return found
 
 
-def _accounting(config: Mapping[str, str]) -> Check:
+def _accounting(config: Mapping[str, str]) -> Finding:
     if config.get("AccountingStorageType", "").endswith("none"):
         text = "none: how a job ended is known for MinJobAge only"
-        return "slurm_accounting", True, f"{text} ({config.get('MinJobAge', '?')})", ""
+        return Finding("slurm_accounting", True, f"{text} ({config.get('MinJobAge', '?')})", "")
     try:
         ask(
             ["sacct", "--allocations", "--noheader", "--starttime=now-1minutes"],
             deadline_s=DEADLINE_S,
         )
     except NoAccounting:
-        return "slurm_accounting", True, "none", ""
+        return Finding("slurm_accounting", True, "none", "")
     except SchedulerUnreachable as error:
-        return (
+        return Finding(
             "slurm_accounting",
             False,
             str(error),
             "Until it answers, states come from squeue and the journals only",
         )
-    return "slurm_accounting", True, "sacct answers", ""
+    return Finding("slurm_accounting", True, "sacct answers", "")
 
 
-def _limits(site: Mapping[str, Any]) -> Check:
+def _limits(site: Mapping[str, Any]) -> Finding:
     limits = cluster.limits(account=site.get("account"), qos=site.get("qos"), deadline_s=DEADLINE_S)
     jobs = "no limit" if limits.jobs is None else f"{limits.jobs:,}"
-    return (
+    return Finding(
         "slurm_limits",
         True,
         f"job arrays of up to {limits.array_size:,} elements, submitted jobs: {jobs}",
@@ -83,7 +107,7 @@ def _limits(site: Mapping[str, Any]) -> Check:
     )
 
 
-def _partition(site: Mapping[str, Any], parts: Mapping[str, cluster.Partition]) -> Check:
+def _partition(site: Mapping[str, Any], parts: Mapping[str, cluster.Partition]) -> Finding:
     name = site.get("partition")
     part = (
         parts.get(str(name).split(",")[0])
@@ -92,7 +116,7 @@ def _partition(site: Mapping[str, Any], parts: Mapping[str, cluster.Partition]) 
     )
     if part is None:
         fix = f"Set slurm.partition to one of: {', '.join(sorted(parts))}"
-        return "slurm_partition", False, f"{name or 'no default partition'}", fix
+        return Finding("slurm_partition", False, f"{name or 'no default partition'}", fix)
     limit = format_duration(part.limit_s) if part.limit_s else "no limit"
     whole = ", whole nodes" if part.is_exclusive else ""
     kinds = f" {'/'.join(sorted(part.kinds))}" if part.kinds else ""
@@ -100,13 +124,13 @@ def _partition(site: Mapping[str, Any], parts: Mapping[str, cluster.Partition]) 
         f"{part.name}: {part.nodes} nodes of {part.gpus}{kinds} GPUs and {part.cpus} cores,"
         f" {limit}{whole}"
     )
-    return "slurm_partition", part.is_up, text, "" if part.is_up else "It is down"
+    return Finding("slurm_partition", part.is_up, text, "" if part.is_up else "It is down")
 
 
-def _preemption(config: Mapping[str, str]) -> Check:
+def _preemption(config: Mapping[str, str]) -> Finding:
     mode, kind = config.get("PreemptMode", "OFF"), config.get("PreemptType", "")
     if kind.endswith("none") or mode == "OFF":
-        return "slurm_preemption", True, "off", ""
+        return Finding("slurm_preemption", True, "off", "")
     grace = "unknown"
     with contextlib.suppress(SchedulerUnreachable):
         graces = set()
@@ -117,7 +141,7 @@ def _preemption(config: Mapping[str, str]) -> Check:
                 part.partition("=")[2] for part in line.split() if part.startswith("GraceTime=")
             }
         grace = "/".join(sorted(graces))
-    return (
+    return Finding(
         "slurm_preemption",
         True,
         f"{mode}, grace {grace} s; checkpoint_every limits the work that a preemption loses",
@@ -125,7 +149,7 @@ def _preemption(config: Mapping[str, str]) -> Check:
     )
 
 
-def probe(workspace: Path, site: Mapping[str, Any]) -> list[Check]:
+def ask_node(workspace: Path, site: Mapping[str, Any]) -> list[Finding]:
     """Run the probe on one node, through srun, and judge what it saw."""
     options = [
         f"--{name}={site[name]}"
@@ -146,6 +170,7 @@ def probe(workspace: Path, site: Mapping[str, Any]) -> list[Check]:
         "-P",
         "-m",
         "vtjobs.workers.tools.probe",
+        "--backend=slurm",
     ]
     line = "; ".join([*setup, f"exec {shlex.join([*python, '--workspace', str(workspace)])}"])
     command = [
@@ -170,14 +195,19 @@ def probe(workspace: Path, site: Mapping[str, Any]) -> list[Check]:
         )
     except subprocess.TimeoutExpired:
         return [
-            ("probe", False, f"no node ran it within {PROBE_S} s", "Try again when nodes are free")
+            Finding(
+                "probe",
+                False,
+                f"no node ran it within {PROBE_S} s",
+                "Try again when nodes are free",
+            )
         ]
     try:
         seen = json.loads(done.stdout.strip().splitlines()[-1])
     except (ValueError, IndexError):
         reason = reason_of(done.stderr) or f"exit code {done.returncode}"
         return [
-            (
+            Finding(
                 "probe",
                 False,
                 reason,
@@ -195,7 +225,7 @@ def _identity(workspace: Path) -> str | None:
 
 def judge(
     seen: Mapping[str, Any], *, began: float, ended: float, expected: str | None
-) -> list[Check]:
+) -> list[Finding]:
     """Judge what a node saw.
 
     Args:
@@ -209,8 +239,8 @@ def judge(
     if not shared:
         text = "not readable or not writable from the node"
     skew = max(0.0, began - seen["time"], seen["time"] - ended)
-    found: list[Check] = [
-        (
+    found: list[Finding] = [
+        Finding(
             "probe",
             True,
             f"{seen['host']}: {seen['cpus']} cores, {len(seen['gpus'])} GPU granted",
@@ -219,9 +249,9 @@ def judge(
     ]
     if expected is not None:
         fix = "" if shared else "Put VTJOBS_WORKSPACE on a file system that the nodes share"
-        found.append(("probe_workspace", shared, text, fix))
+        found.append(Finding("probe_workspace", shared, text, fix))
     found.append(
-        (
+        Finding(
             "probe_clock",
             skew <= MOST_SKEW_S,
             f"{skew:.1f} s apart",
@@ -230,24 +260,24 @@ def judge(
     )
     may = (
         "may submit successors"
-        if seen["sbatch"]
+        if seen["submits"]
         else "has no sbatch: set slurm.handover: false and use supervise"
     )
-    found.append(("probe_handover", True, f"the node {may}", ""))
+    found.append(Finding("probe_handover", True, f"the node {may}", ""))
     return [*found, *_devices(seen)]
 
 
-def _devices(seen: Mapping[str, Any]) -> list[Check]:
+def _devices(seen: Mapping[str, Any]) -> list[Finding]:
     if not seen.get("torch"):
         return [
-            (
+            Finding(
                 "probe_torch",
                 False,
                 seen.get("error", "no torch"),
                 "Install vtjobs where the nodes see it",
             )
         ]
-    found: list[Check] = [("probe_torch", True, f"torch {seen['torch']}", "")]
+    found: list[Finding] = [Finding("probe_torch", True, f"torch {seen['torch']}", "")]
     supported = {
         arch.removeprefix("sm_").removeprefix("compute_") for arch in seen["architectures"]
     }
@@ -260,12 +290,14 @@ def _devices(seen: Mapping[str, Any]) -> list[Check]:
         )
         fix = "" if ok else f"Install a torch wheel built for sm_{number}"
         found.append(
-            ("probe_gpu", ok, f"{device['name']}, compute capability {device['capability']}", fix)
+            Finding(
+                "probe_gpu", ok, f"{device['name']}, compute capability {device['capability']}", fix
+            )
         )
     if seen["devices"]:
         fix = "" if seen["nccl"] else "Install a CUDA build of torch"
         found.append(
-            (
+            Finding(
                 "probe_nccl",
                 bool(seen["nccl"]),
                 "NCCL " + ("available" if seen["nccl"] else "missing"),
@@ -274,7 +306,7 @@ def _devices(seen: Mapping[str, Any]) -> list[Check]:
         )
     elif seen["gpus"]:
         found.append(
-            (
+            Finding(
                 "probe_gpu",
                 False,
                 seen.get("error", "torch sees no GPU although one was granted"),

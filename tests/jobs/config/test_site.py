@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from vtjobs.jobs.config.config import load_config
-from vtjobs.jobs.config.site import EXTRA, OURS, Slurm, configured
+from vtjobs.jobs.config.site import configured
 from vtjobs.jobs.errors import BadInput
 from vtjobs.jobs.grid.checks import check_grid
 from vtjobs.jobs.strict_yaml import parse
+from vtjobs.orchestrator.backends.slurm.settings import EXTRA, OURS, Slurm
 
 from ...support.grids import tiny_grid
 

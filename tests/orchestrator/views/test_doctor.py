@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from vtjobs.jobs.config.config import Config, load_config
+from vtjobs.orchestrator.backends.base import Finding
 from vtjobs.orchestrator.loop.context import open_context
-from vtjobs.orchestrator.views.doctor import Finding, examine
+from vtjobs.orchestrator.views.doctor import examine
 
 from ...support.scheduler import Commands
 

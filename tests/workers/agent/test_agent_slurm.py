@@ -60,7 +60,9 @@ def stopped_by_term(lab: Lab, commands: Commands, answer: str) -> tuple[str, All
     """
     commands.answers("scontrol", answer)
     runs = lab.submit(tiny_grid(seeds="2", epochs=ENDLESS))
-    made = lab.allocate(runs, checkpoint_every_s=3600, walltime_s=7200, argv=handed_to(commands))
+    made = lab.allocate(
+        runs, backend="slurm", checkpoint_every_s=3600, walltime_s=7200, argv=handed_to(commands)
+    )
     allocation = rewrite(lab, made, exclude=("bad7",), after=("39",))
     agent = start_agent(
         lab, allocation, **ELEMENT, PATH=commands.path, SLURM_CONF="/here", SBATCH_PARTITION="low"
@@ -127,7 +129,9 @@ def test_a_term_that_nobody_explains_is_left_to_the_schedulers_word(
 def test_the_walltimes_signal_needs_no_question(lab: Lab, commands: Commands) -> None:
     commands.answers("scontrol", "exit 1")
     (run_id,) = lab.submit(tiny_grid(seeds="1", epochs=ENDLESS))
-    allocation = lab.allocate([run_id], checkpoint_every_s=3600, argv=handed_to(commands))
+    allocation = lab.allocate(
+        [run_id], backend="slurm", checkpoint_every_s=3600, argv=handed_to(commands)
+    )
     agent = start_agent(lab, allocation, SLURM_JOB_ID="43", PATH=commands.path)
     wait_for(lambda: is_training(lab, run_id))
     agent.send_signal(signal.SIGUSR2)
@@ -140,7 +144,7 @@ def test_the_walltimes_signal_needs_no_question(lab: Lab, commands: Commands) ->
 
 def test_slurm_keeps_the_clock_where_it_is_the_scheduler(lab: Lab) -> None:
     (run_id,) = lab.submit(tiny_grid(seeds="1", epochs=10))
-    allocation = lab.allocate([run_id], walltime_s=1)
+    allocation = lab.allocate([run_id], backend="slurm", walltime_s=1)
     assert start_agent(lab, allocation, SLURM_JOB_ID="43").wait(timeout=60) == 0
     assert lab.record(run_id, 1).end["state"] == "completed"
 
@@ -149,7 +153,7 @@ def test_an_agent_that_is_stopped_before_its_template_is_ready_ends_at_once_and_
     lab: Lab, commands: Commands
 ) -> None:
     runs = lab.submit(tiny_grid(seeds="2", epochs=ENDLESS))
-    allocation = lab.allocate(runs, argv=handed_to(commands))
+    allocation = lab.allocate(runs, backend="slurm", argv=handed_to(commands))
     agent = start_agent(lab, allocation, SLURM_JOB_ID="43", PATH=commands.path)
     (template,) = wait_for(lambda: children(agent.pid))
     began = time.monotonic()
@@ -166,7 +170,7 @@ def test_an_agent_that_is_stopped_before_its_template_is_ready_ends_at_once_and_
 
 def test_an_element_of_an_array_serves_its_own_runs(lab: Lab) -> None:
     runs = lab.submit(tiny_grid(seeds="2", epochs=1))
-    made = lab.allocate(runs)
+    made = lab.allocate(runs, backend="slurm")
     allocation = rewrite(lab, made, tasks=tuple((task,) for task in made.all_tasks))
     element = {**ELEMENT, "SLURM_ARRAY_TASK_ID": "1"}
     assert start_agent(lab, allocation, **element).wait(timeout=60) == 0
@@ -175,7 +179,7 @@ def test_an_element_of_an_array_serves_its_own_runs(lab: Lab) -> None:
 
 def test_a_node_whose_gpus_are_not_real_trains_on_the_cpu_and_keeps_their_ids(lab: Lab) -> None:
     (run_id,) = lab.submit(tiny_grid(seeds="1", epochs=1, train="virtual_ranks: 2"))
-    allocation = lab.allocate([run_id], gpus=2, ranks=2)
+    allocation = lab.allocate([run_id], backend="slurm", gpus=2, ranks=2)
     agent = start_agent(lab, allocation, CUDA_VISIBLE_DEVICES="4,5", VTJOBS_DEVICE="cpu")
     assert agent.wait(timeout=60) == 0
     start = lab.record(run_id, 1).start

@@ -5,8 +5,9 @@ import signal
 
 import pytest
 
+from vtjobs.jobs.config.node import UNEXPLAINED
 from vtjobs.jobs.run.states import AttemptState, FailureClass
-from vtjobs.workers.agent.outcome import KillCause, Killed, judge_ranks
+from vtjobs.workers.agent.outcome import KillCause, Killed, Outcome, judge_ranks
 from vtjobs.workers.agent.template_client import RankProcess
 
 
@@ -32,3 +33,12 @@ def test_a_cancel_or_a_higher_attempt_outranks_a_success_that_came_too_late(
     stopping: AttemptState,
 ) -> None:
     assert judge_ranks([ended(0, 0)], [], stopping=stopping, killed=None).state is stopping
+
+
+def test_a_failure_of_its_own_needs_no_explanation_by_the_scheduler() -> None:
+    failed = Outcome(state=AttemptState.FAILED, failure=FailureClass.DATA, signature="no such file")
+    assert failed.as_ruled(UNEXPLAINED) == failed
+    stopped = Outcome(
+        state=AttemptState.PREEMPTED, failure=FailureClass.STOPPED, signature="stopped and saved"
+    )
+    assert stopped.as_ruled(UNEXPLAINED).explained is False

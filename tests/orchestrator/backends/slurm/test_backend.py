@@ -9,8 +9,7 @@ from vtjobs.jobs.errors import BadInput, SchedulerUnreachable
 from vtjobs.jobs.workspace.allocation import Allocation, Shape, Task
 from vtjobs.jobs.workspace.paths import Workspace
 from vtjobs.orchestrator.backends.base import Place
-from vtjobs.orchestrator.backends.slurm import SlurmBackend
-from vtjobs.orchestrator.backends.slurm.backend import _check, _cpus, _lanes
+from vtjobs.orchestrator.backends.slurm.backend import SlurmBackend, _check, _cpus, _lanes
 from vtjobs.orchestrator.backends.slurm.cluster import Partition
 
 from ....support.scheduler import Commands

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from vtjobs.orchestrator.backends.slurm import doctor
-from vtjobs.orchestrator.backends.slurm.doctor import MOST_SKEW_S, examine, judge
+from vtjobs.orchestrator.backends.slurm.doctor import MOST_SKEW_S, findings, judge
 
 from ....support.scheduler import Commands
 
@@ -16,7 +16,7 @@ SOUND = {
     "writable": True,
     "cpus": 8,
     "gpus": ["0"],
-    "sbatch": True,
+    "submits": True,
     "torch": "2.6.0",
     "architectures": ["sm_70", "sm_80", "sm_90"],
     "nccl": True,
@@ -73,7 +73,7 @@ def test_a_clock_may_differ_a_little(time: float, ok: bool) -> None:
 
 
 def test_a_node_without_sbatch_cannot_hand_on_and_that_is_said() -> None:
-    ok, text, _ = judged(sbatch=False)["probe_handover"]
+    ok, text, _ = judged(submits=False)["probe_handover"]
     assert ok and "slurm.handover: false" in text
 
 
@@ -142,7 +142,7 @@ def site(commands: Commands) -> Commands:
 
 
 def examined(**settings: Any) -> dict[str, tuple[bool, str, str]]:
-    return {name: (ok, text, fix) for name, ok, text, fix in examine(settings)}
+    return {name: (ok, text, fix) for name, ok, text, fix in findings(settings)}
 
 
 def test_a_site_is_described_by_what_a_grid_has_to_live_with(site: Commands) -> None:

@@ -1,18 +1,16 @@
-"""Why SLURM sent a TERM.
+"""SLURM as an agent on one of its nodes sees it: its job, its node's name, why a TERM came.
 
 The walltime, a preemption or somebody's scancel look alike, and only the first two go on.
 """
 
-import dataclasses
 import os
 import re
+import shutil
 import subprocess
 import time
-from dataclasses import dataclass
 
-from ...jobs.run.states import AttemptState, FailureClass
-from ..process import ignore_signals
-from .outcome import Outcome
+from ....jobs.config.node import UNEXPLAINED, OnNode, Ruling, ignore_signals
+from ....jobs.run.states import AttemptState
 
 # A controller that does not answer in time is busy with the very event; ranks are saving meanwhile.
 DEADLINE_S = 3.0
@@ -22,40 +20,34 @@ _FIELD = re.compile(r"(\w+)=(\S*)")
 _NO_TIME = ("", "None", "N/A", "Unknown")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ruling:
-    """What a stop is called, and whether the scheduler said so."""
+class SlurmNode(OnNode):
+    """The SLURM job that this process belongs to; outside one it is a node like any other."""
 
-    state: AttemptState
-    explained: bool = True
-    signature: str = ""
+    # SLURM kills KillWait after a TERM, by default 30 s.
+    _grace_s = 25.0
 
-    def applied_to(self, outcome: Outcome) -> Outcome:
-        """Return the outcome of a stop with what the scheduler said about it.
+    def __init__(self) -> None:
+        array, task = os.environ.get("SLURM_ARRAY_JOB_ID"), os.environ.get("SLURM_ARRAY_TASK_ID")
+        self.job = f"{array}_{task}" if array and task else os.environ.get("SLURM_JOB_ID", "")
+        self.signals_walltime = self.explains_stops = bool(self.job)
+        self.term_grace_s = self._grace_s if self.job else None
+        self._inquiry: Inquiry | None = None
 
-        Any other end speaks for itself.
-        """
-        if outcome.state is not self.state:
-            return outcome
-        explained = self.explained or outcome.failure is not FailureClass.STOPPED
-        return dataclasses.replace(
-            outcome, explained=explained, signature=self.signature or outcome.signature
-        )
+    def index(self) -> int:
+        return int(os.environ.get("SLURM_ARRAY_TASK_ID") or 0)
 
+    def node(self) -> int:
+        return int(os.environ.get("SLURM_NODEID") or 0)
 
-UNEXPLAINED = Ruling(state=AttemptState.PREEMPTED, explained=False)
+    def host(self) -> str:
+        return os.environ.get("SLURMD_NODENAME") or super().host()
 
+    def why_stopped(self) -> Ruling | None:
+        self._inquiry = self._inquiry or Inquiry(self.job)
+        return self._inquiry.look()
 
-def own_job(backend: str) -> str:
-    """Return the id of the SLURM job that this process belongs to, `ARRAYJOB_TASK` for an array's
-    element, or "".
-
-    A Ray cluster may itself live in a SLURM job, which is not the agent's to ask about.
-    """
-    if backend == "ray":
-        return ""
-    array, task = os.environ.get("SLURM_ARRAY_JOB_ID"), os.environ.get("SLURM_ARRAY_TASK_ID")
-    return f"{array}_{task}" if array and task else os.environ.get("SLURM_JOB_ID", "")
+    def submits(self) -> bool:
+        return shutil.which("sbatch") is not None
 
 
 class Inquiry:
@@ -135,3 +127,7 @@ def interpret(text: str) -> Ruling | None:
     if is_ended or state == "CANCELLED":
         return Ruling(state=AttemptState.CANCELLED, signature="cancelled in SLURM")
     return None
+
+
+# What the registry of backends takes from here.
+ON_NODE = SlurmNode

@@ -6,19 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from vtjobs.jobs.run.states import AttemptState, FailureClass
-from vtjobs.workers.agent.outcome import Outcome
-from vtjobs.workers.agent.stop_reason import (
-    DEADLINE_S,
-    UNEXPLAINED,
-    Inquiry,
-    Ruling,
-    interpret,
-    own_job,
-)
+from vtjobs.jobs.config.node import UNEXPLAINED, Ruling, on_node
+from vtjobs.jobs.run.states import AttemptState
+from vtjobs.orchestrator.backends.slurm.on_node import DEADLINE_S, Inquiry, interpret
 
-from ...support.lab import wait_for
-from ...support.scheduler import Commands, job_line
+from ....support.lab import wait_for
+from ....support.scheduler import Commands, job_line
 
 
 @pytest.fixture
@@ -125,18 +118,9 @@ def test_an_element_of_an_array_is_asked_about_by_its_place(
 ) -> None:
     for name in ("SLURM_JOB_ID", "SLURM_ARRAY_JOB_ID", "SLURM_ARRAY_TASK_ID"):
         monkeypatch.delenv(name, raising=False)
-    assert own_job("slurm") == ""
+    assert on_node("slurm").job == ""
     monkeypatch.setenv("SLURM_JOB_ID", "43")
-    assert own_job("slurm") == "43"
+    assert on_node("slurm").job == "43"
     monkeypatch.setenv("SLURM_ARRAY_JOB_ID", "40")
     monkeypatch.setenv("SLURM_ARRAY_TASK_ID", "0")
-    assert own_job("slurm") == "40_0"
-
-
-def test_a_failure_of_its_own_needs_no_explanation() -> None:
-    failed = Outcome(state=AttemptState.FAILED, failure=FailureClass.DATA, signature="no such file")
-    assert UNEXPLAINED.applied_to(failed) == failed
-    stopped = Outcome(
-        state=AttemptState.PREEMPTED, failure=FailureClass.STOPPED, signature="stopped and saved"
-    )
-    assert UNEXPLAINED.applied_to(stopped).explained is False
+    assert on_node("slurm").job == "40_0"

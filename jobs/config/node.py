@@ -1,0 +1,88 @@
+"""What an agent must know of the scheduler that started it on a node."""
+
+import os
+import signal
+import socket
+from dataclasses import dataclass
+
+from ..run.states import AttemptState
+from .backends import part
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ruling:
+    """What a stop is called, and whether the scheduler said so."""
+
+    state: AttemptState
+    explained: bool = True
+    """Whether the scheduler named the cause. If not, it may be the user's wish to end the run, and
+    nothing is handed on.
+    """
+    signature: str = ""
+
+
+UNEXPLAINED = Ruling(state=AttemptState.PREEMPTED, explained=False)
+
+
+class OnNode:
+    """A scheduler as an agent on one of its nodes sees it.
+
+    This one starts agents and sends them TERM to end them. A scheduler that does more has a
+    subclass, named `ON_NODE` in the module `on_node` of its package.
+    """
+
+    job = ""
+    """The scheduler's id of the job that this process belongs to."""
+    signals_walltime = False
+    """Whether it sends USR2 before the walltime ends; if not, the agent keeps the time itself."""
+    explains_stops = False
+    """Whether `why_stopped` may learn more of a TERM than that it came."""
+    term_grace_s: float | None = None
+    """Seconds between its TERM and its KILL; None where it sends no KILL."""
+
+    def index(self) -> int:
+        """Return which element of the job's array this is, from 0."""
+        return 0
+
+    def node(self) -> int:
+        """Return which node of the allocation this is, from 0."""
+        return 0
+
+    def host(self) -> str:
+        """Return the scheduler's name of this node, by which it can be told to avoid it."""
+        return os.environ.get("VTJOBS_NODE") or socket.gethostname()
+
+    def why_stopped(self) -> Ruling | None:
+        """Return why a TERM came; None while that is still being asked.
+
+        Called again and again from the agent's loop, so it never waits.
+        """
+        return UNEXPLAINED
+
+    def submits(self) -> bool:
+        """Whether a successor can be submitted from here."""
+        return True
+
+    def environment(self) -> dict[str, str]:
+        """Return what the command that submits a successor needs beside `clean_environment()`."""
+        return {}
+
+
+def ignore_signals() -> None:
+    """Let a command outlive the signals of its job (as its preexec_fn).
+
+    Schedulers send TERM to every process of a job, some of them twice.
+    """
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR2):
+        signal.signal(number, signal.SIG_IGN)
+
+
+def on_node(backend: str) -> OnNode:
+    """Return what a backend's agents know of it here.
+
+    Raises:
+        BadInput: there is no such backend.
+    """
+    module = part(backend, "on_node")
+    found: OnNode = OnNode() if module is None else module.ON_NODE()
+    return found

@@ -1,0 +1,30 @@
+"""Ray as an agent on one of its nodes sees it."""
+
+import os
+
+from ....jobs.config.host import address_towards
+from ....jobs.config.node import OnNode
+
+
+class RayNode(OnNode):
+    """A node of the cluster whose head stands in RAY_ADDRESS."""
+
+    # Somebody's stop, or a node that goes: Ray says which afterwards, so nothing is handed on.
+    explains_stops = True
+
+    def host(self) -> str:
+        """Return the address by which Ray calls this node: its own on the way to the head."""
+        head = os.environ.get("RAY_ADDRESS", "").rpartition(":")[0]
+        return os.environ.get("VTJOBS_NODE") or (head and address_towards(head)) or super().host()
+
+    def environment(self) -> dict[str, str]:
+        """Return where the head is, and how this node shows it that it may submit."""
+        return {
+            name: value
+            for name, value in os.environ.items()
+            if name.startswith(("RAY_AUTH_", "RAY_ADDRESS"))
+        }
+
+
+# What the registry of backends takes from here.
+ON_NODE = RayNode

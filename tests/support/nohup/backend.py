@@ -1,0 +1,105 @@
+"""Its scheduler: each allocation is a process, and a file that says which."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from vtjobs.jobs.atomic_files import make_folder, read_json, to_json, write_new
+from vtjobs.jobs.config.config import Config
+from vtjobs.jobs.config.host import clean_environment
+from vtjobs.jobs.errors import BadInput, Problem
+from vtjobs.jobs.workspace.allocation import Allocation, Shape
+from vtjobs.orchestrator.backends.base import (
+    JobState,
+    JobView,
+    Key,
+    Place,
+    Room,
+    Submission,
+    SubmitOutcome,
+    Waiting,
+)
+from vtjobs.orchestrator.backends.local.backend import is_alive, process_identity
+
+
+class NohupBackend:
+    """Processes of this machine."""
+
+    name = "nohup"
+    poll_s = 0.0
+    look_s = 0.0
+    chains = False
+    hands_on = False
+    nodes_change = False
+
+    def __init__(self, config: Config) -> None:
+        self.workspace = config.workspace
+        self.folder = self.workspace.root / "nohup"
+
+    def room(self, shape: Shape, settings: Mapping[str, Any]) -> Room:
+        if shape.gpus:
+            raise BadInput(Problem(key="gpus_per_node", message="this backend has no GPUs"))
+        live = sum(is_alive(entry) for entry in map(read_json, self.folder.glob("*.json")) if entry)
+        return Room(lanes=1, tasks=1, free=max(0, settings["site"]["limit"] - live))
+
+    def rehearse(self, shape: Shape, room: Room) -> None:
+        return
+
+    def default_gpus(self, settings: Mapping[str, Any]) -> int:
+        return 0
+
+    def argv(self, allocation: Allocation) -> tuple[str, ...]:
+        return ()
+
+    def submit(self, allocation: Allocation) -> Submission:
+        command = [sys.executable, "-m", "vtjobs.workers.agent"]
+        command += ["--workspace", str(self.workspace.root.resolve()), "--token", allocation.token]
+        log = make_folder(self.folder) / f"{allocation.token}.log"
+        with log.open("ab") as stream:
+            started = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=stream,
+                stderr=stream,
+                start_new_session=True,
+                env=clean_environment(),
+            )
+        entry = process_identity(started.pid)
+        write_new(self.folder / f"{allocation.token}.json", to_json(entry))
+        return Submission(outcome=SubmitOutcome.ACCEPTED, job_id=str(started.pid))
+
+    def observe(self, places: Sequence[Place]) -> dict[Key, JobView]:
+        return {place.key: self._view(place.token) for place in places}
+
+    def _view(self, token: str) -> JobView:
+        entry = read_json(self.folder / f"{token}.json")
+        if entry is None:
+            return JobView(state=JobState.ABSENT)
+        state = JobState.RUNNING if is_alive(entry) else JobState.ENDED
+        return JobView(state=state, job_id=str(entry["pid"]), raw=f"pid {entry['pid']}")
+
+    def cancel(self, places: Sequence[Place]) -> None:
+        self._signal(places, signal.SIGTERM)
+
+    def nudge(self, places: Sequence[Place]) -> None:
+        self._signal(places, signal.SIGUSR1)
+
+    def _signal(self, places: Sequence[Place], number: int) -> None:
+        for place in places:
+            entry = read_json(self.folder / f"{place.token}.json")
+            if entry is not None and is_alive(entry):
+                os.kill(int(entry["pid"]), number)
+
+    def explain(self, word: str, *, job: str = "", token: str = "") -> Waiting | None:
+        return None
+
+    def wake(self) -> None:
+        return
+
+
+def make(config: Config, *, clock: Callable[[], float] = time.time) -> NohupBackend:
+    return NohupBackend(config)
