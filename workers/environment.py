@@ -8,10 +8,10 @@ import sys
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
 
 from ..jobs.atomic_files import to_json, write_over
 from ..jobs.config.host import visible_gpus
+from ..jobs.documents import Document
 from ..jobs.run.spec import NUMERICS
 
 PACKAGES = ("vtjobs", "torch", "torchvision", "timm", "numpy")
@@ -37,12 +37,25 @@ def trains_on_gpu(gpus: int) -> bool:
     return bool(gpus) and os.environ.get("VTJOBS_DEVICE") != "cpu"
 
 
-def origin(*, world_size: int, threads: int, on_gpu: bool) -> dict[str, Any]:
-    """Return what two attempts must share for a resume to be exact."""
+class Origin(Document, frozen=True, kw_only=True):
+    """What two attempts must share for a resume to be exact."""
+
+    world_size: int
+    """Ranks of all nodes."""
+    threads: int
+    """CPU threads of a rank."""
+    device: str
+    """cpu, or the models of the GPUs."""
+    software: dict[str, str]
+    """Package -> version; also python, and numerics of vtjobs itself."""
+
+
+def origin(*, world_size: int, threads: int, on_gpu: bool) -> Origin:
+    """Return what an attempt on this node has to share with others."""
     device = "cpu"
     if on_gpu:
         device = _gpu_names() or "cuda"
-    return {"world_size": world_size, "threads": threads, "device": device, "software": software()}
+    return Origin(world_size=world_size, threads=threads, device=device, software=software())
 
 
 def write_environment(path: Path) -> None:

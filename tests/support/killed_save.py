@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from vtjobs.workers.checkpoints import checkpoint
+from vtjobs.workers.environment import Origin
 
 CALLS = ("write", "fsync", "rename", "mkdir", "open", "rmdir", "unlink")
 
@@ -29,7 +30,7 @@ def save(folder: Path, step: int) -> None:
         model=weights,
         ema=weights,
         state={"step": step},
-        origin={},
+        origin=Origin(world_size=1, threads=1, device="cpu", software={}),
     )
     checkpoint.keep_newest(folder)
 

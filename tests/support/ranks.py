@@ -142,6 +142,7 @@ def _train(order: dict[str, Any], rank: int, listener: socket.socket) -> int:
     import torch
 
     from vtjobs.jobs.run.spec import RunSpec
+    from vtjobs.workers.environment import Origin
     from vtjobs.workers.process import die_with_parent
     from vtjobs.workers.training.group import join
     from vtjobs.workers.training.loop import Training
@@ -178,6 +179,7 @@ def _train(order: dict[str, Any], rank: int, listener: socket.socket) -> int:
     names = ("checkpoint_every_s", "evaluate_every", "micro_split", "workers", "paths")
     settings = {name: order[name] for name in names if name in order}
     plan = Plan(
+        origin=Origin(world_size=world_size, threads=1, device="cpu", software={}),
         run_id=order["run_id"],
         folder=Path(order["folder"]),
         data_root=Path(order["folder"]),

@@ -18,12 +18,14 @@ from vtjobs.jobs.grid.image_folder import describe_folder
 from vtjobs.jobs.grid.recipe import Recipe
 from vtjobs.jobs.run.spec import RunSpec, seeds_of
 from vtjobs.workers.checkpoints.manifest import MODEL, STATE, Rejected, verify
+from vtjobs.workers.environment import Origin
 from vtjobs.workers.training.group import Group
 from vtjobs.workers.training.loop import Training
 from vtjobs.workers.training.plan import Plan
 
 torch.set_num_threads(1)
 
+ORIGIN = Origin(world_size=1, threads=1, device="cpu", software={})
 CPU = torch.device("cpu")
 ALONE = Group(rank=0, world_size=1, device=CPU)
 VIT = {
@@ -106,7 +108,7 @@ def training(
     plan = {"checkpoint_every_s": 1e9, "data_root": folder, **plan}
     return Training(
         spec,
-        Plan(run_id=spec.run_id, folder=folder, **plan),
+        Plan(run_id=spec.run_id, folder=folder, origin=ORIGIN, **plan),
         ALONE,
         report=report or (lambda *_, **__: None),
         wants_stop=wants_stop or (lambda: False),

@@ -180,9 +180,9 @@ class Agent:
                 continue
             if is_over:
                 self.waiting.remove(task)
-            elif order is not None and order["lane"] not in busy:
+            elif order is not None and order.lane not in busy:
                 self.waiting.remove(task)
-                lane = self.lanes[order["lane"]]
+                lane = self.lanes[order.lane]
                 hosted = PeerRun(
                     self.workspace,
                     self.allocation,
@@ -193,7 +193,7 @@ class Agent:
                     mirror=self.mirror,
                 )
                 self.active.append(hosted)
-                hosted.follow(order)
+                hosted.follow(order.order)
                 if hosted.ended is not None:
                     self._retire(hosted)
         self._busy_at = now if self.active else self._busy_at

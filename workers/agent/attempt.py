@@ -10,6 +10,7 @@ from typing import Any
 
 from ...jobs.atomic_files import make_folder
 from ...jobs.config.node import Ruling, on_node
+from ...jobs.documents import changed
 from ...jobs.errors import VtjobsError
 from ...jobs.run.spec import RunSpec
 from ...jobs.run.states import AttemptState, ExitCode, FailureClass
@@ -19,6 +20,7 @@ from ...jobs.workspace.paths import RunFolder, Workspace
 from ...jobs.workspace.stored_grid import write_spec
 from ..environment import origin, trains_on_gpu, write_environment
 from ..errors import alike
+from ..orders import Order, PublishedOrder, RankOrder
 from ..pipes import STOP, CappedLog, LineReader
 from ..process import DUMP_SIGNAL, send_signal
 from ..ranks.rendezvous import LOOPBACK, listen, own_addresses
@@ -166,11 +168,11 @@ class HostedRun:
         resume = None
         if not self.task.clean:
             resume = choose_resume(self.folder, self.task.run_id, number, rejected=self._rejected)
-        given = from_parent(self.workspace, spec, resumed=resume is not None)
+        parent = from_parent(self.workspace, spec, resumed=resume is not None)
         exact = None
         if resume is not None:
             exact = resume.manifest.origin == here and (
-                here["device"] == "cpu" or spec.recipe["deterministic"]
+                here.device == "cpu" or spec.recipe["deterministic"]
             )
         self.start_step = self.checkpoint_step = resume.manifest.step if resume else 0
         self.journal.write(
@@ -182,33 +184,53 @@ class HostedRun:
             resumed_step=resume.manifest.step if resume else None,
             world_size=shape.world_size,
             exact=exact,
-            software=here["software"],
+            software=here.software,
         )
-        given |= {"origin": here, "resume": resume}
-        self._gather(make_order(self.allocation, self.task, self.folder, spec=spec, **given))
+        self._gather(
+            make_order(
+                self.allocation,
+                self.task,
+                self.folder,
+                spec=spec,
+                origin=here,
+                resume=resume,
+                parent=parent,
+            )
+        )
 
-    def _gather(self, order: dict[str, Any]) -> None:
+    def _gather(self, order: Order) -> None:
         """Open rank 0's rendezvous, tell the other nodes, and fork this node's ranks."""
         shape = self.allocation.shape
         listener = listen(everywhere=shape.nodes > 1) if shape.world_size > 1 else None
-        order["port"] = listener.getsockname()[1] if listener else 0
-        order["hosts"] = own_addresses(self.host) if shape.nodes > 1 else [LOOPBACK]
+        order = changed(
+            order,
+            port=listener.getsockname()[1] if listener else 0,
+            hosts=tuple(own_addresses(self.host)) if shape.nodes > 1 else (LOOPBACK,),
+        )
         if shape.nodes > 1:
-            token, lane = self.allocation.token, self.lane.index
-            publish_order(self.folder, self.task.attempt, order, token=token, lane=lane)
+            published = PublishedOrder(
+                token=self.allocation.token, lane=self.lane.index, order=order
+            )
+            publish_order(self.folder, self.task.attempt, published)
         self._fork_all(order, listener)
         if listener is not None:
             listener.close()
 
-    def _fork_all(self, order: dict[str, Any], listener: socket.socket | None) -> None:
+    def _fork_all(self, order: Order, listener: socket.socket | None) -> None:
         ranks = self.allocation.shape.ranks
-        workers = loader_workers(self.allocation, order["pipeline"])
+        workers = loader_workers(self.allocation, order.pipeline)
         for local in range(ranks):
             rank = self.node * ranks + local
-            own = {"rank": rank, "local_rank": local, "gpus": self.lane.gpus, "workers": workers}
-            self._fork({**order, **own}, listener if rank == 0 else None)
+            own = RankOrder(
+                order=order,
+                rank=rank,
+                local_rank=local,
+                gpus=tuple(self.lane.gpus),
+                workers=workers,
+            )
+            self._fork(own, listener if rank == 0 else None)
 
-    def _fork(self, order: dict[str, Any], listener: socket.socket | None) -> None:
+    def _fork(self, order: RankOrder, listener: socket.socket | None) -> None:
         assert self.forge is not None
         rank = self.forge.fork(order, listener=listener)
         self.ranks.append(rank)

@@ -3,8 +3,7 @@
 It claims and decides nothing, and follows what node 0 ordered.
 """
 
-from typing import Any
-
+from ..orders import Order
 from .attempt import HostedRun
 from .attempt_journal import AttemptJournal
 from .outcome import Outcome, set_up_failure
@@ -14,7 +13,7 @@ from .template_client import TemplateDied
 class PeerRun(HostedRun):
     """The ranks of one node; its end record is for the other agents' eyes alone."""
 
-    def follow(self, order: dict[str, Any]) -> None:
+    def follow(self, order: Order) -> None:
         """Fork this node's ranks as node 0 says, or end at once with the reason."""
         try:
             self.journal = AttemptJournal(self.folder.journal(self.task.attempt, self.node))
@@ -29,7 +28,7 @@ class PeerRun(HostedRun):
             self._fork_all(order, None)
         except TemplateDied:
             raise
-        except (OSError, KeyError) as error:
+        except OSError as error:
             self._kill()
             self._end(set_up_failure(error))
 

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from ...jobs.errors import VtjobsError
 from ...jobs.run.spec import RunSpec
@@ -23,6 +22,14 @@ class Resume:
     attempt: int
     folder: Path
     manifest: Manifest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parent:
+    """The parent stage, for a run that starts from it or learns from it."""
+
+    weights: Path
+    spec: Path
 
 
 def choose_resume(
@@ -51,10 +58,8 @@ def choose_resume(
     return None
 
 
-def from_parent(workspace: Workspace, spec: RunSpec, *, resumed: bool) -> dict[str, Any]:
-    """Return what a run's ranks need of the parent stage, `init` and `parent`.
-
-    Its final weights, its description.
+def from_parent(workspace: Workspace, spec: RunSpec, *, resumed: bool) -> Parent | None:
+    """Return what a run's ranks need of the parent stage: its final weights and its description.
 
     One that is its teacher is needed to the end, one that it starts from only at the start.
 
@@ -62,11 +67,10 @@ def from_parent(workspace: Workspace, spec: RunSpec, *, resumed: bool) -> dict[s
         NoCheckpoint: the weights are gone or damaged.
     """
     if spec.init_from is None or (resumed and not spec.learns_from_parent):
-        return {"init": None, "parent": None}
-    return {
-        "init": parent_weights(workspace, spec.init_from),
-        "parent": workspace.run(spec.init_from).spec,
-    }
+        return None
+    return Parent(
+        weights=parent_weights(workspace, spec.init_from), spec=workspace.run(spec.init_from).spec
+    )
 
 
 def parent_weights(workspace: Workspace, parent: str) -> Path:

@@ -8,6 +8,8 @@ import sys
 from dataclasses import dataclass, field
 from typing import Any
 
+from ...jobs.documents import changed, to_plain
+from ..orders import RankOrder
 from .oom import oom_kills
 
 
@@ -62,7 +64,7 @@ class Forge:
         self._by_pid: dict[int, RankProcess] = {}
         self._tickets = 0
 
-    def fork(self, order: dict[str, Any], *, listener: socket.socket | None) -> RankProcess:
+    def fork(self, order: RankOrder, *, listener: socket.socket | None) -> RankProcess:
         """Have a rank forked; its pipes exist at once, its process id comes later.
 
         Raises:
@@ -72,15 +74,14 @@ class Forge:
         control_theirs, control = os.pipe()
         log, log_theirs = os.pipe()
         self._tickets += 1
-        rank = RankProcess(order["rank"], str(self._tickets), events, control, log)
+        rank = RankProcess(order.rank, str(self._tickets), events, control, log)
         handles = [events_theirs, control_theirs, log_theirs]
         if listener is not None:
             handles.append(listener.fileno())
         try:
             self.socket.setblocking(True)
-            socket.send_fds(
-                self.socket, [json.dumps({**order, "ticket": rank.ticket}).encode()], handles
-            )
+            message = to_plain(changed(order, ticket=rank.ticket))
+            socket.send_fds(self.socket, [json.dumps(message).encode()], handles)
         except OSError as error:
             raise TemplateDied(str(error)) from None
         finally:

@@ -17,7 +17,9 @@ import torch
 from torch import Tensor
 
 from ...jobs.atomic_files import fsync_folder, make_folder
-from .manifest import CORRECT, EMA, MANIFEST, MODEL, STATE, Manifest
+from ...jobs.documents import to_plain
+from ..environment import Origin
+from .manifest import CORRECT, EMA, MANIFEST, MODEL, STATE, Manifest, StoredFile
 
 KEEP = 2
 STAGE_PREFIX = ".stage-"
@@ -32,7 +34,7 @@ def save(
     model: dict[str, Tensor],
     ema: dict[str, Tensor] | None,
     state: dict[str, Any],
-    origin: dict[str, Any],
+    origin: Origin,
     correct: dict[str, Tensor] | None = None,
 ) -> tuple[Path, int]:
     """Publish a checkpoint as `folder/step-<step>`; return its path and size in bytes.
@@ -66,8 +68,7 @@ def save(
     try:
         files = {name: _write(staged / name, data) for name, data in contents.items()}
         manifest = Manifest(run_id=run_id, epoch=epoch, step=step, files=files, origin=origin)
-        facts = {name: getattr(manifest, name) for name in Manifest.__slots__}
-        _write(staged / MANIFEST, json.dumps(facts).encode())
+        _write(staged / MANIFEST, json.dumps(to_plain(manifest)).encode())
         fsync_folder(staged)
         place = folder / f"step-{step:09d}"
         os.rename(staged, place)
@@ -120,7 +121,7 @@ def _require_space(folder: Path, needed: int) -> None:
         raise OSError(errno.ENOSPC, f"no space for a checkpoint of {needed} bytes", str(folder))
 
 
-def _write(path: Path, data: bytes) -> dict[str, Any]:
+def _write(path: Path, data: bytes) -> StoredFile:
     import hashlib
 
     handle = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
@@ -131,4 +132,4 @@ def _write(path: Path, data: bytes) -> dict[str, Any]:
         os.fsync(handle)
     finally:
         os.close(handle)
-    return {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+    return StoredFile(bytes=len(data), sha256=hashlib.sha256(data).hexdigest())

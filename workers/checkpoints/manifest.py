@@ -4,11 +4,11 @@ No torch, so that agents can verify.
 """
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from ...jobs.documents import Document, from_plain
 from ...jobs.grid.image_folder import file_sha256
+from ..environment import Origin
 
 MANIFEST = "manifest.json"
 MODEL = "model.safetensors"
@@ -26,22 +26,27 @@ class Missing(Rejected):
     """A checkpoint whose folder is gone: retention removes old ones on purpose."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Manifest:
-    """The facts of one checkpoint."""
+class StoredFile(Document, frozen=True, kw_only=True):
+    """One file of a checkpoint, as it was written."""
+
+    bytes: int
+    sha256: str
+
+
+class Manifest(Document, frozen=True, kw_only=True):
+    """The content of `manifest.json`: the facts of one checkpoint."""
 
     run_id: str
     epoch: int
     step: int
     """Steps since the beginning of the run."""
-    files: dict[str, dict[str, Any]]
-    """Name -> {"bytes": …, "sha256": …}."""
-    origin: dict[str, Any]
-    """world_size, threads, device, software: what an exact resume must share."""
+    files: dict[str, StoredFile]
+    origin: Origin
+    """What an exact resume must share."""
 
     @property
     def bytes(self) -> int:
-        return sum(int(facts["bytes"]) for facts in self.files.values())
+        return sum(file.bytes for file in self.files.values())
 
 
 def verify(folder: Path, *, run_id: str, only: tuple[str, ...] | None = None) -> Manifest:
@@ -67,25 +72,22 @@ def verify(folder: Path, *, run_id: str, only: tuple[str, ...] | None = None) ->
 
 def _read(folder: Path) -> Manifest:
     try:
-        manifest = Manifest(**json.loads((folder / MANIFEST).read_bytes()))
-        known = all(name in (MODEL, EMA, STATE, CORRECT) for name in manifest.files)
-        if not known or not all(
-            {"bytes", "sha256"} <= facts.keys() for facts in manifest.files.values()
-        ):
+        manifest = from_plain(json.loads((folder / MANIFEST).read_bytes()), Manifest)
+        if not all(name in (MODEL, EMA, STATE, CORRECT) for name in manifest.files):
             raise ValueError("its list of files is invalid")
     except FileNotFoundError:
         raise (Rejected("no manifest") if folder.exists() else Missing("missing")) from None
-    except (OSError, ValueError, TypeError, AttributeError) as error:
+    except (OSError, ValueError) as error:
         raise Rejected(f"manifest cannot be read: {error}") from None
     return manifest
 
 
-def _verify_file(path: Path, facts: dict[str, Any]) -> None:
+def _verify_file(path: Path, stored: StoredFile) -> None:
     try:
         size = path.stat().st_size
-        if size != facts["bytes"]:
-            raise Rejected(f"{path.name}: {size} bytes, expected {facts['bytes']}")
-        if file_sha256(path) != facts["sha256"]:
+        if size != stored.bytes:
+            raise Rejected(f"{path.name}: {size} bytes, expected {stored.bytes}")
+        if file_sha256(path) != stored.sha256:
             raise Rejected(f"{path.name}: checksum mismatch")
     except OSError as error:
         raise Rejected(f"{path.name}: {error.strerror or error}") from None

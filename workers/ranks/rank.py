@@ -6,15 +6,15 @@ import sys
 import time
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from ...jobs.run.states import ExitCode, FailureClass
 from ...jobs.workspace.paths import RunFolder
+from ..orders import RankOrder
 from ..pipes import LineWriter, StopFlag
 from ..process import DUMP_SIGNAL
 
 
-def run_rank(order: dict[str, Any], *, events: int, control: int, listener: int | None) -> int:
+def run_rank(order: RankOrder, *, events: int, control: int, listener: int | None) -> int:
     """Train as the order says; return the exit code.
 
     Args:
@@ -39,7 +39,7 @@ def run_rank(order: dict[str, Any], *, events: int, control: int, listener: int 
             failure=failure,
             signature=signature(error),
             error=text,
-            rank=order["rank"],
+            rank=order.rank,
             monotonic=time.monotonic(),
             seconds=time.monotonic() - began,
         )
@@ -47,9 +47,10 @@ def run_rank(order: dict[str, Any], *, events: int, control: int, listener: int 
     return ExitCode.COMPLETED if completed else ExitCode.STOPPED
 
 
-def _train(order: dict[str, Any], writer: LineWriter, stop: StopFlag, listener: int | None) -> bool:
-    if order["gpus"]:
-        os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(order["gpus"])
+def _train(mine: RankOrder, writer: LineWriter, stop: StopFlag, listener: int | None) -> bool:
+    order = mine.order
+    if mine.gpus:
+        os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(mine.gpus)
     import torch
 
     from ...jobs.run.spec import RunSpec
@@ -58,44 +59,44 @@ def _train(order: dict[str, Any], writer: LineWriter, stop: StopFlag, listener: 
     from ..training.plan import Plan
     from .rendezvous import interface_of, reach
 
-    torch.set_num_threads(order["threads"])
-    if order["device"] == "cuda":
-        torch.cuda.set_device(order["local_rank"])
-        device = torch.device("cuda", order["local_rank"])
+    torch.set_num_threads(order.threads)
+    if order.device == "cuda":
+        torch.cuda.set_device(mine.local_rank)
+        device = torch.device("cuda", mine.local_rank)
     else:
         device = torch.device("cpu")
-    spec = RunSpec.parse(Path(order["spec"]).read_text())
-    host = order["hosts"][0]
-    if order["nodes"] > 1:
-        host, own = reach(order["hosts"], order["port"])
+    spec = RunSpec.parse(Path(order.spec).read_text())
+    host = order.hosts[0]
+    if order.nodes > 1:
+        host, own = reach(list(order.hosts), order.port)
         if interface := interface_of(own):
             # By itself gloo would take the interface that the host's name resolves to, which may be
             # the loopback's.
             os.environ.setdefault("GLOO_SOCKET_IFNAME", interface)
     group = join(
-        order["rank"],
-        order["world_size"],
+        mine.rank,
+        order.world_size,
         device=device,
         host=host,
-        port=order["port"],
+        port=order.port,
         listener=listener,
     )
-    run = RunFolder(Path(order["spec"]).parent)
+    run = RunFolder(Path(order.spec).parent)
     plan = Plan(
-        run_id=order["run_id"],
-        folder=Path(order["folder"]),
-        data_root=Path(order["data_root"]),
-        paths=order["paths"],
-        resume=Path(order["resume"]) if order["resume"] else None,
-        init=Path(order["init"]) if order["init"] else None,
-        parent=RunSpec.parse(Path(order["parent"]).read_text()) if order["parent"] else None,
-        checkpoint_every_s=order["checkpoint_every_s"],
-        evaluate_every=order["evaluate_every"],
-        sets=tuple(order["sets"]),
-        micro_split=order["micro_split"],
-        workers=order["workers"],
-        superseded=partial(_is_superseded, run, order["attempt"]),
-        origin=order["origin"],
+        run_id=order.run_id,
+        folder=Path(order.folder),
+        data_root=Path(order.data_root),
+        paths=order.paths,
+        resume=Path(order.resume) if order.resume else None,
+        init=Path(order.init) if order.init else None,
+        parent=RunSpec.parse(Path(order.parent).read_text()) if order.parent else None,
+        checkpoint_every_s=order.checkpoint_every_s,
+        evaluate_every=order.evaluate_every,
+        sets=order.sets,
+        micro_split=order.micro_split,
+        workers=mine.workers,
+        superseded=partial(_is_superseded, run, order.attempt),
+        origin=order.origin,
     )
     training = Training(spec, plan, group, report=writer.send, wants_stop=stop)
     completed = training.run()

@@ -16,6 +16,8 @@ import sys
 import traceback
 from typing import Any
 
+from ...jobs.documents import from_plain
+from ..orders import RankOrder
 from ..process import die_with_parent
 
 IGNORED = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP)
@@ -64,14 +66,15 @@ def _serve(agent: socket.socket) -> int:
                 message, handles, _, _ = socket.recv_fds(agent, 1 << 20, 8)
                 if not message:
                     return 0
-                _fork(agent, json.loads(message), handles, (wake_read, wake_write))
+                order = from_plain(json.loads(message), RankOrder)
+                _fork(agent, order, handles, (wake_read, wake_write))
             else:
                 os.read(wake_read, 1 << 10)
         _reap(agent)
 
 
 def _fork(
-    agent: socket.socket, order: dict[str, Any], handles: list[int], mine: tuple[int, int]
+    agent: socket.socket, order: RankOrder, handles: list[int], mine: tuple[int, int]
 ) -> None:
     template = os.getpid()
     sys.stdout.flush()
@@ -90,11 +93,11 @@ def _fork(
             os._exit(code)
     for handle in handles:
         os.close(handle)
-    _send(agent, {"kind": "forked", "ticket": order["ticket"], "pid": pid})
+    _send(agent, {"kind": "forked", "ticket": order.ticket, "pid": pid})
 
 
 def _become_rank(
-    order: dict[str, Any], handles: list[int], template: int, not_mine: tuple[int, ...]
+    order: RankOrder, handles: list[int], template: int, not_mine: tuple[int, ...]
 ) -> int:
     from .rank import run_rank
 

@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from ...jobs.run.spec import RunSpec
+from ..environment import Origin
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,6 +15,8 @@ class Plan:
     run_id: str
     folder: Path
     """The attempt's folder for checkpoints."""
+    origin: Origin
+    """Stands in every checkpoint."""
     data_root: Path
     paths: dict[str, str] = field(default_factory=dict)
     resume: Path | None = None
@@ -32,4 +34,3 @@ class Plan:
     """Whether a higher attempt has claimed the run: it may be about to read what this one has
     saved.
     """
-    origin: dict[str, Any] = field(default_factory=dict)

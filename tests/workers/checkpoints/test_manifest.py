@@ -12,11 +12,17 @@ import torch
 
 from vtjobs.jobs.workspace.journal import JournalWriter
 from vtjobs.jobs.workspace.paths import RunFolder, Workspace
-from vtjobs.workers.agent.resume import NoCheckpoint, choose_resume, from_parent, parent_weights
+from vtjobs.workers.agent.resume import (
+    NoCheckpoint,
+    Parent,
+    choose_resume,
+    from_parent,
+    parent_weights,
+)
 from vtjobs.workers.checkpoints import checkpoint
 from vtjobs.workers.checkpoints.manifest import EMA, MANIFEST, MODEL, STATE, Rejected, verify
 
-from ...support.training import run_spec
+from ...support.training import ORIGIN, run_spec
 
 RUN = "a" * 16
 FILES = [MODEL, EMA, STATE]
@@ -32,7 +38,7 @@ def _save(folder: Path, step: int) -> Path:
         model=weights,
         ema=weights,
         state={"step": step},
-        origin={},
+        origin=ORIGIN,
     )
     return place
 
@@ -195,10 +201,9 @@ def test_a_teacher_is_needed_to_the_end_and_a_start_only_at_the_start(tmp_path: 
     _attempt(workspace.run(RUN), 1, [1, 2], end="completed")
     start = replace(run_spec(seed=1), init_from=RUN)
     student = replace(run_spec(head="distill", params={"teacher": "stage"}), init_from=RUN)
-    given = {"init": parent_weights(workspace, RUN), "parent": workspace.run(RUN).spec}
-    nothing = {"init": None, "parent": None}
+    given = Parent(weights=parent_weights(workspace, RUN), spec=workspace.run(RUN).spec)
     assert from_parent(workspace, start, resumed=False) == given
-    assert from_parent(workspace, start, resumed=True) == nothing
+    assert from_parent(workspace, start, resumed=True) is None
     assert from_parent(workspace, student, resumed=False) == given
     assert from_parent(workspace, student, resumed=True) == given
-    assert from_parent(workspace, run_spec(), resumed=False) == nothing
+    assert from_parent(workspace, run_spec(), resumed=False) is None

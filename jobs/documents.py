@@ -1,0 +1,39 @@
+"""The one place where typed documents become JSON and are read back.
+
+A document is a frozen record: its fields are the keys of its JSON, in their order, and the text
+below a field says what it is. A field with a default is left out of the JSON where it has it. What
+a newer version added is ignored by an older one.
+"""
+
+from typing import Any, TypeVar
+
+import msgspec
+
+
+class Document(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What all documents have in common."""
+
+
+T = TypeVar("T")
+
+
+def to_plain(document: object) -> Any:
+    """Return a document, or documents in lists and dicts, as what `json` can write.
+
+    Whole numbers that are keys become text.
+    """
+    return msgspec.to_builtins(document, str_keys=True)
+
+
+def from_plain(data: object, kind: type[T]) -> T:
+    """Return a document that was read from JSON.
+
+    Raises:
+        ValueError: a key is missing or of another type; the message names it.
+    """
+    return msgspec.convert(data, kind, str_keys=True)
+
+
+def changed(document: T, **fields: Any) -> T:
+    """Return a document with other values of some fields."""
+    return msgspec.structs.replace(document, **fields)  # type: ignore[type-var]

@@ -1,0 +1,69 @@
+"""What an agent orders of its ranks."""
+
+from ..jobs.documents import Document
+from .environment import Origin
+
+
+class Order(Document, frozen=True, kw_only=True):
+    """What the ranks of one attempt have in common, on all its nodes."""
+
+    run_id: str
+    attempt: int
+    spec: str
+    """The file with the run's spec."""
+    folder: str
+    """The attempt's folder for checkpoints."""
+    nodes: int
+    world_size: int
+    """Ranks of all nodes."""
+    device: str
+    """cpu or cuda."""
+    threads: int
+    """CPU threads of a rank."""
+    data_root: str
+    paths: dict[str, str]
+    """Fingerprint of a folder of images -> where it lies."""
+    resume: str | None
+    """A verified checkpoint of this run to go on from."""
+    init: str | None
+    """The final weights of the parent stage."""
+    parent: str | None
+    """The file with the spec of the parent stage's run."""
+    checkpoint_every_s: float
+    evaluate_every: int
+    """In epochs."""
+    sets: tuple[str, ...]
+    """Scored beside test and, where it is held out, val."""
+    micro_split: int
+    pipeline: str
+    """tensor or timm: who makes the batches."""
+    origin: Origin
+    port: int = 0
+    """Where rank 0 listens; 0 where there is one rank only."""
+    hosts: tuple[str, ...] = ()
+    """The addresses of rank 0's node, best first."""
+
+
+class RankOrder(Document, frozen=True, kw_only=True):
+    """One rank's order."""
+
+    order: Order
+    rank: int
+    """Among the ranks of all nodes, from 0."""
+    local_rank: int
+    """Among those of this node, from 0."""
+    gpus: tuple[str, ...]
+    """The GPUs of this node that are this run's, as CUDA_VISIBLE_DEVICES names them."""
+    workers: int
+    """Loader workers of this rank."""
+    ticket: str = ""
+    """By which the template names the rank to its agent."""
+
+
+class PublishedOrder(Document, frozen=True, kw_only=True):
+    """The content of `order.json`: what node 0 lets the other nodes of an attempt know."""
+
+    token: str
+    """The allocation's. An order of another one is not followed."""
+    lane: int
+    order: Order
