@@ -88,7 +88,7 @@ def report(
 
     Each row is a cell: all seeds of one combination of settings.
     """
-    from ..analysis.findings.cells import planned
+    from ..analysis.findings.cells import described, planned
     from ..analysis.output import as_csv, render
     from ..analysis.output import by_dataset as by_dataset
     from .printing import terminal
@@ -106,12 +106,9 @@ def report(
     context, chosen, plan = _planned(selector, given, style, workspace)
     cells = planned(context.ledger, chosen, plan)
     if detail:
-        from ..analysis.stats.summary import describe, values_of
-
-        for cell in cells:
-            cell["description"] = describe(values_of(cell), better=cell["better"])
+        cells = [described(cell) for cell in cells]
     if quiet:
-        print("\n".join(cell["cell_id"] for cell in cells))
+        print("\n".join(cell.cell_id for cell in cells))
     elif as_json or style == "json":
         terminal.emit_json(cells)
     elif style == "csv":
@@ -237,13 +234,13 @@ def compare(
     if as_json or style == "json":
         terminal.emit_json(document)
     elif quiet:
-        print("\n".join(f"{one['cell_id']} {one['verdict']}" for one in document["comparisons"]))
-    elif not document["comparisons"]:
-        if not document["reversals"]:
+        print("\n".join(f"{one.cell_id} {one.verdict}" for one in document.comparisons))
+    elif not document.comparisons:
+        if not document.reversals:
             raise BadInput(
                 "nothing to compare: no selected cell has a baseline cell in the selection"
             )
-        for line in reversals.told(document["reversals"]):
+        for line in reversals.told(document.reversals):
             print(line)
     elif style == "csv":
         print(as_csv.of_comparisons(document), end="")
@@ -321,6 +318,7 @@ def variance(
     from ..analysis.findings.study import studies
     from ..analysis.output import as_csv, render
     from ..analysis.output.study_table import of_study
+    from ..jobs.documents import changed
     from .printing import terminal
 
     context, chosen = _opened(selector, style, workspace)
@@ -328,16 +326,18 @@ def variance(
         context.workspace, table(context.ledger, chosen, set_name=set_name, with_specs=True)
     )
     of_cells = studies(context.ledger, context.workspace, chosen, metric=metric, set_name=set_name)
-    found = [cell | {"studies": of_cells.get(cell["cell_id"], [])} for cell in found]
+    found = [changed(cell, studies=of_cells.get(cell.cell_id, [])) for cell in found]
     if as_json or style == "json":
         terminal.emit_json(found)
     elif style == "csv":
         print(as_csv.of_variances(found), end="")
     else:
         # Where nothing was replicated there is nothing to split by images.
-        plain = [cell for cell in found if cell["n"] or not cell["studies"]]
+        plain = [cell for cell in found if cell.n or not cell.studies]
         tables = [render.of_variances(plain)] if plain else []
-        for laid in tables + [of_study(cell, study) for cell in found for study in cell["studies"]]:
+        for laid in tables + [
+            of_study(cell, study) for cell in found for study in cell.studies or []
+        ]:
             print_table(laid, style, right=tuple(range(laid.labels, len(laid.heading))))
 
 

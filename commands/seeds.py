@@ -20,6 +20,7 @@ from .options import (
 )
 
 if TYPE_CHECKING:
+    from ..analysis.findings.power import Needs
     from ..orchestrator.loop.context import Context
 
 HalfWidth = Annotated[
@@ -62,15 +63,16 @@ def power(
     analysis (`looks`) or its `min_effect`. The cost is estimated from past runs of the same cells.
     For a single grid, the command that submits the seeds is printed.
     """
+    from ..jobs.documents import changed
     from .printing import terminal
 
     context = open_workspace(workspace)
     fresh(context)
     document = _needs(context, selection(selector, default_all=True), half_width, effect, metric)
-    if document["runs"] and selector and len(selector) == 1 and _is_grid(context, selector[0]):
+    if document.runs and selector and len(selector) == 1 and _is_grid(context, selector[0]):
         goal = {"--half-width": half_width, "--effect": effect, "--metric": metric}
         options = [f"{name} {value}" for name, value in goal.items() if value is not None]
-        document["command"] = " ".join(["vtjobs topup", selector[0], *options])
+        document = changed(document, command=" ".join(["vtjobs topup", selector[0], *options]))
     if as_json:
         terminal.emit_json(document)
     else:
@@ -87,10 +89,10 @@ def _is_grid(context: "Context", word: str) -> bool:
         return bool(resolve_grids(connection, word))
 
 
-def _unmet(document: dict[str, Any]) -> int:
+def _unmet(document: "Needs") -> int:
     """Return the exit code of a goal that is not met, or 0."""
-    unknown = [need for need in document["cells"] if need["unknown"]]
-    return SeedsMissing.exit_code if document["runs"] else VtjobsError.exit_code if unknown else 0
+    unknown = [need for need in document.cells if need.unknown]
+    return SeedsMissing.exit_code if document.runs else VtjobsError.exit_code if unknown else 0
 
 
 def topup(
@@ -115,6 +117,7 @@ def topup(
 
     The source may also be the name or id of a submitted grid. Only cells that need seeds get them.
     """
+    from ..jobs.documents import to_plain
     from ..orchestrator.requests.submit import submit, summary
     from ..orchestrator.requests.topup import chooser, left_out, seeds_of_cells
     from .printing import terminal
@@ -137,8 +140,8 @@ def topup(
         effect,
         metric,
     )
-    wanted = {need["cell_id"]: need["planned"] + (need["more"] or 0) for need in needs["cells"]}
-    known = {need["cell_id"]: need["seeds"] for need in needs["cells"]}
+    wanted = {need.cell_id: need.planned + (need.more or 0) for need in needs.cells}
+    known = {need.cell_id: need.seeds for need in needs.cells}
     target = seeds_of_cells(own.expansion, wanted, known, stored=source != given)
     # With the file's own seeds: its rules may name any of them.
     every = sorted({*own.grid.seeds, *(seed for seeds in target.values() for seed in seeds)})
@@ -157,7 +160,7 @@ def topup(
     if not dry_run:
         fresh(context)
     if as_json:
-        terminal.emit_json(document | {"needs": needs})
+        terminal.emit_json(document | {"needs": to_plain(needs)})
     else:
         _show(needs)
     terminal.say(submitted(document))
@@ -190,10 +193,10 @@ def _needs(
     half_width: float | None,
     effect: float | None,
     metric: str | None,
-) -> dict[str, Any]:
+) -> "Needs":
     from ..analysis.findings.cells import planned
     from ..analysis.findings.declared import settle
-    from ..analysis.findings.power import for_effect, for_looks, for_precision, with_hours
+    from ..analysis.findings.power import Goal, for_effect, for_looks, for_precision, with_hours
     from ..db import queries
     from ..db.engine import reading
 
@@ -223,12 +226,14 @@ def _needs(
         grids = queries.grid_settings(connection, {row.grid_id for row in rows})
     gpus = {row.cell_id: _gpus(grids[row.grid_id]) for row in rows}
     effect = None if half_width is not None or by_looks else plan.min_effect
-    goal = {
-        "half_width": half_width,
-        "effect": effect,
-        "looks": list(plan.looks) if by_looks else [],
-    }
-    return with_hours(needs, seconds, gpus) | goal | {"metric": plan.metric, "set": plan.set}
+    goal = Goal(
+        metric=plan.metric,
+        set=plan.set,
+        half_width=half_width,
+        effect=effect,
+        looks=plan.looks if by_looks else (),
+    )
+    return with_hours(needs, goal, seconds, gpus)
 
 
 def _gpus(settings: dict[str, Any]) -> int:
@@ -236,7 +241,7 @@ def _gpus(settings: dict[str, Any]) -> int:
     return int((resources["gpus_per_node"] or 0) * resources["nodes"])
 
 
-def _show(document: dict[str, Any]) -> None:
+def _show(document: "Needs") -> None:
     from ..analysis.output import render
     from .printing.tables import print_table
 

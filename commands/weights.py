@@ -36,6 +36,7 @@ def mcnemar(
     """
     from ..analysis.findings import per_image
     from ..analysis.output.wording import p_value
+    from ..jobs.documents import to_plain
     from .printing import terminal
 
     context = open_workspace(workspace)
@@ -54,19 +55,21 @@ def mcnemar(
         )
     found = per_image.mcnemar(*bits)
     if as_json:
-        terminal.emit_json({"schema_version": 1, "runs": run_ids, "set": set_name, **found})
+        terminal.emit_json(
+            {"schema_version": 1, "runs": run_ids, "set": set_name, **to_plain(found)}
+        )
         return
     rows = [
-        [f"{run_ids[0][:8]} right", str(found["both"]), str(found["only_first"])],
-        [f"{run_ids[0][:8]} wrong", str(found["only_second"]), str(found["neither"])],
+        [f"{run_ids[0][:8]} right", str(found.both), str(found.only_first)],
+        [f"{run_ids[0][:8]} wrong", str(found.only_second), str(found.neither)],
     ]
     terminal.print_table(
         ["", f"{run_ids[1][:8]} right", f"{run_ids[1][:8]} wrong"], rows, right=(1, 2)
     )
-    p = f", p={p_value(found['p'])} (McNemar, exact)" if found["p"] is not None else ""
+    p = f", p={p_value(found.p)} (McNemar, exact)" if found.p is not None else ""
     terminal.say(
-        f"{found['images']:,} images of {set_name}; "
-        f"difference {found['difference']:+.2f} points{p}. "
+        f"{found.images:,} images of {set_name}; "
+        f"difference {found.difference:+.2f} points{p}. "
         "This compares two checkpoints, not two methods. For methods, see: vtjobs compare"
     )
 
@@ -142,7 +145,7 @@ def export(
     fresh(context)
     run_id = one_run(context, run)
     chosen = table(context.ledger, Selection(names=(run_id,)))[0]
-    cell = table(context.ledger, selection([f"cell={chosen['cell_id']}"]))[0]
+    cell = table(context.ledger, selection([f"cell={chosen.cell_id}"]))[0]
     write(context, run_id, out, form, cell=cell)
     if as_json:
         terminal.emit_json(

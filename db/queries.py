@@ -12,6 +12,7 @@ from ..jobs.names import RUN_ID_PREFIX
 from ..jobs.run.selector import Condition, Selection
 from ..jobs.run.states import LIVE, AttemptState, FailureClass
 from . import models as m
+from .parts import in_parts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +54,41 @@ class RunRow:
     token: str | None
     word: str | None
     """What the scheduler last said of its latest attempt."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CellRow:
+    """A cell as the ledger has it."""
+
+    cell_id: str
+    match_id: str
+    """Shared with the cells that differ in the head alone."""
+    stage: str
+    backbone: str
+    dataset: str
+    head: str
+    recipe: str
+    axes: dict[str, Any]
+    is_baseline: bool
+    """Whether its head is the supervised one."""
+    spec: str
+    """JSON of jobs.run.spec.CellSpec."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResultRow:
+    """One metric of one run on one set."""
+
+    run_id: str
+    set_name: str
+    metric: str
+    cell_id: str
+    last: float
+    """At the last epoch."""
+    last_epoch: int
+    best: float
+    """At the best epoch on this very set."""
+    best_epoch: int
 
 
 _CONDITION_COLUMNS = {
@@ -347,23 +383,22 @@ def checkpoints_of(connection: Connection, run_id: str) -> list[dict[str, Any]]:
     return [dict(row) for row in connection.execute(query).mappings()]
 
 
-def results_of(connection: Connection, run_ids: list[str]) -> list[dict[str, Any]]:
+def results_of(connection: Connection, run_ids: list[str]) -> list[ResultRow]:
     """Return the results of these runs."""
-    found: list[dict[str, Any]] = []
-    for start in range(0, len(run_ids), 5000):
-        query = select(m.results).where(m.results.c.run_id.in_(run_ids[start : start + 5000]))
-        found += [dict(row) for row in connection.execute(query).mappings()]
+    found: list[ResultRow] = []
+    for part in in_parts(run_ids):
+        query = select(m.results).where(m.results.c.run_id.in_(part))
+        found += [ResultRow(**row) for row in connection.execute(query).mappings()]
     return found
 
 
-def cell_rows(connection: Connection, cell_ids: set[str]) -> dict[str, dict[str, Any]]:
-    """Return cells by id, with their axes read."""
-    found: dict[str, dict[str, Any]] = {}
-    ordered = sorted(cell_ids)
-    for start in range(0, len(ordered), 5000):
-        query = select(m.cells).where(m.cells.c.cell_id.in_(ordered[start : start + 5000]))
+def cell_rows(connection: Connection, cell_ids: set[str]) -> dict[str, CellRow]:
+    """Return cells by id."""
+    found: dict[str, CellRow] = {}
+    for part in in_parts(cell_ids):
+        query = select(m.cells).where(m.cells.c.cell_id.in_(part))
         for row in connection.execute(query).mappings():
-            found[row["cell_id"]] = {**row, "axes": json.loads(row["axes"])}
+            found[row["cell_id"]] = CellRow(**(dict(row) | {"axes": json.loads(row["axes"])}))
     return found
 
 

@@ -457,7 +457,9 @@ def test_a_backend_that_is_not_there_is_refused_by_name(cli: Cli) -> None:
     cli.write("grid.yaml", tiny_grid())
     done = cli("submit", "grid.yaml", "--backend", "nonsense")
     assert done.returncode == 2
-    assert done.stderr == "error: --backend nonsense: unknown. Allowed: local, ray, slurm\n"
+    assert (
+        done.stderr == "error: --backend: unknown backend 'nonsense'. Allowed: local, ray, slurm\n"
+    )
     assert not cli.workspace.exists()
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from statistics import fmean, stdev
 from typing import Any
 
+from ...jobs.documents import Document
 from ...jobs.grid import fidelity
 from ...jobs.grid.rules import VARIANT
 from ..stats.difference import (
@@ -22,6 +23,7 @@ from ..stats.difference import (
     seeds_for,
     welch_of_summaries,
 )
+from .cell import Cell
 from .published import SELECTION, Published, select, widest
 
 SCHEMA_VERSION = 1
@@ -63,7 +65,10 @@ _LOSSES = {"l1": "drloc", "signed": "drloc_signed", "ce": "drloc_ce", "reg": "dr
 class Ours:
     """A cell of a report, and how it was made."""
 
-    cell: dict[str, Any]
+    cell: Cell
+    mean: float | None
+    """Scored as the paper scores its own."""
+    std: float | None
     head: dict[str, Any]
     """The first of its chain that is not the supervised one."""
     recipe: dict[str, Any]
@@ -79,22 +84,87 @@ class Ours:
         return "drloc_all" if params["blocks"] == "all" else _LOSSES[params["loss"]]
 
 
-def of_cell(cell: dict[str, Any]) -> Ours:
-    """Read a document of `analysis.table.report(…, with_specs=True)`."""
-    heads = [spec["head"] for spec in cell["specs"]]
-    head = next((head for head in heads if head["name"] != "supervised"), heads[0])
+def of_cell(cell: Cell, rule: str) -> Ours:
+    """Read a cell of a report that was made with specs.
+
+    Args:
+        cell: of the report.
+        rule: `best`: it is scored by each run's best epoch on the reported set, as the paper's own
+            numbers are, for this table alone; else as in the report.
+    """
+    assert cell.specs is not None, "the report was made without specs"
+    heads = [spec.head for spec in cell.specs]
+    mean, std = cell.mean, cell.std
+    if rule == "best" and cell.n:
+        values = list((cell.best_values or {}).values())
+        mean, std = fmean(values), stdev(values) if len(values) > 1 else None
     return Ours(
         cell=cell,
-        head=head,
-        recipe=cell["specs"][0]["recipe"],
-        first_recipe=cell["specs"][-1]["recipe"],
+        mean=mean,
+        std=std,
+        head=next((head for head in heads if head["name"] != "supervised"), heads[0]),
+        recipe=cell.specs[0].recipe,
+        first_recipe=cell.specs[-1].recipe,
         chained=len(heads) > 1,
     )
 
 
+class Row(Document, frozen=True, kw_only=True):
+    """One printed number beside ours."""
+
+    id: str
+    table: str
+    dataset: str
+    backbone: str
+    method: str
+    epochs: int | None
+    metric: str
+    variant: dict[str, Any]
+    printed: float
+    printed_std: float | None
+    printed_n: int | None
+    """Runs of the paper's."""
+    doubtful: str
+    """Why a look is needed before the printed number is used, or nothing."""
+    cell_id: str | None
+    ours: float | None
+    """Our mean, scored as the paper scores its own."""
+    ours_std: float | None
+    ours_n: int
+    ours_last: float | None
+    """Our mean at the last epoch."""
+    ours_last_std: float | None
+    fidelity: dict[str, str]
+    comparable: bool
+    difference: float | None
+    """Ours minus the paper's."""
+    interval: list[float] | None
+    p: float | None
+    p_worst: float | None
+    """The largest p that the rounding of the printed numbers, and ddof 0, leave open."""
+    p_adjusted: float | None
+    """For the number of comparable rows (Holm)."""
+    word: str
+    """The verdict."""
+    detail: str
+
+
+class Against(Document, frozen=True, kw_only=True):
+    """What `vtjobs against` finds."""
+
+    schema_version: int
+    paper: str
+    """Paper and table."""
+    selection: str
+    """best, or last: which epoch the paper scores."""
+    alpha: float
+    margin: float | None
+    rows: list[Row]
+
+
 def against(
-    name: str, cells: Sequence[dict[str, Any]], *, alpha: float = ALPHA, margin: float | None = None
-) -> dict[str, Any]:
+    name: str, cells: Sequence[Cell], *, alpha: float = ALPHA, margin: float | None = None
+) -> Against:
     """Put each printed accuracy of a paper's table beside ours.
 
     Args:
@@ -110,58 +180,62 @@ def against(
     """
     paper = name.partition(":")[0]
     rule = SELECTION.get(paper, "last")
-    ours = [of_cell(_selected(cell, rule)) for cell in cells]
-    rows = []
+    ours = [of_cell(cell, rule) for cell in cells]
+    pairs: list[_Pair] = []
     for record in select(name):
-        if record.metric != "top1":
-            continue
-        found = [one for one in ours if _is(one, record, paper)]
-        rows += [_row(record, one, alpha) for one in found] or [_row(record, None, alpha)]
-    adjusted = holm([row["p_worst"] for row in rows if row["comparable"]])
-    for row, p in zip([row for row in rows if row["comparable"]], adjusted, strict=True):
-        row["p_adjusted"] = p
-        row["word"], row["detail"] = _word(row, p, alpha, margin)
-    for row in rows:
-        del row["_difference"]
-    head = {
-        "schema_version": SCHEMA_VERSION,
-        "paper": name,
-        "selection": rule,
-        "alpha": alpha,
-        "margin": margin,
-    }
-    return head | {"rows": rows}
+        if record.metric == "top1":
+            found: list[Ours | None] = [one for one in ours if _is(one, record, paper)]
+            pairs += [_pair(record, one, alpha) for one in found or [None]]
+    worst = [
+        _worst(pair.record, pair.one, alpha)
+        for pair in pairs
+        if pair.one is not None
+        if pair.comparable
+    ]
+    adjusted = iter(zip(worst, holm(worst), strict=True))
+    rows = [
+        _row(pair, *next(adjusted), alpha, margin)
+        if pair.comparable
+        else _row(pair, None, None, alpha, margin)
+        for pair in pairs
+    ]
+    return Against(
+        schema_version=SCHEMA_VERSION,
+        paper=name,
+        selection=rule,
+        alpha=alpha,
+        margin=margin,
+        rows=rows,
+    )
 
 
-def _selected(cell: dict[str, Any], rule: str) -> dict[str, Any]:
-    """Return a cell scored as the paper scores its own, for this table alone.
+@dataclass(frozen=True, slots=True)
+class _Pair:
+    """A printed number, the cell that it is compared with, and what came of it."""
 
-    The last epoch stays beside it.
-    """
-    found = {**cell, "last": cell["mean"], "last_std": cell["std"]}
-    if rule == "best" and cell["n"]:
-        values = list(cell["best_values"].values())
-        found |= {"mean": fmean(values), "std": stdev(values) if len(values) > 1 else None}
-    return found
+    record: Published
+    one: Ours | None
+    found: Difference
+    comparable: bool
 
 
 def _is(one: Ours, record: Published, paper: str) -> bool:
     """Whether a cell is the record's backbone, dataset and method, in the record's variant."""
-    backbone, params = one.cell["backbone"].partition("(")[0], one.head["params"]
+    backbone, params = one.cell.backbone.partition("(")[0], one.head["params"]
     if backbone not in BACKBONES.get(record.backbone, (record.backbone,)):
         return False
     dataset, set_name = SETS.get(record.dataset, (record.dataset, "test"))
     dataset = DATASETS.get((paper, dataset), DATASETS.get(dataset, dataset))
-    if (one.cell["dataset"], one.cell["set"], one.method) != (dataset, set_name, record.method):
+    if (one.cell.dataset, one.cell.set, one.method) != (dataset, set_name, record.method):
         return False
     if one.chained != (record.protocol in CHAINED):
         return False
     sizes = {"train_res": one.first_recipe["image_size"], "test_res": one.recipe["image_size"]}
     if any(record.variant.get(name, size) != size for name, size in sizes.items()):
         return False
-    if "change" in record.variant and record.variant["change"].replace(",", "") != one.cell[
-        "axes"
-    ].get(VARIANT):
+    if "change" in record.variant and record.variant["change"].replace(
+        ",", ""
+    ) != one.cell.axes.get(VARIANT):
         return False
     if record.ssl_tasks and sorted(params.get("tasks", ())) != sorted(record.ssl_tasks):
         return False
@@ -174,43 +248,55 @@ def _is(one: Ours, record: Published, paper: str) -> bool:
     return all(params.get(wanted[key]) == value for key, value in given.items())
 
 
-def _row(record: Published, one: Ours | None, alpha: float) -> dict[str, Any]:
-    cell = one.cell if one is not None else {}
+def _pair(record: Published, one: Ours | None, alpha: float) -> _Pair:
     why = _why_not(record, one)
-    found = Difference(n=0, n_baseline=0, why_not=why) if why else _difference(record, cell, alpha)
-    return {
-        "id": record.id,
-        **{
-            key: getattr(record, key)
-            for key in ("table", "dataset", "backbone", "method", "epochs", "metric")
-        },
-        "variant": record.variant,
-        "printed": record.mean,
-        "printed_std": record.std,
-        "printed_n": record.n_seeds,
-        "doubtful": record.doubtful,
-        "cell_id": cell.get("cell_id"),
-        "ours": cell.get("mean"),
-        "ours_std": cell.get("std"),
-        "ours_n": cell.get("n", 0),
-        "ours_last": cell.get("last"),
-        "ours_last_std": cell.get("last_std"),
-        "fidelity": cell.get("fidelity", {}),
-        "comparable": not why,
-        "difference": found.difference,
-        "interval": [found.interval.low, found.interval.high] if found.interval else None,
-        "p": found.p,
-        "p_worst": None if why else _worst(record, cell, alpha),
-        "p_adjusted": None,
-        "word": "not comparable",
-        "detail": why or found.why_not,
-        "_difference": found,
-    }
+    if one is None or why:
+        return _Pair(record, one, Difference(n=0, n_baseline=0, why_not=why), comparable=False)
+    found = _test(one, record.mean, record.std, record.n_seeds, alpha)
+    return _Pair(record, one, found, comparable=True)
+
+
+def _row(
+    pair: _Pair, worst: float | None, adjusted: float | None, alpha: float, margin: float | None
+) -> Row:
+    record, one, found = pair.record, pair.one, pair.found
+    word, detail = "not comparable", found.why_not
+    if pair.comparable:
+        word, detail = _word(found, adjusted, alpha, margin)
+    return Row(
+        id=record.id,
+        table=record.table,
+        dataset=record.dataset,
+        backbone=record.backbone,
+        method=record.method,
+        epochs=record.epochs,
+        metric=record.metric,
+        variant=record.variant,
+        printed=record.mean,
+        printed_std=record.std,
+        printed_n=record.n_seeds,
+        doubtful=record.doubtful,
+        cell_id=one.cell.cell_id if one else None,
+        ours=one.mean if one else None,
+        ours_std=one.std if one else None,
+        ours_n=one.cell.n if one else 0,
+        ours_last=one.cell.mean if one else None,
+        ours_last_std=one.cell.std if one else None,
+        fidelity=one.cell.fidelity if one else {},
+        comparable=pair.comparable,
+        difference=found.difference,
+        interval=[found.interval.low, found.interval.high] if found.interval else None,
+        p=found.p,
+        p_worst=worst,
+        p_adjusted=adjusted,
+        word=word,
+        detail=detail,
+    )
 
 
 def _why_not(record: Published, one: Ours | None) -> str:
     """Return why a cell says nothing of a record, or nothing."""
-    if one is None or not one.cell["n"]:
+    if one is None or not one.cell.n:
         return "our cell has no finished run" if one is not None else "no matching cell among ours"
     reasons = []
     lowres = record.protocol == LOWRES
@@ -218,13 +304,13 @@ def _why_not(record: Published, one: Ours | None) -> str:
     epochs = (one.first_recipe if lowres else one.recipe)["epochs"]
     if recipe is None:
         reasons.append(f"recipe {record.recipe or 'unknown'} is not in vtjobs' catalogue")
-    elif one.cell["recipe"] != recipe:
-        reasons.append(f"our recipe is {one.cell['recipe']}, the paper's is {recipe}")
+    elif one.cell.recipe != recipe:
+        reasons.append(f"our recipe is {one.cell.recipe}, the paper's is {recipe}")
     if record.epochs is not None and epochs != record.epochs:
         reasons.append(f"{epochs} epochs, the paper's {record.epochs}")
     changed = [
         setting.name
-        for setting in fidelity.of_recipe(one.recipe, one.cell["recipe"])
+        for setting in fidelity.of_recipe(one.recipe, one.cell.recipe)
         if setting.source == fidelity.CHANGED and setting.name not in _NO_DIFFERENCE
     ]
     # What an ablation changes is what its record says.
@@ -245,38 +331,32 @@ _NO_DIFFERENCE = (
 )
 
 
-def _difference(record: Published, cell: dict[str, Any], alpha: float) -> Difference:
-    return _test(cell, record.mean, record.std, record.n_seeds, alpha)
-
-
-def _test(
-    cell: dict[str, Any], mean: float, std: float | None, n: int | None, alpha: float
-) -> Difference:
-    own, ours = cell["std"], cell["n"]
+def _test(one: Ours, mean: float, std: float | None, n: int | None, alpha: float) -> Difference:
+    assert one.mean is not None
+    own, ours = one.std, one.cell.n
     if own is not None and std is not None and (n or 0) > 1 and own + std > 0:
-        return welch_of_summaries(cell["mean"], own, ours, mean, std, n or 0, alpha=alpha)
+        return welch_of_summaries(one.mean, own, ours, mean, std, n or 0, alpha=alpha)
     if own is not None and std is None:
-        return against_one(cell["mean"], own, ours, mean, alpha=alpha)
-    difference = cell["mean"] - mean
+        return against_one(one.mean, own, ours, mean, alpha=alpha)
     unknown = std is not None and n is None
     too_few = "needs two runs of ours that differ"
     why = "the paper's number of runs is unknown" if unknown else too_few
-    return Difference(n=ours, n_baseline=n or 0, difference=difference, why_not=why)
+    return Difference(n=ours, n_baseline=n or 0, difference=one.mean - mean, why_not=why)
 
 
-def _worst(record: Published, cell: dict[str, Any], alpha: float) -> float | None:
+def _worst(record: Published, one: Ours, alpha: float) -> float | None:
     """Return the largest p that rounding of the printed numbers, and a deviation with ddof 0, leave
     open.
     """
-    gap = cell["mean"] - record.mean
-    nearest = cell["mean"] - math.copysign(max(0.0, abs(gap) - record.half_unit), gap)
-    return _test(cell, nearest, widest(record), record.n_seeds, alpha).p
+    assert one.mean is not None
+    gap = one.mean - record.mean
+    nearest = one.mean - math.copysign(max(0.0, abs(gap) - record.half_unit), gap)
+    return _test(one, nearest, widest(record), record.n_seeds, alpha).p
 
 
 def _word(
-    row: dict[str, Any], p: float | None, alpha: float, margin: float | None
+    found: Difference, p: float | None, alpha: float, margin: float | None
 ) -> tuple[str, str]:
-    found: Difference = row["_difference"]
     if p is None:
         return "inconclusive", found.why_not
     tie = equivalence(found, margin) if margin is not None else None

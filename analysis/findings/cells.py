@@ -7,23 +7,28 @@ import json
 import math
 import statistics
 from collections import Counter
+from dataclasses import dataclass
 from typing import Any
 
 from ...db import lookups, queries
 from ...db.engine import reading
 from ...db.ledger import Ledger
 from ...db.results import smaller_is_better
+from ...jobs.documents import changed
 from ...jobs.errors import BadInput, suggest
 from ...jobs.grid import catalogue
 from ...jobs.run.selector import Selection
 from ...jobs.run.spec import BASELINE, EACH, STAGE
 from ...jobs.run.states import RunState
+from ..stats.summary import describe
 from . import epochs
 from .best_marks import marks
+from .cell import Cell, StageSpec
 from .declared import Plan
-from .epochs import Select
+from .epochs import Score, Select
 
 SCHEMA_VERSION = 1
+LABELS = ("backbone", "dataset", "head", "recipe", "stage")
 
 
 def report(
@@ -35,7 +40,7 @@ def report(
     select: Select = Select.LAST,
     with_specs: bool = False,
     baseline: str = BASELINE,
-) -> list[dict[str, Any]]:
+) -> list[Cell]:
     """Return the selected cells in the order of their grid; no number in it is ever NaN.
 
     Args:
@@ -74,30 +79,48 @@ def report(
     for row in rows:
         if row.streams is None:
             grouped[row.cell_id].append(row)
-    apart = Counter(row.cell_id for row in rows if row.streams is not None)
-    documents = [
-        _cell(cells[cell_id], members, results, inexact, metric, set_name) | {"select": str(select)}
-        for cell_id, members in grouped.items()
-    ]
-    for document in documents:
-        # Runs of a study of streams are no replicates of each other: no mean over them is that of a
-        # seed.
-        document["apart"] = apart[document["cell_id"]]
-        chain = [document["cell_id"], *before.get(document["cell_id"], ())]
-        for cell_id in chain[1:]:
-            document["fidelity"] = _fidelity(cells[cell_id]) | document["fidelity"]
-        if with_specs:
-            document |= _with_specs(
-                document, grouped[document["cell_id"]], results, [cells[one] for one in chain]
-            )
-    _add_gains(documents, cells, baseline)
-    _tell_apart(documents)
-    return documents
+    about = _About(
+        metric=metric,
+        set_name=set_name,
+        select=select,
+        results=results,
+        inexact=inexact,
+        # Runs of a study of streams are no replicates of each other: no mean over them is that of
+        # a seed.
+        apart=Counter(row.cell_id for row in rows if row.streams is not None),
+        axes=_axes({cell_id: cells[cell_id] for cell_id in grouped}),
+        is_baseline=_baselines({cell_id: cells[cell_id] for cell_id in grouped}, baseline),
+        baseline_head=baseline,
+        with_specs=with_specs,
+    )
+    found = []
+    for cell_id, members in grouped.items():
+        chain = [cells[one] for one in (cell_id, *before.get(cell_id, ()))]
+        found.append(_cell(chain, members, about))
+    return _with_gains(found)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _About:
+    """What all cells of a report are made from."""
+
+    metric: str
+    set_name: str
+    select: Select
+    results: dict[str, Score]
+    inexact: dict[str, bool]
+    """Resumed run -> whether it was not resumed bit for bit."""
+    apart: Counter[str]
+    """Cell -> its runs that are part of a study."""
+    axes: dict[str, dict[str, Any]]
+    is_baseline: dict[str, bool]
+    baseline_head: str
+    with_specs: bool
 
 
 def planned(
     ledger: Ledger, selection: Selection, plan: Plan, *, with_specs: bool = False
-) -> list[dict[str, Any]]:
+) -> list[Cell]:
     """Return `report` as a plan has it, each cell with its `marks`."""
     cells = report(
         ledger,
@@ -108,14 +131,19 @@ def planned(
         baseline=plan.baseline,
         with_specs=with_specs,
     )
-    for cell, found in zip(cells, marks(cells, plan), strict=True):
-        cell["marks"] = found
-    return cells
+    return [
+        changed(cell, marks=found) for cell, found in zip(cells, marks(cells, plan), strict=True)
+    ]
+
+
+def described(cell: Cell) -> Cell:
+    """Return a cell with the description of its seeds."""
+    return changed(cell, description=describe(cell.values, better=cell.better))
 
 
 def _results(
     connection: Any, rows: list[queries.RunRow], metric: str, set_name: str, select: Select
-) -> dict[str, dict[str, Any]]:
+) -> dict[str, Score]:
     epochs.check(select, set_name)
     found = epochs.scores(connection, [row.run_id for row in rows], metric, select)
     if (
@@ -133,37 +161,20 @@ def _results(
     return found.get(set_name, {})
 
 
-def _with_specs(
-    document: dict[str, Any],
-    members: list[queries.RunRow],
-    results: dict[str, dict[str, Any]],
-    chain: list[dict[str, Any]],
-) -> dict[str, Any]:
-    run_ids = {str(row.seed): row.run_id for row in members if row.state == RunState.COMPLETED}
-    best = {
-        seed: float(results[run]["best"])
-        for seed, run in run_ids.items()
-        if seed in document["values"]
-    }
-    specs = [{name: _part(cell, name) for name in ("head", "recipe")} for cell in chain]
-    # The best are chosen on the very set: for papers that did so, and for nothing else.
-    return {"run_ids": run_ids, "best_values": best, "specs": specs}
+def _axes(cells: dict[str, queries.CellRow]) -> dict[str, dict[str, Any]]:
+    """Return cell -> its axes.
 
-
-def _tell_apart(documents: list[dict[str, Any]]) -> None:
-    """Give cells that have all their labels in common, and differ in a setting, an axis with their
-    id.
+    Cells that have all their labels in common, and differ in a setting, get an axis with their id.
     """
-    groups: dict[str, list[dict[str, Any]]] = {}
-    for document in documents:
-        labels = [
-            document[name] for name in ("backbone", "dataset", "head", "recipe", "stage", "axes")
-        ]
-        groups.setdefault(json.dumps(labels, sort_keys=True), []).append(document)
-    for alike in groups.values():
-        if len(alike) > 1:
-            for document in alike:
-                document["axes"] = {**document["axes"], "cell": document["cell_id"][:8]}
+    groups: dict[str, list[str]] = {}
+    for cell_id, cell in cells.items():
+        labels = [getattr(cell, name) for name in (*LABELS, "axes")]
+        groups.setdefault(json.dumps(labels, sort_keys=True), []).append(cell_id)
+    return {
+        cell_id: cells[cell_id].axes | ({"cell": cell_id[:8]} if len(alike) > 1 else {})
+        for alike in groups.values()
+        for cell_id in alike
+    }
 
 
 def _cells_before(connection: Any, parents: dict[str, str]) -> dict[str, list[str]]:
@@ -197,123 +208,128 @@ def _last_stages(rows: list[queries.RunRow], begun: dict[str, str]) -> list[quer
     return [row for row in left if row.stage in last] if last and len(stages) > 1 else left
 
 
-def _cell(
-    cell: dict[str, Any],
-    members: list[queries.RunRow],
-    results: dict[str, dict[str, Any]],
-    inexact: dict[str, bool],
-    metric: str,
-    set_name: str,
-) -> dict[str, Any]:
-    done = {
-        row.seed: results[row.run_id]
-        for row in members
-        if row.state == RunState.COMPLETED and row.run_id in results
-    }
+def _cell(chain: list[queries.CellRow], members: list[queries.RunRow], about: _About) -> Cell:
+    """Return a cell.
+
+    Args:
+        chain: its row of the ledger, then those of the stages before it.
+        members: its runs that are replicates.
+        about: the report.
+    """
+    cell = chain[0]
+    completed = [row for row in members if row.state == RunState.COMPLETED]
+    done = {row.seed: about.results[row.run_id] for row in completed if row.run_id in about.results}
     values = {
-        seed: float(result["value"])
-        for seed, result in done.items()
-        if math.isfinite(result["value"])
+        seed: float(done[seed].value) for seed in sorted(done) if math.isfinite(done[seed].value)
     }
     numbers = list(values.values())
-    best_minus_last = [abs(result["best"] - result["last"]) for result in done.values()]
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "cell_id": cell["cell_id"],
-        "match_id": cell["match_id"],
-        "backbone": cell["backbone"],
-        "dataset": cell["dataset"],
-        "head": cell["head"],
-        "recipe": cell["recipe"],
-        "stage": cell["stage"],
-        "axes": cell["axes"],
-        "fidelity": _fidelity(cell),
-        "metric": metric,
-        "better": "min" if smaller_is_better(metric) else "max",
-        "set": set_name,
-        "n": len(numbers),
-        "planned": len(members),
-        "states": dict(Counter(row.state for row in members if row.state != RunState.COMPLETED)),
-        "diverged_seeds": sorted(row.seed for row in members if row.state == RunState.DIVERGED),
-        "chance": _chance(cell, metric),
-        "missing_seeds": sorted(row.seed for row in members if row.seed not in values),
-        "values": {str(seed): values[seed] for seed in sorted(values)},
-        "mean": statistics.fmean(numbers) if numbers else None,
-        "std": statistics.stdev(numbers) if len(numbers) > 1 else None,
-        "best_minus_last": statistics.fmean(best_minus_last) if best_minus_last else None,
-        "candidates": sorted({int(result["candidates"]) for result in done.values()}),
-        "epochs": sorted({int(result["last_epoch"]) for result in done.values()}),
-        "resumed": sum(row.run_id in inexact for row in members),
-        "resumed_inexactly": sum(inexact.get(row.run_id, False) for row in members),
-        "baseline": None,
-        "gain": None,
-        "is_baseline": bool(cell["is_baseline"]),
-    }
+    best_minus_last = [abs(result.best - result.last) for result in done.values()]
+    fidelity: dict[str, str] = {}
+    for stage in reversed(chain):
+        fidelity |= _fidelity(stage)
+    specs = [StageSpec(head=_part(stage, "head"), recipe=_part(stage, "recipe")) for stage in chain]
+    given = about.with_specs
+    return Cell(
+        schema_version=SCHEMA_VERSION,
+        cell_id=cell.cell_id,
+        match_id=cell.match_id,
+        **{name: getattr(cell, name) for name in LABELS},
+        axes=about.axes[cell.cell_id],
+        fidelity=fidelity,
+        metric=about.metric,
+        better="min" if smaller_is_better(about.metric) else "max",
+        set=about.set_name,
+        n=len(numbers),
+        planned=len(members),
+        states=dict(Counter(row.state for row in members if row.state != RunState.COMPLETED)),
+        diverged_seeds=sorted(row.seed for row in members if row.state == RunState.DIVERGED),
+        chance=_chance(cell, about.metric),
+        missing_seeds=sorted(row.seed for row in members if row.seed not in values),
+        values=values,
+        mean=statistics.fmean(numbers) if numbers else None,
+        std=statistics.stdev(numbers) if len(numbers) > 1 else None,
+        best_minus_last=statistics.fmean(best_minus_last) if best_minus_last else None,
+        candidates=sorted({result.candidates for result in done.values()}),
+        epochs=sorted({result.last_epoch for result in done.values()}),
+        resumed=sum(row.run_id in about.inexact for row in members),
+        resumed_inexactly=sum(about.inexact.get(row.run_id, False) for row in members),
+        baseline=None,
+        gain=None,
+        is_baseline=about.is_baseline[cell.cell_id],
+        select=about.select,
+        apart=about.apart[cell.cell_id],
+        baseline_head=about.baseline_head,
+        run_ids={row.seed: row.run_id for row in completed} if given else None,
+        # The best are chosen on the very set: for papers that did so, and for nothing else.
+        best_values={seed: float(done[seed].best) for seed in values} if given else None,
+        specs=specs if given else None,
+    )
 
 
-def _part(cell: dict[str, Any], name: str) -> dict[str, Any]:
-    part = json.loads(cell["spec"])[name]
+def _part(cell: queries.CellRow, name: str) -> dict[str, Any]:
+    part = json.loads(cell.spec)[name]
     found: dict[str, Any] = json.loads(part) if isinstance(part, str) else part
     return found
 
 
-def _chance(cell: dict[str, Any], metric: str) -> float | None:
+def _chance(cell: queries.CellRow, metric: str) -> float | None:
     """Return what guessing scores, in percent; None of a metric that has no such level."""
     hits = {"top1": 1, "top5": 5}.get(metric.removeprefix("ema_"))
     classes = _part(cell, "dataset").get("classes")
     return min(100.0, 100.0 * hits / classes) if hits and classes else None
 
 
-def _has_teacher(cell: dict[str, Any]) -> bool:
+def _has_teacher(cell: queries.CellRow) -> bool:
     # The description is searched before it is read: few have one, and there may be thousands.
-    head = _part(cell, "head") if "teacher" in cell["spec"] else {}
+    head = _part(cell, "head") if "teacher" in cell.spec else {}
     return head.get("name") == "distill" and bool(head["params"].get("teacher") == STAGE)
 
 
-def _fidelity(cell: dict[str, Any]) -> dict[str, str]:
+def _fidelity(cell: queries.CellRow) -> dict[str, str]:
     """Return name -> preset of the recipe and, where it was published, the head."""
     head, recipe = _part(cell, "head"), _part(cell, "recipe")
     published = (
-        cell["recipe"] in catalogue.recipe_names()
-        and catalogue.recipe_file(cell["recipe"]).source != "vtjobs"
+        cell.recipe in catalogue.recipe_names()
+        and catalogue.recipe_file(cell.recipe).source != "vtjobs"
     )
-    found = {cell["recipe"]: recipe.get("fidelity")} if published else {}
+    found = {cell.recipe: recipe.get("fidelity")} if published else {}
     if head.get("params"):
         found[head["name"]] = head["params"].get("fidelity")
     return {name: fidelity for name, fidelity in found.items() if fidelity}
 
 
-def _add_gains(
-    documents: list[dict[str, Any]], cells: dict[str, dict[str, Any]], head: str
-) -> None:
-    """Add to each cell its gain over the baseline that differs from it in the head alone."""
+def _baselines(cells: dict[str, queries.CellRow], head: str) -> dict[str, bool]:
+    """Return cell -> whether gains are over it.
+
+    Raises:
+        BadInput: no cell has the baseline's head, unless it is the supervised one.
+    """
     if head == EACH:
-        for document in documents:
-            document |= {"baseline_head": head, "is_baseline": False}
-        return
-    if head != BASELINE:
-        heads = {document["head"] for document in documents}
-        if head not in heads:
-            raise BadInput(
-                f"baseline {head}: no selected cell has this head. {suggest(head, sorted(heads))}"
-            )
-        for document in documents:
-            document["is_baseline"] = document["head"] == head
-    for document in documents:
-        document["baseline_head"] = head
-    baselines = {
-        cells[document["cell_id"]]["match_id"]: document
-        for document in documents
-        if document["is_baseline"]
-    }
-    for document in documents:
-        baseline = baselines.get(cells[document["cell_id"]]["match_id"])
-        if baseline is None or baseline is document:
-            continue
-        document["baseline"] = baseline["cell_id"]
-        alike = (
-            document["select"] != Select.BEST_VAL
-            or document["candidates"] == baseline["candidates"]
+        return dict.fromkeys(cells, False)
+    if head == BASELINE:
+        return {cell_id: bool(cell.is_baseline) for cell_id, cell in cells.items()}
+    heads = {cell.head for cell in cells.values()}
+    if head not in heads:
+        raise BadInput(
+            f"baseline {head}: no selected cell has this head. {suggest(head, sorted(heads))}"
         )
-        if document["mean"] is not None and baseline["mean"] is not None and alike:
-            document["gain"] = document["mean"] - baseline["mean"]
+    return {cell_id: cell.head == head for cell_id, cell in cells.items()}
+
+
+def _with_gains(cells: list[Cell]) -> list[Cell]:
+    """Return the cells, each with its gain over the baseline that differs in the head alone."""
+    baselines = {cell.match_id: cell for cell in cells if cell.is_baseline}
+    return [
+        cell
+        if (baseline := baselines.get(cell.match_id)) in (None, cell)
+        else changed(cell, baseline=baseline.cell_id, gain=_gain(cell, baseline))
+        for cell in cells
+    ]
+
+
+def _gain(cell: Cell, baseline: Cell) -> float | None:
+    if cell.select is Select.BEST_VAL and cell.candidates != baseline.candidates:
+        return None
+    if cell.mean is None or baseline.mean is None:
+        return None
+    return cell.mean - baseline.mean

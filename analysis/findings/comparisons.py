@@ -9,6 +9,7 @@ from functools import partial
 from statistics import median, stdev
 from typing import Any
 
+from ...jobs.documents import Document
 from ..stats import rank_tests
 from ..stats.difference import (
     Difference,
@@ -23,15 +24,105 @@ from ..stats.difference import (
     welch,
 )
 from ..stats.verdict import Verdict
-from .declared import Family, Plan
+from .cell import Cell
+from .declared import Diverged, Family, Plan
+from .epochs import Select
 from .interim import Seen, look
-from .reversals import reversals
+from .reversals import Reversal, reversals
 from .samples import bounds, pairs, ready, sides, why_not
 
 SCHEMA_VERSION = 1
 
 
-def compare(cells: Sequence[dict[str, Any]], plan: Plan | None = None) -> dict[str, Any]:
+class SpreadTest(Document, frozen=True, kw_only=True):
+    """Whether the standard deviations of two cells differ."""
+
+    ratio: float | None
+    """The cell's over the baseline's."""
+    p: float | None
+    """By Brown and Forsythe (1974), from three seeds on."""
+
+
+class Comparison(Document, frozen=True, kw_only=True):
+    """One cell against its baseline."""
+
+    cell_id: str
+    baseline: str
+    """The id of the baseline's cell."""
+    backbone: str
+    dataset: str
+    head: str
+    recipe: str
+    axes: dict[str, Any]
+    metric: str
+    set: str
+    better: str
+    """max or min."""
+    baseline_head: str
+    n: int
+    """Seeds that were compared."""
+    n_baseline: int
+    planned: int
+    """Runs of the cell."""
+    planned_baseline: int
+    difference: float | None
+    """Mean minus the baseline's mean."""
+    bounds: list[float] | None
+    """Between what the difference lies, whatever diverged runs would have scored from chance on."""
+    error: float | None
+    """Standard error of the difference."""
+    interval: list[float] | None
+    """Of the difference, at 1 - alpha, not adjusted."""
+    t: float | None
+    df: float | None
+    p: float | None
+    """Two-sided."""
+    p_adjusted: float | None
+    """For the `m` comparisons that share α."""
+    m: int
+    alpha: float
+    """What may be spent at this analysis."""
+    look: int | None
+    """Seeds a side of the declared interim analysis that this is."""
+    next_look: int | None
+    """Seeds a side of the next one, while the comparison is open."""
+    p_equivalence: float | None
+    """Of two one-sided tests for a difference within the margin."""
+    effect: float | None
+    """Hedges' g."""
+    correlation: float | None
+    """Pearson's, of paired values."""
+    e_value: float | None
+    ranks: rank_tests.RankTest
+    rank_floor: float | None
+    """The smallest p that ranks alone can give with so few seeds."""
+    spread: SpreadTest
+    verdict: Verdict
+    detail: str
+    """What stands behind the verdict."""
+
+
+class Comparisons(Document, frozen=True, kw_only=True):
+    """What `vtjobs compare` finds."""
+
+    schema_version: int
+    test: Test
+    alpha: float
+    family: Family
+    select: Select
+    on_diverged: Diverged
+    looks: tuple[int, ...]
+    """Declared interim analyses: numbers of seeds."""
+    anytime: bool
+    margin: float | None
+    min_effect: float | None
+    declared: list[dict[str, Any]]
+    """The grid's declarations, the last of which holds; none where it was chosen afterwards."""
+    reversals: list[Reversal]
+    comparisons: list[Comparison]
+
+
+def compare(cells: Sequence[Cell], plan: Plan | None = None) -> Comparisons:
     """Compare every cell with the baseline that differs from it in the head alone, or with every
     other such cell.
 
@@ -49,40 +140,38 @@ def compare(cells: Sequence[dict[str, Any]], plan: Plan | None = None) -> dict[s
     plan = plan or Plan()
     both = pairs(cells, plan)
     seen = _seen(both, plan)
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "test": str(plan.test),
-        "alpha": plan.alpha,
-        "family": str(plan.family),
-        "select": str(plan.select),
-        "on_diverged": str(plan.on_diverged),
-        "looks": list(plan.looks),
-        "anytime": plan.anytime,
-        "margin": plan.margin,
-        "min_effect": plan.min_effect,
-        "declared": plan.declared,
-        "reversals": reversals(cells, plan),
-        "comparisons": [
-            _document(cell, baseline, one, plan)
+    return Comparisons(
+        schema_version=SCHEMA_VERSION,
+        test=plan.test,
+        alpha=plan.alpha,
+        family=plan.family,
+        select=plan.select,
+        on_diverged=plan.on_diverged,
+        looks=plan.looks,
+        anytime=plan.anytime,
+        margin=plan.margin,
+        min_effect=plan.min_effect,
+        declared=plan.declared,
+        reversals=reversals(cells, plan),
+        comparisons=[
+            _comparison(cell, baseline, one, plan)
             for (cell, baseline), one in zip(both, seen, strict=True)
         ],
-    }
+    )
 
 
-def _seen(both: list[tuple[dict[str, Any], dict[str, Any]]], plan: Plan) -> list[Seen]:
+def _seen(both: list[tuple[Cell, Cell]], plan: Plan) -> list[Seen]:
     """Return what is found of each comparison: at the declared looks, or at one over all seeds."""
     groups: dict[str, list[int]] = {}
     for index, (cell, _) in enumerate(both):
-        groups.setdefault(cell["dataset"] if plan.family is Family.DATASET else "", []).append(
-            index
-        )
+        groups.setdefault(cell.dataset if plan.family is Family.DATASET else "", []).append(index)
     seen: dict[int, Seen] = {}
     for members in groups.values():
         seen |= zip(members, _family([both[index] for index in members], plan), strict=True)
     return [seen[index] for index in range(len(both))]
 
 
-def _family(both: list[tuple[dict[str, Any], dict[str, Any]]], plan: Plan) -> list[Seen]:
+def _family(both: list[tuple[Cell, Cell]], plan: Plan) -> list[Seen]:
     """Return what is found of the comparisons that share α."""
     family = [partial(_difference, cell, baseline, plan) for cell, baseline in both]
     if plan.looks:
@@ -96,9 +185,7 @@ def _family(both: list[tuple[dict[str, Any], dict[str, Any]]], plan: Plan) -> li
     ]
 
 
-def _difference(
-    cell: dict[str, Any], baseline: dict[str, Any], plan: Plan, size: int | None
-) -> Difference:
+def _difference(cell: Cell, baseline: Cell, plan: Plan, size: int | None) -> Difference:
     """Compare two cells by their first `size` seeds, or by all."""
     ours, theirs = sides(cell, baseline, plan, size)
     if plan.test is Test.PAIRED:
@@ -119,12 +206,54 @@ def _ordered(values: dict[int, float]) -> list[float]:
     return [values[seed] for seed in sorted(values)]
 
 
-def _document(
-    cell: dict[str, Any], baseline: dict[str, Any], seen: Seen, plan: Plan
-) -> dict[str, Any]:
-    found, adjusted = seen.found, seen.adjusted
+def _comparison(cell: Cell, baseline: Cell, seen: Seen, plan: Plan) -> Comparison:
+    found = seen.found
     tie = None if plan.margin is None else equivalence(found, plan.margin)
-    word, detail = _verdict(found, adjusted, tie, seen.alpha, plan.min_effect, plan.test)
+    word, detail = _judged(seen, tie, plan)
+    closed = word is Verdict.SEPARABLE or bool(why_not(cell, baseline, plan))
+    return Comparison(
+        cell_id=cell.cell_id,
+        baseline=baseline.cell_id,
+        backbone=cell.backbone,
+        dataset=cell.dataset,
+        head=cell.head,
+        recipe=cell.recipe,
+        axes=cell.axes,
+        metric=cell.metric,
+        set=cell.set,
+        better=cell.better,
+        baseline_head=baseline.head,
+        n=found.n,
+        n_baseline=found.n_baseline,
+        planned=cell.planned,
+        planned_baseline=baseline.planned,
+        difference=found.difference,
+        bounds=bounds(cell, baseline, plan),
+        error=found.error,
+        interval=[found.interval.low, found.interval.high] if found.interval else None,
+        t=found.t,
+        df=found.df,
+        p=found.p,
+        p_adjusted=seen.adjusted,
+        m=seen.m,
+        alpha=seen.alpha,
+        look=seen.look,
+        next_look=None if closed else seen.next_look,
+        p_equivalence=tie,
+        effect=found.effect,
+        correlation=found.correlation,
+        e_value=e_value(found, pairs=plan.test is Test.PAIRED),
+        ranks=_ranks(cell, baseline, plan, seen.look),
+        rank_floor=found.floor,
+        spread=_spread(cell, baseline, plan, seen.look),
+        verdict=word,
+        detail=detail,
+    )
+
+
+def _judged(seen: Seen, tie: float | None, plan: Plan) -> tuple[Verdict, str]:
+    """Return the verdict and its detail, as far as the plan lets it be one."""
+    word, detail = _verdict(seen.found, seen.adjusted, tie, seen.alpha, plan.min_effect, plan.test)
     if plan.anytime and word is Verdict.INCONCLUSIVE:
         # Powers of a test at one declared number of seeds say nothing of this one.
         detail = "add seeds and compare again"
@@ -136,86 +265,40 @@ def _document(
         ahead = f", the next is at {seen.next_look}" if is_open else ""
         detail = "; ".join(filter(None, [detail, f"interim analysis at {seen.look} seeds{ahead}"]))
     elif seen.next_look is not None:
-        word, detail = (
-            Verdict.NOT_TESTABLE,
-            f"the first interim analysis is at {seen.next_look} seeds",
-        )
-    return {
-        "cell_id": cell["cell_id"],
-        "baseline": baseline["cell_id"],
-        **{
-            name: cell[name]
-            for name in ("backbone", "dataset", "head", "recipe", "axes", "metric", "set", "better")
-        },
-        "baseline_head": baseline["head"],
-        "n": found.n,
-        "n_baseline": found.n_baseline,
-        "planned": cell["planned"],
-        "planned_baseline": baseline["planned"],
-        "difference": found.difference,
-        "bounds": bounds(cell, baseline, plan),
-        "error": found.error,
-        "interval": [found.interval.low, found.interval.high] if found.interval else None,
-        "t": found.t,
-        "df": found.df,
-        "p": found.p,
-        "p_adjusted": adjusted,
-        "m": seen.m,
-        "alpha": seen.alpha,
-        "look": seen.look,
-        "next_look": (
-            None if word is Verdict.SEPARABLE or why_not(cell, baseline, plan) else seen.next_look
-        ),
-        "p_equivalence": tie,
-        "effect": found.effect,
-        "correlation": found.correlation,
-        "e_value": e_value(found, pairs=plan.test is Test.PAIRED),
-        "ranks": _ranks(cell, baseline, plan, seen.look),
-        "rank_floor": found.floor,
-        "spread": _spread(cell, baseline, plan, seen.look),
-        "verdict": str(word),
-        "detail": detail,
-    }
+        word = Verdict.NOT_TESTABLE
+        detail = f"the first interim analysis is at {seen.next_look} seeds"
+    return word, detail
 
 
-def _ranks(
-    cell: dict[str, Any], baseline: dict[str, Any], plan: Plan, size: int | None
-) -> dict[str, Any]:
+def _ranks(cell: Cell, baseline: Cell, plan: Plan, size: int | None) -> rank_tests.RankTest:
     """Return what order says of the very seeds that were compared.
 
     Of what is not tested it says nothing.
     """
     ours, theirs = ({}, {}) if why_not(cell, baseline, plan) else sides(cell, baseline, plan, size)
-    if cell["better"] == "min":
+    if cell.better == "min":
         ours, theirs = ({seed: -value for seed, value in one.items()} for one in (ours, theirs))
     if plan.test is Test.PAIRED:
         return rank_tests.of_pairs(ours, theirs)
     return rank_tests.of_two(_ordered(ours), _ordered(theirs))
 
 
-def _spread(
-    cell: dict[str, Any], baseline: dict[str, Any], plan: Plan, size: int | None
-) -> dict[str, float | None]:
-    """Compare the spreads.
-
-    `ratio` of the standard deviations, `p` by Brown and Forsythe (1974) from three seeds on.
-    """
+def _spread(cell: Cell, baseline: Cell, plan: Plan, size: int | None) -> SpreadTest:
+    """Compare the standard deviations."""
     ours, theirs = (_ordered(one) for one in sides(cell, baseline, plan, size))
     if min(len(ours), len(theirs)) < 3 or why_not(cell, baseline, plan):
-        return {"ratio": None, "p": None}
+        return SpreadTest(ratio=None, p=None)
     own, other = stdev(ours), stdev(theirs)
     ratio = own / other if other else None
     # Of deviations that are all equal on a side, as those of two values that come twice, there is
     # no variance.
     away = [{round(abs(value - median(one)), 9) for value in one} for one in (ours, theirs)]
     if any(len(one) == 1 for one in away):
-        return {"ratio": ratio, "p": None}
+        return SpreadTest(ratio=ratio, p=None)
     from scipy.stats import levene
 
-    return {
-        "ratio": ratio,
-        "p": max(sys.float_info.min, float(levene(ours, theirs, center="median").pvalue)),
-    }
+    p = float(levene(ours, theirs, center="median").pvalue)
+    return SpreadTest(ratio=ratio, p=max(sys.float_info.min, p))
 
 
 def _verdict(

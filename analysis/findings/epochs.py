@@ -4,8 +4,8 @@ One rule for all that is compared, declared before the runs.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any
 
 from ...db import queries
 from ...db.engine import Connection
@@ -24,6 +24,20 @@ class Select(StrEnum):
     """That of the best score on `val`, so that the reported set chooses nothing."""
     EMA_LAST = "ema_last"
     """The last, of the averaged weights."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Score:
+    """What one run has on one set."""
+
+    value: float
+    """That of the epoch that counts."""
+    last: float
+    last_epoch: int
+    best: float
+    """On this very set."""
+    candidates: int
+    """How many epochs there were to choose from; 1 where the last one counts."""
 
 
 def metric_of(metric: str, select: Select) -> str:
@@ -55,36 +69,34 @@ def told(select: str, epochs: Sequence[int]) -> str:
 
 def scores(
     connection: Connection, run_ids: Sequence[str], metric: str, select: Select
-) -> dict[str, dict[str, dict[str, Any]]]:
-    """Return set -> run -> its score.
-
-    A score has the `value` that counts, `last` and its `last_epoch`, the `best` on the very set,
-    and how many epochs were to choose from (`candidates`; 1 where the last one counts).
-    """
-    found: dict[str, dict[str, dict[str, Any]]] = {}
+) -> dict[str, dict[str, Score]]:
+    """Return set -> run -> its score."""
+    found: dict[str, dict[str, Score]] = {}
     for row in queries.results_of(connection, sorted(run_ids)):
-        if row["metric"] == metric:
-            own = {name: row[name] for name in ("last", "last_epoch", "best")}
-            found.setdefault(row["set_name"], {})[row["run_id"]] = own | {
-                "value": row["last"],
-                "candidates": 1,
-            }
+        if row.metric == metric:
+            found.setdefault(row.set_name, {})[row.run_id] = Score(
+                value=row.last,
+                last=row.last,
+                last_epoch=int(row.last_epoch),
+                best=row.best,
+                candidates=1,
+            )
     return _by_val(connection, found, metric) if select is Select.BEST_VAL else found
 
 
 def _by_val(
-    connection: Connection, found: dict[str, dict[str, dict[str, Any]]], metric: str
-) -> dict[str, dict[str, dict[str, Any]]]:
+    connection: Connection, found: dict[str, dict[str, Score]], metric: str
+) -> dict[str, dict[str, Score]]:
     curves = by_epoch(connection, {run_id for own in found.values() for run_id in own}, metric)
     held_out = curves.pop(VAL, {})
     choose = min if smaller_is_better(metric) else max
-    chosen: dict[str, dict[str, dict[str, Any]]] = {}
+    chosen: dict[str, dict[str, Score]] = {}
     for set_name, own in curves.items():
         for run_id, curve in own.items():
             # Of several that are as good, the first.
             both = sorted(curve.keys() & held_out.get(run_id, {}).keys())
             if both and run_id in found.get(set_name, {}):
                 epoch = choose(both, key=held_out[run_id].__getitem__)
-                score = found[set_name][run_id] | {"value": curve[epoch], "candidates": len(both)}
+                score = replace(found[set_name][run_id], value=curve[epoch], candidates=len(both))
                 chosen.setdefault(set_name, {})[run_id] = score
     return chosen

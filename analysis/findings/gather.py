@@ -8,26 +8,71 @@ from ...db import lookups, queries
 from ...db.engine import Connection, reading
 from ...db.ledger import Ledger
 from ...db.results import by_epoch
+from ...jobs.documents import Document
 from ...jobs.run.selector import Selection
 from ...jobs.workspace.paths import Workspace
-from ..stats.over_datasets import ranks
-from ..stats.summary import describe, values_of
+from ..stats.over_datasets import Ranking, ranks
 from . import epochs
-from .cells import planned
-from .comparisons import compare
+from .cell import Cell
+from .cells import described, planned
+from .comparisons import Comparisons, compare
 from .declared import Plan
-from .per_image import variance
+from .epochs import Select
+from .per_image import CellSplit, variance
 from .study import studies
 
 SCHEMA_VERSION = 1
 
 
-def gather(
-    ledger: Ledger, workspace: Workspace, selection: Selection, plan: Plan
-) -> dict[str, Any]:
-    """Return a report's document.
+class GridName(Document, frozen=True, kw_only=True):
+    """A grid that runs of a report belong to."""
 
-    Cells with descriptions, comparisons, runs, curves, sets, parts of the spread.
+    grid_id: str
+    name: str
+    description: str
+
+
+class HeadRanking(Ranking, frozen=True, kw_only=True):
+    """The ranking of one backbone's heads."""
+
+    backbone: str
+    recipe: str
+
+
+class Report(Document, frozen=True, kw_only=True):
+    """All that a report's page is made of: the content of `report.json`."""
+
+    schema_version: int
+    vtjobs: str
+    """The version that wrote it."""
+    grids: list[GridName]
+    metric: str
+    set: str
+    select: Select
+    cells: list[Cell]
+    states: dict[str, dict[str, str]]
+    """Cell -> seed -> state of its run."""
+    apart: dict[str, dict[str, str]]
+    """The same of the runs of studies, by their place in the design."""
+    comparisons: Comparisons
+    curves: dict[str, dict[int, dict[int, float]]]
+    """Cell -> seed -> epoch -> value."""
+    interrupted: dict[str, list[int]]
+    """Cell -> epochs at which runs of it were resumed."""
+    sets: dict[str, dict[str, dict[int, float]]]
+    """Further set -> cell -> seed -> value."""
+    sizes: dict[str, dict[str, int]]
+    """Cell -> set -> its number of images."""
+    images: list[CellSplit]
+    studies: dict[str, list[dict[str, Any]]]
+    """Cell -> its studies of streams of randomness."""
+    ranks: list[HeadRanking]
+    hours: dict[str, float]
+    """Cell -> hours of a run, mean."""
+
+
+def gather(ledger: Ledger, workspace: Workspace, selection: Selection, plan: Plan) -> Report:
+    """Return a report's document.
 
     Args:
         ledger: where the results are.
@@ -35,13 +80,11 @@ def gather(
         selection: of runs.
         plan: how cells are compared; its metric and set are those of the report.
     """
-    cells = planned(ledger, selection, plan, with_specs=True)
-    for cell in cells:
-        cell["description"] = describe(values_of(cell), better=cell["better"])
+    cells = [described(cell) for cell in planned(ledger, selection, plan, with_specs=True)]
     run_ids = {
-        run_id: (cell["cell_id"], seed)
+        run_id: (cell.cell_id, seed)
         for cell in cells
-        for seed, run_id in cell["run_ids"].items()
+        for seed, run_id in (cell.run_ids or {}).items()
     }
     with reading(ledger.engine) as connection:
         rows = queries.list_runs(connection, selection)
@@ -52,51 +95,55 @@ def gather(
         further = _further_sets(connection, run_ids, plan)
         sizes = _sizes(
             connection,
-            {cell["cell_id"]: min(cell["run_ids"].values(), default="") for cell in cells},
+            {cell.cell_id: min((cell.run_ids or {}).values(), default="") for cell in cells},
         )
-    states: dict[str, dict[str, str]] = {cell["cell_id"]: {} for cell in cells}
+    states: dict[str, dict[str, str]] = {cell.cell_id: {} for cell in cells}
     apart: dict[str, dict[str, str]] = {}
     for row in rows:
         if row.cell_id in states:
             of = states if row.streams is None else apart
             of.setdefault(row.cell_id, {})[str(row.seed)] = row.state
-    by_cell: dict[str, dict[str, dict[int, float]]] = {}
+    by_cell: dict[str, dict[int, dict[int, float]]] = {}
     breaks: dict[str, list[int]] = {}
     for run_id, (cell_id, seed) in run_ids.items():
         by_cell.setdefault(cell_id, {})[seed] = scored.get(run_id, {})
         breaks.setdefault(cell_id, []).extend(interrupted.get(run_id, ()))
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "vtjobs": version("vtjobs"),
-        "grids": [
-            {name: grids[grid_id][name] for name in ("grid_id", "name", "description")}
+    return Report(
+        schema_version=SCHEMA_VERSION,
+        vtjobs=version("vtjobs"),
+        grids=[
+            GridName(
+                grid_id=grid_id,
+                name=grids[grid_id]["name"],
+                description=grids[grid_id]["description"],
+            )
             for grid_id in sorted(grids)
         ],
-        "metric": plan.metric,
-        "set": plan.set,
-        "select": str(plan.select),
-        "cells": cells,
-        "states": states,
-        "apart": apart,
-        "comparisons": compare(cells, plan),
-        "curves": by_cell,
-        "interrupted": {cell_id: sorted(found) for cell_id, found in breaks.items()},
-        "sets": further,
-        "sizes": sizes,
-        "images": variance(workspace, cells),
-        "studies": studies(ledger, workspace, selection, metric=plan.metric, set_name=plan.set),
-        "ranks": _over_datasets(cells),
-        "hours": {
-            cell["cell_id"]: seconds[cell["cell_id"]][0] / 3600
+        metric=plan.metric,
+        set=plan.set,
+        select=plan.select,
+        cells=cells,
+        states=states,
+        apart=apart,
+        comparisons=compare(cells, plan),
+        curves=by_cell,
+        interrupted={cell_id: sorted(found) for cell_id, found in breaks.items()},
+        sets=further,
+        sizes=sizes,
+        images=variance(workspace, cells),
+        studies=studies(ledger, workspace, selection, metric=plan.metric, set_name=plan.set),
+        ranks=_over_datasets(cells),
+        hours={
+            cell.cell_id: seconds[cell.cell_id][0] / 3600
             for cell in cells
-            if cell["cell_id"] in seconds
+            if cell.cell_id in seconds
         },
-    }
+    )
 
 
 def _further_sets(
-    connection: Connection, run_ids: Mapping[str, tuple[str, str]], plan: Plan
-) -> dict[str, dict[str, dict[str, float]]]:
+    connection: Connection, run_ids: Mapping[str, tuple[str, int]], plan: Plan
+) -> dict[str, dict[str, dict[int, float]]]:
     """Return set -> cell -> seed -> value, for the sets beside the report's own.
 
     Args:
@@ -104,14 +151,14 @@ def _further_sets(
         run_ids: run -> cell, seed.
         plan: with the report's metric and set.
     """
-    found: dict[str, dict[str, dict[str, float]]] = {}
+    found: dict[str, dict[str, dict[int, float]]] = {}
     for set_name, own in epochs.scores(
         connection, sorted(run_ids), plan.metric, plan.select
     ).items():
         if set_name != plan.set:
             for run_id, score in own.items():
                 cell_id, seed = run_ids[run_id]
-                found.setdefault(set_name, {}).setdefault(cell_id, {})[seed] = float(score["value"])
+                found.setdefault(set_name, {}).setdefault(cell_id, {})[seed] = float(score.value)
     return dict(sorted(found.items()))
 
 
@@ -122,17 +169,18 @@ def _sizes(connection: Connection, runs: dict[str, str]) -> dict[str, dict[str, 
     return {cell_of[run_id]: found for run_id, found in sizes.items()}
 
 
-def _over_datasets(cells: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def _over_datasets(cells: Sequence[Cell]) -> list[HeadRanking]:
     """Rank the heads over datasets, for each backbone and recipe that has them on more than one."""
     groups: dict[tuple[str, str], dict[str, dict[str, float]]] = {}
     for cell in cells:
         # A mean over the runs that went well is no rank of a method that may diverge.
-        if cell["mean"] is not None and not cell["axes"] and not cell["states"].get("diverged"):
-            of = groups.setdefault((cell["backbone"], cell["recipe"]), {})
-            of.setdefault(cell["dataset"], {})[cell["head"]] = cell["mean"]
-    better = cells[0]["better"]
-    return [
-        {"backbone": backbone, "recipe": recipe, **ranks(means, better=better)}
-        for (backbone, recipe), means in groups.items()
-        if len(means) > 1
-    ]
+        if cell.mean is not None and not cell.axes and not cell.states.get("diverged"):
+            of = groups.setdefault((cell.backbone, cell.recipe), {})
+            of.setdefault(cell.dataset, {})[cell.head] = cell.mean
+    found = []
+    for (backbone, recipe), means in groups.items():
+        if len(means) > 1:
+            own = ranks(means, better=cells[0].better)
+            fields = {name: getattr(own, name) for name in Ranking.__struct_fields__}
+            found.append(HeadRanking(backbone=backbone, recipe=recipe, **fields))
+    return found

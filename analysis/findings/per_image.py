@@ -12,17 +12,80 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ...jobs.documents import Document
 from ...jobs.run.spec import RunSpec
 from ...jobs.workspace.lineage import completed_by
 from ...jobs.workspace.paths import Workspace
+from .cell import Cell
 
 SCHEMA_VERSION = 1
 FILE = "correct.safetensors"
 
 
-def split(correct: Mapping[int, Any]) -> dict[str, Any]:
-    """Split the variance of accuracy over seeds, in percentage points, by crossed mean squares of
-    runs and images.
+class Split(Document, frozen=True, kw_only=True):
+    """How the variance of accuracy over seeds splits, in percentage points."""
+
+    n: int
+    """Seeds."""
+    images: int
+    why_not: str
+    """Why it is not split."""
+    std: float | None
+    """Over seeds."""
+    std_carries: float | None
+    """Of the part that carries to new images; 0 where its estimate is negative."""
+    std_test_set: float | None
+    """Of the part that errors which are independent between runs and images make on a finite set.
+    """
+    variance_carries: float | None
+    """The estimate of the first part, as it is."""
+    std_binomial: float | None
+    """Of one accuracy on as many images."""
+    disagreement: float | None
+    """Images on which two seeds differ in being right, mean over pairs, in percent."""
+
+
+class CellSplit(Split, frozen=True, kw_only=True):
+    """The split of one cell's spread."""
+
+    schema_version: int
+    cell_id: str
+    backbone: str
+    dataset: str
+    head: str
+    recipe: str
+    stage: str
+    axes: dict[str, Any]
+    set: str
+    mean: float | None
+    without: list[int]
+    """Seeds whose results by image are not stored; they are part of nothing."""
+    disagreement_baseline: float | None
+    """Images on which just one of the cell and its baseline is right, mean over seeds, in percent.
+    """
+    studies: list[dict[str, Any]] | None = None
+    """Of the cell's streams of randomness."""
+
+
+class McNemar(Document, frozen=True, kw_only=True):
+    """Two checkpoints on the same images."""
+
+    images: int
+    both: int
+    """Right by both."""
+    only_first: int
+    only_second: int
+    neither: int
+    difference: float
+    """In points."""
+    p: float | None
+    """Two sides of a fair coin over the images where just one is right; None without such an
+    image.
+    """
+
+
+def split(correct: Mapping[int, Any]) -> Split:
+    """Split the variance of accuracy over seeds by crossed mean squares of runs and images.
 
     σ²(run) = (MS_run - MS_rest) / J is the part that carries to new images, MS_rest / J what errors
     that are independent between runs and images make on J of them; their sum is the sample variance
@@ -30,28 +93,12 @@ def split(correct: Mapping[int, Any]) -> dict[str, Any]:
 
     Args:
         correct: seed -> [J] bool array, all of one set.
-
-    Returns:
-        `std` over seeds, `std_carries` and `std_test_set` (√ of the two parts; a negative estimate
-        of the first is 0 and stands in `variance_carries` as it is), `std_binomial` of one accuracy
-        on J images, `disagreement`: the share of images on which two seeds differ in being right,
-        mean over pairs, in percent.
     """
     import numpy
 
     runs, images = len(correct), len(next(iter(correct.values()))) if correct else 0
-    found: dict[str, Any] = {"n": runs, "images": images, "why_not": ""}
-    names = (
-        "std",
-        "std_carries",
-        "std_test_set",
-        "variance_carries",
-        "std_binomial",
-        "disagreement",
-    )
-    found |= dict.fromkeys(names)
     if runs < 3:
-        return found | {"why_not": "needs three seeds with stored per-image results"}
+        return _unsplit(runs, images, "needs three seeds with stored per-image results")
     table = numpy.stack(
         [numpy.asarray(correct[seed], dtype=numpy.float64) for seed in sorted(correct)]
     )
@@ -63,17 +110,34 @@ def split(correct: Mapping[int, Any]) -> dict[str, Any]:
     # Two seeds differ on an image where one is right and the other wrong: r (K - r) of the pairs.
     right = table.sum(0)
     pairs = runs * (runs - 1) / 2
-    return found | {
-        "std": 100 * math.sqrt(ms_run / images),
-        "std_carries": 100 * math.sqrt(max(0.0, carries)),
-        "std_test_set": 100 * math.sqrt(ms_rest / images),
-        "variance_carries": 10_000 * carries,
-        "std_binomial": 100 * math.sqrt(float(grand * (1 - grand)) / images),
-        "disagreement": 100 * float((right * (runs - right)).sum()) / pairs / images,
-    }
+    return Split(
+        n=runs,
+        images=images,
+        why_not="",
+        std=100 * math.sqrt(ms_run / images),
+        std_carries=100 * math.sqrt(max(0.0, carries)),
+        std_test_set=100 * math.sqrt(ms_rest / images),
+        variance_carries=10_000 * carries,
+        std_binomial=100 * math.sqrt(float(grand * (1 - grand)) / images),
+        disagreement=100 * float((right * (runs - right)).sum()) / pairs / images,
+    )
 
 
-def mcnemar(one: Any, other: Any) -> dict[str, Any]:
+def _unsplit(runs: int, images: int, why_not: str) -> Split:
+    return Split(
+        n=runs,
+        images=images,
+        why_not=why_not,
+        std=None,
+        std_carries=None,
+        std_test_set=None,
+        variance_carries=None,
+        std_binomial=None,
+        disagreement=None,
+    )
+
+
+def mcnemar(one: Any, other: Any) -> McNemar:
     """Compare two checkpoints on the same images (McNemar 1947, exact).
 
     It says nothing of the methods behind them.
@@ -81,26 +145,20 @@ def mcnemar(one: Any, other: Any) -> dict[str, Any]:
     Args:
         one: [J] bool, which images the first classifies rightly.
         other: the same of the second.
-
-    Returns:
-        `images`, right by `both`, by `only_first`, `only_second` and by `neither`, `difference` in
-            points, and `p`: two
-        sides of a fair coin over the images where just one is right; None where there is no such
-        image.
     """
     from scipy.stats import binomtest
 
     first, second = int((one & ~other).sum()), int((other & ~one).sum())
     images = len(one)
-    return {
-        "images": images,
-        "both": int((one & other).sum()),
-        "only_first": first,
-        "only_second": second,
-        "neither": int((~one & ~other).sum()),
-        "difference": 100 * (first - second) / images,
-        "p": float(binomtest(first, first + second).pvalue) if first + second else None,
-    }
+    return McNemar(
+        images=images,
+        both=int((one & other).sum()),
+        only_first=first,
+        only_second=second,
+        neither=int((~one & ~other).sum()),
+        difference=100 * (first - second) / images,
+        p=float(binomtest(first, first + second).pvalue) if first + second else None,
+    )
 
 
 def images_of(workspace: Workspace, run_id: str, set_name: str) -> tuple[Any, ...]:
@@ -141,45 +199,51 @@ def _bits(path: Path, set_name: str) -> Any:
         return None
 
 
-def variance(workspace: Workspace, cells: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def variance(workspace: Workspace, cells: list[Cell]) -> list[CellSplit]:
     """Return for each cell of a report (with its `run_ids`) how the spread of its accuracy splits.
 
     A seed whose bits are not there is named in `without`, and is part of nothing.
-    `disagreement_baseline` is the share of images on which just one of the cell and its baseline is
-    right, mean over seeds, in percent.
     """
-    by_id = {cell["cell_id"]: cell for cell in cells}
+    by_id = {cell.cell_id: cell for cell in cells}
     baselines: dict[str, dict[int, Any]] = {}
     found = []
     for cell in cells:
         there = _read_all(workspace, cell)
-        baseline = cell["baseline"] if cell["baseline"] in by_id else None
+        baseline = cell.baseline if cell.baseline in by_id else None
         if baseline is not None and baseline not in baselines:
             baselines[baseline] = _read_all(workspace, by_id[baseline])
-        names = ("cell_id", "backbone", "dataset", "head", "recipe", "stage", "axes", "set")
-        head = {"schema_version": SCHEMA_VERSION, **{name: cell[name] for name in names}}
-        head["mean"] = cell["mean"]
-        head["without"] = sorted(int(seed) for seed in cell["run_ids"] if int(seed) not in there)
-        of = {images_of(workspace, cell["run_ids"][str(seed)], cell["set"]) for seed in there}
-        if len(of) > 1:
-            found.append(
-                head
-                | {"disagreement_baseline": None}
-                | split({})
-                | {"why_not": "each seed holds out different images"}
+        run_ids = _run_ids(cell)
+        between = _between(there, baselines[baseline]) if baseline is not None else None
+        parts = split(there)
+        if len({images_of(workspace, run_ids[seed], cell.set) for seed in there}) > 1:
+            between, parts = None, _unsplit(0, 0, "each seed holds out different images")
+        found.append(
+            CellSplit(
+                schema_version=SCHEMA_VERSION,
+                cell_id=cell.cell_id,
+                backbone=cell.backbone,
+                dataset=cell.dataset,
+                head=cell.head,
+                recipe=cell.recipe,
+                stage=cell.stage,
+                axes=cell.axes,
+                set=cell.set,
+                mean=cell.mean,
+                without=sorted(run_ids.keys() - there.keys()),
+                disagreement_baseline=between,
+                **{name: getattr(parts, name) for name in Split.__struct_fields__},
             )
-            continue
-        head["disagreement_baseline"] = (
-            _between(there, baselines[baseline]) if baseline is not None else None
         )
-        found.append(head | split(there))
     return found
 
 
-def _read_all(workspace: Workspace, cell: dict[str, Any]) -> dict[int, Any]:
-    bits = {
-        int(seed): read(workspace, run_id, cell["set"]) for seed, run_id in cell["run_ids"].items()
-    }
+def _run_ids(cell: Cell) -> dict[int, str]:
+    assert cell.run_ids is not None, "the report was made without specs"
+    return cell.run_ids
+
+
+def _read_all(workspace: Workspace, cell: Cell) -> dict[int, Any]:
+    bits = {seed: read(workspace, run_id, cell.set) for seed, run_id in _run_ids(cell).items()}
     return {seed: one for seed, one in bits.items() if one is not None}
 
 

@@ -7,12 +7,15 @@ Only finished runs count; nothing looks at the curves of unfinished ones.
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from ...jobs.documents import Document, changed
 from ...jobs.grid.seeds import widened
 from ..stats.difference import MOST_SEEDS, Test, paired, seeds_for, welch
-from ..stats.summary import LEVEL, student, values_of
+from ..stats.summary import LEVEL, student
 from ..stats.verdict import Verdict
+from .cell import Cell
 from .comparisons import compare
 from .declared import Plan
 from .samples import pairs
@@ -20,7 +23,68 @@ from .samples import pairs
 SCHEMA_VERSION = 1
 
 
-def for_precision(cells: Sequence[dict[str, Any]], half_width: float) -> list[dict[str, Any]]:
+class Need(Document, frozen=True, kw_only=True):
+    """The seeds that one cell needs."""
+
+    cell_id: str
+    backbone: str
+    dataset: str
+    head: str
+    recipe: str
+    stage: str
+    axes: dict[str, Any]
+    n: int
+    """Seeds with a value."""
+    planned: int
+    """Runs of the cell."""
+    std: float | None
+    seeds: list[int]
+    """Those that are there or planned."""
+    needed: int | None
+    """Seeds in all."""
+    more: int | None
+    """Seeds that nobody has submitted."""
+    new_seeds: list[int]
+    why_not: str
+    """Why none are needed, or why it is not known how many."""
+    unknown: bool
+    """Whether it is not known how many are needed."""
+    run_hours: float | None
+    """Of the missing seeds, by the cell's past runs."""
+    gpu_hours: float | None
+
+
+class Needs(Document, frozen=True, kw_only=True):
+    """What `vtjobs power` finds."""
+
+    schema_version: int
+    cells: list[Need]
+    runs: int
+    """Runs to submit."""
+    run_hours: float
+    gpu_hours: float
+    metric: str
+    set: str
+    half_width: float | None
+    effect: float | None
+    looks: tuple[int, ...]
+    """Declared interim analyses, where the goal is the next of them."""
+    command: str | None = None
+    """Submits the runs, where the selection is one grid."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Goal:
+    """What seeds are needed for."""
+
+    metric: str
+    set: str
+    half_width: float | None = None
+    effect: float | None = None
+    looks: tuple[int, ...] = ()
+
+
+def for_precision(cells: Sequence[Cell], half_width: float) -> list[Need]:
     """Return what each cell needs so that the 95 % interval of its mean is no wider than ±
     `half_width`.
 
@@ -34,7 +98,7 @@ def for_precision(cells: Sequence[dict[str, Any]], half_width: float) -> list[di
     """
     found = []
     for cell in cells:
-        n, std = cell["n"], cell["std"]
+        n, std = cell.n, cell.std
         if std is None:
             found.append(_need(cell, None, "needs two finished seeds first"))
             continue
@@ -49,7 +113,7 @@ def for_precision(cells: Sequence[dict[str, Any]], half_width: float) -> list[di
     return found
 
 
-def for_effect(cells: Sequence[dict[str, Any]], plan: Plan) -> list[dict[str, Any]]:
+def for_effect(cells: Sequence[Cell], plan: Plan) -> list[Need]:
     """Return what each cell needs so that its comparisons find the plan's effect four times in
     five.
 
@@ -64,7 +128,7 @@ def for_effect(cells: Sequence[dict[str, Any]], plan: Plan) -> list[dict[str, An
     needed: dict[str, int] = {}
     why: dict[str, str] = {}
     for cell, baseline in pairs(cells, plan):
-        both = [values_of(one) for one in (cell, baseline)]
+        both = (cell.values, baseline.values)
         by_seed = plan.test is Test.PAIRED
         tested = paired(*both) if by_seed else welch(list(both[0].values()), list(both[1].values()))
         count = (
@@ -74,21 +138,21 @@ def for_effect(cells: Sequence[dict[str, Any]], plan: Plan) -> list[dict[str, An
         )
         for one in (cell, baseline):
             if count is None:
-                why[one["cell_id"]] = tested.why_not or f"more than {MOST_SEEDS:,} seeds"
+                why[one.cell_id] = tested.why_not or f"more than {MOST_SEEDS:,} seeds"
             else:
-                needed[one["cell_id"]] = max(count, needed.get(one["cell_id"], 0))
+                needed[one.cell_id] = max(count, needed.get(one.cell_id, 0))
     return [
         _need(
             cell,
-            needed.get(cell["cell_id"]),
-            why.get(cell["cell_id"], ""),
+            needed.get(cell.cell_id),
+            why.get(cell.cell_id, ""),
             "not part of any comparison",
         )
         for cell in cells
     ]
 
 
-def for_looks(cells: Sequence[dict[str, Any]], plan: Plan) -> list[dict[str, Any]]:
+def for_looks(cells: Sequence[Cell], plan: Plan) -> list[Need]:
     """Return what each cell needs so that its comparisons that are still open come to their next
     declared look.
 
@@ -100,27 +164,25 @@ def for_looks(cells: Sequence[dict[str, Any]], plan: Plan) -> list[dict[str, Any
     """
     needed: dict[str, int] = {}
     why: dict[str, str] = {}
-    for one in compare(cells, plan)["comparisons"]:
-        if one["next_look"] is None and one["verdict"] == Verdict.NOT_TESTABLE:
+    for one in compare(cells, plan).comparisons:
+        if one.next_look is None and one.verdict == Verdict.NOT_TESTABLE:
             # More seeds would not help.
-            why |= dict.fromkeys((one["cell_id"], one["baseline"]), one["detail"])
-        elif one["next_look"] is not None:
-            for cell_id in (one["cell_id"], one["baseline"]):
-                needed[cell_id] = max(one["next_look"], needed.get(cell_id, 0))
+            why |= dict.fromkeys((one.cell_id, one.baseline), one.detail)
+        elif one.next_look is not None:
+            for cell_id in (one.cell_id, one.baseline):
+                needed[cell_id] = max(one.next_look, needed.get(cell_id, 0))
     return [
         _need(
             cell,
-            needed.get(cell["cell_id"]),
-            why.get(cell["cell_id"], ""),
+            needed.get(cell.cell_id),
+            why.get(cell.cell_id, ""),
             "decided, or past the last interim analysis",
         )
         for cell in cells
     ]
 
 
-def _need(
-    cell: dict[str, Any], needed: int | None, why_not: str, settled: str = ""
-) -> dict[str, Any]:
+def _need(cell: Cell, needed: int | None, why_not: str, settled: str = "") -> Need:
     """Return a cell's need.
 
     Args:
@@ -129,56 +191,68 @@ def _need(
         why_not: why it is not known, or nothing.
         settled: why none are needed.
     """
-    names = (
-        "cell_id",
-        "backbone",
-        "dataset",
-        "head",
-        "recipe",
-        "stage",
-        "axes",
-        "n",
-        "planned",
-        "std",
-    )
-    seeds = sorted({*map(int, cell["values"]), *cell["missing_seeds"]})
+    seeds = sorted({*cell.values, *cell.missing_seeds})
     # Seeds that are planned already will come by themselves.
-    more = max(0, needed - cell["planned"]) if needed is not None else None
-    return {
-        **{name: cell[name] for name in names},
-        "seeds": seeds,
-        "needed": needed,
-        "more": more,
-        "new_seeds": sorted(set(widened(seeds, len(seeds) + (more or 0))) - set(seeds)),
-        "why_not": "" if needed is not None else why_not or settled,
-        "unknown": needed is None and bool(why_not),
-    }
+    more = max(0, needed - cell.planned) if needed is not None else None
+    return Need(
+        cell_id=cell.cell_id,
+        backbone=cell.backbone,
+        dataset=cell.dataset,
+        head=cell.head,
+        recipe=cell.recipe,
+        stage=cell.stage,
+        axes=cell.axes,
+        n=cell.n,
+        planned=cell.planned,
+        std=cell.std,
+        seeds=seeds,
+        needed=needed,
+        more=more,
+        new_seeds=sorted(set(widened(seeds, len(seeds) + (more or 0))) - set(seeds)),
+        why_not="" if needed is not None else why_not or settled,
+        unknown=needed is None and bool(why_not),
+        run_hours=None,
+        gpu_hours=None,
+    )
 
 
 def with_hours(
-    needs: list[dict[str, Any]], seconds: dict[str, tuple[float, int]], gpus: dict[str, int]
-) -> dict[str, Any]:
+    needs: Sequence[Need],
+    goal: Goal,
+    seconds: dict[str, tuple[float, int]],
+    gpus: dict[str, int],
+) -> Needs:
     """Return the whole document, with the hours that the missing seeds will take by the cells' own
     history.
 
     Args:
-        needs: of either goal.
+        needs: of the goal.
+        goal: what the seeds are for.
         seconds: cell -> seconds of a run, number of runs.
         gpus: cell -> GPUs of a run.
     """
-    for need in needs:
-        known = seconds.get(need["cell_id"])
-        hours = (
-            known[0] * need["more"] / 3600
-            if known is not None and need["more"] is not None
-            else None
-        )
-        need["run_hours"] = hours
-        need["gpu_hours"] = hours * gpus.get(need["cell_id"], 0) if hours is not None else None
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "cells": needs,
-        "runs": sum(need["more"] or 0 for need in needs),
-        "run_hours": sum(need["run_hours"] or 0.0 for need in needs),
-        "gpu_hours": sum(need["gpu_hours"] or 0.0 for need in needs),
-    }
+    cells = [
+        _costed(need, seconds[need.cell_id][0], gpus.get(need.cell_id, 0))
+        if need.cell_id in seconds
+        else need
+        for need in needs
+    ]
+    return Needs(
+        schema_version=SCHEMA_VERSION,
+        cells=cells,
+        runs=sum(need.more or 0 for need in cells),
+        run_hours=sum(need.run_hours or 0.0 for need in cells),
+        gpu_hours=sum(need.gpu_hours or 0.0 for need in cells),
+        metric=goal.metric,
+        set=goal.set,
+        half_width=goal.half_width,
+        effect=goal.effect,
+        looks=goal.looks,
+    )
+
+
+def _costed(need: Need, seconds: float, gpus: int) -> Need:
+    if need.more is None:
+        return need
+    hours = seconds * need.more / 3600
+    return changed(need, run_hours=hours, gpu_hours=hours * gpus)

@@ -9,7 +9,9 @@ from collections.abc import Iterator, Sequence
 from statistics import NormalDist
 from typing import Any
 
+from ...jobs.documents import Document
 from ..stats.difference import holm, welch_of_summaries
+from .cell import Cell
 from .declared import Plan
 
 # What two cells of one dataset may differ in to be compared; the rest of their labels is where.
@@ -17,7 +19,21 @@ FACTORS = ("head", "backbone")
 _WHERE = ("backbone", "head", "recipe", "stage")
 
 
-def reversals(cells: Sequence[dict[str, Any]], plan: Plan) -> list[dict[str, Any]]:
+class Reversal(Document, frozen=True, kw_only=True):
+    """Two heads, or two backbones, of which one is the better here and the other one there."""
+
+    factor: str
+    """head or backbone: what is compared."""
+    dataset: str
+    levels: list[str]
+    """The two of them."""
+    above: list[dict[str, Any]]
+    """Where the first is the larger: the labels of the place, and the `difference` there."""
+    below: list[dict[str, Any]]
+    """Where it is the smaller."""
+
+
+def reversals(cells: Sequence[Cell], plan: Plan) -> list[Reversal]:
     """Return where two heads, or two backbones, change places between recipes, backbones, heads or
     settings.
 
@@ -29,13 +45,8 @@ def reversals(cells: Sequence[dict[str, Any]], plan: Plan) -> list[dict[str, Any
     Args:
         cells: of a report.
         plan: with α of the tests.
-
-    Returns:
-        `factor`, `dataset`, the two `levels`, and `above` and `below`: where the first is the
-            larger, and where the
-        smaller, each with its labels and `difference`.
     """
-    found: list[dict[str, Any]] = []
+    found: list[Reversal] = []
     if plan.looks or plan.anytime:
         return found
     # No t test can separate what a normal one, which knows the deviation, does not.
@@ -46,7 +57,7 @@ def reversals(cells: Sequence[dict[str, Any]], plan: Plan) -> list[dict[str, Any
             continue
         adjusted = holm([_p(one, other) for one, other in places])
         certain = [
-            (one["mean"] - other["mean"], _labels(one, factor))
+            (_difference(one, other), _labels(one, factor))
             for p, (one, other) in zip(adjusted, places, strict=True)
             if p is not None and p <= plan.alpha
         ]
@@ -54,84 +65,81 @@ def reversals(cells: Sequence[dict[str, Any]], plan: Plan) -> list[dict[str, Any
         below = [{"difference": by, **where} for by, where in certain if by < 0]
         if above and below:
             found.append(
-                {
-                    "factor": factor,
-                    "dataset": dataset,
-                    "levels": levels,
-                    "above": above,
-                    "below": below,
-                }
+                Reversal(factor=factor, dataset=dataset, levels=levels, above=above, below=below)
             )
     return found
 
 
-def _distance(one: dict[str, Any], other: dict[str, Any]) -> float:
+def _difference(one: Cell, other: Cell) -> float:
+    assert one.mean is not None and other.mean is not None
+    return one.mean - other.mean
+
+
+def _distance(one: Cell, other: Cell) -> float:
     """Return a difference in its standard errors; 0 where there are none."""
-    if one["std"] is None or other["std"] is None:
+    if one.std is None or other.std is None:
         return 0.0
-    error = math.sqrt(one["std"] ** 2 / one["n"] + other["std"] ** 2 / other["n"])
-    return float((one["mean"] - other["mean"]) / error) if error else 0.0
+    error = math.sqrt(one.std**2 / one.n + other.std**2 / other.n)
+    return _difference(one, other) / error if error else 0.0
 
 
-def _p(one: dict[str, Any], other: dict[str, Any]) -> float | None:
-    if one["std"] is None or other["std"] is None:
+def _p(one: Cell, other: Cell) -> float | None:
+    if one.mean is None or other.mean is None or one.std is None or other.std is None:
         return None
-    return welch_of_summaries(
-        *(cell[name] for cell in (one, other) for name in ("mean", "std", "n"))
-    ).p
+    return welch_of_summaries(one.mean, one.std, one.n, other.mean, other.std, other.n).p
 
 
 def _pairs(
-    cells: Sequence[dict[str, Any]],
-) -> Iterator[tuple[str, str, list[str], list[tuple[dict[str, Any], dict[str, Any]]]]]:
+    cells: Sequence[Cell],
+) -> Iterator[tuple[str, str, list[str], list[tuple[Cell, Cell]]]]:
     """Yield factor, dataset, two levels of it, and the pairs of cells that differ in it alone,
     where there are two.
     """
-    there = [cell for cell in cells if cell["n"] and not cell["diverged_seeds"]]
+    there = [cell for cell in cells if cell.n and not cell.diverged_seeds]
     for factor in FACTORS:
-        by_place: dict[str, dict[str, dict[str, dict[str, Any]]]] = {}
+        by_place: dict[str, dict[str, dict[str, Cell]]] = {}
         for cell in there:
             place = str(sorted(_labels(cell, factor).items()))
-            by_place.setdefault(cell["dataset"], {}).setdefault(place, {})[cell[factor]] = cell
+            by_place.setdefault(cell.dataset, {}).setdefault(place, {})[getattr(cell, factor)] = (
+                cell
+            )
         for dataset, places in sorted(by_place.items()):
             levels = sorted({level for own in places.values() for level in own})
             for one, other in itertools.combinations(levels, 2):
                 both = [
                     (own[one], own[other])
                     for _, own in sorted(places.items())
-                    if {one, other} <= own.keys()
-                    and own[one]["candidates"] == own[other]["candidates"]
+                    if {one, other} <= own.keys() and own[one].candidates == own[other].candidates
                 ]
                 if len(both) > 1:
                     yield factor, dataset, [one, other], both
 
 
-def _labels(cell: dict[str, Any], factor: str) -> dict[str, Any]:
-    found: dict[str, Any] = {name: cell[name] for name in _WHERE if name != factor and cell[name]}
-    found.update(cell["axes"])
-    return found
+def _labels(cell: Cell, factor: str) -> dict[str, Any]:
+    labels = {name: getattr(cell, name) for name in _WHERE if name != factor}
+    return {name: label for name, label in labels.items() if label} | cell.axes
 
 
-def told(found: Sequence[dict[str, Any]]) -> list[str]:
+def told(found: Sequence[Reversal]) -> list[str]:
     """Return each in a sentence."""
     lines = []
     for one in found:
-        first, second = one["levels"]
+        first, second = one.levels
         sides = [
-            "; ".join(f"{_place(where, one)} ({where['difference']:+.2f})" for where in one[side])
-            for side in ("above", "below")
+            "; ".join(f"{_place(where, one)} ({where['difference']:+.2f})" for where in side)
+            for side in (one.above, one.below)
         ]
         lines.append(
-            f"Reversal on {one['dataset']}: {first} scores higher than {second} with {sides[0]}, "
-            f"but lower with {sides[1]}. No single ranking of these {one['factor']}s holds for "
+            f"Reversal on {one.dataset}: {first} scores higher than {second} with {sides[0]}, "
+            f"but lower with {sides[1]}. No single ranking of these {one.factor}s holds for "
             "both."
         )
     return lines
 
 
-def _place(where: dict[str, Any], one: dict[str, Any]) -> str:
+def _place(where: dict[str, Any], one: Reversal) -> str:
     """Name a place by what it has of its own among all places of a reversal."""
-    every = [*one["above"], *one["below"]]
+    every = [*one.above, *one.below]
     own = [
         str(value)
         for name, value in where.items()

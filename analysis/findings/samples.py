@@ -4,11 +4,10 @@ import itertools
 from collections.abc import Sequence
 from math import inf
 from statistics import fmean
-from typing import Any
 
 from ...jobs.run.spec import EACH
 from ..stats.difference import Test
-from ..stats.summary import values_of
+from .cell import Cell
 from .declared import Diverged, Plan
 from .epochs import Select
 
@@ -17,35 +16,31 @@ CEILING = 100.0
 Sides = tuple[dict[int, float], dict[int, float]]
 
 
-def pairs(
-    cells: Sequence[dict[str, Any]], plan: Plan
-) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+def pairs(cells: Sequence[Cell], plan: Plan) -> list[tuple[Cell, Cell]]:
     """Return what is compared.
 
     Each cell with its baseline, or every pair of cells that differ in the head alone.
     """
     if plan.baseline != EACH:
-        by_id = {cell["cell_id"]: cell for cell in cells}
-        return [(cell, by_id[cell["baseline"]]) for cell in cells if cell["baseline"] in by_id]
-    groups: dict[str, list[dict[str, Any]]] = {}
+        by_id = {cell.cell_id: cell for cell in cells}
+        return [(cell, by_id[cell.baseline]) for cell in cells if cell.baseline in by_id]
+    groups: dict[str, list[Cell]] = {}
     for cell in cells:
-        groups.setdefault(cell["match_id"], []).append(cell)
+        groups.setdefault(cell.match_id, []).append(cell)
     return [
         (one, other) for own in groups.values() for other, one in itertools.combinations(own, 2)
     ]
 
 
-def sides(
-    cell: dict[str, Any], baseline: dict[str, Any], plan: Plan, size: int | None = None
-) -> Sides:
+def sides(cell: Cell, baseline: Cell, plan: Plan, size: int | None = None) -> Sides:
     """Return seed -> value of both: the first `size` seeds, or all that may be compared."""
     levels = [
-        one["chance"] if plan.on_diverged is Diverged.CHANCE else None for one in (cell, baseline)
+        one.chance if plan.on_diverged is Diverged.CHANCE else None for one in (cell, baseline)
     ]
     return _cut(_filled(cell, levels[0]), _filled(baseline, levels[1]), plan, size)
 
 
-def ready(cell: dict[str, Any], baseline: dict[str, Any], plan: Plan) -> int:
+def ready(cell: Cell, baseline: Cell, plan: Plan) -> int:
     """Return how many seeds a look may use.
 
     Planned ones from the first on, as far as both sides have their outcome.
@@ -53,10 +48,9 @@ def ready(cell: dict[str, Any], baseline: dict[str, Any], plan: Plan) -> int:
     What lies behind a seed that is still to come waits for it, so that a look is the same whenever
     it is made.
     """
-    known = [values_of(one).keys() | set(one["diverged_seeds"]) for one in (cell, baseline)]
+    known = [one.values.keys() | set(one.diverged_seeds) for one in (cell, baseline)]
     planned = [
-        there | set(one["missing_seeds"])
-        for there, one in zip(known, (cell, baseline), strict=True)
+        there | set(one.missing_seeds) for there, one in zip(known, (cell, baseline), strict=True)
     ]
     if plan.test is Test.PAIRED:
         planned = [planned[0] & planned[1]] * 2
@@ -67,11 +61,9 @@ def ready(cell: dict[str, Any], baseline: dict[str, Any], plan: Plan) -> int:
     return min(counts)
 
 
-def _filled(cell: dict[str, Any], level: float | None) -> dict[int, float]:
+def _filled(cell: Cell, level: float | None) -> dict[int, float]:
     """Return seed -> value, the diverged ones at a level."""
-    return values_of(cell) | (
-        dict.fromkeys(cell["diverged_seeds"], level) if level is not None else {}
-    )
+    return cell.values | (dict.fromkeys(cell.diverged_seeds, level) if level is not None else {})
 
 
 def _cut(ours: dict[int, float], theirs: dict[int, float], plan: Plan, size: int | None) -> Sides:
@@ -86,21 +78,21 @@ def _cut(ours: dict[int, float], theirs: dict[int, float], plan: Plan, size: int
     return first, second
 
 
-def why_not(cell: dict[str, Any], baseline: dict[str, Any], plan: Plan) -> str:
+def why_not(cell: Cell, baseline: Cell, plan: Plan) -> str:
     """Return why two cells with values are not tested, or nothing."""
     if (
-        cell["select"] == Select.BEST_VAL
-        and not cell["candidates"] == baseline["candidates"] == cell["candidates"][:1]
+        cell.select == Select.BEST_VAL
+        and not cell.candidates == baseline.candidates == cell.candidates[:1]
     ):
         numbers = " and ".join(
-            ",".join(map(str, one["candidates"])) or "no" for one in (cell, baseline)
+            ",".join(map(str, one.candidates)) or "no" for one in (cell, baseline)
         )
         return f"best of {numbers} epochs: more candidates give a better score by chance alone"
-    diverged = [one for one in (cell, baseline) if one["diverged_seeds"]]
-    count = sum(len(one["diverged_seeds"]) for one in diverged)
+    diverged = [one for one in (cell, baseline) if one.diverged_seeds]
+    count = sum(len(one.diverged_seeds) for one in diverged)
     if plan.on_diverged is Diverged.CHANCE:
-        level = all(one["chance"] is not None for one in diverged)
-        return "" if level else f"{count} diverged run(s), and {cell['metric']} has no chance level"
+        level = all(one.chance is not None for one in diverged)
+        return "" if level else f"{count} diverged run(s), and {cell.metric} has no chance level"
     if not diverged:
         return ""
     # Without them the difference would be that of the runs that went well.
@@ -112,17 +104,17 @@ def why_not(cell: dict[str, Any], baseline: dict[str, Any], plan: Plan) -> str:
     return f"{why}; with any score from chance to 100 the difference would be in {within}"
 
 
-def bounds(cell: dict[str, Any], baseline: dict[str, Any], plan: Plan) -> list[float] | None:
+def bounds(cell: Cell, baseline: Cell, plan: Plan) -> list[float] | None:
     """Return between what the difference lies, whatever diverged runs would have scored from chance
     on.
     """
-    if not (cell["diverged_seeds"] or baseline["diverged_seeds"]) or None in (
-        cell["chance"],
-        baseline["chance"],
+    if not (cell.diverged_seeds or baseline.diverged_seeds) or None in (
+        cell.chance,
+        baseline.chance,
     ):
         return None
     found = []
-    for levels in ((cell["chance"], CEILING), (CEILING, baseline["chance"])):
+    for levels in ((cell.chance, CEILING), (CEILING, baseline.chance)):
         ours, theirs = _cut(_filled(cell, levels[0]), _filled(baseline, levels[1]), plan, None)
         if not ours or not theirs:
             return None

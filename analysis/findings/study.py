@@ -46,9 +46,9 @@ def studies(
                 continue
             members = queries.list_runs(connection, Selection(names=(grid_id,)))
             scores = {
-                row["run_id"]: float(row["last"])
+                row.run_id: float(row.last)
                 for row in queries.results_of(connection, [row.run_id for row in members])
-                if row["metric"] == metric and row["set_name"] == set_name
+                if row.metric == metric and row.set_name == set_name
             }
             mine_of: dict[str, list[queries.RunRow]] = {}
             for row in members:

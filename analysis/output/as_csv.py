@@ -5,24 +5,28 @@ An empty field is a number that does not exist.
 
 import csv
 import io
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
+from ..findings.against import Against
+from ..findings.cell import Cell
+from ..findings.comparisons import Comparisons
+from ..findings.per_image import CellSplit
 from .wording import columns, labels
 
 
-def of_cells(cells: list[dict[str, Any]]) -> str:
+def of_cells(cells: Sequence[Cell]) -> str:
     """Return one line per cell of a report."""
     names = columns(cells)
     numbers = ("n", "planned", "mean", "std", "gain", "best_minus_last")
     rows = []
     for cell in cells:
-        seeds, values = " ".join(cell["values"]), " ".join(map(repr, cell["values"].values()))
+        seeds, values = " ".join(map(str, cell.values)), " ".join(map(repr, cell.values.values()))
         rows.append(
             [
                 *labels(cell, names),
-                cell["metric"],
-                cell["set"],
+                cell.metric,
+                cell.set,
                 *_numbers(cell, numbers),
                 seeds,
                 values,
@@ -31,9 +35,9 @@ def of_cells(cells: list[dict[str, Any]]) -> str:
     return _text([*names, "metric", "set", *numbers, "seeds", "values"], rows)
 
 
-def of_comparisons(document: dict[str, Any]) -> str:
+def of_comparisons(document: Comparisons) -> str:
     """Return one line per comparison."""
-    found = document["comparisons"]
+    found = document.comparisons
     names = columns(found)
     numbers = (
         "n",
@@ -49,13 +53,13 @@ def of_comparisons(document: dict[str, Any]) -> str:
     rows = [
         [
             *labels(one, names),
-            one["baseline_head"],
-            one["metric"],
-            one["set"],
+            one.baseline_head,
+            one.metric,
+            one.set,
             *_numbers(one, numbers),
-            *(one["interval"] or ("", "")),
-            one["verdict"],
-            one["detail"],
+            *(one.interval or ("", "")),
+            one.verdict,
+            one.detail,
         ]
         for one in found
     ]
@@ -64,7 +68,7 @@ def of_comparisons(document: dict[str, Any]) -> str:
     )
 
 
-def of_published(document: dict[str, Any]) -> str:
+def of_published(document: Against) -> str:
     """Return one line per printed number."""
     names = ("id", "dataset", "backbone", "method")
     numbers = (
@@ -83,24 +87,22 @@ def of_published(document: dict[str, Any]) -> str:
     )
     rows = [
         [
-            *(row[name] for name in names),
-            " ".join(
-                f"{key}={value}" for key, value in row["variant"].items() if value is not None
-            ),
-            row["doubtful"],
+            *(getattr(row, name) for name in names),
+            " ".join(f"{key}={value}" for key, value in row.variant.items() if value is not None),
+            row.doubtful,
             *_numbers(row, numbers),
-            *(row["interval"] or ("", "")),
-            row["word"],
-            row["detail"],
+            *(row.interval or ("", "")),
+            row.word,
+            row.detail,
         ]
-        for row in document["rows"]
+        for row in document.rows
     ]
     return _text(
         [*names, "variant", "doubtful", *numbers, "low", "high", "verdict", "detail"], rows
     )
 
 
-def of_variances(cells: list[dict[str, Any]]) -> str:
+def of_variances(cells: Sequence[CellSplit]) -> str:
     """Return one line per part of a cell's spread.
 
     What the images say, and each stream of each of its studies.
@@ -126,9 +128,9 @@ def of_variances(cells: list[dict[str, Any]]) -> str:
     )
     rows: list[list[Any]] = []
     for cell in cells:
-        if cell["n"]:
+        if cell.n:
             rows.append([*labels(cell, names), "images", "", *_numbers(cell, numbers)])
-        for study in cell["studies"]:
+        for study in cell.studies or []:
             for part in _parts(study):
                 rows.append(
                     [
@@ -144,7 +146,7 @@ def of_variances(cells: list[dict[str, Any]]) -> str:
 def _parts(study: dict[str, Any]) -> list[dict[str, Any]]:
     parts = study["parts"] or {"streams": []}
     found = list(parts["streams"])
-    found += [{**one, "stream": " x ".join(one["streams"])} for one in parts.get("terms", ())]
+    found += [{**one, "stream": " x ".join(one.streams)} for one in parts.get("terms", ())]
     for name in ("hardware", "all", "repeat"):
         if parts.get(name) is not None:
             found.append({**parts[name], "stream": name})
@@ -168,8 +170,10 @@ def _parts(study: dict[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
-def _numbers(item: dict[str, Any], names: Iterable[str]) -> list[Any]:
-    return ["" if item.get(name) is None else item[name] for name in names]
+def _numbers(item: object, names: Iterable[str]) -> list[Any]:
+    """Return the fields of a document of these names; what it has not is empty."""
+    values = item if isinstance(item, dict) else {name: getattr(item, name, None) for name in names}
+    return ["" if values.get(name) is None else values[name] for name in names]
 
 
 def _text(heading: list[str], rows: list[list[Any]]) -> str:

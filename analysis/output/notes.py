@@ -1,125 +1,125 @@
 """The notes below tables: what was done, what the marks mean, what is missing."""
 
-from typing import Any
+from collections.abc import Sequence
 
 from ..findings import epochs, reversals
+from ..findings.cell import Cell
+from ..findings.comparisons import Comparisons
 from ..findings.declared import told
 from .wording import label_of
 
 
-def report_notes(cells: list[dict[str, Any]], decimals: int) -> list[str]:
+def report_notes(cells: Sequence[Cell], decimals: int) -> list[str]:
     """Return what stands below a report, whichever way its cells are laid out."""
     return [*notes(cells), *_mark_notes(cells), *_unrounded(cells, decimals)]
 
 
-def _mark_notes(cells: list[dict[str, Any]]) -> list[str]:
+def _mark_notes(cells: Sequence[Cell]) -> list[str]:
     """Return what the marks mean, those that occur."""
-    marked = [cell["marks"] for cell in cells if cell["marks"]["like_best"]]
+    marked = [cell.marked for cell in cells if cell.marked.like_best]
     if not marked:
         return []
-    sizes = {one["m"] for one in marked}
+    sizes = {one.m for one in marked}
     pairs = f"{max(sizes)} pair{'s' if max(sizes) > 1 else ''}"
     over = pairs if len(sizes) == 1 else "all pairs on its dataset"
     return [
         "† not significantly different from the best mean on its dataset, or not testable "
-        f"(Welch, Holm-corrected over {over}, α = {marked[0]['alpha']:g})."
+        f"(Welch, Holm-corrected over {over}, α = {marked[0].alpha:g})."
     ]
 
 
-def _unrounded(cells: list[dict[str, Any]], decimals: int) -> list[str]:
+def _unrounded(cells: Sequence[Cell], decimals: int) -> list[str]:
     """Say where a gain is not what the printed means give."""
-    by_id = {cell["cell_id"]: cell for cell in cells}
+    by_id = {cell.cell_id: cell for cell in cells}
     for cell in cells:
-        if cell["gain"] is not None and cell["baseline"] in by_id:
-            printed = round(cell["mean"], decimals) - round(
-                by_id[cell["baseline"]]["mean"], decimals
-            )
-            if round(printed, decimals) != round(cell["gain"], decimals):
-                return ["Gains are computed from the unrounded means."]
+        baseline = by_id.get(cell.baseline or "")
+        if cell.gain is None or cell.mean is None or baseline is None or baseline.mean is None:
+            continue
+        printed = round(cell.mean, decimals) - round(baseline.mean, decimals)
+        if round(printed, decimals) != round(cell.gain, decimals):
+            return ["Gains are computed from the unrounded means."]
     return []
 
 
 _PRESETS = {"paper": "paper", "code": "published code"}
 
 
-def notes(cells: list[dict[str, Any]]) -> list[str]:
+def notes(cells: Sequence[Cell]) -> list[str]:
     """Return what must be said beside the numbers."""
     cell = cells[0]
-    epoch = sorted({epoch for cell in cells for epoch in cell["epochs"]})
-    when = epochs.told(cell["select"], epoch)
+    epoch = sorted({epoch for cell in cells for epoch in cell.epochs})
+    when = epochs.told(cell.select, epoch)
     found = [
-        f"{cell['metric']} on {cell['set']} at {when}; ± is the sample standard deviation over"
+        f"{cell.metric} on {cell.set} at {when}; ± is the sample standard deviation over"
         " seeds (ddof 1)."
     ]
-    presets = sorted({item for cell in cells for item in cell["fidelity"].items()})
+    presets = sorted({item for cell in cells for item in cell.fidelity.items()})
     if any(fidelity == "code" for _, fidelity in presets):
         found.append(
             "; ".join(f"{name} as in the {_PRESETS[fidelity]}" for name, fidelity in presets) + "."
         )
     for cell in cells:
-        if cell["missing_seeds"]:
+        if cell.missing_seeds:
             label = label_of(cell)
-            found.append(
-                f"{label}: seeds {', '.join(map(str, cell['missing_seeds']))} are missing."
-            )
-    if apart := sum(cell["apart"] for cell in cells):
+            found.append(f"{label}: seeds {', '.join(map(str, cell.missing_seeds))} are missing.")
+    if apart := sum(cell.apart for cell in cells):
         found.append(
             f"{apart} runs belong to a variance study (streams of randomness varied separately) "
             "and do not count as replicates. See: vtjobs variance"
         )
-    resumed = sum(cell["resumed"] for cell in cells)
+    resumed = sum(cell.resumed for cell in cells)
     if resumed:
-        inexact = sum(cell["resumed_inexactly"] for cell in cells)
+        inexact = sum(cell.resumed_inexactly for cell in cells)
         how = "all bit for bit" if not inexact else f"{inexact} of them not bit for bit"
         found.append(f"{resumed} runs were interrupted and resumed, {how}.")
     return found
 
 
-def comparison_notes(document: dict[str, Any]) -> list[str]:
+def comparison_notes(document: Comparisons) -> list[str]:
     """Return what was done, in the words of a caption."""
-    one = document["comparisons"][0]
-    test = "Welch's t test" if document["test"] == "welch" else "t test paired by seed"
-    if document["anytime"]:
-        by_seed = " paired by seed" if document["test"] == "paired" else ""
+    one = document.comparisons[0]
+    test = "Welch's t test" if document.test == "welch" else "t test paired by seed"
+    if document.anytime:
+        by_seed = " paired by seed" if document.test == "paired" else ""
         test = f"e-values of the t test{by_seed}"
     found = [
-        f"{one['metric']} on {one['set']} at {epochs.told(document['select'], ())}. "
-        f"{test}, two-sided; p {_adjusted(document)}; α = {document['alpha']:g}. "
+        f"{one.metric} on {one.set} at {epochs.told(document.select, ())}. "
+        f"{test}, two-sided; p {_adjusted(document)}; α = {document.alpha:g}. "
         "Confidence intervals are not corrected."
     ]
-    if document["on_diverged"] == "chance":
+    if document.on_diverged == "chance":
         found.append(
             "In this comparison diverged runs count as chance level. No mean in a report includes"
             " them."
         )
-    if document["looks"]:
-        sizes = ", ".join(map(str, document["looks"]))
+    if document.looks:
+        sizes = ", ".join(map(str, document.looks))
         found.append(
             f"Interim analyses at {sizes} seeds; α is divided among them 1 : 2 : 3 … A significant"
             " result is final."
         )
-    if document["anytime"]:
+    if document.anytime:
         found.append(
             "p is the inverse of an e-value (pooled variance, equal numbers of seeds per side). It "
             "is valid after any number of seeds and however often it is looked at. Confidence "
             "intervals are valid for a single analysis only."
         )
-    if document["margin"] is not None:
+    if document.margin is not None:
         found.append(
-            f"Tie: equivalent within ±{document['margin']:g} (two one-sided tests, not corrected)."
+            f"Tie: equivalent within ±{document.margin:g} (two one-sided tests, not corrected)."
         )
-    return [*found, *reversals.told(document["reversals"]), *told(document["declared"])]
+    return [*found, *reversals.told(document.reversals), *told(document.declared)]
 
 
-def _adjusted(document: dict[str, Any]) -> str:
-    m = len(document["comparisons"])
-    if document["family"] == "screen":
+def _adjusted(document: Comparisons) -> str:
+    m = len(document.comparisons)
+    if document.family == "screen":
         return (
             f"Benjamini-Hochberg-corrected over m={m}, a screen for candidates to confirm with new"
             " seeds"
         )
-    sizes = sorted({one["m"] for one in document["comparisons"]})
-    if document["family"] == "dataset":
+    sizes = sorted({one.m for one in document.comparisons})
+    if document.family == "dataset":
         more = f" (over all {m} the family-wise error rate may exceed α)" if m > sizes[-1] else ""
         return f"Holm-corrected per dataset over m={', '.join(map(str, sizes))}{more}"
     return f"Holm-corrected over m={m}"

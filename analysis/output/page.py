@@ -4,8 +4,11 @@ from pathlib import Path
 from typing import Any
 
 from ...jobs.atomic_files import to_json
+from ...jobs.documents import to_plain
 from ..findings import reversals
+from ..findings.cell import Cell
 from ..findings.epochs import told
+from ..findings.gather import Report
 from . import render, wording
 from .figures import cells as of_cells
 from .figures import comparisons as of_comparisons
@@ -19,7 +22,7 @@ from .study_table import of_study
 MOST_EACH = 8
 
 
-def write(document: dict[str, Any], folder: Path) -> dict[str, Any]:
+def write(document: Report, folder: Path) -> dict[str, Any]:
     """Write `report.html`, `report.json` and `figures/` into a folder.
 
     What is there under these names is replaced.
@@ -34,25 +37,23 @@ def write(document: dict[str, Any], folder: Path) -> dict[str, Any]:
     drawn = figures(document)
     (folder / "figures").mkdir(parents=True, exist_ok=True)
     paths = [path for figure in drawn for path in figure.write(folder / "figures")]
-    (folder / "report.json").write_bytes(to_json(document))
+    (folder / "report.json").write_bytes(to_json(to_plain(document)))
     (folder / "report.html").write_bytes(page(document, drawn).encode())
     return {"page": folder / "report.html", "document": folder / "report.json", "figures": paths}
 
 
-def figures(document: dict[str, Any]) -> list[Drawn]:
+def figures(document: Report) -> list[Drawn]:
     """Return the figures of a document that have something to show, the run status first."""
-    cells, plan = document["cells"], document["comparisons"]
+    cells, plan = document.cells, document.comparisons
     names = wording.columns(cells)
-    by_id = {cell["cell_id"]: wording.label_of(cell, names) for cell in cells}
-    lines = [(by_id[cell_id], own) for cell_id, own in document["states"].items() if own]
-    lines += [
-        (f"{by_id[cell_id]}, variance study", own) for cell_id, own in document["apart"].items()
-    ]
+    by_id = {cell.cell_id: wording.label_of(cell, names) for cell in cells}
+    lines = [(by_id[cell_id], own) for cell_id, own in document.states.items() if own]
+    lines += [(f"{by_id[cell_id]}, variance study", own) for cell_id, own in document.apart.items()]
     found: list[Drawn | None] = [of_cells.completeness(lines)]
-    replicated = [cell for cell in cells if cell["n"]]
+    replicated = [cell for cell in cells if cell.n]
     if replicated:
         found.append(of_cells.strip(replicated))
-    if plan["comparisons"]:
+    if plan.comparisons:
         found.append(of_comparisons.forest(plan))
     found += _curves(document, names)
     found += _studies(document, names)
@@ -60,64 +61,60 @@ def figures(document: dict[str, Any]) -> list[Drawn]:
         found.append(of_cells.distribution(cell, wording.label_of(cell, names)))
         found += _sets(document, cell, wording.label_of(cell, names))
     found.append(
-        of_comparisons.allocation(
-            cells, document["hours"], plan["looks"], metric=document["metric"]
-        )
+        of_comparisons.allocation(cells, document.hours, plan.looks, metric=document.metric)
     )
     found += [
-        of_comparisons.critical_difference(
-            one, f"{one['backbone']}, {one['recipe']}", f"ranks-{place}"
-        )
-        for place, one in enumerate(document["ranks"])
+        of_comparisons.critical_difference(one, f"{one.backbone}, {one.recipe}", f"ranks-{place}")
+        for place, one in enumerate(document.ranks)
     ]
     return [figure for figure in found if figure is not None]
 
 
-def _curves(document: dict[str, Any], names: list[str]) -> list[Drawn | None]:
+def _curves(document: Report, names: list[str]) -> list[Drawn | None]:
     panels: dict[str, dict[str, Any]] = {}
     breaks: dict[str, list[int]] = {}
     whole: dict[str, Any] = {}
     of_panel = [name for name in names if name != "head"]
-    for cell in document["cells"]:
+    for cell in document.cells:
         own = {
             int(seed): curve
-            for seed, curve in document["curves"].get(cell["cell_id"], {}).items()
+            for seed, curve in document.curves.get(cell.cell_id, {}).items()
             if curve
         }
         if own:
             panel = wording.label_of(cell, of_panel)
-            panels.setdefault(panel, {})[cell["head"]] = own
-            breaks.setdefault(panel, []).extend(document["interrupted"].get(cell["cell_id"], ()))
+            panels.setdefault(panel, {})[cell.head] = own
+            breaks.setdefault(panel, []).extend(document.interrupted.get(cell.cell_id, ()))
             whole[wording.label_of(cell, names)] = own
-    metric, set_name = document["metric"], document["set"]
+    metric, set_name = document.metric, document.set
     drawn = of_curves.learning(panels, breaks, metric=metric, set_name=set_name)
     return [drawn, of_curves.spread(whole, metric=metric)]
 
 
-def _studies(document: dict[str, Any], names: list[str]) -> list[Drawn | None]:
-    by_id = {cell["cell_id"]: cell for cell in document["cells"]}
+def _studies(document: Report, names: list[str]) -> list[Drawn | None]:
+    by_id = {cell.cell_id: cell for cell in document.cells}
     return [
         shares(study, wording.label_of(by_id[cell_id], names), f"streams-{cell_id[:8]}-{place}")
-        for cell_id, found in document["studies"].items()
+        for cell_id, found in document.studies.items()
         if cell_id in by_id
         for place, study in enumerate(found)
     ]
 
 
-def _sets(document: dict[str, Any], cell: dict[str, Any], label: str) -> list[Drawn | None]:
+def _sets(document: Report, cell: Cell, label: str) -> list[Drawn | None]:
     found: list[Drawn | None] = []
-    sizes = document["sizes"].get(cell["cell_id"], {})
-    for name, of_cell in document["sets"].items():
-        if cell["cell_id"] not in of_cell:
+    sizes = document.sizes.get(cell.cell_id, {})
+    for name, of_cell in document.sets.items():
+        if cell.cell_id not in of_cell:
             continue
-        other = {int(seed): value for seed, value in of_cell[cell["cell_id"]].items()}
-        known = (sizes[cell["set"]], sizes[name]) if {cell["set"], name} <= sizes.keys() else None
-        accuracy = known if cell["metric"].endswith("top1") else None
+        other = {int(seed): value for seed, value in of_cell[cell.cell_id].items()}
+        known = (sizes[cell.set], sizes[name]) if {cell.set, name} <= sizes.keys() else None
+        accuracy = known if cell.metric.endswith("top1") else None
         found.append(of_cells.sets(cell, name, other, label, accuracy))
     return found
 
 
-def page(document: dict[str, Any], drawn: list[Drawn]) -> str:
+def page(document: Report, drawn: list[Drawn]) -> str:
     """Return the page: no script, no network, every figure inside it with its text."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
@@ -125,32 +122,30 @@ def page(document: dict[str, Any], drawn: list[Drawn]) -> str:
     environment = Environment(
         loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
-    cells, plan = document["cells"], document["comparisons"]
+    cells, plan = document.cells, document.comparisons
     first, *others = drawn
     tables = [("Results", render.of_cells(cells))]
-    if not plan["comparisons"]:
-        tables[0][1].notes.extend(reversals.told(plan["reversals"]))
-    if plan["comparisons"]:
+    if not plan.comparisons:
+        tables[0][1].notes.extend(reversals.told(plan.reversals))
+    if plan.comparisons:
         tables.append(("Comparisons", render.of_comparisons(plan)))
-    replicated = [cell for cell in cells if cell["n"]]
+    replicated = [cell for cell in cells if cell.n]
     if replicated:
         tables.append(("Uncertainty of the results", render.of_descriptions(replicated)))
-        split = [one for one in document["images"] if one["std"] is not None]
+        split = [one for one in document.images if one.std is not None]
         if split:
             tables.append(
                 ("How much of the spread generalises to new images", render.of_variances(split))
             )
-    by_id = {cell["cell_id"]: cell for cell in cells}
-    for cell_id, found in document["studies"].items():
+    by_id = {cell.cell_id: cell for cell in cells}
+    for cell_id, found in document.studies.items():
         tables += [
             ("Where the spread comes from", of_study(by_id[cell_id], one))
             for one in found
             if cell_id in by_id
         ]
-    without = [
-        f"{one['backbone']}: {one['why_not']}." for one in document["ranks"] if one["why_not"]
-    ]
-    every = (*document["states"].values(), *document["apart"].values())
+    without = [f"{one.backbone}: {one.why_not}." for one in document.ranks if one.why_not]
+    every = (*document.states.values(), *document.apart.values())
     states = [state for own in every for state in own.values()]
     return environment.get_template("report.html").render(
         document=document,

@@ -4,30 +4,34 @@ Rounding happens here and only here.
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 from ...jobs.run.spec import EACH
+from ..findings.against import Against
+from ..findings.cell import Cell
+from ..findings.comparisons import Comparisons
+from ..findings.per_image import CellSplit
+from ..findings.power import Needs
 from .layout import Table
 from .notes import comparison_notes, notes, report_notes
 from .wording import DECIMALS, as_range, columns, count, label_of, labels, p_value, score
 
 
-def of_cells(cells: list[dict[str, Any]], *, decimals: int = DECIMALS) -> Table:
+def of_cells(cells: Sequence[Cell], *, decimals: int = DECIMALS) -> Table:
     """Return a report as text: `97.10 ± 0.31`, `n=3/5, 1 failed`, gains with their sign."""
     names = columns(cells)
-    gains = [f"gain over {cells[0]['baseline_head']}"] if cells[0]["baseline_head"] != EACH else []
-    heading = [*names, cells[0]["metric"], "n", *gains, _BIAS[cells[0]["select"]]]
+    gains = [f"gain over {cells[0].baseline_head}"] if cells[0].baseline_head != EACH else []
+    heading = [*names, cells[0].metric, "n", *gains, _BIAS[cells[0].select]]
     body = [
         [
             *labels(cell, names),
-            score(cell, decimals) + (" †" if cell["marks"]["like_best"] else ""),
-            count(cell),
-            *(["" if cell["gain"] is None else f"{cell['gain']:+.{decimals}f}"] if gains else []),
-            "" if cell["best_minus_last"] is None else f"{cell['best_minus_last']:.{decimals}f}",
+            score(cell.mean, cell.std, decimals) + (" †" if cell.marked.like_best else ""),
+            count(cell.n, cell.planned, cell.states),
+            *(["" if cell.gain is None else f"{cell.gain:+.{decimals}f}"] if gains else []),
+            "" if cell.best_minus_last is None else f"{cell.best_minus_last:.{decimals}f}",
         ]
         for cell in cells
     ]
-    bold = frozenset((row, len(names)) for row, cell in enumerate(cells) if cell["marks"]["best"])
+    bold = frozenset((row, len(names)) for row, cell in enumerate(cells) if cell.marked.best)
     said = report_notes(cells, decimals)
     return Table(heading=heading, body=body, notes=said, labels=len(names), bold=bold)
 
@@ -40,32 +44,38 @@ _BIAS = {
 }
 
 
-def of_descriptions(cells: list[dict[str, Any]], *, decimals: int = DECIMALS) -> Table:
+def of_descriptions(cells: Sequence[Cell], *, decimals: int = DECIMALS) -> Table:
     """Return what `report --detail` shows.
 
     How far mean and spread can be trusted, and the luck of the best seed.
     """
     names = columns(cells)
-    level = f"{100 * cells[0]['description']['level']:g}% CI"
+    level = f"{100 * cells[0].described.level:g}% CI"
     spread = [f"{level} of the mean", f"{level} of the std", "prediction interval", "min … max"]
-    heading = [*names, cells[0]["metric"], "n", *spread, "|best − mean|", "expected by chance"]
+    heading = [*names, cells[0].metric, "n", *spread, "|best − mean|", "expected by chance"]
     body = []
     for cell in cells:
-        found = cell["description"]
+        found = cell.described
         ranges = [
-            as_range(found[name], decimals) for name in ("interval", "std_interval", "prediction")
+            as_range(bounds, decimals)
+            for bounds in (found.interval, found.std_interval, found.prediction)
         ]
         extremes = (
-            ""
-            if found["min"] is None
-            else f"{found['min']:.{decimals}f} … {found['max']:.{decimals}f}"
+            "" if found.min is None else f"{found.min:.{decimals}f} … {found.max:.{decimals}f}"
         )
         luck = [
-            "" if found[name] is None else f"{found[name]:.{decimals}f}"
-            for name in ("best_of_n", "luck")
+            "" if value is None else f"{value:.{decimals}f}"
+            for value in (found.best_of_n, found.luck)
         ]
         body.append(
-            [*labels(cell, names), score(cell, decimals), count(cell), *ranges, extremes, *luck]
+            [
+                *labels(cell, names),
+                score(cell.mean, cell.std, decimals),
+                count(cell.n, cell.planned, cell.states),
+                *ranges,
+                extremes,
+                *luck,
+            ]
         )
     said = [
         (
@@ -75,15 +85,15 @@ def of_descriptions(cells: list[dict[str, Any]], *, decimals: int = DECIMALS) ->
         "Expected by chance: how far the best of n normal draws with this std lies from the mean.",
     ]
     for cell in cells:
-        outlier = cell["description"]["outlier"]
-        if outlier and outlier["flagged"]:
+        outlier = cell.described.outlier
+        if outlier and outlier.flagged:
             label = label_of(cell)
             said.append(
-                f"{label}: seed {outlier['seed']} is an outlier ({outlier['g']:.2f} standard "
+                f"{label}: seed {outlier.seed} is an outlier ({outlier.g:.2f} standard "
                 "deviations from the mean; critical value of Grubbs' test: "
-                f"{outlier['critical']:.2f}). It is included in all numbers."
+                f"{outlier.critical:.2f}). It is included in all numbers."
             )
-    constant = [cell for cell in cells if cell["description"]["constant"]]
+    constant = [cell for cell in cells if cell.described.constant]
     if constant:
         said.append(
             f"In {len(constant)} cell(s) all seeds score the same. Does the seed change anything?"
@@ -91,27 +101,27 @@ def of_descriptions(cells: list[dict[str, Any]], *, decimals: int = DECIMALS) ->
     return Table(heading=heading, body=body, notes=[*notes(cells), *said], labels=len(names))
 
 
-def of_comparisons(document: dict[str, Any], *, decimals: int = DECIMALS) -> Table:
+def of_comparisons(document: Comparisons, *, decimals: int = DECIMALS) -> Table:
     """Return comparisons as text: the difference with its interval, the adjusted p, the verdict."""
-    found = document["comparisons"]
+    found = document.comparisons
     names = columns(found)
-    level = f"{100 * (1 - document['alpha']):g}% CI"
-    each = len({one["baseline_head"] for one in found}) > 1
-    over = "difference" if each else f"− {found[0]['baseline_head']}"
+    level = f"{100 * (1 - document.alpha):g}% CI"
+    each = len({one.baseline_head for one in found}) > 1
+    over = "difference" if each else f"− {found[0].baseline_head}"
     heading = [*names, *(["over"] if each else []), "n", over, level, "p", "verdict"]
     body = [
         [
             *labels(one, names),
-            *([one["baseline_head"]] if each else []),
-            f"{one['n']}, {one['n_baseline']}",
-            "—" if one["difference"] is None else f"{one['difference']:+.{decimals}f}",
+            *([one.baseline_head] if each else []),
+            f"{one.n}, {one.n_baseline}",
+            "—" if one.difference is None else f"{one.difference:+.{decimals}f}",
             (
                 ""
-                if one["interval"] is None
-                else "[{:+.{d}f}, {:+.{d}f}]".format(*one["interval"], d=decimals)
+                if one.interval is None
+                else "[{:+.{d}f}, {:+.{d}f}]".format(*one.interval, d=decimals)
             ),
-            p_value(one["p_adjusted"]),
-            one["verdict"] + (f": {one['detail']}" if one["detail"] else ""),
+            p_value(one.p_adjusted),
+            one.verdict + (f": {one.detail}" if one.detail else ""),
         ]
         for one in found
     ]
@@ -120,10 +130,10 @@ def of_comparisons(document: dict[str, Any], *, decimals: int = DECIMALS) -> Tab
     )
 
 
-def of_published(document: dict[str, Any]) -> Table:
+def of_published(document: Against) -> Table:
     """Return our numbers beside printed ones as text."""
-    level = f"{100 * (1 - document['alpha']):g}% CI"
-    chosen = document["selection"] == "best"
+    level = f"{100 * (1 - document.alpha):g}% CI"
+    chosen = document.selection == "best"
     scores = ["ours, best epoch", "ours, last epoch"] if chosen else ["ours"]
     heading = [
         "dataset",
@@ -138,31 +148,27 @@ def of_published(document: dict[str, Any]) -> Table:
         "verdict",
     ]
     body = []
-    for row in document["rows"]:
-        printed = f"{row['printed']:.2f}" + (
-            f" ± {row['printed_std']:.2f}" if row["printed_std"] is not None else ""
+    for row in document.rows:
+        printed = f"{row.printed:.2f}" + (
+            f" ± {row.printed_std:.2f}" if row.printed_std is not None else ""
         )
-        ours = score({"mean": row["ours"], "std": row["ours_std"]}) + (
-            f" (n={row['ours_n']})" if row["ours_n"] else ""
-        )
+        ours = score(row.ours, row.ours_std) + (f" (n={row.ours_n})" if row.ours_n else "")
         variant = ", ".join(
-            f"{key}={value}" for key, value in row["variant"].items() if value is not None
+            f"{key}={value}" for key, value in row.variant.items() if value is not None
         )
         body.append(
             [
-                *(row[name] for name in ("dataset", "backbone", "method")),
+                row.dataset,
+                row.backbone,
+                row.method,
                 variant,
-                printed + (" (doubtful)" if row["doubtful"] else ""),
+                printed + (" (doubtful)" if row.doubtful else ""),
                 ours,
-                *(
-                    [score({"mean": row["ours_last"], "std": row["ours_last_std"]})]
-                    if chosen
-                    else []
-                ),
-                "" if row["difference"] is None else f"{row['difference']:+.2f}",
-                as_range(row["interval"]),
-                p_value(row["p_adjusted"]),
-                row["word"] + (f": {row['detail']}" if row["detail"] else ""),
+                *([score(row.ours_last, row.ours_last_std)] if chosen else []),
+                "" if row.difference is None else f"{row.difference:+.2f}",
+                as_range(row.interval),
+                p_value(row.p_adjusted),
+                row.word + (f": {row.detail}" if row.detail else ""),
             ]
         )
     said = (
@@ -175,7 +181,7 @@ def of_published(document: dict[str, Any]) -> Table:
             " The paper prints each run's best epoch on the reported set. In this table, and in no "
             "other, ours are chosen in the same way."
         )
-    margin = document["margin"]
+    margin = document.margin
     extra = (
         []
         if margin is None
@@ -184,25 +190,17 @@ def of_published(document: dict[str, Any]) -> Table:
     return Table(heading=heading, body=body, notes=[said, *extra], labels=4)
 
 
-def of_variances(rows: list[dict[str, Any]]) -> Table:
+def of_variances(rows: Sequence[CellSplit]) -> Table:
     """Return how spread over seeds splits as text, in percentage points."""
     names = columns(rows)
-    numbers = (
-        "std",
-        "std_carries",
-        "std_test_set",
-        "std_binomial",
-        "disagreement",
-        "disagreement_baseline",
-    )
     spread = ["std over seeds", "model", "test set", "binomial", "disagreement", "vs baseline"]
     heading = [*names, "n", "images", *spread]
     body = [
         [
             *labels(row, names),
-            str(row["n"]),
-            str(row["images"] or ""),
-            *("—" if row[name] is None else f"{row[name]:.2f}" for name in numbers),
+            str(row.n),
+            str(row.images or ""),
+            *("—" if value is None else f"{value:.2f}" for value in _parts_of(row)),
         ]
         for row in rows
     ]
@@ -220,58 +218,68 @@ def of_variances(rows: list[dict[str, Any]]) -> Table:
     ]
     for row in rows:
         label = label_of(row)
-        if row["why_not"]:
-            notes.append(f"{label}: {row['why_not']}.")
-        elif row["variance_carries"] < 0:
+        if row.why_not:
+            notes.append(f"{label}: {row.why_not}.")
+        elif row.variance_carries is not None and row.variance_carries < 0:
             notes.append(
-                f"{label}: the estimated model variance is negative ({row['variance_carries']:.4f})"
+                f"{label}: the estimated model variance is negative ({row.variance_carries:.4f})"
                 " and shown as 0."
             )
     return Table(heading=heading, body=body, notes=notes, labels=len(names))
 
 
-def of_needs(document: dict[str, Any]) -> Table:
+def _parts_of(row: CellSplit) -> list[float | None]:
+    return [
+        row.std,
+        row.std_carries,
+        row.std_test_set,
+        row.std_binomial,
+        row.disagreement,
+        row.disagreement_baseline,
+    ]
+
+
+def of_needs(document: Needs) -> Table:
     """Return what `power` and `topup` show."""
-    rows = document["cells"]
+    rows = document.cells
     names = columns(rows)
     heading = [*names, "n", "std", "needed", "more", "GPU-hours", "seeds"]
     body = [
         [
             *labels(row, names),
-            count(row | {"states": {}}),
-            "—" if row["std"] is None else f"{row['std']:.2f}",
-            "—" if row["needed"] is None else str(row["needed"]),
-            "" if row["more"] is None else str(row["more"]),
-            "" if row["gpu_hours"] is None else f"{row['gpu_hours']:.2f}",
-            row["why_not"] or as_seeds(row["new_seeds"]),
+            count(row.n, row.planned, {}),
+            "—" if row.std is None else f"{row.std:.2f}",
+            "—" if row.needed is None else str(row.needed),
+            "" if row.more is None else str(row.more),
+            "" if row.gpu_hours is None else f"{row.gpu_hours:.2f}",
+            row.why_not or as_seeds(row.new_seeds),
         ]
         for row in rows
     ]
-    if document["half_width"] is not None:
+    if document.half_width is not None:
         goal = (
-            f"half-width of each mean's 95 % CI at most {document['half_width']:g} "
+            f"half-width of each mean's 95 % CI at most {document.half_width:g} "
             "(Stein's rule, standard deviation so far)"
         )
-    elif document["effect"] is None:
-        sizes = ", ".join(map(str, document["looks"]))
+    elif document.effect is None:
+        sizes = ", ".join(map(str, document.looks))
         goal = (
             f"the next interim analysis of the undecided comparisons (declared at {sizes} seeds per"
             " side)"
         )
     else:
         goal = (
-            f"80 % power for a difference of {document['effect']:g}, at the standard deviation"
-            " so far"
+            f"80 % power for a difference of {document.effect:g}, at the standard deviation so far"
         )
     cost = (
-        f"estimated cost {document['run_hours']:.2f} run-hours, {document['gpu_hours']:.2f} "
+        f"estimated cost {document.run_hours:.2f} run-hours, {document.gpu_hours:.2f} "
         "GPU-hours (from the same cells' past runs)"
     )
     notes = [
-        f"{document['metric']} on {document['set']}: {goal}.",
-        f"{document['runs']} more runs needed; {cost}.",
+        f"{document.metric} on {document.set}: {goal}.",
+        f"{document.runs} more runs needed; {cost}.",
     ]
-    notes += [f"Submit them: {document['command']}"] if document.get("command") else []
+    notes += [f"Submit them: {document.command}"] if document.command else []
     return Table(heading=heading, body=body, notes=notes, labels=len(names))
 
 

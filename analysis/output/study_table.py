@@ -4,10 +4,10 @@ from typing import Any
 
 from ...jobs.grid.design import REPEAT, Design
 from .layout import Table
-from .wording import as_range, columns, labels, p_value
+from .wording import Labelled, as_range, columns, labels, p_value
 
 
-def of_study(cell: dict[str, Any], study: dict[str, Any]) -> Table:
+def of_study(cell: Labelled, study: dict[str, Any]) -> Table:
     """Return what one cell's study says of where the spread comes from."""
     names = columns([cell])
     mine = labels(cell, names)

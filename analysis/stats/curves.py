@@ -6,8 +6,8 @@ Bands by epoch, and from when on the final order of the seeds can be seen. Pure.
 import math
 import statistics
 from collections.abc import Mapping
-from typing import Any
 
+from ...jobs.documents import Document, changed
 from .summary import LEVEL, student
 
 # Below it a rank correlation over seeds is noise.
@@ -17,10 +17,32 @@ Curves = Mapping[int, Mapping[int, float]]
 # seed -> epoch -> value
 
 
-def band(curves: Curves, *, level: float = LEVEL) -> list[dict[str, Any]]:
-    """Return by epoch what the seeds say.
+class Point(Document, frozen=True, kw_only=True):
+    """What the seeds say at one epoch."""
 
-    N, mean, std, min, max and the pointwise t interval from three seeds on.
+    epoch: int
+    n: int
+    mean: float
+    std: float | None
+    min: float
+    max: float
+    interval: list[float] | None
+    """Pointwise, by Student's t, from three seeds on."""
+
+
+class Persistence(Document, frozen=True, kw_only=True):
+    """How far one epoch shows the final order of the seeds."""
+
+    epoch: int
+    n: int
+    rho: float | None
+    """Spearman's correlation with the last epoch. None where all seeds are equal or not all of them
+    were scored.
+    """
+
+
+def band(curves: Curves, *, level: float = LEVEL) -> list[Point]:
+    """Return by epoch what the seeds say.
 
     Nothing is carried forward: an epoch in which a seed was not scored has one seed less.
     """
@@ -37,26 +59,25 @@ def band(curves: Curves, *, level: float = LEVEL) -> list[dict[str, Any]]:
         mean, std = statistics.fmean(values), statistics.stdev(values) if n > 1 else None
         half = student(level, n - 1) * std / math.sqrt(n) if std is not None and n >= 3 else None
         found.append(
-            {
-                "epoch": epoch,
-                "n": n,
-                "mean": mean,
-                "std": std,
-                "min": min(values),
-                "max": max(values),
-                "interval": [mean - half, mean + half] if half is not None else None,
-            }
+            Point(
+                epoch=epoch,
+                n=n,
+                mean=mean,
+                std=std,
+                min=min(values),
+                max=max(values),
+                interval=[mean - half, mean + half] if half is not None else None,
+            )
         )
     return found
 
 
-def persistence(curves: Curves) -> list[dict[str, Any]]:
+def persistence(curves: Curves) -> list[Persistence]:
     """Return by epoch Spearman's correlation over seeds with the last epoch.
 
     Nothing below five seeds.
 
-    It says from when on the best seeds could have been told (Touvron's thesis, figure 6.10). An
-    epoch in which all seeds are equal, or not all of them were scored, has None.
+    It says from when on the best seeds could have been told (Touvron's thesis, figure 6.10).
     """
     from scipy.stats import spearmanr
 
@@ -75,51 +96,57 @@ def persistence(curves: Curves) -> list[dict[str, Any]]:
             and min(final) < max(final)
         )
         found.append(
-            {
-                "epoch": epoch,
-                "n": len(seeds),
-                "rho": float(spearmanr(values, final)[0]) if known else None,
-            }
+            Persistence(
+                epoch=epoch,
+                n=len(seeds),
+                rho=float(spearmanr(values, final)[0]) if known else None,
+            )
         )
     return found
 
 
+class Agreement(Document, frozen=True, kw_only=True):
+    """How two test sets agree over the seeds that both have."""
+
+    n: int
+    r: float | None
+    """Pearson's correlation."""
+    interval: list[float] | None
+    """Of r (Fisher), from four seeds on."""
+    rho: float | None
+    """Spearman's."""
+    best: int | None
+    """The best seed on the first set."""
+    rank: int | None
+    """Its rank on the second, 1 for the best."""
+
+
 def agreement(
     one: Mapping[int, float], other: Mapping[int, float], *, better: str = "max"
-) -> dict[str, Any]:
-    """Return how two test sets agree over the seeds that both have.
+) -> Agreement:
+    """Compare two test sets.
 
     Args:
         one: seed -> value on the first set.
         other: the same on the second.
         better: max or min, for the best seed.
-
-    Returns:
-        n, Pearson's `r` with its `interval` (Fisher; from four seeds on), Spearman's `rho`, the
-        `best` seed on the first set and its `rank` on the second, 1 for the best.
     """
     from scipy.stats import pearsonr, spearmanr
 
     seeds = sorted(one.keys() & other.keys())
     first, second = [one[seed] for seed in seeds], [other[seed] for seed in seeds]
-    found: dict[str, Any] = {
-        "n": len(seeds),
-        "r": None,
-        "interval": None,
-        "rho": None,
-        "best": None,
-        "rank": None,
-    }
+    found = Agreement(n=len(seeds), r=None, interval=None, rho=None, best=None, rank=None)
     if not seeds:
         return found
     sign = -1 if better == "max" else 1
-    found["best"] = min(seeds, key=lambda seed: (sign * one[seed], seed))
-    found["rank"] = 1 + sum(sign * value < sign * other[found["best"]] for value in second)
+    best = min(seeds, key=lambda seed: (sign * one[seed], seed))
+    rank = 1 + sum(sign * value < sign * other[best] for value in second)
+    found = changed(found, best=best, rank=rank)
     if len(seeds) < 3 or min(first) == max(first) or min(second) == max(second):
         return found
     correlated = pearsonr(first, second)
-    found |= {"r": float(correlated.statistic), "rho": float(spearmanr(first, second)[0])}
-    if len(seeds) >= 4 and abs(found["r"]) < 1:
-        bounds = correlated.confidence_interval(LEVEL)
-        found["interval"] = [float(bounds.low), float(bounds.high)]
-    return found
+    r, rho = float(correlated.statistic), float(spearmanr(first, second)[0])
+    if len(seeds) < 4 or abs(r) >= 1:
+        return changed(found, r=r, rho=rho)
+    bounds = correlated.confidence_interval(LEVEL)
+    return changed(found, r=r, rho=rho, interval=[float(bounds.low), float(bounds.high)])

@@ -7,6 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ...jobs.documents import Document
 from .difference import exactly
 from .summary import LEVEL
 
@@ -17,60 +18,74 @@ INTERVAL_FROM = 8
 MOST_SPLITS = 20_000
 
 
-def of_two(
-    values: Sequence[float], baseline: Sequence[float], *, level: float = LEVEL
-) -> dict[str, Any]:
+class RankTest(Document, frozen=True, kw_only=True):
+    """What order alone says of two cells, where more is better."""
+
+    p: float | None
+    """Two-sided: Mann and Whitney's, exact with ties too; of pairs Wilcoxon's signed ranks."""
+    floor: float | None
+    """The smallest p that so many seeds can give."""
+    wins: int
+    """Pairs of one value each in which the cell's is larger."""
+    draws: int
+    pairs: int
+    improvement: float | None
+    """P(value > baseline) + ½ P(equal)."""
+    interval: list[float] | None
+    """Of the improvement, from eight seeds a side (Brunner and Munzel 2000), within 0 and 1."""
+
+
+def of_two(values: Sequence[float], baseline: Sequence[float], *, level: float = LEVEL) -> RankTest:
     """Compare two independent samples by ranks.
 
     Args:
         values: one finite value per seed.
         baseline: the same of the other cell.
         level: of the interval.
-
-    Returns, where more is better:
-        `p` of the two-sided Mann-Whitney test, exact with ties too, and `floor`, the smallest that
-        so many seeds can give; `wins` and `draws` of the `pairs` of one value each; `improvement`,
-        P(value > baseline) + ½ P(equal), and from eight seeds a side its `interval` (Brunner and
-        Munzel 2000), within 0 and 1.
     """
     n, m = len(values), len(baseline)
     wins = sum(own > other for own in values for other in baseline)
     draws = sum(own == other for own in values for other in baseline)
-    found: dict[str, Any] = {"p": None, "floor": None, "wins": wins, "draws": draws, "pairs": n * m}
-    found |= {"improvement": (wins + draws / 2) / (n * m) if n and m else None, "interval": None}
-    if min(n, m) < 2:
-        return found
-    found |= {"p": _mann_whitney(values, baseline), "floor": 2 / math.comb(n + m, n)}
-    if min(n, m) >= INTERVAL_FROM:
-        found["interval"] = _brunner_munzel(values, baseline, level)
-    return found
+    is_tested = min(n, m) >= 2
+    return RankTest(
+        p=_mann_whitney(values, baseline) if is_tested else None,
+        floor=2 / math.comb(n + m, n) if is_tested else None,
+        wins=wins,
+        draws=draws,
+        pairs=n * m,
+        improvement=(wins + draws / 2) / (n * m) if n and m else None,
+        interval=_brunner_munzel(values, baseline, level) if min(n, m) >= INTERVAL_FROM else None,
+    )
 
 
-def of_pairs(values: Mapping[int, float], baseline: Mapping[int, float]) -> dict[str, Any]:
-    """Compare seed by seed: exact signed ranks (Wilcoxon 1945), in the form of `of_two`.
+def of_pairs(values: Mapping[int, float], baseline: Mapping[int, float]) -> RankTest:
+    """Compare seed by seed: exact signed ranks (Wilcoxon 1945).
 
     Args:
         values: seed -> value.
         baseline: the same of the other cell.
     """
-    from scipy.stats import PermutationMethod, wilcoxon
-
     seeds = sorted(values.keys() & baseline.keys())
     n = len(seeds)
     both = [*(values[seed] for seed in seeds), *(baseline[seed] for seed in seeds)]
     each = exactly([values[seed] - baseline[seed] for seed in seeds], both)
     wins, draws = sum(one > 0 for one in each), sum(one == 0 for one in each)
-    found: dict[str, Any] = {
-        "p": None,
-        "floor": None,
-        "wins": wins,
-        "draws": draws,
-        "pairs": n,
-        "interval": None,
-    }
-    found["improvement"] = (wins + draws / 2) / n if n else None
-    if n < 2 or draws == n:
-        return found
+    is_tested = n >= 2 and draws < n
+    return RankTest(
+        p=_wilcoxon(each, draws) if is_tested else None,
+        floor=2 / 2**n if is_tested else None,
+        wins=wins,
+        draws=draws,
+        pairs=n,
+        improvement=(wins + draws / 2) / n if n else None,
+        interval=None,
+    )
+
+
+def _wilcoxon(each: Sequence[float], draws: int) -> float:
+    from scipy.stats import PermutationMethod, wilcoxon
+
+    n = len(each)
     tied = draws or len({abs(one) for one in each}) < n
     method = (
         "approx" if tied and n > 17 else PermutationMethod(n_resamples=2**18) if tied else "exact"
@@ -79,7 +94,7 @@ def of_pairs(values: Mapping[int, float], baseline: Mapping[int, float]) -> dict
     p = wilcoxon(
         each, method=method if n <= 1000 or tied else "approx", zero_method=with_zeros
     ).pvalue
-    return found | {"p": min(1.0, float(p)), "floor": 2 / 2**n}
+    return min(1.0, float(p))
 
 
 def _mann_whitney(values: Sequence[float], baseline: Sequence[float]) -> float:

@@ -6,8 +6,10 @@ Pure functions of plain numbers. What so few seeds cannot say is None, never NaN
 import math
 import statistics
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+
+from ...jobs.documents import Document
 
 LEVEL = 0.95
 # Below it the interquartile mean is the mean, and a median absolute deviation says little.
@@ -18,77 +20,132 @@ BOOTSTRAP_FROM = 10
 OUTLIER_FROM = 5
 
 
+class Outlier(Document, frozen=True, kw_only=True):
+    """The seed that is farthest out (Grubbs 1969)."""
+
+    seed: int
+    g: float
+    """Its distance from the mean, in standard deviations."""
+    critical: float
+    """The distance that chance exceeds with probability 1 - level."""
+    flagged: bool
+    """Whether it is farther than that."""
+
+
+class Description(Document, frozen=True, kw_only=True):
+    """What the seeds of one cell say. What so few seeds cannot say is None, never NaN."""
+
+    n: int
+    mean: float | None
+    median: float | None
+    std: float | None
+    """Sample standard deviation (ddof 1)."""
+    sem: float | None
+    """Standard error of the mean."""
+    min: float | None
+    max: float | None
+    level: float
+    """Of all intervals."""
+    interval: list[float] | None
+    """Of the mean, by Student's t."""
+    std_interval: list[float] | None
+    """Of the standard deviation, by χ², from three seeds on."""
+    prediction: list[float] | None
+    """Where one further seed falls, from three seeds on."""
+    mad: float | None
+    """Median absolute deviation, from eight seeds on."""
+    iqm: float | None
+    """Interquartile mean, from eight seeds on."""
+    best_of_n: float | None
+    """How far the best seed lies from the mean."""
+    luck: float | None
+    """How far the best of as many normal draws would lie from it."""
+    best_of: dict[str, float]
+    """k -> the expected best of k of these seeds (Tang et al. 2020)."""
+    outlier: Outlier | None
+    """From five seeds on."""
+    bca: list[float] | None
+    """The bootstrap's interval of the mean (BCa), from ten seeds on."""
+    constant: bool
+    """Whether all seeds agree."""
+    seed_0: float | None
+    seed_0_offset: float | None
+    """Seed 0 minus the mean of the others: it is the one that is mostly reported."""
+
+
 def describe(
     values: Mapping[int, float], *, better: str = "max", level: float = LEVEL
-) -> dict[str, Any]:
+) -> Description:
     """Describe a cell.
 
     Args:
         values: seed -> finite value.
         better: max or min, for the best seed.
         level: of the intervals.
-
-    Returns:
-        n, mean, median, std (ddof 1), sem, min and max; `interval` of the mean by t, `std_interval`
-        by χ², `prediction` of one more seed; from eight seeds on `mad` and `iqm`; `seed_0` and its
-        offset from the mean of the others; `best_of_n` and `luck`, how far the best of n seeds lies
-        from the mean, and how far that of n normal draws would; `best_of`, k -> the expected best
-        of k of these seeds (Tang et al. 2020); from five seeds on `outlier`, the seed that is
-        farthest out, by Grubbs; from ten on `bca`, the bootstrap's interval of the mean; `constant`
-        where all seeds agree.
     """
     ordered = [values[seed] for seed in sorted(values)]
     n = len(ordered)
     mean = statistics.fmean(ordered) if n else None
     std = statistics.stdev(ordered) if n > 1 else None
     best = (max if better == "max" else min)(ordered, default=math.nan)
-    found: dict[str, Any] = {
-        "n": n,
-        "mean": mean,
-        "median": statistics.median(ordered) if n else None,
-        "std": std,
-        "sem": std / math.sqrt(n) if std is not None else None,
-        "min": min(ordered) if n else None,
-        "max": max(ordered) if n else None,
-        "level": level,
-        "interval": None,
-        "std_interval": None,
-        "prediction": None,
-        "mad": None,
-        "iqm": None,
-        "best_of_n": abs(best - mean) if mean is not None and n > 1 else None,
-        "luck": std * expected_best(n) if std is not None else None,
-        "best_of": {},
-        "outlier": None,
-        "bca": None,
-        "constant": std == 0.0,
-        **_seed_0(values),
-    }
-    if mean is None or std is None:
-        return found
-    half = student(level, n - 1) * std
-    found["interval"] = [mean - half / math.sqrt(n), mean + half / math.sqrt(n)]
-    if n >= 3:
-        low, high = spread_factors(n, level)
-        found["std_interval"] = [std * low, std * high]
-        found["prediction"] = [
-            mean - half * math.sqrt(1 + 1 / n),
-            mean + half * math.sqrt(1 + 1 / n),
-        ]
-    if n >= ROBUST_FROM:
-        found |= _robust(ordered)
+    spread = _Spread(ordered, mean, std, level) if mean is not None and std is not None else None
     ranked = sorted(ordered, reverse=better == "min")
-    found["best_of"] = {str(k): best_of(ranked, k) for k in (2, 3, 5, 10, 30) if k <= n}
-    if n >= OUTLIER_FROM and std > 0:
-        found["outlier"] = _grubbs(values, mean, std, level)
-    if n >= BOOTSTRAP_FROM and std > 0:
-        found["bca"] = _bca(ordered, level)
-    return found
+    return Description(
+        n=n,
+        mean=mean,
+        median=statistics.median(ordered) if n else None,
+        std=std,
+        sem=std / math.sqrt(n) if std is not None else None,
+        min=min(ordered) if n else None,
+        max=max(ordered) if n else None,
+        level=level,
+        interval=spread.interval() if spread else None,
+        std_interval=spread.std_interval() if spread else None,
+        prediction=spread.prediction() if spread else None,
+        mad=_mad(ordered) if n >= ROBUST_FROM else None,
+        iqm=_iqm(ordered) if n >= ROBUST_FROM else None,
+        best_of_n=abs(best - mean) if mean is not None and n > 1 else None,
+        luck=std * expected_best(n) if std is not None else None,
+        best_of=(
+            {str(k): best_of(ranked, k) for k in (2, 3, 5, 10, 30) if k <= n} if spread else {}
+        ),
+        outlier=_grubbs(values, spread, level) if spread and n >= OUTLIER_FROM and std else None,
+        bca=_bca(ordered, level) if n >= BOOTSTRAP_FROM and std else None,
+        constant=std == 0.0,
+        seed_0=values.get(0),
+        seed_0_offset=_seed_0_offset(values),
+    )
 
 
-def values_of(cell: Mapping[str, Any]) -> dict[int, float]:
-    """Return seed -> value of a report's cell; its JSON has text for keys."""
-    return {int(seed): value for seed, value in cell["values"].items()}
+@dataclass(frozen=True, slots=True)
+class _Spread:
+    """At least two values, with the intervals that follow from their spread."""
+
+    ordered: Sequence[float]
+    mean: float
+    std: float
+    level: float
+
+    @property
+    def n(self) -> int:
+        return len(self.ordered)
+
+    def _around(self, half: float) -> list[float]:
+        return [self.mean - half, self.mean + half]
+
+    def interval(self) -> list[float]:
+        return self._around(student(self.level, self.n - 1) * self.std / math.sqrt(self.n))
+
+    def std_interval(self) -> list[float] | None:
+        if self.n < 3:
+            return None
+        low, high = spread_factors(self.n, self.level)
+        return [self.std * low, self.std * high]
+
+    def prediction(self) -> list[float] | None:
+        if self.n < 3:
+            return None
+        return self._around(student(self.level, self.n - 1) * self.std * math.sqrt(1 + 1 / self.n))
 
 
 def best_of(ranked: Sequence[float], k: int) -> float:
@@ -101,16 +158,16 @@ def best_of(ranked: Sequence[float], k: int) -> float:
     )
 
 
-def _grubbs(values: Mapping[int, float], mean: float, std: float, level: float) -> dict[str, Any]:
+def _grubbs(values: Mapping[int, float], spread: _Spread, level: float) -> Outlier:
     """Name the farthest seed, and whether it is farther than chance would have it (Grubbs 1969)."""
     from scipy.stats import t
 
     n = len(values)
-    seed = max(sorted(values), key=lambda one: abs(values[one] - mean))
+    seed = max(sorted(values), key=lambda one: abs(values[one] - spread.mean))
     quantile = float(t.ppf(1 - (1 - level) / (2 * n), n - 2))
     critical = (n - 1) / math.sqrt(n) * math.sqrt(quantile**2 / (n - 2 + quantile**2))
-    distance = abs(values[seed] - mean) / std
-    return {"seed": seed, "g": distance, "critical": critical, "flagged": distance > critical}
+    distance = abs(values[seed] - spread.mean) / spread.std
+    return Outlier(seed=seed, g=distance, critical=critical, flagged=distance > critical)
 
 
 def _bca(values: Sequence[float], level: float) -> list[float]:
@@ -124,17 +181,21 @@ def _bca(values: Sequence[float], level: float) -> list[float]:
     return [float(found.low), float(found.high)]
 
 
-def _seed_0(values: Mapping[int, float]) -> dict[str, float | None]:
-    """Seed 0 is the one that is mostly reported; its offset is from the mean of the others."""
+def _seed_0_offset(values: Mapping[int, float]) -> float | None:
     others = [value for seed, value in values.items() if seed != 0]
-    offset = values[0] - statistics.fmean(others) if 0 in values and others else None
-    return {"seed_0": values.get(0), "seed_0_offset": offset}
+    return values[0] - statistics.fmean(others) if 0 in values and others else None
 
 
-def _robust(values: Sequence[float]) -> dict[str, float]:
-    from scipy.stats import median_abs_deviation, trim_mean
+def _mad(values: Sequence[float]) -> float:
+    from scipy.stats import median_abs_deviation
 
-    return {"mad": float(median_abs_deviation(values)), "iqm": float(trim_mean(values, 0.25))}
+    return float(median_abs_deviation(values))
+
+
+def _iqm(values: Sequence[float]) -> float:
+    from scipy.stats import trim_mean
+
+    return float(trim_mean(values, 0.25))
 
 
 @lru_cache(maxsize=4096)

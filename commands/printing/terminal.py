@@ -36,8 +36,15 @@ def is_terminal() -> bool:
 
 
 def emit_json(value: Any) -> None:
-    """Print one JSON value."""
-    print(json.dumps(value, indent=2, ensure_ascii=True, allow_nan=False))
+    """Print one JSON value; it may be a typed document, or have some in it."""
+    print(json.dumps(value, indent=2, ensure_ascii=True, allow_nan=False, default=_plain))
+
+
+def _plain(document: object) -> Any:
+    # What most commands print has none, and the codec takes a while to import.
+    from ...jobs.documents import to_plain
+
+    return to_plain(document)
 
 
 def say(text: str) -> None:

@@ -30,7 +30,7 @@ def evaluate(
     show: bool,
     image_size: int | None = None,
     crop_pct: float | None = None,
-) -> list[dict[str, Any]]:
+) -> list[queries.ResultRow]:
     """Score the completed ones among these runs; return their results on these sets.
 
     Args:
@@ -68,7 +68,7 @@ def evaluate(
         return [
             row
             for row in queries.results_of(connection, chosen)
-            if row["set_name"].partition("@")[0] in sets
+            if row.set_name.partition("@")[0] in sets
         ]
 
 

@@ -4,7 +4,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Protocol
 
 from ...db import queries
 from ...db.engine import reading
@@ -17,7 +17,20 @@ from ..loop.context import Context
 FORMATS = ("timm", "safetensors", "torchvision-backbone")
 
 
-def export(context: Context, run_id: str, out: Path, form: str, *, cell: dict[str, Any]) -> None:
+class Scored(Protocol):
+    """What the card says of the run's cell."""
+
+    @property
+    def n(self) -> int: ...
+    @property
+    def mean(self) -> float | None: ...
+    @property
+    def std(self) -> float | None: ...
+    @property
+    def metric(self) -> str: ...
+
+
+def export(context: Context, run_id: str, out: Path, form: str, *, cell: Scored) -> None:
     """Write a folder with the weights of a completed run.
 
     Args:
@@ -46,10 +59,13 @@ def export(context: Context, run_id: str, out: Path, form: str, *, cell: dict[st
         "grid_id": row.grid_id,
         "labels": {name: getattr(row, name) for name in ("backbone", "dataset", "head", "recipe")},
         "results": sorted(
-            ({name: result[name] for name in ("set_name", "metric", "last")} for result in results),
+            (
+                {name: getattr(one, name) for name in ("set_name", "metric", "last")}
+                for one in results
+            ),
             key=lambda result: (result["set_name"], result["metric"]),
         ),
-        "cell": {name: cell[name] for name in ("n", "mean", "std", "metric")},
+        "cell": {name: getattr(cell, name) for name in ("n", "mean", "std", "metric")},
     }
     command = [
         sys.executable,

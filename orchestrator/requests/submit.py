@@ -243,7 +243,7 @@ def _estimate(context: Context | None, frozen: FrozenGrid, to_do: list[Any]) -> 
     The same cell, else the same backbone, dataset and recipe.
     """
     history: dict[str, tuple[float, int]] = {}
-    rows: dict[str, dict[str, Any]] = {}
+    rows: dict[str, queries.CellRow] = {}
     if context is not None:
         with reading(context.ledger.engine) as connection:
             history = queries.seconds_per_run(connection)
@@ -251,7 +251,7 @@ def _estimate(context: Context | None, frozen: FrozenGrid, to_do: list[Any]) -> 
     alike: dict[tuple[str, str, str], float] = {}
     for cell_id, (seconds, _) in history.items():
         row = rows[cell_id]
-        alike[row["backbone"], row["dataset"], row["recipe"]] = seconds
+        alike[row.backbone, row.dataset, row.recipe] = seconds
     total, unknown = 0.0, 0
     for _, index, _, _ in to_do:
         cell = frozen.cells[index]

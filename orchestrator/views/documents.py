@@ -81,9 +81,9 @@ def runs(
     with reading(context.ledger.engine) as connection:
         rows = queries.list_runs(connection, selection, limit=limit)
         scores = {
-            row["run_id"]: row["last"]
+            row.run_id: row.last
             for row in queries.results_of(connection, [row.run_id for row in rows])
-            if row["metric"] == "top1" and row["set_name"] == "test"
+            if row.metric == "top1" and row.set_name == "test"
         }
     held = held_runs(context.workspace, {row.grid_id for row in rows})
     return [_run_document(context, row, scores.get(row.run_id), row.run_id in held) for row in rows]
@@ -158,7 +158,7 @@ def show(context: Context, run_id: str) -> dict[str, Any]:
     )
     spec = RunSpec.parse(folder.spec.read_text()) if folder.spec.exists() else None
     last = attempts[-1]["number"] if attempts else 0
-    described = asdict(spec) if spec else _described(cell["spec"])
+    described = asdict(spec) if spec else _described(cell.spec)
     return {
         "schema_version": SCHEMA_VERSION,
         **document,
@@ -177,7 +177,7 @@ def show(context: Context, run_id: str) -> dict[str, Any]:
         "spec": described,
         "environment": read_json(folder.attempt(last) / "environment.json") if last else None,
         "results": [
-            {name: value for name, value in result.items() if name != "run_id"}
+            {name: value for name, value in asdict(result).items() if name != "run_id"}
             for result in results
         ],
         "attempts": [_attempt_document(attempt) for attempt in attempts],

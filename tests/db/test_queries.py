@@ -149,7 +149,7 @@ def test_details_of_a_run_are_in_their_order(furnished: World) -> None:
         after = [row["after"] for row in queries.events_of(connection, run_id)]
         assert after == ["submitting", "queued", "running", "completed"]
         assert [row["step"] for row in queries.checkpoints_of(connection, run_id)] == [10]
-        assert {row["metric"] for row in queries.results_of(connection, [run_id])} == {
+        assert {row.metric for row in queries.results_of(connection, [run_id])} == {
             "top1",
             "loss",
         }

@@ -8,6 +8,7 @@ from vtjobs.analysis.findings.cells import report
 from vtjobs.analysis.findings.comparisons import compare
 from vtjobs.analysis.findings.declared import Plan
 from vtjobs.db.ingest import ingest_live
+from vtjobs.jobs.documents import to_plain
 from vtjobs.jobs.run.selector import Selection
 
 from ..support.ledgers import World, paper_grid
@@ -35,8 +36,8 @@ def told(folder: Path, url: str) -> str:
     cells = report(world.ledger, Selection(everything=True))
     document = {"cells": cells, "comparisons": compare(cells, Plan(margin=0.2))}
     world.close()
-    assert sum(cell["n"] for cell in cells) > 10
-    return json.dumps(document, allow_nan=False)
+    assert sum(cell.n for cell in cells) > 10
+    return json.dumps(to_plain(document), allow_nan=False)
 
 
 def test_the_report_is_the_same_byte_for_byte_on_both_databases(

@@ -1,8 +1,12 @@
-"""A report's cells as `analysis.table` makes them, from plain values."""
+"""A report's cells as `analysis.findings.cells` makes them, from plain values."""
 
 import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+from vtjobs.analysis.findings.cell import Cell
+from vtjobs.analysis.findings.epochs import Select
+from vtjobs.jobs.documents import changed
 
 
 def cell(
@@ -11,7 +15,7 @@ def cell(
     *,
     baseline: str | None = None,
     **more: Any,
-) -> dict[str, Any]:
+) -> Cell:
     """Return a cell whose head is called as it is.
 
     Args:
@@ -25,16 +29,14 @@ def cell(
     numbers = list(by_seed.values())
     states = more.get("states", {})
     after = max(by_seed, default=-1) + 1
-    mean = statistics.fmean(numbers) if numbers else None
-    found = {
-        "cell_id": name, "match_id": "match", "backbone": "vit", "dataset": "digits", "head": name,
-        "recipe": "quickstart", "stage": "", "axes": {}, "fidelity": {}, "metric": "top1", "set": "test",
-        "better": "max", "select": "last", "n": len(numbers), "planned": len(numbers) + sum(states.values()),
-        "states": {}, "missing_seeds": [], "diverged_seeds": list(range(after, after + states.get("diverged", 0))),
-        "chance": 10.0, "candidates": [1], "epochs": [3],
-        "values": {str(seed): value for seed, value in by_seed.items()}, "mean": mean,
-        "std": statistics.stdev(numbers) if len(numbers) > 1 else None, "best_minus_last": 0.1, "resumed": 0,
-        "resumed_inexactly": 0, "apart": 0, "baseline": baseline, "baseline_head": "supervised", "gain": None,
-        "is_baseline": baseline is None,
-    }  # fmt: skip
-    return found | more
+    found = Cell(
+        schema_version=1, cell_id=name, match_id="match", backbone="vit", dataset="digits", head=name,
+        recipe="quickstart", stage="", axes={}, fidelity={}, metric="top1", set="test", better="max",
+        select=Select.LAST, n=len(numbers), planned=len(numbers) + sum(states.values()), states={},
+        missing_seeds=[], diverged_seeds=list(range(after, after + states.get("diverged", 0))), chance=10.0,
+        candidates=[1], epochs=[3], values=by_seed, mean=statistics.fmean(numbers) if numbers else None,
+        std=statistics.stdev(numbers) if len(numbers) > 1 else None, best_minus_last=0.1, resumed=0,
+        resumed_inexactly=0, apart=0, baseline=baseline, baseline_head="supervised", gain=None,
+        is_baseline=baseline is None,
+    )  # fmt: skip
+    return changed(found, **more)

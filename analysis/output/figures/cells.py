@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from statistics import quantiles, stdev
 from typing import Any
 
-from ...stats.curves import agreement
-from ...stats.summary import values_of
+from ...findings.cell import Cell
+from ...stats.curves import Agreement, agreement
 from ..wording import columns, label_of, score
 from .canvas import COLOURS, FAINT, GREY, STATE_COLOURS, Drawn, cut, new_figure, styled
 
@@ -73,7 +73,7 @@ def _tile(x: float, y: float, colour: str) -> Any:
     )
 
 
-def strip(cells: Sequence[dict[str, Any]]) -> Drawn:
+def strip(cells: Sequence[Cell]) -> Drawn:
     """Draw every run as a dot, the mean as a tick and its t interval as a bar, a panel per dataset.
 
     Args:
@@ -81,30 +81,30 @@ def strip(cells: Sequence[dict[str, Any]]) -> Drawn:
     """
     names = [name for name in columns(list(cells)) if name != "dataset"]
     shown, more = cut(cells, "cells")
-    datasets = list(dict.fromkeys(cell["dataset"] for cell in shown))
+    datasets = list(dict.fromkeys(cell.dataset for cell in shown))
     rows = [
-        [cell["dataset"], label_of(cell, names), int(seed), value]
+        [cell.dataset, label_of(cell, names), seed, value]
         for cell in cells
-        for seed, value in cell["values"].items()
+        for seed, value in cell.values.items()
     ]
     with styled():
-        sizes = [sum(cell["dataset"] == dataset for cell in shown) for dataset in datasets]
+        sizes = [sum(cell.dataset == dataset for cell in shown) for dataset in datasets]
         figure = new_figure(0.5 + sum(0.3 * size + 0.55 for size in sizes))
         panels = figure.subplots(
             len(datasets), 1, squeeze=False, height_ratios=[size + 1 for size in sizes]
         )[:, 0]
         for axes, dataset in zip(panels, datasets, strict=True):
-            mine = [cell for cell in shown if cell["dataset"] == dataset]
+            mine = [cell for cell in shown if cell.dataset == dataset]
             for line, cell in enumerate(mine):
                 _draw_seeds(axes, line, cell)
             axes.set(ylim=(len(mine) - 0.5, -0.5), title=dataset)
             axes.set_yticks(
-                range(len(mine)), [f"{label_of(cell, names)}  n={cell['n']}" for cell in mine]
+                range(len(mine)), [f"{label_of(cell, names)}  n={cell.n}" for cell in mine]
             )
             axes.margins(x=0.08)
-        panels[-1].set_xlabel(f"{cells[0]['metric']} on {cells[0]['set']}")
+        panels[-1].set_xlabel(f"{cells[0].metric} on {cells[0].set}")
     said = "; ".join(
-        f"{cell['dataset']} {label_of(cell, names)} {score(cell)}, n={cell['n']}"
+        f"{cell.dataset} {label_of(cell, names)} {score(cell.mean, cell.std)}, n={cell.n}"
         for cell in shown[:12]
     )
     text = f"Every run as a dot, the mean as a line, its 95 % t interval as a bar. {said}.{more}"
@@ -118,12 +118,12 @@ def strip(cells: Sequence[dict[str, Any]]) -> Drawn:
     )
 
 
-def _draw_seeds(axes: Any, line: int, cell: dict[str, Any]) -> None:
+def _draw_seeds(axes: Any, line: int, cell: Cell) -> None:
     from matplotlib.transforms import blended_transform_factory
 
-    values = [value for _, value in sorted(cell["values"].items(), key=lambda one: int(one[0]))]
-    colour = GREY if cell["is_baseline"] else COLOURS[0]
-    interval = cell["description"]["interval"]
+    values = list(cell.values.values())
+    colour = GREY if cell.is_baseline else COLOURS[0]
+    interval = cell.described.interval
     if len(values) >= 10:
         low, middle, high = quantiles(values, n=4)
         axes.plot([low, high], [line, line], color=FAINT, linewidth=14, solid_capstyle="butt")
@@ -132,20 +132,20 @@ def _draw_seeds(axes: Any, line: int, cell: dict[str, Any]) -> None:
         axes.plot(
             interval, [line, line], color=colour, linewidth=5, alpha=0.25, solid_capstyle="butt"
         )
-    if cell["mean"] is not None:
-        axes.plot([cell["mean"]] * 2, [line - 0.32, line + 0.32], color=colour, linewidth=1.5)
+    if cell.mean is not None:
+        axes.plot([cell.mean] * 2, [line - 0.32, line + 0.32], color=colour, linewidth=1.5)
     # Spread a little, so that equal values are seen to be several.
     offsets = [0.16 * ((place % 3) - 1) for place in range(len(values))]
     axes.plot(
         values, [line + offset for offset in offsets], "o", color=colour, markersize=3, alpha=0.7
     )
     at_edge = blended_transform_factory(axes.transAxes, axes.transData)
-    if diverged := cell["states"].get("diverged", 0):
+    if diverged := cell.states.get("diverged", 0):
         axes.plot(
             [0.005] * 1, [line], "x", color="black", markersize=5, transform=at_edge, clip_on=False
         )
         axes.text(0.02, line, f"{diverged} diverged", transform=at_edge, va="center", fontsize=7)
-    if failed := cell["states"].get("failed", 0):
+    if failed := cell.states.get("failed", 0):
         axes.text(
             1.0,
             line,
@@ -158,7 +158,7 @@ def _draw_seeds(axes: Any, line: int, cell: dict[str, Any]) -> None:
         )
 
 
-def distribution(cell: dict[str, Any], label: str) -> Drawn | None:
+def distribution(cell: Cell, label: str) -> Drawn | None:
     """Draw the histogram of many seeds with a normal fit, and their quantiles against a normal's.
 
     Args:
@@ -168,13 +168,13 @@ def distribution(cell: dict[str, Any], label: str) -> Drawn | None:
     Returns:
         The figure (Touvron's thesis, figure 6.8), or None below thirty seeds.
     """
-    values = sorted(cell["values"].values())
-    if len(values) < DISTRIBUTION_FROM or not cell["std"]:
+    values = sorted(cell.values.values())
+    if len(values) < DISTRIBUTION_FROM or not cell.std or cell.mean is None:
         return None
     import numpy
     from scipy.stats import norm
 
-    mean, std = cell["mean"], cell["std"]
+    mean, std = cell.mean, cell.std
     normal = norm.ppf((numpy.arange(len(values)) + 0.5) / len(values))
     with styled():
         figure = new_figure(2.8)
@@ -185,24 +185,21 @@ def distribution(cell: dict[str, Any], label: str) -> Drawn | None:
         left.plot(values, [0.0] * len(values), "|", color="black", markersize=6)
         left.set(
             title=f"n={len(values)}, normal fit",
-            xlabel=f"{cell['metric']} on {cell['set']}",
+            xlabel=f"{cell.metric} on {cell.set}",
             ylabel="density",
         )
         right.plot(normal, values, "o", color=COLOURS[0], markersize=3)
         right.plot(normal[[0, -1]], mean + std * normal[[0, -1]], color=GREY)
-        right.set(title="quantiles", xlabel="of a standard normal", ylabel=cell["metric"])
-    luck = cell["description"]["luck"]
+        right.set(title="quantiles", xlabel="of a standard normal", ylabel=cell.metric)
+    luck = cell.described.luck
     text = (
         f"{label}: {len(values)} seeds from {values[0]:.2f} to {values[-1]:.2f}, mean {mean:.2f}, "
-        f"standard deviation {std:.2f}. The best seed is {cell['description']['best_of_n']:.2f} "
+        f"standard deviation {std:.2f}. The best seed is {cell.described.best_of_n:.2f} "
         f"away from the mean; {luck:.2f} is expected by chance for as many normal draws."
     )
-    rows = [
-        [int(seed), value]
-        for seed, value in sorted(cell["values"].items(), key=lambda one: int(one[0]))
-    ]
+    rows = [[seed, value] for seed, value in cell.values.items()]
     return Drawn(
-        name=f"distribution-{cell['cell_id'][:8]}",
+        name=f"distribution-{cell.cell_id[:8]}",
         title=f"Distribution over seeds: {label}",
         text=text,
         heading=["seed", "value"],
@@ -212,7 +209,7 @@ def distribution(cell: dict[str, Any], label: str) -> Drawn | None:
 
 
 def sets(
-    cell: dict[str, Any],
+    cell: Cell,
     name: str,
     other: Mapping[int, float],
     label: str,
@@ -230,13 +227,13 @@ def sets(
     Returns:
         The figure (Touvron's thesis, figure 6.7), or None below five common seeds.
     """
-    values = values_of(cell)
+    values = cell.values
     seeds = sorted(values.keys() & other.keys())
     if len(seeds) < 5:
         return None
-    agreed = agreement(values, other, better=cell["better"])
+    agreed = agreement(values, other, better=cell.better)
     x, y = [values[seed] for seed in seeds], [other[seed] for seed in seeds]
-    choose = min if cell["better"] == "min" else max
+    choose = min if cell.better == "min" else max
     with styled():
         figure = new_figure(3.6, width=4.6)
         axes = figure.add_subplot()
@@ -258,38 +255,38 @@ def sets(
                 )
         if sizes is not None:
             _binomial_cross(axes, x, y, sizes)
-        axes.set(xlabel=f"{cell['metric']} on {cell['set']}", ylabel=f"{cell['metric']} on {name}")
+        axes.set(xlabel=f"{cell.metric} on {cell.set}", ylabel=f"{cell.metric} on {name}")
         axes.set_title(_correlation(agreed))
     text = (
-        f"{label}: {_correlation(agreed)}. Seed {agreed['best']} is the best on {cell['set']} and"
-        f" number {agreed['rank']} on {name}."
+        f"{label}: {_correlation(agreed)}. Seed {agreed.best} is the best on {cell.set} and"
+        f" number {agreed.rank} on {name}."
     )
     if sizes is not None and (spread := stdev(x)) > 0:
         # Errors on a finite set that are independent between seeds shrink with the root of its
         # size.
         by_size = spread * math.sqrt(sizes[0] / sizes[1])
         text += (
-            f" Standard deviation {spread:.2f} on {sizes[0]:,} images of {cell['set']}, "
+            f" Standard deviation {spread:.2f} on {sizes[0]:,} images of {cell.set}, "
             f"{stdev(y):.2f} on {sizes[1]:,} of {name}. If the spread came from the finite set "
             f"alone, {by_size:.2f} would be expected on {name}."
         )
     rows = [[seed, a, b] for seed, a, b in zip(seeds, x, y, strict=True)]
     return Drawn(
-        name=f"sets-{cell['set']}-{name}-{cell['cell_id'][:8]}",
-        title=f"{cell['set']} against {name}: {label}",
+        name=f"sets-{cell.set}-{name}-{cell.cell_id[:8]}",
+        title=f"{cell.set} against {name}: {label}",
         text=text,
-        heading=["seed", cell["set"], name],
+        heading=["seed", cell.set, name],
         rows=rows,
         figure=figure,
     )
 
 
-def _correlation(agreement: dict[str, Any]) -> str:
-    if agreement["r"] is None:
-        return f"n={agreement['n']}, correlation undefined"
-    interval = agreement["interval"]
+def _correlation(agreement: Agreement) -> str:
+    if agreement.r is None:
+        return f"n={agreement.n}, correlation undefined"
+    interval = agreement.interval
     bounds = f", 95 % CI {interval[0]:.2f} to {interval[1]:.2f}" if interval else ""
-    return f"r={agreement['r']:.2f}{bounds}, n={agreement['n']}"
+    return f"r={agreement.r:.2f}{bounds}, n={agreement.n}"
 
 
 def _binomial_cross(axes: Any, x: list[float], y: list[float], sizes: tuple[int, int]) -> None:

@@ -5,14 +5,16 @@ Differences with their intervals, ranks over datasets, what more seeds would buy
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
+from ...findings.cell import Cell
+from ...findings.comparisons import Comparison, Comparisons
+from ...stats.over_datasets import Ranking
 from ...stats.summary import LEVEL, student
 from ...stats.verdict import Verdict
-from ..wording import columns, label_of, p_value
+from ..wording import columns, label_of, labels, p_value
 from .canvas import COLOURS, FAINT, GREY, Drawn, cut, new_figure, styled
 
-VERDICT_COLOURS: dict[str, str] = {
+VERDICT_COLOURS: dict[Verdict, str] = {
     Verdict.SEPARABLE: COLOURS[0],
     Verdict.TIE: COLOURS[2],
     Verdict.INCONCLUSIVE: GREY,
@@ -20,66 +22,63 @@ VERDICT_COLOURS: dict[str, str] = {
 }
 
 
-def forest(document: dict[str, Any]) -> Drawn:
+def forest(document: Comparisons) -> Drawn:
     """Draw each difference to the baseline with its interval, and the verdict beside it.
 
     Args:
         document: of `verdict.compare`.
     """
-    found = document["comparisons"]
+    found = document.comparisons
     names = columns(found)
     shown, more = cut(found, "comparisons")
-    each = len({one["baseline_head"] for one in found}) > 1
-    called = [
-        label_of(one, names) + (f" − {one['baseline_head']}" if each else "") for one in shown
-    ]
+    each = len({one.baseline_head for one in found}) > 1
+    called = [label_of(one, names) + (f" − {one.baseline_head}" if each else "") for one in shown]
     with styled():
         figure = new_figure(0.9 + 0.26 * len(shown))
         axes = figure.add_subplot()
-        if document["min_effect"]:
+        if document.min_effect:
             axes.axvspan(
-                -document["min_effect"], document["min_effect"], color=FAINT, alpha=0.5, linewidth=0
+                -document.min_effect, document.min_effect, color=FAINT, alpha=0.5, linewidth=0
             )
         axes.axvline(0, color="black", linewidth=0.8)
         for line, one in enumerate(shown):
-            colour = VERDICT_COLOURS[one["verdict"]]
-            if one["interval"]:
-                axes.plot(one["interval"], [line, line], color=colour, linewidth=1.5)
-            if one["difference"] is not None:
+            colour = VERDICT_COLOURS[one.verdict]
+            if one.interval:
+                axes.plot(one.interval, [line, line], color=colour, linewidth=1.5)
+            if one.difference is not None:
                 axes.plot(
-                    one["difference"],
+                    one.difference,
                     line,
-                    "o" if one["interval"] else "D",
+                    "o" if one.interval else "D",
                     color=colour,
                     markersize=4,
-                    markerfacecolor=colour if one["interval"] else "none",
+                    markerfacecolor=colour if one.interval else "none",
                 )
-            p = f"  p={p_value(one['p_adjusted'])}" if one["p_adjusted"] is not None else ""
+            p = f"  p={p_value(one.p_adjusted)}" if one.p_adjusted is not None else ""
             axes.text(
                 1.01,
                 line,
-                f"{one['verdict']}{p}",
+                f"{one.verdict}{p}",
                 transform=axes.get_yaxis_transform(),
                 va="center",
                 fontsize=7,
                 color=colour,
             )
-        other = "the other head" if each else found[0]["baseline_head"]
+        other = "the other head" if each else found[0].baseline_head
         axes.set(
-            ylim=(len(shown) - 0.5, -0.5), xlabel=f"difference in {found[0]['metric']} from {other}"
+            ylim=(len(shown) - 0.5, -0.5), xlabel=f"difference in {found[0].metric} from {other}"
         )
-        labels = [
-            f"{name}  n={one['n']}, {one['n_baseline']}"
-            for name, one in zip(called, shown, strict=True)
+        ticks = [
+            f"{name}  n={one.n}, {one.n_baseline}" for name, one in zip(called, shown, strict=True)
         ]
-        axes.set_yticks(range(len(shown)), labels)
+        axes.set_yticks(range(len(shown)), ticks)
     firsts = list(zip(called, shown, strict=True))[:12]
-    said = "; ".join(f"{name} {_difference(one)}: {one['verdict']}" for name, one in firsts)
+    said = "; ".join(f"{name} {_difference(one)}: {one.verdict}" for name, one in firsts)
     band = ""
-    if document["min_effect"]:
-        band = f" Shaded: smaller than the declared minimum effect of {document['min_effect']:g}."
+    if document.min_effect:
+        band = f" Shaded: smaller than the declared minimum effect of {document.min_effect:g}."
     text = (
-        f"Differences with unadjusted {100 * (1 - document['alpha']):g} % intervals."
+        f"Differences with unadjusted {100 * (1 - document.alpha):g} % intervals."
         f" {said}.{band}{more}"
     )
     heading = [
@@ -95,14 +94,14 @@ def forest(document: dict[str, Any]) -> Drawn:
     ]
     rows = [
         [
-            *(one.get(name, one["axes"].get(name, "")) for name in names),
-            one["baseline_head"],
-            one["n"],
-            one["n_baseline"],
-            one["difference"],
-            *(one["interval"] or (None, None)),
-            one["p_adjusted"],
-            one["verdict"],
+            *labels(one, names),
+            one.baseline_head,
+            one.n,
+            one.n_baseline,
+            one.difference,
+            *(one.interval or (None, None)),
+            one.p_adjusted,
+            one.verdict,
         ]
         for one in found
     ]
@@ -116,11 +115,11 @@ def forest(document: dict[str, Any]) -> Drawn:
     )
 
 
-def _difference(one: dict[str, Any]) -> str:
-    return "no value" if one["difference"] is None else f"{one['difference']:+.2f}"
+def _difference(one: Comparison) -> str:
+    return "no value" if one.difference is None else f"{one.difference:+.2f}"
 
 
-def critical_difference(found: dict[str, Any], label: str, name: str) -> Drawn | None:
+def critical_difference(found: Ranking, label: str, name: str) -> Drawn | None:
     """Draw mean ranks over datasets and join methods that the critical difference does not tell
     apart (Demšar 2006).
 
@@ -129,16 +128,16 @@ def critical_difference(found: dict[str, Any], label: str, name: str) -> Drawn |
         label: what the methods have in common.
         name: the stem of the files.
     """
-    if found["why_not"]:
+    if found.why_not or found.cd is None:
         return None
-    methods = list(found["ranks"].items())
+    methods = list(found.ranks.items())
     with styled():
         figure = new_figure(0.9 + 0.24 * len(methods))
         axes = figure.add_subplot()
         for line, (method, rank) in enumerate(methods):
             axes.plot([rank], [line], "o", color=COLOURS[0], markersize=4)
             axes.text(rank, line - 0.28, f"{method} {rank:.2f}", ha="center", fontsize=7)
-        groups = _groups([rank for _, rank in methods], found["cd"])
+        groups = _groups([rank for _, rank in methods], found.cd)
         for place, (first, last) in enumerate(groups):
             height = len(methods) + 0.3 * place
             axes.plot(
@@ -152,12 +151,12 @@ def critical_difference(found: dict[str, Any], label: str, name: str) -> Drawn |
             yticks=[],
         )
         axes.spines["left"].set_visible(False)
-        axes.set_title(f"{len(found['datasets'])} datasets, critical difference {found['cd']:.2f}")
+        axes.set_title(f"{len(found.datasets)} datasets, critical difference {found.cd:.2f}")
     said = ", ".join(f"{method} {rank:.2f}" for method, rank in methods)
-    p = "" if found["p"] is None else f" Friedman test (Iman-Davenport): p={p_value(found['p'])}."
+    p = "" if found.p is None else f" Friedman test (Iman-Davenport): p={p_value(found.p)}."
     text = (
-        f"{label}: mean ranks over {len(found['datasets'])} datasets: {said}; critical difference"
-        f" {found['cd']:.2f}.{p}"
+        f"{label}: mean ranks over {len(found.datasets)} datasets: {said}; critical difference"
+        f" {found.cd:.2f}.{p}"
     )
     return Drawn(
         name=name,
@@ -180,7 +179,7 @@ def _groups(ranks: Sequence[float], distance: float) -> list[tuple[int, int]]:
 
 
 def allocation(
-    cells: Sequence[dict[str, Any]],
+    cells: Sequence[Cell],
     hours: Mapping[str, float],
     looks: Sequence[int],
     *,
@@ -198,17 +197,17 @@ def allocation(
     Returns:
         The figure, or None where no cell has two seeds.
     """
-    known = [cell for cell in cells if cell["std"]]
+    known = [cell for cell in cells if cell.std]
     if not known:
         return None
     names = columns(list(cells))
     # The most uncertain ones are those that seeds are bought for.
-    known = sorted(known, key=lambda cell: -_half(cell["std"], cell["n"]))
+    known = sorted(known, key=lambda cell: -_half(cell, cell.n))
     shown = known[: len(COLOURS)]
-    most = max(20, 2 * max(cell["n"] for cell in shown))
-    fewest = max(3, min(cell["n"] for cell in shown) // 3)
+    most = max(20, 2 * max(cell.n for cell in shown))
+    fewest = max(3, min(cell.n for cell in shown) // 3)
     rows = [
-        [label_of(cell, names), n, _half(cell["std"], n), hours.get(cell["cell_id"])]
+        [label_of(cell, names), n, _half(cell, n), hours.get(cell.cell_id)]
         for cell in known
         for n in range(2, most + 1)
     ]
@@ -217,22 +216,21 @@ def allocation(
         axes = figure.add_subplot()
         for cell, colour in zip(shown, COLOURS, strict=False):
             sizes = list(range(fewest, most + 1))
-            cost = f", {hours[cell['cell_id']]:.2g} h per seed" if cell["cell_id"] in hours else ""
+            cost = f", {hours[cell.cell_id]:.2g} h per seed" if cell.cell_id in hours else ""
             axes.plot(
                 sizes,
-                [_half(cell["std"], n) for n in sizes],
+                [_half(cell, n) for n in sizes],
                 color=colour,
                 linewidth=1,
                 label=f"{label_of(cell, names)}{cost}",
             )
-            axes.plot(cell["n"], _half(cell["std"], cell["n"]), "o", color=colour, markersize=5)
+            axes.plot(cell.n, _half(cell, cell.n), "o", color=colour, markersize=5)
         for look in looks:
             axes.axvline(look, color=GREY, linestyle=":", linewidth=0.8)
         axes.set(xlabel="seeds", ylabel=f"95 % CI half-width ({metric})", ylim=(0, None))
         axes.legend(fontsize=7)
     said = "; ".join(
-        f"{label_of(cell, names)} ±{_half(cell['std'], cell['n']):.2f} at n={cell['n']}"
-        for cell in shown
+        f"{label_of(cell, names)} ±{_half(cell, cell.n):.2f} at n={cell.n}" for cell in shown
     )
     rest = (
         f" The {len(shown)} widest of {len(known)} cells are drawn."
@@ -251,5 +249,7 @@ def allocation(
     )
 
 
-def _half(std: float, n: int) -> float:
-    return student(LEVEL, n - 1) * std / math.sqrt(n)
+def _half(cell: Cell, n: int) -> float:
+    """Return the half-width at n seeds, at the deviation found so far."""
+    assert cell.std is not None
+    return student(LEVEL, n - 1) * cell.std / math.sqrt(n)

@@ -33,11 +33,11 @@ def learning(
         [
             panel,
             line,
-            row["epoch"],
-            row["n"],
-            row["mean"],
-            row["std"],
-            *(row["interval"] or (None, None)),
+            row.epoch,
+            row.n,
+            row.mean,
+            row.std,
+            *(row.interval or (None, None)),
         ]
         for panel, lines in panels.items()
         for line, curves in lines.items()
@@ -83,18 +83,18 @@ def _panel(upper: Any, lower: Any, lines: Mapping[str, Curves], breaks: Sequence
                 epochs, [curve[epoch] for epoch in epochs], color=colour, linewidth=0.5, alpha=0.35
             )
         rows = band(curves)
-        epochs = [row["epoch"] for row in rows]
-        upper.plot(epochs, [row["mean"] for row in rows], color=colour, linewidth=1.6, label=line)
-        known = [row for row in rows if row["interval"]]
+        epochs = [row.epoch for row in rows]
+        upper.plot(epochs, [row.mean for row in rows], color=colour, linewidth=1.6, label=line)
+        known = [(row.epoch, *row.interval) for row in rows if row.interval]
         upper.fill_between(
-            [row["epoch"] for row in known],
-            [row["interval"][0] for row in known],
-            [row["interval"][1] for row in known],
+            [epoch for epoch, _, _ in known],
+            [low for _, low, _ in known],
+            [high for _, _, high in known],
             color=colour,
             alpha=0.2,
             linewidth=0,
         )
-        lower.step(epochs, [row["n"] for row in rows], color=colour, where="mid", linewidth=1)
+        lower.step(epochs, [row.n for row in rows], color=colour, where="mid", linewidth=1)
     for epoch in breaks:
         upper.plot(
             epoch, 0.98, "|", color=GREY, markersize=6, transform=upper.get_xaxis_transform()
@@ -118,15 +118,15 @@ def spread(cells: Mapping[str, Curves], *, metric: str) -> Drawn | None:
     if not known:
         return None
     bands = {
-        label: [row for row in band(curves) if row["std"] is not None]
+        label: [row for row in band(curves) if row.std is not None]
         for label, curves in known.items()
     }
     order = {
-        label: {row["epoch"]: row["rho"] for row in persistence(curves)}
+        label: {row.epoch: row.rho for row in persistence(curves)}
         for label, curves in known.items()
     }
     rows = [
-        [label, row["epoch"], row["n"], row["std"], order[label].get(row["epoch"])]
+        [label, row.epoch, row.n, row.std, order[label].get(row.epoch)]
         for label, found in bands.items()
         for row in found
     ]
@@ -136,8 +136,8 @@ def spread(cells: Mapping[str, Curves], *, metric: str) -> Drawn | None:
         left, right = figure.subplots(1, 2)
         for label, colour in zip(shown, COLOURS, strict=False):
             left.plot(
-                [row["epoch"] for row in bands[label]],
-                [row["std"] for row in bands[label]],
+                [row.epoch for row in bands[label]],
+                [row.std for row in bands[label]],
                 color=colour,
                 linewidth=1.2,
                 label=label,

@@ -1,18 +1,21 @@
 """Our cells beside printed numbers: which are compared, how, and with what word."""
 
 import json
-import statistics
 from typing import Any
 
 import pytest
 from scipy.stats import ttest_ind_from_stats
 
-from vtjobs.analysis.findings.against import against
+from vtjobs.analysis.findings.against import Row, against
+from vtjobs.analysis.findings.cell import Cell, StageSpec
 from vtjobs.analysis.findings.published import records
 from vtjobs.analysis.output.layout import latex, markdown
 from vtjobs.analysis.output.render import of_published
+from vtjobs.jobs.documents import to_plain
 from vtjobs.jobs.grid import catalogue
 from vtjobs.jobs.grid.heads import HEADS
+
+from ...support.cells import cell as a_cell
 
 RELVIT = "relvit.r.t2.cifar10.vit_s4.relvit"
 
@@ -25,30 +28,28 @@ def ours(
     recipe: str = "relvit-finetune", changes: dict[str, Any] | None = None, params: dict[str, Any] | None = None,
     set_name: str = "test", axes: dict[str, Any] | None = None, first: dict[str, Any] | None = None,
     best: list[float] | None = None,
-) -> dict[str, Any]:  # fmt: skip
+) -> Cell:  # fmt: skip
     """A cell as a report has it: the heads of its chain from the last stage back."""
-    n = len(values)
     fields = catalogue.recipe_data(recipe) | (changes or {})
-    return {
-        "cell_id": "c",
-        "backbone": backbone,
-        "dataset": dataset,
-        "recipe": recipe,
-        "set": set_name,
-        "axes": axes or {},
-        "n": n,
-        "mean": statistics.fmean(values) if n else None,
-        "std": statistics.stdev(values) if n > 1 else None,
-        "best_values": {str(seed): value for seed, value in enumerate(best or values)},
-        "fidelity": {recipe: "paper"},
-        "specs": [
-            {
-                "head": _head(head, params or {}),
-                "recipe": fields | (first or {} if number == len(heads) - 1 else {}),
-            }
-            for number, head in enumerate(heads)
-        ],
-    }
+    specs = [
+        StageSpec(
+            head=_head(head, params or {}),
+            recipe=fields | (first or {} if number == len(heads) - 1 else {}),
+        )
+        for number, head in enumerate(heads)
+    ]
+    return a_cell(
+        "c",
+        values,
+        backbone=backbone,
+        dataset=dataset,
+        recipe=recipe,
+        set=set_name,
+        axes=axes or {},
+        best_values=dict(enumerate(best or values)),
+        fidelity={recipe: "paper"},
+        specs=specs,
+    )
 
 
 def _head(name: str, params: dict[str, Any]) -> dict[str, Any]:
@@ -56,21 +57,19 @@ def _head(name: str, params: dict[str, Any]) -> dict[str, Any]:
     return {"name": name, "params": HEADS[name].model.model_validate(given).model_dump(mode="json")}
 
 
-def row(
-    cells: list[dict[str, Any]], record: str = RELVIT, table: str = "relvit:2", **options: Any
-) -> dict[str, Any]:
+def row(cells: list[Cell], record: str = RELVIT, table: str = "relvit:2", **options: Any) -> Row:
     document = against(table, cells, **options)
-    json.dumps(document, allow_nan=False)
-    return dict(next(one for one in document["rows"] if one["id"] == record))
+    json.dumps(to_plain(document), allow_nan=False)
+    return next(one for one in document.rows if one.id == record)
 
 
 def test_two_deviations_are_compared_by_welch_from_the_printed_summary() -> None:
     cell = ours([90.0, 90.2, 90.4, 90.1, 90.3])
     found = row([cell])
-    wanted = ttest_ind_from_stats(cell["mean"], cell["std"], 5, 90.23, 0.09, 5, equal_var=False)
-    assert found["p"] == pytest.approx(float(wanted.pvalue), rel=1e-9)
-    assert found["difference"] == pytest.approx(90.2 - 90.23)
-    assert found["p_worst"] >= found["p"] and found["p_adjusted"] == found["p_worst"]
+    wanted = ttest_ind_from_stats(cell.mean, cell.std, 5, 90.23, 0.09, 5, equal_var=False)
+    assert found.p == pytest.approx(float(wanted.pvalue), rel=1e-9)
+    assert found.difference == pytest.approx(90.2 - 90.23)
+    assert found.p_worst >= found.p and found.p_adjusted == found.p_worst
 
 
 @pytest.mark.parametrize(
@@ -87,7 +86,7 @@ def test_two_deviations_are_compared_by_welch_from_the_printed_summary() -> None
 def test_the_word_follows_from_the_test_and_the_margin(
     values: list[float], margin: float | None, word: str
 ) -> None:
-    assert row([ours(values)], margin=margin)["word"] == word
+    assert row([ours(values)], margin=margin).word == word
 
 
 def test_one_printed_number_is_one_more_draw() -> None:
@@ -100,9 +99,9 @@ def test_one_printed_number_is_one_more_draw() -> None:
     record = "drloc.r.t4.cifar10.swin_t.drloc"
     found = row([ours([83.8, 83.9, 84.0], **like)], record, "drloc:4")
     # t = 0.01 / (0.1 · √(1 + 1/3)) with two degrees of freedom.
-    assert found["printed"] == 83.89 and found["p"] == pytest.approx(0.9388, abs=1e-3)
+    assert found.printed == 83.89 and found.p == pytest.approx(0.9388, abs=1e-3)
     two = row([ours([83.8, 83.9], **like)], record, "drloc:4")
-    assert two["detail"] == "a test against a single number needs three seeds that differ"
+    assert two.detail == "a test against a single number needs three seeds that differ"
 
 
 @pytest.mark.parametrize(
@@ -118,13 +117,13 @@ def test_one_printed_number_is_one_more_draw() -> None:
 )
 def test_what_was_made_otherwise_is_not_compared(change: dict[str, Any], why: str) -> None:
     found = row([ours([90.0, 90.1, 90.2], **change)])
-    assert (found["word"], found["detail"], found["p"]) == ("not comparable", why, None)
+    assert (found.word, found.detail, found.p) == ("not comparable", why, None)
 
 
 def test_how_a_step_is_computed_is_no_difference() -> None:
-    assert row([ours([90.0, 90.1, 90.2], changes={"precision": "fp16", "channels_last": True})])[
-        "comparable"
-    ]
+    assert row(
+        [ours([90.0, 90.1, 90.2], changes={"precision": "fp16", "channels_last": True})]
+    ).comparable
 
 
 @pytest.mark.parametrize(
@@ -138,7 +137,7 @@ def test_how_a_step_is_computed_is_no_difference() -> None:
     ],
 )
 def test_another_cell_is_not_taken_for_theirs(other: dict[str, Any]) -> None:
-    assert row([ours([90.0, 90.1, 90.2], **other)])["detail"] == "no matching cell among ours"
+    assert row([ours([90.0, 90.1, 90.2], **other)]).detail == "no matching cell among ours"
 
 
 def test_another_weight_or_number_of_pairs_is_another_variant() -> None:
@@ -150,11 +149,9 @@ def test_another_weight_or_number_of_pairs_is_another_variant() -> None:
         "recipe": "drloc-scratch",
     }
     theirs = ours([66.0, 66.1, 66.4], params={"weight": 0.5, "pairs": 64}, **like)
-    assert row([theirs], record, "drloc:2a")["comparable"]
+    assert row([theirs], record, "drloc:2a").comparable
     for params in ({"weight": 0.1, "pairs": 64}, {"weight": 0.5, "pairs": 32}):
-        assert not row([ours([66.0, 66.1], params=params, **like)], record, "drloc:2a")[
-            "comparable"
-        ]
+        assert not row([ours([66.0, 66.1], params=params, **like)], record, "drloc:2a").comparable
 
 
 def test_the_papers_names_of_backbones_and_protocols_are_ours() -> None:
@@ -165,14 +162,14 @@ def test_the_papers_names_of_backbones_and_protocols_are_ours() -> None:
         recipe="drloc-scratch",
         params={"weight": 0.1},
     )
-    assert row([cell], "drloc.r.t4.cifar10.cvt_13.drloc", "drloc:4")["comparable"]
+    assert row([cell], "drloc.r.t4.cifar10.cvt_13.drloc", "drloc:4").comparable
     flowers = ours([45.0, 45.5, 46.0], backbone="vit_s32", dataset="flowers102_relvit")
-    assert row([flowers], "relvit.r.t2.flowers102.vit_s32.relvit")["comparable"]
+    assert row([flowers], "relvit.r.t2.flowers102.vit_s32.relvit").comparable
 
 
 def test_every_accuracy_of_the_table_has_its_row_and_every_layout_holds_it() -> None:
     document = against("relvit:2", [ours([90.2, 90.25, 90.3, 90.15, 90.25])], margin=0.5)
-    assert len(document["rows"]) == 12
+    assert len(document.rows) == 12
     for text in (markdown(of_published(document)), latex(of_published(document))):
         assert (
             "90.23" in text
@@ -193,10 +190,10 @@ def test_a_study_over_seeds_on_another_test_set_is_compared_with_that_set() -> N
     found = row(
         [ours([67.9, 68.1, 68.0], set_name="v2", **like)], record, "thesis:fig6.7", margin=1.0
     )
-    assert (found["printed"], found["printed_std"], found["printed_n"]) == (67.99, 0.23, 100)
-    assert found["word"] == "reproduced"
+    assert (found.printed, found.printed_std, found.printed_n) == (67.99, 0.23, 100)
+    assert found.word == "reproduced"
     assert (
-        row([ours([67.9, 68.1, 68.0], **like)], record, "thesis:fig6.7")["detail"]
+        row([ours([67.9, 68.1, 68.0], **like)], record, "thesis:fig6.7").detail
         == "no matching cell among ours"
     )
 
@@ -213,8 +210,8 @@ def test_low_resolution_first_is_told_apart_by_where_it_began() -> None:
         ours([83.1, 83.2, 83.3], first={"image_size": size, "epochs": 400}, **like)
         for size in (128, 160)
     ]
-    assert row(cells[:1], record, "thesis:6.6")["comparable"]
-    assert row(cells[1:], record, "thesis:6.6")["detail"] == "no matching cell among ours"
+    assert row(cells[:1], record, "thesis:6.6").comparable
+    assert row(cells[1:], record, "thesis:6.6").detail == "no matching cell among ours"
 
 
 def test_an_ablation_is_compared_with_the_record_of_its_change() -> None:
@@ -226,8 +223,8 @@ def test_an_ablation_is_compared_with_the_record_of_its_change() -> None:
     }
     cell = ours([78.6, 78.7, 78.8], axes={"variant": "no mixup"}, changes={"mixup": 0.0}, **like)
     record = "thesis.r.t3.8.imagenet1k.deit_b.supervised.scratch.change=no_mixup"
-    assert row([cell], record, "thesis:3.8")["comparable"]
-    assert not row([cell], record.replace("mixup", "cutmix"), "thesis:3.8")["comparable"]
+    assert row([cell], record, "thesis:3.8").comparable
+    assert not row([cell], record.replace("mixup", "cutmix"), "thesis:3.8").comparable
 
 
 def test_one_decimal_leaves_more_open_than_two() -> None:
@@ -246,7 +243,7 @@ def test_a_deviation_over_an_unknown_number_of_runs_is_not_tested() -> None:
     found = row(
         [cell], "thesis.r.t3.8.imagenet1k.deit_b.supervised.scratch.change=none", "thesis:3.8"
     )
-    assert (found["printed"], found["p"], found["detail"]) == (
+    assert (found.printed, found.p, found.detail) == (
         81.8,
         None,
         "the paper's number of runs is unknown",
@@ -256,9 +253,9 @@ def test_a_deviation_over_an_unknown_number_of_runs_is_not_tested() -> None:
 def test_ours_are_chosen_as_theirs_were_and_the_last_epoch_stands_beside_them() -> None:
     last, best = [90.0, 90.2, 90.4], [90.5, 90.6, 90.7]
     document = against("relvit:2", [ours(last, best=best)])
-    found = next(one for one in document["rows"] if one["ours_n"])
-    assert document["selection"] == "best"
-    assert (found["ours"], found["ours_last"]) == pytest.approx((90.6, 90.2))
+    found = next(one for one in document.rows if one.ours_n)
+    assert document.selection == "best"
+    assert (found.ours, found.ours_last) == pytest.approx((90.6, 90.2))
     text = markdown(of_published(document))
     assert (
         "90.60 ± 0.10" in text
@@ -269,5 +266,5 @@ def test_ours_are_chosen_as_theirs_were_and_the_last_epoch_stands_beside_them() 
 
 def test_the_thesis_prints_the_last_epoch() -> None:
     document = against("thesis:fig6.7", [ours([79.7, 79.8, 79.9], best=[99.0, 99.0, 99.0])])
-    assert document["selection"] == "last" and "best epoch" not in markdown(of_published(document))
-    assert all(one["ours"] in (None, pytest.approx(79.8)) for one in document["rows"])
+    assert document.selection == "last" and "best epoch" not in markdown(of_published(document))
+    assert all(one.ours in (None, pytest.approx(79.8)) for one in document.rows)

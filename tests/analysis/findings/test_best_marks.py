@@ -3,17 +3,17 @@
 A table with a column for each dataset.
 """
 
-from typing import Any
-
 import numpy
 import pytest
 
 from vtjobs.analysis.findings.best_marks import marks
+from vtjobs.analysis.findings.cell import Cell
 from vtjobs.analysis.findings.declared import Plan
 from vtjobs.analysis.findings.epochs import Select
 from vtjobs.analysis.output import by_dataset, render, wording
 from vtjobs.analysis.output.layout import latex, markdown, said
 from vtjobs.analysis.stats.difference import holm, welch
+from vtjobs.jobs.documents import changed
 
 from ...support.cells import cell
 
@@ -24,41 +24,41 @@ def shifted(by: float) -> list[float]:
     return [value + by for value in BASE]
 
 
-def marked(*cells: dict[str, Any]) -> list[dict[str, Any]]:
-    for one, own in zip(cells, marks(cells, Plan()), strict=True):
-        one["marks"] = own
-    return list(cells)
+def marked(*cells: Cell) -> list[Cell]:
+    found = zip(cells, marks(cells, Plan()), strict=True)
+    return [changed(one, marks=own) for one, own in found]
 
 
 def test_the_best_mean_is_marked_and_what_cannot_be_told_from_it() -> None:
     low, near, best = marked(
         cell("low", BASE), cell("near", shifted(4.95)), cell("best", shifted(5))
     )
-    assert [one["marks"]["best"] for one in (low, near, best)] == [False, False, True]
-    assert [one["marks"]["like_best"] for one in (low, near, best)] == [False, True, None]
+    assert [one.marked.best for one in (low, near, best)] == [False, False, True]
+    assert [one.marked.like_best for one in (low, near, best)] == [False, True, None]
     expected = holm([welch(BASE, shifted(5)).p, welch(shifted(4.95), shifted(5)).p, 1.0])
-    assert [low["marks"]["p_best"], near["marks"]["p_best"]] == pytest.approx(expected[:2])
-    assert low["marks"]["m"] == 3
+    assert [low.marked.p_best, near.marked.p_best] == pytest.approx(expected[:2])
+    assert low.marked.m == 3
 
 
 def test_where_nothing_can_be_told_from_the_best_nothing_is_the_best() -> None:
     found = marked(cell("one", BASE), cell("other", shifted(0.05)), cell("single", [90.0]))
-    assert not any(one["marks"]["best"] for one in found)
+    assert not any(one.marked.best for one in found)
 
 
 def test_the_best_has_all_its_seeds_and_no_diverged_run_and_no_worse_one_takes_its_place() -> None:
     usual, low = cell("usual", BASE), cell("low", shifted(-5))
     lost = cell("lost", shifted(9), states={"diverged": 1})
-    assert [one["marks"]["best"] for one in marked(usual, low, lost)] == [True, False, False]
-    assert lost["marks"]["like_best"] is None
+    found = marked(usual, low, lost)
+    assert [one.marked.best for one in found] == [True, False, False]
+    assert found[2].marked.like_best is None
     high = cell("high", shifted(5), states={"failed": 1})
-    assert not any(one["marks"]["best"] for one in marked(usual, low, lost, high))
+    assert not any(one.marked.best for one in marked(usual, low, lost, high))
 
 
 @pytest.mark.parametrize("plan", [Plan(looks=(3, 5)), Plan(anytime=True)])
 def test_where_looks_are_declared_no_other_one_is_taken(plan: Plan) -> None:
     found = marks([cell("low", BASE), cell("best", shifted(5))], plan)
-    assert [(one["best"], one["like_best"]) for one in found] == [(False, None)] * 2
+    assert [(one.best, one.like_best) for one in found] == [(False, None)] * 2
 
 
 def test_cells_that_chose_among_other_numbers_of_epochs_are_not_told_apart() -> None:
@@ -66,7 +66,7 @@ def test_cells_that_chose_among_other_numbers_of_epochs_are_not_told_apart() -> 
         cell("low", BASE, select="best_val", candidates=[3]),
         cell("best", shifted(5), select="best_val"),
     ]
-    assert [one["like_best"] for one in marks(cells, Plan(select=Select.BEST_VAL))] == [True, None]
+    assert [one.like_best for one in marks(cells, Plan(select=Select.BEST_VAL))] == [True, None]
 
 
 @pytest.mark.parametrize("count", [2, 10])
@@ -75,7 +75,7 @@ def test_of_equal_methods_hardly_any_is_called_the_best(count: int) -> None:
     times = 400
     wrong = sum(
         any(
-            one["best"]
+            one.best
             for one in marks(
                 [cell(str(n), draw.normal(0, 1, 5).tolist()) for n in range(count)], Plan()
             )
@@ -92,12 +92,12 @@ def test_each_dataset_has_its_own_best() -> None:
         for data in "ab"
         for head, by in (("x", 0), ("y", 5))
     ]
-    assert [one["marks"]["best"] for one in marked(*cells)] == [False, True, False, True]
+    assert [one.marked.best for one in marked(*cells)] == [False, True, False, True]
 
 
 def test_of_a_loss_the_smallest_mean_is_the_best() -> None:
     cells = [cell("small", BASE, better="min"), cell("large", shifted(5), better="min")]
-    assert [one["marks"]["best"] for one in marked(*cells)] == [True, False]
+    assert [one.marked.best for one in marked(*cells)] == [True, False]
 
 
 def test_bold_and_dagger_are_in_every_layout_with_their_meaning() -> None:
@@ -120,7 +120,8 @@ def test_bold_and_dagger_are_in_every_layout_with_their_meaning() -> None:
 def test_numbers_are_printed_with_the_decimals_that_are_asked_for(
     decimals: int, shown: str
 ) -> None:
-    assert wording.score(cell("one", BASE), decimals) == shown
+    one = cell("one", BASE)
+    assert wording.score(one.mean, one.std, decimals) == shown
 
 
 def test_a_gain_that_the_printed_means_do_not_give_is_explained() -> None:
@@ -165,7 +166,7 @@ def test_no_cell_of_a_wide_table_takes_the_place_of_another_one() -> None:
     ]
     table = by_dataset.of_cells(marked(*alike))
     assert table.heading[:3] == ["backbone", "head", "stage"] and len(table.body) == 2
-    same = by_dataset.of_cells(marked(*({**one, "stage": ""} for one in alike)))
+    same = by_dataset.of_cells(marked(*(changed(one, stage="") for one in alike)))
     assert [line[-1].split()[0] for line in same.body] == ["80.12", "85.12"]
 
 

@@ -1,52 +1,51 @@
 """The word that a comparison ends in."""
 
-import json
 import random
 from typing import Any
 
 import pytest
 
-from vtjobs.analysis.findings.comparisons import compare
+from vtjobs.analysis.findings.cell import Cell
+from vtjobs.analysis.findings.comparisons import Comparison, compare
 from vtjobs.analysis.findings.declared import Plan
 from vtjobs.analysis.output import as_csv
 from vtjobs.analysis.output.layout import latex, markdown
 from vtjobs.analysis.output.render import of_comparisons
 from vtjobs.analysis.stats.difference import Test
+from vtjobs.jobs.documents import changed
 
 from ...support.cells import cell as a_cell
 
 BASE = [80.1, 80.4, 79.9, 80.2, 80.0]
 
 
-def cell(
-    name: str, values: list[float], *, baseline: str | None = "base", **states: int
-) -> dict[str, Any]:
+def cell(name: str, values: list[float], *, baseline: str | None = "base", **states: int) -> Cell:
     """Return a report's cell."""
     return a_cell(name, values, baseline=baseline, states=states)
 
 
-def judged(values: list[float], **options: Any) -> dict[str, Any]:
+def judged(values: list[float], **options: Any) -> Comparison:
     """Return the only comparison of two cells."""
     cells = [cell("base", BASE, baseline=None), cell("head", values)]
-    (found,) = compare(cells, Plan(**options))["comparisons"]
-    return dict(found)
+    (found,) = compare(cells, Plan(**options)).comparisons
+    return found
 
 
 def test_a_gain_far_above_the_spread_is_separable() -> None:
     found = judged([value + 1 for value in BASE])
-    assert found["verdict"] == "separable" and found["difference"] == pytest.approx(1.0)
+    assert found.verdict == "separable" and found.difference == pytest.approx(1.0)
 
 
 def test_a_gain_within_the_spread_is_inconclusive_and_says_what_the_seeds_can_find() -> None:
     found = judged([value + 0.1 for value in BASE])
-    assert found["verdict"] == "inconclusive" and found["detail"].startswith(
+    assert found.verdict == "inconclusive" and found.detail.startswith(
         "5 seeds can detect a difference of 0.39"
     )
 
 
 def test_seeds_are_counted_for_the_declared_effect_and_not_for_the_one_that_was_seen() -> None:
     for shift in (0.05, 0.1, 0.15):
-        assert judged([value + shift for value in BASE], min_effect=0.2)["detail"].startswith(
+        assert judged([value + shift for value in BASE], min_effect=0.2).detail.startswith(
             "needs about 11 more seeds"
         )
 
@@ -54,7 +53,7 @@ def test_seeds_are_counted_for_the_declared_effect_and_not_for_the_one_that_was_
 def test_pairs_need_other_numbers_of_seeds() -> None:
     values = [value + shift for value, shift in zip(BASE, [0.3, -0.3, 0.2, -0.1, 0.1], strict=True)]
     apart, together = (
-        judged(values, min_effect=0.1, test=test)["detail"] for test in (Test.WELCH, Test.PAIRED)
+        judged(values, min_effect=0.1, test=test).detail for test in (Test.WELCH, Test.PAIRED)
     )
     assert "to detect a difference of 0.1" in apart and "to detect a difference of 0.1" in together
     assert apart != together
@@ -62,13 +61,13 @@ def test_pairs_need_other_numbers_of_seeds() -> None:
 
 def test_a_tie_needs_a_margin() -> None:
     values = [value + 0.01 for value in BASE]
-    assert judged(values)["verdict"] == "inconclusive"
-    assert judged(values, margin=0.5)["verdict"] == "tie"
+    assert judged(values).verdict == "inconclusive"
+    assert judged(values, margin=0.5).verdict == "tie"
 
 
 def test_a_difference_that_is_there_and_too_small_to_matter_says_both() -> None:
     found = judged([value + 0.4 for value in BASE], margin=1.0)
-    assert (found["verdict"], found["detail"]) == (
+    assert (found.verdict, found.detail) == (
         "separable",
         "significant, but equivalent within the margin",
     )
@@ -76,8 +75,8 @@ def test_a_difference_that_is_there_and_too_small_to_matter_says_both() -> None:
 
 def test_one_seed_is_not_testable() -> None:
     found = judged([81.0])
-    assert (found["verdict"], found["p"], found["interval"]) == ("not testable", None, None)
-    assert found["difference"] == pytest.approx(0.88)
+    assert (found.verdict, found.p, found.interval) == ("not testable", None, None)
+    assert found.difference == pytest.approx(0.88)
 
 
 def test_a_diverged_run_is_an_outcome_that_no_difference_may_leave_out() -> None:
@@ -85,23 +84,23 @@ def test_a_diverged_run_is_an_outcome_that_no_difference_may_leave_out() -> None
         cell("base", BASE, baseline=None),
         cell("head", [value + 1 for value in BASE], diverged=1),
     ]
-    (found,) = compare(cells)["comparisons"]
-    assert found["verdict"] == "not testable" and "1 diverged" in found["detail"]
+    (found,) = compare(cells).comparisons
+    assert found.verdict == "not testable" and "1 diverged" in found.detail
 
 
 def test_a_failed_run_changes_no_number() -> None:
     better = [value + 1 for value in BASE]
     cells = [cell("base", BASE, baseline=None), cell("head", better, failed=1)]
-    (found,) = compare(cells)["comparisons"]
-    assert {**found, "planned": 5} == judged(better)
+    (found,) = compare(cells).comparisons
+    assert changed(found, planned=5) == judged(better)
 
 
 def test_more_comparisons_raise_the_bar() -> None:
     many = [cell(f"head{index}", [value + 0.3 for value in BASE]) for index in range(10)]
     alone = judged([value + 0.3 for value in BASE])
-    together = compare([cell("base", BASE, baseline=None), *many])["comparisons"][0]
-    assert alone["verdict"] == "separable" and together["verdict"] == "inconclusive"
-    assert together["p"] == alone["p"] and together["p_adjusted"] == pytest.approx(10 * alone["p"])
+    together = compare([cell("base", BASE, baseline=None), *many]).comparisons[0]
+    assert alone.verdict == "separable" and together.verdict == "inconclusive"
+    assert together.p == alone.p and together.p_adjusted == pytest.approx(10 * alone.p)
 
 
 def test_pairs_see_what_the_spread_of_seeds_hides() -> None:
@@ -110,21 +109,20 @@ def test_pairs_see_what_the_spread_of_seeds_hides() -> None:
         cell("base", wide, baseline=None),
         cell("head", [a + b for a, b in zip(wide, BASE, strict=True)]),
     ]
-    cells[1]["values"] = {
-        str(seed): value + 1 + 0.1 * (seed % 2) for seed, value in enumerate(wide)
-    }
-    assert compare(cells)["comparisons"][0]["verdict"] == "inconclusive"
-    assert compare(cells, Plan(test=Test.PAIRED))["comparisons"][0]["verdict"] == "separable"
+    paired = {seed: value + 1 + 0.1 * (seed % 2) for seed, value in enumerate(wide)}
+    cells[1] = changed(cells[1], values=paired)
+    assert compare(cells).comparisons[0].verdict == "inconclusive"
+    assert compare(cells, Plan(test=Test.PAIRED)).comparisons[0].verdict == "separable"
 
 
 def test_the_order_of_the_seeds_changes_no_byte() -> None:
     cells = [cell("base", BASE, baseline=None), cell("head", [value + 1 for value in BASE])]
-    before = json.dumps(compare(cells))
+    shuffled = []
     for one in cells:
-        items = list(one["values"].items())
+        items = list(one.values.items())
         random.Random(3).shuffle(items)
-        one["values"] = dict(items)
-    assert json.dumps(compare(cells)) == before
+        shuffled.append(changed(one, values=dict(items)))
+    assert compare(shuffled) == compare(cells)
 
 
 def test_every_layout_holds_the_words_and_no_nan() -> None:
@@ -147,10 +145,8 @@ def test_every_layout_holds_the_words_and_no_nan() -> None:
 
 def test_of_a_loss_the_smaller_run_wins() -> None:
     cells = [cell("base", BASE, baseline=None), cell("head", [value - 5 for value in BASE])]
-    for one in cells:
-        one["better"] = "min"
-    (found,) = compare(cells, Plan())["comparisons"]
-    assert found["ranks"]["improvement"] == 1.0 and found["difference"] == pytest.approx(-5)
+    (found,) = compare([changed(one, better="min") for one in cells], Plan()).comparisons
+    assert found.ranks.improvement == 1.0 and found.difference == pytest.approx(-5)
 
 
 def test_at_any_time_as_many_seeds_a_side_are_used_and_no_power_is_promised() -> None:
@@ -158,9 +154,9 @@ def test_at_any_time_as_many_seeds_a_side_are_used_and_no_power_is_promised() ->
         cell("base", [*BASE, 70.0, 71.0], baseline=None),
         cell("head", [value + 0.1 for value in BASE]),
     ]
-    (found,) = compare(cells, Plan(anytime=True, min_effect=0.2))["comparisons"]
-    assert (found["n"], found["n_baseline"]) == (5, 5)
-    assert (found["verdict"], found["detail"]) == ("inconclusive", "add seeds and compare again")
+    (found,) = compare(cells, Plan(anytime=True, min_effect=0.2)).comparisons
+    assert (found.n, found.n_baseline) == (5, 5)
+    assert (found.verdict, found.detail) == ("inconclusive", "add seeds and compare again")
 
 
 def test_ranks_are_those_of_the_seeds_that_the_look_compares_and_of_no_cell_with_a_diverged_run() -> (
@@ -171,8 +167,8 @@ def test_ranks_are_those_of_the_seeds_that_the_look_compares_and_of_no_cell_with
         cell("base", [*BASE, *more], baseline=None),
         cell("head", [value + 0.1 for value in (*BASE, *more)]),
     ]
-    (found,) = compare(cells, Plan(looks=(3, 5, 10)))["comparisons"]
-    assert (found["n"], found["ranks"]["pairs"]) == (5, 25)
-    cells[1]["diverged_seeds"] = [8]
-    (found,) = compare(cells, Plan())["comparisons"]
-    assert (found["ranks"]["p"], found["ranks"]["pairs"]) == (None, 0)
+    (found,) = compare(cells, Plan(looks=(3, 5, 10))).comparisons
+    assert (found.n, found.ranks.pairs) == (5, 25)
+    cells[1] = changed(cells[1], diverged_seeds=[8])
+    (found,) = compare(cells, Plan()).comparisons
+    assert (found.ranks.p, found.ranks.pairs) == (None, 0)

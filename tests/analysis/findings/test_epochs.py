@@ -10,6 +10,7 @@ from vtjobs.analysis.findings.comparisons import compare
 from vtjobs.analysis.findings.declared import Plan
 from vtjobs.analysis.findings.epochs import Select
 from vtjobs.db.ingest import ingest_live
+from vtjobs.jobs.documents import changed
 from vtjobs.jobs.errors import BadInput
 from vtjobs.jobs.run.selector import Selection
 
@@ -50,8 +51,8 @@ def train(
 
 
 def value(world: World, **options: Any) -> float | None:
-    (cell,) = (one for one in report(world.ledger, EVERY, **options) if one["planned"])
-    found: float | None = cell["mean"]
+    (cell,) = (one for one in report(world.ledger, EVERY, **options) if one.planned)
+    found: float | None = cell.mean
     return found
 
 
@@ -77,7 +78,7 @@ def test_averaged_weights_have_a_metric_of_their_own(world: World) -> None:
     (run_id,) = world.submit(paper_grid(cells=1, seeds=1))
     train(world, run_id, CURVE)
     (cell,) = planned(world.ledger, EVERY, Plan(metric="ema_top1", select=Select.EMA_LAST))
-    assert (cell["metric"], cell["mean"]) == ("ema_top1", 33.0)
+    assert (cell.metric, cell.mean) == ("ema_top1", 33.0)
 
 
 def test_what_chooses_the_epoch_is_not_reported(world: World) -> None:
@@ -105,12 +106,10 @@ def test_cells_that_choose_among_other_numbers_of_epochs_are_not_compared(world:
             [(held, test + number / 10) for held, test in CURVE[: 4 if number < 2 else 3]],
         )
     ours, theirs = report(world.ledger, EVERY, select=Select.BEST_VAL)
-    assert [one["candidates"] for one in (ours, theirs)] == [[4], [3]]
-    ours["baseline"], theirs["baseline"] = theirs["cell_id"], None
-    (found,) = compare([ours, theirs], Plan(select=Select.BEST_VAL))["comparisons"]
-    assert found["verdict"] == "not testable" and found["detail"].startswith(
-        "best of 4 and 3 epochs"
-    )
+    assert [one.candidates for one in (ours, theirs)] == [[4], [3]]
+    ours, theirs = changed(ours, baseline=theirs.cell_id), changed(theirs, baseline=None)
+    (found,) = compare([ours, theirs], Plan(select=Select.BEST_VAL)).comparisons
+    assert found.verdict == "not testable" and found.detail.startswith("best of 4 and 3 epochs")
 
 
 def test_without_averaged_weights_their_score_is_asked_for_in_vain(world: World) -> None:

@@ -7,12 +7,14 @@ from typing import Any
 import numpy
 import pytest
 
-from vtjobs.analysis.findings.comparisons import compare
+from vtjobs.analysis.findings.cell import Cell
+from vtjobs.analysis.findings.comparisons import Comparison, compare
 from vtjobs.analysis.findings.declared import Plan
 from vtjobs.analysis.findings.interim import look, shares
 from vtjobs.analysis.output.layout import markdown
 from vtjobs.analysis.output.render import of_comparisons
 from vtjobs.analysis.stats.difference import Difference, Test, welch
+from vtjobs.jobs.documents import changed
 
 from ...support.cells import cell as a_cell
 
@@ -65,39 +67,39 @@ def test_the_naive_way_is_wrong_far_more_often() -> None:
     assert _wrong(6, naive=True) > 0.2
 
 
-def cell(name: str, values: list[float], baseline: str | None = None) -> dict[str, Any]:
+def cell(name: str, values: list[float], baseline: str | None = None) -> Cell:
     return a_cell(name, values, baseline=baseline, planned=10)
 
 
 BASE = [80.0, 80.2, 79.8, 80.1, 79.9, 80.0, 80.2, 79.8, 80.1, 79.9]
 
 
-def judged(values: list[float], **plan: Any) -> dict[str, Any]:
+def judged(values: list[float], **plan: Any) -> Comparison:
     (found,) = compare(
         [cell("base", BASE), cell("head", values, "base")], Plan(looks=LOOKS, **plan)
-    )["comparisons"]
-    return dict(found)
+    ).comparisons
+    return found
 
 
 def test_between_two_looks_only_the_seeds_of_the_last_one_count() -> None:
     three = judged([80.0, 80.1, 80.2])
-    assert (three["n"], three["look"], three["alpha"]) == (3, 3, pytest.approx(0.05 / 6))
-    assert judged([80.0, 80.1, 80.2, 90.0])["p"] == three["p"]
-    assert judged([80.0, 80.1, 80.2])["detail"].endswith(
+    assert (three.n, three.look, three.alpha) == (3, 3, pytest.approx(0.05 / 6))
+    assert judged([80.0, 80.1, 80.2, 90.0]).p == three.p
+    assert judged([80.0, 80.1, 80.2]).detail.endswith(
         "interim analysis at 3 seeds, the next is at 5"
     )
 
 
 def test_what_is_decided_stays_decided() -> None:
     early = judged([82.0, 82.1, 82.2])
-    assert (early["verdict"], early["look"]) == ("separable", 3)
+    assert (early.verdict, early.look) == ("separable", 3)
     later = judged([82.0, 82.1, 82.2, 70.0, 71.0])
-    assert (later["verdict"], later["look"], later["p"]) == ("separable", 3, early["p"])
+    assert (later.verdict, later.look, later.p) == ("separable", 3, early.p)
 
 
 def test_before_the_first_look_nothing_is_tested() -> None:
     found = judged([90.0, 91.0])
-    assert (found["verdict"], found["detail"], found["p_adjusted"]) == (
+    assert (found.verdict, found.detail, found.p_adjusted) == (
         "not testable",
         "the first interim analysis is at 3 seeds",
         None,
@@ -109,11 +111,12 @@ def test_pairs_are_counted_by_the_seeds_that_both_have() -> None:
         cell("base", BASE),
         cell("head", [value + 1 + 0.01 * seed for seed, value in enumerate(BASE)], "base"),
     ]
-    del cells[1]["values"]["0"]
-    (found,) = compare(cells, Plan(looks=LOOKS, test=Test.PAIRED))["comparisons"]
+    later = {seed: value for seed, value in cells[1].values.items() if seed}
+    cells[1] = changed(cells[1], values=later)
+    (found,) = compare(cells, Plan(looks=LOOKS, test=Test.PAIRED)).comparisons
     # Seeds 1, 2 and 3 are the first three pairs.
-    assert (found["look"], found["n"], found["verdict"]) == (3, 3, "separable")
-    assert found["difference"] == pytest.approx(1.02)
+    assert (found.look, found.n, found.verdict) == (3, 3, "separable")
+    assert found.difference == pytest.approx(1.02)
 
 
 def test_the_caption_names_the_looks() -> None:

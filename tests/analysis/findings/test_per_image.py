@@ -13,9 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import norm
 
-from vtjobs.analysis.findings.per_image import mcnemar, read, split
+from vtjobs.analysis.findings.per_image import CellSplit, mcnemar, read, split
 from vtjobs.analysis.output.layout import markdown
 from vtjobs.analysis.output.render import of_variances
+from vtjobs.jobs.documents import to_plain
 from vtjobs.jobs.workspace.journal import JournalWriter
 from vtjobs.jobs.workspace.paths import Workspace
 
@@ -45,15 +46,13 @@ def test_the_parts_are_those_of_a_two_way_analysis_of_variance(table: list[list[
         for j in range(images)
     )
     ms_rest = rest / ((runs - 1) * (images - 1))
-    assert found["variance_carries"] == pytest.approx(
-        10_000 * (ms_run - ms_rest) / images, abs=1e-6
-    )
-    assert found["std_test_set"] == pytest.approx(100 * math.sqrt(ms_rest / images), abs=1e-6)
+    assert found.variance_carries == pytest.approx(10_000 * (ms_run - ms_rest) / images, abs=1e-6)
+    assert found.std_test_set == pytest.approx(100 * math.sqrt(ms_rest / images), abs=1e-6)
     # The whole is the sample deviation of the accuracies, as the report has it.
-    assert found["std"] == pytest.approx(100 * statistics.stdev(rows), abs=1e-6)
+    assert found.std == pytest.approx(100 * statistics.stdev(rows), abs=1e-6)
     pairs = list(itertools.combinations(table, 2))
     differ = [sum(a != b for a, b in zip(*pair, strict=True)) / images for pair in pairs]
-    assert found["disagreement"] == pytest.approx(100 * statistics.fmean(differ), abs=1e-6)
+    assert found.disagreement == pytest.approx(100 * statistics.fmean(differ), abs=1e-6)
 
 
 def test_seeds_of_different_skill_on_the_same_images_are_told_from_the_luck_of_the_images() -> None:
@@ -61,45 +60,52 @@ def test_seeds_of_different_skill_on_the_same_images_are_told_from_the_luck_of_t
     draw = numpy.random.default_rng(0)
     skills = draw.normal(0.80, 0.01, 300)
     found = split({seed: draw.random(4000) < skill for seed, skill in enumerate(skills)})
-    assert found["std_carries"] == pytest.approx(100 * skills.std(ddof=1), abs=0.12)
-    assert found["std_test_set"] == pytest.approx(100 * math.sqrt(0.8 * 0.2 / 4000), abs=0.02)
+    assert found.std_carries == pytest.approx(100 * skills.std(ddof=1), abs=0.12)
+    assert found.std_test_set == pytest.approx(100 * math.sqrt(0.8 * 0.2 / 4000), abs=0.02)
     same = split({seed: draw.random(4000) < 0.8 for seed in range(300)})
-    assert same["std_carries"] < 0.3 * same["std_test_set"]
+    assert same.std_carries < 0.3 * same.std_test_set
 
 
 def test_images_that_all_seeds_find_hard_are_no_spread() -> None:
     hard = numpy.arange(100) < 80
     found = split(dict.fromkeys(range(5), hard))
-    assert (found["std"], found["disagreement"], found["std_test_set"]) == (0.0, 0.0, 0.0)
-    assert found["std_binomial"] == pytest.approx(4.0)
+    assert (found.std, found.disagreement, found.std_test_set) == (0.0, 0.0, 0.0)
+    assert found.std_binomial == pytest.approx(4.0)
 
 
 def test_two_seeds_are_not_split() -> None:
     found = split({0: numpy.array([True, False]), 1: numpy.array([True, True])})
-    assert found["why_not"] and found["std"] is None
-    assert split({})["n"] == 0
+    assert found.why_not and found.std is None
+    assert split({}).n == 0
 
 
 def test_the_text_holds_every_number_and_says_what_is_missing() -> None:
-    cell = {"backbone": "b", "dataset": "d", "head": "h", "recipe": "r", "axes": {}}
+    cell = {
+        "schema_version": 1,
+        "cell_id": "c",
+        "backbone": "b",
+        "dataset": "d",
+        "recipe": "r",
+        "stage": "",
+        "axes": {},
+        "set": "test",
+        "mean": 80.0,
+        "without": [],
+    }
     draw = numpy.random.default_rng(1)
     rows = [
-        {
+        CellSplit(
             **cell,
-            "disagreement_baseline": None,
-            **split({seed: draw.random(50) < 0.9 for seed in range(4)}),
-        },
-        {
-            **cell,
-            "head": "other",
-            "disagreement_baseline": 2.5,
-            **split({0: draw.random(50) < 0.9}),
-        },
+            head=head,
+            disagreement_baseline=other,
+            **to_plain(split({seed: draw.random(50) < 0.9 for seed in range(seeds)})),
+        )
+        for head, other, seeds in (("drloc", None, 4), ("other", 2.5, 1))
     ]
-    json.dumps(rows, allow_nan=False)
+    json.dumps(to_plain(rows), allow_nan=False)
     text = markdown(of_variances(rows))
     assert (
-        f"{rows[0]['std']:.2f}" in text
+        f"{rows[0].std:.2f}" in text
         and "b d other: needs three seeds with stored per-image results." in text
     )
 
@@ -136,19 +142,14 @@ def test_two_checkpoints_are_compared_on_the_images_that_just_one_gets_right() -
     one = numpy.array([True] * 794 + [True] * 150 + [False] * 86 + [False] * 570)
     other = numpy.array([True] * 794 + [False] * 150 + [True] * 86 + [False] * 570)
     found = mcnemar(one, other)
-    assert [found[name] for name in ("images", "both", "only_first", "only_second", "neither")] == [
-        1600,
-        794,
-        150,
-        86,
-        570,
-    ]
-    assert found["difference"] == pytest.approx(4.0)
+    assert (found.images, found.both, found.neither) == (1600, 794, 570)
+    assert (found.only_first, found.only_second) == (150, 86)
+    assert found.difference == pytest.approx(4.0)
     # z = -4.17 by the normal approximation.
-    assert math.log(found["p"]) == pytest.approx(math.log(2 * norm.sf(4.17)), rel=0.03)
-    assert mcnemar(other, one)["p"] == found["p"]
+    assert math.log(found.p) == pytest.approx(math.log(2 * norm.sf(4.17)), rel=0.03)
+    assert mcnemar(other, one).p == found.p
 
 
 def test_checkpoints_that_agree_on_every_image_have_no_p() -> None:
     one = numpy.array([True, False])
-    assert mcnemar(one, one)["p"] is None
+    assert mcnemar(one, one).p is None

@@ -2,24 +2,25 @@
 
 import json
 import math
-from typing import Any
 
 import numpy
 import pytest
 from scipy.stats import t as student
 
+from vtjobs.analysis.findings.cell import Cell
 from vtjobs.analysis.findings.declared import Plan
-from vtjobs.analysis.findings.power import for_effect, for_looks, for_precision, with_hours
+from vtjobs.analysis.findings.power import Goal, for_effect, for_looks, for_precision, with_hours
 from vtjobs.analysis.output.layout import markdown
 from vtjobs.analysis.output.render import of_needs
 from vtjobs.analysis.stats.difference import Test
+from vtjobs.jobs.documents import to_plain
 
 from ...support.cells import cell as a_cell
 
 
 def cell(
     name: str, values: list[float], *, baseline: str | None = None, planned: int | None = None
-) -> dict[str, Any]:
+) -> Cell:
     return a_cell(name, values, baseline=baseline, planned=planned or len(values))
 
 
@@ -27,18 +28,18 @@ def test_a_half_width_needs_steins_number_of_seeds() -> None:
     values = [80.0, 81.0, 82.0, 80.5, 81.5]
     (found,) = for_precision([cell("c", values)], 0.3)
     std = float(numpy.std(values, ddof=1))
-    assert found["needed"] == math.ceil((student.ppf(0.975, 4) * std / 0.3) ** 2)
-    assert found["more"] == found["needed"] - 5
+    assert found.needed == math.ceil((student.ppf(0.975, 4) * std / 0.3) ** 2)
+    assert found.more == found.needed - 5
 
 
 def test_enough_seeds_are_never_fewer_than_there_are() -> None:
     (found,) = for_precision([cell("c", [80.0, 80.1, 80.2, 80.1])], 5.0)
-    assert (found["needed"], found["more"]) == (4, 0)
+    assert (found.needed, found.more) == (4, 0)
 
 
 def test_seeds_that_are_planned_are_not_bought_again() -> None:
     (found,) = for_precision([cell("c", [80.0, 81.0, 82.0], planned=100)], 0.5)
-    assert found["needed"] < 100 and found["more"] == 0
+    assert found.needed < 100 and found.more == 0
 
 
 def test_steins_intervals_cover_as_often_as_they_say() -> None:
@@ -51,12 +52,12 @@ def test_steins_intervals_cover_as_often_as_they_say() -> None:
     for _ in range(2000):
         first = [float(value) for value in draw.normal(0.0, 1.0, 3)]
         (found,) = for_precision([cell("c", first)], 1.5)
-        if found["needed"] is None:
+        if found.needed is None:
             held += 1  # So many seeds that the mean is known.
             continue
-        mean = numpy.mean([*first, *draw.normal(0.0, 1.0, found["needed"] - 3)])
+        mean = numpy.mean([*first, *draw.normal(0.0, 1.0, found.needed - 3)])
         held += abs(mean) <= student.ppf(0.975, 2) * numpy.std(first, ddof=1) / math.sqrt(
-            found["needed"]
+            found.needed
         )
     assert held / 2000 == pytest.approx(0.95, abs=0.02)
 
@@ -67,9 +68,9 @@ BASE = [80.0, 81.0, 79.0, 80.5, 79.5]
 def test_an_effect_needs_the_seeds_of_a_power_table() -> None:
     """One standard deviation at 80 %: 17 a side (Cohen 1988, table 2.4.1)."""
     cells = [cell("base", BASE), cell("head", [value + 3 for value in BASE], baseline="base")]
-    std = cells[0]["std"]
+    std = cells[0].std
     found = for_effect(cells, Plan(min_effect=std))
-    assert [one["needed"] for one in found] == [17, 17]
+    assert [one.needed for one in found] == [17, 17]
 
 
 def test_the_difference_that_was_seen_plays_no_part() -> None:
@@ -89,7 +90,7 @@ def test_pairs_that_move_together_need_fewer() -> None:
     paired, apart = (
         for_effect(cells, Plan(test=test, min_effect=0.5)) for test in (Test.PAIRED, Test.WELCH)
     )
-    assert paired[1]["needed"] < 5 < apart[1]["needed"]
+    assert paired[1].needed < 5 < apart[1].needed
 
 
 def test_a_baseline_needs_as_many_as_its_most_demanding_head() -> None:
@@ -100,33 +101,30 @@ def test_a_baseline_needs_as_many_as_its_most_demanding_head() -> None:
         cell("wild", wide, baseline="base"),
     ]
     base, calm, wild = for_effect(cells, Plan(min_effect=2.0))
-    assert base["needed"] == wild["needed"] > calm["needed"]
+    assert base.needed == wild.needed > calm.needed
 
 
 def test_what_cannot_be_counted_says_why() -> None:
     (alone,) = for_precision([cell("c", [80.0])], 0.5)
-    assert (alone["needed"], alone["why_not"]) == (None, "needs two finished seeds first")
+    assert (alone.needed, alone.why_not) == (None, "needs two finished seeds first")
     found = for_effect(
         [cell("base", BASE), cell("head", [80.0], baseline="base"), cell("odd", BASE)],
         Plan(min_effect=1.0),
     )
-    assert [one["why_not"] for one in found] == ["needs two seeds on each side"] * 2 + [
+    assert [one.why_not for one in found] == ["needs two seeds on each side"] * 2 + [
         "not part of any comparison"
     ]
 
 
 def test_the_cost_is_by_the_cells_own_history() -> None:
     needs = for_precision([cell("c", [80.0, 81.0, 82.0]), cell("new", [80.0, 81.0, 82.0])], 1.0)
-    document = with_hours(needs, {"c": (1800.0, 3)}, {"c": 8}) | {
-        "half_width": 1.0,
-        "metric": "top1",
-        "set": "test",
-    }
-    more = needs[0]["more"]
-    assert document["cells"][0]["run_hours"] == pytest.approx(more / 2)
-    assert document["gpu_hours"] == pytest.approx(more * 4)
-    assert document["cells"][1]["gpu_hours"] is None and document["runs"] == 2 * more
-    json.dumps(document, allow_nan=False)
+    goal = Goal(metric="top1", set="test", half_width=1.0)
+    document = with_hours(needs, goal, {"c": (1800.0, 3)}, {"c": 8})
+    more = needs[0].more
+    assert document.cells[0].run_hours == pytest.approx(more / 2)
+    assert document.gpu_hours == pytest.approx(more * 4)
+    assert document.cells[1].gpu_hours is None and document.runs == 2 * more
+    json.dumps(to_plain(document), allow_nan=False)
     assert "Stein's rule" in markdown(of_needs(document))
 
 
@@ -135,19 +133,15 @@ def test_what_is_open_goes_to_its_next_look_with_its_baseline_and_what_is_decide
 ):
     cells = [cell("base", BASE), cell("far", [value + 9 for value in BASE], baseline="base")]
     cells.append(cell("near", [value + 0.1 for value in BASE], baseline="base"))
-    for one in cells:
-        one |= {"states": {}, "metric": "top1", "set": "test", "better": "max"}
-    needs = {one["cell_id"]: one for one in for_looks(cells, Plan(looks=(3, 5, 10)))}
-    assert [needs[name]["needed"] for name in ("base", "far", "near")] == [10, None, 10]
+    needs = {one.cell_id: one for one in for_looks(cells, Plan(looks=(3, 5, 10)))}
+    assert [needs[name].needed for name in ("base", "far", "near")] == [10, None, 10]
     assert (
-        needs["near"]["more"] == 5
-        and needs["far"]["why_not"] == "decided, or past the last interim analysis"
+        needs["near"].more == 5
+        and needs["far"].why_not == "decided, or past the last interim analysis"
     )
     done = for_looks(cells, Plan(looks=(3, 5)))
-    assert [one["needed"] for one in done] == [None, None, None], "the last look was the last"
+    assert [one.needed for one in done] == [None, None, None], "the last look was the last"
     early = for_looks(cells, Plan(looks=(8, 10)))
-    assert [one["needed"] for one in early] == [8, 8, 8]
-    document = with_hours(early, {}, {}) | {"half_width": None, "effect": None, "looks": [8, 10]}
-    assert "(declared at 8, 10 seeds per side)" in markdown(
-        of_needs(document | {"metric": "top1", "set": "test"})
-    )
+    assert [one.needed for one in early] == [8, 8, 8]
+    document = with_hours(early, Goal(metric="top1", set="test", looks=(8, 10)), {}, {})
+    assert "(declared at 8, 10 seeds per side)" in markdown(of_needs(document))

@@ -1,14 +1,14 @@
 """Two methods that change places between settings."""
 
-from typing import Any
-
 import numpy
 import pytest
 from scipy.stats import levene
 
-from vtjobs.analysis.findings.comparisons import compare
+from vtjobs.analysis.findings.cell import Cell
+from vtjobs.analysis.findings.comparisons import SpreadTest, compare
 from vtjobs.analysis.findings.declared import Plan
 from vtjobs.analysis.findings.reversals import reversals, told
+from vtjobs.jobs.documents import changed
 
 from ...support.cells import cell
 
@@ -19,7 +19,7 @@ def normal(centre: float, std: float, count: int = 5) -> list[float]:
     return (centre + std * (values - values.mean()) / values.std(ddof=1)).tolist()
 
 
-def thesis(std: float) -> list[dict[str, Any]]:
+def thesis(std: float) -> list[Cell]:
     """Return the architecture by recipe table of Touvron's section 6.3.4 (ImageNet val) with a
     spread.
     """
@@ -43,9 +43,9 @@ def thesis(std: float) -> list[dict[str, Any]]:
 
 def test_networks_that_change_places_between_recipes_are_told() -> None:
     (found,) = reversals(thesis(0.1), Plan())
-    assert (found["factor"], found["levels"]) == ("backbone", ["deit_s", "resnet50"])
-    assert [one["recipe"] for one in found["above"]] == ["t2"] and [
-        one["recipe"] for one in found["below"]
+    assert (found.factor, found.levels) == ("backbone", ["deit_s", "resnet50"])
+    assert [one["recipe"] for one in found.above] == ["t2"] and [
+        one["recipe"] for one in found.below
     ] == ["a2"]
     assert told([found]) == [
         "Reversal on digits: deit_s scores higher than resnet50 with t2 (+1.20), but lower with "
@@ -69,30 +69,30 @@ def test_a_head_that_helps_one_backbone_and_harms_another_is_told_by_compare() -
         for backbone, gain in (("vit", 1.0), ("swin", -1.0))
         for head, by in (("supervised", 0.0), ("drloc", gain))
     ]  # fmt: skip
-    found = [one for one in compare(cells, Plan())["reversals"] if one["factor"] == "head"]
-    assert [one["backbone"] for one in found[0]["above"]] == ["vit"] and found[0]["levels"] == [
+    found = [one for one in compare(cells, Plan()).reversals if one.factor == "head"]
+    assert [one["backbone"] for one in found[0].above] == ["vit"] and found[0].levels == [
         "drloc",
         "supervised",
     ]
-    cells[1]["diverged_seeds"] = [9]
-    assert not compare(cells, Plan())["reversals"]
+    cells[1] = changed(cells[1], diverged_seeds=[9])
+    assert not compare(cells, Plan()).reversals
 
 
 def test_spreads_are_compared_by_brown_and_forsythe() -> None:
     calm, wild = normal(80, 0.1), normal(81, 0.5)
-    (found,) = compare([cell("base", calm), cell("head", wild, baseline="base")], Plan())[
-        "comparisons"
-    ]
-    assert found["spread"]["ratio"] == pytest.approx(5.0)
-    assert found["spread"]["p"] == pytest.approx(float(levene(wild, calm, center="median").pvalue))
-    (few,) = compare([cell("base", calm), cell("head", [1.0, 2.0], baseline="base")], Plan())[
-        "comparisons"
-    ]
-    assert few["spread"] == {"ratio": None, "p": None}
+    (found,) = compare(
+        [cell("base", calm), cell("head", wild, baseline="base")], Plan()
+    ).comparisons
+    assert found.spread.ratio == pytest.approx(5.0)
+    assert found.spread.p == pytest.approx(float(levene(wild, calm, center="median").pvalue))
+    (few,) = compare(
+        [cell("base", calm), cell("head", [1.0, 2.0], baseline="base")], Plan()
+    ).comparisons
+    assert few.spread == SpreadTest(ratio=None, p=None)
 
 
 @pytest.mark.parametrize("other", [[1.0, 1.0, 5.0, 5.0], [2.0, 2.0, 2.0]])
 def test_deviations_that_are_all_equal_have_no_test_of_spread(other: list[float]) -> None:
     cells = [cell("base", [1.0, 1.0, 3.0, 3.0]), cell("head", other, baseline="base")]
-    (found,) = compare(cells, Plan())["comparisons"]
-    assert found["spread"]["p"] is None
+    (found,) = compare(cells, Plan()).comparisons
+    assert found.spread.p is None

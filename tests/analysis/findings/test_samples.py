@@ -9,12 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vtjobs.analysis.findings.best_marks import marks
-from vtjobs.analysis.findings.comparisons import compare
+from vtjobs.analysis.findings.cell import Cell
+from vtjobs.analysis.findings.comparisons import Comparison, compare
 from vtjobs.analysis.findings.declared import Diverged, Family, Plan
 from vtjobs.analysis.findings.power import for_effect, for_looks
 from vtjobs.analysis.output.render import of_comparisons
 from vtjobs.analysis.stats.difference import Test, false_discovery, holm, welch
-from vtjobs.analysis.stats.summary import describe, values_of
+from vtjobs.analysis.stats.summary import describe
+from vtjobs.jobs.documents import changed, to_plain
 
 from ...support.cells import cell
 
@@ -26,25 +28,22 @@ THROMBOLYSIS = [
 ]  # fmt: skip
 
 
-def judged(*cells: dict[str, Any], **options: Any) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = compare([cell("base", BASE), *cells], Plan(**options))[
-        "comparisons"
-    ]
-    return found
+def judged(*cells: Cell, **options: Any) -> list[Comparison]:
+    return compare([cell("base", BASE), *cells], Plan(**options)).comparisons
 
 
 def test_a_diverged_run_suppresses_the_test_and_bounds_the_difference() -> None:
     (found,) = judged(cell("head", UP, baseline="base", states={"diverged": 1}))
     means = [(sum(UP) + level) / 6 - sum(BASE) / 5 for level in (10.0, 100.0)]
-    assert found["verdict"] == "not testable" and found["bounds"] == pytest.approx(means)
-    assert "the difference would be in [-10.85, +4.15]" in found["detail"]
+    assert found.verdict == "not testable" and found.bounds == pytest.approx(means)
+    assert "the difference would be in [-10.85, +4.15]" in found.detail
 
 
 def test_on_request_a_diverged_run_counts_as_one_that_guesses() -> None:
     (found,) = judged(
         cell("head", UP, baseline="base", states={"diverged": 1}), on_diverged=Diverged.CHANCE
     )
-    assert found["n"] == 6 and found["p"] == pytest.approx(welch([*UP, 10.0], BASE).p)
+    assert found.n == 6 and found.p == pytest.approx(welch([*UP, 10.0], BASE).p)
 
 
 def test_a_diverged_pair_at_chance_is_a_pair() -> None:
@@ -53,8 +52,8 @@ def test_a_diverged_pair_at_chance_is_a_pair() -> None:
         cell("head", UP, baseline="base", states={"diverged": 1}),
     )
     plan = Plan(test=Test.PAIRED, on_diverged=Diverged.CHANCE)
-    (found,) = compare([base, head], plan)["comparisons"]
-    assert found["n"] == 6 and found["difference"] == pytest.approx((5 * 1 + 10 - 80.3) / 6)
+    (found,) = compare([base, head], plan).comparisons
+    assert found.n == 6 and found.difference == pytest.approx((5 * 1 + 10 - 80.3) / 6)
 
 
 def test_a_look_uses_the_first_planned_seeds_and_waits_for_them() -> None:
@@ -68,26 +67,26 @@ def test_a_look_uses_the_first_planned_seeds_and_waits_for_them() -> None:
             missing_seeds=missing,
             planned=6,
         )
-        (found,) = compare([base, head], Plan(looks=(3, 10)))["comparisons"]
-        assert found["look"] == look
+        (found,) = compare([base, head], Plan(looks=(3, 10))).comparisons
+        assert found.look == look
 
 
 def test_a_look_at_a_diverged_run_is_not_tested_and_buys_nothing() -> None:
     cells = [cell("base", BASE[:3]), cell("head", UP[:2], baseline="base", states={"diverged": 1})]
-    cells[1]["missing_seeds"] = [2]
-    (found,) = compare(cells, Plan(looks=(3, 5)))["comparisons"]
-    assert (found["verdict"], found["look"], found["next_look"]) == ("not testable", 3, None)
+    cells[1] = changed(cells[1], missing_seeds=[2])
+    (found,) = compare(cells, Plan(looks=(3, 5))).comparisons
+    assert (found.verdict, found.look, found.next_look) == ("not testable", 3, None)
     needs = for_looks(cells, Plan(looks=(3, 5)))
-    assert [(one["more"], one["unknown"]) for one in needs] == [(None, True)] * 2
+    assert [(one.more, one.unknown) for one in needs] == [(None, True)] * 2
 
 
 def test_a_metric_without_a_level_of_chance_is_not_tested() -> None:
     head = cell("head", UP, baseline="base", states={"diverged": 1}, metric="loss", chance=None)
     (found,) = judged(head, on_diverged=Diverged.CHANCE)
-    assert (found["verdict"], found["bounds"]) == (
+    assert (found.verdict, found.bounds) == (
         "not testable",
         None,
-    ) and "no chance level" in found["detail"]
+    ) and "no chance level" in found.detail
 
 
 def test_each_dataset_may_be_a_family_of_its_own() -> None:
@@ -98,12 +97,11 @@ def test_each_dataset_may_be_a_family_of_its_own() -> None:
     ]
     cells = [*(cell(f"base{data}", BASE, dataset=data) for data in "ab"), *heads]
     table, own = (
-        compare(cells, Plan(family=family))["comparisons"]
-        for family in (Family.TABLE, Family.DATASET)
+        compare(cells, Plan(family=family)).comparisons for family in (Family.TABLE, Family.DATASET)
     )
-    assert {one["m"] for one in table} == {6} and {one["m"] for one in own} == {3}
+    assert {one.m for one in table} == {6} and {one.m for one in own} == {3}
     p = welch(UP, BASE).p
-    assert [one["p_adjusted"] for one in own] == pytest.approx(holm([p] * 3) * 2)
+    assert [one.p_adjusted for one in own] == pytest.approx(holm([p] * 3) * 2)
 
 
 def test_every_pair_of_heads_may_be_compared() -> None:
@@ -114,13 +112,12 @@ def test_every_pair_of_heads_may_be_compared() -> None:
     # What differs in more than the head is no pair, whatever its labels.
     cells += [cell("other", BASE, match_id="another")]
     document = compare(cells, Plan(baseline="each"))
-    found = {(one["head"], one["baseline_head"]): one["verdict"] for one in document["comparisons"]}
+    found = {(one.head, one.baseline_head): one.verdict for one in document.comparisons}
     assert found == {("b", "a"): "separable", ("c", "a"): "separable", ("c", "b"): "inconclusive"}
     table = of_comparisons(document)
     assert table.heading[:4] == ["backbone", "dataset", "head", "over"] and table.labels == 4
     needs = {
-        one["cell_id"]: one["needed"]
-        for one in for_effect(cells, Plan(baseline="each", min_effect=0.2))
+        one.cell_id: one.needed for one in for_effect(cells, Plan(baseline="each", min_effect=0.2))
     }
     assert needs["other"] is None and all(needs[name] > 5 for name in "abc")
 
@@ -135,7 +132,7 @@ def test_the_false_discovery_rate_is_that_of_its_authors_example() -> None:
 
 def test_a_screen_gives_candidates_and_no_verdict() -> None:
     (found,) = judged(cell("head", UP, baseline="base"), family=Family.SCREEN)
-    assert (found["verdict"], found["detail"]) == (
+    assert (found.verdict, found.detail) == (
         "inconclusive",
         "passed the screen: confirm with new seeds",
     )
@@ -153,15 +150,14 @@ values = st.lists(st.integers(0, 1000).map(lambda number: number / 10), min_size
 def test_the_order_of_seeds_and_of_the_grid_changes_no_byte(
     heads: list[list[float]], base: list[float], draw: random.Random, test: Test
 ) -> None:
-    def told(cells: list[dict[str, Any]]) -> dict[str, str]:
+    def told(cells: list[Cell]) -> dict[str, str]:
         found = {
-            one["cell_id"]: one
-            for one in compare(cells, Plan(test=test, min_effect=1.0))["comparisons"]
+            one.cell_id: one for one in compare(cells, Plan(test=test, min_effect=1.0)).comparisons
         }
         own = zip(cells, marks(cells, Plan()), strict=True)
         return {
-            one["cell_id"]: json.dumps(
-                [found.get(one["cell_id"]), mark, describe(values_of(one))], allow_nan=False
+            one.cell_id: json.dumps(
+                to_plain([found.get(one.cell_id), mark, describe(one.values)]), allow_nan=False
             )
             for one, mark in own
         }
@@ -171,12 +167,13 @@ def test_the_order_of_seeds_and_of_the_grid_changes_no_byte(
         *(cell(f"head{n}", one, baseline="base") for n, one in enumerate(heads)),
     ]
     before = told(cells)
+    shuffled = []
     for one in cells:
-        items = list(one["values"].items())
+        items = list(one.values.items())
         draw.shuffle(items)
-        one["values"] = dict(items)
-    draw.shuffle(cells)
-    assert told(cells) == before
+        shuffled.append(changed(one, values=dict(items)))
+    draw.shuffle(shuffled)
+    assert told(shuffled) == before
 
 
 @given(
@@ -185,9 +182,9 @@ def test_the_order_of_seeds_and_of_the_grid_changes_no_byte(
 def test_a_failed_run_more_changes_labels_and_no_number(
     ours: list[float], theirs: list[float], state: str, test: Test
 ) -> None:
-    def told(**more: Any) -> dict[str, Any]:
+    def told(**more: Any) -> Comparison:
         cells = [cell("base", theirs), cell("head", ours, baseline="base", **more)]
-        (found,) = compare(cells, Plan(test=test))["comparisons"]
-        return {name: value for name, value in found.items() if name != "planned"}
+        (found,) = compare(cells, Plan(test=test)).comparisons
+        return changed(found, planned=0)
 
     assert told(states={state: 1}) == told()

@@ -16,10 +16,12 @@ from vtjobs.db.queries import RunRow
 from vtjobs.jobs.grid.design import Design, rows
 from vtjobs.jobs.run.spec import STREAMS, seed_label, seeds_of
 
+from ...support.cells import cell
+
 VARIANCE: dict[str, Any] = {
     "design": "crossed", "vary": {"init": [0, 1, 2], "order": [0, 1, 2]}, "hold": {}, "ride": [], "repeat": 1,
 }  # fmt: skip
-CELL = {"backbone": "b", "dataset": "d", "head": "h", "recipe": "r", "axes": {}}
+CELL = cell("h", [80.0])
 
 
 def run_row(number: int, streams: dict[str, int], state: str = "completed") -> RunRow:
@@ -51,7 +53,7 @@ def test_a_complete_study_is_split_and_shown() -> None:
     found = study(VARIANCE, members(), SCORES)
     assert (found["n"], found["planned"], found["missing"], found["why_not"]) == (9, 9, [], "")
     text = markdown(of_study(CELL, {**found, "metric": "top1", "wiring": []}))
-    assert "| b | d | h | init |" in text and "interactions and hardware" in text
+    assert "| vit | digits | h | init |" in text and "interactions and hardware" in text
     assert "top1 at the last epoch of 9 runs, crossed: init (3), order (3)." in text
 
 

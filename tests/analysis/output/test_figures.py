@@ -15,49 +15,53 @@ import numpy
 import pytest
 
 from vtjobs.analysis.findings.best_marks import marks
+from vtjobs.analysis.findings.cell import Cell
 from vtjobs.analysis.findings.comparisons import compare
 from vtjobs.analysis.findings.declared import Plan
+from vtjobs.analysis.findings.epochs import Select
+from vtjobs.analysis.findings.gather import GridName, HeadRanking, Report
+from vtjobs.analysis.findings.reversals import Reversal
 from vtjobs.analysis.output import page
 from vtjobs.analysis.output.figures.canvas import MOST_LINES, Drawn
 from vtjobs.analysis.stats.components import components
+from vtjobs.analysis.stats.over_datasets import ranks
 from vtjobs.analysis.stats.summary import describe
+from vtjobs.jobs.documents import changed, to_plain
 from vtjobs.jobs.grid.design import Design, rows
 
 from ...support.cells import cell as a_cell
 
 
-def cell(
-    name: str, values: dict[int, float], *, dataset: str = "digits", **more: Any
-) -> dict[str, Any]:
+def cell(name: str, values: dict[int, float], *, dataset: str = "digits", **more: Any) -> Cell:
     """Return a report's cell with its description."""
     found = a_cell(name, values, baseline=None if name == "supervised" else f"supervised-{dataset}")
-    return (
-        found
-        | {"cell_id": f"{name}-{dataset}", "dataset": dataset, "description": describe(values)}
-        | more
-    )
+    own = {"cell_id": f"{name}-{dataset}", "dataset": dataset, "description": describe(values)}
+    return changed(found, **(own | more))
 
 
-def document(cells: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
+def marked(cells: list[Cell]) -> list[Cell]:
+    found = zip(cells, marks(cells, Plan()), strict=True)
+    return [changed(one, marks=own) for one, own in found]
+
+
+def document(cells: list[Cell], **more: Any) -> Report:
     """Return what `gather` makes of such cells."""
-    for one, found in zip(cells, marks(cells, Plan()), strict=True):
-        one["marks"] = found
-    plan = compare(cells, Plan(min_effect=0.3, looks=(3, 5)))
-    states = {one["cell_id"]: dict.fromkeys(one["values"], "completed") for one in cells}
+    states = {one.cell_id: dict.fromkeys(map(str, one.values), "completed") for one in cells}
     curves = {
-        one["cell_id"]: {
+        one.cell_id: {
             seed: {epoch: value - 10 / epoch for epoch in (1, 2, 3)}
-            for seed, value in one["values"].items()
+            for seed, value in one.values.items()
         }
         for one in cells
     }
-    return {
-        "schema_version": 1, "vtjobs": "0", "grids": [{"grid_id": "g-1", "name": "g", "description": "<b>why</b>"}],
-        "metric": "top1", "set": "test", "select": "last", "cells": cells, "states": states, "apart": {},
-        "comparisons": plan, "curves": curves,
-        "interrupted": {cells[0]["cell_id"]: [2]}, "sets": {}, "sizes": {}, "images": [], "studies": {}, "ranks": [],
-        "hours": {cells[0]["cell_id"]: 0.25},
-    } | more  # fmt: skip
+    found = Report(
+        schema_version=1, vtjobs="0", grids=[GridName(grid_id="g-1", name="g", description="<b>why</b>")],
+        metric="top1", set="test", select=Select.LAST, cells=marked(cells), states=states, apart={},
+        comparisons=compare(cells, Plan(min_effect=0.3, looks=(3, 5))), curves=curves,
+        interrupted={cells[0].cell_id: [2]}, sets={}, sizes={}, images=[], studies={}, ranks=[],
+        hours={cells[0].cell_id: 0.25},
+    )  # fmt: skip
+    return changed(found, **more)
 
 
 def seeds(count: int, centre: float, spread: float = 0.3) -> dict[int, float]:
@@ -68,12 +72,12 @@ def seeds(count: int, centre: float, spread: float = 0.3) -> dict[int, float]:
     }
 
 
-def usual(count: int = 5) -> list[dict[str, Any]]:
+def usual(count: int = 5) -> list[Cell]:
     return [cell("supervised", seeds(count, 80.0)), cell("drloc", seeds(count, 80.9))]
 
 
 @cache
-def usual_figures() -> tuple[dict[str, Any], list[Drawn]]:
+def usual_figures() -> tuple[Report, list[Drawn]]:
     """Return a document of two heads with five seeds and its figures, drawn once."""
     whole = document(usual())
     return whole, page.figures(whole)
@@ -83,7 +87,7 @@ def usual_drawn() -> dict[str, Drawn]:
     return {figure.name: figure for figure in usual_figures()[1]}
 
 
-def drawn(whole: dict[str, Any]) -> dict[str, Drawn]:
+def drawn(whole: Report) -> dict[str, Drawn]:
     return {figure.name: figure for figure in page.figures(whole)}
 
 
@@ -135,13 +139,11 @@ def test_the_same_document_makes_the_same_files_byte_for_byte(tmp_path: Path) ->
 
 
 def test_every_seed_is_in_the_data_and_every_n_in_the_picture() -> None:
-    cells = usual_figures()[0]["cells"]
+    cells = usual_figures()[0].cells
     figure = usual_drawn()["seeds"]
     values = {(row["cell"], int(row["seed"])): float(row["value"]) for row in data(figure)}
     assert values == {
-        (f"vit {one['head']}", int(seed)): value
-        for one in cells
-        for seed, value in one["values"].items()
+        (f"vit {one.head}", seed): value for one in cells for seed, value in one.values.items()
     }
     assert figure.svg.count("n=5") == 2 and "80." in figure.text
 
@@ -149,18 +151,18 @@ def test_every_seed_is_in_the_data_and_every_n_in_the_picture() -> None:
 def test_the_forest_has_each_difference_its_interval_n_and_verdict() -> None:
     whole, _ = usual_figures()
     figure = usual_drawn()["differences"]
-    (one,), (row,) = whole["comparisons"]["comparisons"], data(figure)
-    assert (float(row["low"]), float(row["high"])) == tuple(one["interval"])
+    (one,), (row,) = whole.comparisons.comparisons, data(figure)
+    assert (float(row["low"]), float(row["high"])) == tuple(one.interval)
     assert (
-        one["verdict"] in figure.svg
-        and f"n={one['n']}, {one['n_baseline']}" in figure.svg
+        one.verdict in figure.svg
+        and f"n={one.n}, {one.n_baseline}" in figure.svg
         and "minimum effect of 0.3" in figure.text
     )
 
 
 def test_curves_have_n_by_epoch_and_nothing_is_carried_forward() -> None:
     whole = document(usual())
-    del whole["curves"]["drloc-digits"]["4"][3]
+    del whole.curves["drloc-digits"][4][3]
     rows_ = [row for row in data(drawn(whole)["curves"]) if row["line"] == "drloc"]
     assert [(int(row["epoch"]), int(row["n"])) for row in rows_] == [(1, 5), (2, 5), (3, 4)]
 
@@ -173,7 +175,7 @@ def test_persistence_is_drawn_from_five_seeds_on_and_says_what_it_is_for() -> No
 
 def test_diverged_and_failed_runs_are_in_the_picture_and_in_no_mean() -> None:
     cells = usual()
-    cells[1]["states"] = {"diverged": 1, "failed": 2}
+    cells[1] = changed(cells[1], states={"diverged": 1, "failed": 2})
     svg = drawn(document(cells))["seeds"].svg
     assert "1 diverged" in svg and "2 failed" in svg
 
@@ -190,11 +192,9 @@ def test_thirty_seeds_have_a_distribution_and_twenty_nine_have_none() -> None:
 
 def test_two_test_sets_are_drawn_against_each_other_with_the_best_of_each() -> None:
     cells = usual(6)
-    other = {
-        one["cell_id"]: {seed: value - 12 for seed, value in one["values"].items()} for one in cells
-    }
+    other = {one.cell_id: {seed: value - 12 for seed, value in one.values.items()} for one in cells}
     whole = document(
-        cells, sets={"v2": other}, sizes={one["cell_id"]: {"test": 898, "v2": 500} for one in cells}
+        cells, sets={"v2": other}, sizes={one.cell_id: {"test": 898, "v2": 500} for one in cells}
     )
     figure = drawn(whole)["sets-test-v2-supervis"]
     assert "r=1.00" in figure.svg and "binomial error" in figure.svg
@@ -202,10 +202,15 @@ def test_two_test_sets_are_drawn_against_each_other_with_the_best_of_each() -> N
 
 
 def test_backbones_that_change_places_are_told_where_no_head_is_compared() -> None:
-    turned = [{"factor": "backbone", "dataset": "digits", "levels": ["a", "b"], "above": [{"difference": 1.0}],
-               "below": [{"difference": -1.0}]}]  # fmt: skip
+    turned = Reversal(
+        factor="backbone",
+        dataset="digits",
+        levels=["a", "b"],
+        above=[{"difference": 1.0}],
+        below=[{"difference": -1.0}],
+    )
     whole = document(usual()[:1])
-    whole["comparisons"] |= {"reversals": turned}
+    whole = changed(whole, comparisons=changed(whole.comparisons, reversals=[turned]))
     assert "No single ranking of these backbones" in page.page(whole, page.figures(whole))
 
 
@@ -232,7 +237,7 @@ def test_shares_of_streams_are_drawn_with_intervals(design: Design) -> None:
         "grid_id": "g-1",
     }
     cells = usual()
-    figure = drawn(document(cells, studies={cells[0]["cell_id"]: [study]}))["streams-supervis-0"]
+    figure = drawn(document(cells, studies={cells[0].cell_id: [study]}))["streams-supervis-0"]
     kept = {row[figure.heading[0]]: row for row in data(figure)}
     assert {"init", "order"} <= kept.keys() and all(
         float(kept[name]["low"]) >= 0 for name in ("init", "order")
@@ -240,19 +245,18 @@ def test_shares_of_streams_are_drawn_with_intervals(design: Design) -> None:
 
 
 def test_ranks_over_datasets_are_drawn_where_there_are_enough() -> None:
-    from vtjobs.analysis.stats.over_datasets import ranks
+    def ranking(means: dict[str, dict[str, float]]) -> HeadRanking:
+        return HeadRanking(backbone="vit", recipe="r", **to_plain(ranks(means)))
 
     means = {
         str(number): {"a": 80.0 + number, "b": 79.0 + number % 3, "c": 70.0} for number in range(6)
     }
-    whole = document(usual(), ranks=[{"backbone": "vit", "recipe": "r", **ranks(means)}])
+    whole = document(usual(), ranks=[ranking(means)])
     assert (
         "critical difference" in drawn(whole)["ranks-0"].svg
         and "vit, r: mean" in drawn(whole)["ranks-0"].text
     )
-    few = document(
-        usual(), ranks=[{"backbone": "vit", "recipe": "r", **ranks(dict(list(means.items())[:3]))}]
-    )
+    few = document(usual(), ranks=[ranking(dict(list(means.items())[:3]))])
     assert "ranks-0" not in drawn(few) and "5 are needed" in page.page(few, page.figures(few))
 
 
@@ -272,7 +276,7 @@ def test_seeds_that_are_all_equal_are_drawn() -> None:
         cell("supervised", dict.fromkeys(range(35), 80.0)),
         cell("drloc", dict.fromkeys(range(35), 80.0)),
     ]
-    json.dumps(document(cells), allow_nan=False)
+    json.dumps(to_plain(document(cells)), allow_nan=False)
     assert {"seeds", "differences", "spread"} <= drawn(document(cells)).keys()
 
 

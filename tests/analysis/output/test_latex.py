@@ -3,30 +3,29 @@
 import shutil
 import subprocess
 from pathlib import Path
-from typing import Any
 
 import numpy
 import pytest
 
-from vtjobs.analysis.findings.best_marks import marks
+from vtjobs.analysis.findings.cell import Cell
 from vtjobs.analysis.findings.comparisons import compare
 from vtjobs.analysis.findings.declared import Plan
-from vtjobs.analysis.findings.per_image import split
+from vtjobs.analysis.findings.per_image import CellSplit, split
 from vtjobs.analysis.output import by_dataset, render
 from vtjobs.analysis.output.layout import Table, latex
 from vtjobs.analysis.output.study_table import of_study
 from vtjobs.analysis.stats.components import components
-from vtjobs.analysis.stats.summary import describe
+from vtjobs.jobs.documents import to_plain
 from vtjobs.jobs.grid.design import Design, rows
 
-from .test_figures import cell, seeds
+from .test_figures import cell, marked, seeds
 
 NASTY = r"a_b&50%#1{x}~^\z $5 ± — − < > | 'q' \"r\""
 
 pytestmark = pytest.mark.skipif(shutil.which("pdflatex") is None, reason="needs pdflatex")
 
 
-def cells() -> list[dict[str, Any]]:
+def cells() -> list[Cell]:
     found = [
         cell("supervised", seeds(5, 80.0), dataset=NASTY),
         cell(NASTY, seeds(4, 81.0), dataset=NASTY, baseline=f"supervised-{NASTY}", gain=1.0),
@@ -39,15 +38,7 @@ def cells() -> list[dict[str, Any]]:
             missing_seeds=[0, 1],
         ),
     ]
-    for one in found:
-        one["description"] = describe({int(seed): value for seed, value in one["values"].items()})
     return marked(found)
-
-
-def marked(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    for one, own in zip(found, marks(found, Plan()), strict=True):
-        one["marks"] = own
-    return found
 
 
 def tables() -> dict[str, Table]:
@@ -79,7 +70,23 @@ def tables() -> dict[str, Table]:
         "detail": render.of_descriptions(cells()),
         "comparisons": render.of_comparisons(document),
         "variances": render.of_variances(
-            [{**cells()[0], "disagreement_baseline": 1.0, **split(bits)}]
+            [
+                CellSplit(
+                    schema_version=1,
+                    cell_id="c",
+                    backbone=NASTY,
+                    dataset=NASTY,
+                    head=NASTY,
+                    recipe="deit",
+                    stage="",
+                    axes={},
+                    set="test",
+                    mean=80.0,
+                    without=[],
+                    disagreement_baseline=1.0,
+                    **to_plain(split(bits)),
+                )
+            ]
         ),
         "study": of_study(cells()[1], study),
     }

@@ -23,13 +23,13 @@ MEANS = {name: dict(zip(METHODS, row, strict=True)) for name, row in TABLE_6.ite
 
 def test_the_ranks_are_those_of_the_paper() -> None:
     found = ranks(MEANS)
-    assert found["ranks"] == pytest.approx(
+    assert found.ranks == pytest.approx(
         {"m+cf": 1.964, "m": 2.000, "cf": 2.893, "C4.5": 3.143}, abs=6e-4
     )
     # Section 3.2.2: F = 3.69 with 3 and 39 degrees of freedom; critical difference at 0.05: 1.25.
-    assert found["f"] == pytest.approx(3.69, abs=6e-3)
-    assert found["cd"] == pytest.approx(1.25, abs=6e-3)
-    assert found["p"] == pytest.approx(0.0197, abs=2e-4)
+    assert found.f == pytest.approx(3.69, abs=6e-3)
+    assert found.cd == pytest.approx(1.25, abs=6e-3)
+    assert found.p == pytest.approx(0.0197, abs=2e-4)
 
 
 def test_of_a_loss_the_smallest_is_the_best() -> None:
@@ -42,24 +42,24 @@ def test_of_a_loss_the_smallest_is_the_best() -> None:
 def test_a_dataset_that_lacks_a_method_is_left_out_whole_and_named() -> None:
     lacking = MEANS | {"half": {"m": 0.5}}
     found = ranks(lacking)
-    assert found["without"] == ["half"] and found["ranks"] == ranks(MEANS)["ranks"]
+    assert found.without == ["half"] and found.ranks == ranks(MEANS).ranks
 
 
 def test_few_datasets_are_not_ranked() -> None:
     few = dict(list(MEANS.items())[:4])
     assert (
-        ranks(few)["why_not"] == "only 4 datasets have every method; 5 are needed"
-        and ranks(few)["ranks"] == {}
+        ranks(few).why_not == "only 4 datasets have every method; 5 are needed"
+        and ranks(few).ranks == {}
     )
-    assert ranks({"adult": {"m": 0.5}})["why_not"] == "needs at least two methods"
+    assert ranks({"adult": {"m": 0.5}}).why_not == "needs at least two methods"
     many_holes = MEANS | {f"hole-{number}": {"m": 0.5} for number in range(5)}
-    assert "more than a fifth" in ranks(many_holes)["why_not"]
+    assert "more than a fifth" in ranks(many_holes).why_not
 
 
 def test_methods_that_always_come_in_one_order_have_the_smallest_p_there_is() -> None:
     found = ranks({str(number): {"a": 1.0, "b": 0.5} for number in range(6)})
     assert (
-        found["ranks"] == {"a": 1.0, "b": 2.0}
-        and found["p"] == pytest.approx(2**-5)
-        and math.isfinite(found["cd"])
+        found.ranks == {"a": 1.0, "b": 2.0}
+        and found.p == pytest.approx(2**-5)
+        and math.isfinite(found.cd)
     )

@@ -13,13 +13,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vtjobs.analysis.stats.summary import best_of, describe, expected_best, spread_factors
+from vtjobs.analysis.stats.summary import (
+    Description,
+    best_of,
+    describe,
+    expected_best,
+    spread_factors,
+)
+from vtjobs.jobs.documents import to_plain
 
 # R's `sleep`, group 1: t.test(extra)$conf.int.
 SLEEP = [0.7, -1.6, -0.2, -1.2, -0.1, 3.4, 3.7, 0.8, 0.0, 2.0]
 
 
-def _of(values: list[float], first: int = 1, **more: Any) -> dict[str, Any]:
+def _of(values: list[float], first: int = 1, **more: Any) -> Description:
     return describe(dict(enumerate(values, start=first)), **more)
 
 
@@ -35,12 +42,12 @@ def _of(values: list[float], first: int = 1, **more: Any) -> dict[str, Any]:
 )
 def test_mean_and_deviation_are_nists(values: list[float], mean: float, std: float) -> None:
     found = _of(values)
-    assert found["mean"] == pytest.approx(mean, rel=1e-14)
-    assert found["std"] == pytest.approx(std, rel=1e-7)
+    assert found.mean == pytest.approx(mean, rel=1e-14)
+    assert found.std == pytest.approx(std, rel=1e-7)
 
 
 def test_the_interval_of_the_mean_is_rs() -> None:
-    assert _of(SLEEP)["interval"] == pytest.approx([-0.5297804, 2.0297804], abs=5e-8)
+    assert _of(SLEEP).interval == pytest.approx([-0.5297804, 2.0297804], abs=5e-8)
 
 
 # By any table of χ².
@@ -62,33 +69,33 @@ def test_the_best_of_n_draws_is_lucky_by_harters_table(n: int, best: float) -> N
 
 def test_one_seed_has_no_spread_two_have_no_prediction() -> None:
     none, one, two = _of([]), _of([3.0]), _of([3.0, 4.0])
-    assert (none["n"], none["mean"], none["interval"]) == (0, None, None)
-    assert (one["mean"], one["std"], one["interval"], one["luck"]) == (3.0, None, None, None)
+    assert (none.n, none.mean, none.interval) == (0, None, None)
+    assert (one.mean, one.std, one.interval, one.luck) == (3.0, None, None, None)
     # Two values: the half-width is 12.7 standard errors.
-    assert two["interval"] == pytest.approx([3.5 - 12.706 * 0.5, 3.5 + 12.706 * 0.5], abs=1e-3)
-    assert two["prediction"] is None and two["std_interval"] is None
+    assert two.interval == pytest.approx([3.5 - 12.706 * 0.5, 3.5 + 12.706 * 0.5], abs=1e-3)
+    assert two.prediction is None and two.std_interval is None
 
 
 def test_seeds_that_all_agree_are_marked() -> None:
     found = _of([5.0, 5.0, 5.0])
-    assert (found["std"], found["constant"], found["interval"]) == (0.0, True, [5.0, 5.0])
+    assert (found.std, found.constant, found.interval) == (0.0, True, [5.0, 5.0])
 
 
 def test_seed_0_is_measured_against_the_others() -> None:
     found = _of([4.0, 1.0, 3.0], first=0)
-    assert (found["seed_0"], found["seed_0_offset"]) == (4.0, 2.0)
-    assert _of([1.0, 2.0])["seed_0_offset"] is None
+    assert (found.seed_0, found.seed_0_offset) == (4.0, 2.0)
+    assert _of([1.0, 2.0]).seed_0_offset is None
 
 
 def test_the_best_is_the_smallest_where_less_is_better() -> None:
-    assert _of([1.0, 2.0, 6.0])["best_of_n"] == 3.0
-    assert describe({1: 1.0, 2: 2.0, 3: 6.0}, better="min")["best_of_n"] == 2.0
+    assert _of([1.0, 2.0, 6.0]).best_of_n == 3.0
+    assert describe({1: 1.0, 2: 2.0, 3: 6.0}, better="min").best_of_n == 2.0
 
 
 def test_outliers_move_the_interquartile_mean_little() -> None:
     found = _of([1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 800.0])
-    assert (found["iqm"], found["mad"], found["median"]) == (4.5, 2.0, 4.5)
-    assert _of([1.0, 2.0, 3.0])["iqm"] is None
+    assert (found.iqm, found.mad, found.median) == (4.5, 2.0, 4.5)
+    assert _of([1.0, 2.0, 3.0]).iqm is None
 
 
 @given(
@@ -100,8 +107,8 @@ def test_shifts_and_scales_move_what_they_should_and_no_number_is_nan(
     values: list[int], shift: int, scale: float
 ) -> None:
     plain, moved = (
-        _of([float(value) for value in values]),
-        _of([scale * value + shift for value in values]),
+        to_plain(_of([float(value) for value in values])),
+        to_plain(_of([scale * value + shift for value in values])),
     )
     for name, value in plain.items():
         if name in ("n", "level", "constant", "seed_0", "seed_0_offset") or value is None:
@@ -142,9 +149,9 @@ def test_the_intervals_cover_as_often_as_they_say(n: int, cells: int) -> None:
     for _ in range(cells):
         *values, other = draw.normal(50.0, 2.0, n + 1)
         found = _of([float(value) for value in values])
-        mean += found["interval"][0] <= 50.0 <= found["interval"][1]
-        spread += found["std_interval"][0] <= 2.0 <= found["std_interval"][1]
-        next_one += found["prediction"][0] <= other <= found["prediction"][1]
+        mean += found.interval[0] <= 50.0 <= found.interval[1]
+        spread += found.std_interval[0] <= 2.0 <= found.std_interval[1]
+        next_one += found.prediction[0] <= other <= found.prediction[1]
     for covered in (mean, spread, next_one):
         assert covered / cells == pytest.approx(0.95, abs=4 * math.sqrt(0.95 * 0.05 / cells))
 
@@ -167,23 +174,23 @@ def test_an_outlier_is_the_one_of_nists_handbook() -> None:
     # Section 1.3.5.17.1, mass spectrometry of a uranium isotope: G = 2.4687, critical value 2.032
     # for two sides.
     values = [199.31, 199.53, 200.19, 200.82, 201.92, 201.95, 202.18, 245.57]
-    found = _of(values)["outlier"]
-    assert (values[found["seed"] - 1], found["flagged"]) == (245.57, True)
-    assert found["g"] == pytest.approx(2.4687, abs=1e-4)
+    found = _of(values).outlier
+    assert (values[found.seed - 1], found.flagged) == (245.57, True)
+    assert found.g == pytest.approx(2.4687, abs=1e-4)
     # Its table is for one side at 0.05, which is two at 0.1.
-    one_sided = describe(dict(enumerate(values)), level=0.9)["outlier"]
-    assert one_sided["critical"] == pytest.approx(2.032, abs=5e-4)
+    one_sided = describe(dict(enumerate(values)), level=0.9).outlier
+    assert one_sided.critical == pytest.approx(2.032, abs=5e-4)
 
 
 def test_an_outlier_stays_in_every_number() -> None:
     values = [80.0, 80.1, 79.9, 80.05, 79.95, 90.0]
     found = _of(values)
-    assert found["outlier"]["flagged"] and found["mean"] == pytest.approx(statistics.fmean(values))
-    assert _of(values[:4])["outlier"] is None and _of([80.0] * 6)["outlier"] is None
+    assert found.outlier.flagged and found.mean == pytest.approx(statistics.fmean(values))
+    assert _of(values[:4]).outlier is None and _of([80.0] * 6).outlier is None
 
 
 def test_the_bootstrap_is_there_from_ten_seeds_on_and_does_not_depend_on_their_order() -> None:
     values = [80.0 + math.sin(seed) for seed in range(12)]
-    one, other = _of(values)["bca"], _of(values[::-1])["bca"]
+    one, other = _of(values).bca, _of(values[::-1]).bca
     assert one == other and one[0] < statistics.fmean(values) < one[1]
-    assert _of(values[:9])["bca"] is None and _of([80.0] * 12)["bca"] is None
+    assert _of(values[:9]).bca is None and _of([80.0] * 12).bca is None

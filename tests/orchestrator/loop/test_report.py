@@ -21,7 +21,7 @@ def _shown(lab: Lab, *stages: str) -> list[tuple[str, str, bool]]:
     """Return stage, head and whether there is a baseline, of each cell of the report."""
     lab.submit(STAGES.format(stages="\n".join(f"  - {stage}" for stage in stages)))
     cells = report(lab.context.ledger, Selection())
-    return [(cell["stage"], cell["head"], cell["baseline"] is not None) for cell in cells]
+    return [(cell.stage, cell.head, cell.baseline is not None) for cell in cells]
 
 
 def test_a_run_that_another_one_starts_from_is_left_out(quiet_lab: Lab) -> None:

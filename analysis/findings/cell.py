@@ -1,0 +1,112 @@
+"""One cell of a report: all seeds of one combination of settings."""
+
+from typing import Any
+
+from ...jobs.documents import Document
+from ..stats.summary import Description
+from .epochs import Select
+
+
+class Marks(Document, frozen=True, kw_only=True):
+    """What stands beside a cell's mean in a table."""
+
+    best: bool
+    """The best mean of its dataset, of a cell with all its seeds; False where none of the others is
+    significantly different from it.
+    """
+    like_best: bool | None
+    """Whether it is not significantly different from the best mean, or could not be tested. None
+    for the best itself, and without a value.
+    """
+    p_best: float | None
+    """Of the test against the best (Welch), adjusted for `m` by Holm."""
+    m: int
+    """Pairs of cells of the dataset."""
+    alpha: float
+
+
+class StageSpec(Document, frozen=True, kw_only=True):
+    """Head and recipe of one stage, as a run has them."""
+
+    head: dict[str, Any]
+    recipe: dict[str, Any]
+
+
+class Cell(Document, frozen=True, kw_only=True):
+    """One row of a report. No number in it is ever NaN."""
+
+    schema_version: int
+    cell_id: str
+    match_id: str
+    """What cells have in common that differ in the head alone."""
+    backbone: str
+    dataset: str
+    head: str
+    recipe: str
+    stage: str
+    axes: dict[str, Any]
+    """Further settings by which cells of the grid differ."""
+    fidelity: dict[str, str]
+    """Name of a published recipe or head -> whose figures it has: paper or code."""
+    metric: str
+    better: str
+    """max or min."""
+    set: str
+    """The evaluation set."""
+    n: int
+    """Seeds with a value."""
+    planned: int
+    """Runs of the cell, whatever their state."""
+    states: dict[str, int]
+    """State -> runs in it, without those that completed."""
+    diverged_seeds: list[int]
+    chance: float | None
+    """What guessing scores, in percent; None for a metric without such a level."""
+    missing_seeds: list[int]
+    """Planned seeds without a value."""
+    values: dict[int, float]
+    """Seed -> value, in the order of the seeds."""
+    mean: float | None
+    std: float | None
+    """Sample standard deviation over seeds (ddof 1)."""
+    best_minus_last: float | None
+    """How far the best epoch on this very set lies from the last, mean over seeds."""
+    candidates: list[int]
+    """Numbers of epochs that the scored one was chosen from."""
+    epochs: list[int]
+    """Last epochs of the runs."""
+    resumed: int
+    """Runs that were interrupted and resumed."""
+    resumed_inexactly: int
+    """Those of them that were not resumed bit for bit."""
+    baseline: str | None
+    """The cell that differs from it in the head alone and has the baseline's."""
+    gain: float | None
+    """Its mean minus the baseline's."""
+    is_baseline: bool
+    select: Select
+    """Which epoch was scored."""
+    apart: int
+    """Runs of a variance study, which are no replicates and do not count in `n`."""
+    baseline_head: str
+    run_ids: dict[int, str] | None = None
+    """Seed -> the run that completed."""
+    best_values: dict[int, float] | None = None
+    """Seed -> the value of its best epoch on this very set."""
+    specs: list[StageSpec] | None = None
+    """Its own stage, then those before it."""
+    marks: Marks | None = None
+    description: Description | None = None
+    """What the seeds say of mean and spread, with `--detail`."""
+
+    @property
+    def marked(self) -> Marks:
+        """Its marks, in a report that was made with a plan."""
+        assert self.marks is not None, "the report was made without a plan"
+        return self.marks
+
+    @property
+    def described(self) -> Description:
+        """Its description, in a report that was made with them."""
+        assert self.description is not None, "the report was made without descriptions"
+        return self.description
