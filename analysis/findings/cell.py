@@ -3,8 +3,8 @@
 from typing import Any
 
 from ...jobs.documents import Document
+from ...jobs.grid.comparing import Select
 from ..stats.summary import Description
-from .epochs import Select
 
 
 class Marks(Document, frozen=True, kw_only=True):

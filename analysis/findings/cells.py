@@ -17,6 +17,7 @@ from ...db.results import smaller_is_better
 from ...jobs.documents import changed
 from ...jobs.errors import BadInput, suggest
 from ...jobs.grid import catalogue
+from ...jobs.grid.comparing import Select
 from ...jobs.run.selector import Selection
 from ...jobs.run.spec import BASELINE, EACH, STAGE
 from ...jobs.run.states import RunState
@@ -25,7 +26,7 @@ from . import epochs
 from .best_marks import marks
 from .cell import Cell, StageSpec
 from .declared import Plan
-from .epochs import Score, Select
+from .epochs import Score
 
 SCHEMA_VERSION = 1
 LABELS = ("backbone", "dataset", "head", "recipe", "stage")

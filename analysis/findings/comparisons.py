@@ -10,10 +10,10 @@ from statistics import median, stdev
 from typing import Any
 
 from ...jobs.documents import Document
+from ...jobs.grid.comparing import Family, OnDiverged, Select, Test
 from ..stats import rank_tests
 from ..stats.difference import (
     Difference,
-    Test,
     detectable,
     e_value,
     equivalence,
@@ -25,8 +25,7 @@ from ..stats.difference import (
 )
 from ..stats.verdict import Verdict
 from .cell import Cell
-from .declared import Diverged, Family, Plan
-from .epochs import Select
+from .declared import Plan
 from .interim import Seen, look
 from .reversals import Reversal, reversals
 from .samples import bounds, pairs, ready, sides, why_not
@@ -110,7 +109,7 @@ class Comparisons(Document, frozen=True, kw_only=True):
     alpha: float
     family: Family
     select: Select
-    on_diverged: Diverged
+    on_diverged: OnDiverged
     looks: tuple[int, ...]
     """Declared interim analyses: numbers of seeds."""
     anytime: bool

@@ -6,39 +6,19 @@ As their grid declared it before the runs, or as the command line says now.
 import math
 import time
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from typing import Any
 
 from ...db import queries
 from ...db.engine import reading
 from ...db.ledger import Ledger
 from ...jobs.errors import BadInput, suggest
+from ...jobs.grid.comparing import Family, OnDiverged, Select, Test
 from ...jobs.run.selector import Selection
 from ...jobs.run.spec import BASELINE
-from ..stats.difference import ALPHA, Test
+from ..stats.difference import ALPHA
 from . import epochs
-from .epochs import Select
 
-
-class Family(StrEnum):
-    """Which comparisons share α."""
-
-    TABLE = "table"
-    DATASET = "dataset"
-    SCREEN = "screen"
-    """The table, by the false discovery rate: what is worth seeds of its own, and no verdict."""
-
-
-class Diverged(StrEnum):
-    """What a comparison makes of a run that diverged: an outcome without a value."""
-
-    SUPPRESS = "suppress"
-    """It is not tested."""
-    CHANCE = "chance"
-    """The run counts as one that guesses."""
-
-
-_WORDS = {"test": Test, "select": Select, "family": Family, "on_diverged": Diverged}
+_WORDS = {"test": Test, "select": Select, "family": Family, "on_diverged": OnDiverged}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +35,7 @@ class Plan:
     set: str = "test"
     select: Select = Select.LAST
     family: Family = Family.TABLE
-    on_diverged: Diverged = Diverged.SUPPRESS
+    on_diverged: OnDiverged = OnDiverged.SUPPRESS
     anytime: bool = False
     """By e-values, which hold at any stopping time."""
     looks: tuple[int, ...] = ()

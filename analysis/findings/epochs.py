@@ -5,25 +5,15 @@ One rule for all that is compared, declared before the runs.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
 
 from ...db import queries
 from ...db.engine import Connection
 from ...db.results import by_epoch, smaller_is_better
 from ...jobs.errors import BadInput
+from ...jobs.grid.comparing import Select
 
 # The part of the training images that is held out.
 VAL = "val"
-
-
-class Select(StrEnum):
-    """The epoch that counts."""
-
-    LAST = "last"
-    BEST_VAL = "best_val"
-    """That of the best score on `val`, so that the reported set chooses nothing."""
-    EMA_LAST = "ema_last"
-    """The last, of the averaged weights."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,6 +9,7 @@ from ...db.engine import Connection, reading
 from ...db.ledger import Ledger
 from ...db.results import by_epoch
 from ...jobs.documents import Document
+from ...jobs.grid.comparing import Select
 from ...jobs.run.selector import Selection
 from ...jobs.workspace.paths import Workspace
 from ..stats.over_datasets import Ranking, ranks
@@ -17,7 +18,6 @@ from .cell import Cell
 from .cells import described, planned
 from .comparisons import Comparisons, compare
 from .declared import Plan
-from .epochs import Select
 from .per_image import CellSplit, variance
 from .study import studies
 

@@ -5,11 +5,10 @@ from collections.abc import Sequence
 from math import inf
 from statistics import fmean
 
+from ...jobs.grid.comparing import OnDiverged, Select, Test
 from ...jobs.run.spec import EACH
-from ..stats.difference import Test
 from .cell import Cell
-from .declared import Diverged, Plan
-from .epochs import Select
+from .declared import Plan
 
 CEILING = 100.0
 
@@ -35,7 +34,7 @@ def pairs(cells: Sequence[Cell], plan: Plan) -> list[tuple[Cell, Cell]]:
 def sides(cell: Cell, baseline: Cell, plan: Plan, size: int | None = None) -> Sides:
     """Return seed -> value of both: the first `size` seeds, or all that may be compared."""
     levels = [
-        one.chance if plan.on_diverged is Diverged.CHANCE else None for one in (cell, baseline)
+        one.chance if plan.on_diverged is OnDiverged.CHANCE else None for one in (cell, baseline)
     ]
     return _cut(_filled(cell, levels[0]), _filled(baseline, levels[1]), plan, size)
 
@@ -90,7 +89,7 @@ def why_not(cell: Cell, baseline: Cell, plan: Plan) -> str:
         return f"best of {numbers} epochs: more candidates give a better score by chance alone"
     diverged = [one for one in (cell, baseline) if one.diverged_seeds]
     count = sum(len(one.diverged_seeds) for one in diverged)
-    if plan.on_diverged is Diverged.CHANCE:
+    if plan.on_diverged is OnDiverged.CHANCE:
         level = all(one.chance is not None for one in diverged)
         return "" if level else f"{count} diverged run(s), and {cell.metric} has no chance level"
     if not diverged:

@@ -10,22 +10,12 @@ import statistics
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from functools import lru_cache
 
 ALPHA = 0.05
 POWER = 0.8
 # Nobody buys more seeds than this for one comparison.
 MOST_SEEDS = 10_000
-
-
-class Test(StrEnum):
-    """How two cells are compared."""
-
-    __test__ = False  # pytest takes the name for its own
-
-    WELCH = "welch"
-    PAIRED = "paired"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,8 @@
 """The schema of the grid file."""
 
+from enum import StrEnum
 from functools import cached_property
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import (
     BaseModel,
@@ -20,6 +21,7 @@ from ..config.resources import Duration, Resources
 from ..config.site import SiteSettings, settings_of
 from ..names import name_problem
 from ..run.spec import BASELINE
+from .comparing import Family, OnDiverged, Select, Test
 from .heads import HEADS
 from .recipe import Recipe
 from .seeds import Seeds, Variance
@@ -93,10 +95,15 @@ class Data(Strict):
         return self
 
 
+_E = TypeVar("_E", bound=StrEnum)
+# A file has a word where the program has a value: strict checking would refuse it.
+Word = Annotated[_E, Field(strict=False)]
+
+
 class Compare(Strict):
     """Comparison of the heads with the baseline, declared before the runs."""
 
-    test: Literal["welch", "paired"] = "welch"
+    test: Word[Test] = Test.WELCH
     alpha: Annotated[float, Field(gt=0, le=0.5)] = 0.05
     margin: Annotated[float, Field(gt=0)] | None = Field(
         None,
@@ -124,16 +131,16 @@ class Compare(Strict):
         False,
         description="anytime-valid test by e-values, after any number of seeds; replaces looks",
     )
-    select: Literal["last", "best_val", "ema_last"] = Field(
-        "last",
+    select: Word[Select] = Field(
+        Select.LAST,
         description="epoch to score: last, best_val (best on val) or ema_last (EMA weights)",
     )
-    family: Literal["table", "dataset", "screen"] = Field(
-        "table",
+    family: Word[Family] = Field(
+        Family.TABLE,
         description="comparisons that share α: table or dataset (Holm), or screen (FDR control)",
     )
-    on_diverged: Literal["suppress", "chance"] = Field(
-        "suppress",
+    on_diverged: Word[OnDiverged] = Field(
+        OnDiverged.SUPPRESS,
         description="diverged runs: suppress (no test) or chance (counted at chance level)",
     )
 
@@ -147,9 +154,9 @@ class Compare(Strict):
             raise ValueError(
                 "anytime: ties are tested only once, so margin cannot be set. Remove margin"
             )
-        if self.select == "best_val" and self.set == "val":
+        if self.select is Select.BEST_VAL and self.set == "val":
             raise ValueError("select: best_val chooses the epoch on val. Compare on another set")
-        if self.family == "screen" and (self.looks or self.anytime):
+        if self.family is Family.SCREEN and (self.looks or self.anytime):
             raise ValueError("family: screen cannot be combined with looks or anytime. Remove them")
         return self
 

@@ -9,11 +9,11 @@ import pytest
 from vtjobs.analysis.findings.best_marks import marks
 from vtjobs.analysis.findings.cell import Cell
 from vtjobs.analysis.findings.declared import Plan
-from vtjobs.analysis.findings.epochs import Select
 from vtjobs.analysis.output import by_dataset, render, wording
 from vtjobs.analysis.output.layout import latex, markdown, said
 from vtjobs.analysis.stats.difference import holm, welch
 from vtjobs.jobs.documents import changed
+from vtjobs.jobs.grid.comparing import Select
 
 from ...support.cells import cell
 

@@ -11,8 +11,8 @@ from vtjobs.analysis.findings.declared import Plan
 from vtjobs.analysis.output import as_csv
 from vtjobs.analysis.output.layout import latex, markdown
 from vtjobs.analysis.output.render import of_comparisons
-from vtjobs.analysis.stats.difference import Test
 from vtjobs.jobs.documents import changed
+from vtjobs.jobs.grid.comparing import Test
 
 from ...support.cells import cell as a_cell
 

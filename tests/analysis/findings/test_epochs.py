@@ -8,10 +8,10 @@ import pytest
 from vtjobs.analysis.findings.cells import planned, report
 from vtjobs.analysis.findings.comparisons import compare
 from vtjobs.analysis.findings.declared import Plan
-from vtjobs.analysis.findings.epochs import Select
 from vtjobs.db.ingest import ingest_live
 from vtjobs.jobs.documents import changed
 from vtjobs.jobs.errors import BadInput
+from vtjobs.jobs.grid.comparing import Select
 from vtjobs.jobs.run.selector import Selection
 
 from ...support.ledgers import World, paper_grid

@@ -13,8 +13,9 @@ from vtjobs.analysis.findings.declared import Plan
 from vtjobs.analysis.findings.interim import look, shares
 from vtjobs.analysis.output.layout import markdown
 from vtjobs.analysis.output.render import of_comparisons
-from vtjobs.analysis.stats.difference import Difference, Test, welch
+from vtjobs.analysis.stats.difference import Difference, welch
 from vtjobs.jobs.documents import changed
+from vtjobs.jobs.grid.comparing import Test
 
 from ...support.cells import cell as a_cell
 

@@ -12,8 +12,8 @@ from vtjobs.analysis.findings.declared import Plan
 from vtjobs.analysis.findings.power import Goal, for_effect, for_looks, for_precision, with_hours
 from vtjobs.analysis.output.layout import markdown
 from vtjobs.analysis.output.render import of_needs
-from vtjobs.analysis.stats.difference import Test
 from vtjobs.jobs.documents import to_plain
+from vtjobs.jobs.grid.comparing import Test
 
 from ...support.cells import cell as a_cell
 

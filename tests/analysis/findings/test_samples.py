@@ -11,12 +11,13 @@ from hypothesis import strategies as st
 from vtjobs.analysis.findings.best_marks import marks
 from vtjobs.analysis.findings.cell import Cell
 from vtjobs.analysis.findings.comparisons import Comparison, compare
-from vtjobs.analysis.findings.declared import Diverged, Family, Plan
+from vtjobs.analysis.findings.declared import Plan
 from vtjobs.analysis.findings.power import for_effect, for_looks
 from vtjobs.analysis.output.render import of_comparisons
-from vtjobs.analysis.stats.difference import Test, false_discovery, holm, welch
+from vtjobs.analysis.stats.difference import false_discovery, holm, welch
 from vtjobs.analysis.stats.summary import describe
 from vtjobs.jobs.documents import changed, to_plain
+from vtjobs.jobs.grid.comparing import Family, OnDiverged, Test
 
 from ...support.cells import cell
 
@@ -41,7 +42,7 @@ def test_a_diverged_run_suppresses_the_test_and_bounds_the_difference() -> None:
 
 def test_on_request_a_diverged_run_counts_as_one_that_guesses() -> None:
     (found,) = judged(
-        cell("head", UP, baseline="base", states={"diverged": 1}), on_diverged=Diverged.CHANCE
+        cell("head", UP, baseline="base", states={"diverged": 1}), on_diverged=OnDiverged.CHANCE
     )
     assert found.n == 6 and found.p == pytest.approx(welch([*UP, 10.0], BASE).p)
 
@@ -51,7 +52,7 @@ def test_a_diverged_pair_at_chance_is_a_pair() -> None:
         cell("base", [*BASE, 80.3]),
         cell("head", UP, baseline="base", states={"diverged": 1}),
     )
-    plan = Plan(test=Test.PAIRED, on_diverged=Diverged.CHANCE)
+    plan = Plan(test=Test.PAIRED, on_diverged=OnDiverged.CHANCE)
     (found,) = compare([base, head], plan).comparisons
     assert found.n == 6 and found.difference == pytest.approx((5 * 1 + 10 - 80.3) / 6)
 
@@ -82,7 +83,7 @@ def test_a_look_at_a_diverged_run_is_not_tested_and_buys_nothing() -> None:
 
 def test_a_metric_without_a_level_of_chance_is_not_tested() -> None:
     head = cell("head", UP, baseline="base", states={"diverged": 1}, metric="loss", chance=None)
-    (found,) = judged(head, on_diverged=Diverged.CHANCE)
+    (found,) = judged(head, on_diverged=OnDiverged.CHANCE)
     assert (found.verdict, found.bounds) == (
         "not testable",
         None,

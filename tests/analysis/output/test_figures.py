@@ -18,7 +18,6 @@ from vtjobs.analysis.findings.best_marks import marks
 from vtjobs.analysis.findings.cell import Cell
 from vtjobs.analysis.findings.comparisons import compare
 from vtjobs.analysis.findings.declared import Plan
-from vtjobs.analysis.findings.epochs import Select
 from vtjobs.analysis.findings.gather import GridName, HeadRanking, Report
 from vtjobs.analysis.findings.reversals import Reversal
 from vtjobs.analysis.output import page
@@ -27,6 +26,7 @@ from vtjobs.analysis.stats.components import components
 from vtjobs.analysis.stats.over_datasets import ranks
 from vtjobs.analysis.stats.summary import describe
 from vtjobs.jobs.documents import changed, to_plain
+from vtjobs.jobs.grid.comparing import Select
 from vtjobs.jobs.grid.design import Design, rows
 
 from ...support.cells import cell as a_cell

@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from vtjobs.analysis.findings.declared import Diverged, Family, Plan, settle, told
-from vtjobs.analysis.findings.epochs import Select
-from vtjobs.analysis.stats.difference import Test
+from vtjobs.analysis.findings.declared import Plan, settle, told
 from vtjobs.jobs.atomic_files import read_json
 from vtjobs.jobs.errors import BadInput
+from vtjobs.jobs.grid.comparing import Family, OnDiverged, Select, Test
 from vtjobs.jobs.run.selector import Selection
 from vtjobs.orchestrator.requests.submit import submit
 
@@ -152,7 +151,7 @@ def test_the_epoch_that_counts_and_what_shares_alpha_are_declared_too(quiet_lab:
         "ema_top1",
         Family.DATASET,
     )
-    assert found.on_diverged is Diverged.CHANCE and found.declared
+    assert found.on_diverged is OnDiverged.CHANCE and found.declared
     assert not _plan(quiet_lab, select="last").declared
 
 
