@@ -23,13 +23,11 @@ def status(
         terminal.emit_json(document)
         return
     if quiet:
-        print("\n".join(grid["grid_id"] for grid in document["grids"]))
+        print("\n".join(grid.grid_id for grid in document.grids))
         return
-    rows = [[grid["grid_id"], *map(str, grid["runs"].values())] for grid in document["grids"]]
-    terminal.print_table(
-        ["GRID", *map(str.upper, document["runs"])], rows, right=tuple(range(1, 9))
-    )
-    for note in document["damaged_journals"]:
+    rows = [[grid.grid_id, *map(str, grid.runs.values())] for grid in document.grids]
+    terminal.print_table(["GRID", *map(str.upper, document.runs)], rows, right=tuple(range(1, 9)))
+    for note in document.damaged_journals:
         terminal.say(f"warning: damaged journal, set aside: {note}")
 
 
@@ -54,20 +52,20 @@ def runs(
     if as_json:
         terminal.emit_json(found)
     elif quiet:
-        print("\n".join(run["run_id"] for run in found))
+        print("\n".join(run.run_id for run in found))
     else:
         rows = [
             [
-                run["run_id"][:8],
-                run["backbone"],
-                run["dataset"],
-                run["head"],
-                seed_text(run["seed"], run["streams"]),
-                run["shown_state"],
-                str(run["epoch"] or ""),
-                str(run["attempts"]),
-                format_duration(run["seconds"]) if run["seconds"] else "",
-                "" if run["top1"] is None else f"{run['top1']:.2f}",
+                run.run_id[:8],
+                run.backbone,
+                run.dataset,
+                run.head,
+                seed_text(run.seed, run.streams),
+                run.shown_state,
+                str(run.epoch or ""),
+                str(run.attempts),
+                format_duration(run.seconds) if run.seconds else "",
+                "" if run.top1 is None else f"{run.top1:.2f}",
             ]
             for run in found
         ]
@@ -100,7 +98,7 @@ def show(
     if as_json:
         terminal.emit_json(document)
     elif quiet:
-        print(document["run_id"])
+        print(document.run_id)
     else:
         print(terminal.encodable("\n".join(lines(document))))
 
@@ -146,16 +144,16 @@ def failures(
     if as_json:
         terminal.emit_json(groups)
     elif quiet:
-        print("\n".join(run_id for group in groups for run_id in group["run_ids"]))
+        print("\n".join(run_id for group in groups for run_id in group.run_ids))
     elif not groups:
         terminal.say("no failures")
     else:
         for group in groups:
-            common = " ".join(f"{name}={value}" for name, value in group["common"].items())
-            print(terminal.encodable(f"{group['runs']} x {group['class']}: {group['signature']}"))
+            common = " ".join(f"{name}={value}" for name, value in group.common.items())
+            print(terminal.encodable(f"{group.runs} x {group.failure}: {group.signature}"))
             print(
-                f"    {common or 'nothing in common'}; hosts {', '.join(group['hosts']) or '-'};"
-                f" see: {group['next']}"
+                f"    {common or 'nothing in common'}; hosts {', '.join(group.hosts) or '-'};"
+                f" see: {group.next}"
             )
 
 
@@ -170,12 +168,9 @@ def why(run: str, as_json: Json = False, workspace: Workspace = None) -> None:
     if as_json:
         terminal.emit_json(document)
         return
-    print(
-        f"{document['run_id'][:8]} is {document['state']}:"
-        f" {terminal.encodable(document['sentence'])}"
-    )
-    if document["action"]:
+    print(f"{document.run_id[:8]} is {document.state}: {terminal.encodable(document.sentence)}")
+    if document.action:
         print(
-            f"{'never' if document['verdict'] == 'never' else 'next'}:"
-            f" {terminal.encodable(document['action'])}"
+            f"{'never' if document.verdict == 'never' else 'next'}:"
+            f" {terminal.encodable(document.action)}"
         )

@@ -2,7 +2,6 @@
 
 import json
 from collections import defaultdict
-from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Connection, Select, and_, func, not_, or_, select
@@ -13,83 +12,7 @@ from ..jobs.run.selector import Condition, Selection
 from ..jobs.run.states import LIVE, AttemptState, FailureClass
 from . import models as m
 from .parts import in_parts
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunRow:
-    """A run with its cell's labels and its latest attempt."""
-
-    run_id: str
-    grid_id: str
-    cell_id: str
-    backbone: str
-    dataset: str
-    head: str
-    recipe: str
-    stage: str
-    axes: dict[str, Any]
-    seed: int
-    """Or the place in the design, where streams vary apart."""
-    streams: dict[str, int] | None
-    state: str
-    reason: str
-    parent: str | None
-    tries: int
-    tries_from: int
-    cancelled_through: int
-    clean_next: bool
-    micro_split: int
-    not_before: float
-    attempts: int
-    attempt_state: str | None
-    epoch: int | None
-    step: int | None
-    steps: int | None
-    host: str | None
-    started_at: float | None
-    ended_at: float | None
-    heartbeat_at: float | None
-    failure: str | None
-    signature: str | None
-    token: str | None
-    word: str | None
-    """What the scheduler last said of its latest attempt."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CellRow:
-    """A cell as the ledger has it."""
-
-    cell_id: str
-    match_id: str
-    """Shared with the cells that differ in the head alone."""
-    stage: str
-    backbone: str
-    dataset: str
-    head: str
-    recipe: str
-    axes: dict[str, Any]
-    is_baseline: bool
-    """Whether its head is the supervised one."""
-    spec: str
-    """JSON of jobs.run.spec.CellSpec."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResultRow:
-    """One metric of one run on one set."""
-
-    run_id: str
-    set_name: str
-    metric: str
-    cell_id: str
-    last: float
-    """At the last epoch."""
-    last_epoch: int
-    best: float
-    """At the best epoch on this very set."""
-    best_epoch: int
-
+from .records import AttemptRow, CellRow, CheckpointRow, EventRow, JobRow, ResultRow, RunRow
 
 _CONDITION_COLUMNS = {
     "backbone": m.cells.c.backbone,
@@ -321,17 +244,14 @@ def grid_settings(
     return {row.grid_id: json.loads(row.settings) for row in connection.execute(query)}
 
 
-def attempts_of(connection: Connection, run_id: str) -> list[dict[str, Any]]:
+def attempts_of(connection: Connection, run_id: str) -> list[AttemptRow]:
     """Return every attempt at a run, oldest first."""
     query = select(m.attempts).where(m.attempts.c.run_id == run_id).order_by(m.attempts.c.number)
-    return [dict(row) for row in connection.execute(query).mappings()]
+    return [AttemptRow(**row) for row in connection.execute(query).mappings()]
 
 
-def place_of(connection: Connection, run_id: str) -> dict[str, Any] | None:
-    """Return where the scheduler has a run's latest attempt.
-
-    Backend, job (with its array element), token.
-    """
+def job_of(connection: Connection, run_id: str) -> JobRow | None:
+    """Return where the scheduler has a run's latest attempt."""
     table, facts = m.attempts.c, m.allocations.c
     query = (
         select(facts.backend, facts.job_id, facts.places, facts.token, table.array_index)
@@ -344,7 +264,7 @@ def place_of(connection: Connection, run_id: str) -> dict[str, Any] | None:
     if row is None:
         return None
     job = f"{row.job_id}_{row.array_index}" if row.places > 1 else row.job_id
-    return {"backend": row.backend, "job": job, "token": row.token}
+    return JobRow(backend=row.backend, job=job, token=row.token)
 
 
 def waiting_words(connection: Connection) -> list[Any]:
@@ -370,17 +290,20 @@ def waiting_words(connection: Connection) -> list[Any]:
     return list(connection.execute(query))
 
 
-def events_of(connection: Connection, run_id: str) -> list[dict[str, Any]]:
+def events_of(connection: Connection, run_id: str) -> list[EventRow]:
     """Return every change of state of a run, oldest first, with who said so."""
-    query = select(m.events).where(m.events.c.run_id == run_id).order_by(m.events.c.id)
-    return [dict(row) for row in connection.execute(query).mappings()]
+    table = m.events.c
+    query = select(table.attempt, table.at, table.source, table.before, table.after, table.raw)
+    query = query.where(table.run_id == run_id).order_by(table.id)
+    return [EventRow(**row) for row in connection.execute(query).mappings()]
 
 
-def checkpoints_of(connection: Connection, run_id: str) -> list[dict[str, Any]]:
+def checkpoints_of(connection: Connection, run_id: str) -> list[CheckpointRow]:
     """Return the checkpoints that were announced for a run."""
-    table = m.checkpoints
-    query = select(table).where(table.c.run_id == run_id).order_by(table.c.attempt, table.c.step)
-    return [dict(row) for row in connection.execute(query).mappings()]
+    table = m.checkpoints.c
+    query = select(table.attempt, table.step, table.epoch, table.bytes, table.at)
+    query = query.where(table.run_id == run_id).order_by(table.attempt, table.step)
+    return [CheckpointRow(**row) for row in connection.execute(query).mappings()]
 
 
 def results_of(connection: Connection, run_ids: list[str]) -> list[ResultRow]:

@@ -9,6 +9,9 @@ from typing import Any, TypeVar
 
 import msgspec
 
+# A field whose key in JSON is a word of Python: `failure: str = field(name="class")`.
+field = msgspec.field
+
 
 class Document(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What all documents have in common."""

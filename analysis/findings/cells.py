@@ -10,7 +10,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
-from ...db import lookups, queries
+from ...db import lookups, queries, records
 from ...db.engine import reading
 from ...db.ledger import Ledger
 from ...db.results import smaller_is_better
@@ -76,7 +76,7 @@ def report(
         cells |= queries.cell_rows(
             connection, {cell for chain in before.values() for cell in chain} - cells.keys()
         )
-    grouped: dict[str, list[queries.RunRow]] = {row.cell_id: [] for row in rows}
+    grouped: dict[str, list[records.RunRow]] = {row.cell_id: [] for row in rows}
     for row in rows:
         if row.streams is None:
             grouped[row.cell_id].append(row)
@@ -143,7 +143,7 @@ def described(cell: Cell) -> Cell:
 
 
 def _results(
-    connection: Any, rows: list[queries.RunRow], metric: str, set_name: str, select: Select
+    connection: Any, rows: list[records.RunRow], metric: str, set_name: str, select: Select
 ) -> dict[str, Score]:
     epochs.check(select, set_name)
     found = epochs.scores(connection, [row.run_id for row in rows], metric, select)
@@ -162,7 +162,7 @@ def _results(
     return found.get(set_name, {})
 
 
-def _axes(cells: dict[str, queries.CellRow]) -> dict[str, dict[str, Any]]:
+def _axes(cells: dict[str, records.CellRow]) -> dict[str, dict[str, Any]]:
     """Return cell -> its axes.
 
     Cells that have all their labels in common, and differ in a setting, get an axis with their id.
@@ -195,7 +195,7 @@ def _cells_before(connection: Any, parents: dict[str, str]) -> dict[str, list[st
     return found
 
 
-def _last_stages(rows: list[queries.RunRow], begun: dict[str, str]) -> list[queries.RunRow]:
+def _last_stages(rows: list[records.RunRow], begun: dict[str, str]) -> list[records.RunRow]:
     """Leave out the runs that only serve as another selected run's beginning.
 
     Args:
@@ -209,7 +209,7 @@ def _last_stages(rows: list[queries.RunRow], begun: dict[str, str]) -> list[quer
     return [row for row in left if row.stage in last] if last and len(stages) > 1 else left
 
 
-def _cell(chain: list[queries.CellRow], members: list[queries.RunRow], about: _About) -> Cell:
+def _cell(chain: list[records.CellRow], members: list[records.RunRow], about: _About) -> Cell:
     """Return a cell.
 
     Args:
@@ -267,26 +267,26 @@ def _cell(chain: list[queries.CellRow], members: list[queries.RunRow], about: _A
     )
 
 
-def _part(cell: queries.CellRow, name: str) -> dict[str, Any]:
+def _part(cell: records.CellRow, name: str) -> dict[str, Any]:
     part = json.loads(cell.spec)[name]
     found: dict[str, Any] = json.loads(part) if isinstance(part, str) else part
     return found
 
 
-def _chance(cell: queries.CellRow, metric: str) -> float | None:
+def _chance(cell: records.CellRow, metric: str) -> float | None:
     """Return what guessing scores, in percent; None of a metric that has no such level."""
     hits = {"top1": 1, "top5": 5}.get(metric.removeprefix("ema_"))
     classes = _part(cell, "dataset").get("classes")
     return min(100.0, 100.0 * hits / classes) if hits and classes else None
 
 
-def _has_teacher(cell: queries.CellRow) -> bool:
+def _has_teacher(cell: records.CellRow) -> bool:
     # The description is searched before it is read: few have one, and there may be thousands.
     head = _part(cell, "head") if "teacher" in cell.spec else {}
     return head.get("name") == "distill" and bool(head["params"].get("teacher") == STAGE)
 
 
-def _fidelity(cell: queries.CellRow) -> dict[str, str]:
+def _fidelity(cell: records.CellRow) -> dict[str, str]:
     """Return name -> preset of the recipe and, where it was published, the head."""
     head, recipe = _part(cell, "head"), _part(cell, "recipe")
     published = (
@@ -299,7 +299,7 @@ def _fidelity(cell: queries.CellRow) -> dict[str, str]:
     return {name: fidelity for name, fidelity in found.items() if fidelity}
 
 
-def _baselines(cells: dict[str, queries.CellRow], head: str) -> dict[str, bool]:
+def _baselines(cells: dict[str, records.CellRow], head: str) -> dict[str, bool]:
     """Return cell -> whether gains are over it.
 
     Raises:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...db import lookups, queries
+from ...db import lookups, queries, records
 from ...db.engine import reading
 from ...db.ledger import Ledger
 from ...jobs.errors import DamagedJournal
@@ -50,7 +50,7 @@ def studies(
                 for row in queries.results_of(connection, [row.run_id for row in members])
                 if row.metric == metric and row.set_name == set_name
             }
-            mine_of: dict[str, list[queries.RunRow]] = {}
+            mine_of: dict[str, list[records.RunRow]] = {}
             for row in members:
                 mine_of.setdefault(row.cell_id, []).append(row)
             for cell_id in dict.fromkeys(row.cell_id for row in chosen if row.cell_id in mine_of):
@@ -65,7 +65,7 @@ def studies(
 
 
 def study(
-    variance: dict[str, Any], members: Sequence[queries.RunRow], scores: Mapping[str, float]
+    variance: dict[str, Any], members: Sequence[records.RunRow], scores: Mapping[str, float]
 ) -> dict[str, Any]:
     """Return the components of one cell's study, or why there are none.
 
@@ -115,7 +115,7 @@ def study(
 
 
 def _without(
-    members: Sequence[queries.RunRow],
+    members: Sequence[records.RunRow],
     missing: Sequence[Mapping[str, int]],
     design: Design,
     vary: Sequence[str],
@@ -132,7 +132,7 @@ def _without(
 
 
 def _why_not(
-    members: Sequence[queries.RunRow], missing: Sequence[Mapping[str, int]], planned: int
+    members: Sequence[records.RunRow], missing: Sequence[Mapping[str, int]], planned: int
 ) -> str:
     keys = {_key(streams) for streams in missing}
     states = Counter(row.state for row in members if _key(_streams(row)) in keys)
@@ -145,7 +145,7 @@ def _why_not(
     return f"{len(missing)} of {planned} runs are missing; the variance is split once they complete"
 
 
-def _streams(row: queries.RunRow) -> dict[str, int]:
+def _streams(row: records.RunRow) -> dict[str, int]:
     return row.streams if row.streams is not None else seeds_of(row.seed)
 
 

@@ -1,71 +1,67 @@
 """One run as lines of text."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...jobs.grid.design import seed_text
 from ...jobs.names import printable
-from ...jobs.units import format_bytes, format_duration
+from ...jobs.units import format_bytes
+
+if TYPE_CHECKING:
+    from ...orchestrator.views.documents import AttemptView, RunDetails
 
 
-def lines(document: dict[str, Any]) -> list[str]:
+def lines(document: "RunDetails") -> list[str]:
     """Return what `vtjobs show` prints for a run's document."""
-    axes = " ".join(f"{name}={value}" for name, value in document["axes"].items())
-    seed = seed_text(document["seed"], document["streams"])
-    what = (
-        f"{document['backbone']} on {document['dataset']}, {document['head']}, seed {seed} {axes}"
-    )
+    axes = " ".join(f"{name}={value}" for name, value in document.axes.items())
+    seed = seed_text(document.seed, document.streams)
+    what = f"{document.backbone} on {document.dataset}, {document.head}, seed {seed} {axes}"
     found = [
-        f"run      {document['run_id']}  ({document['grid_id']})",
+        f"run      {document.run_id}  ({document.grid_id})",
         f"what     {what.rstrip()}",
-        f"recipe   {document['recipe']}"
-        + (f", stage {document['stage']}" if document["stage"] else ""),
-        f"state    {document['shown_state']}"
-        + (f": {document['reason']}" if document["reason"] else ""),
-        f"folder   {document['folder']}",
+        f"recipe   {document.recipe}" + (f", stage {document.stage}" if document.stage else ""),
+        f"state    {document.shown_state}" + (f": {document.reason}" if document.reason else ""),
+        f"folder   {document.folder}",
     ]
-    if document["parent"]:
-        found.append(f"parent   {document['parent']}")
+    if document.parent:
+        found.append(f"parent   {document.parent}")
     found += _settings(document)
     found += ["", "attempts"]
-    found += [f"  {_attempt(attempt)}" for attempt in document["attempts"]] or ["  none yet"]
-    if document["results"]:
+    found += [f"  {_attempt(attempt)}" for attempt in document.attempts] or ["  none yet"]
+    if document.results:
         found += ["", "results"]
-        for result in document["results"]:
-            last = f"{result['last']:.4g} at epoch {result['last_epoch']}"
-            best = f"best {result['best']:.4g} at epoch {result['best_epoch']}"
-            found.append(f"  {result['set_name']} {result['metric']}: {last} ({best})")
-    if document["checkpoints"]:
+        for result in document.results:
+            last = f"{result.last:.4g} at epoch {result.last_epoch}"
+            best = f"best {result.best:.4g} at epoch {result.best_epoch}"
+            found.append(f"  {result.set_name} {result.metric}: {last} ({best})")
+    if document.checkpoints:
         found += ["", "checkpoints"]
-        for point in document["checkpoints"]:
-            there = "" if point["on_disk"] else ", removed"
+        for point in document.checkpoints:
+            there = "" if point.on_disk else ", removed"
             found.append(
-                f"  attempt {point['attempt']} step {point['step']}:"
-                f" {format_bytes(point['bytes'])}{there}"
+                f"  attempt {point.attempt} step {point.step}: {format_bytes(point.bytes)}{there}"
             )
     found += ["", "history"]
-    for event in document["history"]:
-        change = f"{event['before'] or '·'} -> {event['after']}"
+    for event in document.history:
+        change = f"{event.before or '·'} -> {event.after}"
         found.append(
-            f"  {event['at']}  attempt {event['attempt']}  {change}  ({event['source']}:"
-            f" {event['raw'] or '-'})"
+            f"  {event.at}  attempt {event.attempt}  {change}  ({event.source}: {event.raw or '-'})"
         )
     return [printable(line) for line in found]
 
 
-def _settings(document: dict[str, Any]) -> list[str]:
+def _settings(document: "RunDetails") -> list[str]:
     """Return what is set for head and recipe, and who says so."""
     found: list[str] = []
-    for part, spec in (
-        ("head", document["spec"]["head"]["params"]),
-        ("recipe", document["spec"]["recipe"]),
+    for part, name, settings, spec in (
+        ("head", document.head, document.settings.head, document.spec["head"]["params"]),
+        ("recipe", document.recipe, document.settings.recipe, document.spec["recipe"]),
     ):
-        settings = document["settings"][part]
         if not settings:
             continue
-        found += ["", f"{part} {document[part]}, fidelity: {spec['fidelity']}"]
+        found += ["", f"{part} {name}, fidelity: {spec['fidelity']}"]
         for one in settings:
-            was = "" if one["published"] is None else f" from {_text(one['published'])}"
-            found.append(f"  {one['name']}: {_text(one['value'])}  ({one['source']}{was})")
+            was = "" if one.published is None else f" from {_text(one.published)}"
+            found.append(f"  {one.name}: {_text(one.value)}  ({one.source}{was})")
     return found
 
 
@@ -73,20 +69,17 @@ def _text(value: Any) -> str:
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
-def _attempt(attempt: dict[str, Any]) -> str:
-    text = f"{attempt['number']}: {attempt['state']}"
-    if attempt["failure"]:
-        text += f" ({attempt['failure']}: {attempt['signature']})"
-    if attempt["host"]:
-        text += f", on {attempt['host']}"
-    if attempt["resumed_step"] is not None:
-        how = "exactly" if attempt["exact"] else "within rounding"
+def _attempt(attempt: "AttemptView") -> str:
+    text = f"{attempt.number}: {attempt.state}"
+    if attempt.failure:
+        text += f" ({attempt.failure}: {attempt.signature})"
+    if attempt.host:
+        text += f", on {attempt.host}"
+    if attempt.resumed_step is not None:
+        how = "exactly" if attempt.exact else "within rounding"
         text += (
-            f", resumed {how} from attempt {attempt['resumed_attempt']} step"
-            f" {attempt['resumed_step']}"
+            f", resumed {how} from attempt {attempt.resumed_attempt} step {attempt.resumed_step}"
         )
-    if attempt["step"] is not None and attempt["steps"]:
-        text += f", step {attempt['step']}/{attempt['steps']}"
-    if attempt.get("seconds"):
-        text += f", {format_duration(attempt['seconds'])}"
+    if attempt.step is not None and attempt.steps:
+        text += f", step {attempt.step}/{attempt.steps}"
     return text

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
-from ...db import lookups, queries
+from ...db import lookups, queries, records
 from ...db.engine import reading
 from ...db.ingest import ingest_evaluations
 from ...jobs.config.host import clean_environment
@@ -30,7 +30,7 @@ def evaluate(
     show: bool,
     image_size: int | None = None,
     crop_pct: float | None = None,
-) -> list[queries.ResultRow]:
+) -> list[records.ResultRow]:
     """Score the completed ones among these runs; return their results on these sets.
 
     Args:

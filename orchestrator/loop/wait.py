@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from ...db import queries
+from ...db import queries, records
 from ...db.engine import reading
 from ...jobs.errors import LedgerUnreachable
 from ...jobs.run.selector import Selection
@@ -16,7 +16,7 @@ POLL_S = 1.0
 # How long a ledger that went away may stay away before the wait gives up.
 PATIENCE_S = 600.0
 
-Show = Callable[[list[queries.RunRow], Report], None]
+Show = Callable[[list[records.RunRow], Report], None]
 
 
 def wait(context: Context, selection: Selection, show: Show) -> dict[str, int]:

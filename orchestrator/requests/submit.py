@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from ...db import lookups, queries
+from ...db import lookups, queries, records
 from ...db.engine import reading
 from ...jobs.config.config import Config
 from ...jobs.config.host import gpu_capability
@@ -243,7 +243,7 @@ def _estimate(context: Context | None, frozen: FrozenGrid, to_do: list[Any]) -> 
     The same cell, else the same backbone, dataset and recipe.
     """
     history: dict[str, tuple[float, int]] = {}
-    rows: dict[str, queries.CellRow] = {}
+    rows: dict[str, records.CellRow] = {}
     if context is not None:
         with reading(context.ledger.engine) as connection:
             history = queries.seconds_per_run(connection)

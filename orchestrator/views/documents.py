@@ -1,4 +1,4 @@
-"""What the reading commands show, as plain documents.
+"""What the reading commands show, as documents.
 
 The terminal and `--json` are two prints of them.
 """
@@ -11,9 +11,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from ...db import queries
+from ...db import queries, records
 from ...db.engine import reading
 from ...jobs.atomic_files import read_json
+from ...jobs.documents import Document, field
 from ...jobs.grid import fidelity
 from ...jobs.grid.design import seed_text
 from ...jobs.run.selector import Selection
@@ -25,8 +26,199 @@ from ..loop.context import Context
 from ..loop.tick import Report
 
 SCHEMA_VERSION = 1
-
 _ATTEMPT_TIMES = ("submitted_at", "started_at", "ended_at", "heartbeat_at")
+
+
+class Unreachable(Document, frozen=True, kw_only=True):
+    """A scheduler that could not be asked."""
+
+    backend: str
+    since: str | None
+    reason: str
+
+
+class GridCounts(Document, frozen=True, kw_only=True):
+    """The runs of one grid."""
+
+    grid_id: str
+    name: str
+    runs: dict[str, int]
+    """State -> runs in it, every state."""
+
+
+class Status(Document, frozen=True, kw_only=True):
+    """What `vtjobs status` shows."""
+
+    schema_version: int
+    as_of: str | None
+    workspace: str
+    runs: dict[str, int]
+    """State -> runs in it, every state."""
+    grids: list[GridCounts]
+    held: int
+    """Runs on hold."""
+    unreachable: list[Unreachable]
+    damaged_journals: list[str]
+    """`run/attempt: why` of journals that were set aside."""
+
+
+class RunView(Document, frozen=True, kw_only=True):
+    """One run, as `vtjobs runs` lists it."""
+
+    run_id: str
+    grid_id: str
+    """Whose settings hold: the newest submission."""
+    backbone: str
+    dataset: str
+    head: str
+    recipe: str
+    stage: str
+    axes: dict[str, Any]
+    """Further settings by which cells of the grid differ."""
+    seed: int
+    """Or the place in the design, where streams of randomness vary apart."""
+    streams: dict[str, int] | None
+    """Stream -> value, in a variance study."""
+    state: str
+    """pending, blocked, queued, running, completed, diverged, failed or cancelled."""
+    shown_state: str
+    """The same, or what is never stored: cancelling, held, or unknown (no heartbeat for ten
+    minutes).
+    """
+    reason: str
+    scheduler: str | None
+    """What the scheduler last said of the latest attempt, such as `PENDING Priority`."""
+    attempts: int
+    epoch: int | None
+    step: int | None
+    steps: int | None
+    """Of the whole run."""
+    host: str | None
+    started_at: str | None
+    ended_at: str | None
+    seconds: float | None
+    """Of the latest attempt."""
+    top1: float | None
+    """On the test set, at the last epoch."""
+
+
+class Settings(Document, frozen=True, kw_only=True):
+    """What is set for head and recipe, and who says so."""
+
+    head: list[fidelity.Setting]
+    recipe: list[fidelity.Setting]
+
+
+class ResultView(Document, frozen=True, kw_only=True):
+    """One metric of a run on one set."""
+
+    set_name: str
+    metric: str
+    cell_id: str
+    last: float
+    """At the last epoch."""
+    last_epoch: int
+    best: float
+    """At the best epoch on this very set."""
+    best_epoch: int
+
+
+class AttemptView(Document, frozen=True, kw_only=True):
+    """One attempt at a run."""
+
+    number: int
+    token: str
+    """Of its allocation."""
+    array_index: int
+    state: str
+    failure: str | None
+    """The class of the failure."""
+    signature: str
+    """The error, the same for one cause."""
+    error: str
+    exit_code: int | None
+    word: str
+    """What the scheduler last said of it."""
+    submitted_at: str | None
+    started_at: str | None
+    ended_at: str | None
+    heartbeat_at: str | None
+    host: str | None
+    world_size: int | None
+    gpus: int
+    resumed_attempt: int | None
+    resumed_step: int | None
+    exact: bool | None
+    """Whether the resume equals an uninterrupted run bit for bit."""
+    checkpoint_step: int | None
+    epoch: int | None
+    step: int | None
+    steps: int | None
+
+
+class CheckpointView(Document, frozen=True, kw_only=True):
+    """A checkpoint that was announced."""
+
+    attempt: int
+    epoch: int
+    step: int
+    bytes: int
+    at: str | None
+    on_disk: bool
+
+
+class Change(Document, frozen=True, kw_only=True):
+    """One change of an attempt's state."""
+
+    at: str | None
+    attempt: int
+    source: str
+    """Who said so: journal, local, squeue, sacct, ray, user or vtjobs."""
+    before: str | None
+    after: str
+    raw: str
+    """The word that was told."""
+
+
+class RunDetails(RunView, frozen=True, kw_only=True):
+    """All that is known of one run: what `vtjobs show` shows."""
+
+    schema_version: int
+    settings: Settings
+    cell_id: str
+    parent: str | None
+    """The run of the stage before."""
+    folder: str
+    spec: dict[str, Any]
+    """Its description."""
+    environment: dict[str, Any] | None
+    """Software and hardware of the latest attempt."""
+    results: list[ResultView]
+    attempts: list[AttemptView]  # type: ignore[assignment]
+    """Instead of their number."""
+    checkpoints: list[CheckpointView]
+    history: list[Change]
+
+
+class FailureGroup(Document, frozen=True, kw_only=True):
+    """Failed runs with one cause."""
+
+    failure: str = field(name="class")
+    """The class of the failure."""
+    signature: str
+    """The error."""
+    runs: int
+    states: dict[str, int]
+    hosts: list[str]
+    common: dict[str, Any]
+    """What all of the runs have in common of backbone, dataset, head and seed."""
+    sample: str
+    """One of the runs."""
+    log: str | None
+    """Its log."""
+    run_ids: list[str]
+    next: str
+    """A command that shows more."""
 
 
 def iso(at: float | None) -> str | None:
@@ -38,7 +230,7 @@ def iso(at: float | None) -> str | None:
     )
 
 
-def status(context: Context, selection: Selection, report: Report) -> dict[str, Any]:
+def status(context: Context, selection: Selection, report: Report) -> Status:
     """Return how many runs are in each state, over all and per grid."""
     with reading(context.ledger.engine) as connection:
         counts = queries.status_counts(connection, selection)
@@ -51,32 +243,31 @@ def status(context: Context, selection: Selection, report: Report) -> dict[str, 
                 or grid_id in selection.names
                 or facts["name"] in selection.names
             ):
-                grids.append({"grid_id": grid_id, "name": facts["name"], "runs": _all_states(mine)})
+                name = facts["name"]
+                grids.append(GridCounts(grid_id=grid_id, name=name, runs=_all_states(mine)))
         damaged = queries.damaged_journals(connection)
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "as_of": iso(context.clock()),
-        "workspace": str(context.workspace.root),
-        "runs": _all_states(counts),
-        "grids": grids,
-        "held": len(held_runs(context.workspace, set(settings))),
-        "unreachable": [
-            {"backend": name, "since": iso(fact.since), "reason": fact.reason}
+    return Status(
+        schema_version=SCHEMA_VERSION,
+        as_of=iso(context.clock()),
+        workspace=str(context.workspace.root),
+        runs=_all_states(counts),
+        grids=grids,
+        held=len(held_runs(context.workspace, set(settings))),
+        unreachable=[
+            Unreachable(backend=name, since=iso(fact.since), reason=fact.reason)
             for name, fact in report.unreachable.items()
         ],
-        "damaged_journals": [
+        damaged_journals=[
             f"{row['run_id']}/{row['attempt']:04d}: {row['note']}" for row in damaged
         ],
-    }
+    )
 
 
 def _all_states(counts: dict[str, int]) -> dict[str, int]:
     return {str(state): counts.get(state, 0) for state in RunState}
 
 
-def runs(
-    context: Context, selection: Selection, *, limit: int | None = None
-) -> list[dict[str, Any]]:
+def runs(context: Context, selection: Selection, *, limit: int | None = None) -> list[RunView]:
     """Return the selected runs, one document each."""
     with reading(context.ledger.engine) as connection:
         rows = queries.list_runs(connection, selection, limit=limit)
@@ -86,11 +277,13 @@ def runs(
             if row.metric == "top1" and row.set_name == "test"
         }
     held = held_runs(context.workspace, {row.grid_id for row in rows})
-    return [_run_document(context, row, scores.get(row.run_id), row.run_id in held) for row in rows]
+    return [
+        RunView(**_facts(context, row, scores.get(row.run_id), row.run_id in held)) for row in rows
+    ]
 
 
-def _run_document(
-    context: Context, row: queries.RunRow, score: float | None, is_held: bool
+def _facts(
+    context: Context, row: records.RunRow, score: float | None, is_held: bool
 ) -> dict[str, Any]:
     return {
         "run_id": row.run_id,
@@ -119,13 +312,13 @@ def _run_document(
     }
 
 
-def _seconds(context: Context, row: queries.RunRow) -> float | None:
+def _seconds(context: Context, row: records.RunRow) -> float | None:
     if row.started_at is None:
         return None
     return round((row.ended_at or context.clock()) - row.started_at, 1)
 
 
-def _shown_state(context: Context, row: queries.RunRow, is_held: bool) -> str:
+def _shown_state(context: Context, row: records.RunRow, is_held: bool) -> str:
     """Return the state with what is only shown, never stored: cancelling, unknown, held, later."""
     live = row.attempt_state is not None and not AttemptState(row.attempt_state).is_terminal
     # By the user, or by the scheduler's word, which is not believed while processes may live on a
@@ -143,7 +336,7 @@ def _shown_state(context: Context, row: queries.RunRow, is_held: bool) -> str:
     return row.state
 
 
-def show(context: Context, run_id: str) -> dict[str, Any]:
+def show(context: Context, run_id: str) -> RunDetails:
     """Return everything that is known of one run."""
     folder = context.workspace.run(run_id)
     with reading(context.ledger.engine) as connection:
@@ -153,54 +346,42 @@ def show(context: Context, run_id: str) -> dict[str, Any]:
         checkpoints = queries.checkpoints_of(connection, run_id)
         results = queries.results_of(connection, [run_id])
         cell = queries.cell_rows(connection, {row.cell_id})[row.cell_id]
-    document = _run_document(
-        context, row, None, run_id in held_runs(context.workspace, {row.grid_id})
-    )
+    held = run_id in held_runs(context.workspace, {row.grid_id})
     spec = RunSpec.parse(folder.spec.read_text()) if folder.spec.exists() else None
-    last = attempts[-1]["number"] if attempts else 0
+    last = attempts[-1].number if attempts else 0
     described = asdict(spec) if spec else _described(cell.spec)
-    return {
-        "schema_version": SCHEMA_VERSION,
-        **document,
-        "settings": {
-            "head": [
-                asdict(one)
-                for one in fidelity.of_head(described["head"], row.backbone, document["recipe"])
-            ],
-            "recipe": [
-                asdict(one) for one in fidelity.of_recipe(described["recipe"], document["recipe"])
-            ],
-        },
-        "cell_id": row.cell_id,
-        "parent": row.parent,
-        "folder": str(folder.path),
-        "spec": described,
-        "environment": read_json(folder.attempt(last) / "environment.json") if last else None,
-        "results": [
-            {name: value for name, value in asdict(result).items() if name != "run_id"}
-            for result in results
+    facts = _facts(context, row, None, held)
+    return RunDetails(
+        **(facts | {"attempts": [_attempt(attempt) for attempt in attempts]}),
+        schema_version=SCHEMA_VERSION,
+        settings=Settings(
+            head=fidelity.of_head(described["head"], row.backbone, row.recipe),
+            recipe=fidelity.of_recipe(described["recipe"], row.recipe),
+        ),
+        cell_id=row.cell_id,
+        parent=row.parent,
+        folder=str(folder.path),
+        spec=described,
+        environment=read_json(folder.attempt(last) / "environment.json") if last else None,
+        results=[_result(result) for result in results],
+        checkpoints=[
+            CheckpointView(
+                attempt=point.attempt,
+                epoch=point.epoch,
+                step=point.step,
+                bytes=point.bytes,
+                at=iso(point.at),
+                on_disk=folder.checkpoint(point.attempt, point.step).exists(),
+            )
+            for point in checkpoints
         ],
-        "attempts": [_attempt_document(attempt) for attempt in attempts],
-        "checkpoints": [
-            {
-                **{name: row[name] for name in ("attempt", "epoch", "step", "bytes")},
-                "at": iso(row["at"]),
-                "on_disk": folder.checkpoint(row["attempt"], row["step"]).exists(),
-            }
-            for row in checkpoints
-        ],
-        "history": [
-            {
-                "at": iso(event["at"]),
-                "attempt": event["attempt"],
-                "source": event["source"],
-                "before": event["before"],
-                "after": event["after"],
-                "raw": event["raw"],
-            }
-            for event in events
-        ],
-    }
+        history=[Change(**(asdict(event) | {"at": iso(event.at)})) for event in events],
+    )
+
+
+def _result(row: records.ResultRow) -> ResultView:
+    facts = asdict(row)
+    return ResultView(**{name: facts[name] for name in ResultView.__struct_fields__})
 
 
 def _described(text: str) -> dict[str, Any]:
@@ -212,15 +393,12 @@ def _described(text: str) -> dict[str, Any]:
     }
 
 
-def _attempt_document(attempt: dict[str, Any]) -> dict[str, Any]:
-    return {
-        name: iso(value) if name in _ATTEMPT_TIMES else value
-        for name, value in attempt.items()
-        if name != "run_id"
-    }
+def _attempt(row: records.AttemptRow) -> AttemptView:
+    facts = asdict(row) | {name: iso(getattr(row, name)) for name in _ATTEMPT_TIMES}
+    return AttemptView(**{name: facts[name] for name in AttemptView.__struct_fields__})
 
 
-def failures(context: Context, selection: Selection) -> list[dict[str, Any]]:
+def failures(context: Context, selection: Selection) -> list[FailureGroup]:
     """Return the failed runs grouped by cause, the most frequent first."""
     with reading(context.ledger.engine) as connection:
         rows = queries.list_runs(connection, selection)
@@ -229,37 +407,37 @@ def failures(context: Context, selection: Selection) -> list[dict[str, Any]]:
         for row in rows
         if row.state in (RunState.FAILED, RunState.DIVERGED, RunState.BLOCKED) or row.failure
     ]
-    groups: dict[tuple[str, str], list[queries.RunRow]] = defaultdict(list)
+    groups: dict[tuple[str, str], list[records.RunRow]] = defaultdict(list)
     for row in failed:
         if row.state not in (RunState.COMPLETED, RunState.CANCELLED):
             groups[row.failure or row.state, row.signature or row.reason].append(row)
     return [
-        _failure_document(context, failure, signature, members)
+        _group(context, failure, signature, members)
         for (failure, signature), members in sorted(
             groups.items(), key=lambda item: (-len(item[1]), item[0])
         )
     ]
 
 
-def _failure_document(
-    context: Context, failure: str, signature: str, members: list[queries.RunRow]
-) -> dict[str, Any]:
+def _group(
+    context: Context, failure: str, signature: str, members: list[records.RunRow]
+) -> FailureGroup:
     sample = members[0]
-    return {
-        "class": failure,
-        "signature": signature,
-        "runs": len(members),
-        "states": dict(Counter(member.state for member in members)),
-        "hosts": sorted({member.host for member in members if member.host}),
-        "common": _common(members),
-        "sample": sample.run_id,
-        "log": next(iter(map(str, logs_of(context, sample.run_id))), None),
-        "run_ids": [member.run_id for member in members],
-        "next": f"vtjobs logs {sample.run_id[:8]}",
-    }
+    return FailureGroup(
+        failure=failure,
+        signature=signature,
+        runs=len(members),
+        states=dict(Counter(member.state for member in members)),
+        hosts=sorted({member.host for member in members if member.host}),
+        common=_common(members),
+        sample=sample.run_id,
+        log=next(iter(map(str, logs_of(context, sample.run_id))), None),
+        run_ids=[member.run_id for member in members],
+        next=f"vtjobs logs {sample.run_id[:8]}",
+    )
 
 
-def _common(members: Iterable[queries.RunRow]) -> dict[str, Any]:
+def _common(members: Iterable[records.RunRow]) -> dict[str, Any]:
     """Return the coordinates that all members share."""
     found: dict[str, set[Any]] = defaultdict(set)
     for member in members:

@@ -1,9 +1,8 @@
 """Why a run is where it is: one sentence, what to do, and whether waiting helps."""
 
-from typing import Any
-
-from ...db import queries, scheduler_notes
+from ...db import queries, records, scheduler_notes
 from ...db.engine import reading
+from ...jobs.documents import Document
 from ...jobs.run.selector import Selection
 from ...jobs.run.states import AttemptState, FailureClass, RunState
 from ...jobs.workspace.markers import Closed, Marker, closed
@@ -11,18 +10,31 @@ from ..backends.base import WaitKind
 from ..loop.context import Context
 
 
-def why(context: Context, run_id: str) -> dict[str, Any]:
-    """Explain a run's state.
+class Explanation(Document, frozen=True, kw_only=True):
+    """Why a run is where it is: what `vtjobs why` says."""
 
-    Returns:
-        `verdict`: wait (it goes on by itself), act (somebody has to do something), never (as asked
-            it cannot start),
-        running or ended; `sentence`; `action`, perhaps empty; `reason`, the word that was told.
+    schema_version: int
+    run_id: str
+    state: str
+    verdict: str
+    """wait (it goes on by itself), act (somebody has to do something), never (as asked it cannot
+    start), running or ended.
     """
+    sentence: str
+    action: str
+    """What to do, or nothing."""
+    reason: str
+    """The word that was told, or nothing."""
+    job: str | None
+    """The scheduler's id."""
+
+
+def why(context: Context, run_id: str) -> Explanation:
+    """Explain a run's state."""
     with reading(context.ledger.engine) as connection:
         row = queries.list_runs(connection, Selection(names=(run_id,)))[0]
         attempts = queries.attempts_of(connection, run_id)
-        place = queries.place_of(connection, run_id)
+        place = queries.job_of(connection, run_id)
     match RunState(row.state):
         case RunState.PENDING:
             verdict, sentence, action, reason = _pending(context, row)
@@ -32,7 +44,7 @@ def why(context: Context, run_id: str) -> dict[str, Any]:
             where = f" on {row.host}" if row.host else ""
             verdict, sentence, action, reason = (
                 "running",
-                f"attempt {attempts[-1]['number']}{where}",
+                f"attempt {attempts[-1].number}{where}",
                 "",
                 "",
             )
@@ -41,22 +53,22 @@ def why(context: Context, run_id: str) -> dict[str, Any]:
             verdict, sentence, reason = "act", f"blocked: {row.reason}", row.reason
         case _:
             verdict, sentence, action, reason = _ended(row, attempts)
-    return {
-        "schema_version": 1,
-        "run_id": run_id,
-        "state": row.state,
-        "verdict": verdict,
-        "sentence": sentence,
-        "action": action,
-        "reason": reason,
-        "job": place["job"] if place else None,
-    }
+    return Explanation(
+        schema_version=1,
+        run_id=run_id,
+        state=row.state,
+        verdict=verdict,
+        sentence=sentence,
+        action=action,
+        reason=reason,
+        job=place.job if place else None,
+    )
 
 
 Answer = tuple[str, str, str, str]
 
 
-def _pending(context: Context, row: queries.RunRow) -> Answer:
+def _pending(context: Context, row: records.RunRow) -> Answer:
     kept = closed(context.workspace, row.grid_id)(row.run_id)
     if kept is not None:
         return _kept(kept, row)
@@ -95,7 +107,7 @@ def _pending(context: Context, row: queries.RunRow) -> Answer:
     return "wait", "ready: the next vtjobs command, or `vtjobs supervise`, submits it", "", ""
 
 
-def _kept(kept: Closed, row: queries.RunRow) -> Answer:
+def _kept(kept: Closed, row: records.RunRow) -> Answer:
     match kept.marker:
         case Marker.HOLD:
             return "act", "it is on hold", f"vtjobs release {row.run_id[:8]}", kept.text
@@ -122,40 +134,38 @@ def _limit(context: Context, grid_id: str) -> str:
     return ""
 
 
-def _queued(context: Context, attempt: dict[str, Any], place: dict[str, Any] | None) -> Answer:
-    if attempt["state"] == AttemptState.SUBMITTING or place is None:
+def _queued(context: Context, attempt: records.AttemptRow, place: records.JobRow | None) -> Answer:
+    if attempt.state == AttemptState.SUBMITTING or place is None:
         sentence = (
             "its submission is not confirmed yet; vtjobs asks the scheduler before it submits again"
         )
         return "wait", sentence, "", ""
-    waiting = context.backend(place["backend"]).explain(
-        attempt["word"], job=place["job"], token=place["token"]
-    )
+    waiting = context.backend(place.backend).explain(attempt.word, job=place.job, token=place.token)
     if waiting is None:
         return (
             "wait",
-            f"submitted to {place['backend']}"
-            + (f" ({attempt['word']})" if attempt["word"] else ""),
+            f"submitted to {place.backend}" + (f" ({attempt.word})" if attempt.word else ""),
             "",
             "",
         )
-    sentence = f"{place['backend']} job {place['job']}: {waiting.sentence}"
+    sentence = f"{place.backend} job {place.job}: {waiting.sentence}"
     if waiting.kind is WaitKind.NEVER:
         sentence += "; as requested it can never start"
     return str(waiting.kind), sentence, waiting.action, waiting.reason
 
 
-def _ended(row: queries.RunRow, attempts: list[dict[str, Any]]) -> Answer:
+def _ended(row: records.RunRow, attempts: list[records.AttemptRow]) -> Answer:
     if row.state == RunState.COMPLETED:
         return "ended", "it completed", "", ""
-    last = attempts[-1] if attempts else {}
-    cause = row.reason or last.get("signature") or ""
-    word = f" [{last['word']}]" if last.get("word") else ""
-    again = "rerun" if last.get("failure") == FailureClass.NO_CHECKPOINT else "retry"
+    last = attempts[-1] if attempts else None
+    failure = last.failure if last else None
+    cause = row.reason or (last.signature if last else "")
+    word = f" [{last.word}]" if last and last.word else ""
+    again = "rerun" if failure == FailureClass.NO_CHECKPOINT else "retry"
     action = "" if row.state == RunState.DIVERGED else f"vtjobs {again} {row.run_id[:8]}"
     return (
         "ended",
-        f"{row.state}: {cause or last.get('failure') or 'cause unknown'}{word}",
+        f"{row.state}: {cause or failure or 'cause unknown'}{word}",
         action,
         cause,
     )

@@ -145,10 +145,10 @@ def test_a_list_shows_each_run_once_in_its_grids_order_with_its_latest_attempt(
 def test_details_of_a_run_are_in_their_order(furnished: World) -> None:
     run_id = paper_grid("first", cells=4, seeds=3).runs[0][0]
     with reading(furnished.ledger.engine) as connection:
-        assert [row["number"] for row in queries.attempts_of(connection, run_id)] == [1]
-        after = [row["after"] for row in queries.events_of(connection, run_id)]
+        assert [row.number for row in queries.attempts_of(connection, run_id)] == [1]
+        after = [row.after for row in queries.events_of(connection, run_id)]
         assert after == ["submitting", "queued", "running", "completed"]
-        assert [row["step"] for row in queries.checkpoints_of(connection, run_id)] == [10]
+        assert [row.step for row in queries.checkpoints_of(connection, run_id)] == [10]
         assert {row.metric for row in queries.results_of(connection, [run_id])} == {
             "top1",
             "loss",
@@ -238,10 +238,10 @@ def test_the_place_of_a_run_names_its_element_where_there_are_several(world: Wor
     for content, job in ((one, "17"), (both, "18")):
         world.ledger.open_attempts(content, launching_s=60)
         with reading(world.ledger.engine) as connection:
-            assert queries.place_of(connection, content.all_tasks[0].run_id) is None, (
+            assert queries.job_of(connection, content.all_tasks[0].run_id) is None, (
                 "nobody has accepted it"
             )
         world.ledger.accepted(content.token, job, source="local")
     with reading(world.ledger.engine) as connection:
-        places = [queries.place_of(connection, run_id) for run_id in (first, second, third)]
-    assert [place and place["job"] for place in places] == ["17", "18_0", "18_1"]
+        places = [queries.job_of(connection, run_id) for run_id in (first, second, third)]
+    assert [place and place.job for place in places] == ["17", "18_0", "18_1"]

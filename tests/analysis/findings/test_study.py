@@ -12,7 +12,7 @@ from vtjobs.analysis.output.layout import markdown
 from vtjobs.analysis.output.study_table import of_study
 from vtjobs.analysis.stats.balance import whole_part
 from vtjobs.analysis.stats.components import components
-from vtjobs.db.queries import RunRow
+from vtjobs.db.records import RunRow
 from vtjobs.jobs.grid.design import Design, rows
 from vtjobs.jobs.run.spec import STREAMS, seed_label, seeds_of
 

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from vtjobs.db.scheduler_notes import Away
+from vtjobs.jobs.documents import to_plain
 from vtjobs.jobs.run.selector import Selection, parse_selection
 from vtjobs.jobs.run.states import RunState
 from vtjobs.jobs.workspace.journal import LEASE_S
@@ -38,20 +39,20 @@ def runs(quiet_lab: Lab) -> list[str]:
     return found
 
 
-def document(lab: Lab, run_id: str) -> dict[str, object]:
-    (found,) = [run for run in documents.runs(lab.context, ALL) if run["run_id"] == run_id]
+def document(lab: Lab, run_id: str) -> documents.RunView:
+    (found,) = [run for run in documents.runs(lab.context, ALL) if run.run_id == run_id]
     return found
 
 
 def test_status_counts_every_state_and_names_each_grid(quiet_lab: Lab, runs: list[str]) -> None:
     found = documents.status(quiet_lab.context, ALL, Report())
-    assert set(found["runs"]) == set(RunState)
-    assert {state: count for state, count in found["runs"].items() if count} == {
+    assert set(found.runs) == set(RunState)
+    assert {state: count for state, count in found.runs.items() if count} == {
         "completed": 1, "failed": 1, "running": 1, "queued": 1,
     }  # fmt: skip
-    (grid,) = found["grids"]
-    assert grid["name"] == "tiny" and grid["runs"] == found["runs"]
-    assert found["schema_version"] == 1 and json.dumps(found)
+    (grid,) = found.grids
+    assert grid.name == "tiny" and grid.runs == found.runs
+    assert found.schema_version == 1 and json.dumps(to_plain(found))
 
 
 def test_status_says_what_could_not_be_asked_and_which_journals_are_damaged(
@@ -63,72 +64,72 @@ def test_status_says_what_could_not_be_asked_and_which_journals_are_damaged(
     found = documents.status(
         quiet_lab.context, ALL, Report(unreachable={"slurm": Away(1.0, "no answer")})
     )
-    assert found["unreachable"] == [
+    assert to_plain(found.unreachable) == [
         {"backend": "slurm", "since": "1970-01-01T00:00:01Z", "reason": "no answer"}
     ]
-    (note,) = found["damaged_journals"]
+    (note,) = found.damaged_journals
     assert note.startswith(f"{runs[2]}/0001") and "damaged line" in note
 
 
 def test_a_run_shows_its_place_progress_and_result(quiet_lab: Lab, runs: list[str]) -> None:
     completed, running = document(quiet_lab, runs[0]), document(quiet_lab, runs[2])
-    assert (completed["state"], completed["top1"], completed["seed"]) == ("completed", 91.5, 0)
-    assert (running["state"], running["step"], running["steps"], running["top1"]) == (
+    assert (completed.state, completed.top1, completed.seed) == ("completed", 91.5, 0)
+    assert (running.state, running.step, running.steps, running.top1) == (
         "running",
         3,
         16,
         None,
     )
-    assert str(running["started_at"]).endswith("Z") and running["ended_at"] is None
+    assert str(running.started_at).endswith("Z") and running.ended_at is None
 
 
 def test_a_cancelled_run_that_still_has_an_agent_is_shown_as_cancelling(
     quiet_lab: Lab, runs: list[str]
 ) -> None:
     actions.cancel(quiet_lab.context, runs[2:3])
-    assert document(quiet_lab, runs[2])["shown_state"] == "cancelling"
+    assert document(quiet_lab, runs[2]).shown_state == "cancelling"
 
 
 def test_a_run_without_a_sign_of_life_for_longer_than_its_lease_is_shown_as_unknown(
     quiet_lab: Lab, runs: list[str]
 ) -> None:
-    assert document(quiet_lab, runs[2])["shown_state"] == "running"
+    assert document(quiet_lab, runs[2]).shown_state == "running"
     quiet_lab.clock.ahead_s = LEASE_S + 60
     found = document(quiet_lab, runs[2])
-    assert (found["state"], found["shown_state"]) == ("running", "unknown")
+    assert (found.state, found.shown_state) == ("running", "unknown")
 
 
 def test_a_held_run_is_shown_as_held(quiet_lab: Lab) -> None:
     runs = quiet_lab.submit(tiny_grid(name="other", seeds="[7]"))
     actions.hold(quiet_lab.context, runs)
-    assert document(quiet_lab, runs[0])["shown_state"] == "held"
-    assert documents.status(quiet_lab.context, ALL, Report())["held"] == 1
+    assert document(quiet_lab, runs[0]).shown_state == "held"
+    assert documents.status(quiet_lab.context, ALL, Report()).held == 1
 
 
 def test_show_tells_all_of_a_run(quiet_lab: Lab, runs: list[str]) -> None:
     found = documents.show(quiet_lab.context, runs[1])
-    assert found["spec"]["dataset"]["name"] == "digits"
-    (attempt,) = found["attempts"]
-    assert (attempt["state"], attempt["failure"], attempt["exit_code"]) == (
+    assert found.spec["dataset"]["name"] == "digits"
+    (attempt,) = found.attempts
+    assert (attempt.state, attempt.failure, attempt.exit_code) == (
         "failed",
         "user_error",
         70,
     )
-    steps = [(event["before"], event["after"], event["source"]) for event in found["history"]]
+    steps = [(event.before, event.after, event.source) for event in found.history]
     assert ("queued", "running", "journal") in steps and ("running", "failed", "journal") in steps
-    assert json.dumps(found)
+    assert json.dumps(to_plain(found))
 
 
 def test_failures_are_grouped_by_cause(quiet_lab: Lab, runs: list[str]) -> None:
     (group,) = documents.failures(quiet_lab.context, ALL)
-    assert (group["class"], group["signature"]) == ("user_error", "ValueError: no at x.py:f")
-    assert (group["run_ids"], group["hosts"], group["common"]["seed"]) == ([runs[1]], ["h2"], 1)
-    assert group["next"] == f"vtjobs logs {runs[1][:8]}"
+    assert (group.failure, group.signature) == ("user_error", "ValueError: no at x.py:f")
+    assert (group.run_ids, group.hosts, group.common["seed"]) == ([runs[1]], ["h2"], 1)
+    assert group.next == f"vtjobs logs {runs[1][:8]}"
 
 
 def test_a_selection_chooses_what_is_listed(quiet_lab: Lab, runs: list[str]) -> None:
     chosen = documents.runs(quiet_lab.context, parse_selection(["status=failed,queued"]))
-    assert [run["run_id"] for run in chosen] == [runs[1], runs[3]]
+    assert [run.run_id for run in chosen] == [runs[1], runs[3]]
     assert len(documents.runs(quiet_lab.context, ALL, limit=2)) == 2
 
 

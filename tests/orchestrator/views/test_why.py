@@ -11,7 +11,7 @@ from vtjobs.jobs.run.states import AttemptState
 from vtjobs.orchestrator.backends.base import Submission, SubmitOutcome, Waiting
 from vtjobs.orchestrator.backends.slurm.pending import explain
 from vtjobs.orchestrator.requests import actions
-from vtjobs.orchestrator.views.why import why
+from vtjobs.orchestrator.views.why import Explanation, why
 
 from ...support.grids import tiny_grid
 from ...support.journals import ended, journal, scored, started
@@ -38,9 +38,9 @@ def run(quiet_lab: Lab) -> str:
     return found
 
 
-def told(lab: Lab, run_id: str) -> dict[str, Any]:
+def told(lab: Lab, run_id: str) -> Explanation:
     found = why(lab.context, run_id)
-    assert found["run_id"] == run_id and found["sentence"]
+    assert found.run_id == run_id and found.sentence
     return found
 
 
@@ -54,27 +54,27 @@ def mark(lab: Lab, name: str, **content: Any) -> None:
 
 def test_a_run_that_nothing_keeps_starts_with_the_next_command(quiet_lab: Lab, run: str) -> None:
     found = told(quiet_lab, run)
-    assert (found["state"], found["verdict"], found["job"]) == ("pending", "wait", None)
-    assert found["sentence"].startswith("ready: the next vtjobs command")
+    assert (found.state, found.verdict, found.job) == ("pending", "wait", None)
+    assert found.sentence.startswith("ready: the next vtjobs command")
 
 
 def test_a_held_run_waits_for_its_user(quiet_lab: Lab, run: str) -> None:
     actions.hold(quiet_lab.context, [run])
     found = told(quiet_lab, run)
-    assert (found["verdict"], found["action"]) == ("act", f"vtjobs release {run[:8]}")
+    assert (found.verdict, found.action) == ("act", f"vtjobs release {run[:8]}")
 
 
 def test_a_stopped_grid_is_told_with_what_failed(quiet_lab: Lab, run: str) -> None:
     mark(quiet_lab, "breaker", signature="ValueError: no", runs=[])
     found = told(quiet_lab, run)
-    assert found["verdict"] == "act" and "ValueError: no" in found["sentence"]
-    assert found["action"].startswith("Fix the cause, then run: vtjobs retry tiny-")
+    assert found.verdict == "act" and "ValueError: no" in found.sentence
+    assert found.action.startswith("Fix the cause, then run: vtjobs retry tiny-")
 
 
 def test_a_run_behind_the_canary_goes_on_by_itself(quiet_lab: Lab, run: str) -> None:
     mark(quiet_lab, "canary", runs=["f" * 16], passed=False)
     found = told(quiet_lab, run)
-    assert found["verdict"] == "wait" and "canary" in found["sentence"]
+    assert found.verdict == "wait" and "canary" in found.sentence
 
 
 def test_a_run_that_is_tried_again_later_says_when(quiet_lab: Lab) -> None:
@@ -83,10 +83,9 @@ def test_a_run_that_is_tried_again_later_says_when(quiet_lab: Lab) -> None:
     journal(quiet_lab, run_id, 1, started(), ended("failed", "storage", signature="OSError: disk"))
     quiet_lab.tick()
     found = told(quiet_lab, run_id)
-    assert found["verdict"] == "wait"
+    assert found.verdict == "wait"
     assert (
-        found["sentence"].startswith("next attempt in 1")
-        and "ended with: storage" in found["sentence"]
+        found.sentence.startswith("next attempt in 1") and "ended with: storage" in found.sentence
     )
 
 
@@ -94,11 +93,11 @@ def test_a_scheduler_that_is_away_is_told_of_the_runs_that_go_there(
     quiet_lab: Lab, run: str
 ) -> None:
     scheduler_notes.note_away(quiet_lab.context.ledger, "slurm", SchedulerUnreachable("no answer"))
-    assert told(quiet_lab, run)["sentence"].startswith("ready: the next vtjobs command")
+    assert told(quiet_lab, run).sentence.startswith("ready: the next vtjobs command")
     scheduler_notes.note_away(quiet_lab.context.ledger, "local", SchedulerUnreachable("disk gone"))
     found = told(quiet_lab, run)
-    assert (found["verdict"], found["reason"]) == ("wait", "disk gone")
-    assert found["sentence"].startswith("local cannot be reached (disk gone)")
+    assert (found.verdict, found.reason) == ("wait", "disk gone")
+    assert found.sentence.startswith("local cannot be reached (disk gone)")
 
 
 def test_a_submission_that_the_site_put_off_is_told_with_its_limit(
@@ -108,20 +107,20 @@ def test_a_submission_that_the_site_put_off_is_told_with_its_limit(
     monkeypatch.setattr(quiet_lab.context.backend("local"), "submit", lambda _: no)
     quiet_lab.tick()
     found = told(quiet_lab, run)
-    assert found["verdict"] == "wait"
-    assert found["sentence"] == "its last attempt did not start: AssocMaxSubmitJobLimit"
+    assert found.verdict == "wait"
+    assert found.sentence == "its last attempt did not start: AssocMaxSubmitJobLimit"
 
 
 def test_a_later_stage_waits_for_its_parent_and_is_blocked_by_its_failure(quiet_lab: Lab) -> None:
     text = tiny_grid(seeds="1", extra=STAGES + "retries: 1").replace("heads: [supervised]\n", "", 1)
     parent, child = quiet_lab.submit(text)
     found = told(quiet_lab, child)
-    assert (found["verdict"], found["action"]) == ("wait", f"vtjobs why {parent[:8]}")
+    assert (found.verdict, found.action) == ("wait", f"vtjobs why {parent[:8]}")
     quiet_lab.tick()
     journal(quiet_lab, parent, 1, started(), ended("failed", "setup_error", signature="no data"))
     quiet_lab.tick()
     found = told(quiet_lab, child)
-    assert (found["state"], found["verdict"], found["action"]) == (
+    assert (found.state, found.verdict, found.action) == (
         "blocked",
         "act",
         f"vtjobs why {parent[:8]}",
@@ -154,9 +153,9 @@ def test_a_queued_run_is_told_with_the_schedulers_reason(
     scheduler_notes.set_words(quiet_lab.context.ledger, [(run, 1, word)])
     found = told(quiet_lab, run)
     job = quiet_lab.attempts(run)[0].token
-    assert (found["state"], found["verdict"], found["job"]) == ("queued", verdict, job)
-    assert says in found["sentence"]
-    assert found["action"] == action.replace("{job}", job)
+    assert (found.state, found.verdict, found.job) == ("queued", verdict, job)
+    assert says in found.sentence
+    assert found.action == action.replace("{job}", job)
 
 
 def test_a_submission_without_an_answer_is_looked_up_first(quiet_lab: Lab, run: str) -> None:
@@ -167,8 +166,8 @@ def test_a_submission_without_an_answer_is_looked_up_first(quiet_lab: Lab, run: 
     quiet_lab.context._backends["local"] = Silent(quiet_lab.context.workspace)
     quiet_lab.tick()
     found = told(quiet_lab, run)
-    assert (found["state"], found["verdict"]) == ("queued", "wait")
-    assert "is not confirmed yet" in found["sentence"]
+    assert (found.state, found.verdict) == ("queued", "wait")
+    assert "is not confirmed yet" in found.sentence
 
 
 def test_a_running_run_says_where(quiet_lab: Lab, run: str) -> None:
@@ -176,7 +175,7 @@ def test_a_running_run_says_where(quiet_lab: Lab, run: str) -> None:
     journal(quiet_lab, run, 1, started(host="gpu7"))
     quiet_lab.tick()
     found = told(quiet_lab, run)
-    assert (found["verdict"], found["sentence"]) == ("running", "attempt 1 on gpu7")
+    assert (found.verdict, found.sentence) == ("running", "attempt 1 on gpu7")
 
 
 # Ended --------------------------------------------------------------------------------------------
@@ -187,7 +186,7 @@ def test_a_completed_run_needs_nothing(quiet_lab: Lab, run: str) -> None:
     journal(quiet_lab, run, 1, started(), scored(90.0), ended("completed"))
     quiet_lab.tick()
     found = told(quiet_lab, run)
-    assert (found["verdict"], found["sentence"], found["action"]) == ("ended", "it completed", "")
+    assert (found.verdict, found.sentence, found.action) == ("ended", "it completed", "")
 
 
 @pytest.mark.parametrize(
@@ -202,16 +201,16 @@ def test_a_run_that_ended_badly_says_why_and_what_helps(
     journal(quiet_lab, run, 1, started(), ended("failed", failure, signature="ValueError: no"))
     quiet_lab.tick()
     found = told(quiet_lab, run)
-    assert (found["verdict"], found["state"], found["reason"]) == ("ended", state, "ValueError: no")
-    assert found["sentence"].startswith(f"{state}: ValueError: no")
-    assert found["action"] == (f"vtjobs retry {run[:8]}" if retries else "")
+    assert (found.verdict, found.state, found.reason) == ("ended", state, "ValueError: no")
+    assert found.sentence.startswith(f"{state}: ValueError: no")
+    assert found.action == (f"vtjobs retry {run[:8]}" if retries else "")
 
 
 def test_a_cancelled_run_is_told_as_such(quiet_lab: Lab, run: str) -> None:
     actions.cancel(quiet_lab.context, [run])
     found = told(quiet_lab, run)
-    assert (found["verdict"], found["state"]) == ("ended", "cancelled")
-    assert found["action"] == f"vtjobs retry {run[:8]}"
+    assert (found.verdict, found.state) == ("ended", "cancelled")
+    assert found.action == f"vtjobs retry {run[:8]}"
 
 
 def test_a_refused_run_is_told_in_the_schedulers_words(quiet_lab: Lab, run: str) -> None:
@@ -224,4 +223,4 @@ def test_a_refused_run_is_told_in_the_schedulers_words(quiet_lab: Lab, run: str)
         failure="refused",
         signature="Invalid qos specification",
     )
-    assert "Invalid qos specification" in told(quiet_lab, run)["sentence"]
+    assert "Invalid qos specification" in told(quiet_lab, run).sentence

@@ -1,0 +1,149 @@
+"""The records that the reading side returns."""
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRow:
+    """A run with its cell's labels and its latest attempt."""
+
+    run_id: str
+    grid_id: str
+    cell_id: str
+    backbone: str
+    dataset: str
+    head: str
+    recipe: str
+    stage: str
+    axes: dict[str, Any]
+    seed: int
+    """Or the place in the design, where streams vary apart."""
+    streams: dict[str, int] | None
+    state: str
+    reason: str
+    parent: str | None
+    tries: int
+    tries_from: int
+    cancelled_through: int
+    clean_next: bool
+    micro_split: int
+    not_before: float
+    attempts: int
+    attempt_state: str | None
+    epoch: int | None
+    step: int | None
+    steps: int | None
+    host: str | None
+    started_at: float | None
+    ended_at: float | None
+    heartbeat_at: float | None
+    failure: str | None
+    signature: str | None
+    token: str | None
+    word: str | None
+    """What the scheduler last said of its latest attempt."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CellRow:
+    """A cell as the ledger has it."""
+
+    cell_id: str
+    match_id: str
+    """Shared with the cells that differ in the head alone."""
+    stage: str
+    backbone: str
+    dataset: str
+    head: str
+    recipe: str
+    axes: dict[str, Any]
+    is_baseline: bool
+    """Whether its head is the supervised one."""
+    spec: str
+    """JSON of jobs.run.spec.CellSpec."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResultRow:
+    """One metric of one run on one set."""
+
+    run_id: str
+    set_name: str
+    metric: str
+    cell_id: str
+    last: float
+    """At the last epoch."""
+    last_epoch: int
+    best: float
+    """At the best epoch on this very set."""
+    best_epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptRow:
+    """One attempt at a run. Times are UTC seconds since 1970."""
+
+    run_id: str
+    number: int
+    token: str
+    """Of its allocation."""
+    array_index: int
+    state: str
+    failure: str | None
+    signature: str
+    """The error, the same for one cause."""
+    error: str
+    exit_code: int | None
+    word: str
+    """What the scheduler last said of it."""
+    submitted_at: float
+    started_at: float | None
+    ended_at: float | None
+    heartbeat_at: float | None
+    host: str | None
+    world_size: int | None
+    gpus: int
+    resumed_attempt: int | None
+    resumed_step: int | None
+    exact: bool | None
+    """Whether the resume equals an uninterrupted run bit for bit."""
+    checkpoint_step: int | None
+    epoch: int | None
+    step: int | None
+    steps: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobRow:
+    """Where the scheduler has an attempt."""
+
+    backend: str
+    job: str
+    """The scheduler's id, with the element of its array."""
+    token: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventRow:
+    """One change of an attempt's state."""
+
+    attempt: int
+    at: float
+    source: str
+    """Who said so: journal, local, squeue, sacct, ray, user or vtjobs."""
+    before: str | None
+    after: str
+    raw: str
+    """The word that was told."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointRow:
+    """A checkpoint that was announced."""
+
+    attempt: int
+    step: int
+    epoch: int
+    bytes: int
+    at: float
