@@ -118,7 +118,8 @@ def topup(
     The source may also be the name or id of a submitted grid. Only cells that need seeds get them.
     """
     from ..jobs.documents import to_plain
-    from ..orchestrator.requests.submit import submit, summary
+    from ..orchestrator.requests.submit import submit
+    from ..orchestrator.requests.summary import summary
     from ..orchestrator.requests.topup import chooser, left_out, seeds_of_cells
     from .printing import terminal
     from .submit import prepared, submitted, wait_for
@@ -160,12 +161,12 @@ def topup(
     if not dry_run:
         fresh(context)
     if as_json:
-        terminal.emit_json(document | {"needs": to_plain(needs)})
+        terminal.emit_json(to_plain(document) | {"needs": to_plain(needs)})
     else:
         _show(needs)
     terminal.say(submitted(document))
     if wait and not dry_run:
-        wait_for(context, [document["grid_id"]])
+        wait_for(context, [document.grid_id])
 
 
 def _file_of(source: str, workspace: str | None) -> tuple[str, str | None]:

@@ -25,6 +25,7 @@ from .options import (
 
 if TYPE_CHECKING:
     from ..orchestrator.loop.context import Context
+    from ..orchestrator.requests.summary import Summary
 
 
 def submit(
@@ -84,7 +85,7 @@ def submit(
             "or `vtjobs supervise`, starts the rest"
         )
     if wait:
-        wait_for(context, [document["grid_id"]])
+        wait_for(context, [document.grid_id])
 
 
 @contextmanager
@@ -106,9 +107,9 @@ def _told_when_interrupted(workspace: str | None, grid_id: str) -> Iterator[None
         raise
 
 
-def submitted(document: dict[str, Any]) -> str:
+def submitted(document: "Summary") -> str:
     """Return what was, or would be, submitted, in a line."""
-    parts = [f"{document['new']} new"]
+    parts = [f"{document.new} new"]
     for state in (
         "completed",
         "running",
@@ -119,9 +120,9 @@ def submitted(document: dict[str, Any]) -> str:
         "cancelled",
         "blocked",
     ):
-        if document[state]:
-            parts.append(f"{document[state]} already {state}")
-    return f"grid {document['grid_id']}: {document['runs']} runs, {', '.join(parts)}"
+        if number := getattr(document, state):
+            parts.append(f"{number} already {state}")
+    return f"grid {document.grid_id}: {document.runs} runs, {', '.join(parts)}"
 
 
 def wait_for(context: "Context", words: list[str]) -> None:
@@ -153,7 +154,7 @@ def plan(
 
     Prints the number of new, existing and excluded runs, the allocations and the estimated hours.
     """
-    from ..orchestrator.requests.submit import summary
+    from ..orchestrator.requests.summary import summary
     from .printing import terminal
 
     exists = config(workspace).workspace.identity.exists()
@@ -164,30 +165,25 @@ def plan(
         terminal.emit_json(document)
         return
     print(submitted(document))
-    for rule, number in document["excluded"].items():
+    for rule, number in document.excluded.items():
         print(f"excluded by {rule}: {number}")
-    for allocation in document["allocations"]:
-        what = (
-            f"{allocation['gpus']} GPUs"
-            if allocation["gpus"]
-            else f"{allocation['ranks']} CPU ranks"
-        )
-        where = f"{allocation['count']} allocation(s) on {allocation['backend']}"
-        if allocation["places"] > allocation["count"]:
-            where += f" for {allocation['places']} jobs"
-        lanes = f"{allocation['at_a_time']} runs at a time"
-        if allocation["nodes"] > 1:
-            lanes += f" on {allocation['nodes']} nodes"
+    for allocation in document.allocations:
+        what = f"{allocation.gpus} GPUs" if allocation.gpus else f"{allocation.ranks} CPU ranks"
+        where = f"{allocation.count} allocation(s) on {allocation.backend}"
+        if allocation.places > allocation.count:
+            where += f" for {allocation.places} jobs"
+        lanes = f"{allocation.at_a_time} runs at a time"
+        if allocation.nodes > 1:
+            lanes += f" on {allocation.nodes} nodes"
         print(f"{where}: {lanes}, {what} each")
-    estimate = document["estimate"]
+    estimate = document.estimate
     unknown = (
-        f", {estimate['runs_without_history']} runs without history"
-        if estimate["runs_without_history"]
+        f", {estimate.runs_without_history} runs without history"
+        if estimate.runs_without_history
         else ""
     )
     print(
-        f"estimate: {estimate['run_hours']:.2f} run-hours, {estimate['gpu_hours']:.2f}"
-        f" GPU-hours{unknown}"
+        f"estimate: {estimate.run_hours:.2f} run-hours, {estimate.gpu_hours:.2f} GPU-hours{unknown}"
     )
 
 

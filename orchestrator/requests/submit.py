@@ -1,12 +1,11 @@
 """From a grid's text to the ledger and the first allocations; and the dry run of it."""
 
 import json
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from ...db import lookups, queries, records
+from ...db import queries
 from ...db.engine import reading
 from ...jobs.config.config import Config
 from ...jobs.config.host import gpu_capability
@@ -16,7 +15,6 @@ from ...jobs.grid.expansion import Expansion
 from ...jobs.grid.load import take_in
 from ...jobs.grid.recipe import steps_per_epoch, trained_on
 from ...jobs.grid.schema import Grid
-from ...jobs.run.states import RunState
 from ...jobs.strict_yaml import Document
 from ...jobs.workspace.allocation import Shape
 from ...jobs.workspace.markers import held_runs
@@ -24,10 +22,11 @@ from ...jobs.workspace.stored_grid import FrozenGrid, freeze, write_grid
 from ..backends.base import Room
 from ..loop.context import Context, make_backend
 from ..loop.guard import choose_canary, set_canary
-from ..loop.plan import check_precision, check_world_size, shape_of, spread
+from ..loop.plan import check_precision, check_world_size, shape_of
 from .actions import mark_held
 from .backbone_check import check_backbones
 from .declarations import declarations
+from .summary import Summary, summary
 
 FEW_STEPS = 5
 
@@ -191,83 +190,6 @@ def _warnings(expansion: Expansion) -> list[str]:
     return found
 
 
-def summary(context: Context | None, prepared: Prepared) -> dict[str, Any]:
-    """Return what a submission would do: counts, rules, allocations, an estimate of the hours."""
-    frozen = prepared.frozen
-    run_ids = [run[0] for run in frozen.runs]
-    states: dict[str, RunState] = {}
-    if context is not None:
-        with reading(context.ledger.engine) as connection:
-            states = lookups.states_of(connection, run_ids)
-    counts = Counter(states.values())
-    new = [run for run in frozen.runs if run[0] not in states]
-    to_do = [run for run in frozen.runs if states.get(run[0], RunState.PENDING) == RunState.PENDING]
-    return {
-        "schema_version": 1,
-        "grid_id": frozen.grid_id,
-        "name": frozen.settings["name"],
-        "cells": len(frozen.cells),
-        "runs": len(run_ids),
-        "new": len(new),
-        **{str(state): counts.get(state, 0) for state in RunState},
-        "excluded": frozen.settings["excluded"],
-        "allocations": _allocation_counts(prepared, len(to_do)),
-        "estimate": _estimate(context, frozen, to_do),
-        "warnings": prepared.warnings,
-    }
-
-
-def _allocation_counts(prepared: Prepared, runs: int) -> list[dict[str, Any]]:
-    if not runs:
-        return []
-    shape, (_, room) = prepared.shape, spread(list(range(runs)), prepared.room)
-    places = -(-runs // room.tasks)
-    count = -(-places // room.places)
-    return [
-        {
-            "backend": shape.backend,
-            "count": count,
-            "places": places,
-            "runs": runs,
-            "at_a_time": min(room.lanes, runs),
-            "nodes": shape.nodes,
-            "ranks": shape.ranks,
-            "gpus": shape.gpus,
-        }
-    ]
-
-
-def _estimate(context: Context | None, frozen: FrozenGrid, to_do: list[Any]) -> dict[str, Any]:
-    """Estimate from the ledger's own history.
-
-    The same cell, else the same backbone, dataset and recipe.
-    """
-    history: dict[str, tuple[float, int]] = {}
-    rows: dict[str, records.CellRow] = {}
-    if context is not None:
-        with reading(context.ledger.engine) as connection:
-            history = queries.seconds_per_run(connection)
-            rows = queries.cell_rows(connection, set(history))
-    alike: dict[tuple[str, str, str], float] = {}
-    for cell_id, (seconds, _) in history.items():
-        row = rows[cell_id]
-        alike[row.backbone, row.dataset, row.recipe] = seconds
-    total, unknown = 0.0, 0
-    for _, index, _, _ in to_do:
-        cell = frozen.cells[index]
-        key = (cell.labels["backbone"], cell.labels["dataset"], cell.labels["recipe"])
-        known = history[cell.cell_id][0] if cell.cell_id in history else alike.get(key)
-        total += known or 0.0
-        unknown += known is None
-    resources = frozen.settings["resources"]
-    gpus = (resources["gpus_per_node"] or 0) * resources["nodes"]
-    return {
-        "run_hours": round(total / 3600, 4),
-        "gpu_hours": round(total * gpus / 3600, 4),
-        "runs_without_history": unknown,
-    }
-
-
 def submit(
     context: Context,
     prepared: Prepared,
@@ -275,7 +197,7 @@ def submit(
     hold: bool = False,
     canary: bool = False,
     amend: str | None = None,
-) -> dict[str, Any]:
+) -> Summary:
     """Store a grid and its runs; idempotent. Return the summary as it was before.
 
     Args:

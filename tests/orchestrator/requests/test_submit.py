@@ -15,7 +15,8 @@ from vtjobs.jobs.atomic_files import read_json
 from vtjobs.jobs.errors import BadInput
 from vtjobs.jobs.workspace.allocation import Allocation
 from vtjobs.orchestrator.loop.dispatch import LAUNCH_S
-from vtjobs.orchestrator.requests.submit import submit, summary
+from vtjobs.orchestrator.requests.submit import submit
+from vtjobs.orchestrator.requests.summary import Estimate, summary
 
 from ...support.grids import tiny_grid
 from ...support.lab import Lab, SleepingBackend
@@ -28,8 +29,8 @@ def test_a_second_submission_finds_nothing_new(quiet_lab: Lab) -> None:
     text = tiny_grid(seeds="3")
     first = submit(quiet_lab.context, quiet_lab.prepare(text))
     second = submit(quiet_lab.context, quiet_lab.prepare(text))
-    assert (first["new"], first["runs"]) == (3, 3)
-    assert (second["new"], second["pending"]) == (0, 3)
+    assert (first.new, first.runs) == (3, 3)
+    assert (second.new, second.pending) == (0, 3)
 
 
 def test_two_grids_share_their_common_runs_and_an_edited_grid_adds_only_what_is_new(
@@ -37,21 +38,21 @@ def test_two_grids_share_their_common_runs_and_an_edited_grid_adds_only_what_is_
 ) -> None:
     submit(quiet_lab.context, quiet_lab.prepare(tiny_grid(name="one", seeds="2")))
     wider = submit(quiet_lab.context, quiet_lab.prepare(tiny_grid(name="two", seeds="3")))
-    assert (wider["runs"], wider["new"]) == (3, 1)
+    assert (wider.runs, wider.new) == (3, 1)
 
 
 def test_a_plan_writes_nothing(quiet_lab: Lab) -> None:
     context = quiet_lab.context
     before = sorted(path for path in quiet_lab.root.rglob("*") if "ledger" not in path.name)
     document = summary(context, quiet_lab.prepare(tiny_grid(seeds="3")))
-    assert (document["new"], document["allocations"][0]["runs"]) == (3, 3)
+    assert (document.new, document.allocations[0].runs) == (3, 3)
     assert sorted(path for path in quiet_lab.root.rglob("*") if "ledger" not in path.name) == before
     assert quiet_lab.states() == {}
 
 
 def test_a_plan_says_how_much_it_cannot_estimate(quiet_lab: Lab) -> None:
     document = summary(quiet_lab.context, quiet_lab.prepare(tiny_grid(seeds="3")))
-    assert document["estimate"] == {"run_hours": 0, "gpu_hours": 0, "runs_without_history": 3}
+    assert document.estimate == Estimate(run_hours=0, gpu_hours=0, runs_without_history=3)
 
 
 def test_resources_that_this_machine_has_not_are_refused_before_anything_is_written(

@@ -1,0 +1,145 @@
+"""What a submission would do, or did: counts, allocations, an estimate of the hours."""
+
+import math
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from ...db import lookups, queries, records
+from ...db.engine import reading
+from ...jobs.documents import Document
+from ...jobs.run.states import RunState
+from ...jobs.workspace.stored_grid import FrozenGrid
+from ..loop.context import Context
+from ..loop.plan import spread
+
+if TYPE_CHECKING:
+    from .submit import Prepared
+
+
+class Planned(Document, frozen=True, kw_only=True):
+    """The allocations of a submission."""
+
+    backend: str
+    count: int
+    """Submissions to the scheduler."""
+    places: int
+    """Jobs, each an element of an array."""
+    runs: int
+    at_a_time: int
+    """Runs that share a job."""
+    nodes: int
+    """Of one run."""
+    ranks: int
+    """Of one run on one node."""
+    gpus: int
+    """Of one run on one node."""
+
+
+class Estimate(Document, frozen=True, kw_only=True):
+    """What the runs will take, by the ledger's history."""
+
+    run_hours: float
+    gpu_hours: float
+    runs_without_history: int
+
+
+class Summary(Document, frozen=True, kw_only=True):
+    """What `vtjobs plan` shows and `vtjobs submit` did."""
+
+    schema_version: int
+    grid_id: str
+    name: str
+    cells: int
+    runs: int
+    new: int
+    """Runs that the ledger does not have yet."""
+    pending: int
+    """Runs that it has already, by state."""
+    blocked: int
+    queued: int
+    running: int
+    completed: int
+    diverged: int
+    failed: int
+    cancelled: int
+    excluded: dict[str, int]
+    """Rule of the grid -> runs that it leaves out."""
+    allocations: list[Planned]
+    estimate: Estimate
+    warnings: list[str]
+
+
+def summary(context: Context | None, prepared: "Prepared") -> Summary:
+    """Return what a submission would do: counts, rules, allocations, an estimate of the hours."""
+    frozen = prepared.frozen
+    run_ids = [run[0] for run in frozen.runs]
+    states: dict[str, RunState] = {}
+    if context is not None:
+        with reading(context.ledger.engine) as connection:
+            states = lookups.states_of(connection, run_ids)
+    counts = Counter(states.values())
+    new = [run for run in frozen.runs if run[0] not in states]
+    to_do = [run for run in frozen.runs if states.get(run[0], RunState.PENDING) == RunState.PENDING]
+    return Summary(
+        schema_version=1,
+        grid_id=frozen.grid_id,
+        name=frozen.settings["name"],
+        cells=len(frozen.cells),
+        runs=len(run_ids),
+        new=len(new),
+        **{str(state): counts.get(state, 0) for state in RunState},
+        excluded=frozen.settings["excluded"],
+        allocations=_allocations(prepared, len(to_do)),
+        estimate=_estimate(context, frozen, to_do),
+        warnings=prepared.warnings,
+    )
+
+
+def _allocations(prepared: "Prepared", runs: int) -> list[Planned]:
+    if not runs:
+        return []
+    shape, (_, room) = prepared.shape, spread(list(range(runs)), prepared.room)
+    places = math.ceil(runs / room.tasks)
+    return [
+        Planned(
+            backend=shape.backend,
+            count=math.ceil(places / room.places),
+            places=places,
+            runs=runs,
+            at_a_time=min(room.lanes, runs),
+            nodes=shape.nodes,
+            ranks=shape.ranks,
+            gpus=shape.gpus,
+        )
+    ]
+
+
+def _estimate(context: Context | None, frozen: FrozenGrid, to_do: list[Any]) -> Estimate:
+    """Estimate from the ledger's own history.
+
+    The same cell, else the same backbone, dataset and recipe.
+    """
+    history: dict[str, tuple[float, int]] = {}
+    rows: dict[str, records.CellRow] = {}
+    if context is not None:
+        with reading(context.ledger.engine) as connection:
+            history = queries.seconds_per_run(connection)
+            rows = queries.cell_rows(connection, set(history))
+    alike: dict[tuple[str, str, str], float] = {}
+    for cell_id, (seconds, _) in history.items():
+        row = rows[cell_id]
+        alike[row.backbone, row.dataset, row.recipe] = seconds
+    total, unknown = 0.0, 0
+    for _, index, _, _ in to_do:
+        cell = frozen.cells[index]
+        key = (cell.labels["backbone"], cell.labels["dataset"], cell.labels["recipe"])
+        known = history[cell.cell_id][0] if cell.cell_id in history else alike.get(key)
+        total += known or 0.0
+        unknown += known is None
+    resources = frozen.settings["resources"]
+    gpus = (resources["gpus_per_node"] or 0) * resources["nodes"]
+    return Estimate(
+        run_hours=round(total / 3600, 4),
+        gpu_hours=round(total * gpus / 3600, 4),
+        runs_without_history=unknown,
+    )
