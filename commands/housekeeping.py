@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from ..jobs.errors import BadInput, Refused
+from ..jobs.errors import BadInput, Refused, suggest
+from .json_documents import DOCUMENTS, type_of
 from .options import (
     DryRun,
     Json,
@@ -94,12 +95,29 @@ def doctor(
         raise typer.Exit(1)
 
 
-def schema() -> None:
-    """Print the JSON Schema of grid files, for editors."""
-    from ..jobs.grid.schema import Grid
+def schema(
+    document: Annotated[
+        str,
+        typer.Argument(
+            help="`grid`, or a command whose `--json` output is described, e.g. report.",
+            autocompletion=lambda: ["grid", *DOCUMENTS],
+        ),
+    ] = "grid",
+) -> None:
+    """Print the JSON Schema of grid files, or of what a command prints with --json."""
     from .printing.terminal import emit_json
 
-    emit_json(Grid.model_json_schema())
+    if document == "grid":
+        from ..jobs.grid.schema import Grid
+
+        emit_json(Grid.model_json_schema())
+        return
+    if document not in DOCUMENTS:
+        known = ["grid", *DOCUMENTS]
+        raise BadInput(f"{document}: no such document. {suggest(document, known)}")
+    from ..jobs.document_schema import schema_of
+
+    emit_json(schema_of(type_of(document)))
 
 
 def init(

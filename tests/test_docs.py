@@ -1,5 +1,6 @@
 """The documents: links lead somewhere, commands exist, examples are valid."""
 
+import json
 import re
 import shlex
 import shutil
@@ -8,10 +9,15 @@ import sys
 from functools import cache
 from pathlib import Path
 
+import jsonschema
 import pytest
 
+from vtjobs.commands.json_documents import DOCUMENTS, type_of
+from vtjobs.jobs.document_schema import schema_of
 from vtjobs.jobs.grid import catalogue
 from vtjobs.jobs.grid.load import take_in
+
+from .support import golden, json_reference
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "CHANGELOG.md"]
@@ -85,13 +91,33 @@ def test_every_built_in_grid_is_valid(name: str) -> None:
     assert take_in(name, changes={}, max_runs=100_000).expansion.runs
 
 
-def test_every_setting_of_the_json_documents_is_documented() -> None:
-    page = (ROOT / "docs" / "commands.md").read_text()
-    for field in (
-        "schema_version",
-        "shown_state",
-        "missing_seeds",
-        "runs_without_history",
-        "resumed_inexactly",
-    ):
-        assert field in page
+def test_the_reference_of_json_documents_is_that_of_their_types() -> None:
+    assert json_reference.PAGE.read_text() == json_reference.page(), (
+        "run: python -m tests.support.json_reference"
+    )
+
+
+@pytest.mark.parametrize("command", DOCUMENTS)
+def test_every_key_of_a_json_document_has_a_meaning(command: str) -> None:
+    records = schema_of(type_of(command))["$defs"].values()
+    keys = [
+        (key, value) for record in records for key, value in record.get("properties", {}).items()
+    ]
+    assert [key for key, value in keys if not value.get("description")] == []
+
+
+@pytest.mark.parametrize(
+    ("command", "printed"),
+    [
+        (name.split()[0], name)
+        for name in json.loads(golden.DOCUMENTS.read_text())
+        if name.split()[0] in DOCUMENTS
+    ],
+)
+def test_what_a_command_prints_follows_its_schema(command: str, printed: str) -> None:
+    schema = schema_of(type_of(command))
+    # The golden files leave out what says when or where a document was made.
+    for record in schema["$defs"].values():
+        if "required" in record:
+            record["required"] = [key for key in record["required"] if key not in golden.VOLATILE]
+    jsonschema.validate(json.loads(golden.DOCUMENTS.read_text())[printed], schema)

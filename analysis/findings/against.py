@@ -113,15 +113,22 @@ class Row(Document, frozen=True, kw_only=True):
     """One printed number beside ours."""
 
     id: str
+    """Of the record."""
     table: str
+    """In the paper."""
     dataset: str
     backbone: str
     method: str
+    """Such as supervised, drloc or relvit."""
     epochs: int | None
+    """Of training, as the paper says."""
     metric: str
     variant: dict[str, Any]
+    """What tells the record from others of its kind, such as lambda."""
     printed: float
+    """The paper's mean."""
     printed_std: float | None
+    """The paper's standard deviation over runs."""
     printed_n: int | None
     """Runs of the paper's."""
     doubtful: str
@@ -130,15 +137,21 @@ class Row(Document, frozen=True, kw_only=True):
     ours: float | None
     """Our mean, scored as the paper scores its own."""
     ours_std: float | None
+    """Over our seeds."""
     ours_n: int
+    """Our seeds."""
     ours_last: float | None
     """Our mean at the last epoch."""
     ours_last_std: float | None
+    """Over our seeds, at the last epoch."""
     fidelity: dict[str, str]
+    """Name of a published recipe or head -> whose figures it has."""
     comparable: bool
+    """Whether our cell was made as the paper's was."""
     difference: float | None
     """Ours minus the paper's."""
     interval: list[float] | None
+    """Of the difference, at 1 - alpha."""
     p: float | None
     p_worst: float | None
     """The largest p that the rounding of the printed numbers, and ddof 0, leave open."""
@@ -147,6 +160,7 @@ class Row(Document, frozen=True, kw_only=True):
     word: str
     """The verdict."""
     detail: str
+    """What stands behind the verdict."""
 
 
 class Against(Document, frozen=True, kw_only=True):
@@ -160,6 +174,7 @@ class Against(Document, frozen=True, kw_only=True):
     alpha: float
     margin: float | None
     rows: list[Row]
+    """The printed numbers, in the table's order."""
 
 
 def against(

@@ -29,7 +29,9 @@ class StageSpec(Document, frozen=True, kw_only=True):
     """Head and recipe of one stage, as a run has them."""
 
     head: dict[str, Any]
+    """Its name and parameters."""
     recipe: dict[str, Any]
+    """Every field of the recipe."""
 
 
 class Cell(Document, frozen=True, kw_only=True):
@@ -60,6 +62,7 @@ class Cell(Document, frozen=True, kw_only=True):
     states: dict[str, int]
     """State -> runs in it, without those that completed."""
     diverged_seeds: list[int]
+    """Seeds whose runs diverged."""
     chance: float | None
     """What guessing scores, in percent; None for a metric without such a level."""
     missing_seeds: list[int]
@@ -84,11 +87,13 @@ class Cell(Document, frozen=True, kw_only=True):
     gain: float | None
     """Its mean minus the baseline's."""
     is_baseline: bool
+    """Whether gains are over it."""
     select: Select
     """Which epoch was scored."""
     apart: int
     """Runs of a variance study, which are no replicates and do not count in `n`."""
     baseline_head: str
+    """The head that gains are over, or each."""
     run_ids: dict[int, str] | None = None
     """Seed -> the run that completed."""
     best_values: dict[int, float] | None = None
@@ -96,6 +101,7 @@ class Cell(Document, frozen=True, kw_only=True):
     specs: list[StageSpec] | None = None
     """Its own stage, then those before it."""
     marks: Marks | None = None
+    """What stands beside its mean in a table."""
     description: Description | None = None
     """What the seeds say of mean and spread, with `--detail`."""
 

@@ -58,12 +58,15 @@ class Comparison(Document, frozen=True, kw_only=True):
     better: str
     """max or min."""
     baseline_head: str
+    """The head of the baseline's cell."""
     n: int
     """Seeds that were compared."""
     n_baseline: int
+    """Seeds of the baseline that were compared."""
     planned: int
     """Runs of the cell."""
     planned_baseline: int
+    """Runs of the baseline's cell."""
     difference: float | None
     """Mean minus the baseline's mean."""
     bounds: list[float] | None
@@ -79,6 +82,7 @@ class Comparison(Document, frozen=True, kw_only=True):
     p_adjusted: float | None
     """For the `m` comparisons that share α."""
     m: int
+    """Comparisons that share α."""
     alpha: float
     """What may be spent at this analysis."""
     look: int | None
@@ -92,11 +96,15 @@ class Comparison(Document, frozen=True, kw_only=True):
     correlation: float | None
     """Pearson's, of paired values."""
     e_value: float | None
+    """Evidence against no difference; its inverse is valid at any time."""
     ranks: rank_tests.RankTest
+    """What order alone says."""
     rank_floor: float | None
     """The smallest p that ranks alone can give with so few seeds."""
     spread: SpreadTest
+    """Whether the standard deviations differ."""
     verdict: Verdict
+    """separable, tie, inconclusive or not testable."""
     detail: str
     """What stands behind the verdict."""
 
@@ -106,19 +114,25 @@ class Comparisons(Document, frozen=True, kw_only=True):
 
     schema_version: int
     test: Test
+    """welch or paired."""
     alpha: float
     family: Family
+    """Comparisons that share α."""
     select: Select
     on_diverged: OnDiverged
+    """What became of diverged runs."""
     looks: tuple[int, ...]
     """Declared interim analyses: numbers of seeds."""
     anytime: bool
+    """Whether p is valid after any number of seeds."""
     margin: float | None
     min_effect: float | None
     declared: list[dict[str, Any]]
     """The grid's declarations, the last of which holds; none where it was chosen afterwards."""
     reversals: list[Reversal]
+    """Conclusions that contradict each other."""
     comparisons: list[Comparison]
+    """Each cell against its baseline."""
 
 
 def compare(cells: Sequence[Cell], plan: Plan | None = None) -> Comparisons:

@@ -30,6 +30,7 @@ class GridName(Document, frozen=True, kw_only=True):
     grid_id: str
     name: str
     description: str
+    """As its file has it."""
 
 
 class HeadRanking(Ranking, frozen=True, kw_only=True):
@@ -46,15 +47,18 @@ class Report(Document, frozen=True, kw_only=True):
     vtjobs: str
     """The version that wrote it."""
     grids: list[GridName]
+    """The grids that the runs belong to."""
     metric: str
     set: str
     select: Select
     cells: list[Cell]
+    """One for each combination of settings."""
     states: dict[str, dict[str, str]]
     """Cell -> seed -> state of its run."""
     apart: dict[str, dict[str, str]]
     """The same of the runs of studies, by their place in the design."""
     comparisons: Comparisons
+    """Each cell against its baseline."""
     curves: dict[str, dict[int, dict[int, float]]]
     """Cell -> seed -> epoch -> value."""
     interrupted: dict[str, list[int]]
@@ -64,9 +68,11 @@ class Report(Document, frozen=True, kw_only=True):
     sizes: dict[str, dict[str, int]]
     """Cell -> set -> its number of images."""
     images: list[CellSplit]
+    """How each cell's spread splits."""
     studies: dict[str, list[dict[str, Any]]]
     """Cell -> its studies of streams of randomness."""
     ranks: list[HeadRanking]
+    """Of heads over datasets."""
     hours: dict[str, float]
     """Cell -> hours of a run, mean."""
 

@@ -28,6 +28,7 @@ class Split(Document, frozen=True, kw_only=True):
     n: int
     """Seeds."""
     images: int
+    """Of the set."""
     why_not: str
     """Why it is not split."""
     std: float | None

@@ -46,6 +46,7 @@ class Need(Document, frozen=True, kw_only=True):
     more: int | None
     """Seeds that nobody has submitted."""
     new_seeds: list[int]
+    """The seeds to submit."""
     why_not: str
     """Why none are needed, or why it is not known how many."""
     unknown: bool
@@ -60,6 +61,7 @@ class Needs(Document, frozen=True, kw_only=True):
 
     schema_version: int
     cells: list[Need]
+    """Each cell's need."""
     runs: int
     """Runs to submit."""
     run_hours: float
@@ -67,7 +69,9 @@ class Needs(Document, frozen=True, kw_only=True):
     metric: str
     set: str
     half_width: float | None
+    """The goal: half-width of each mean's 95 % CI."""
     effect: float | None
+    """The goal: a difference to detect with 80 % power."""
     looks: tuple[int, ...]
     """Declared interim analyses, where the goal is the next of them."""
     command: str | None = None

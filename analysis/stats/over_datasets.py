@@ -21,11 +21,13 @@ class Ranking(Document, frozen=True, kw_only=True):
     without: list[str]
     """Those left out."""
     methods: int
+    """How many."""
     ranks: dict[str, float]
     """Method -> mean rank, 1 is the best."""
     f: float | None
     """Iman and Davenport's."""
     p: float | None
+    """Of the test that all mean ranks are equal."""
     cd: float | None
     """Critical difference of Nemenyi's test."""
     why_not: str

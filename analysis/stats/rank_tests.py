@@ -28,7 +28,9 @@ class RankTest(Document, frozen=True, kw_only=True):
     wins: int
     """Pairs of one value each in which the cell's is larger."""
     draws: int
+    """Pairs in which both are equal."""
     pairs: int
+    """All of them."""
     improvement: float | None
     """P(value > baseline) + ½ P(equal)."""
     interval: list[float] | None

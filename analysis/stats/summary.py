@@ -24,6 +24,7 @@ class Outlier(Document, frozen=True, kw_only=True):
     """The seed that is farthest out (Grubbs 1969)."""
 
     seed: int
+    """The seed."""
     g: float
     """Its distance from the mean, in standard deviations."""
     critical: float
@@ -38,12 +39,15 @@ class Description(Document, frozen=True, kw_only=True):
     n: int
     mean: float | None
     median: float | None
+    """Over seeds."""
     std: float | None
     """Sample standard deviation (ddof 1)."""
     sem: float | None
     """Standard error of the mean."""
     min: float | None
+    """The smallest value."""
     max: float | None
+    """The largest value."""
     level: float
     """Of all intervals."""
     interval: list[float] | None
@@ -69,6 +73,7 @@ class Description(Document, frozen=True, kw_only=True):
     constant: bool
     """Whether all seeds agree."""
     seed_0: float | None
+    """The value of seed 0."""
     seed_0_offset: float | None
     """Seed 0 minus the mean of the others: it is the one that is mostly reported."""
 

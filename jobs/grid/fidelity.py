@@ -21,8 +21,11 @@ class Setting:
     """One setting of a run, and who says so."""
 
     name: str
+    """Of the parameter."""
     value: Any
+    """As the run has it."""
     source: str
+    """The paper, its published code, or whoever wrote the grid."""
     published: Any = None
     """What the source has, where the grid changed it."""
 

@@ -25,6 +25,7 @@ class Planned(Document, frozen=True, kw_only=True):
     places: int
     """Jobs, each an element of an array."""
     runs: int
+    """Runs in all of them."""
     at_a_time: int
     """Runs that share a job."""
     nodes: int
@@ -41,6 +42,7 @@ class Estimate(Document, frozen=True, kw_only=True):
     run_hours: float
     gpu_hours: float
     runs_without_history: int
+    """Runs that nothing is known of."""
 
 
 class Summary(Document, frozen=True, kw_only=True):
@@ -50,23 +52,35 @@ class Summary(Document, frozen=True, kw_only=True):
     grid_id: str
     name: str
     cells: int
+    """Combinations of settings."""
     runs: int
+    """Runs of the grid."""
     new: int
     """Runs that the ledger does not have yet."""
     pending: int
     """Runs that it has already, by state."""
     blocked: int
+    """The same, blocked."""
     queued: int
+    """The same, queued."""
     running: int
+    """The same, running."""
     completed: int
+    """The same, completed."""
     diverged: int
+    """The same, diverged."""
     failed: int
+    """The same, failed."""
     cancelled: int
+    """The same, cancelled."""
     excluded: dict[str, int]
     """Rule of the grid -> runs that it leaves out."""
     allocations: list[Planned]
+    """Where the runs go."""
     estimate: Estimate
+    """What they will take."""
     warnings: list[str]
+    """What may not be as it was meant."""
 
 
 def summary(context: Context | None, prepared: "Prepared") -> Summary:

@@ -34,7 +34,9 @@ class Unreachable(Document, frozen=True, kw_only=True):
 
     backend: str
     since: str | None
+    """ISO 8601, UTC."""
     reason: str
+    """Why."""
 
 
 class GridCounts(Document, frozen=True, kw_only=True):
@@ -51,13 +53,17 @@ class Status(Document, frozen=True, kw_only=True):
 
     schema_version: int
     as_of: str | None
+    """When it was looked; ISO 8601, UTC."""
     workspace: str
+    """Its folder."""
     runs: dict[str, int]
     """State -> runs in it, every state."""
     grids: list[GridCounts]
+    """The grids, each with its runs."""
     held: int
     """Runs on hold."""
     unreachable: list[Unreachable]
+    """Schedulers that could not be asked."""
     damaged_journals: list[str]
     """`run/attempt: why` of journals that were set aside."""
 
@@ -86,9 +92,11 @@ class RunView(Document, frozen=True, kw_only=True):
     minutes).
     """
     reason: str
+    """Why it is in this state, if it is not obvious."""
     scheduler: str | None
     """What the scheduler last said of the latest attempt, such as `PENDING Priority`."""
     attempts: int
+    """How many there were."""
     epoch: int | None
     step: int | None
     steps: int | None
@@ -106,7 +114,9 @@ class Settings(Document, frozen=True, kw_only=True):
     """What is set for head and recipe, and who says so."""
 
     head: list[fidelity.Setting]
+    """Of a published head."""
     recipe: list[fidelity.Setting]
+    """Of the recipe."""
 
 
 class ResultView(Document, frozen=True, kw_only=True):
@@ -127,16 +137,20 @@ class AttemptView(Document, frozen=True, kw_only=True):
     """One attempt at a run."""
 
     number: int
+    """From 1."""
     token: str
     """Of its allocation."""
     array_index: int
+    """Its element of the job array."""
     state: str
     failure: str | None
     """The class of the failure."""
     signature: str
     """The error, the same for one cause."""
     error: str
+    """The end of the traceback."""
     exit_code: int | None
+    """The agent's."""
     word: str
     """What the scheduler last said of it."""
     submitted_at: str | None
@@ -145,12 +159,17 @@ class AttemptView(Document, frozen=True, kw_only=True):
     heartbeat_at: str | None
     host: str | None
     world_size: int | None
+    """Ranks of all nodes."""
     gpus: int
+    """Of one node."""
     resumed_attempt: int | None
+    """The attempt whose checkpoint it went on from."""
     resumed_step: int | None
+    """The step of that checkpoint."""
     exact: bool | None
     """Whether the resume equals an uninterrupted run bit for bit."""
     checkpoint_step: int | None
+    """Its newest checkpoint."""
     epoch: int | None
     step: int | None
     steps: int | None
@@ -163,8 +182,10 @@ class CheckpointView(Document, frozen=True, kw_only=True):
     epoch: int
     step: int
     bytes: int
+    """Of all its files."""
     at: str | None
     on_disk: bool
+    """Whether it is still there: older ones are removed."""
 
 
 class Change(Document, frozen=True, kw_only=True):
@@ -175,7 +196,9 @@ class Change(Document, frozen=True, kw_only=True):
     source: str
     """Who said so: journal, local, squeue, sacct, ray, user or vtjobs."""
     before: str | None
+    """The state that it left; null at the beginning."""
     after: str
+    """The state that it came to."""
     raw: str
     """The word that was told."""
 
@@ -185,19 +208,24 @@ class RunDetails(RunView, frozen=True, kw_only=True):
 
     schema_version: int
     settings: Settings
+    """What is set for head and recipe, and who says so."""
     cell_id: str
     parent: str | None
     """The run of the stage before."""
     folder: str
+    """Where its files are."""
     spec: dict[str, Any]
     """Its description."""
     environment: dict[str, Any] | None
     """Software and hardware of the latest attempt."""
     results: list[ResultView]
+    """Its scores."""
     attempts: list[AttemptView]  # type: ignore[assignment]
     """Instead of their number."""
     checkpoints: list[CheckpointView]
+    """Those that were announced."""
     history: list[Change]
+    """Every change of state."""
 
 
 class FailureGroup(Document, frozen=True, kw_only=True):
@@ -208,8 +236,10 @@ class FailureGroup(Document, frozen=True, kw_only=True):
     signature: str
     """The error."""
     runs: int
+    """How many."""
     states: dict[str, int]
     hosts: list[str]
+    """The nodes that they failed on."""
     common: dict[str, Any]
     """What all of the runs have in common of backbone, dataset, head and seed."""
     sample: str
@@ -217,6 +247,7 @@ class FailureGroup(Document, frozen=True, kw_only=True):
     log: str | None
     """Its log."""
     run_ids: list[str]
+    """All of them."""
     next: str
     """A command that shows more."""
 

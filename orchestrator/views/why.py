@@ -21,6 +21,7 @@ class Explanation(Document, frozen=True, kw_only=True):
     start), running or ended.
     """
     sentence: str
+    """Why."""
     action: str
     """What to do, or nothing."""
     reason: str

@@ -1,0 +1,29 @@
+"""Which document each command prints with `--json`."""
+
+from importlib import import_module
+from typing import Any
+
+# Command -> module and type; `[]` marks a list of them.
+DOCUMENTS = {
+    "plan": "orchestrator.requests.summary:Summary",
+    "submit": "orchestrator.requests.summary:Summary",
+    "status": "orchestrator.views.documents:Status",
+    "runs": "orchestrator.views.documents:RunView[]",
+    "show": "orchestrator.views.documents:RunDetails",
+    "why": "orchestrator.views.why:Explanation",
+    "failures": "orchestrator.views.documents:FailureGroup[]",
+    "report": "analysis.findings.cell:Cell[]",
+    "report.json": "analysis.findings.gather:Report",
+    "compare": "analysis.findings.comparisons:Comparisons",
+    "against": "analysis.findings.against:Against",
+    "variance": "analysis.findings.per_image:CellSplit[]",
+    "power": "analysis.findings.power:Needs",
+    "evaluate": "db.records:ResultRow[]",
+}
+
+
+def type_of(command: str) -> Any:
+    """Return the type of a command's document."""
+    module, _, name = DOCUMENTS[command].partition(":")
+    kind = getattr(import_module(f"vtjobs.{module}"), name.removesuffix("[]"))
+    return list[kind] if name.endswith("[]") else kind  # type: ignore[valid-type]
