@@ -15,7 +15,17 @@ from sqlalchemy import Connection, Engine, bindparam, case, select, update
 
 from ..jobs.errors import DamagedJournal
 from ..jobs.run.states import LIVE, AttemptState, FailureClass
-from ..jobs.workspace.journal import Event, read_from
+from ..jobs.workspace.events import (
+    Checkpoint,
+    End,
+    Epoch,
+    Evaluation,
+    Event,
+    Progress,
+    Start,
+    typed,
+)
+from ..jobs.workspace.journal import Line, read_from
 from ..jobs.workspace.lineage import completed_by, read_attempt
 from ..jobs.workspace.paths import RunFolder, Workspace
 from . import models as m
@@ -43,51 +53,56 @@ class Batch:
     progress: dict[tuple[str, int], dict[str, Any]] = field(
         default_factory=lambda: defaultdict(dict)
     )
-    starts: list[tuple[str, int, Event]] = field(default_factory=list)
-    ends: list[tuple[str, int, Event]] = field(default_factory=list)
+    starts: list[tuple[str, int, Start]] = field(default_factory=list)
+    ends: list[tuple[str, int, End]] = field(default_factory=list)
     offsets: list[dict[str, Any]] = field(default_factory=list)
     lineage: set[tuple[str, int]] = field(default_factory=set)
     """Lower attempts that these build upon; nobody else reads the rest of their journals."""
     bytes: int = 0
 
-    def add(self, key: Key, event: Event) -> None:
+    def add(self, key: Key, line: Line) -> None:
         """Sort one event into the tables it belongs to."""
         run_id, attempt, node = key
         if node != DECIDING_NODE and not node.startswith(EVALUATION_NODE):
             # What the other nodes of an attempt write is for the agents' eyes; a sign of life of
             # theirs is none of it.
             return
+        event = typed(line)
+        if event is None:
+            return
         self._sort(key, event)
-        if event["kind"] == "evaluation" and node.startswith(EVALUATION_NODE):
+        if isinstance(event, Evaluation) and node.startswith(EVALUATION_NODE):
             # Scores that were computed later are no sign of life of the attempt.
             return
         live = self.progress[run_id, attempt]
-        live["heartbeat_at"] = event["at"]
-        if event["kind"] == "checkpoint":
-            live["checkpoint_step"] = event["step"]
-        if event["kind"] in ("progress", "epoch", "checkpoint", "end"):
-            known = ("epoch", "step", "steps")
-            live |= {name: event[name] for name in known if event.get(name) is not None}
+        live["heartbeat_at"] = event.at
+        if isinstance(event, Checkpoint):
+            live["checkpoint_step"] = event.step
+        if isinstance(event, Progress | Epoch | Checkpoint | End):
+            place = {"epoch": event.epoch, "step": event.step}
+            if isinstance(event, Progress):
+                place["steps"] = event.steps
+            live |= {name: value for name, value in place.items() if value is not None}
 
     def _sort(self, key: Key, event: Event) -> None:
         run_id, attempt, node = key
-        row = {"run_id": run_id, "attempt": attempt, "at": event["at"]}
-        line = {**row, "node": node, "seq": event["seq"]}
-        match event["kind"]:
-            case "epoch":
-                place = {"epoch": event["epoch"], "step": event["step"]}
-                self.epochs.append({**line, **place, "metrics": json.dumps(event["metrics"])})
-            case "evaluation":
-                place = {"epoch": event["epoch"], "step": event["step"], "set_name": event["set"]}
-                self.evaluations.append({**line, **place, "metrics": json.dumps(event["metrics"])})
-            case "checkpoint":
-                place = {"step": event["step"], "epoch": event["epoch"]}
-                self.checkpoints.append({**row, **place, "bytes": event["bytes"]})
-            case "start":
+        row = {"run_id": run_id, "attempt": attempt, "at": event.at}
+        line = {**row, "node": node, "seq": event.seq}
+        match event:
+            case Epoch():
+                place = {"epoch": event.epoch, "step": event.step}
+                self.epochs.append({**line, **place, "metrics": json.dumps(event.metrics)})
+            case Evaluation():
+                scored = {"epoch": event.epoch, "step": event.step, "set_name": event.set}
+                self.evaluations.append({**line, **scored, "metrics": json.dumps(event.metrics)})
+            case Checkpoint():
+                place = {"step": event.step, "epoch": event.epoch}
+                self.checkpoints.append({**row, **place, "bytes": event.bytes})
+            case Start():
                 self.starts.append((run_id, attempt, event))
-                if event.get("resumed_attempt"):
-                    self.lineage.add((run_id, event["resumed_attempt"]))
-            case "end":
+                if event.resumed_attempt:
+                    self.lineage.add((run_id, event.resumed_attempt))
+            case End():
                 self.ends.append((run_id, attempt, event))
 
 
@@ -308,33 +323,30 @@ def _greater(column: Any, value: Any) -> Any:
 
 
 def _started(
-    ledger: Ledger, connection: Connection, run_id: str, attempt: int, event: Event
+    ledger: Ledger, connection: Connection, run_id: str, attempt: int, event: Start
 ) -> bool:
     # A start from nothing is done once an attempt has begun, and not when it was merely submitted.
     mine = (m.runs.c.run_id == run_id) & (m.runs.c.tries_from < attempt)
     connection.execute(update(m.runs).where(mine).values(clean_next=False))
     names = ("host", "world_size", "resumed_attempt", "resumed_step", "exact")
-    facts = {"started_at": event["at"], **{name: event.get(name) for name in names}}
+    facts = {"started_at": event.at, **{name: getattr(event, name) for name in names}}
     # Whether or not it still counts as live: its successors' lineage leads through it.
     mine = (m.attempts.c.run_id == run_id) & (m.attempts.c.number == attempt)
     connection.execute(update(m.attempts).where(mine).values(**facts))
     running = AttemptState.RUNNING
     return ledger._transition(
-        connection, run_id, attempt, running, source="journal", raw="start", at=event["at"]
+        connection, run_id, attempt, running, source="journal", raw="start", at=event.at
     )
 
 
-def _completed_before(folder: RunFolder, attempt: int, event: Event) -> int | None:
+def _completed_before(folder: RunFolder, attempt: int, event: End) -> int | None:
     """Return the lower attempt whose completion made this one step back, or None."""
-    if (
-        event.get("class") != FailureClass.SUPERSEDED
-        or read_attempt(folder, attempt).start is not None
-    ):
+    if event.failure != FailureClass.SUPERSEDED or read_attempt(folder, attempt).start is not None:
         return None
     return completed_by(folder, attempt)
 
 
-def _is_zombie(folder: RunFolder, attempt: int, end: Event) -> bool:
+def _is_zombie(folder: RunFolder, attempt: int, end: End) -> bool:
     """Whether a higher attempt started without this end.
 
     Read from the workspace alone, whenever it is asked.
@@ -345,9 +357,9 @@ def _is_zombie(folder: RunFolder, attempt: int, end: Event) -> bool:
         for number in later
         if (start := read_attempt(folder, number).start) is not None
     }
-    if any(start["at"] < end["at"] for start in starts.values()):
+    if any(start.at < end.at for start in starts.values()):
         return True
-    if end["state"] != AttemptState.COMPLETED:
+    if end.state != AttemptState.COMPLETED:
         return False
     # Who starts after a completion has not seen it, unless the user asked for the run anew.
     granted = [number for number, _ in folder.all_grants()] if starts else []
@@ -359,16 +371,15 @@ def _ended(
     connection: Connection,
     folder: RunFolder,
     key: tuple[str, int],
-    event: Event,
+    event: End,
     done: int | None,
 ) -> bool:
     run_id, attempt = key
-    state = AttemptState(event["state"])
-    raw = f"end {event['state']}"
-    fields = {"failure": event.get("class"), "signature": event.get("signature") or ""}
-    if event.get("host"):
+    state, raw = event.state, f"end {event.state}"
+    fields: dict[str, Any] = {"failure": event.failure, "signature": event.signature}
+    if event.host:
         # Of several nodes the one where it went wrong, so that a retry can avoid it.
-        fields["host"] = event["host"]
+        fields["host"] = event.host
     if _is_zombie(folder, attempt, event):
         # A zombie's word: a higher attempt started without it. Kept in the journal, never adopted.
         state, raw = AttemptState.SUPERSEDED, f"{raw}, after a higher attempt had started"
@@ -376,7 +387,7 @@ def _ended(
         # The completed one had been given up for lost; ends are final, so this one stands for it.
         state, raw = AttemptState.COMPLETED, f"{raw}, attempt {done} had completed"
         fields = {"failure": None, "resumed_attempt": done}
-    elif event.get("explained") is False:
+    elif not event.explained:
         # A TERM that nobody could explain: what is there is kept, and the scheduler's word will end
         # the attempt.
         mine = (
@@ -387,7 +398,7 @@ def _ended(
         connection.execute(
             update(m.attempts)
             .where(mine)
-            .values(signature=fields["signature"], exit_code=event.get("exit_code"))
+            .values(signature=fields["signature"], exit_code=event.exit_code)
         )
         return False
     return ledger._transition(
@@ -397,8 +408,8 @@ def _ended(
         state,
         source="journal",
         raw=raw,
-        at=event["at"],
-        error=event.get("error") or "",
-        exit_code=event.get("exit_code"),
+        at=event.at,
+        error=event.error,
+        exit_code=event.exit_code,
         **fields,
     )

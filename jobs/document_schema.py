@@ -49,7 +49,7 @@ COMMON = {
     "run_hours": "Hours of all runs together.",
     "gpu_hours": "The same times the GPUs of a run.",
     "name": "Its name.",
-    "backend": "local, slurm, ray or another one that is installed.",
+    "backend": "Its name.",
     "last_epoch": "The epoch of `last`.",
     "best_epoch": "The epoch of `best`.",
 }

@@ -72,7 +72,7 @@ def completions(cli: Cli) -> dict[str, int]:
             for number in workspace.run(run_id).attempts()
         ]
         found[run_id] = sum(
-            record.end is not None and record.end["state"] == "completed" for record in records
+            record.end is not None and record.end.state == "completed" for record in records
         )
     return found
 
@@ -181,7 +181,7 @@ def test_a_running_run_is_cancelled_within_seconds_and_a_retry_goes_on_from_its_
     )
     first, second = read_attempt(folder, 1), read_attempt(folder, folder.attempts()[-1])
     assert first.end is not None and second.start is not None
-    assert (second.start["resumed_attempt"], second.start["resumed_step"]) == (1, first.end["step"])
+    assert (second.start.resumed_attempt, second.start.resumed_step) == (1, first.end.step)
 
 
 @pytest.mark.parametrize("change", ["missing", "other"])

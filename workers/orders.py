@@ -60,10 +60,9 @@ class RankOrder(Document, frozen=True, kw_only=True):
     """By which the template names the rank to its agent."""
 
 
-class PublishedOrder(Document, frozen=True, kw_only=True):
+class PublishedOrder(Order, frozen=True, kw_only=True):
     """The content of `order.json`: what node 0 lets the other nodes of an attempt know."""
 
     token: str
     """The allocation's. An order of another one is not followed."""
     lane: int
-    order: Order

@@ -15,6 +15,7 @@ from ...jobs.grid.design import REPEAT, Design, rows, seed_text
 from ...jobs.run.selector import Selection
 from ...jobs.run.spec import STREAMS, seeds_of
 from ...jobs.run.states import RunState
+from ...jobs.workspace.events import Fingerprints, typed
 from ...jobs.workspace.journal import read_all
 from ...jobs.workspace.paths import RunFolder, Workspace
 from ..stats.balance import whole_part
@@ -157,13 +158,12 @@ def fingerprints(folder: RunFolder) -> dict[str, str | None]:
     """Return what a run's streams decided, stream -> hash, or nothing where it has not said so."""
     for attempt in sorted(folder.attempts()):
         try:
-            events = read_all(folder.journal(attempt, 0))
+            lines = read_all(folder.journal(attempt, 0))
         except (OSError, DamagedJournal):
             continue
-        for event in events:
-            if event["kind"] == "fingerprints":
-                found: dict[str, str | None] = event["streams"]
-                return found
+        for event in map(typed, lines):
+            if isinstance(event, Fingerprints):
+                return event.streams
     return {}
 
 

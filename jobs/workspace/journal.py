@@ -2,17 +2,8 @@
 
 Line = CRC32 of the rest + JSON with seq.
 
-Kinds of events and what they carry (times are UTC seconds since 1970):
-
-    start       attempt, host, gpus, resumed_attempt, resumed_step, world_size, exact, software
-    progress    epoch, step, steps epoch       epoch, step, metrics evaluation  epoch, step, set,
-    metrics checkpoint  epoch, step, bytes rejected    attempt, step, reason              (a
-    checkpoint that did not verify) heartbeat end         state, class, signature, error, exit_code,
-    epoch, step, rank, host (of the cause), explained
-
-Of a run on several nodes node 0 decides: what the others write (start, heartbeat, end) is for the
-agents' eyes. `explained` is false where nobody could say why the scheduler stopped the attempt: the
-end is left to the scheduler's own word.
+What the lines say is in `events`. Of a run on several nodes node 0 decides: what the others write
+(start, heartbeat, end) is for the agents' eyes.
 """
 
 import json
@@ -23,35 +14,24 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import DamagedJournal
+from .events import TYPES
 
-KINDS = frozenset(
-    (
-        "start",
-        "fingerprints",
-        "progress",
-        "epoch",
-        "evaluation",
-        "checkpoint",
-        "rejected",
-        "heartbeat",
-        "end",
-    )
-)
 # What must survive a power cut the moment it is announced.
 DURABLE = frozenset(("start", "checkpoint", "end"))
 HEARTBEAT_S = 30.0
 LEASE_S = 600.0
 
-Event = dict[str, Any]
+# A line as JSON; `events.typed` gives it a type.
+Line = dict[str, Any]
 
 
-def encode(event: Event) -> bytes:
+def encode(event: Line) -> bytes:
     """Return the event's line."""
     body = json.dumps(event, separators=(",", ":"), allow_nan=False).encode()
     return b"%08x %s\n" % (zlib.crc32(body), body)
 
 
-def decode(line: bytes) -> Event:
+def decode(line: bytes) -> Line:
     """Read one line, without its newline.
 
     Raises:
@@ -60,7 +40,7 @@ def decode(line: bytes) -> Event:
     if len(line) < 10 or int(line[:8], 16) != zlib.crc32(line[9:]):
         raise ValueError("checksum mismatch")
     # Decoded here: json would guess the encoding of each line first.
-    event: Event = json.loads(line[9:].decode())
+    event: Line = json.loads(line[9:].decode())
     if not isinstance(event, dict):
         raise ValueError("not an event")
     return event
@@ -70,7 +50,7 @@ def decode(line: bytes) -> Event:
 class Chunk:
     """What one look at a journal found behind an offset."""
 
-    events: list[Event]
+    events: list[Line]
     offset: int
     """Where the next look begins: behind the last whole line."""
     tail: bytes
@@ -89,7 +69,7 @@ def read_from(path: Path, offset: int = 0, *, most_bytes: int = 1 << 26) -> Chun
         data = stream.read(most_bytes)
     whole, newline, tail = data.rpartition(b"\n")
     lines = whole.split(b"\n") if newline else []
-    events: list[Event] = []
+    events: list[Line] = []
     for index, line in enumerate(lines):
         try:
             events.append(decode(line))
@@ -105,7 +85,7 @@ def read_from(path: Path, offset: int = 0, *, most_bytes: int = 1 << 26) -> Chun
     return Chunk(events=events, offset=offset + len(data) - len(tail), tail=tail)
 
 
-def read_all(path: Path) -> list[Event]:
+def read_all(path: Path) -> list[Line]:
     """Return every event of a journal, or nothing where there is no such file."""
     try:
         return read_from(path, most_bytes=1 << 30).events
@@ -130,7 +110,7 @@ class JournalWriter:
 
     def write(self, kind: str, *, at: float, **fields: Any) -> None:
         """Append one event; those of DURABLE kinds are on disk when this returns."""
-        assert kind in KINDS, kind
+        assert kind in TYPES, kind
         self._seq += 1
         view = memoryview(encode({"seq": self._seq, "at": round(at, 3), "kind": kind, **fields}))
         begin = os.fstat(self._handle).st_size

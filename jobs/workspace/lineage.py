@@ -9,11 +9,11 @@ there counts.
 
 import re
 from dataclasses import dataclass
-from typing import Any
 
 from ..errors import DamagedJournal
 from ..run.states import AttemptState
-from .journal import Event, read_all
+from .events import Checkpoint, End, Start, typed
+from .journal import read_all
 from .paths import RunFolder
 
 _STEP = re.compile(r"step-([0-9]+)\Z")
@@ -24,8 +24,8 @@ class AttemptRecord:
     """What an attempt's journal (node 0) says."""
 
     number: int
-    start: Event | None
-    end: Event | None
+    start: Start | None
+    end: End | None
     announced: tuple[int, ...]
     """Steps of the checkpoints that it journalled."""
 
@@ -37,15 +37,15 @@ def read_attempt(folder: RunFolder, number: int) -> AttemptRecord:
         OSError: it is there and cannot be read, which does not mean that it says nothing.
     """
     try:
-        events = read_all(folder.journal(number, 0))
+        lines = read_all(folder.journal(number, 0))
     except DamagedJournal as error:
-        events = error.events
-    ends: dict[str, Any] = {
-        event["kind"]: event for event in events if event["kind"] in ("start", "end")
-    }
-    steps = tuple(int(event["step"]) for event in events if event["kind"] == "checkpoint")
+        lines = error.events
+    known = [typed(line) for line in lines]
     return AttemptRecord(
-        number=number, start=ends.get("start"), end=ends.get("end"), announced=steps
+        number=number,
+        start=next((event for event in reversed(known) if isinstance(event, Start)), None),
+        end=next((event for event in reversed(known) if isinstance(event, End)), None),
+        announced=tuple(event.step for event in known if isinstance(event, Checkpoint)),
     )
 
 
@@ -53,7 +53,7 @@ def completed_by(folder: RunFolder, below: int) -> int | None:
     """Return the attempt below `below` whose completion counts, or None."""
     for number in reversed([number for number in folder.attempts() if number < below]):
         record = read_attempt(folder, number)
-        if record.end is not None and record.end.get("state") == AttemptState.COMPLETED:
+        if record.end is not None and record.end.state == AttemptState.COMPLETED:
             return number
         if record.start is not None:
             return None
@@ -97,7 +97,7 @@ def candidates(folder: RunFolder, below: int) -> list[Candidate]:
             if cut is None or step <= cut:
                 kind = found if step in record.announced else silent
                 kind.append(Candidate(attempt=number, step=step))
-        wanted, cut = record.start.get("resumed_attempt"), record.start.get("resumed_step")
+        wanted, cut = record.start.resumed_attempt, record.start.resumed_step
         if wanted is None:
             break
     return found + silent

@@ -160,7 +160,7 @@ def test_a_rank_that_runs_out_of_memory_is_told_as_such(user: Cli) -> None:
     huge = ray_grid(extra="retries: 1").replace("embed_dim: 16", "embed_dim: 3000000")
     (run,) = submit(user, huge)
     end = run.ends(1)
-    assert (end["state"], end["class"]) == ("out_of_memory", "out_of_memory"), end
+    assert (end.state, end.failure) == ("out_of_memory", "out_of_memory"), end
     wait_for(lambda: states(user) == {"failed": 1})
 
 

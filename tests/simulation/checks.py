@@ -11,7 +11,7 @@ from typing import Any
 
 from vtjobs.jobs.errors import DamagedJournal
 from vtjobs.jobs.run.retry import DETERMINISTIC
-from vtjobs.jobs.workspace.journal import Event, read_from
+from vtjobs.jobs.workspace.journal import Line, read_from
 from vtjobs.jobs.workspace.paths import RunFolder
 
 from .agent import STEPS_PER_EPOCH, score, weights_at
@@ -26,7 +26,7 @@ class Disk:
 
     def __init__(self, folder: RunFolder) -> None:
         self.folder = folder
-        self.events: dict[int, list[Event]] = {}
+        self.events: dict[int, list[Line]] = {}
         for number in folder.attempts():
             path = folder.journal(number, 0)
             if not path.exists():
@@ -36,7 +36,7 @@ class Disk:
             except DamagedJournal as error:
                 raise Violation(f"{path} is damaged: {error}") from None
 
-    def one(self, number: int, kind: str) -> Event | None:
+    def one(self, number: int, kind: str) -> Line | None:
         return next((event for event in self.events.get(number, ()) if event["kind"] == kind), None)
 
     def highest_started(self) -> int | None:

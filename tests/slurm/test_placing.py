@@ -5,10 +5,10 @@ Several on a node, one on several nodes, one after another, and away from bad no
 
 import os
 import signal
-from typing import Any
 
 import pytest
 
+from vtjobs.jobs.workspace.events import Start
 from vtjobs.jobs.workspace.lineage import read_attempt
 from vtjobs.jobs.workspace.paths import Workspace
 
@@ -19,11 +19,11 @@ ENDLESS = 100_000
 WHOLE = ("partition: gpu,", "partition: whole,")
 
 
-def start_of(user: SlurmUser, run_id: str, attempt: int = 1) -> dict[str, Any]:
+def start_of(user: SlurmUser, run_id: str, attempt: int = 1) -> Start:
     """Return what an attempt said of itself when it started."""
     record = read_attempt(Workspace(user.workspace).run(run_id), attempt)
     assert record.start is not None, run_id
-    return dict(record.start)
+    return record.start
 
 
 def ranks(user: SlurmUser) -> list[int]:
@@ -51,8 +51,8 @@ def test_eight_runs_share_a_node_and_the_death_of_one_leaves_the_others(user: Sl
     (victim,) = [run["run_id"] for run in runs if run["attempts"] == 2]
     assert user.ends(victim)[0][0] == "failed"
     starts = [start_of(user, run_id) for run_id in ids(user)]
-    assert sorted(start["gpus"] for start in starts) == [[str(gpu)] for gpu in range(8)]
-    assert len({start["host"] for start in starts}) == 1
+    assert sorted(start.gpus for start in starts) == [[str(gpu)] for gpu in range(8)]
+    assert len({start.host for start in starts}) == 1
     folder = Workspace(user.workspace)
     assert all((folder.run(run_id).logs(1) / "rank-0.log").exists() for run_id in ids(user))
     wait_for(lambda: user.accounted("State") == ["COMPLETED"] * 2)
@@ -68,15 +68,15 @@ def test_two_runs_of_four_gpus_share_a_node(user: SlurmUser) -> None:
     )
     assert "2 completed" in user.submit(text, "--wait")
     starts = [start_of(user, run_id) for run_id in ids(user)]
-    assert sorted(start["gpus"] for start in starts) == [["0", "1", "2", "3"], ["4", "5", "6", "7"]]
-    assert [start["world_size"] for start in starts] == [4, 4]
+    assert sorted(start.gpus for start in starts) == [["0", "1", "2", "3"], ["4", "5", "6", "7"]]
+    assert [start.world_size for start in starts] == [4, 4]
 
 
 def test_a_run_spans_two_nodes(user: SlurmUser) -> None:
     text = slurm_grid(train="virtual_ranks: 2", resources="nodes: 2")
     assert "1 completed" in user.submit(text, "--wait")
     (run_id,) = ids(user)
-    assert start_of(user, run_id)["world_size"] == 2
+    assert start_of(user, run_id).world_size == 2
     attempt = Workspace(user.workspace).run(run_id).attempt(1)
     assert sorted(path.name for path in attempt.glob("journal-*.jsonl")) == [
         "journal-0.jsonl",
@@ -90,8 +90,8 @@ def test_a_run_has_a_node_of_eight_gpus(user: SlurmUser) -> None:
     text = slurm_grid(train="virtual_ranks: 8").replace("gpus_per_node: 1", "gpus_per_node: 8")
     assert "1 completed" in user.submit(text, "--wait")
     (run_id,) = ids(user)
-    assert start_of(user, run_id)["world_size"] == 8
-    assert start_of(user, run_id)["gpus"] == [str(gpu) for gpu in range(8)]
+    assert start_of(user, run_id).world_size == 8
+    assert start_of(user, run_id).gpus == [str(gpu) for gpu in range(8)]
 
 
 STAGES = """\
@@ -155,12 +155,12 @@ def test_a_run_is_not_tried_again_on_the_node_that_died_under_it(user: SlurmUser
     user.submit(text)
     wait_for(lambda: user.states() == {"running": 1})
     (run_id,) = ids(user)
-    node = start_of(user, run_id)["host"]
+    node = start_of(user, run_id).host
     user.cluster.kill(node, steps=True)
     wait_for(lambda: user.states() and user.ends(run_id)[0] == ("node_fail", "hardware"))
     assert user.source(run_id, "node_fail") in ("squeue", "sacct")
     wait_for(lambda: len(user.accounted("SubmitLine")) == 2)
     assert f"--exclude={node}" in user.accounted("SubmitLine")[-1]
     wait_for(lambda: user.states() == {"running": 1})
-    assert start_of(user, run_id, 2)["host"] != node
+    assert start_of(user, run_id, 2).host != node
     user.ok("cancel", "all")

@@ -106,7 +106,7 @@ def test_nodes_hand_a_run_on_three_times_without_any_command_and_its_weights_are
     run = submit(user, slurm_grid(epochs=epochs, resources="walltime: 1m", slurm="lead: 10s"))
     wait_for(lambda: run.folder.highest_claim() >= 4, 600)
     ended = wait_for(lambda: run.record(run.folder.highest_claim()).end, 300)
-    while ended["state"] == "timeout":
+    while ended.state == "timeout":
         number = run.folder.highest_claim()
         wait_for(lambda number=number: run.folder.highest_claim() > number, 120)
         ended = wait_for(lambda: run.record(run.folder.highest_claim()).end, 300)
@@ -148,12 +148,12 @@ def test_a_preempted_run_with_grace_saves_and_goes_on_by_itself(
         run.trains(1, epochs=3)
         preempt(slurm)
         end = run.ends(1)
-        assert (end["state"], end["class"]) == ("preempted", "stopped")
-        assert run.record(1).announced[-1] == end["step"]
+        assert (end.state, end.failure) == ("preempted", "stopped")
+        assert run.record(1).announced[-1] == end.step
         run.trains(2)
     document = finish(user, run)
     assert state_of(document, 1) == "preempted"
-    assert attempts(document)[1]["resumed_step"] == end["step"]
+    assert attempts(document)[1]["resumed_step"] == end.step
     assert attempts(document)[1]["exact"] is True
     assert sources(document, 1, "preempted") == ["journal"]
 
@@ -237,11 +237,11 @@ def test_the_zombie_of_a_node_whose_daemon_died_fences_itself_and_nothing_more_o
     assert not gone(zombie), "the agent is not a zombie"
     wait_for(lambda: gone(zombie), 30)
     assert time.monotonic() - claimed_at < 30
-    assert run.ends(1)["state"] == "superseded"
+    assert run.ends(1).state == "superseded"
     run.trains(2, epochs=3)
     start = run.record(2).start
-    assert start is not None and start["host"] != node
-    step = start["resumed_step"]
+    assert start is not None and start.host != node
+    step = start.resumed_step
     assert run.events(1, "epoch")[-1]["step"] > step, "the zombie wrote on after it was superseded"
     assert all(found.attempt == 2 or found.step <= step for found in candidates(run.folder, 3))
     document = run.show()

@@ -8,7 +8,7 @@ from typing import Any
 
 from vtjobs.jobs.atomic_files import to_json, write_over
 from vtjobs.jobs.workspace.allocation import Allocation
-from vtjobs.jobs.workspace.journal import Event, read_all
+from vtjobs.jobs.workspace.journal import Line, read_all
 
 from .lab import Lab
 
@@ -49,11 +49,11 @@ def start_nodes(
     return [start_agent(lab, allocation, "--node", str(node), **environment) for node in nodes]
 
 
-def journal(lab: Lab, run_id: str, attempt: int, node: int) -> list[Event]:
+def journal(lab: Lab, run_id: str, attempt: int, node: int) -> list[Line]:
     return read_all(lab.run(run_id).journal(attempt, node))
 
 
-def end_of(lab: Lab, run_id: str, attempt: int, node: int) -> Event | None:
+def end_of(lab: Lab, run_id: str, attempt: int, node: int) -> Line | None:
     """Return the end record of an attempt on a node."""
     return next(
         (event for event in journal(lab, run_id, attempt, node) if event["kind"] == "end"), None

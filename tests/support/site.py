@@ -9,7 +9,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from vtjobs.jobs.workspace.journal import Event, read_all
+from vtjobs.jobs.workspace.events import End
+from vtjobs.jobs.workspace.journal import Line, read_all
 from vtjobs.jobs.workspace.lineage import AttemptRecord, read_attempt
 from vtjobs.jobs.workspace.paths import RunFolder, Workspace
 
@@ -71,7 +72,7 @@ class OneRun:
     def record(self, attempt: int) -> AttemptRecord:
         return read_attempt(self.folder, attempt)
 
-    def events(self, attempt: int, kind: str) -> list[Event]:
+    def events(self, attempt: int, kind: str) -> list[Line]:
         events = read_all(self.folder.journal(attempt, 0))
         return [event for event in events if event["kind"] == kind]
 
@@ -80,11 +81,11 @@ class OneRun:
         wait_for(lambda: len(self.events(attempt, "epoch")) >= epochs, PATIENCE_S)
         start = self.record(attempt).start
         assert start is not None
-        return str(start["host"])
+        return str(start.host)
 
-    def ends(self, attempt: int, seconds: float = PATIENCE_S) -> Event:
+    def ends(self, attempt: int, seconds: float = PATIENCE_S) -> End:
         """Wait for the end record of an attempt; return it."""
-        end: Event = wait_for(lambda: self.record(attempt).end, seconds)
+        end: End = wait_for(lambda: self.record(attempt).end, seconds)
         return end
 
     def show(self) -> dict[str, object]:

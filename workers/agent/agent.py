@@ -193,7 +193,7 @@ class Agent:
                     mirror=self.mirror,
                 )
                 self.active.append(hosted)
-                hosted.follow(order.order)
+                hosted.follow(order)
                 if hosted.ended is not None:
                     self._retire(hosted)
         self._busy_at = now if self.active else self._busy_at

@@ -20,7 +20,7 @@ from ...jobs.workspace.paths import RunFolder, Workspace
 from ...jobs.workspace.stored_grid import write_spec
 from ..environment import origin, trains_on_gpu, write_environment
 from ..errors import alike
-from ..orders import Order, PublishedOrder, RankOrder
+from ..orders import Order, RankOrder
 from ..pipes import STOP, CappedLog, LineReader
 from ..process import DUMP_SIGNAL, send_signal
 from ..ranks.rendezvous import LOOPBACK, listen, own_addresses
@@ -208,10 +208,8 @@ class HostedRun:
             hosts=tuple(own_addresses(self.host)) if shape.nodes > 1 else (LOOPBACK,),
         )
         if shape.nodes > 1:
-            published = PublishedOrder(
-                token=self.allocation.token, lane=self.lane.index, order=order
-            )
-            publish_order(self.folder, self.task.attempt, published)
+            token, lane = self.allocation.token, self.lane.index
+            publish_order(self.folder, self.task.attempt, order, token=token, lane=lane)
         self._fork_all(order, listener)
         if listener is not None:
             listener.close()

@@ -8,7 +8,7 @@ import dataclasses
 from enum import IntEnum
 
 from ...jobs.run.states import AttemptState, FailureClass
-from ...jobs.workspace.journal import Event
+from ...jobs.workspace.events import End
 from .other_nodes import OtherNodes
 from .outcome import Outcome
 
@@ -47,9 +47,9 @@ def blame(own: Outcome, others: OtherNodes, *, told: bool) -> Outcome:
     """Return the outcome whose cause says most; at equal kinds this node's own."""
     best, weight = own, weigh(own, told=told)
     for node, end in sorted(others.ends.items()):
-        if end["state"] == AttemptState.COMPLETED:
+        if end.state == AttemptState.COMPLETED:
             continue
-        theirs = _WEIGHTS.get(FailureClass(end["class"]), Weight.PRIMARY)
+        theirs = _WEIGHTS.get(end.failure, Weight.PRIMARY) if end.failure else Weight.PRIMARY
         if theirs > weight:
             best, weight = _told_by(end, others.host(node)), theirs
     if best is own and Weight.ECHO < weight <= Weight.HANG and len(others.missing) == 1:
@@ -63,12 +63,12 @@ def blame(own: Outcome, others: OtherNodes, *, told: bool) -> Outcome:
     return best
 
 
-def _told_by(end: Event, host: str) -> Outcome:
+def _told_by(end: End, host: str) -> Outcome:
     return Outcome(
-        state=AttemptState(end["state"]),
-        failure=FailureClass(end["class"]),
-        signature=end["signature"],
-        error=end["error"],
-        rank=end["rank"],
+        state=end.state,
+        failure=end.failure,
+        signature=end.signature,
+        error=end.error,
+        rank=end.rank,
         host=host,
     )

@@ -55,13 +55,14 @@ def loader_workers(allocation: Allocation, pipeline: str) -> int:
     return max(1, min(16, share))
 
 
-def publish_order(folder: RunFolder, attempt: int, published: PublishedOrder) -> None:
+def publish_order(folder: RunFolder, attempt: int, order: Order, *, token: str, lane: int) -> None:
     """Let the other nodes start their ranks.
 
     Raises:
         FileExistsError: this attempt has an order already, so somebody has been here.
     """
     path = folder.order(attempt)
+    published = from_plain({**to_plain(order), "token": token, "lane": lane}, PublishedOrder)
     if not write_new(path, to_json(to_plain(published))):
         raise FileExistsError(f"{path.name} is there already")
 

@@ -4,7 +4,8 @@ from collections.abc import Iterable
 
 from ...jobs.errors import DamagedJournal
 from ...jobs.run.states import AttemptState
-from ...jobs.workspace.journal import HEARTBEAT_S, Event, read_from
+from ...jobs.workspace.events import End, Start, typed
+from ...jobs.workspace.journal import HEARTBEAT_S, read_from
 from ...jobs.workspace.paths import RunFolder
 from .hang_watch import SUSPENDED_S
 
@@ -23,8 +24,8 @@ class OtherNodes:
         self._offsets = dict.fromkeys(self._paths, 0)
         self._heard_at: dict[int, float] = {}
         self._look_at = 0.0
-        self.starts: dict[int, Event] = {}
-        self.ends: dict[int, Event] = {}
+        self.starts: dict[int, Start] = {}
+        self.ends: dict[int, End] = {}
 
     @property
     def missing(self) -> list[int]:
@@ -41,8 +42,8 @@ class OtherNodes:
         for node in self.missing:
             self._read(node, now)
         for node, end in sorted(self.ends.items()):
-            if end["state"] not in _PEACEFUL:
-                return f"node {node}: {end['signature'] or end['state']}"
+            if end.state not in _PEACEFUL:
+                return f"node {node}: {end.signature or end.state}"
         for node, heard_at in sorted(self._heard_at.items()):
             if node not in self.ends and now - heard_at > SILENT_S:
                 return f"node {node} stopped responding"
@@ -56,12 +57,12 @@ class OtherNodes:
             return
         if chunk.offset > self._offsets[node]:
             self._offsets[node], self._heard_at[node] = chunk.offset, now
-        for event in chunk.events:
-            if event["kind"] == "start":
+        for event in map(typed, chunk.events):
+            if isinstance(event, Start):
                 self.starts[node] = event
-            elif event["kind"] == "end":
+            elif isinstance(event, End):
                 self.ends[node] = event
 
     def host(self, node: int) -> str:
         """Return the name of a node's host, as far as it has said so."""
-        return str(self.starts.get(node, {}).get("host", ""))
+        return (self.starts[node].host if node in self.starts else None) or ""

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vtjobs.jobs.errors import DamagedJournal
-from vtjobs.jobs.workspace.journal import KINDS, JournalWriter, decode, encode, read_all, read_from
+from vtjobs.jobs.workspace.events import TYPES
+from vtjobs.jobs.workspace.journal import JournalWriter, decode, encode, read_all, read_from
 
 FIELDS = st.dictionaries(
     st.text(),
@@ -121,11 +122,11 @@ def test_a_damaged_last_line_is_not_read_and_not_passed(tmp_path: Path) -> None:
 def test_a_writer_numbers_its_events_and_they_are_there_at_once(tmp_path: Path) -> None:
     path = tmp_path / "journal-0.jsonl"
     writer = JournalWriter(path)
-    for kind in sorted(KINDS):
+    for kind in sorted(TYPES):
         writer.write(kind, at=1.23456, step=1)
         assert read_all(path)[-1]["kind"] == kind
     writer.close()
-    assert [event["seq"] for event in read_all(path)] == list(range(1, len(KINDS) + 1))
+    assert [event["seq"] for event in read_all(path)] == list(range(1, len(TYPES) + 1))
     assert path.stat().st_mode & 0o777 == 0o600
 
 

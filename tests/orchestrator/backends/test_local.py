@@ -200,7 +200,8 @@ def test_the_runner_serves_the_queue_notes_how_each_agent_ended_and_goes(
     wait_for(lambda: len(list(ended.glob("vtj-*.json"))) == 3, 30)
     codes = {path.stem: read_json(path)["code"] for path in ended.glob("vtj-*.json")}
     assert codes == {tokens[0]: 0, tokens[1]: 0, "vtj-none": 71}
-    assert backend.queue.waiting() == [] and backend.queue.running() == {}
+    # How it ended is written before what stands among the running is removed.
+    wait_for(lambda: backend.queue.waiting() == [] and backend.queue.running() == {}, 10)
     wait_for(lambda: lock_is_free(backend), 10)
 
 

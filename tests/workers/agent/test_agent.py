@@ -64,8 +64,8 @@ def test_a_term_to_every_process_of_the_step_stops_saves_and_costs_no_try(lab: L
     assert not any(is_running(pid) for pid in everybody)
     for run_id in runs[:2]:
         end = lab.record(run_id, 1).end
-        assert end is not None and (end["state"], end["class"]) == ("preempted", "stopped")
-        assert lab.record(run_id, 1).announced == (end["step"],)
+        assert end is not None and (end.state, end.failure) == ("preempted", "stopped")
+        assert lab.record(run_id, 1).announced == (end.step,)
     assert not lab.run(runs[2]).journals(1), "what had not begun was left alone"
     ingest_live(lab.context.ledger, lab.context.workspace)
     assert [lab.state(run_id) for run_id in runs[:2]] == ["pending"] * 2
@@ -97,10 +97,10 @@ def test_a_walltime_is_enforced_where_no_scheduler_does_it_and_the_queue_goes_on
     token = queued(lab, [run_id], walltime_s=32)
     wait_for(lambda: lab.record(run_id, 2).start)
     end, start = lab.record(run_id, 1).end, lab.record(run_id, 2).start
-    assert end is not None and (end["state"], end["class"]) == ("timeout", "walltime")
-    assert start is not None and (start["resumed_attempt"], start["resumed_step"]) == (
+    assert end is not None and (end.state, end.failure) == ("timeout", "walltime")
+    assert start is not None and (start.resumed_attempt, start.resumed_step) == (
         1,
-        end["step"],
+        end.step,
     )
     # The ledger finds the successor by its file, and then its journal.
     for _ in range(2):
@@ -134,7 +134,7 @@ def finished_by(lab: Lab, run_id: str) -> int | None:
     """Return the attempt that completed a run."""
     for number in lab.run(run_id).attempts():
         end = lab.record(run_id, number).end
-        if end is not None and end["state"] == "completed":
+        if end is not None and end.state == "completed":
             return number
     return None
 
@@ -151,7 +151,7 @@ stages:
     agent = start(lab, lab.allocate([child, parent], lanes=1))
     assert agent.wait(timeout=60) == 0
     early = lab.record(child, 1).end
-    assert early is not None and (early["state"], early["class"]) == ("superseded", "skipped")
+    assert early is not None and (early.state, early.failure) == ("superseded", "skipped")
     ingest_live(lab.context.ledger, lab.context.workspace)
     assert lab.states() == {parent: "completed", child: "pending"}
     agent = start(lab, lab.allocate([child]))
@@ -174,8 +174,8 @@ def test_a_killed_template_costs_its_runs_an_attempt_and_the_agent_goes_on_with_
     assert agent.wait(timeout=90) == 0
     assert not any(is_running(pid) for pid in ranks)
     first, second = (lab.record(run_id, 1).end for run_id in runs)
-    assert first is not None and (first["state"], first["class"]) == ("failed", "crash")
-    assert second is not None and second["state"] == "completed"
+    assert first is not None and (first.state, first.failure) == ("failed", "crash")
+    assert second is not None and second.state == "completed"
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
@@ -188,7 +188,7 @@ def test_a_template_that_is_killed_while_it_starts_is_started_again_and_costs_it
     os.kill(template, number)
     assert agent.wait(timeout=60) == 0
     ends = [lab.record(run_id, 1).end for run_id in runs]
-    assert [end and end["state"] for end in ends] == ["completed"] * 2
+    assert [end and end.state for end in ends] == ["completed"] * 2
 
 
 def test_an_import_error_on_the_node_is_a_set_up_error_of_every_run_and_is_not_retried(
@@ -230,8 +230,8 @@ def test_a_cancelled_run_leaves_its_lane_to_the_next_one_at_once(lab: Lab) -> No
     actions.cancel(lab.context, runs[:1])
     assert agent.wait(timeout=30) == 0
     first, second = (lab.record(run_id, 1).end for run_id in runs)
-    assert first is not None and first["state"] == "cancelled"
-    assert second is not None and second["state"] == "completed"
+    assert first is not None and first.state == "cancelled"
+    assert second is not None and second.state == "completed"
 
 
 @pytest.mark.parametrize(("what", "code"), [("token", 71), ("workspace", 5)])
@@ -271,6 +271,6 @@ def test_an_allocation_that_shows_too_few_gpus_is_a_set_up_error_and_never_train
     end = lab.record(run_id, 1).end
     assert (
         end is not None
-        and end["class"] == "setup_error"
-        and "each run needs 2 GPUs" in end["signature"]
+        and end.failure == "setup_error"
+        and "each run needs 2 GPUs" in end.signature
     )

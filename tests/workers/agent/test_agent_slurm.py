@@ -146,7 +146,7 @@ def test_slurm_keeps_the_clock_where_it_is_the_scheduler(lab: Lab) -> None:
     (run_id,) = lab.submit(tiny_grid(seeds="1", epochs=10))
     allocation = lab.allocate([run_id], backend="slurm", walltime_s=1)
     assert start_agent(lab, allocation, SLURM_JOB_ID="43").wait(timeout=60) == 0
-    assert lab.record(run_id, 1).end["state"] == "completed"
+    assert lab.record(run_id, 1).end.state == "completed"
 
 
 def test_an_agent_that_is_stopped_before_its_template_is_ready_ends_at_once_and_claims_nothing(
@@ -183,4 +183,4 @@ def test_a_node_whose_gpus_are_not_real_trains_on_the_cpu_and_keeps_their_ids(la
     agent = start_agent(lab, allocation, CUDA_VISIBLE_DEVICES="4,5", VTJOBS_DEVICE="cpu")
     assert agent.wait(timeout=60) == 0
     start = lab.record(run_id, 1).start
-    assert start is not None and start["gpus"] == ["4", "5"]
+    assert start is not None and start.gpus == ["4", "5"]

@@ -100,10 +100,7 @@ def test_a_retry_goes_on_from_the_checkpoint_and_ends_with_the_weights_of_an_und
     serve(forge, second)
     start = lab.record(run_id, 2).start
     assert (
-        start is not None
-        and start["resumed_attempt"] == 1
-        and start["resumed_step"] >= 1
-        and start["exact"]
+        start is not None and start.resumed_attempt == 1 and start.resumed_step >= 1 and start.exact
     )
     assert second.ended.state is AttemptState.COMPLETED
     assert lab.weights(run_id) == undisturbed.weights(run_id)
@@ -153,8 +150,8 @@ def test_a_zombie_ends_superseded_soon_after_a_higher_claim_and_its_checkpoints_
     assert zombie.ended.state is AttemptState.SUPERSEDED
     heir.stop(AttemptState.PREEMPTED)
     serve(forge, heir)
-    assert lab.record(run_id, 2).start["resumed_step"] >= adopted
-    assert lab.record(run_id, 1).end["state"] == "superseded"
+    assert lab.record(run_id, 2).start.resumed_step >= adopted
+    assert lab.record(run_id, 1).end.state == "superseded"
     assert lab.attempts(run_id)[0].state == "lost"
 
 
@@ -268,7 +265,7 @@ def test_a_full_disk_ends_the_attempt_as_storage_and_leaves_the_old_checkpoint_i
     again = small.host(small.allocate([run_id]), forge)
     again.stop(AttemptState.PREEMPTED)
     serve(forge, again)
-    assert small.record(run_id, 2).start["resumed_step"] == hosted.checkpoint_step
+    assert small.record(run_id, 2).start.resumed_step == hosted.checkpoint_step
     small.context.ledger.engine.dispose()
 
 
@@ -296,7 +293,7 @@ def test_a_journal_that_cannot_grow_still_gets_its_end_record(
     filler = fill(small_disk)
     serve(forge, hosted, seconds=60)
     end = small.record(run_id, 1).end
-    assert end is not None and (end["state"], end["class"]) == ("failed", "storage")
+    assert end is not None and (end.state, end.failure) == ("failed", "storage")
     filler.unlink()
     small.context.ledger.engine.dispose()
 

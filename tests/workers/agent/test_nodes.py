@@ -55,7 +55,7 @@ def test_two_nodes_stopped_and_resumed_give_the_weights_of_one_node_with_as_many
     straight = start_agent(single, single.allocate([run_id], ranks=2))
     assert codes(agents) == [0, 0] and straight.wait(timeout=60) == 0
     start = lab.record(run_id, 2).start
-    assert start is not None and (start["resumed_attempt"], start["exact"]) == (1, True)
+    assert start is not None and (start.resumed_attempt, start.exact) == (1, True)
     assert lab.weights(run_id) == single.weights(run_id)
     assert {path.name for path in lab.run(run_id).logs(2).iterdir()} == {"rank-0.log", "rank-1.log"}
     assert [event["kind"] for event in journal(lab, run_id, 2, 1)] == ["start", "end"]

@@ -1,0 +1,152 @@
+"""What the lines of a journal say: one type for each kind of event."""
+
+from typing import ClassVar
+
+from ..documents import Document, field, from_plain
+from ..run.states import AttemptState, FailureClass
+
+# Name -> value. Words are no metrics and reach no table; whole numbers stay whole.
+Metrics = dict[str, int | float | str | None]
+
+
+class Event(Document, frozen=True, kw_only=True):
+    """What every event has."""
+
+    kind: ClassVar[str]
+    seq: int
+    """Its number in the journal, from 1."""
+    at: float
+    """UTC seconds since 1970."""
+
+
+class Start(Event, frozen=True, kw_only=True):
+    """An attempt began on a node."""
+
+    kind: ClassVar = "start"
+    attempt: int
+    host: str | None = None
+    """The scheduler's name of the node."""
+    gpus: list[str] = field(default_factory=list)
+    """The run's GPUs on it."""
+    resumed_attempt: int | None = None
+    """The attempt whose checkpoint it goes on from."""
+    resumed_step: int | None = None
+    """The step of that checkpoint."""
+    world_size: int | None = None
+    """Ranks of all nodes."""
+    exact: bool | None = None
+    """Whether the resume equals an uninterrupted run bit for bit."""
+    software: dict[str, str] = field(default_factory=dict)
+    """Package -> version."""
+
+
+class Fingerprints(Event, frozen=True, kw_only=True):
+    """What the streams of randomness decided."""
+
+    kind: ClassVar = "fingerprints"
+    streams: dict[str, str | None]
+    """Stream -> hash; None where it decides nothing in this run."""
+
+
+class Progress(Event, frozen=True, kw_only=True):
+    """How far training has come, now and then."""
+
+    kind: ClassVar = "progress"
+    epoch: int | None = None
+    step: int | None = None
+    steps: int | None = None
+    """Of the whole run."""
+
+
+class Epoch(Event, frozen=True, kw_only=True):
+    """An epoch of training ended."""
+
+    kind: ClassVar = "epoch"
+    epoch: int
+    step: int
+    metrics: Metrics
+    """Of training: loss, learning rate…"""
+
+
+class Evaluation(Event, frozen=True, kw_only=True):
+    """A set was scored."""
+
+    kind: ClassVar = "evaluation"
+    epoch: int
+    step: int
+    set: str
+    metrics: Metrics
+
+
+class Checkpoint(Event, frozen=True, kw_only=True):
+    """A checkpoint is on disk."""
+
+    kind: ClassVar = "checkpoint"
+    epoch: int
+    step: int
+    bytes: int
+
+
+class RejectedCheckpoint(Event, frozen=True, kw_only=True):
+    """A checkpoint did not verify, and another one was looked for."""
+
+    kind: ClassVar = "rejected"
+    attempt: int
+    step: int
+    reason: str
+
+
+class Heartbeat(Event, frozen=True, kw_only=True):
+    """A sign of life."""
+
+    kind: ClassVar = "heartbeat"
+
+
+class End(Event, frozen=True, kw_only=True):
+    """An attempt ended on a node."""
+
+    kind: ClassVar = "end"
+    state: AttemptState
+    failure: FailureClass | None = field(name="class", default=None)
+    signature: str = ""
+    """The error, the same for one cause."""
+    error: str = ""
+    """The end of the traceback."""
+    exit_code: int | None = None
+    """The agent's, if this run was its only one."""
+    rank: int | None = None
+    """That of the error."""
+    epoch: int | None = None
+    step: int | None = None
+    host: str = ""
+    """Where the cause lay, if not on node 0."""
+    explained: bool = True
+    """False where nobody could say why the scheduler stopped the attempt: the end is then left to
+    the scheduler's own word.
+    """
+
+
+TYPES: dict[str, type[Event]] = {
+    kind.kind: kind
+    for kind in (
+        Start,
+        Fingerprints,
+        Progress,
+        Epoch,
+        Evaluation,
+        Checkpoint,
+        RejectedCheckpoint,
+        Heartbeat,
+        End,
+    )
+}
+
+
+def typed(line: dict[str, object]) -> Event | None:
+    """Return a journal's line as its event; None for a kind of a newer version.
+
+    Raises:
+        ValueError: a key is missing or of another type.
+    """
+    kind = TYPES.get(str(line.get("kind")))
+    return None if kind is None else from_plain(line, kind)
