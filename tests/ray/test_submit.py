@@ -243,7 +243,7 @@ def test_a_running_run_that_is_cancelled_leaves_no_process_behind(
     wait_for(lambda: states(user) == {"cancelled": 1})
     token = str(attempts(run.show())[0]["token"])
     wait_for(lambda: ray.jobs()[token]["status"] == "STOPPED")
-    assert run.ends(1)["state"] == "cancelled"
+    assert run.ends(1).state == "cancelled"
 
 
 def test_a_job_that_somebody_stops_in_ray_is_cancelled_and_stays_so(

@@ -169,7 +169,7 @@ def test_the_agent_keeps_the_walltime_and_hands_its_run_on_without_any_command(u
     (run,) = submit(
         user, ray_grid(epochs=ENDLESS, resources="walltime: 20s", extra="checkpoint_every: 1s")
     )
-    assert run.ends(1)["state"] == "timeout"
+    assert run.ends(1).state == "timeout"
     wait_for(lambda: run.record(2).start)
     first, second = attempts(run.show())[:2]
     assert (first["state"], second["resumed_step"]) == ("timeout", first["step"])
@@ -188,7 +188,7 @@ def test_a_run_over_two_nodes_has_an_agent_on_each_and_leaves_nothing_when_it_is
     user.ok("cancel", run.run_id)
     wait_for(lambda: gone(processes))
     wait_for(lambda: states(user) == {"cancelled": 1})
-    assert run.ends(1)["state"] == "cancelled"
+    assert run.ends(1).state == "cancelled"
 
 
 @pytest.mark.long
