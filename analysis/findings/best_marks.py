@@ -22,7 +22,6 @@ def marks(cells: Sequence[Cell], plan: Plan) -> list[Marks]:
         cells: of one metric and set.
         plan: with α of the tests: of each cell against the best (Welch), by Holm over all pairs of
             the dataset, since the same seeds have chosen the best.
-
     """
     nothing = Marks(best=False, like_best=None, p_best=None, m=0, alpha=plan.alpha)
     found = [nothing] * len(cells)

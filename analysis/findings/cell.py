@@ -6,6 +6,9 @@ from ...jobs.documents import Document
 from ...jobs.grid.comparing import Select
 from ..stats.summary import Description
 
+# The keys that name a cell, beside its axes.
+LABELS = ("backbone", "dataset", "head", "recipe", "stage")
+
 
 class Marks(Document, frozen=True, kw_only=True):
     """What stands beside a cell's mean in a table."""

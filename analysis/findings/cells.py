@@ -24,12 +24,11 @@ from ...jobs.run.states import RunState
 from ..stats.summary import describe
 from . import epochs
 from .best_marks import marks
-from .cell import Cell, StageSpec
+from .cell import LABELS, Cell, StageSpec
 from .declared import Plan
 from .epochs import Score
 
 SCHEMA_VERSION = 1
-LABELS = ("backbone", "dataset", "head", "recipe", "stage")
 
 
 def report(

@@ -3,8 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
+from ..findings.cell import LABELS
+
 DECIMALS = 2
-_LABELS = ("backbone", "dataset", "head", "recipe", "stage")
 
 
 class Labelled(Protocol):
@@ -37,7 +38,7 @@ def columns(cells: Sequence[Labelled]) -> list[str]:
 def labels(row: Labelled, names: Sequence[str]) -> list[str]:
     """Return what names a cell."""
     return [
-        str(getattr(row, name, "") if name in _LABELS else row.axes.get(name, "")) for name in names
+        str(getattr(row, name, "") if name in LABELS else row.axes.get(name, "")) for name in names
     ]
 
 

@@ -94,8 +94,13 @@ def part(name: str, module: str) -> ModuleType | None:
     """Import one module of a backend's package; None if it has none of this name.
 
     Raises:
-        BadInput: there is no such backend.
+        BadInput: there is no such backend, or its package cannot be imported.
     """
     require_known(name)
-    path = f"{(BACKENDS.get(name) or _installed()[name]).package}.{module}"
-    return import_module(path) if find_spec(path) is not None else None
+    package = (BACKENDS.get(name) or _installed()[name]).package
+    path = f"{package}.{module}"
+    try:
+        return import_module(path) if find_spec(path) is not None else None
+    except ImportError as error:
+        message = f"backend {name} is registered as {package}, which cannot be imported ({error})"
+        raise BadInput(f"{message}. Mend or uninstall the package that registers it") from None

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import DamagedJournal
-from .events import TYPES
+from .events import TYPES, typed
 
 # What must survive a power cut the moment it is announced.
 DURABLE = frozenset(("start", "checkpoint", "end"))
@@ -72,7 +72,10 @@ def read_from(path: Path, offset: int = 0, *, most_bytes: int = 1 << 26) -> Chun
     events: list[Line] = []
     for index, line in enumerate(lines):
         try:
-            events.append(decode(line))
+            event = decode(line)
+            # What does not fit its kind is damage like any other: whoever reads it gets no further.
+            typed(event)
+            events.append(event)
         except ValueError:
             # The last whole line may be half of a page that reached the disk; its writer is gone
             # then.

@@ -66,6 +66,13 @@ def test_its_settings_and_its_checks_are_read_like_any_others(user: Cli) -> None
     assert check["ok"] and check["text"].startswith("up to 3 agents")
 
 
+def test_a_package_that_is_registered_and_gone_is_named(user: Cli, tmp_path: Path) -> None:
+    (facts,) = (tmp_path / "installed").glob("*.dist-info")
+    (facts / "entry_points.txt").write_text("[vtjobs.backends]\nnohup = gone.nohup\n")
+    _, err = run(user, "plan", user.write("grid.yaml", tiny_grid()), code=2)
+    assert "backend nohup is registered as gone.nohup" in err and "uninstall" in err
+
+
 def test_without_it_the_name_is_unknown(cli: Cli) -> None:
     done = cli("plan", cli.write("grid.yaml", tiny_grid()), "--backend", "nohub")
     assert done.returncode == 2
