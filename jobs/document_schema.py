@@ -47,7 +47,7 @@ COMMON = {
     "t": "Test statistic.",
     "df": "Degrees of freedom.",
     "run_hours": "Hours of all runs together.",
-    "gpu_hours": "The same times the GPUs of a run.",
+    "gpu_hours": "`run_hours` times the GPUs of a run.",
     "name": "Its name.",
     "backend": "Its name.",
     "last_epoch": "The epoch of `last`.",

@@ -58,21 +58,21 @@ class Summary(Document, frozen=True, kw_only=True):
     new: int
     """Runs that the ledger does not have yet."""
     pending: int
-    """Runs that it has already, by state."""
+    """Runs that the ledger has already, and that are pending."""
     blocked: int
-    """The same, blocked."""
+    """Runs that the ledger has already, and that are blocked."""
     queued: int
-    """The same, queued."""
+    """Runs that the ledger has already, and that are queued."""
     running: int
-    """The same, running."""
+    """Runs that the ledger has already, and that are running."""
     completed: int
-    """The same, completed."""
+    """Runs that the ledger has already, and that are completed."""
     diverged: int
-    """The same, diverged."""
+    """Runs that the ledger has already, and that are diverged."""
     failed: int
-    """The same, failed."""
+    """Runs that the ledger has already, and that are failed."""
     cancelled: int
-    """The same, cancelled."""
+    """Runs that the ledger has already, and that are cancelled."""
     excluded: dict[str, int]
     """Rule of the grid -> runs that it leaves out."""
     allocations: list[Planned]
