@@ -3,10 +3,11 @@
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 from sqlalchemy import Connection, func, select
 
+from ..jobs.run.settings import CellSettings
+from ..jobs.run.spec import CellSpec
 from ..jobs.run.states import LIVE, AttemptState, FailureClass, RunState
 from ..jobs.workspace.allocation import Allocation
 from . import models as m
@@ -64,8 +65,7 @@ class CompletedRun:
 
     run_id: str
     grid_id: str
-    spec: dict[str, Any]
-    """The description of its cell."""
+    settings: CellSettings
 
 
 def completed_runs(connection: Connection, run_ids: Iterable[str]) -> list[CompletedRun]:
@@ -78,7 +78,9 @@ def completed_runs(connection: Connection, run_ids: Iterable[str]) -> list[Compl
             .where(m.runs.c.run_id.in_(part), m.runs.c.state == RunState.COMPLETED)
         )
         found += [
-            CompletedRun(run_id=row.run_id, grid_id=row.grid_id, spec=json.loads(row.spec))
+            CompletedRun(
+                run_id=row.run_id, grid_id=row.grid_id, settings=CellSpec.stored(row.spec).settings
+            )
             for row in connection.execute(query)
         ]
     return found

@@ -3,17 +3,12 @@
 import json
 from typing import Any
 
-from ..jobs.run.spec import canonical
 from ..jobs.run.states import AttemptState
 from ..jobs.workspace.allocation import Allocation
 
 
 def cell_row(cell: Any) -> dict[str, Any]:
     """Return the row of a cell."""
-    spec = {
-        name: getattr(cell.spec, name)
-        for name in ("backbone", "dataset", "head", "recipe", "numerics")
-    }
     return {
         "cell_id": cell.cell_id,
         "match_id": cell.match_id,
@@ -21,7 +16,7 @@ def cell_row(cell: Any) -> dict[str, Any]:
         **cell.labels,
         "axes": json.dumps(cell.axes),
         "is_baseline": cell.is_baseline,
-        "spec": canonical(spec),
+        "spec": cell.spec.to_json(),
     }
 
 

@@ -9,6 +9,8 @@ from typing import Any, get_args, get_type_hints
 
 import msgspec
 
+from .run.settings import RecipeSettings
+
 # What a key means in every document that has it, unless the field says something else.
 COMMON = {
     "schema_version": "Raised when a key is removed or changes its meaning.",
@@ -70,6 +72,12 @@ def schema_of(kind: Any) -> dict[str, Any]:
 
 def field_texts(record: type) -> dict[str, str]:
     """Return field -> the text below it, for a record and what it inherits from."""
+    if record is RecipeSettings:
+        # Its texts stand where a user's recipe is checked.
+        from .grid.recipe import Recipe
+
+        fields = Recipe.model_fields.items()
+        return {name: field.description for name, field in fields if field.description}
     found: dict[str, str] = {}
     for base in reversed(record.__mro__):
         if _is_record(base) and base.__module__.startswith("vtjobs."):

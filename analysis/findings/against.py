@@ -14,6 +14,8 @@ from typing import Any
 from ...jobs.documents import Document
 from ...jobs.grid import fidelity
 from ...jobs.grid.rules import VARIANT
+from ...jobs.run.settings import HeadSettings, RecipeSettings
+from ...jobs.run.spec import BASELINE
 from ..stats.difference import (
     ALPHA,
     Difference,
@@ -69,19 +71,19 @@ class Ours:
     mean: float | None
     """Scored as the paper scores its own."""
     std: float | None
-    head: dict[str, Any]
+    head: HeadSettings
     """The first of its chain that is not the supervised one."""
-    recipe: dict[str, Any]
-    first_recipe: dict[str, Any]
+    recipe: RecipeSettings
+    first_recipe: RecipeSettings
     """Of the chain's beginning."""
     chained: bool
 
     @property
     def method(self) -> str:
-        params = self.head["params"]
-        if self.head["name"] != "drloc":
-            return str(self.head["name"])
-        return "drloc_all" if params["blocks"] == "all" else _LOSSES[params["loss"]]
+        params = self.head.params
+        if self.head.name != "drloc":
+            return self.head.name
+        return "drloc_all" if self.head.shared.blocks == "all" else _LOSSES[str(params["loss"])]
 
 
 def of_cell(cell: Cell, rule: str) -> Ours:
@@ -102,7 +104,7 @@ def of_cell(cell: Cell, rule: str) -> Ours:
         cell=cell,
         mean=mean,
         std=std,
-        head=next((head for head in heads if head["name"] != "supervised"), heads[0]),
+        head=next((head for head in heads if head.name != BASELINE), heads[0]),
         recipe=cell.specs[0].recipe,
         first_recipe=cell.specs[-1].recipe,
         chained=len(heads) > 1,
@@ -236,7 +238,7 @@ class _Pair:
 
 def _is(one: Ours, record: Published, paper: str) -> bool:
     """Whether a cell is the record's backbone, dataset and method, in the record's variant."""
-    backbone, params = one.cell.backbone.partition("(")[0], one.head["params"]
+    backbone, params = one.cell.backbone.partition("(")[0], one.head.params
     if backbone not in BACKBONES.get(record.backbone, (record.backbone,)):
         return False
     dataset, set_name = SETS.get(record.dataset, (record.dataset, "test"))
@@ -245,7 +247,7 @@ def _is(one: Ours, record: Published, paper: str) -> bool:
         return False
     if one.chained != (record.protocol in CHAINED):
         return False
-    sizes = {"train_res": one.first_recipe["image_size"], "test_res": one.recipe["image_size"]}
+    sizes = {"train_res": one.first_recipe.image_size, "test_res": one.recipe.image_size}
     if any(record.variant.get(name, size) != size for name, size in sizes.items()):
         return False
     if "change" in record.variant and record.variant["change"].replace(
@@ -316,7 +318,7 @@ def _why_not(record: Published, one: Ours | None) -> str:
     reasons = []
     lowres = record.protocol == LOWRES
     recipe = "deit3-finetune" if lowres else RECIPES.get(record.recipe or "")
-    epochs = (one.first_recipe if lowres else one.recipe)["epochs"]
+    epochs = (one.first_recipe if lowres else one.recipe).epochs
     if recipe is None:
         reasons.append(f"recipe {record.recipe or 'unknown'} is not in vtjobs' catalogue")
     elif one.cell.recipe != recipe:

@@ -4,6 +4,7 @@ from typing import Any
 
 from ...jobs.documents import Document
 from ...jobs.grid.comparing import Select
+from ...jobs.run.settings import HeadSettings, RecipeSettings
 from ..stats.summary import Description
 
 # The keys that name a cell, beside its axes.
@@ -31,10 +32,8 @@ class Marks(Document, frozen=True, kw_only=True):
 class StageSpec(Document, frozen=True, kw_only=True):
     """Head and recipe of one stage, as a run has them."""
 
-    head: dict[str, Any]
-    """Its name and parameters."""
-    recipe: dict[str, Any]
-    """Every field of the recipe."""
+    head: HeadSettings
+    recipe: RecipeSettings
 
 
 class Cell(Document, frozen=True, kw_only=True):

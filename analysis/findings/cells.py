@@ -19,7 +19,8 @@ from ...jobs.errors import BadInput, suggest
 from ...jobs.grid import catalogue
 from ...jobs.grid.comparing import Select
 from ...jobs.run.selector import Selection
-from ...jobs.run.spec import BASELINE, EACH, STAGE
+from ...jobs.run.settings import STAGE, CellSettings
+from ...jobs.run.spec import BASELINE, EACH, CellSpec
 from ...jobs.run.states import RunState
 from ..stats.summary import describe
 from . import epochs
@@ -224,10 +225,10 @@ def _cell(chain: list[records.CellRow], members: list[records.RunRow], about: _A
     }
     numbers = list(values.values())
     best_minus_last = [abs(result.best - result.last) for result in done.values()]
+    settings = [CellSpec.stored(stage.spec).settings for stage in chain]
     fidelity: dict[str, str] = {}
-    for stage in reversed(chain):
-        fidelity |= _fidelity(stage)
-    specs = [StageSpec(head=_part(stage, "head"), recipe=_part(stage, "recipe")) for stage in chain]
+    for stage, made in reversed(list(zip(chain, settings, strict=True))):
+        fidelity |= _fidelity(stage.recipe, made)
     given = about.with_specs
     return Cell(
         schema_version=SCHEMA_VERSION,
@@ -243,7 +244,7 @@ def _cell(chain: list[records.CellRow], members: list[records.RunRow], about: _A
         planned=len(members),
         states=dict(Counter(row.state for row in members if row.state != RunState.COMPLETED)),
         diverged_seeds=sorted(row.seed for row in members if row.state == RunState.DIVERGED),
-        chance=_chance(cell, about.metric),
+        chance=_chance(settings[0].dataset.classes, about.metric),
         missing_seeds=sorted(row.seed for row in members if row.seed not in values),
         values=values,
         mean=statistics.fmean(numbers) if numbers else None,
@@ -262,40 +263,32 @@ def _cell(chain: list[records.CellRow], members: list[records.RunRow], about: _A
         run_ids={row.seed: row.run_id for row in completed} if given else None,
         # The best are chosen on the very set: for papers that did so, and for nothing else.
         best_values={seed: float(done[seed].best) for seed in values} if given else None,
-        specs=specs if given else None,
+        specs=[StageSpec(head=one.head, recipe=one.recipe) for one in settings] if given else None,
     )
 
 
-def _part(cell: records.CellRow, name: str) -> dict[str, Any]:
-    part = json.loads(cell.spec)[name]
-    found: dict[str, Any] = json.loads(part) if isinstance(part, str) else part
-    return found
-
-
-def _chance(cell: records.CellRow, metric: str) -> float | None:
+def _chance(classes: int, metric: str) -> float | None:
     """Return what guessing scores, in percent; None of a metric that has no such level."""
     hits = {"top1": 1, "top5": 5}.get(metric.removeprefix("ema_"))
-    classes = _part(cell, "dataset").get("classes")
-    return min(100.0, 100.0 * hits / classes) if hits and classes else None
+    return min(100.0, 100.0 * hits / classes) if hits else None
 
 
 def _has_teacher(cell: records.CellRow) -> bool:
     # The description is searched before it is read: few have one, and there may be thousands.
-    head = _part(cell, "head") if "teacher" in cell.spec else {}
-    return head.get("name") == "distill" and bool(head["params"].get("teacher") == STAGE)
+    if "teacher" not in cell.spec:
+        return False
+    found = CellSpec.stored(cell.spec).settings.head.distillation
+    return found is not None and found.teacher == STAGE
 
 
-def _fidelity(cell: records.CellRow) -> dict[str, str]:
+def _fidelity(recipe: str, settings: CellSettings) -> dict[str, str]:
     """Return name -> preset of the recipe and, where it was published, the head."""
-    head, recipe = _part(cell, "head"), _part(cell, "recipe")
-    published = (
-        cell.recipe in catalogue.recipe_names()
-        and catalogue.recipe_file(cell.recipe).source != "vtjobs"
-    )
-    found = {cell.recipe: recipe.get("fidelity")} if published else {}
-    if head.get("params"):
-        found[head["name"]] = head["params"].get("fidelity")
-    return {name: fidelity for name, fidelity in found.items() if fidelity}
+    found: dict[str, str] = {}
+    if recipe in catalogue.recipe_names() and catalogue.recipe_file(recipe).source != "vtjobs":
+        found[recipe] = settings.recipe.fidelity
+    if fidelity := settings.head.params.get("fidelity"):
+        found[settings.head.name] = fidelity
+    return found
 
 
 def _baselines(cells: dict[str, records.CellRow], head: str) -> dict[str, bool]:

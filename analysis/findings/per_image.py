@@ -166,10 +166,9 @@ def images_of(workspace: Workspace, run_id: str, set_name: str) -> tuple[Any, ..
     """Return what decides which images a run's set has: equal where they are the same ones."""
     spec = RunSpec.parse(workspace.run(run_id).spec.read_text())
     dataset = spec.dataset
-    drawn = (
-        (dataset.get("val"), spec.seeds["split"]) if set_name == "val" and "val" in dataset else ()
-    )
-    return (dataset["name"], dataset["fingerprint"], set_name, *drawn)
+    is_drawn = set_name == "val" and dataset.val is not None
+    drawn = (dataset.val, spec.seeds["split"]) if is_drawn else ()
+    return (dataset.name, dataset.fingerprint, set_name, *drawn)
 
 
 def read(workspace: Workspace, run_id: str, set_name: str) -> Any:

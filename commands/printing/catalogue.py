@@ -1,13 +1,11 @@
 """What the catalogue holds: ready grids with their size, recipes with who says what."""
 
-import json
 from collections import Counter
 from typing import Any
 
 from ...jobs.errors import BadInput, suggest
 from ...jobs.grid import catalogue, fidelity
 from ...jobs.grid.load import take_in
-from ...jobs.grid.recipe import steps_per_epoch, trained_on
 
 SCHEMA_VERSION = 1
 
@@ -37,13 +35,11 @@ def _grid(name: str) -> dict[str, Any]:
     }
     images = 0
     for cell, runs in Counter(run.cell for run in found.runs).items():
-        spec = found.cells[cell].spec
-        recipe, dataset = json.loads(spec.recipe), json.loads(spec.dataset)
-        steps = steps_per_epoch(
-            trained_on(dataset), recipe["batch_size"], drop_last=recipe["drop_last"]
-        )
-        seen = steps * recipe["batch_size"] if recipe["drop_last"] else trained_on(dataset)
-        images += runs * seen * recipe["epochs"]
+        settings = found.cells[cell].spec.settings
+        recipe, trained_on = settings.recipe, settings.dataset.trained_on
+        steps = recipe.steps_per_epoch(trained_on)
+        seen = steps * recipe.batch_size if recipe.drop_last else trained_on
+        images += runs * seen * recipe.epochs
     return {
         "schema_version": SCHEMA_VERSION,
         "grid": name,

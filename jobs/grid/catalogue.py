@@ -8,7 +8,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from ..documents import from_plain
 from ..errors import BadInput, suggest
+from ..run.settings import BackboneSettings, DatasetSettings
 from ..strict_yaml import Document, parse
 from .recipe import Recipe
 
@@ -107,14 +109,21 @@ def datasets() -> dict[str, dict[str, Any]]:
     return dict(_document("datasets.yaml").data)
 
 
-def sets_of(dataset: dict[str, Any]) -> list[str]:
-    """Return the sets that a run's dataset is known to have; an image folder may have further ones.
+def backbone(name: str) -> BackboneSettings:
+    """Return a backbone with a short name as a run has it, without weights."""
+    found = backbones()[name]
+    return BackboneSettings(model=found["model"], args=found.get("args", {}), weights=None)
 
-    Args:
-        dataset: the part of a run's description.
-    """
-    further = datasets().get(dataset["name"], {}).get("sets", {})
-    return ["train", "test", *(["val"] if "val" in dataset else []), *further]
+
+def dataset(name: str) -> DatasetSettings:
+    """Return a known dataset as a run has it."""
+    return from_plain(datasets()[name] | {"name": name}, DatasetSettings)
+
+
+def sets_of(dataset: DatasetSettings) -> list[str]:
+    """Return the known sets of a run's dataset; an image folder may have further ones."""
+    further = datasets().get(dataset.name, {}).get("sets", {})
+    return ["train", "test", *(["val"] if dataset.val is not None else []), *further]
 
 
 @cache

@@ -6,6 +6,7 @@ The paper, its published code, or whoever wrote the grid.
 from dataclasses import dataclass
 from typing import Any
 
+from ..run.settings import HeadSettings, RecipeSettings
 from . import catalogue
 from .heads import HEADS, preset
 
@@ -30,7 +31,7 @@ class Setting:
     """What the source has, where the grid changed it."""
 
 
-def of_head(head: dict[str, Any], backbone: str, recipe: str = "") -> list[Setting]:
+def of_head(head: HeadSettings, backbone: str, recipe: str = "") -> list[Setting]:
     """Return the settings of a published head.
 
     Args:
@@ -39,8 +40,8 @@ def of_head(head: dict[str, Any], backbone: str, recipe: str = "") -> list[Setti
             left out.
         recipe: the recipe's name, which may bring parameters of the head.
     """
-    name, params = head["name"], head["params"]
-    if "source" in head or name not in HEADS or not HEADS[name].presets:
+    name, params = head.name, head.params
+    if head.is_own or name not in HEADS or not HEADS[name].presets:
         return []
     fidelity = params["fidelity"]
     usual = {
@@ -67,7 +68,7 @@ def of_head(head: dict[str, Any], backbone: str, recipe: str = "") -> list[Setti
     return found
 
 
-def of_recipe(recipe: dict[str, Any], name: str) -> list[Setting]:
+def of_recipe(recipe: RecipeSettings, name: str) -> list[Setting]:
     """Return the settings of a recipe that its source does not give, or that the grid changed.
 
     Args:
@@ -76,14 +77,14 @@ def of_recipe(recipe: dict[str, Any], name: str) -> list[Setting]:
     """
     if name not in catalogue.recipe_names():
         return []
-    file, published = catalogue.recipe_file(name), catalogue.recipe_data(name, recipe["fidelity"])
+    file, published = catalogue.recipe_file(name), catalogue.recipe_data(name, recipe.fidelity)
     found = []
-    for key, value in recipe.items():
+    for key, value in recipe.in_full().items():
         if key == "fidelity":
             continue
         if value != published[key]:
             found.append(Setting(name=key, value=value, source=CHANGED, published=published[key]))
-        elif recipe["fidelity"] == "code" and key in file.code:
+        elif recipe.fidelity == "code" and key in file.code:
             found.append(Setting(name=key, value=value, source=CODE))
         elif key in file.silent:
             found.append(Setting(name=key, value=value, source=SILENT_CODE))

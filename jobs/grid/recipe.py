@@ -1,9 +1,12 @@
 """Recipes: every training hyper-parameter, by name in the catalogue and resolved into the run."""
 
 from collections.abc import Iterator
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from ..documents import from_plain
+from ..run.settings import RecipeSettings
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -11,7 +14,10 @@ Fraction = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 
 
 class Recipe(BaseModel):
-    """Training hyper-parameters; changing any of them gives a different run."""
+    """Training hyper-parameters as a user gives them; changing any of them gives a different run.
+
+    A run stores them as `jobs/run/settings.RecipeSettings`, which has the same fields.
+    """
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 
@@ -42,12 +48,14 @@ class Recipe(BaseModel):
     # Optimizer and schedule
     optimizer: str = Field("adamw", description="name of a timm optimizer")
     lr: Positive = Field(description="peak learning rate, after warm-up")
-    weight_decay: NotNegative = 0.0
+    weight_decay: NotNegative = Field(
+        0.0, description="weight decay, decoupled where the optimizer has it so"
+    )
     decay_all: bool = Field(
         False,
         description="apply weight decay to biases and one-dimensional parameters (norms) as well",
     )
-    momentum: Fraction = 0.9
+    momentum: Fraction = Field(0.9, description="momentum of the SGD optimizers")
     schedule: Literal["cosine", "quarter_cosine", "constant"] = Field(
         "cosine",
         description="learning-rate schedule; quarter_cosine: stays high for long and falls late",
@@ -73,9 +81,9 @@ class Recipe(BaseModel):
         "fp32",
         description="numerical precision; fp16 uses gradient scaling",
     )
-    tf32: bool = False
-    channels_last: bool = False
-    compile: bool = False
+    tf32: bool = Field(False, description="TensorFloat-32 for matrix products and convolutions")
+    channels_last: bool = Field(False, description="channels-last memory format")
+    compile: bool = Field(False, description="compile the model with torch.compile")
     deterministic: bool = Field(
         False,
         description="deterministic GPU kernels, so that resuming on a GPU is exact",
@@ -87,7 +95,9 @@ class Recipe(BaseModel):
         "tensor",
         description="augmentation: tensor (in batches) or pil (timm's PIL transforms, per image)",
     )
-    interpolation: Literal["bilinear", "bicubic"] = "bicubic"
+    interpolation: Literal["bilinear", "bicubic"] = Field(
+        "bicubic", description="interpolation of every resize"
+    )
     crop: Literal["none", "pad", "resized", "simple"] = Field(
         "none",
         description=(
@@ -135,11 +145,15 @@ class Recipe(BaseModel):
         None,
         description="for loss: bce: targets above this count as 1, others as 0; null: no threshold",
     )
-    mixup: NotNegative = 0.0
-    cutmix: NotNegative = 0.0
-    mix_prob: Fraction = 1.0
-    mix_switch_prob: Fraction = 0.5
-    label_smoothing: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    mixup: NotNegative = Field(0.0, description="α of Mixup; 0: no Mixup")
+    cutmix: NotNegative = Field(0.0, description="α of CutMix; 0: no CutMix")
+    mix_prob: Fraction = Field(1.0, description="probability that a batch is mixed")
+    mix_switch_prob: Fraction = Field(
+        0.5, description="probability of CutMix rather than Mixup, where both are on"
+    )
+    label_smoothing: Annotated[float, Field(ge=0, lt=1)] = Field(
+        0.0, description="label smoothing ε"
+    )
     dropout: Annotated[float, Field(ge=0, lt=1)] | None = Field(
         None,
         description="dropout rate; null: the backbone's default",
@@ -155,8 +169,15 @@ class Recipe(BaseModel):
             "or uniform (the same in every block)"
         ),
     )
-    ema_decay: Annotated[float, Field(gt=0, lt=1)] | None = None
-    ema_warmup: bool = False
+    ema_decay: Annotated[float, Field(gt=0, lt=1)] | None = Field(
+        None, description="decay of the moving average of the weights (EMA); null: no average"
+    )
+    ema_warmup: bool = Field(False, description="let the decay of the moving average rise from 0")
+
+    @property
+    def settings(self) -> RecipeSettings:
+        """The recipe as a run stores it."""
+        return from_plain(self.model_dump(mode="json"), RecipeSettings)
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -217,19 +238,3 @@ class Inconsistent(ValueError):
 def allowed_world_sizes(virtual_ranks: int) -> list[int]:
     """Return the numbers of real ranks that can carry these virtual ranks."""
     return [size for size in range(1, virtual_ranks + 1) if virtual_ranks % size == 0]
-
-
-def held_out(dataset: dict[str, Any]) -> int:
-    """Return how many of a run's training images are kept for the set val."""
-    share: float = dataset.get("val", 0.0)
-    return round(share * int(dataset["train"]))
-
-
-def trained_on(dataset: dict[str, Any]) -> int:
-    """Return the number of images that a run trains on."""
-    return int(dataset["train"]) - held_out(dataset)
-
-
-def steps_per_epoch(train_size: int, batch_size: int, *, drop_last: bool) -> int:
-    """Return the optimizer steps of one epoch."""
-    return train_size // batch_size if drop_last else -(-train_size // batch_size)

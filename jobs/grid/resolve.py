@@ -11,12 +11,15 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
+from ..documents import from_plain, to_plain
 from ..errors import BadInput, Problem, did_you_mean, suggest
-from ..run.spec import STAGE, canonical, without_later
+from ..run.settings import STAGE, DatasetSettings, HeadSettings, RecipeSettings
+from ..run.spec import canonical
 from ..strict_yaml import Document, Path_
 from ..validation import problem_of, validate
 from . import catalogue, custom_head
 from .entries import Entry, plain
+from .fit import misfits
 from .heads import HEADS, preset
 from .image_folder import describe_folder, file_sha256
 from .recipe import Inconsistent, Recipe
@@ -152,11 +155,9 @@ class Resolver:
         )
         if not is_fit:
             return None
-        names = ("channels", "classes", "fingerprint", "mean", "std", "train", "test")
-        spec = {name: facts[name] for name in names}
-        val = self.data.get("val")
-        kept = {"val": val} if val is not None else {}
-        return canonical(spec | kept | {"name": "folder" if is_folder else entry.name})
+        name = "folder" if is_folder else entry.name
+        found = from_plain(facts | {"name": name, "val": self.data.get("val")}, DatasetSettings)
+        return canonical(to_plain(found))
 
     def _folder_facts(self, folder: Path) -> dict[str, Any]:
         facts = {**IMAGENET, "channels": 3, **describe_folder(folder)}
@@ -309,47 +310,17 @@ class Resolver:
         """Whether a head, a recipe and a dataset, as canonical JSON, can be trained together."""
         key = ("fit", head, recipe, dataset)
         if key not in self._cache:
-            self._cache[key] = True
-            params, fields = json.loads(head)["params"], json.loads(recipe)
-            name = json.loads(dataset)["name"]
-            one_size = catalogue.datasets().get(name, {}).get("one_size", False)
-            if fields["crop"] == "resized" and fields["pipeline"] == "tensor" and not one_size:
-                message = (
-                    f"crop: resized on images of different sizes ({name}) needs `pipeline: pil`"
+            found = list(
+                misfits(
+                    from_plain(json.loads(head), HeadSettings),
+                    from_plain(json.loads(recipe), RecipeSettings),
+                    from_plain(json.loads(dataset), DatasetSettings),
+                    entry,
                 )
-                self.problem(("train",), message, "Set train: {pipeline: pil}")
-                self._cache[key] = False
-            if params.get("mega") and params["labels"]:
-                # The classifier is trained and scored on whole patches.
-                self.problem(
-                    entry.path,
-                    f"{entry.name}: mega-patches only work in pre-training",
-                    "Set labels: false",
-                )
-                self._cache[key] = False
-            if params.get("pooling") == "overlapping" and (
-                params.get("mega") or params.get("shuffle")
-            ):
-                self.problem(
-                    entry.path,
-                    f"{entry.name}: pooling: overlapping cannot be combined with mega or shuffle",
-                )
-                self._cache[key] = False
-            if not params.get("labels", True):
-                if params["weight"] == 0:
-                    self.problem(
-                        entry.path, f"{entry.name} without labels and with weight 0 trains nothing"
-                    )
-                    self._cache[key] = False
-                for mix in ("mixup", "cutmix"):
-                    if fields[mix]:
-                        message = (
-                            f"the recipe's {mix} mixes labels, but {entry.name} trains without any"
-                        )
-                        self.problem(
-                            entry.path, message, f"Set train: {{{mix}: 0.0}}, or another recipe"
-                        )
-                        self._cache[key] = False
+            )
+            for one in found:
+                self.problem(*one)
+            self._cache[key] = not found
         return bool(self._cache[key])
 
     def _model(
@@ -397,7 +368,7 @@ class Resolver:
                 where = next((sources[key] for key in _keys_of(found) if key in sources), path)
                 self.problem(where, problem.message, problem.fix)
             return None
-        return canonical(without_later(recipe.model_dump(mode="json")))
+        return canonical(to_plain(recipe.settings))
 
 
 def _keys_of(found: Any) -> Sequence[str]:

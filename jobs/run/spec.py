@@ -6,6 +6,9 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from ..documents import from_plain, to_plain
+from .settings import STAGE, CellSettings
+
 # Raised when a change of ours changes results, so that old and new runs are not taken for the same.
 NUMERICS = 1
 
@@ -18,31 +21,12 @@ EACH = "each"
 
 RUN_ID_LENGTH = 16
 
-# Fields of the recipe that came after the first ones, and what was the case before: at that value
-# they are left out of the description, so that runs keep their names.
-LATER: dict[str, Any] = {
-    "repeats": 1,
-    "loss": "cross_entropy",
-    "bce_threshold": None,
-    "drop_path_rule": "model",
-}
-
-# The teacher of a run that learns from an earlier stage's.
-STAGE = "stage"
-
 
 def canonical(value: Any) -> str:
     """Write JSON in the one way that is hashed: sorted keys, no spaces, ASCII, no NaN."""
     return json.dumps(
         value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False
     )
-
-
-def without_later(recipe: dict[str, Any]) -> dict[str, Any]:
-    """Return a recipe as it is described: the fields of `LATER` only where they say something."""
-    return {
-        name: value for name, value in recipe.items() if name not in LATER or value != LATER[name]
-    }
 
 
 def digest(text: str, length: int = RUN_ID_LENGTH) -> str:
@@ -75,13 +59,29 @@ class CellSpec:
     """
 
     backbone: str
-    """{"args": {...}, "model": timm's name, "weights": {"sha256": ...} or null}."""
+    """Of a `BackboneSettings`."""
     dataset: str
-    """{"args": {...}, "fingerprint": ..., "name": ...}."""
+    """Of a `DatasetSettings`."""
     head: str
-    """{"name": ..., "params": {...}}."""
+    """Of a `HeadSettings`."""
     recipe: str
+    """Of a `RecipeSettings`."""
     numerics: int = NUMERICS
+
+    @classmethod
+    def stored(cls, text: str) -> "CellSpec":
+        """Return what `to_json` wrote."""
+        return cls(**json.loads(text))
+
+    def to_json(self) -> str:
+        """Return the parts as they are stored."""
+        return canonical({name: getattr(self, name) for name in self.__slots__})
+
+    @property
+    def settings(self) -> CellSettings:
+        """The parts, read."""
+        parts = {name: json.loads(getattr(self, name)) for name in CellSettings.__struct_fields__}
+        return from_plain(parts, CellSettings)
 
     def text(self, *, seeds: str, init_from: str | None, head: str | None = None) -> str:
         """Return a run's canonical JSON; `seeds` is canonical JSON itself."""
@@ -100,18 +100,16 @@ class CellSpec:
         return digest(self.text(seeds='"*"', init_from=parent_match, head='"*"'))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunSpec:
-    """One run as plain data.
+class RunSpec(
+    CellSettings, frozen=True, kw_only=True, omit_defaults=False, forbid_unknown_fields=True
+):
+    """One run.
 
-    `parse(canonical JSON)` and `canonical(spec)` are each other's inverse.
+    `parse(canonical JSON)` and `spec.canonical()` are each other's inverse.
     """
 
-    backbone: dict[str, Any]
-    dataset: dict[str, Any]
-    head: dict[str, Any]
-    recipe: dict[str, Any]
     seeds: dict[str, int]
+    """Of each stream."""
     init_from: str | None
     """The run_id whose final weights this run starts from, or learns from where its head names
     `stage` as teacher.
@@ -125,21 +123,21 @@ class RunSpec:
         Raises:
             ValueError: the text is not the canonical JSON of a RunSpec.
         """
-        data = json.loads(text)
-        if not isinstance(data, dict) or set(data) != {*cls.__slots__}:
-            raise ValueError("not a run's description")
-        return cls(**{**data, "recipe": LATER | data["recipe"]})
+        spec = from_plain(json.loads(text), cls)
+        # A key that is not known here would be lost, and with it the run's name.
+        if spec.canonical() != text:
+            raise ValueError("not a run's description, or one of a newer version")
+        return spec
 
     def canonical(self) -> str:
         """Return the JSON that the run is named by."""
-        values = {name: getattr(self, name) for name in self.__slots__}
-        return canonical(values | {"recipe": without_later(self.recipe)})
+        return canonical(to_plain(self))
 
     @property
     def learns_from_parent(self) -> bool:
         """Whether `init_from` names its teacher rather than the run its weights start from."""
-        mine = self.head["name"] == "distill" and "source" not in self.head
-        return mine and bool(self.head["params"].get("teacher") == STAGE)
+        found = self.head.distillation
+        return found is not None and found.teacher == STAGE
 
     @property
     def run_id(self) -> str:

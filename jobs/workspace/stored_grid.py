@@ -86,7 +86,7 @@ def freeze(
         "site": site or {},
         # What the world size must divide for every cell.
         "virtual_ranks": math.gcd(
-            *{json.loads(cell.spec.recipe)["virtual_ranks"] for cell in expansion.cells}
+            *{cell.spec.settings.recipe.virtual_ranks for cell in expansion.cells}
         ),
         "paths": expansion.paths,
         "excluded": expansion.excluded,

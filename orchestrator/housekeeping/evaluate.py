@@ -8,7 +8,6 @@ import subprocess
 import sys
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import Any
 
 from ...db import lookups, queries, records
 from ...db.engine import reading
@@ -16,6 +15,7 @@ from ...db.ingest import ingest_evaluations
 from ...jobs.config.host import clean_environment
 from ...jobs.errors import BadInput, NothingMatched, VtjobsError, suggest
 from ...jobs.grid import catalogue
+from ...jobs.run.settings import DatasetSettings
 from ..loop.context import Context
 
 # Runs that one scoring process is given; a command line has a limit.
@@ -48,8 +48,8 @@ def evaluate(
     by_grid: dict[str, list[str]] = defaultdict(list)
     with reading(context.ledger.engine) as connection:
         for run in lookups.completed_runs(connection, run_ids):
-            if _has_classifier(run.spec):
-                _check_sets(run.spec["dataset"], sets)
+            if run.settings.head.shared.labels:
+                _check_sets(run.settings.dataset, sets)
                 by_grid[run.grid_id].append(run.run_id)
         settings = queries.grid_settings(connection, set(by_grid))
     if not by_grid:
@@ -72,23 +72,15 @@ def evaluate(
         ]
 
 
-def _check_sets(dataset: Any, sets: Sequence[str]) -> None:
-    facts = json.loads(dataset) if isinstance(dataset, str) else dataset
-    known = catalogue.sets_of(facts)
+def _check_sets(dataset: DatasetSettings, sets: Sequence[str]) -> None:
+    known = catalogue.sets_of(dataset)
     for name in sets:
         # What a folder has the scoring sees; a name is no path.
-        if name not in known and not (
-            facts["name"] == "folder" and name.replace("-", "_").isidentifier()
-        ):
+        may_be_there = dataset.name == "folder" and name.replace("-", "_").isidentifier()
+        if name not in known and not may_be_there:
             raise BadInput(
-                f"--sets {name}: dataset {facts['name']} has no such set. {suggest(name, known)}"
+                f"--sets {name}: dataset {dataset.name} has no such set. {suggest(name, known)}"
             )
-
-
-def _has_classifier(spec: dict[str, Any]) -> bool:
-    head = spec["head"]
-    params = (json.loads(head) if isinstance(head, str) else head).get("params", {})
-    return bool(params.get("labels", True))
 
 
 def _score(

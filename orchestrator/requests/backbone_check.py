@@ -9,30 +9,24 @@ from typing import Any
 
 from ...jobs.atomic_files import read_cache, to_json, write_over
 from ...jobs.config.host import clean_environment
+from ...jobs.documents import changed, from_plain, to_plain
 from ...jobs.errors import BadInput, Problem
 from ...jobs.grid.expansion import Cell, Expansion
 from ...jobs.grid.heads import HEADS
 from ...jobs.grid.image_folder import cache_folder
-from ...jobs.grid.recipe import trained_on
-from ...jobs.run.spec import STAGE, canonical, digest
+from ...jobs.run.backbone_facts import Facts, Question
+from ...jobs.run.settings import BackboneSettings, HeadSettings, SharedParameters
+from ...jobs.run.spec import BASELINE, CellSpec, canonical, digest
 from ...jobs.strict_yaml import Document
 
 TIMEOUT_S = 300
-_RECIPE_FIELDS = ("image_size", "dropout", "drop_path")
-# What a head may ask of the backbone's making, and what most do.
-_HEAD_FIELDS = {
-    "positions": True,
-    "mega": None,
-    "labels": True,
-    "blocks": "last",
-    "shuffle": False,
-    "patch_augment": False,
-}
+# What a head may ask of the backbone's making.
+_HEAD_FIELDS = ("positions", "mega", "labels", "blocks", "shuffle", "patch_augment")
 
 
-def questions(expansion: Expansion) -> dict[str, dict[str, Any]]:
+def questions(expansion: Expansion) -> dict[str, Question]:
     """Return the distinct backbones of a grid as they will be made, by a hash of the question."""
-    found: dict[str, dict[str, Any]] = {}
+    found: dict[str, Question] = {}
     seen: set[Any] = set()
     for cell in expansion.cells:
         parent = expansion.cells[cell.parent].spec if cell.parent is not None else None
@@ -45,70 +39,80 @@ def questions(expansion: Expansion) -> dict[str, dict[str, Any]]:
             continue
         seen.add(key)
         question = ask(cell.spec, parent)
-        found[digest(canonical(question))] = question
+        found[_key(question)] = question
     return found
 
 
-def ask(spec: Any, parent: Any = None) -> dict[str, Any]:
+def ask(cell: CellSpec, parent: CellSpec | None = None) -> Question:
     """Return what the making of a cell's backbone depends on.
 
     Of one that starts from another cell, that one too.
     """
-    dataset, recipe, head = json.loads(spec.dataset), json.loads(spec.recipe), json.loads(spec.head)
-    params = head["params"]
-    question: dict[str, Any] = {
-        "backbone": json.loads(spec.backbone) | {"weights": None},
-        "dataset": {name: dataset[name] for name in ("channels", "classes")},
-        "recipe": {name: recipe[name] for name in _RECIPE_FIELDS},
-        "head": {
-            "params": {
-                name: params[name]
-                for name, usual in _HEAD_FIELDS.items()
-                if params.get(name, usual) != usual
-            }
-        },
+    settings = cell.settings
+    shape, head = changed(settings.shape, drop_path_rule="model"), settings.head
+    usual = SharedParameters()
+    asked = {
+        name: value
+        for name in _HEAD_FIELDS
+        if (value := getattr(head.shared, name)) != getattr(usual, name)
     }
-    if parent is not None:
-        question["parent"] = ask(parent)
-    if head["name"] == "distill" and "source" not in head:
-        # Whether it is the parent, or another model at this cell's classes and size.
-        question["teacher"] = (
-            STAGE if params["teacher"] == STAGE else params["teacher"] | {"weights": None}
-        )
-    return question
+    teacher = None
+    if (distillation := head.distillation) is not None:
+        teacher = distillation.teacher
+    return Question(
+        backbone=changed(settings.backbone, weights=None),
+        shape=shape,
+        head=HeadSettings(name=BASELINE, params=asked),
+        parent=ask(parent) if parent is not None else None,
+        teacher=changed(teacher, weights=None)
+        if isinstance(teacher, BackboneSettings)
+        else teacher,
+    )
 
 
-def answers(expansion: Expansion) -> dict[str, dict[str, Any]]:
+def _key(question: Question) -> str:
+    return digest(canonical(to_plain(question)))
+
+
+def answers(expansion: Expansion) -> dict[str, Facts]:
     """Return facts or an error for each question, from the cache or from timm."""
     try:
         timm_version = version("timm")
     except PackageNotFoundError:
         return {}
     path: Path = cache_folder() / f"backbones-{timm_version}.json"
-    known: dict[str, dict[str, Any]] = read_cache(path)
+    known = _known(path)
     wanted = questions(expansion)
     missing = {key: question for key, question in wanted.items() if key not in known}
     if missing:
         fresh = _describe(missing)
         # Errors are not remembered: they may come from a broken installation.
-        known |= {key: answer for key, answer in fresh.items() if "error" not in answer}
-        write_over(path, to_json(known))
+        known |= {key: answer for key, answer in fresh.items() if answer.error is None}
+        write_over(path, to_json(to_plain(known)))
         known |= fresh
     return {key: known[key] for key in wanted}
 
 
-def _describe(missing: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+def _known(path: Path) -> dict[str, Facts]:
+    try:
+        return from_plain(read_cache(path), dict[str, Facts])
+    except ValueError:
+        # Of another version: asked anew.
+        return {}
+
+
+def _describe(missing: dict[str, Question]) -> dict[str, Facts]:
     command = [sys.executable, "-m", "vtjobs.workers.tools.backbone_facts"]
     try:
         done = subprocess.run(
             command,
-            input=json.dumps(missing).encode(),
+            input=json.dumps(to_plain(missing)).encode(),
             capture_output=True,
             timeout=TIMEOUT_S,
             check=True,
             env=clean_environment(),
         )
-        found: dict[str, dict[str, Any]] = json.loads(done.stdout)
+        return from_plain(json.loads(done.stdout), dict[str, Facts])
     except subprocess.CalledProcessError as error:
         last = error.stderr.decode(errors="replace").strip().rpartition("\n")[2]
         raise BadInput(
@@ -116,7 +120,6 @@ def _describe(missing: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
         ) from None
     except subprocess.TimeoutExpired:
         raise BadInput(f"backbones cannot be checked: no answer within {TIMEOUT_S} s") from None
-    return found
 
 
 def check_backbones(
@@ -134,22 +137,22 @@ def check_backbones(
     problems: list[Problem] = []
     for cell in expansion.cells if found else []:
         parent = expansion.cells[cell.parent].spec if cell.parent is not None else None
-        answer = found[digest(canonical(ask(cell.spec, parent)))]
+        answer = found[_key(ask(cell.spec, parent))]
         where = cell.entries[0].path
-        head = json.loads(cell.spec.head)
+        head = cell.spec.settings.head
         problem = None
-        if "error" in answer:
-            problem = document.problem(where, answer["error"])
-        elif "source" not in head and HEADS[head["name"]].is_spatial and min(answer["grid"]) < 2:
-            size = "x".join(map(str, answer["grid"]))
+        if answer.error is not None:
+            problem = document.problem(where, answer.error)
+        elif not head.is_own and HEADS[head.name].is_spatial and min(answer.grid) < 2:
+            size = "x".join(map(str, answer.grid))
             message = (
-                f"backbone {cell.labels['backbone']} has a {size} token grid; head {head['name']}"
+                f"backbone {cell.labels['backbone']} has a {size} token grid; head {head.name}"
                 " needs at least 2x2"
             )
             problem = document.problem(
                 where, message, "Raise train.image_size or use a smaller patch"
             )
-        elif answer["batch_norm"] and min(answer["grid"]) == 1 and _last_share(cell) == 1:
+        elif answer.batch_norm and min(answer.grid) == 1 and _last_share(cell) == 1:
             name = cell.labels["backbone"]
             message = (
                 "a virtual rank's smallest share of a batch is one image; BatchNorm on the 1x1 "
@@ -157,7 +160,7 @@ def check_backbones(
             )
             fix = "Set train.drop_last: true or another train.batch_size"
             problem = document.problem(("train",), message, fix)
-        elif halves and answer["batch_norm"]:
+        elif halves and answer.batch_norm:
             name = cell.labels["backbone"]
             message = f"backbone {name} has BatchNorm, whose statistics depend on the micro-batch"
             problem = document.problem(("halve_micro_batch",), message, "Remove halve_micro_batch")
@@ -168,7 +171,8 @@ def check_backbones(
 
 def _last_share(cell: Cell) -> int:
     """Return the size of the smallest share that a virtual rank ever gets, empty ones left out."""
-    recipe, train = json.loads(cell.spec.recipe), trained_on(json.loads(cell.spec.dataset))
-    rest = 0 if recipe["drop_last"] else train % recipe["batch_size"]
-    whole = recipe["batch_size"] // recipe["virtual_ranks"]
-    return int(min(whole, max(1, rest // recipe["virtual_ranks"])) if rest else whole)
+    settings = cell.spec.settings
+    recipe = settings.recipe
+    rest = 0 if recipe.drop_last else settings.dataset.trained_on % recipe.batch_size
+    whole = recipe.batch_size // recipe.virtual_ranks
+    return min(whole, max(1, rest // recipe.virtual_ranks)) if rest else whole

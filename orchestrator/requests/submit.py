@@ -13,7 +13,6 @@ from ...jobs.config.site import configured, settings_of
 from ...jobs.errors import BadInput, Problem
 from ...jobs.grid.expansion import Expansion
 from ...jobs.grid.load import take_in
-from ...jobs.grid.recipe import steps_per_epoch, trained_on
 from ...jobs.grid.schema import Grid
 from ...jobs.strict_yaml import Document
 from ...jobs.workspace.allocation import Shape
@@ -124,8 +123,8 @@ def _site(config: Config, grid: Grid, document: Document, name: str) -> dict[str
 
 def _world_size_problems(shape: Shape, frozen: FrozenGrid, document: Document) -> list[Problem]:
     problems: list[Problem] = []
-    for recipe in {cell.spec.recipe for cell in frozen.cells}:
-        found = check_world_size(shape, json.loads(recipe)["virtual_ranks"])
+    for virtual_ranks in sorted({cell.spec.settings.recipe.virtual_ranks for cell in frozen.cells}):
+        found = check_world_size(shape, virtual_ranks)
         if found is not None:
             problem = document.problem(("resources",), found.message, found.fix)
             problems += [problem] if problem not in problems else []
@@ -141,7 +140,7 @@ def _precision(
         return [], []
     capability = gpu_capability()
     problems, hints = [], []
-    for precision in sorted({json.loads(cell.spec.recipe)["precision"] for cell in frozen.cells}):
+    for precision in sorted({cell.spec.settings.recipe.precision for cell in frozen.cells}):
         found, hint = check_precision(precision, capability)
         if found is not None:
             problems.append(document.problem(("train", "precision"), found.message, found.fix))
@@ -152,15 +151,12 @@ def _precision(
 def _without_a_step(expansion: Expansion, document: Document) -> list[Problem]:
     problems: list[Problem] = []
     for cell in expansion.cells:
-        recipe, dataset = json.loads(cell.spec.recipe), json.loads(cell.spec.dataset)
-        if not steps_per_epoch(
-            trained_on(dataset), recipe["batch_size"], drop_last=recipe["drop_last"]
-        ):
-            message = (
-                f"{cell.labels['dataset']}: {trained_on(dataset)} training images are fewer than"
-                " one batch"
-            )
-            fix = f"Set a batch_size below {recipe['batch_size']}, or drop_last: false"
+        settings = cell.spec.settings
+        images = settings.dataset.trained_on
+        if not settings.recipe.steps_per_epoch(images):
+            name = cell.labels["dataset"]
+            message = f"{name}: {images} training images are fewer than one batch"
+            fix = f"Set a batch_size below {settings.recipe.batch_size}, or drop_last: false"
             problem = document.problem(("train", "batch_size"), message, fix)
             problems += [problem] if problem not in problems else []
     return problems
@@ -170,7 +166,7 @@ def _without_average(grid: Grid, expansion: Expansion, document: Document) -> li
     """Return what keeps a declared `ema_last` from ever having a score."""
     if grid.compare is None or grid.compare.select != "ema_last":
         return []
-    if all(json.loads(cell.spec.recipe)["ema_decay"] is not None for cell in expansion.cells):
+    if all(cell.spec.settings.recipe.ema_decay is not None for cell in expansion.cells):
         return []
     message = "ema_last needs averaged (EMA) weights, but not every recipe keeps them"
     return [document.problem(("compare", "select"), message, "Set train: {ema_decay: 0.999}")]
@@ -179,12 +175,10 @@ def _without_average(grid: Grid, expansion: Expansion, document: Document) -> li
 def _warnings(expansion: Expansion) -> list[str]:
     found: list[str] = []
     for cell in expansion.cells:
-        recipe, dataset = json.loads(cell.spec.recipe), json.loads(cell.spec.dataset)
-        steps = steps_per_epoch(
-            trained_on(dataset), recipe["batch_size"], drop_last=recipe["drop_last"]
-        )
+        settings = cell.spec.settings
+        steps = settings.recipe.steps_per_epoch(settings.dataset.trained_on)
         if steps < FEW_STEPS:
-            name, size = cell.labels["dataset"], recipe["batch_size"]
+            name, size = cell.labels["dataset"], settings.recipe.batch_size
             text = f"{name}: batch size {size} leaves only {steps} optimizer step(s) per epoch"
             found += [text] if text not in found else []
     return found

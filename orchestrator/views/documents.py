@@ -3,7 +3,6 @@
 The terminal and `--json` are two prints of them.
 """
 
-import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import asdict
@@ -14,11 +13,11 @@ from typing import Any
 from ...db import queries, records
 from ...db.engine import reading
 from ...jobs.atomic_files import read_json
-from ...jobs.documents import Document, field
+from ...jobs.documents import Document, field, to_plain
 from ...jobs.grid import fidelity
 from ...jobs.grid.design import seed_text
 from ...jobs.run.selector import Selection
-from ...jobs.run.spec import RunSpec
+from ...jobs.run.spec import CellSpec, RunSpec
 from ...jobs.run.states import AttemptState, RunState
 from ...jobs.workspace.journal import LEASE_S
 from ...jobs.workspace.markers import held_runs
@@ -378,21 +377,27 @@ def show(context: Context, run_id: str) -> RunDetails:
         results = queries.results_of(connection, [run_id])
         cell = queries.cell_rows(connection, {row.cell_id})[row.cell_id]
     held = run_id in held_runs(context.workspace, {row.grid_id})
+    # A run's own description is written when it starts; until then its cell has most of it.
     spec = RunSpec.parse(folder.spec.read_text()) if folder.spec.exists() else None
+    cell_spec = CellSpec.stored(cell.spec)
+    settings = spec or cell_spec.settings
     last = attempts[-1].number if attempts else 0
-    described = asdict(spec) if spec else _described(cell.spec)
     facts = _facts(context, row, None, held)
     return RunDetails(
         **(facts | {"attempts": [_attempt(attempt) for attempt in attempts]}),
         schema_version=SCHEMA_VERSION,
         settings=Settings(
-            head=fidelity.of_head(described["head"], row.backbone, row.recipe),
-            recipe=fidelity.of_recipe(described["recipe"], row.recipe),
+            head=fidelity.of_head(settings.head, row.backbone, row.recipe),
+            recipe=fidelity.of_recipe(settings.recipe, row.recipe),
         ),
         cell_id=row.cell_id,
         parent=row.parent,
         folder=str(folder.path),
-        spec=described,
+        spec={
+            "numerics": cell_spec.numerics,
+            **to_plain(settings),
+            "recipe": settings.recipe.in_full(),
+        },
         environment=read_json(folder.attempt(last) / "environment.json") if last else None,
         results=[_result(result) for result in results],
         checkpoints=[
@@ -413,15 +418,6 @@ def show(context: Context, run_id: str) -> RunDetails:
 def _result(row: records.ResultRow) -> ResultView:
     facts = asdict(row)
     return ResultView(**{name: facts[name] for name in ResultView.__struct_fields__})
-
-
-def _described(text: str) -> dict[str, Any]:
-    """Return what a cell says of its runs, whose own description is written when they start."""
-    parts = json.loads(text)
-    return {
-        name: json.loads(value) if isinstance(value, str) else value
-        for name, value in parts.items()
-    }
 
 
 def _attempt(row: records.AttemptRow) -> AttemptView:

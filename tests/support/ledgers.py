@@ -15,6 +15,9 @@ from vtjobs.db import models as m
 from vtjobs.db.engine import reading
 from vtjobs.db.ledger import Ledger
 from vtjobs.jobs.atomic_files import make_folder, to_json, touch_new, write_new
+from vtjobs.jobs.documents import changed, to_plain
+from vtjobs.jobs.grid import catalogue
+from vtjobs.jobs.grid.recipe import Recipe
 from vtjobs.jobs.run.spec import CellSpec, canonical, digest, seeds_of
 from vtjobs.jobs.workspace.allocation import Allocation, Shape, Task
 from vtjobs.jobs.workspace.journal import JournalWriter, encode
@@ -22,6 +25,7 @@ from vtjobs.jobs.workspace.paths import RunFolder, Workspace
 from vtjobs.jobs.workspace.stored_grid import FrozenCell, FrozenGrid, write_grid
 
 HEADS = ("supervised", "drloc", "relvit")
+RECIPE = Recipe.model_validate(catalogue.recipe_data("quickstart")).settings
 
 
 def paper_grid(
@@ -71,10 +75,10 @@ def paper_grid(
 def _cell(number: int, stage: str, parent_cell: str | None, parent: int | None) -> FrozenCell:
     head = HEADS[number % len(HEADS)]
     spec = CellSpec(
-        backbone=canonical({"model": f"net_{number // len(HEADS)}"}),
-        dataset=canonical({"name": "digits"}),
+        backbone=canonical({"model": f"net_{number // len(HEADS)}", "args": {}, "weights": None}),
+        dataset=canonical(to_plain(catalogue.dataset("digits"))),
         head=canonical({"name": head, "params": {}}),
-        recipe=canonical({"stage": stage}),
+        recipe=canonical(to_plain(changed(RECIPE, optimizer=f"of {stage}"))),
     )
     return FrozenCell(
         cell_id=spec.cell_id(parent_cell),

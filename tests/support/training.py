@@ -3,7 +3,6 @@
 A spec from a few words, trained in this process or read from disk.
 """
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +11,12 @@ from PIL import Image
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
+from vtjobs.jobs.documents import changed, from_plain
 from vtjobs.jobs.grid import catalogue
 from vtjobs.jobs.grid.heads import HEADS, preset
 from vtjobs.jobs.grid.image_folder import describe_folder
 from vtjobs.jobs.grid.recipe import Recipe
+from vtjobs.jobs.run.settings import BackboneSettings, DatasetSettings, HeadSettings
 from vtjobs.jobs.run.spec import RunSpec, seeds_of
 from vtjobs.workers.checkpoints.manifest import MODEL, STATE, Rejected, verify
 from vtjobs.workers.environment import Origin
@@ -28,14 +29,15 @@ torch.set_num_threads(1)
 ORIGIN = Origin(world_size=1, threads=1, device="cpu", software={})
 CPU = torch.device("cpu")
 ALONE = Group(rank=0, world_size=1, device=CPU)
-VIT = {
-    "model": "vit_small_patch16_224",
-    "args": {"patch_size": 8, "embed_dim": 16, "depth": 2, "num_heads": 2},
-}
-CONVNET = {
-    "model": "resnet18",
-    "args": {"layers": [1, 1, 1, 1], "channels": [8, 8, 8, 8], "output_stride": 8},
-}
+
+
+def make_backbone(model: str, **args: Any) -> BackboneSettings:
+    """Return a backbone whose weights are drawn."""
+    return BackboneSettings(model=model, args=args, weights=None)
+
+
+VIT = make_backbone("vit_small_patch16_224", patch_size=8, embed_dim=16, depth=2, num_heads=2)
+CONVNET = make_backbone("resnet18", layers=[1, 1, 1, 1], channels=[8, 8, 8, 8], output_stride=8)
 
 
 def head_params(name: str, fidelity: str = "paper", **changes: Any) -> dict[str, Any]:
@@ -46,6 +48,11 @@ def head_params(name: str, fidelity: str = "paper", **changes: Any) -> dict[str,
     return values | {key: value for key, value in published.items() if values[key] is None}
 
 
+def head_settings(name: str, fidelity: str = "paper", **changes: Any) -> HeadSettings:
+    """Return a head as a run has it."""
+    return HeadSettings(name=name, params=head_params(name, fidelity, **changes))
+
+
 EVERYTHING = {
     "precision": "fp16", "dropout": 0.1, "drop_path": 0.2, "mixup": 0.8, "cutmix": 1.0, "ema_decay": 0.9,
     "ema_warmup": True, "label_smoothing": 0.1, "clip_grad": 5.0, "flip": 0.5, "erasing": 0.25, "weight_decay": 0.05,
@@ -53,7 +60,7 @@ EVERYTHING = {
 
 
 def run_spec(
-    backbone: dict[str, Any] = VIT, head: str = "supervised", *, seed: int = 0, params: dict[str, Any] | None = None,
+    backbone: BackboneSettings = VIT, head: str = "supervised", *, seed: int = 0, params: dict[str, Any] | None = None,
     **recipe: Any,
 ) -> RunSpec:  # fmt: skip
     """Describe a tiny run on the digits: four steps an epoch, the last one short."""
@@ -61,16 +68,11 @@ def run_spec(
         "epochs": 2, "batch_size": 256, "lr": 1e-3, "warmup_epochs": 0.5, "image_size": 16, "interpolation": "bilinear",
         "crop": "pad", "crop_padding": 1, **recipe,
     }  # fmt: skip
-    facts = catalogue.datasets()["digits"]
-    dataset = {
-        name: facts[name]
-        for name in ("channels", "classes", "fingerprint", "mean", "std", "train", "test")
-    }
     return RunSpec(
-        backbone={**backbone, "weights": None},
-        dataset=dataset | {"name": "digits"},
-        head={"name": head, "params": head_params(head, **(params or {}))},
-        recipe=Recipe.model_validate(fields).model_dump(mode="json"),
+        backbone=backbone,
+        dataset=catalogue.dataset("digits"),
+        head=head_settings(head, **(params or {})),
+        recipe=Recipe.model_validate(fields).settings,
         seeds=seeds_of(seed),
         init_from=None,
     )
@@ -95,10 +97,9 @@ def image_folder(
 
 def on_folder(spec: RunSpec, root: Path) -> RunSpec:
     """Return the same run on an image folder; the plan's `paths` must name it."""
-    facts = describe_folder(root)
-    dataset = {name: facts[name] for name in ("classes", "fingerprint", "train", "test")}
-    dataset |= {"name": "folder", "channels": 3, "mean": [0.5, 0.5, 0.5], "std": [0.25, 0.25, 0.25]}
-    return replace(spec, dataset=dataset)
+    facts = describe_folder(root) | {"mean": [0.5] * 3, "std": [0.25] * 3}
+    dataset = from_plain(facts | {"name": "folder", "channels": 3}, DatasetSettings)
+    return changed(spec, dataset=dataset)
 
 
 def training(

@@ -172,7 +172,7 @@ class HostedRun:
         exact = None
         if resume is not None:
             exact = resume.manifest.origin == here and (
-                here.device == "cpu" or spec.recipe["deterministic"]
+                here.device == "cpu" or spec.recipe.deterministic
             )
         self.start_step = self.checkpoint_step = resume.manifest.step if resume else 0
         self.journal.write(

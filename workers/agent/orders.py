@@ -42,7 +42,7 @@ def make_order(
         evaluate_every=shape.evaluate_every,
         sets=shape.sets,
         micro_split=task.micro_split,
-        pipeline=spec.recipe["pipeline"],
+        pipeline=spec.recipe.pipeline,
         origin=origin,
     )
 

@@ -5,11 +5,12 @@ Resident tensors, augmented in batches with draws that follow from the position.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
+from ...jobs.run.settings import DatasetSettings, RecipeSettings
 from ..randomness import Streams
 from . import augment
 from .datasets import DataError, ImageSet
@@ -91,12 +92,13 @@ class Order:
         return [whole[rank :: self.virtual_ranks] for rank in range(self.virtual_ranks)]
 
 
-def normaliser(spec: dict[str, Any], device: torch.device) -> tuple[Tensor, Tensor]:
+def normaliser(dataset: DatasetSettings, device: torch.device) -> tuple[Tensor, Tensor]:
     """Return mean and std of 0…255 images as [1, C, 1, 1]."""
-    shape = (1, -1, 1, 1)
-    return tuple(
-        torch.tensor(spec[name], device=device).view(shape) * 255 for name in ("mean", "std")
+    mean, std = (
+        torch.tensor(values, device=device).view(1, -1, 1, 1) * 255
+        for values in (dataset.mean, dataset.std)
     )
+    return mean, std
 
 
 def resident(images: ImageSet, size: int, *, kernel: str, crop_pct: float = 1.0) -> Tensor:
@@ -132,48 +134,44 @@ class TensorSource:
     def __init__(
         self,
         images: ImageSet,
-        spec: dict[str, Any],
-        recipe: dict[str, Any],
+        dataset: DatasetSettings,
+        recipe: RecipeSettings,
         streams: Streams,
         device: torch.device,
     ) -> None:
         self.recipe = recipe
         self.streams = streams
         self.labels = images.labels.to(device)
-        if recipe["crop"] == "resized":
+        if recipe.crop == "resized":
             if images.images is None:
                 raise DataError(
                     "crop: resized on images of different sizes needs the recipe's `pipeline: pil`"
                 )
             self.images = images.images.to(device)
         else:
-            self.images = resident(images, recipe["image_size"], kernel=recipe["interpolation"]).to(
+            self.images = resident(images, recipe.image_size, kernel=recipe.interpolation).to(
                 device
             )
-        self.mean, self.std = normaliser(spec, device)
+        self.mean, self.std = normaliser(dataset, device)
 
     def batch(self, indices: Tensor, position: Position) -> tuple[Tensor, Tensor]:
         indices = indices.to(self.images.device)
         images = self.images[indices].float()
         where = (position.epoch, position.step, position.virtual_rank)
         recipe, count = self.recipe, len(indices)
-        if recipe["crop"] == "pad":
-            images = augment.random_shift(
-                images, recipe["crop_padding"], self._draw("shift", where)
-            )
-        elif recipe["crop"] == "resized":
+        if recipe.crop == "pad":
+            images = augment.random_shift(images, recipe.crop_padding, self._draw("shift", where))
+        elif recipe.crop == "resized":
             size = (images.shape[2], images.shape[3])
             boxes = augment.crop_boxes(
-                count, size, recipe["crop_scale"], recipe["crop_ratio"], self._draw("box", where)
+                count, size, recipe.crop_scale, recipe.crop_ratio, self._draw("box", where)
             )
-            images = augment.resized_crop(
-                images, boxes, recipe["image_size"], recipe["interpolation"]
-            )
-        if recipe["flip"]:
-            images = augment.random_flip(images, recipe["flip"], self._draw("flip", where))
+            images = augment.resized_crop(images, boxes, recipe.image_size, recipe.interpolation)
+        if recipe.flip:
+            images = augment.random_flip(images, recipe.flip, self._draw("flip", where))
         images = (images - self.mean) / self.std
-        if recipe["erasing"]:
-            images = augment.random_erase(images, recipe["erasing"], self._draw("erase", where))
+        if recipe.erasing:
+            images = augment.random_erase(images, recipe.erasing, self._draw("erase", where))
         return images, self.labels[indices]
 
     def _draw(self, consumer: str, where: tuple[int, ...]) -> torch.Generator:
@@ -186,14 +184,14 @@ class EvalSource:
     def __init__(
         self,
         images: ImageSet,
-        spec: dict[str, Any],
-        recipe: dict[str, Any],
+        dataset: DatasetSettings,
+        recipe: RecipeSettings,
         device: torch.device,
         *,
         rank: int = 0,
         world_size: int = 1,
     ) -> None:
-        self.classes = int(spec["classes"])
+        self.classes = dataset.classes
         self.size = len(images)
         self.batch_size = EVAL_BATCH
         # As many batches on every rank; where only other ranks still have one, this one has none.
@@ -203,14 +201,12 @@ class EvalSource:
         self.sizes = [len(part) for part in own]
         mine = torch.cat(own) if own else torch.empty(0, dtype=torch.int64)
         self.labels = images.labels[mine].to(device)
-        kernel, crop_pct = recipe["interpolation"], recipe["eval_crop_pct"]
+        kernel, crop_pct = recipe.interpolation, recipe.eval_crop_pct
         self.images = None
         if len(mine):
-            held = resident(
-                images.part(mine), recipe["image_size"], kernel=kernel, crop_pct=crop_pct
-            )
+            held = resident(images.part(mine), recipe.image_size, kernel=kernel, crop_pct=crop_pct)
             self.images = held.to(device)
-        self.mean, self.std = normaliser(spec, device)
+        self.mean, self.std = normaliser(dataset, device)
 
     def batches(self) -> Iterator[tuple[Tensor, Tensor] | None]:
         """Yield this rank's batches, and None where only other ranks still have one."""

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ...jobs.errors import VtjobsError
 from ...jobs.grid import catalogue
-from ...jobs.grid.recipe import held_out
+from ...jobs.run.settings import DatasetSettings
 from ..randomness import Streams
 from . import image_trees
 
@@ -76,16 +76,21 @@ class ImageSet:
         return Image.fromarray(array[:, :, 0] if array.shape[2] == 1 else array)
 
 
-def scored_sets(spec: dict[str, Any], more: Sequence[str] = ()) -> tuple[str, ...]:
+def scored_sets(dataset: DatasetSettings, more: Sequence[str] = ()) -> tuple[str, ...]:
     """Return the sets that a run is scored on.
 
     Test, what it holds out of train, and what its grid names.
     """
-    return ("test", *(("val",) if "val" in spec else ()), *more)
+    return ("test", *(("val",) if dataset.val is not None else ()), *more)
 
 
 def load_part(
-    spec: dict[str, Any], split: str, streams: Streams, *, data_root: Path, paths: dict[str, str]
+    dataset: DatasetSettings,
+    split: str,
+    streams: Streams,
+    *,
+    data_root: Path,
+    paths: dict[str, str],
 ) -> ImageSet:
     """Load a split as a run uses it: where it holds out `val`, that is no part of its `train`.
 
@@ -94,16 +99,16 @@ def load_part(
     Raises:
         DataError: as `load`; or a class has too few images to be in both parts.
     """
-    if split not in ("train", "val") or "val" not in spec:
-        return load(spec, split, data_root=data_root, paths=paths)
-    whole = load(spec, "train", data_root=data_root, paths=paths)
+    if split not in ("train", "val") or dataset.val is None:
+        return load(dataset, split, data_root=data_root, paths=paths)
+    whole = load(dataset, "train", data_root=data_root, paths=paths)
     held = torch.zeros(len(whole), dtype=torch.bool)
-    counts = whole.labels.bincount(minlength=spec["classes"])
+    counts = whole.labels.bincount(minlength=dataset.classes)
     of_class = whole.labels.argsort(stable=True).split(counts.tolist())
-    for label, number in enumerate(_quotas(counts, held_out(spec)).tolist()):
+    for label, number in enumerate(_quotas(counts, dataset.held_out).tolist()):
         if not 0 < number < counts[label]:
             size = f"{number} of the {int(counts[label])} images of class {label}"
-            raise DataError(f"dataset {spec['name']}: cannot hold out a stratified part ({size})")
+            raise DataError(f"dataset {dataset.name}: cannot hold out a stratified part ({size})")
         order = torch.randperm(
             int(counts[label]), generator=streams.generator("split", "val", label)
         )
@@ -120,11 +125,13 @@ def _quotas(counts: Tensor, total: int) -> Tensor:
     return quotas
 
 
-def load(spec: dict[str, Any], split: str, *, data_root: Path, paths: dict[str, str]) -> ImageSet:
+def load(
+    dataset: DatasetSettings, split: str, *, data_root: Path, paths: dict[str, str]
+) -> ImageSet:
     """Load a split of a dataset.
 
     Args:
-        spec: the dataset part of a RunSpec.
+        dataset: of a run.
         split: train, test, or another set of the dataset.
         data_root: where `vtjobs data prepare` puts known datasets.
         paths: folder by fingerprint, for image folders.
@@ -132,12 +139,12 @@ def load(spec: dict[str, Any], split: str, *, data_root: Path, paths: dict[str, 
     Raises:
         DataError: files are missing or have the wrong number of images.
     """
-    name = spec["name"]
+    name = dataset.name
     further = catalogue.datasets().get(name, {}).get("sets", {})
-    if name in catalogue.datasets() and split not in catalogue.sets_of(spec):
+    if name in catalogue.datasets() and split not in catalogue.sets_of(dataset):
         raise DataError(f"dataset {name} has no set {split!r}")
     if name == "folder":
-        loaded = _folder(Path(paths.get(spec["fingerprint"], "")), split)
+        loaded = _folder(Path(paths.get(dataset.fingerprint, "")), split)
     elif name in _LOADERS:
         try:
             loaded = _LOADERS[name](data_root / name, split)
@@ -150,18 +157,15 @@ def load(spec: dict[str, Any], split: str, *, data_root: Path, paths: dict[str, 
             raise DataError(_not_there(name, data_root)) from error
     else:
         raise DataError(f"unknown dataset {name!r}")
-    expected = (
-        spec[split]
-        if split in ("train", "test")
-        else further.get(split, {}).get("count", len(loaded))
-    )
+    counts = {"train": dataset.train, "test": dataset.test}
+    expected = counts.get(split, further.get(split, {}).get("count", len(loaded)))
     if len(loaded) != expected:
         raise DataError(f"dataset {name}: {len(loaded)} {split} images, expected {expected}")
     if (
         len(loaded.labels)
-        and not 0 <= int(loaded.labels.min()) <= int(loaded.labels.max()) < spec["classes"]
+        and not 0 <= int(loaded.labels.min()) <= int(loaded.labels.max()) < dataset.classes
     ):
-        raise DataError(f"dataset {name}: {split} labels outside its {spec['classes']} classes")
+        raise DataError(f"dataset {name}: {split} labels outside its {dataset.classes} classes")
     return loaded
 
 

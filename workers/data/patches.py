@@ -7,12 +7,14 @@ Images are [B, C, S, S], normalised; P is the patch side. Draws come from a CPU 
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Literal
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from ...jobs.documents import Document, from_plain
+from ...jobs.run.settings import DatasetSettings, HeadSettings
 from .augment import resample_weights
 
 # The published code's, of which the paper gives no numbers: patches are cropped to round(P / 1.15).
@@ -58,22 +60,34 @@ class PatchWork:
         return mega_patches(images, self.patch, self.mega, generator, shared=self.shared_cuts)
 
 
+class PatchParameters(Document, frozen=True, kw_only=True):
+    """Parameters of a head that works on the patches of the input."""
+
+    mega: int | None
+    mega_cuts: Literal["apart", "shared"]
+    patch_augment: bool
+    patch_clamp: bool
+    shuffle: bool
+
+
 def patch_work(
-    head: dict[str, Any], dataset: dict[str, Any], patch: int | None, device: torch.device
+    head: HeadSettings, dataset: DatasetSettings, patch: int | None, device: torch.device
 ) -> PatchWork | None:
     """Return what a head asks for, or None."""
-    params = head["params"]
-    if patch is None or "mega" not in params:
+    if patch is None or "mega" not in head.params:
         return None
-    shape = (1, -1, 1, 1)
-    mean, std = (torch.tensor(dataset[name], device=device).view(shape) for name in ("mean", "std"))
+    params = from_plain(head.params, PatchParameters)
+    mean, std = (
+        torch.tensor(values, device=device).view(1, -1, 1, 1)
+        for values in (dataset.mean, dataset.std)
+    )
     return PatchWork(
         patch=patch,
-        mega=params["mega"],
-        shared_cuts=params["mega_cuts"] == "shared",
-        augment=params["patch_augment"],
-        clamp=params["patch_clamp"],
-        shuffle=params["shuffle"],
+        mega=params.mega,
+        shared_cuts=params.mega_cuts == "shared",
+        augment=params.patch_augment,
+        clamp=params.patch_clamp,
+        shuffle=params.shuffle,
         mean=mean,
         std=std,
     )

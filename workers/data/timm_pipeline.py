@@ -11,6 +11,7 @@ import numpy
 import torch
 from torch import Tensor
 
+from ...jobs.run.settings import DatasetSettings, RecipeSettings
 from ..process import die_with_parent
 from ..randomness import Streams
 from .batches import Order, Position
@@ -32,33 +33,33 @@ class PilTransform:
     """
 
     def __init__(
-        self, images: ImageSet, spec: dict[str, Any], recipe: dict[str, Any], streams: Streams
+        self, images: ImageSet, dataset: DatasetSettings, recipe: RecipeSettings, streams: Streams
     ) -> None:
         from timm.data import create_transform
 
-        resized, simple = recipe["crop"] == "resized", recipe["crop"] == "simple"
+        resized, simple = recipe.crop == "resized", recipe.crop == "simple"
         self.images = images
         self.resized = resized
-        self.channels = spec["channels"]
+        self.channels = dataset.channels
         self.streams = streams
-        self.padding = recipe["crop_padding"] if recipe["crop"] == "pad" else 0
-        self.mirrored = recipe["crop_padding"] if simple else None
-        self.size = recipe["image_size"]
-        self.kernel = recipe["interpolation"]
+        self.padding = recipe.crop_padding if recipe.crop == "pad" else 0
+        self.mirrored = recipe.crop_padding if simple else None
+        self.size = recipe.image_size
+        self.kernel = recipe.interpolation
         self.transform = create_transform(
-            input_size=(spec["channels"], self.size, self.size),
+            input_size=(dataset.channels, self.size, self.size),
             is_training=True,
             no_aug=False,
             train_crop_mode="rrc" if resized else "rkrc",
-            scale=tuple(recipe["crop_scale"]) if resized else (1.0, 1.0),
-            ratio=tuple(recipe["crop_ratio"]) if resized else (1.0, 1.0),
-            hflip=recipe["flip"],
-            color_jitter=recipe["color_jitter"] or None,
-            auto_augment=recipe["auto_augment"],
-            interpolation=recipe["interpolation"],
-            mean=tuple(spec["mean"]),
-            std=tuple(spec["std"]),
-            re_prob=recipe["erasing"],
+            scale=tuple(recipe.crop_scale) if resized else (1.0, 1.0),
+            ratio=tuple(recipe.crop_ratio) if resized else (1.0, 1.0),
+            hflip=recipe.flip,
+            color_jitter=recipe.color_jitter or None,
+            auto_augment=recipe.auto_augment,
+            interpolation=recipe.interpolation,
+            mean=tuple(dataset.mean),
+            std=tuple(dataset.std),
+            re_prob=recipe.erasing,
             re_mode="pixel",
         )
 

@@ -2,6 +2,7 @@
 
 import linecache
 import sys
+from collections.abc import Mapping
 from importlib import import_module
 from types import ModuleType
 from typing import Any, Protocol
@@ -12,6 +13,7 @@ from torch import Tensor, nn
 from ...jobs.errors import VtjobsError
 from ...jobs.grid.custom_head import COMMON
 from ...jobs.grid.heads import HEADS
+from ...jobs.run.settings import HeadSettings
 from ..models.tokens import Grid
 
 # Epochs over which DRLoc's published program raises λ.
@@ -36,16 +38,16 @@ class Head(Protocol):
         ...
 
 
-def trains_module(head: dict[str, Any]) -> bool:
+def trains_module(head: HeadSettings) -> bool:
     """Return whether a head is a module of its own beside the classifier.
 
     Args:
         head: name and resolved parameters.
     """
-    return "source" in head or HEADS[head["name"]].module is not None
+    return head.is_own or HEADS[head.name].module is not None
 
 
-def build_head(head: dict[str, Any], grids: list[Grid]) -> nn.Module | None:
+def build_head(head: HeadSettings, grids: list[Grid]) -> nn.Module | None:
     """Make the head of a run.
 
     None where nothing is trained beside the classifier (or with weight 0 throughout).
@@ -54,22 +56,21 @@ def build_head(head: dict[str, Any], grids: list[Grid]) -> nn.Module | None:
         head: name and resolved parameters.
         grids: the token grids that it will get.
     """
-    if not trains_module(head) or head["params"]["weight"] == 0:
+    if not trains_module(head) or head.shared.weight == 0:
         return None
-    if "source" in head:
-        return _own(head, grids)
-    module = import_module(f".{HEADS[head['name']].module}", __package__)
-    made: nn.Module = module.build(grids, head["params"])
+    if head.source is not None:
+        return _own(head.name, head.source, head.params, grids)
+    module = import_module(f".{HEADS[head.name].module}", __package__)
+    made: nn.Module = module.build(grids, head.params)
     return made
 
 
-def _own(head: dict[str, Any], grids: list[Grid]) -> nn.Module:
+def _own(name: str, source: str, params: Mapping[str, Any], grids: list[Grid]) -> nn.Module:
     """Make a lab's own head from the source that came with the run.
 
     Raises:
         OwnHeadError: its class is no head.
     """
-    source, name = head["source"], head["name"]
     module = ModuleType(f"vtjobs_head_{name}")
     # For tracebacks that show the line, and for classes that look themselves up.
     file = f"<head {name}>"
@@ -77,7 +78,7 @@ def _own(head: dict[str, Any], grids: list[Grid]) -> nn.Module:
     sys.modules[module.__name__] = module
     exec(compile(source, file, "exec"), module.__dict__)
     made = getattr(module, name)(
-        grids, **{key: value for key, value in head["params"].items() if key not in COMMON}
+        grids, **{key: value for key, value in params.items() if key not in COMMON}
     )
     if not isinstance(made, nn.Module):
         raise OwnHeadError(f"head {name}: must be a torch.nn.Module")
@@ -90,14 +91,14 @@ class OwnHeadError(VtjobsError):
     exit_code = 2
 
 
-def weight_at(head: dict[str, Any], epoch: int, epochs: int) -> float:
+def weight_at(head: HeadSettings, epoch: int, epochs: int) -> float:
     """Return the factor of a head's loss in an epoch, counted from 0, of a schedule over `epochs`.
 
     `code` is the schedule of DRLoc's published program, which its paper does not mention: 20 epochs
     up from 0, then down in a straight line to 0 at the end.
     """
-    weight = float(head["params"].get("weight", 0.0))
-    if head["params"].get("weight_schedule") != "code":
+    weight = head.shared.weight
+    if head.shared.weight_schedule != "code":
         return weight
     if epoch <= CODE_WARMUP:
         return weight * epoch / CODE_WARMUP

@@ -3,12 +3,13 @@
 Where two tokens lie to each other, from their embeddings alone.
 """
 
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from ...jobs.documents import Document, from_plain
 from ..models.tokens import Grid
 
 # The published code adds it to the variance; a saturated softmax has none.
@@ -17,7 +18,23 @@ VARIANCE_FLOOR = 1e-8
 
 def build(grids: list[Grid], params: dict[str, Any]) -> nn.Module:
     """Make the head; see `base.build_head`."""
-    return DRLoc(grids, params)
+    return DRLoc(grids, from_plain(params, Parameters))
+
+
+class Parameters(Document, frozen=True, kw_only=True):
+    """What the head reads of its parameters, which `jobs/grid/heads.DRLoc` explains."""
+
+    loss: Literal["l1", "signed", "ce", "reg"]
+    blocks: Literal["last", "all"]
+    pairs: int
+    width: int
+    grid: int
+    pooling: Literal["window", "overlapping", "none"]
+    offsets: Literal["relative", "cells"]
+    classes: Literal["wide", "tight"]
+    extra_layer: bool
+    alpha: float
+    init: Literal["truncated_normal", "torch"]
 
 
 class DRLoc(nn.Module):
@@ -30,10 +47,10 @@ class DRLoc(nn.Module):
     its own (eq. 7).
     """
 
-    def __init__(self, grids: list[Grid], params: dict[str, Any]) -> None:
+    def __init__(self, grids: list[Grid], params: Parameters) -> None:
         super().__init__()
         self.locate = nn.ModuleList(Localization(grid, params) for grid in grids)
-        self.name = f"drloc_{params['loss']}"
+        self.name = f"drloc_{params.loss}"
 
     def forward(
         self, grids: list[Tensor], generator: torch.Generator, places: Tensor | None = None
@@ -48,22 +65,20 @@ class DRLoc(nn.Module):
 class Localization(nn.Module):
     """The localization MLP on one grid (table 15): 2D -> hidden, ReLU, hidden, ReLU, outputs."""
 
-    def __init__(self, grid: Grid, params: dict[str, Any]) -> None:
+    def __init__(self, grid: Grid, params: Parameters) -> None:
         super().__init__()
-        self.kind, self.pairs = params["loss"], int(params["pairs"])
-        self.relative, self.wide = params["offsets"] == "relative", params["classes"] == "wide"
-        self.alpha = float(params["alpha"])
-        self.pooling, self.side = params["pooling"], int(params["grid"])
-        if params["blocks"] == "all":
+        self.kind, self.pairs = params.loss, params.pairs
+        self.relative, self.wide = params.offsets == "relative", params.classes == "wide"
+        self.alpha = params.alpha
+        self.pooling, self.side = params.pooling, params.grid
+        if params.blocks == "all":
             # Eq. 7 takes each block's own grid.
             self.pooling = "none"
-        hidden = int(params["width"])
+        hidden = params.width
         self.first = nn.Linear(2 * grid.width, hidden)
         self.second = nn.Linear(hidden, hidden)
         self.extra = (
-            nn.Linear(hidden, hidden)
-            if params["extra_layer"] and self.kind in ("ce", "reg")
-            else None
+            nn.Linear(hidden, hidden) if params.extra_layer and self.kind in ("ce", "reg") else None
         )
         outputs = [2]
         if self.kind in ("ce", "reg"):
@@ -72,7 +87,7 @@ class Localization(nn.Module):
             ).shape[1:3]
             outputs = [self._count(height), self._count(columns)]
         self.out = nn.ModuleList(nn.Linear(hidden, count) for count in outputs)
-        if params["init"] == "truncated_normal":
+        if params.init == "truncated_normal":
             self.apply(_truncated_normal)
 
     def forward(self, tokens: Tensor, generator: torch.Generator) -> Tensor:

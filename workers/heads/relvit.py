@@ -4,12 +4,14 @@ Direction, distance, angle and place, from the tokens alone.
 """
 
 import math
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from ...jobs.documents import Document, from_plain
 from ..models.tokens import Grid
 
 DIRECTIONS = 9
@@ -21,7 +23,15 @@ ANGLE_FLOOR = 1e-4
 
 def build(grids: list[Grid], params: dict[str, Any]) -> nn.Module:
     """Make the head, which works on the final tokens alone; see `base.build_head`."""
-    return RelViT(grids[-1], params)
+    return RelViT(grids[-1], from_plain(params, Parameters))
+
+
+class Parameters(Document, frozen=True, kw_only=True):
+    """What the head reads of its parameters, which `jobs/grid/heads.RelViT` explains."""
+
+    tasks: list[Literal["sprel", "dist", "ang", "abspos"]]
+    rank: Literal["full", "low"]
+    pooling: Literal["none", "overlapping"]
 
 
 class RelViT(nn.Module):
@@ -34,10 +44,10 @@ class RelViT(nn.Module):
     D for Dist and Ang. All scores of a head come from one projection a side.
     """
 
-    def __init__(self, grid: Grid, params: dict[str, Any]) -> None:
+    def __init__(self, grid: Grid, params: Parameters) -> None:
         super().__init__()
-        self.width, tasks = grid.width, params["tasks"]
-        self.is_pooled = params["pooling"] == "overlapping" and grid.height > POOLED
+        self.width, tasks = grid.width, params.tasks
+        self.is_pooled = params.pooling == "overlapping" and grid.height > POOLED
         if self.is_pooled:
             height, columns = ((side - 1) // 2 + 1 for side in (grid.height, grid.columns))
             grid = Grid(width=grid.width, height=height, columns=columns)
@@ -48,7 +58,7 @@ class RelViT(nn.Module):
             self.register_buffer(
                 f"{task}_target", targets[task](grid.height, grid.columns), persistent=False
             )
-        self.scores = _scores(self.tasks, grid.width, params["rank"]) if self.tasks else None
+        self.scores = _scores(self.tasks, grid.width, params.rank) if self.tasks else None
         self.position = nn.Linear(grid.width, count) if "abspos" in tasks else None
         self.register_buffer("place", torch.arange(count), persistent=False)
 
@@ -164,7 +174,7 @@ class LowRank(nn.Module):
         return torch.cat(found, dim=1) if len(found) > 1 else found[0]
 
 
-def _scores(tasks: list[str], width: int, rank: str) -> nn.Module:
+def _scores(tasks: Sequence[str], width: int, rank: str) -> nn.Module:
     counts = [DIRECTIONS if task == "sprel" else 1 for task in tasks]
     if rank == "full":
         return FullRank(sum(counts), width)

@@ -4,42 +4,37 @@ from typing import Any
 
 from torch import nn
 
+from ...jobs.run.settings import BackboneSettings, HeadSettings, ModelShape
 from ..errors import BackboneError
 from .tokens import Grid
 
 
-def create_arguments(
-    backbone: dict[str, Any], dataset: dict[str, Any], recipe: dict[str, Any]
-) -> dict[str, Any]:
+def create_arguments(backbone: BackboneSettings, shape: ModelShape) -> dict[str, Any]:
     """Return what timm's create_model is called with, the model's name left out."""
     import timm
 
     from .. import models  # noqa: F401  registers ours with timm
 
-    arguments = dict(backbone["args"])
-    arguments |= {"num_classes": dataset["classes"], "in_chans": dataset["channels"]}
-    config = timm.get_pretrained_cfg(backbone["model"])
+    arguments = dict(backbone.args)
+    arguments |= {"num_classes": shape.classes, "in_chans": shape.channels}
+    config = timm.get_pretrained_cfg(backbone.model)
     if config is not None and config.fixed_input_size:
-        arguments["img_size"] = recipe["image_size"]
-    if recipe.get("dropout") is not None:
-        arguments["drop_rate"] = recipe["dropout"]
-    if recipe.get("drop_path") is not None:
-        arguments["drop_path_rate"] = recipe["drop_path"]
+        arguments["img_size"] = shape.image_size
+    if shape.dropout is not None:
+        arguments["drop_rate"] = shape.dropout
+    if shape.drop_path is not None:
+        arguments["drop_path_rate"] = shape.drop_path
     return arguments
 
 
 def build(
-    backbone: dict[str, Any],
-    dataset: dict[str, Any],
-    recipe: dict[str, Any],
-    head: dict[str, Any] | None = None,
+    backbone: BackboneSettings, shape: ModelShape, head: HeadSettings | None = None
 ) -> nn.Module:
     """Make the model, drawing its weights from torch's default generator.
 
     Args:
-        backbone: of the run, as the other parts.
-        dataset: its classes and channels.
-        recipe: image size and regularisation.
+        backbone: of the run.
+        shape: what the model is made for.
         head: what it asks of the model: no positional embedding, another input size, no classifier.
 
     Raises:
@@ -47,31 +42,38 @@ def build(
     """
     import timm
 
-    name, params = backbone["model"], (head or {}).get("params", {})
-    arguments = create_arguments(backbone, dataset, recipe)
+    name = backbone.model
+    arguments = create_arguments(backbone, shape)
     try:
         model: nn.Module = timm.create_model(name, pretrained=False, **arguments)
     except (RuntimeError, TypeError, ValueError, AssertionError, AttributeError) as error:
         text = str(error).split("\n")[0] or type(error).__name__
         raise BackboneError(f"backbone {name}: {text}") from error
-    if recipe.get("drop_path_rule") == "uniform":
+    if shape.drop_path_rule == "uniform":
         _drop_evenly(model, arguments.get("drop_path_rate"))
-    if not params.get("positions", True):
+    if head is not None:
+        _follow_head(model, name, shape, head)
+    return model
+
+
+def _follow_head(model: Any, name: str, shape: ModelShape, head: HeadSettings) -> None:
+    """Change a model as its head asks."""
+    shared = head.shared
+    if not shared.positions:
         if getattr(model, "pos_embed", None) is None:
             raise BackboneError(f"backbone {name}: it has no positional embedding to remove")
         # Made and dropped: without it timm would draw all other weights anew.
         model.pos_embed = None
-    if params.get("mega") is not None:
-        _shrink(model, name, recipe["image_size"], params["mega"])
-    if head is not None and head.get("name") == "distill":
+    if shared.mega is not None:
+        _shrink(model, name, shape.image_size, shared.mega)
+    if (distillation := head.distillation) is not None:
         from .students import prepare_student
 
-        prepare_student(model, head)
-    if not params.get("labels", True):
+        prepare_student(model, distillation)
+    if not shared.labels:
         if not hasattr(model, "reset_classifier"):
             raise BackboneError(f"backbone {name}: its classifier cannot be removed")
         model.reset_classifier(0)
-    return model
 
 
 def _drop_evenly(model: nn.Module, rate: float | None) -> None:
@@ -116,7 +118,7 @@ def patch_side(model: Any, size: int) -> int | None:
     return int(side) if side and size % side == 0 else None
 
 
-def cell_side(head: dict[str, Any], name: str, grid: Grid, side: int) -> int | None:
+def cell_side(head: HeadSettings, name: str, grid: Grid, side: int) -> int | None:
     """Return the side of the square of pixels that a token stands for.
 
     None where the head does nothing to patches.
@@ -124,10 +126,10 @@ def cell_side(head: dict[str, Any], name: str, grid: Grid, side: int) -> int | N
     Raises:
         BackboneError: the tokens stand for no squares, and the head shuffles or changes such.
     """
-    params = head["params"]
-    if not (params.get("shuffle") or params.get("patch_augment") or params.get("mega")):
+    shared = head.shared
+    if not shared.changes_patches:
         return None
-    if params.get("mega") not in (None, grid.height):
+    if shared.mega not in (None, grid.height):
         raise BackboneError(
             f"backbone {name}: mega-patches need one token per patch, but it merges them"
         )
@@ -139,9 +141,9 @@ def cell_side(head: dict[str, Any], name: str, grid: Grid, side: int) -> int | N
     return side // grid.height
 
 
-def input_side(head: dict[str, Any], model: Any, size: int) -> int:
+def input_side(head: HeadSettings, model: Any, size: int) -> int:
     """Return the side of the images that the model gets, pixels."""
-    mega = head["params"].get("mega")
+    mega = head.shared.mega
     return size if mega is None else mega * (patch_side(model, size) or 1)
 
 

@@ -7,6 +7,8 @@ import torch
 from timm.models.deit import VisionTransformerDistilled
 from torch import Tensor, nn
 
+from ...jobs.run.settings import DistillParameters
+
 
 class LateFusion(VisionTransformerDistilled):
     """A model with a distillation token that adds up the two softmax outputs, as the paper does at
@@ -26,12 +28,12 @@ class LateFusion(VisionTransformerDistilled):
         return both.log_softmax(2).logsumexp(0) - math.log(2)
 
 
-def prepare_student(model: nn.Module, head: dict[str, Any]) -> None:
+def prepare_student(model: nn.Module, params: DistillParameters) -> None:
     """Let a model with a distillation token give both logits in training, and join them elsewhere
-    as the head says.
+    as the head's parameters say.
     """
-    if not isinstance(model, VisionTransformerDistilled) or head["params"]["weight"] == 0:
+    if not isinstance(model, VisionTransformerDistilled) or params.weight == 0:
         return
     model.set_distilled_training(True)
-    if head["params"]["fusion"] == "softmax":
+    if params.fusion == "softmax":
         model.__class__ = LateFusion

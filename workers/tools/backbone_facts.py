@@ -7,14 +7,13 @@ import json
 import sys
 from typing import Any
 
-from ...jobs.run.spec import STAGE
+from ...jobs.documents import from_plain, to_plain
+from ...jobs.run.backbone_facts import Facts, Question
+from ...jobs.run.settings import STAGE, BackboneSettings
 
 
-def describe(question: dict[str, Any]) -> dict[str, Any]:
-    """Return parameters, token grid, width and whether there are batch norms.
-
-    Or an error in timm's words.
-    """
+def describe(question: Question) -> Facts:
+    """Return what timm says of a backbone, or an error in its words."""
     # Here, not under the device below: torch 2.6 cannot import its compiler under one, and timm
     # imports it.
     import timm  # noqa: F401
@@ -25,38 +24,37 @@ def describe(question: dict[str, Any]) -> dict[str, Any]:
     from ..models.tokens import grid_shapes
     from ..training.trainee import tap_of
 
+    name, head, shape = question.backbone.model, question.head, question.shape
     for device in ("meta", "cpu"):
         try:
             with torch.device(device):
-                head, size = question["head"], question["recipe"]["image_size"]
-                model = build(question["backbone"], question["dataset"], question["recipe"], head)
-                side = input_side(head, model, size)
-                grid = grid_shapes(tap_of(model, head), question["dataset"]["channels"], side)[-1]
+                model = build(question.backbone, shape, head)
+                side = input_side(head, model, shape.image_size)
+                grid = grid_shapes(tap_of(model, head), shape.channels, side)[-1]
                 if min(grid.height, grid.columns) > 0:
-                    cell_side(head, question["backbone"]["model"], grid, side)
+                    cell_side(head, name, grid, side)
                 _check_weights(question, model)
         except BackboneError as error:
             failure = str(error)
             continue
-        except (
-            Exception
-        ) as error:  # whatever a model's forward raises on an input that it cannot take
-            failure = f"backbone {question['backbone']['model']}: {str(error).splitlines()[0]}"
+        # Whatever a model's forward raises on an input that it cannot take.
+        except Exception as error:
+            failure = f"backbone {name}: {str(error).splitlines()[0]}"
             continue
         if min(grid.height, grid.columns) < 1:
             # Not every torch notices that a patch is larger than the image.
-            name, size = question["backbone"]["model"], question["recipe"]["image_size"]
-            return {"error": f"backbone {name}: no token is left of a {size}-pixel image"}
-        return {
-            "parameters": sum(parameter.numel() for parameter in model.parameters()),
-            "width": grid.width,
-            "grid": [grid.height, grid.columns],
-            "batch_norm": bool(batch_norms(model)),
-        }
-    return {"error": failure}
+            left = f"no token is left of a {shape.image_size}-pixel image"
+            return Facts(error=f"backbone {name}: {left}")
+        return Facts(
+            parameters=sum(parameter.numel() for parameter in model.parameters()),
+            width=grid.width,
+            grid=(grid.height, grid.columns),
+            batch_norm=bool(batch_norms(model)),
+        )
+    return Facts(error=failure)
 
 
-def _check_weights(question: dict[str, Any], model: Any) -> None:
+def _check_weights(question: Question, model: Any) -> None:
     """Find out whether a model can take its parent's weights, or a teacher those that it was
     trained with.
 
@@ -66,22 +64,23 @@ def _check_weights(question: dict[str, Any], model: Any) -> None:
     from ..checkpoints.weights import fit
     from ..models.backbones import build
 
-    teacher, parent = question.get("teacher"), question.get("parent")
-    if teacher not in (None, STAGE):
-        build(teacher, question["dataset"], question["recipe"])
+    teacher, parent, shape = question.teacher, question.parent, question.shape
+    if isinstance(teacher, BackboneSettings):
+        build(teacher, shape)
     if parent is None:
         return
-    given = build(parent["backbone"], parent["dataset"], parent["recipe"], parent["head"])
+    given = build(parent.backbone, parent.shape, parent.head)
     if teacher == STAGE:
-        model = build(parent["backbone"], question["dataset"], question["recipe"], parent["head"])
-    sizes = f"at {parent['recipe']['image_size']} and {question['recipe']['image_size']} pixels"
-    fit(model, given.state_dict(), f"weights of {parent['backbone']['model']} {sizes}")
+        model = build(parent.backbone, shape, parent.head)
+    sizes = f"at {parent.shape.image_size} and {shape.image_size} pixels"
+    fit(model, given.state_dict(), f"weights of {parent.backbone.model} {sizes}")
 
 
 def main() -> int:
     """Serve one batch of questions."""
-    asked = json.load(sys.stdin)
-    json.dump({key: describe(question) for key, question in asked.items()}, sys.stdout)
+    asked = from_plain(json.load(sys.stdin), dict[str, Question])
+    found = {key: describe(question) for key, question in asked.items()}
+    json.dump(to_plain(found), sys.stdout)
     return 0
 
 

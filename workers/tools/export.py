@@ -70,23 +70,22 @@ def configuration(final: Final) -> dict[str, Any]:
     from ..models.backbones import create_arguments
 
     spec = final.spec
-    arguments = create_arguments(spec.backbone, spec.dataset, spec.recipe)
-    classes = arguments.pop("num_classes") if spec.head["params"].get("labels", True) else 0
+    arguments = create_arguments(spec.backbone, spec.shape)
+    classes = arguments.pop("num_classes") if spec.head.shared.labels else 0
     arguments.pop("num_classes", None)
-    channels, params = arguments["in_chans"], spec.head["params"]
-    if not params.get("positions", True):
+    if not spec.head.shared.positions:
         arguments["pos_embed"] = "none"
     return {
-        "architecture": spec.backbone["model"],
+        "architecture": spec.backbone.model,
         "num_classes": classes,
         "model_args": arguments,
         "pretrained_cfg": {
             "num_classes": classes,
-            "input_size": [channels, spec.recipe["image_size"], spec.recipe["image_size"]],
-            "mean": spec.dataset["mean"],
-            "std": spec.dataset["std"],
-            "interpolation": spec.recipe["interpolation"],
-            "crop_pct": spec.recipe["eval_crop_pct"],
+            "input_size": [spec.dataset.channels, spec.recipe.image_size, spec.recipe.image_size],
+            "mean": spec.dataset.mean,
+            "std": spec.dataset.std,
+            "interpolation": spec.recipe.interpolation,
+            "crop_pct": spec.recipe.eval_crop_pct,
         },
     }
 
@@ -105,9 +104,9 @@ def _write_features(final: Final, path: Path) -> dict[str, Any]:
     from ..models.backbones import create_arguments
 
     spec = final.spec
-    arguments = create_arguments(spec.backbone, spec.dataset, spec.recipe)
+    arguments = create_arguments(spec.backbone, spec.shape)
     arguments.pop("num_classes")
-    name = spec.backbone["model"]
+    name = spec.backbone.model
     try:
         model = timm.create_model(name, features_only=True, pretrained=False, **arguments)
     except (RuntimeError, TypeError, AttributeError, ValueError) as error:
@@ -141,7 +140,7 @@ def card(
     spec, labels = final.spec, facts["labels"]
     seed = seed_label(spec.seeds)
     seeds = str(seed) if seed is not None else seed_text(0, spec.seeds)
-    head = {name: value for name, value in spec.head["params"].items() if value is not None}
+    head = {name: value for name, value in spec.head.params.items() if value is not None}
     lines = [
         f"# {labels['backbone']} on {labels['dataset']}, {labels['head']}",
         "",
@@ -150,9 +149,9 @@ def card(
             f"- final weights: epoch {final.manifest.epoch}, step {final.manifest.step}; not"
             " selected by a score"
         ),
-        f"- recipe `{labels['recipe']}`, fidelity {spec.recipe.get('fidelity', 'paper')}",
-        f"- head {spec.head['name']} {json.dumps(head)}; {_left(final)}",
-        f"- dataset fingerprint `{spec.dataset['fingerprint']}`",
+        f"- recipe `{labels['recipe']}`, fidelity {spec.recipe.fidelity}",
+        f"- head {spec.head.name} {json.dumps(head)}; {_left(final)}",
+        f"- dataset fingerprint `{spec.dataset.fingerprint}`",
     ]
     if spec.init_from:
         lines.append(
@@ -168,7 +167,7 @@ def card(
         what = f"{facts['cell']['metric']} {mean:.2f} ± {std:.2f} over all of them"
         lines += ["", f"One of {facts['cell']['n']} seeds; {what}."]
     lines += ["", "```python", *_loading(config, form), "```", "", "## Recipe", "", "```json"]
-    lines += [json.dumps(spec.recipe, indent=1), "```"]
+    lines += [json.dumps(spec.recipe.in_full(), indent=1), "```"]
     if environment and environment.get("software"):
         lines += [
             "",
@@ -178,12 +177,10 @@ def card(
 
 
 def _left(final: Final) -> str:
-    if final.spec.head["name"] != "distill":
+    params = final.spec.head.distillation
+    if params is None:
         return "it is not part of these weights"
-    if (
-        "distilled" in final.spec.backbone["model"]
-        and final.spec.head["params"]["fusion"] == "softmax"
-    ):
+    if "distilled" in final.spec.backbone.model and params.fusion == "softmax":
         return "the scores below sum both tokens' softmax outputs; timm's model averages the logits"
     return "the teacher is not part of these weights"
 

@@ -18,6 +18,7 @@ from torch.nn import functional as F
 
 from ...jobs.errors import BadInput, did_you_mean
 from ...jobs.grid import catalogue
+from ...jobs.run.settings import BackboneSettings, ModelShape
 from ..environment import software
 from ..models.backbones import build
 from ..training.trainee import make_numerics
@@ -55,9 +56,7 @@ def measure(
         BadInput: there is no such backbone, or the largest batch is asked for without a GPU.
     """
     model = _model(name, image_size, classes).to(device)
-    numerics = make_numerics(
-        {"precision": precision, "tf32": False, "deterministic": False}, device
-    )
+    numerics = make_numerics(device, precision=precision)
     parameters = sum(parameter.numel() for parameter in model.parameters())
     flops = _multiply_adds(model, image_size, device)
     if batch is None:
@@ -105,8 +104,8 @@ def _model(name: str, image_size: int, classes: int) -> nn.Module:
             f"unknown backbone {name!r}. {did_you_mean(name, [*known, *models])}".strip()
         )
     entry = known.get(name, {"model": name})
-    backbone = {"model": entry["model"], "args": entry.get("args", {})}
-    return build(backbone, {"classes": classes, "channels": 3}, {"image_size": image_size})
+    backbone = BackboneSettings(model=entry["model"], args=entry.get("args", {}), weights=None)
+    return build(backbone, ModelShape(channels=3, classes=classes, image_size=image_size))
 
 
 def _multiply_adds(model: nn.Module, image_size: int, device: torch.device) -> int:

@@ -41,11 +41,11 @@ def prepare(name: str, root: Path, *, download: bool = True) -> str:
     known = catalogue.datasets()
     if name not in known:
         raise BadInput(f"unknown dataset {name!r}. {suggest(name, known)}")
-    facts = known[name]
+    facts, dataset = known[name], catalogue.dataset(name)
     if download and name in _FETCHED:
         _download(name, make_folder(root / name))
     for split in ("train", "test"):
-        found = load(facts | {"name": name}, split, data_root=root, paths={})
+        found = load(dataset, split, data_root=root, paths={})
         classes = len(set(found.labels.tolist()))
         if classes != facts["classes"]:
             raise DataError(
@@ -54,7 +54,7 @@ def prepare(name: str, root: Path, *, download: bool = True) -> str:
             )
     for split in facts.get("sets", {}):
         try:
-            load(facts | {"name": name}, split, data_root=root, paths={})
+            load(dataset, split, data_root=root, paths={})
         except DataError as error:
             print(f"set {split} is not available: {error}", file=sys.stderr)
     return (

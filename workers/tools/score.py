@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ...jobs.atomic_files import make_folder
+from ...jobs.documents import changed
 from ...jobs.workspace.journal import JournalWriter
 from ...jobs.workspace.paths import Workspace
 from ..checkpoints.final_weights import NoWeights, final_of
@@ -56,17 +57,21 @@ def score(
     from ..models.backbones import build
     from ..training.evaluate import evaluate
     from ..training.group import Group
-    from ..training.trainee import make_numerics, with_labels
+    from ..training.trainee import make_numerics
 
     final = final_of(workspace, run_id)
     spec = final.spec
-    if not with_labels(spec.head):
+    if not spec.head.shared.labels:
         raise NoWeights(f"run {run_id} has no classifier: it was trained without labels")
     given = {"image_size": image_size, "eval_crop_pct": crop_pct}
-    recipe = spec.recipe | {name: value for name, value in given.items() if value is not None}
+    recipe = changed(
+        spec.recipe, **{name: value for name, value in given.items() if value is not None}
+    )
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    numerics = make_numerics(recipe, device)
-    model = build(spec.backbone, spec.dataset, recipe, spec.head)
+    numerics = make_numerics(
+        device, precision=recipe.precision, tf32=recipe.tf32, deterministic=recipe.deterministic
+    )
+    model = build(spec.backbone, changed(spec, recipe=recipe).shape, spec.head)
     load_weights(model, final.weights)
     model.to(device)
     found: dict[str, Any] = {}

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ...jobs.run.spec import STAGE, RunSpec
+from ...jobs.run.settings import DistillParameters, ModelShape
+from ...jobs.run.spec import RunSpec
 from ..checkpoints.weights import load_weights
 from ..errors import BackboneError
 from ..models.backbones import build
@@ -24,7 +25,7 @@ class Distillation:
     a mean over images or, as in the published code, over images and classes.
     """
 
-    def __init__(self, params: dict[str, Any], teacher: nn.Module, numerics: Any) -> None:
+    def __init__(self, params: DistillParameters, teacher: nn.Module, numerics: Any) -> None:
         self.params, self.numerics = params, numerics
         self.teacher = teacher.eval().requires_grad_(False)
 
@@ -38,16 +39,16 @@ class Distillation:
         """
         with torch.no_grad(), self.numerics.autocast():
             taught = self.teacher(images).float()
-        if self.params["kind"] == "hard":
+        if self.params.kind == "hard":
             return F.cross_entropy(logits, taught.argmax(1), reduction="sum")
-        tau = self.params["temperature"]
+        tau = self.params.temperature
         divergence = F.kl_div(
             (logits / tau).log_softmax(1),
             (taught / tau).log_softmax(1),
             reduction="sum",
             log_target=True,
         )
-        share = logits.shape[1] if self.params["mean_over"] == "elements" else 1
+        share = logits.shape[1] if self.params.mean_over == "elements" else 1
         return divergence * tau**2 / share
 
 
@@ -59,25 +60,23 @@ def make_distillation(
     The teacher is timm's model with weights from a file, or the run of an earlier stage; it works
     at the student's image size and precision.
     """
-    params = spec.head["params"]
-    if spec.head["name"] != "distill" or params["weight"] == 0:
+    params = spec.head.distillation
+    if params is None or params.weight == 0:
         return None
-    described = params["teacher"]
-    if described == STAGE:
+    shape = spec.shape
+    if isinstance(params.teacher, str):
         assert plan.parent is not None and plan.init is not None
         backbone, head, weights = plan.parent.backbone, plan.parent.head, plan.init
     else:
-        backbone, head, weights = (
-            described,
-            None,
-            Path(plan.paths[described["weights"]["fingerprint"]]),
-        )
+        assert params.teacher.weights is not None, "a teacher has weights"
+        path = plan.paths[params.teacher.weights.fingerprint]
+        backbone, head, weights = params.teacher, None, Path(path)
     # In evaluation there is no dropout; another image size gets its positions from those it was
     # trained with.
-    recipe = {"image_size": spec.recipe["image_size"]}
-    model = build(backbone, spec.dataset, recipe, head)
+    plain = ModelShape(channels=shape.channels, classes=shape.classes, image_size=shape.image_size)
+    model = build(backbone, plain, head)
     trained = {name for name, parameter in model.named_parameters() if parameter.requires_grad}
     left = sorted(trained & set(load_weights(model, weights)))
     if left:
-        raise BackboneError(f"teacher {backbone['model']}: the weights lack {', '.join(left[:3])}")
+        raise BackboneError(f"teacher {backbone.model}: the weights lack {', '.join(left[:3])}")
     return Distillation(params, model.to(device), numerics)

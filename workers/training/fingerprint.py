@@ -6,11 +6,12 @@ Mixup, no dropout, no validation split) there is None.
 """
 
 import hashlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
+from ...jobs.run.settings import DatasetSettings, RecipeSettings
 from ..data.batches import Position, TensorSource
 from ..data.datasets import ImageSet
 from ..data.timm_pipeline import PilTransform
@@ -45,7 +46,9 @@ def fingerprints(training: "Training", train: ImageSet) -> dict[str, str | None]
     return {
         "init": training.drawn_weights,
         "split": (
-            _hash(train.places) if "val" in spec.dataset and train.places is not None else None
+            _hash(train.places)
+            if spec.dataset.val is not None and train.places is not None
+            else None
         ),
         "order": _hash(training.order.permutation(0)),
         # Nothing is augmented where another value does the same.
@@ -62,20 +65,20 @@ def of_weights(model: torch.nn.Module) -> str:
     )
 
 
-def _probe(dataset: dict[str, Any], recipe: dict[str, Any]) -> ImageSet:
-    count = COUNT[recipe["pipeline"]]
-    shape = (count, dataset["channels"], recipe["image_size"], recipe["image_size"])
+def _probe(dataset: DatasetSettings, recipe: RecipeSettings) -> ImageSet:
+    count = COUNT[recipe.pipeline]
+    shape = (count, dataset.channels, recipe.image_size, recipe.image_size)
     pattern = (
         torch.arange(torch.Size(shape).numel()).mul(97).remainder(251).to(torch.uint8).view(shape)
     )
-    return ImageSet(labels=torch.arange(count) % dataset["classes"], images=pattern)
+    return ImageSet(labels=torch.arange(count) % dataset.classes, images=pattern)
 
 
 def _augmented(training: "Training", streams: Streams) -> Tensor:
     spec, patches = training.spec, training.patches
     images = _probe(spec.dataset, spec.recipe)
     every = torch.arange(len(images))
-    if spec.recipe["pipeline"] == "pil":
+    if spec.recipe.pipeline == "pil":
         transform = PilTransform(images, spec.dataset, spec.recipe, streams)
         found = torch.stack([transform(0, index) for index in every.tolist()])
     else:
@@ -110,8 +113,8 @@ def _drawn(training: "Training") -> dict[str, str | None]:
     """
     spec, streams, trainee = training.spec, training.streams, training.trainee
     device = training.group.device
-    size = input_side(spec.head, trainee.backbone, spec.recipe["image_size"])
-    images = torch.zeros(4, spec.dataset["channels"], size, size, device=device)
+    size = input_side(spec.head, trainee.backbone, spec.recipe.image_size)
+    images = torch.zeros(4, spec.dataset.channels, size, size, device=device)
     buffers = {name: value.clone() for name, value in trainee.named_buffers()}
     generator = streams.generator("pair", "head", *START, 0)
     streams.seed_torch("drop", "backbone", *START, 0)

@@ -78,15 +78,15 @@ class Training:
         spec, recipe, group = self.spec, self.recipe, self.group
         self.mark("data")
         train = self._split("train")
-        share = recipe["virtual_ranks"] // group.world_size
+        share = recipe.virtual_ranks // group.world_size
         self.virtual_ranks = list(range(group.rank * share, (group.rank + 1) * share))
         self.order = Order(
             len(train),
-            recipe["batch_size"],
-            recipe["virtual_ranks"],
-            drop_last=recipe["drop_last"],
+            recipe.batch_size,
+            recipe.virtual_ranks,
+            drop_last=recipe.drop_last,
             streams=self.streams,
-            repeats=recipe["repeats"],
+            repeats=recipe.repeats,
         )
         self.source = self._source(train)
         place = {"rank": group.rank, "world_size": group.world_size}
@@ -95,17 +95,22 @@ class Training:
             for name in scored_sets(spec.dataset, self.plan.sets)
         }
         self.mark("model")
-        self.numerics = make_numerics(recipe, group.device)
+        self.numerics = make_numerics(
+            group.device,
+            precision=recipe.precision,
+            tf32=recipe.tf32,
+            deterministic=recipe.deterministic,
+        )
         trainee = make_trainee(spec, self.streams)
         self.drawn_weights = of_weights(trainee) if self.plan.resume is None else ""
         self._start_weights(trainee.backbone)
-        memory_format = torch.channels_last if recipe["channels_last"] else torch.contiguous_format
+        memory_format = torch.channels_last if recipe.channels_last else torch.contiguous_format
         self.trainee = trainee.to(device=group.device, memory_format=memory_format)
         distillation = make_distillation(spec, self.plan, group.device, self.numerics)
         self.statistics = layers_with_statistics(trainee)
         self.optimizer = make_optimizer(trainee, recipe)
         self.schedule = make_schedule(self.optimizer, recipe, self.order.steps)
-        self.mixup = make_mixup(recipe, spec.dataset["classes"])
+        self.mixup = make_mixup(recipe, spec.dataset.classes)
         self.objective = Objective(recipe, mixed=self.mixup is not None, distillation=distillation)
         self.patches = patch_work(spec.head, spec.dataset, trainee.patch, group.device)
         self.ema = make_ema(trainee, recipe)
@@ -125,13 +130,13 @@ class Training:
         split = load_part(
             self.spec.dataset, name, self.streams, data_root=plan.data_root, paths=plan.paths
         )
-        if name == "train" and self.recipe["pipeline"] == "pil":
+        if name == "train" and self.recipe.pipeline == "pil":
             return split
         # Decoding a large folder takes minutes; the agent must not take that for a hang.
         return split.watched(lambda: self.mark("decode"))
 
     def _source(self, train: ImageSet) -> TrainSource:
-        if self.recipe["pipeline"] == "tensor":
+        if self.recipe.pipeline == "tensor":
             return TensorSource(
                 train, self.spec.dataset, self.recipe, self.streams, self.group.device
             )
@@ -139,17 +144,17 @@ class Training:
         return PilSource(transform, self.order, workers=self.plan.workers, device=self.group.device)
 
     def _start_weights(self, backbone: torch.nn.Module) -> None:
-        weights = self.spec.backbone["weights"]
+        weights = self.spec.backbone.weights
         if self.plan.resume is not None:
             return
         if self.plan.init is not None and not self.spec.learns_from_parent:
             load_weights(backbone, self.plan.init)
         elif weights is not None:
-            load_weights(backbone, Path(self.plan.paths[weights["fingerprint"]]))
+            load_weights(backbone, Path(self.plan.paths[weights.fingerprint]))
 
     def _wrapped(self) -> torch.nn.Module:
         model: torch.nn.Module = self.trainee
-        if self.recipe["compile"]:
+        if self.recipe.compile:
             model = torch.compile(model)
         if self.group.world_size == 1:
             return model
@@ -172,17 +177,17 @@ class Training:
 
     @property
     def total_steps(self) -> int:
-        return int(self.recipe["epochs"]) * self.order.steps
+        return self.recipe.epochs * self.order.steps
 
     def run(self) -> bool:
         """Train to the end; False where training was stopped, saved and can go on."""
-        while self.epoch < self.recipe["epochs"]:
+        while self.epoch < self.recipe.epochs:
             if not self._train_epoch() or not self._evaluate_epoch():
                 self.vote.settle()
                 self.save()
                 return False
             self.epoch, self.step, self.sums = self.epoch + 1, 0, {}
-            if self.epoch == self.recipe["epochs"] or self.vote.save_due:
+            if self.epoch == self.recipe.epochs or self.vote.save_due:
                 self.save()
         self.vote.settle()
         return True
@@ -244,7 +249,7 @@ class Training:
             images, places = self.patches.train(
                 images, self.streams.generator("augment", "patches", *where)
             )
-        if self.recipe["channels_last"]:
+        if self.recipe.channels_last:
             images = images.contiguous(memory_format=torch.channels_last)
         split = self.plan.micro_split
         with frozen_statistics(self.statistics, virtual_rank != 0):
@@ -284,14 +289,14 @@ class Training:
         for name, value in metrics.items():
             if name in OWN_SUMS:
                 raise OwnHeadError(
-                    f"head {self.spec.head['name']}: {name!r} is a reserved metric name"
+                    f"head {self.spec.head.name}: {name!r} is a reserved metric name"
                 )
             self._add(name, torch.as_tensor(value, device=self.group.device).detach() * count)
 
     def _backward_nothing(self, model: torch.nn.Module) -> None:
         """Take part in a reduction with gradients of zero."""
-        channels = self.spec.dataset["channels"]
-        size = input_side(self.spec.head, self.trainee.backbone, self.recipe["image_size"])
+        channels = self.spec.dataset.channels
+        size = input_side(self.spec.head, self.trainee.backbone, self.recipe.image_size)
         images = torch.zeros(2, channels, size, size, device=self.group.device)
         with frozen_statistics(self.statistics, True):
             with self.numerics.autocast():
@@ -311,10 +316,8 @@ class Training:
     def _update(self) -> None:
         scaler = self.numerics.scaler
         scaler.unscale_(self.optimizer)
-        if self.recipe["clip_grad"] is not None:
-            norm = torch.nn.utils.clip_grad_norm_(
-                self.trainee.parameters(), self.recipe["clip_grad"]
-            )
+        if self.recipe.clip_grad is not None:
+            norm = torch.nn.utils.clip_grad_norm_(self.trainee.parameters(), self.recipe.clip_grad)
             if self.group.is_primary:
                 self._add("grad_norm", norm.detach())
         scaler.step(self.optimizer)
@@ -339,8 +342,8 @@ class Training:
     def _evaluate_epoch(self) -> bool:
         epoch = self.epoch + 1
         scores = None
-        if epoch % self.plan.evaluate_every == 0 or epoch == self.recipe["epochs"]:
-            scores = self.examiner.scores(self._keep_going, final=epoch == self.recipe["epochs"])
+        if epoch % self.plan.evaluate_every == 0 or epoch == self.recipe.epochs:
+            scores = self.examiner.scores(self._keep_going, final=epoch == self.recipe.epochs)
             if scores is None:
                 return False
         metrics = self._epoch_metrics()
@@ -370,7 +373,7 @@ class Training:
     def _sums_of_ranks(self) -> dict[str, Tensor]:
         """Return name -> [world size]; every rank must ask."""
         names = sorted(
-            set(self.sums) | ({"grad_norm"} if self.recipe["clip_grad"] is not None else set())
+            set(self.sums) | ({"grad_norm"} if self.recipe.clip_grad is not None else set())
         )
         table = torch.zeros(len(names), self.group.world_size, dtype=torch.float64)
         table[:, self.group.rank] = torch.stack(

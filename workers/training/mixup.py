@@ -4,14 +4,16 @@ from typing import Any
 
 from torch import Tensor
 
+from ...jobs.run.settings import RecipeSettings
 
-def make_mixup(recipe: dict[str, Any], classes: int) -> Any:
+
+def make_mixup(recipe: RecipeSettings, classes: int) -> Any:
     """Return a callable (images, labels) -> (images, soft targets [B, classes]), or None where
     nothing is mixed.
 
     Draws come from NumPy's global generator, which the caller seeds for each position.
     """
-    if not (recipe["mixup"] or recipe["cutmix"]):
+    if not (recipe.mixup or recipe.cutmix):
         return None
     from timm.data.mixup import Mixup, mixup_target
 
@@ -26,11 +28,11 @@ def make_mixup(recipe: dict[str, Any], classes: int) -> Any:
             return images, mixup_target(labels, self.num_classes, factor, self.label_smoothing)
 
     return AnySizeMixup(
-        mixup_alpha=recipe["mixup"],
-        cutmix_alpha=recipe["cutmix"],
-        prob=recipe["mix_prob"],
-        switch_prob=recipe["mix_switch_prob"],
+        mixup_alpha=recipe.mixup,
+        cutmix_alpha=recipe.cutmix,
+        prob=recipe.mix_prob,
+        switch_prob=recipe.mix_switch_prob,
         mode="batch",
-        label_smoothing=recipe["label_smoothing"],
+        label_smoothing=recipe.label_smoothing,
         num_classes=classes,
     )

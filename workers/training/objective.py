@@ -4,12 +4,12 @@ The classifier's, a teacher's and a head's, as sums over the images.
 """
 
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from ...jobs.run.settings import RecipeSettings
 from .distill import Distillation
 
 
@@ -25,10 +25,10 @@ class Objective:
     """
 
     def __init__(
-        self, recipe: dict[str, Any], *, mixed: bool, distillation: Distillation | None
+        self, recipe: RecipeSettings, *, mixed: bool, distillation: Distillation | None
     ) -> None:
         # Of the parts that it reports.
-        self.names = (recipe["loss"], *(("distillation",) if distillation else ()))
+        self.names = (recipe.loss, *(("distillation",) if distillation else ()))
         self._classify = _criterion(recipe, mixed)
         self._distillation = distillation
 
@@ -63,20 +63,20 @@ class Objective:
         return total, {name: value.detach() for name, value in parts.items()}
 
 
-def _criterion(recipe: dict[str, Any], mixed: bool) -> Callable[[Tensor, Tensor], Tensor]:
+def _criterion(recipe: RecipeSettings, mixed: bool) -> Callable[[Tensor, Tensor], Tensor]:
     """Return the classifier's loss, a sum over the images.
 
     Mixup has smoothed its targets already.
     """
-    smoothing = 0.0 if mixed else recipe["label_smoothing"]
-    if recipe["loss"] == "cross_entropy":
+    smoothing = 0.0 if mixed else recipe.label_smoothing
+    if recipe.loss == "cross_entropy":
         return lambda logits, targets: F.cross_entropy(
             logits, targets, reduction="sum", label_smoothing=smoothing
         )
     from timm.loss import BinaryCrossEntropy
 
     made = BinaryCrossEntropy(
-        smoothing=smoothing, target_threshold=recipe["bce_threshold"], reduction="none"
+        smoothing=smoothing, target_threshold=recipe.bce_threshold, reduction="none"
     )
     # A mean over the classes, as in the recipes that use it.
     return lambda logits, targets: made(logits, targets).mean(1).sum()

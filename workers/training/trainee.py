@@ -10,6 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from ...jobs.errors import VtjobsError
+from ...jobs.run.settings import HeadSettings, RecipeSettings
+from ...jobs.run.spec import RunSpec
 from ..heads.base import build_head, trains_module
 from ..models.backbones import batch_norms, build, cell_side, input_side
 from ..models.tokens import Tap, grid_shapes
@@ -57,46 +59,39 @@ class Trainee(nn.Module):
         return logits, loss, metrics
 
 
-def make_trainee(spec: Any, streams: Streams) -> Trainee:
+def make_trainee(spec: RunSpec, streams: Streams) -> Trainee:
     """Make backbone and head.
 
     Each draws its initial weights from its own key, so neither shifts the other's.
     """
     streams.seed_torch("init", "backbone")
-    backbone = build(spec.backbone, spec.dataset, spec.recipe, spec.head)
+    backbone = build(spec.backbone, spec.shape, spec.head)
     if not trains_module(spec.head):
         return Trainee(backbone, None, None)
     tap = tap_of(backbone, spec.head)
-    side = input_side(spec.head, backbone, spec.recipe["image_size"])
-    grids = grid_shapes(tap, spec.dataset["channels"], side)
-    patch = cell_side(spec.head, spec.backbone["model"], grids[-1], side)
+    side = input_side(spec.head, backbone, spec.recipe.image_size)
+    grids = grid_shapes(tap, spec.dataset.channels, side)
+    patch = cell_side(spec.head, spec.backbone.model, grids[-1], side)
     streams.seed_torch("init", "head")
-    head, labels = build_head(spec.head, grids), with_labels(spec.head)
+    head, labels = build_head(spec.head, grids), spec.head.shared.labels
     if not labels:
         _leave_out_what_no_token_needs(tap, spec)
     return Trainee(backbone, head, tap, labels=labels, patch=patch)
 
 
-def with_labels(head: dict[str, Any]) -> bool:
-    """Whether a run trains a classifier."""
-    return bool(head["params"].get("labels", True))
-
-
-def tap_of(backbone: nn.Module, head: dict[str, Any]) -> Tap:
+def tap_of(backbone: nn.Module, head: HeadSettings) -> Tap:
     """Return what takes a head's grids."""
-    params = head["params"]
-    if params.get("blocks") == "all":
-        return Tap(backbone, "blocks")
-    return Tap(backbone, params.get("tokens", "after_norm"))
+    shared = head.shared
+    return Tap(backbone, "blocks" if shared.blocks == "all" else shared.tokens)
 
 
-def _leave_out_what_no_token_needs(tap: Tap, spec: Any) -> None:
+def _leave_out_what_no_token_needs(tap: Tap, spec: RunSpec) -> None:
     """Freeze what has no part in the patch tokens, such as a norm after pooling.
 
     DDP waits for every gradient.
     """
-    backbone, channels = tap.backbone, spec.dataset["channels"]
-    side = input_side(spec.head, backbone, spec.recipe["image_size"])
+    backbone, channels = tap.backbone, spec.dataset.channels
+    side = input_side(spec.head, backbone, spec.recipe.image_size)
     device = next(backbone.parameters()).device
     training = backbone.training
     backbone.eval()
@@ -139,58 +134,59 @@ class Numerics:
         return torch.autocast(self.device.type, dtype=self.dtype)
 
 
-def make_numerics(recipe: dict[str, Any], device: torch.device) -> Numerics:
-    """Set the global switches that the recipe asks for.
+def make_numerics(
+    device: torch.device, *, precision: str, tf32: bool = False, deterministic: bool = False
+) -> Numerics:
+    """Set the global switches that a recipe asks for.
 
     Raises:
         PrecisionError: the device cannot do it; nothing is chosen in its place.
     """
-    precision = recipe["precision"]
-    torch.backends.cuda.matmul.allow_tf32 = bool(recipe["tf32"])
-    torch.backends.cudnn.allow_tf32 = bool(recipe["tf32"])
+    torch.backends.cuda.matmul.allow_tf32 = tf32
+    torch.backends.cudnn.allow_tf32 = tf32
     if device.type == "cuda":
         if precision == "bf16" and not torch.cuda.is_bf16_supported(including_emulation=False):
             raise PrecisionError(
                 f"{torch.cuda.get_device_name(device)} does not support bf16. Use precision: fp16"
             )
-        if recipe["deterministic"]:
+        if deterministic:
             # Without it cuBLAS is refused under deterministic algorithms; read when its handle is
             # made.
             os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-        torch.backends.cudnn.benchmark = not recipe["deterministic"]
-        torch.use_deterministic_algorithms(bool(recipe["deterministic"]), warn_only=False)
+        torch.backends.cudnn.benchmark = not deterministic
+        torch.use_deterministic_algorithms(deterministic, warn_only=False)
     dtype = {"fp32": None, "fp16": torch.float16, "bf16": torch.bfloat16}[precision]
     scaler = torch.amp.GradScaler(device.type, enabled=precision == "fp16")
     return Numerics(device, dtype, scaler)
 
 
-def make_optimizer(trainee: Trainee, recipe: dict[str, Any]) -> torch.optim.Optimizer:
+def make_optimizer(trainee: Trainee, recipe: RecipeSettings) -> torch.optim.Optimizer:
     """Return timm's optimizer over backbone and head; what the recipe leaves out does not decay."""
     from timm.optim import create_optimizer_v2
 
     skip: set[str] = set()
-    if not recipe["decay_all"]:
+    if not recipe.decay_all:
         skip = getattr(trainee.backbone, "no_weight_decay", lambda: set())()
     trainee.no_weight_decay = lambda: {f"backbone.{name}" for name in skip}
     options: dict[str, Any] = {}
-    if "sgd" in recipe["optimizer"] or "momentum" in recipe["optimizer"]:
-        options["momentum"] = recipe["momentum"]
-    if recipe["optimizer"].startswith("lamb"):
+    if "sgd" in recipe.optimizer or "momentum" in recipe.optimizer:
+        options["momentum"] = recipe.momentum
+    if recipe.optimizer.startswith("lamb"):
         # timm's clips at 1 by itself; the recipe's `clip_grad` says what is clipped.
         options["max_grad_norm"] = None
     optimizer: torch.optim.Optimizer = create_optimizer_v2(
         trainee,
-        opt=recipe["optimizer"],
-        lr=recipe["lr"],
-        weight_decay=recipe["weight_decay"],
-        filter_bias_and_bn=not recipe["decay_all"],
+        opt=recipe.optimizer,
+        lr=recipe.lr,
+        weight_decay=recipe.weight_decay,
+        filter_bias_and_bn=not recipe.decay_all,
         **options,
     )
     return optimizer
 
 
 def make_schedule(
-    optimizer: torch.optim.Optimizer, recipe: dict[str, Any], steps_per_epoch: int
+    optimizer: torch.optim.Optimizer, recipe: RecipeSettings, steps_per_epoch: int
 ) -> Any:
     """Return timm's scheduler, stepped per update.
 
@@ -199,24 +195,28 @@ def make_schedule(
     from timm.scheduler import CosineLRScheduler
     from timm.scheduler.scheduler import Scheduler
 
-    warmup = round(recipe["warmup_epochs"] * steps_per_epoch)
+    warmup = round(recipe.warmup_epochs * steps_per_epoch)
     total = schedule_epochs(recipe) * steps_per_epoch
-    shared = {"warmup_t": warmup, "warmup_lr_init": recipe["warmup_lr"], "t_in_epochs": False}
-    if recipe["schedule"] == "cosine":
-        return CosineLRScheduler(optimizer, t_initial=total, lr_min=recipe["min_lr"], **shared)
-    if recipe["schedule"] == "quarter_cosine":
+    shared: dict[str, Any] = {
+        "warmup_t": warmup,
+        "warmup_lr_init": recipe.warmup_lr,
+        "t_in_epochs": False,
+    }
+    if recipe.schedule == "cosine":
+        return CosineLRScheduler(optimizer, t_initial=total, lr_min=recipe.min_lr, **shared)
+    if recipe.schedule == "quarter_cosine":
         from .schedule import QuarterCosine
 
-        return QuarterCosine(optimizer, total=total, lr_min=recipe["min_lr"], **shared)
+        return QuarterCosine(optimizer, total=total, lr_min=recipe.min_lr, **shared)
     from timm.scheduler import StepLRScheduler
 
     made: Scheduler = StepLRScheduler(optimizer, decay_t=total + 1, decay_rate=1.0, **shared)
     return made
 
 
-def schedule_epochs(recipe: dict[str, Any]) -> int:
+def schedule_epochs(recipe: RecipeSettings) -> int:
     """Return the epochs that the schedules are made for; training may end before."""
-    return int(recipe["schedule_epochs"] or recipe["epochs"])
+    return recipe.schedule_epochs or recipe.epochs
 
 
 def layers_with_statistics(trainee: Trainee) -> list[nn.Module]:
@@ -224,10 +224,10 @@ def layers_with_statistics(trainee: Trainee) -> list[nn.Module]:
     return batch_norms(trainee.backbone)
 
 
-def make_ema(trainee: Trainee, recipe: dict[str, Any]) -> Any:
+def make_ema(trainee: Trainee, recipe: RecipeSettings) -> Any:
     """Return timm's moving average of the backbone's weights, or None where the recipe has none."""
-    if recipe["ema_decay"] is None:
+    if recipe.ema_decay is None:
         return None
     from timm.utils import ModelEmaV3
 
-    return ModelEmaV3(trainee.backbone, decay=recipe["ema_decay"], use_warmup=recipe["ema_warmup"])
+    return ModelEmaV3(trainee.backbone, decay=recipe.ema_decay, use_warmup=recipe.ema_warmup)

@@ -11,9 +11,11 @@ from vtjobs.analysis.findings.cell import Cell, StageSpec
 from vtjobs.analysis.findings.published import records
 from vtjobs.analysis.output.layout import latex, markdown
 from vtjobs.analysis.output.render import of_published
-from vtjobs.jobs.documents import to_plain
+from vtjobs.jobs.documents import changed, to_plain
 from vtjobs.jobs.grid import catalogue
 from vtjobs.jobs.grid.heads import HEADS
+from vtjobs.jobs.grid.recipe import Recipe
+from vtjobs.jobs.run.settings import HeadSettings
 
 from ...support.cells import cell as a_cell
 
@@ -30,11 +32,11 @@ def ours(
     best: list[float] | None = None,
 ) -> Cell:  # fmt: skip
     """A cell as a report has it: the heads of its chain from the last stage back."""
-    fields = catalogue.recipe_data(recipe) | (changes or {})
+    fields = Recipe.model_validate(catalogue.recipe_data(recipe) | (changes or {})).settings
     specs = [
         StageSpec(
             head=_head(head, params or {}),
-            recipe=fields | (first or {} if number == len(heads) - 1 else {}),
+            recipe=changed(fields, **(first or {} if number == len(heads) - 1 else {})),
         )
         for number, head in enumerate(heads)
     ]
@@ -52,9 +54,11 @@ def ours(
     )
 
 
-def _head(name: str, params: dict[str, Any]) -> dict[str, Any]:
+def _head(name: str, params: dict[str, Any]) -> HeadSettings:
     given = {} if name == "supervised" else params
-    return {"name": name, "params": HEADS[name].model.model_validate(given).model_dump(mode="json")}
+    values = HEADS[name].model.model_validate(given).model_dump(mode="json")
+    # What only a backbone could say is left out.
+    return HeadSettings(name=name, params={k: v for k, v in values.items() if v is not None})
 
 
 def row(cells: list[Cell], record: str = RELVIT, table: str = "relvit:2", **options: Any) -> Row:

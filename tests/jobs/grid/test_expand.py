@@ -15,7 +15,7 @@ from vtjobs.jobs.grid.expansion import Expansion
 from vtjobs.jobs.grid.load import take_in_document
 from vtjobs.jobs.grid.recipe import Recipe
 from vtjobs.jobs.grid.schema import Grid
-from vtjobs.jobs.run.spec import STREAMS, RunSpec
+from vtjobs.jobs.run.spec import STREAMS, RunSpec, canonical, seeds_of
 from vtjobs.jobs.strict_yaml import Document
 
 BASE: dict[str, Any] = {
@@ -48,9 +48,7 @@ def rows(expansion: Expansion) -> list[tuple[str, str, str, int]]:
 
 def spec_of(expansion: Expansion, index: int = 0) -> RunSpec:
     run = expansion.runs[index]
-    seeds = json.dumps(
-        dict.fromkeys(("init", "split", "order", "augment", "mix", "drop", "pair"), run.seed)
-    )
+    seeds = canonical(seeds_of(run.seed))
     return RunSpec.parse(expansion.cells[run.cell].spec.text(seeds=seeds, init_from=run.parent))
 
 
@@ -421,7 +419,7 @@ def test_a_later_override_wins() -> None:
         {"when": {"seed": 0}, "set": {"train.lr": 2e-3}},
     ]
     found = grid(**ONE, overrides=rules)
-    assert spec_of(found).recipe["lr"] == 2e-3
+    assert spec_of(found).recipe.lr == 2e-3
 
 
 def test_what_is_included_need_not_be_on_the_axes() -> None:

@@ -1,6 +1,5 @@
 """Who says what a setting is: the paper, its published code, or the grid."""
 
-import json
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -11,10 +10,11 @@ import yaml
 from vtjobs.jobs.grid import catalogue, fidelity
 from vtjobs.jobs.grid.heads import HEADS
 from vtjobs.jobs.grid.load import take_in_document
+from vtjobs.jobs.run.settings import HeadSettings, RecipeSettings
 from vtjobs.jobs.strict_yaml import parse
 
 
-def _cell(**changes: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+def _cell(**changes: Any) -> tuple[HeadSettings, RecipeSettings]:
     """Return head and recipe of a grid of one cell."""
     grid = {
         "name": "one", "backbones": ["swin_t"], "datasets": ["cifar10"], "heads": ["drloc"], "seeds": 1,
@@ -23,7 +23,7 @@ def _cell(**changes: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     (cell,) = take_in_document(
         parse(yaml.safe_dump(grid).encode(), file="grid.yaml")
     ).expansion.cells
-    return json.loads(cell.spec.head), json.loads(cell.spec.recipe)
+    return cell.spec.settings.head, cell.spec.settings.recipe
 
 
 def _sources(found: list[fidelity.Setting]) -> dict[str, str]:
@@ -48,14 +48,14 @@ def test_the_codes_preset_marks_where_it_leaves_the_paper() -> None:
     sources = _sources(fidelity.of_head(head, "swin_t"))
     assert sources["offsets"] == sources["weight_schedule"] == fidelity.CODE
     assert sources["pairs"] == fidelity.PAPER
-    assert (recipe["epochs"], recipe["schedule_epochs"]) == (101, 300)
+    assert (recipe.epochs, recipe.schedule_epochs) == (101, 300)
     assert _sources(fidelity.of_recipe(recipe, "drloc-scratch"))["schedule_epochs"] == fidelity.CODE
 
 
 def test_each_difference_can_be_set_alone() -> None:
     head, _ = _cell(heads=[{"drloc": {"offsets": "cells"}}])
     paper, _ = _cell()
-    assert head["params"] == paper["params"] | {"offsets": "cells"}
+    assert head.params == paper.params | {"offsets": "cells"}
     (changed,) = [one for one in fidelity.of_head(head, "swin_t") if one.source == fidelity.CHANGED]
     assert (changed.name, changed.value, changed.published) == ("offsets", "cells", "relative")
 

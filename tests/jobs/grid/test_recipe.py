@@ -5,8 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from vtjobs.jobs.documents import changed
 from vtjobs.jobs.grid import catalogue
-from vtjobs.jobs.grid.recipe import Recipe, allowed_world_sizes, steps_per_epoch
+from vtjobs.jobs.grid.recipe import Recipe, allowed_world_sizes
 
 PLAIN = {"epochs": 10, "batch_size": 32, "lr": 1e-3, "image_size": 16}
 
@@ -23,9 +24,10 @@ def test_a_world_size_is_allowed_where_it_divides_the_virtual_ranks(virtual_rank
 def test_an_epoch_serves_every_image_once_or_drops_less_than_a_batch(
     images: int, batch: int
 ) -> None:
-    whole = steps_per_epoch(images, batch, drop_last=True)
+    recipe = Recipe.model_validate({**PLAIN, "batch_size": batch}).settings
+    whole = changed(recipe, drop_last=True).steps_per_epoch(images)
     assert 0 <= images - whole * batch < batch
-    assert steps_per_epoch(images, batch, drop_last=False) == whole + (images % batch > 0)
+    assert recipe.steps_per_epoch(images) == whole + (images % batch > 0)
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,11 @@
 """What timm says about the backbones of a grid."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from vtjobs.jobs.errors import BadInput
+from vtjobs.jobs.run.backbone_facts import Facts, Question
 from vtjobs.orchestrator.requests import backbone_check
 
 from ...support.grids import TINY_BACKBONE, tiny_grid
@@ -22,10 +22,10 @@ def test_an_answer_is_remembered_and_an_error_is_not(
 ) -> None:
     expansion = quiet_lab.prepare(tiny_grid()).expansion
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    asked: list[dict[str, Any]] = []
-    answers = [{"error": "broken installation"}, {"grid": [2, 2], "width": 16}]
+    asked: list[dict[str, Question]] = []
+    answers = [Facts(error="broken installation"), Facts(grid=(2, 2), width=16)]
 
-    def describe(missing: dict[str, Any]) -> dict[str, Any]:
+    def describe(missing: dict[str, Question]) -> dict[str, Facts]:
         asked.append(missing)
         return dict.fromkeys(missing, answers[len(asked) - 1])
 

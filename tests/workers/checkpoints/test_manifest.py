@@ -4,12 +4,12 @@ import json
 import os
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
+from vtjobs.jobs.documents import changed
 from vtjobs.jobs.workspace.journal import JournalWriter
 from vtjobs.jobs.workspace.paths import RunFolder, Workspace
 from vtjobs.workers.agent.resume import (
@@ -199,8 +199,8 @@ def test_a_parent_whose_weights_are_gone_names_the_way_to_make_them_anew(tmp_pat
 def test_a_teacher_is_needed_to_the_end_and_a_start_only_at_the_start(tmp_path: Path) -> None:
     workspace = Workspace(tmp_path).create()
     _attempt(workspace.run(RUN), 1, [1, 2], end="completed")
-    start = replace(run_spec(seed=1), init_from=RUN)
-    student = replace(run_spec(head="distill", params={"teacher": "stage"}), init_from=RUN)
+    start = changed(run_spec(seed=1), init_from=RUN)
+    student = changed(run_spec(head="distill", params={"teacher": "stage"}), init_from=RUN)
     given = Parent(weights=parent_weights(workspace, RUN), spec=workspace.run(RUN).spec)
     assert from_parent(workspace, start, resumed=False) == given
     assert from_parent(workspace, start, resumed=True) is None

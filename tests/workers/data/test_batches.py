@@ -1,13 +1,13 @@
 """From a split to batches: each image once an epoch, cut the same way at any world size."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from vtjobs.jobs.documents import changed
 from vtjobs.jobs.grid import catalogue
 from vtjobs.jobs.run.spec import seeds_of
 from vtjobs.workers.data import batches
@@ -17,7 +17,8 @@ from vtjobs.workers.randomness import Streams
 
 from ...support.training import CPU, run_spec
 
-PLAIN = {"mean": [0.0], "std": [1 / 255]}
+SPEC = run_spec(image_size=4)
+PLAIN = changed(SPEC.dataset, mean=[0.0], std=[1 / 255], classes=3)
 
 
 def _numbered(count: int, *, size: int = 4) -> ImageSet:
@@ -103,16 +104,11 @@ def test_scoring_takes_each_image_once_at_any_world_size(
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(batches, "EVAL_BATCH", batch)
-        recipe: dict[str, Any] = {
-            "image_size": 4,
-            "interpolation": "bilinear",
-            "eval_crop_pct": 1.0,
-        }
         sources = [
             EvalSource(
                 _numbered(size),
-                {**PLAIN, "classes": 3},
-                recipe,
+                PLAIN,
+                SPEC.recipe,
                 CPU,
                 rank=rank,
                 world_size=world_size,
@@ -160,13 +156,14 @@ def test_a_resized_crop_of_images_of_many_sizes_needs_the_pillow_pipeline() -> N
 
 
 def test_every_dataset_of_the_catalogue_has_a_mean_and_deviation_for_each_channel() -> None:
-    for facts in catalogue.datasets().values():
+    for name in catalogue.datasets():
+        facts = catalogue.dataset(name)
         mean, std = batches.normaliser(facts, CPU)
-        assert mean.shape == std.shape == (1, facts["channels"], 1, 1)
+        assert mean.shape == std.shape == (1, facts.channels, 1, 1)
 
 
 def test_the_digits_are_normalised_to_zero_mean_and_unit_deviation(tmp_path: Path) -> None:
-    facts = {**catalogue.datasets()["digits"], "name": "digits"}
+    facts = catalogue.dataset("digits")
     images = load(facts, "train", data_root=tmp_path, paths={}).images
     assert images is not None
     mean, std = batches.normaliser(facts, CPU)

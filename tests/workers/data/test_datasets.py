@@ -1,7 +1,6 @@
 """The readers of datasets, on small files in the real formats."""
 
 from pathlib import Path
-from typing import Any
 
 import numpy
 import pytest
@@ -9,7 +8,9 @@ import torch
 from sklearn.datasets import load_digits
 from torchvision import datasets as published
 
+from vtjobs.jobs.documents import changed
 from vtjobs.jobs.grid import catalogue
+from vtjobs.jobs.run.settings import DatasetSettings
 from vtjobs.jobs.run.spec import STREAMS, seeds_of
 from vtjobs.workers.data import datasets
 from vtjobs.workers.data.datasets import DataError, ImageSet, load, load_part
@@ -19,11 +20,11 @@ from ...support.published import md5, python2_pickle, write_cifar, write_flowers
 from ...support.training import image_folder, on_folder, run_spec
 
 
-def _facts(name: str, **sizes: int) -> dict[str, Any]:
-    return {**catalogue.datasets()[name], "name": name, **sizes}
+def _facts(name: str, **sizes: int) -> DatasetSettings:
+    return changed(catalogue.dataset(name), **sizes)
 
 
-def _load(facts: dict[str, Any], split: str, root: Path) -> ImageSet:
+def _load(facts: DatasetSettings, split: str, root: Path) -> ImageSet:
     return load(facts, split, data_root=root, paths={})
 
 
@@ -112,7 +113,7 @@ def test_a_folder_is_read_by_its_path_with_classes_in_order(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     root = image_folder(tmp_path / "images", train=3, test=2)
     facts = on_folder(run_spec(), root).dataset
-    paths = {facts["fingerprint"]: str(root)}
+    paths = {facts.fingerprint: str(root)}
     train = load(facts, "train", data_root=tmp_path, paths=paths)
     assert train.labels.tolist() == [0, 0, 0, 1, 1, 1]
     assert train.pil(1).mode == "RGB" and train.pil(1).size == (17, 21)
@@ -129,7 +130,7 @@ def test_a_dataset_that_is_not_there_names_the_command_that_gets_it(
 
 
 def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
-    facts = {"name": "folder", "fingerprint": "manifest:1", "train": 1, "test": 1}
+    facts = changed(_facts("digits"), name="folder", fingerprint="manifest:1")
     with pytest.raises(DataError, match=f"{tmp_path}/gone/train does not exist"):
         load(facts, "train", data_root=tmp_path, paths={"manifest:1": f"{tmp_path}/gone"})
 
@@ -161,7 +162,7 @@ def test_another_number_of_images_than_the_catalogue_says_is_an_error(
 
 def test_an_unknown_dataset_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="unknown dataset 'mnist'"):
-        _load({"name": "mnist", "train": 1, "test": 1}, "train", tmp_path)
+        _load(changed(_facts("digits"), name="mnist"), "train", tmp_path)
 
 
 def test_the_small_digits_have_two_test_sets_without_an_image_in_common(tmp_path: Path) -> None:
@@ -181,7 +182,7 @@ def test_the_small_digits_have_two_test_sets_without_an_image_in_common(tmp_path
 def test_a_held_out_part_has_each_class_in_its_share_and_moves_with_the_split_stream_alone(
     tmp_path: Path,
 ) -> None:
-    facts = _facts("digits") | {"val": 0.1}
+    facts = changed(_facts("digits"), val=0.1)
 
     def parts(**seeds: int) -> list[ImageSet]:
         streams = Streams(seeds_of(0) | seeds)
@@ -205,12 +206,12 @@ def test_nothing_is_held_out_where_no_run_asks_for_it(tmp_path: Path) -> None:
     facts = _facts("digits")
     assert (
         len(load_part(facts, "train", Streams(seeds_of(0)), data_root=tmp_path, paths={}))
-        == facts["train"]
+        == facts.train
     )
 
 
 def test_too_few_images_of_a_class_for_a_held_out_part_are_told(tmp_path: Path) -> None:
-    facts = _facts("digits") | {"val": 0.007}
+    facts = changed(_facts("digits"), val=0.007)
     with pytest.raises(DataError, match="cannot hold out a stratified part"):
         load_part(facts, "val", Streams(seeds_of(0)), data_root=tmp_path, paths={})
 
@@ -227,7 +228,7 @@ def test_a_folders_further_set_has_its_classes(
     root = image_folder(tmp_path / "images", train=3, test=2)
     facts = on_folder(run_spec(), root).dataset
     (root / "night").symlink_to(root / "test")
-    paths = {facts["fingerprint"]: str(root)}
+    paths = {facts.fingerprint: str(root)}
     assert len(load(facts, "night", data_root=tmp_path, paths=paths)) == 4
     (root / "odd" / "class-1").mkdir(parents=True)
     (root / "odd" / "class-1" / "0.png").write_bytes(

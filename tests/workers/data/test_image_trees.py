@@ -9,6 +9,7 @@ import pytest
 from PIL import Image
 from scipy.io import savemat
 
+from vtjobs.jobs.documents import changed
 from vtjobs.jobs.grid import catalogue
 from vtjobs.workers.data.datasets import DOMAINS, DataError, ImageSet, load
 from vtjobs.workers.tools.prepare import prepare
@@ -21,7 +22,7 @@ def _picture(path: Path, level: int, *, mode: str = "RGB") -> None:
 
 
 def _load(name: str, split: str, root: Path, *, classes: int, **sizes: int) -> ImageSet:
-    facts = {**catalogue.datasets()[name], "name": name, "classes": classes, **sizes}
+    facts = changed(catalogue.dataset(name), classes=classes, **sizes)
     return load(facts, split, data_root=root, paths={})
 
 

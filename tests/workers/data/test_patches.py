@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn import functional as F
 
+from vtjobs.jobs.documents import changed
 from vtjobs.workers.data.patches import (  # fmt: skip
     PatchWork,
     as_images,
@@ -20,7 +21,7 @@ from vtjobs.workers.data.patches import (  # fmt: skip
     turn_hue,
 )
 
-from ...support.training import CPU, head_params
+from ...support.training import CPU, head_settings, run_spec
 
 
 def _images(batch: int, channels: int, side: int, seed: int = 0) -> Tensor:
@@ -169,15 +170,13 @@ def test_scores_are_of_mega_patches_too_but_of_nothing_else() -> None:
 
 
 def test_heads_that_ask_for_nothing_get_nothing() -> None:
-    data = {"mean": [0.5] * 3, "std": [0.2] * 3}
-    assert patch_work({"name": "relvit", "params": head_params("relvit")}, data, None, CPU) is None
-    assert patch_work({"name": "drloc", "params": head_params("drloc")}, data, 4, CPU) is None
+    data = changed(run_spec().dataset, mean=[0.5] * 3, std=[0.2] * 3)
+    assert patch_work(head_settings("relvit"), data, None, CPU) is None
+    assert patch_work(head_settings("drloc"), data, 4, CPU) is None
 
 
 def _work(fidelity: str, **params: object) -> PatchWork:
-    data = {"mean": [0.5] * 3, "std": [0.25] * 3}
-    found = patch_work(
-        {"name": "relvit", "params": head_params("relvit", fidelity, **params)}, data, 4, CPU
-    )
+    data = changed(run_spec().dataset, mean=[0.5] * 3, std=[0.25] * 3)
+    found = patch_work(head_settings("relvit", fidelity, **params), data, 4, CPU)
     assert found is not None
     return found

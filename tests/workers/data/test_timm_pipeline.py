@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 
+from vtjobs.jobs.documents import changed
 from vtjobs.jobs.run.spec import RunSpec
 from vtjobs.workers.data.batches import Order, Position, TensorSource
 from vtjobs.workers.data.datasets import ImageSet, load
@@ -27,7 +28,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[RunSpec, Im
     root = image_folder(tmp_path / "images", train=7, test=1)
     spec = on_folder(run_spec(batch_size=4, virtual_ranks=2, **RICH), root)
     return spec, load(
-        spec.dataset, "train", data_root=tmp_path, paths={spec.dataset["fingerprint"]: str(root)}
+        spec.dataset, "train", data_root=tmp_path, paths={spec.dataset.fingerprint: str(root)}
     )
 
 
@@ -181,7 +182,7 @@ def test_the_simple_crop_moves_along_the_longer_side_and_mirrors_the_borders(
     grey = (ramp * 6).to(torch.uint8)
     images = ImageSet(labels=torch.zeros(1, dtype=torch.int64), images=grey[None, None])
     spec = run_spec(pipeline="pil", crop="simple", image_size=20)
-    dataset = spec.dataset | {"mean": [0.0], "std": [1 / 255]}
+    dataset = changed(spec.dataset, mean=[0.0], std=[1 / 255])
     transform = PilTransform(images, dataset, spec.recipe, Streams(spec.seeds))
     # 20 + 2 * 4 rows to choose from across, 40 + 2 * 4 along; what lies beyond an end comes back.
     padded = [*range(4, 0, -1), *range(40), *range(38, 34, -1)]
@@ -209,7 +210,7 @@ def test_three_augment_does_exactly_one_of_its_three_each_as_often(folder: Any) 
     ).to(torch.uint8)
     images = ImageSet(labels=torch.zeros(1, dtype=torch.int64), images=pixels[None])
     recipe = run_spec(pipeline="pil", crop="none", auto_augment="3a").recipe
-    plain = spec.dataset | {"mean": [0.0] * 3, "std": [1 / 255] * 3}
+    plain = changed(spec.dataset, mean=[0.0] * 3, std=[1 / 255] * 3)
     transform = PilTransform(images, plain, recipe, Streams(spec.seeds))
     counts = dict.fromkeys(("grey", "solarized", "blurred"), 0)
     for epoch in range(300):

@@ -12,10 +12,10 @@ from torch import Tensor, nn
 from vtjobs.jobs.grid import catalogue
 from vtjobs.jobs.grid.heads import preset
 from vtjobs.workers.heads.base import build_head, weight_at
-from vtjobs.workers.heads.drloc import DRLoc, Localization
+from vtjobs.workers.heads.drloc import DRLoc, Localization, build
 from vtjobs.workers.models.tokens import Grid
 
-from ...support.training import head_params
+from ...support.training import head_params, head_settings
 
 SIDES = st.tuples(st.integers(2, 6), st.integers(2, 6))
 LOSSES = ["l1", "signed", "ce", "reg"]
@@ -25,10 +25,16 @@ def tokens_of(batch: int, height: int, columns: int, depth: int, seed: int) -> T
     return torch.randn(batch, height, columns, depth, generator=torch.Generator().manual_seed(seed))
 
 
+def head_on(grids: list[Grid], *, fidelity: str = "paper", **params: Any) -> DRLoc:
+    made = build(grids, head_params("drloc", fidelity, **params))
+    assert isinstance(made, DRLoc)
+    return made
+
+
 def make(side: tuple[int, int], depth: int = 3, *, fidelity: str = "paper", **params: Any) -> DRLoc:
     """Make a small head; `pairs` above the cells takes one of its two ways, below the other."""
     grid = Grid(width=depth, height=side[0], columns=side[1])
-    return DRLoc([grid], head_params("drloc", fidelity, **{"pairs": 5, "width": 4, **params}))
+    return head_on([grid], fidelity=fidelity, **{"pairs": 5, "width": 4, **params})
 
 
 def linear(layer: nn.Linear, value: list[float]) -> list[float]:
@@ -139,9 +145,10 @@ class _Unlike(int):
 def test_with_all_blocks_each_has_its_own_mlp_and_the_losses_are_summed() -> None:
     torch.manual_seed(0)
     shapes = [(4, 4, 3), (2, 2, 6)]
-    head = DRLoc(
+    head = head_on(
         [Grid(height=h, columns=w, width=d) for h, w, d in shapes],
-        head_params("drloc", blocks="all", width=4),
+        blocks="all",
+        width=4,
     )
     tokens = [tokens_of(2, *shape, seed) for seed, shape in enumerate(shapes)]
     whole, _ = head(tokens, torch.Generator().manual_seed(0))
@@ -171,7 +178,7 @@ def test_the_regression_stays_finite_on_a_posterior_that_is_one_class() -> None:
     ("width", "parameters"), [(384, 657_410), (768, 1_050_626), (2048, 2_361_346)]
 )
 def test_the_head_has_as_many_parameters_as_the_published_one(width: int, parameters: int) -> None:
-    head = DRLoc([Grid(width=width, height=7, columns=7)], head_params("drloc", width=512))
+    head = head_on([Grid(width=width, height=7, columns=7)], width=512)
     assert sum(parameter.numel() for parameter in head.parameters()) == parameters
 
 
@@ -230,13 +237,13 @@ def test_the_gradient_reaches_every_token(loss: str, side: tuple[int, int]) -> N
 
 def test_a_weight_of_zero_throughout_is_no_head() -> None:
     grid = Grid(width=6, height=2, columns=2)
-    assert build_head({"name": "drloc", "params": head_params("drloc", weight=0.0)}, [grid]) is None
+    assert build_head(head_settings("drloc", weight=0.0), [grid]) is None
 
 
 def test_the_weight_is_constant_in_the_paper_and_rises_and_falls_in_the_code() -> None:
-    paper = {"params": head_params("drloc", weight=0.5)}
+    paper = head_settings("drloc", weight=0.5)
     assert {weight_at(paper, epoch, 300) for epoch in range(300)} == {0.5}
-    code = {"params": head_params("drloc", "code", weight=0.5)}
+    code = head_settings("drloc", "code", weight=0.5)
     assert weight_at(code, 0, 300) == 0
     assert weight_at(code, 10, 300) == pytest.approx(0.25)
     assert weight_at(code, 20, 300) == pytest.approx(0.5)

@@ -1,12 +1,13 @@
 """A lab's own head, trained from the source that came with the run."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
+from vtjobs.jobs.documents import changed
+from vtjobs.jobs.run.settings import HeadSettings
 from vtjobs.jobs.run.spec import RunSpec
 from vtjobs.workers.heads.base import OwnHeadError, build_head, weight_at
 from vtjobs.workers.models.tokens import Grid
@@ -16,17 +17,15 @@ from ...support.training import VIT, newest, run_spec, training
 EXAMPLE = Path(__file__).parents[3] / "docs" / "examples" / "smooth_tokens.py"
 
 
-def _head(source: str | None = None, **params: Any) -> dict[str, Any]:
+def _head(source: str | None = None, **params: Any) -> HeadSettings:
     usual = {"weight": 1.0, "tokens": "after_norm", "blocks": "last"}
-    return {
-        "name": "SmoothTokens",
-        "params": usual | params,
-        "source": source or EXAMPLE.read_text(),
-    }
+    return HeadSettings(
+        name="SmoothTokens", params=usual | params, source=source or EXAMPLE.read_text()
+    )
 
 
 def _spec(**params: Any) -> RunSpec:
-    return replace(run_spec(VIT), head=_head(**params))
+    return changed(run_spec(VIT), head=_head(**params))
 
 
 def test_the_example_trains_and_reports_its_metric(tmp_path: Path) -> None:
@@ -66,8 +65,8 @@ def test_a_class_that_is_no_module_is_told() -> None:
 
 def test_a_metric_may_be_a_number_and_cannot_take_the_name_of_one_of_ours(tmp_path: Path) -> None:
     source = EXAMPLE.read_text()
-    number = replace(run_spec(VIT), head=_head(source.replace("loss.detach()", "1.5")))
+    number = changed(run_spec(VIT), head=_head(source.replace("loss.detach()", "1.5")))
     assert training(number, tmp_path / "number").run()
-    taken = replace(run_spec(VIT), head=_head(source.replace('"smoothness"', '"loss"')))
+    taken = changed(run_spec(VIT), head=_head(source.replace('"smoothness"', '"loss"')))
     with pytest.raises(OwnHeadError, match="'loss' is a reserved metric name"):
         training(taken, tmp_path / "taken").run()

@@ -10,7 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from vtjobs.workers.heads.relvit import FullRank, LowRank, RelViT, angles, directions, distances
+from vtjobs.workers.heads.relvit import (
+    FullRank,
+    LowRank,
+    RelViT,
+    angles,
+    build,
+    directions,
+    distances,
+)
 from vtjobs.workers.models.tokens import Grid
 
 from ...support.training import head_params
@@ -24,10 +32,11 @@ Matrix = list[list[float]]
 def make(
     side: tuple[int, int], depth: int = 3, *, fidelity: str = "paper", **params: Any
 ) -> RelViT:
-    head = RelViT(
-        Grid(width=depth, height=side[0], columns=side[1]),
+    head = build(
+        [Grid(width=depth, height=side[0], columns=side[1])],
         head_params("relvit", fidelity, **params),
     )
+    assert isinstance(head, RelViT)
     for parameter in head.parameters():
         nn.init.normal_(parameter)
     return head
@@ -190,7 +199,7 @@ def test_the_spatial_relations_have_no_dead_parameters(
 ) -> None:
     grid = Grid(width=width, height=7, columns=7)
     with torch.device("meta"):
-        head = RelViT(grid, head_params("relvit", fidelity, tasks=["sprel"]))
+        head = build([grid], head_params("relvit", fidelity, tasks=["sprel"]))
     assert sum(parameter.numel() for parameter in head.parameters()) == parameters
 
 

@@ -11,11 +11,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from vtjobs.jobs.run.settings import ModelShape
 from vtjobs.workers import models  # noqa: F401
 from vtjobs.workers.models.backbones import build
 from vtjobs.workers.models.cvt import ChannelNorm, OfficialAttention, SharedAttention
 from vtjobs.workers.models.t2t import PERFORMER_EPS, PerformerLayer, sinusoids
 from vtjobs.workers.models.tokens import token_grid
+
+from ...support.training import make_backbone
 
 # Small enough to train a step on a core; the families keep their shape.
 SMALL: dict[str, dict[str, object]] = {
@@ -49,9 +52,8 @@ def test_a_backbone_has_the_parameters_of_its_publication(
 
 
 def small(name: str, *, size: int, channels: int = 1) -> nn.Module:
-    backbone = {"model": name, "args": SMALL[name], "weights": None}
-    recipe = {"image_size": size, "dropout": None, "drop_path": None}
-    return build(backbone, {"classes": 10, "channels": channels}, recipe)
+    shape = ModelShape(channels=channels, classes=10, image_size=size)
+    return build(make_backbone(name, **SMALL[name]), shape)
 
 
 @pytest.mark.parametrize("name", SMALL)

@@ -8,23 +8,25 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
+from vtjobs.jobs.documents import changed
 from vtjobs.jobs.grid import catalogue
+from vtjobs.jobs.run.settings import BackboneSettings, ModelShape
 from vtjobs.workers.checkpoints.weights import load_weights, read_weights
 from vtjobs.workers.errors import BackboneError
 from vtjobs.workers.models.backbones import build
 
-from ...support.training import VIT, differences, run_spec, weights_of
+from ...support.training import VIT, differences, make_backbone, run_spec, weights_of
 
 
-def _model(backbone: dict[str, Any], **recipe: Any) -> torch.nn.Module:
+def _model(backbone: BackboneSettings, **recipe: Any) -> torch.nn.Module:
     spec = run_spec(backbone, **recipe)
     torch.manual_seed(0)
-    return build(spec.backbone, spec.dataset, spec.recipe)
+    return build(spec.backbone, spec.shape)
 
 
 def test_what_timm_refuses_is_told_in_its_words() -> None:
     with pytest.raises(BackboneError, match=r"backbone resnet18: .*nonsense"):
-        _model({"model": "resnet18", "args": {"nonsense": 1}})
+        _model(make_backbone("resnet18", nonsense=1))
 
 
 def test_the_recipe_sets_dropout_and_drop_path() -> None:
@@ -36,7 +38,7 @@ def test_the_recipe_sets_dropout_and_drop_path() -> None:
 
 def test_the_small_backbones_of_the_catalogue_are_made_for_digits() -> None:
     for name in ("vit_mini", "swin_mini"):
-        model = _model({"args": {}, **catalogue.backbones()[name]})
+        model = _model(catalogue.backbone(name))
         assert model(torch.zeros(1, 1, 16, 16)).shape == (1, 10)
 
 
@@ -54,7 +56,7 @@ def test_weights_are_loaded_but_for_a_classifier_of_another_size(
         torch.save({"model": state}, path)
     torch.manual_seed(1)
     target = run_spec(VIT)
-    model = build(target.backbone, target.dataset, target.recipe)
+    model = build(target.backbone, target.shape)
     assert load_weights(model, path) == ["head.bias", "head.weight"]
     kept = {
         name: value for name, value in weights_of(model).items() if not name.startswith("head.")
@@ -97,16 +99,13 @@ def test_an_even_drop_path_is_the_same_in_every_block() -> None:
     ]
 
 
-CAIT = {
-    "model": "cait_xxs24_224",
-    "args": {"patch_size": 4, "embed_dim": 16, "depth": 1, "num_heads": 2},
-}
-SWIN = {"model": "swin_tiny_patch4_window7_224", **catalogue.backbones()["swin_mini"]}
+CAIT = make_backbone("cait_xxs24_224", patch_size=4, embed_dim=16, depth=1, num_heads=2)
+SWIN = catalogue.backbone("swin_mini")
 
 
-@pytest.mark.parametrize("backbone", [{**VIT, "args": VIT["args"] | {"patch_size": 4}}, CAIT])
+@pytest.mark.parametrize("backbone", [changed(VIT, args=VIT.args | {"patch_size": 4}), CAIT])
 def test_positions_of_another_image_size_are_interpolated(
-    tmp_path: Path, backbone: dict[str, Any]
+    tmp_path: Path, backbone: BackboneSettings
 ) -> None:
     small, large = _model(backbone, image_size=16), _model(backbone, image_size=32)
     prefix = small.pos_embed.shape[1] - 16
@@ -123,8 +122,8 @@ def test_positions_of_another_image_size_are_interpolated(
 
 
 def test_relative_positions_of_another_window_are_interpolated(tmp_path: Path) -> None:
-    small = _model({**SWIN, "args": SWIN["args"] | {"window_size": 2}})
-    large = _model({**SWIN, "args": SWIN["args"] | {"window_size": 4}})
+    small = _model(changed(SWIN, args=SWIN.args | {"window_size": 2}))
+    large = _model(changed(SWIN, args=SWIN.args | {"window_size": 4}))
     save_file(small.state_dict(), str(tmp_path / "small.safetensors"))
     before = weights_of(large)["layers.0.blocks.0.attn.relative_position_bias_table"]
     load_weights(large, tmp_path / "small.safetensors")
@@ -134,7 +133,7 @@ def test_relative_positions_of_another_window_are_interpolated(tmp_path: Path) -
 
 
 def test_weights_that_are_tied_to_an_image_size_are_not_taken_for_another(tmp_path: Path) -> None:
-    mixer = {"model": "resmlp_s12", "args": {"patch_size": 4, "embed_dim": 16, "num_blocks": 1}}
+    mixer = make_backbone("resmlp_s12", patch_size=4, embed_dim=16, num_blocks=1)
     save_file(_model(mixer, image_size=16).state_dict(), str(tmp_path / "small.safetensors"))
     with pytest.raises(
         BackboneError, match=r"linear_tokens.weight has shape 16x16, the backbone expects 64x64"
@@ -147,7 +146,7 @@ def test_the_authors_names_of_t2t_weights_are_ours(tmp_path: Path) -> None:
 
     An EMA's state beside the options of its command line, other names in two places.
     """
-    small = {"model": "t2t_vit_14", "args": {"embed_dim": 16, "depth": 1, "num_heads": 2}}
+    small = make_backbone("t2t_vit_14", embed_dim=16, depth=1, num_heads=2)
     source = _model(small, image_size=32)
     renamed = {
         name.replace("patch_embed.", "tokens_to_token.").replace(".features", ".w"): value
@@ -173,10 +172,10 @@ def test_a_classifier_of_other_classes_is_left_out_of_every_familys_weights(
     small = {"patchconvnet_s60": {"depth": 1}, "resmlp_s12": {"num_blocks": 1}}.get(name, {})
     if name in ("t2t_vit_14", "deit_s"):
         small = {"embed_dim": 16, "depth": 1, "num_heads": 2}
-    entry = catalogue.backbones()[name]
-    backbone = {"model": entry["model"], "args": entry.get("args", {}) | small}
+    known = catalogue.backbone(name)
+    backbone = changed(known, args=known.args | small)
     source, target = (
-        build(backbone, {"classes": classes, "channels": 3}, {"image_size": 32})
+        build(backbone, ModelShape(classes=classes, channels=3, image_size=32))
         for classes in (7, 3)
     )
     save_file(source.state_dict(), str(tmp_path / "weights.safetensors"))
@@ -187,7 +186,7 @@ def test_an_even_drop_path_is_the_models_own_largest_where_none_is_given_and_spa
     None
 ):
     def rates(name: str, **args: Any) -> list[float]:
-        model = _model({"model": name, "args": args}, image_size=32, drop_path_rule="uniform")
+        model = _model(make_backbone(name, **args), image_size=32, drop_path_rule="uniform")
         return [layer.drop_prob for layer in model.modules() if type(layer).__name__ == "DropPath"]
 
     assert rates("patchconvnet_s60", depth=3) == [pytest.approx(0.15)] * 3
@@ -203,11 +202,11 @@ def test_a_file_without_a_table_of_tensors_is_an_error(tmp_path: Path, saved: An
 
 
 def test_weights_that_timm_cannot_adapt_are_an_error_in_its_words(tmp_path: Path) -> None:
-    args = VIT["args"]
-    plain = _model({"model": "deit_tiny_patch16_224", "args": args})
+    args = VIT.args
+    plain = _model(make_backbone("deit_tiny_patch16_224", **args))
     save_file(plain.state_dict(), str(tmp_path / "plain.safetensors"))
     with pytest.raises(BackboneError, match="cannot be loaded into VisionTransformerDistilled"):
         load_weights(
-            _model({"model": "deit_tiny_distilled_patch16_224", "args": args}),
+            _model(make_backbone("deit_tiny_distilled_patch16_224", **args)),
             tmp_path / "plain.safetensors",
         )

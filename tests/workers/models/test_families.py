@@ -2,7 +2,6 @@
 parameter unused.
 """
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +9,15 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
+from vtjobs.jobs.documents import changed, to_plain
 from vtjobs.jobs.grid import catalogue, heads
 from vtjobs.jobs.grid.image_folder import file_sha256
+from vtjobs.jobs.run.settings import Weights
+from vtjobs.jobs.run.spec import RunSpec
 from vtjobs.workers.models.backbones import build
 
 from ...support.ranks import Ranks
-from ...support.training import VIT, image_folder, on_folder, run_spec
+from ...support.training import VIT, head_settings, image_folder, on_folder, run_spec
 
 SMALL = {"embed_dim": 16, "depth": 2, "num_heads": 2}
 # Short name -> what makes it small; the others are small enough at 32 pixels.
@@ -44,11 +46,13 @@ HEADS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-def _teacher(tmp_path: Path, dataset: dict[str, Any]) -> tuple[dict[str, Any], str]:
+def _teacher(tmp_path: Path, spec: RunSpec) -> tuple[dict[str, Any], str]:
+    """Return a teacher as a run has it, and where its weights lie."""
     torch.manual_seed(0)
     path = tmp_path / "teacher.safetensors"
-    save_file(build(VIT, dataset, run_spec(image_size=32).recipe).state_dict(), str(path))
-    return {**VIT, "weights": {"fingerprint": f"sha256:{file_sha256(path)}"}}, str(path)
+    save_file(build(VIT, spec.shape).state_dict(), str(path))
+    weights = Weights(fingerprint=f"sha256:{file_sha256(path)}")
+    return to_plain(changed(VIT, weights=weights)), str(path)
 
 
 def test_every_built_in_head_is_tried_beside_every_family() -> None:
@@ -61,8 +65,8 @@ def test_a_family_trains_beside_every_head_on_two_ranks(
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     root = image_folder(tmp_path / "images", train=2, test=1, size=(32, 32))
-    entry = catalogue.backbones()[family]
-    backbone = {"model": entry["model"], "args": entry.get("args", {}) | FAMILIES[family]}
+    known = catalogue.backbone(family)
+    backbone = changed(known, args=known.args | FAMILIES[family])
     recipe = {
         "epochs": 1,
         "warmup_epochs": 0.0,
@@ -72,13 +76,11 @@ def test_a_family_trains_beside_every_head_on_two_ranks(
     }
     for number, (name, params) in enumerate(HEADS.values()):
         spec = on_folder(run_spec(backbone, name, params=params, **recipe), root)
-        paths = {spec.dataset["fingerprint"]: str(root)}
+        paths = {spec.dataset.fingerprint: str(root)}
         if name == "distill":
-            teacher, path = _teacher(tmp_path, spec.dataset)
+            teacher, path = _teacher(tmp_path, spec)
             paths[teacher["weights"]["fingerprint"]] = path
-            spec = replace(
-                spec, head={"name": name, "params": spec.head["params"] | {"teacher": teacher}}
-            )
+            spec = changed(spec, head=head_settings(name, teacher=teacher, **params))
         ended = ranks.train(
             spec, tmp_path / str(number), world_size=2, paths=paths, checkpoint_every_s=1e9
         )

@@ -5,31 +5,30 @@ from typing import Any
 import pytest
 import torch
 
+from vtjobs.jobs.run.settings import BackboneSettings
 from vtjobs.workers.errors import BackboneError
 from vtjobs.workers.models.backbones import build
 from vtjobs.workers.models.tokens import Tap, grid_shapes, token_grid
 
-from ...support.training import CONVNET, VIT, differences, run_spec, weights_of
+from ...support.training import CONVNET, VIT, differences, make_backbone, run_spec, weights_of
 
-SWIN = {
-    "model": "swin_tiny_patch4_window7_224",
-    "args": {
-        "patch_size": 2,
-        "embed_dim": 12,
-        "depths": [1, 2],
-        "num_heads": [2, 2],
-        "window_size": 4,
-    },
-}
-T2T = {"model": "t2t_vit_14", "args": {"embed_dim": 24, "depth": 2, "num_heads": 2}}
-CVT = {"model": "cvt_13", "args": {"depths": [1, 1, 1]}}
-CVT_DRLOC = {"model": "cvt_13_drloc", "args": {"depths": [1, 1, 1]}}
+SWIN = make_backbone(
+    "swin_tiny_patch4_window7_224",
+    patch_size=2,
+    embed_dim=12,
+    depths=[1, 2],
+    num_heads=[2, 2],
+    window_size=4,
+)
+T2T = make_backbone("t2t_vit_14", embed_dim=24, depth=2, num_heads=2)
+CVT = make_backbone("cvt_13", depths=[1, 1, 1])
+CVT_DRLOC = make_backbone("cvt_13_drloc", depths=[1, 1, 1])
 
 
-def _model(backbone: dict[str, Any], **recipe: Any) -> torch.nn.Module:
+def _model(backbone: BackboneSettings, **recipe: Any) -> torch.nn.Module:
     spec = run_spec(backbone, **recipe)
     torch.manual_seed(0)
-    return build(spec.backbone, spec.dataset, spec.recipe)
+    return build(spec.backbone, spec.shape)
 
 
 @pytest.mark.parametrize(
@@ -42,7 +41,7 @@ def _model(backbone: dict[str, Any], **recipe: Any) -> torch.nn.Module:
     ],
 )
 def test_a_backbones_grid_is_found_whatever_its_layout(
-    backbone: dict[str, Any], size: int, width: int, grid: tuple[int, int]
+    backbone: BackboneSettings, size: int, width: int, grid: tuple[int, int]
 ) -> None:
     model = _model(backbone, image_size=size)
     before = weights_of(model)
@@ -53,7 +52,7 @@ def test_a_backbones_grid_is_found_whatever_its_layout(
 
 
 @pytest.mark.parametrize("backbone", [VIT, CONVNET, SWIN])
-def test_tokens_stand_where_their_pixels_are(backbone: dict[str, Any]) -> None:
+def test_tokens_stand_where_their_pixels_are(backbone: BackboneSettings) -> None:
     model = _model(backbone, image_size=32).eval()
     images = torch.zeros(1, 1, 32, 32)
     changed = images.clone()
@@ -80,7 +79,7 @@ def test_features_that_form_no_grid_are_an_error(shape: tuple[int, ...]) -> None
 @pytest.mark.parametrize("backbone", [VIT, CONVNET, SWIN, T2T, CVT, CVT_DRLOC])
 @pytest.mark.parametrize("where", ["before_norm", "after_norm", "blocks"])
 def test_a_tap_changes_nothing_of_what_the_model_computes(
-    backbone: dict[str, Any], where: Any
+    backbone: BackboneSettings, where: Any
 ) -> None:
     model = _model(backbone, image_size=64).eval()
     images = torch.randn(2, 1, 64, 64)
@@ -90,7 +89,7 @@ def test_a_tap_changes_nothing_of_what_the_model_computes(
 
 
 @pytest.mark.parametrize("backbone", [VIT, SWIN, T2T, CVT])
-def test_the_tokens_before_the_last_norm_become_those_after_it(backbone: dict[str, Any]) -> None:
+def test_the_tokens_before_the_last_norm_become_those_after_it(backbone: BackboneSettings) -> None:
     model = _model(backbone, image_size=64).eval()
     images = torch.randn(2, 1, 64, 64)
     (before,), (after,) = (
@@ -121,7 +120,7 @@ def test_without_a_last_norm_there_is_nothing_to_stand_before() -> None:
     ],
 )
 def test_every_block_gives_a_grid(
-    backbone: dict[str, Any], grids: list[tuple[int, int, int]]
+    backbone: BackboneSettings, grids: list[tuple[int, int, int]]
 ) -> None:
     found = grid_shapes(Tap(_model(backbone, image_size=64), "blocks"), 1, 64)
     assert [(grid.width, grid.height, grid.columns) for grid in found] == grids
@@ -137,4 +136,4 @@ def test_a_tap_holds_on_to_nothing_between_two_passes() -> None:
 
 def test_a_model_without_blocks_is_an_error() -> None:
     with pytest.raises(BackboneError, match="blocks"):
-        Tap(_model({"model": "vgg11", "args": {}}, image_size=32), "blocks")
+        Tap(_model(make_backbone("vgg11"), image_size=32), "blocks")

@@ -13,13 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
+from vtjobs.jobs.grid import catalogue
 from vtjobs.jobs.run.states import ExitCode, FailureClass
 from vtjobs.workers.data.datasets import DataError, load
 from vtjobs.workers.models import backbones
 from vtjobs.workers.ranks.failure import classify, describe, exit_code, signature
 
 from ...support.ranks import Ranks
-from ...support.training import VIT, run_spec, training
+from ...support.training import VIT, make_backbone, run_spec, training
 
 
 def _import_error() -> None:
@@ -40,7 +41,7 @@ def _foreign_pickle() -> None:
 
 def _user_error() -> None:
     spec = run_spec(VIT)
-    model = backbones.build(spec.backbone, spec.dataset, spec.recipe)
+    model = backbones.build(spec.backbone, spec.shape)
     model(torch.zeros(1, 3, 16, 16))
 
 
@@ -50,13 +51,13 @@ REAL: dict[str, tuple[Callable[[], object], FailureClass]] = {
     "a write to a full disk": (lambda: Path("/dev/full").write_bytes(b"x"), FailureClass.STORAGE),
     "torch saves to a full disk": (lambda: torch.save(torch.zeros(1 << 20), "/dev/full"), FailureClass.STORAGE),
     "a dataset is missing": (
-        lambda: load({"name": "svhn"}, "train", data_root=Path("/nowhere"), paths={}), FailureClass.DATA,
+        lambda: load(catalogue.dataset("svhn"), "train", data_root=Path("/nowhere"), paths={}), FailureClass.DATA,
     ),
     "a file is missing": (lambda: Path("/nowhere").read_bytes(), FailureClass.DATA),
     "an image is damaged": (_bad_image, FailureClass.DATA),
     "a module is missing": (_import_error, FailureClass.SETUP_ERROR),
     "a backbone that timm refuses": (
-        lambda: backbones.build({"model": "resnet18", "args": {"nonsense": 1}}, run_spec().dataset, run_spec().recipe),
+        lambda: backbones.build(make_backbone("resnet18", nonsense=1), run_spec().shape),
         FailureClass.SETUP_ERROR,
     ),
     "a checkpoint that holds code": (_foreign_pickle, FailureClass.NO_CHECKPOINT),

@@ -25,19 +25,17 @@ from vtjobs.jobs.workspace.paths import Workspace
 from vtjobs.workers.checkpoints.final_weights import NoWeights, final_of
 from vtjobs.workers.tools.export import export
 
-from ...support.training import VIT, run_spec, training
+from ...support.training import VIT, make_backbone, run_spec, training
 
-RESNET = {"model": "resnet50", "args": {}}
-SWIN = {
-    "model": "swin_tiny_patch4_window7_224",
-    "args": {
-        "patch_size": 2,
-        "embed_dim": 24,
-        "depths": [1, 1, 1, 1],
-        "num_heads": [1, 2, 4, 8],
-        "window_size": 4,
-    },
-}
+RESNET = make_backbone("resnet50")
+SWIN = make_backbone(
+    "swin_tiny_patch4_window7_224",
+    patch_size=2,
+    embed_dim=24,
+    depths=[1, 1, 1, 1],
+    num_heads=[1, 2, 4, 8],
+    window_size=4,
+)
 FACTS: dict[str, Any] = {
     "grid_id": "tiny-12345678",
     "labels": {"backbone": "net", "dataset": "digits", "head": "drloc", "recipe": "quickstart"},

@@ -3,7 +3,6 @@
 The loss of both kinds, the distillation token, and a teacher of an earlier stage.
 """
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,9 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from vtjobs.jobs.documents import changed, to_plain
 from vtjobs.jobs.grid.image_folder import file_sha256
+from vtjobs.jobs.run.settings import BackboneSettings, DistillParameters, Weights
 from vtjobs.jobs.run.spec import RunSpec
 from vtjobs.workers.checkpoints.manifest import MODEL
 from vtjobs.workers.models.backbones import build
@@ -24,17 +25,21 @@ from ...support.training import (
     VIT,
     contents,
     differences,
-    head_params,
+    head_settings,
+    make_backbone,
     newest,
     run_spec,
     training,
     weights_of,
 )
 
-DISTILLED = {
-    "model": "deit_tiny_distilled_patch16_224",
-    "args": {"patch_size": 8, "embed_dim": 16, "depth": 2, "num_heads": 2},
-}
+DISTILLED = make_backbone(
+    "deit_tiny_distilled_patch16_224",
+    patch_size=8,
+    embed_dim=16,
+    depth=2,
+    num_heads=2,
+)
 DRAW = torch.Generator().manual_seed(0)
 IMAGES = torch.rand(6, 4, generator=DRAW)
 STUDENT = torch.randn(6, 5, generator=DRAW)
@@ -52,12 +57,18 @@ class Linear(nn.Module):
         return answer
 
 
+def _params(**params: Any) -> DistillParameters:
+    found = head_settings("distill", **{"teacher": "stage", "weight": 0.5} | params).distillation
+    assert found is not None
+    return found
+
+
 def _loss(**params: Any) -> tuple[Tensor, Tensor]:
     """Return the loss and the teacher's probabilities, float64."""
     torch.manual_seed(1)
     teacher = Linear()
     numerics = Numerics(CPU, None, None)
-    loss = Distillation(head_params("distill", **params), teacher, numerics)(IMAGES, STUDENT)
+    loss = Distillation(_params(**params), teacher, numerics)(IMAGES, STUDENT)
     return loss, teacher(IMAGES).detach().double()
 
 
@@ -79,15 +90,16 @@ def _teacher_file(tmp_path: Path) -> tuple[dict[str, Any], dict[str, str]]:
     spec = run_spec(seed=5)
     torch.manual_seed(5)
     save_file(
-        build(spec.backbone, spec.dataset, spec.recipe).state_dict(),
+        build(spec.backbone, spec.shape).state_dict(),
         str(tmp_path / "teacher.safetensors"),
     )
     sha = f"sha256:{file_sha256(tmp_path / 'teacher.safetensors')}"
-    return {**VIT, "weights": {"fingerprint": sha}}, {sha: str(tmp_path / "teacher.safetensors")}
+    teacher = changed(VIT, weights=Weights(fingerprint=sha))
+    return to_plain(teacher), {sha: str(tmp_path / "teacher.safetensors")}
 
 
-def _student(teacher: Any, backbone: dict[str, Any] = VIT, **params: Any) -> RunSpec:
-    return run_spec(backbone, "distill", params={"teacher": teacher, **params})
+def _student(teacher: Any, backbone: BackboneSettings = VIT, **params: Any) -> RunSpec:
+    return run_spec(backbone, "distill", params={"teacher": teacher, "weight": 0.5, **params})
 
 
 def test_labels_and_teacher_share_the_loss_by_its_weight(tmp_path: Path) -> None:
@@ -111,9 +123,7 @@ def test_the_teacher_is_neither_trained_nor_saved(tmp_path: Path) -> None:
     # The checkpoint holds a plain student.
     place = newest(tmp_path, one.spec.run_id)
     assert place is not None
-    build(one.spec.backbone, one.spec.dataset, one.spec.recipe).load_state_dict(
-        contents(place)[MODEL]
-    )
+    build(one.spec.backbone, one.spec.shape).load_state_dict(contents(place)[MODEL])
 
 
 def test_a_share_of_zero_trains_the_baseline_bit_for_bit(tmp_path: Path) -> None:
@@ -132,10 +142,12 @@ def test_a_share_of_zero_leaves_a_distillation_token_as_timm_trains_it(tmp_path:
 
 
 def test_a_head_of_the_labs_own_with_a_teacher_is_no_student() -> None:
-    spec = replace(_student("stage"), init_from="0" * 16)
+    spec = changed(_student("stage"), init_from="0" * 16)
     assert spec.learns_from_parent
-    assert not replace(spec, head=spec.head | {"source": "class distill: ..."}).learns_from_parent
-    assert not replace(spec, head=spec.head | {"name": "other"}).learns_from_parent
+    assert not changed(
+        spec, head=changed(spec.head, source="class distill: ...")
+    ).learns_from_parent
+    assert not changed(spec, head=changed(spec.head, name="other")).learns_from_parent
 
 
 def test_a_student_takes_its_teacher_and_not_its_start_from_the_earlier_stage(
@@ -145,7 +157,7 @@ def test_a_student_takes_its_teacher_and_not_its_start_from_the_earlier_stage(
     before = training(teacher, tmp_path / "teacher")
     before.run()
     init = max((tmp_path / "teacher").glob("step-*")) / "model.safetensors"
-    student = replace(_student("stage"), init_from=teacher.run_id)
+    student = changed(_student("stage"), init_from=teacher.run_id)
     one = training(student, tmp_path / "student", init=init, parent=teacher)
     fresh = training(run_spec(), tmp_path / "fresh")
     assert not differences(one.trainee.backbone.state_dict(), fresh.trainee.backbone.state_dict())

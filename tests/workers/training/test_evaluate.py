@@ -1,22 +1,20 @@
 """Scores of a model on a split."""
 
-from typing import Any
-
 import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from vtjobs.jobs.documents import changed
 from vtjobs.workers.data import batches
 from vtjobs.workers.data.batches import EvalSource
 from vtjobs.workers.data.datasets import ImageSet
 from vtjobs.workers.training.evaluate import evaluate
 from vtjobs.workers.training.trainee import Numerics
 
-from ...support.training import ALONE, CPU
+from ...support.training import ALONE, CPU, run_spec
 
-PLAIN = {"mean": [0.5], "std": [0.25]}
-RECIPE: dict[str, Any] = {"image_size": 4, "interpolation": "bilinear", "eval_crop_pct": 1.0}
+SPEC = run_spec(image_size=4)
 NUMERICS = Numerics(CPU, None, None)
 
 
@@ -24,9 +22,8 @@ def _source(count: int, classes: int) -> EvalSource:
     draw = torch.Generator().manual_seed(count)
     images = torch.randint(0, 256, (count, 1, 4, 4), generator=draw, dtype=torch.uint8)
     labels = torch.randint(0, classes, (count,), generator=draw)
-    return EvalSource(
-        ImageSet(labels=labels, images=images), {**PLAIN, "classes": classes}, RECIPE, CPU
-    )
+    dataset = changed(SPEC.dataset, mean=[0.5], std=[0.25], classes=classes)
+    return EvalSource(ImageSet(labels=labels, images=images), dataset, SPEC.recipe, CPU)
 
 
 def _model(classes: int) -> nn.Module:

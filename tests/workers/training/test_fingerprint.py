@@ -3,12 +3,13 @@
 A stream that is changed changes its own fingerprint and no other.
 """
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from vtjobs.jobs.documents import changed
+from vtjobs.jobs.run.settings import BackboneSettings
 from vtjobs.jobs.run.spec import STREAMS, RunSpec, seeds_of
 from vtjobs.workers.training import fingerprint, loop
 
@@ -22,20 +23,20 @@ def prints(spec: RunSpec, folder: Path, **seeds: int) -> dict[str, str | None]:
         if kind == "fingerprints":
             found.update(event["streams"])
 
-    training(replace(spec, seeds=seeds_of(0) | seeds), folder, report=report)
+    training(changed(spec, seeds=seeds_of(0) | seeds), folder, report=report)
     assert tuple(sorted(found)) == tuple(sorted(STREAMS))
     return found
 
 
 def held_out(spec: RunSpec) -> RunSpec:
-    return replace(spec, dataset=spec.dataset | {"val": 0.1})
+    return changed(spec, dataset=changed(spec.dataset, val=0.1))
 
 
 @pytest.mark.parametrize("pipeline", ["tensor", "pil"])
 @pytest.mark.parametrize("backbone", [VIT, CONVNET])
 @pytest.mark.parametrize("stream", STREAMS)
 def test_another_value_of_a_stream_changes_its_fingerprint_alone(
-    tmp_path: Path, stream: str, backbone: dict[str, Any], pipeline: str
+    tmp_path: Path, stream: str, backbone: BackboneSettings, pipeline: str
 ) -> None:
     changes: dict[str, Any] = EVERYTHING | {"pipeline": pipeline, "precision": "fp32"}
     spec = held_out(run_spec(backbone, "drloc", **changes))
@@ -60,7 +61,7 @@ def test_relvit_draws_its_patches_from_the_stream_of_augmentation(tmp_path: Path
 
 @pytest.mark.parametrize("backbone", [VIT, CONVNET])
 def test_taking_fingerprints_changes_nothing_in_the_run(
-    tmp_path: Path, backbone: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, backbone: BackboneSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spec = run_spec(backbone, "drloc", **{**EVERYTHING, "epochs": 1})
     runs = [training(spec, tmp_path / "with")]

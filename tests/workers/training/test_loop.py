@@ -4,7 +4,6 @@ What a step is made of, and that a head or an evaluation shifts nothing of it.
 """
 
 import math
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,9 @@ from safetensors import safe_open
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from vtjobs.jobs.documents import changed
 from vtjobs.jobs.grid import catalogue
+from vtjobs.jobs.run.settings import BackboneSettings
 from vtjobs.jobs.run.spec import RunSpec
 from vtjobs.workers.checkpoints.weights import load_weights
 from vtjobs.workers.data.batches import EvalSource
@@ -104,7 +105,7 @@ def test_a_head_of_weight_zero_trains_the_baseline_bit_for_bit(tmp_path: Path, h
 
 @pytest.mark.parametrize("backbone", [VIT, CONVNET])
 def test_how_often_a_run_is_evaluated_changes_nothing_in_its_weights(
-    tmp_path: Path, backbone: dict[str, Any]
+    tmp_path: Path, backbone: BackboneSettings
 ) -> None:
     ends = []
     for every in (1, 2, 5):
@@ -259,10 +260,8 @@ def test_a_run_that_a_higher_attempt_has_claimed_removes_no_checkpoint(tmp_path:
 def test_each_set_of_a_run_is_scored_apart_and_the_weights_do_not_depend_on_it(
     tmp_path: Path,
 ) -> None:
-    facts = catalogue.datasets()["digits300"]
     plain = run_spec(epochs=1, batch_size=128)
-    small = {name: facts[name] for name in ("train", "test")} | {"name": "digits300"}
-    spec = replace(plain, dataset=plain.dataset | small)
+    spec = changed(plain, dataset=catalogue.dataset("digits300"))
     found: dict[str, dict[str, float]] = {}
 
     def report(kind: str, **event: Any) -> None:
@@ -279,7 +278,7 @@ def test_each_set_of_a_run_is_scored_apart_and_the_weights_do_not_depend_on_it(
         "test": 749,
         "independent": 748,
     }
-    held = replace(spec, dataset=spec.dataset | {"val": 0.2})
+    held = changed(spec, dataset=changed(spec.dataset, val=0.2))
     assert training(held, tmp_path / "held", report=report).run()
     assert found["val"]["n"] == 60
 
@@ -311,7 +310,7 @@ def test_the_last_checkpoint_says_which_images_are_classified_rightly(
     assert len(found["test"]) == scores["n"] == 898
     assert 100 * sum(found["test"]) / 898 == pytest.approx(scores["top1"])
     # As the model itself says of each image, in the order of the set.
-    model = build(spec.backbone, spec.dataset, spec.recipe)
+    model = build(spec.backbone, spec.shape)
     load_weights(model, last / "model.safetensors")
     source = EvalSource(
         load(spec.dataset, "test", data_root=tmp_path, paths={}), spec.dataset, spec.recipe, CPU

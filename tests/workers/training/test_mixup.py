@@ -1,17 +1,18 @@
 """timm's Mixup and CutMix, with draws of their own for each share."""
 
-from typing import Any
-
 import numpy
 import pytest
 import torch
 from timm.data.mixup import Mixup
 
+from vtjobs.jobs.documents import changed
 from vtjobs.workers.training.mixup import make_mixup
 
-RECIPE: dict[str, Any] = {
-    "mixup": 0.8, "cutmix": 1.0, "mix_prob": 1.0, "mix_switch_prob": 0.5, "label_smoothing": 0.1,
-}  # fmt: skip
+from ...support.training import run_spec
+
+RECIPE = run_spec(
+    mixup=0.8, cutmix=1.0, mix_prob=1.0, mix_switch_prob=0.5, label_smoothing=0.1
+).recipe
 
 
 def _batch(count: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -46,16 +47,16 @@ def test_an_odd_share_mixes_its_middle_image_with_itself(count: int, seed: int) 
 
 
 def test_nothing_is_mixed_where_the_recipe_names_neither() -> None:
-    assert make_mixup({**RECIPE, "mixup": 0.0, "cutmix": 0.0}, 10) is None
+    assert make_mixup(changed(RECIPE, mixup=0.0, cutmix=0.0), 10) is None
 
 
 def test_cutmix_alone_cuts_and_mixup_alone_blends() -> None:
     numpy.random.seed(0)
     images, labels = _batch(8)
-    cut, _ = make_mixup({**RECIPE, "mixup": 0.0}, 10)(images.clone(), labels)
+    cut, _ = make_mixup(changed(RECIPE, mixup=0.0), 10)(images.clone(), labels)
     assert bool(((cut == images) | (cut == images.flip(0))).all()) and not torch.equal(cut, images)
     numpy.random.seed(0)
-    blend, targets = make_mixup({**RECIPE, "cutmix": 0.0, "label_smoothing": 0.0}, 10)(
+    blend, targets = make_mixup(changed(RECIPE, cutmix=0.0, label_smoothing=0.0), 10)(
         images.clone(), labels
     )
     share = float(targets[0, labels[0]]) if labels[0] != labels[-1] else 1.0

@@ -11,6 +11,7 @@ from torch import nn
 
 from vtjobs.jobs.grid import catalogue
 from vtjobs.jobs.grid.recipe import Recipe
+from vtjobs.jobs.run.settings import BackboneSettings
 from vtjobs.workers.checkpoints.manifest import MODEL
 from vtjobs.workers.checkpoints.weights import load_weights
 from vtjobs.workers.errors import BackboneError
@@ -33,28 +34,27 @@ from ...support.training import (
     VIT,
     contents,
     differences,
+    make_backbone,
     newest,
     run_spec,
     training,
     weights_of,
 )
 
-SWIN = {
-    "model": "swin_tiny_patch4_window7_224",
-    "args": {
-        "patch_size": 2,
-        "embed_dim": 12,
-        "depths": [1, 1],
-        "num_heads": [2, 2],
-        "window_size": 4,
-    },
-}
+SWIN = make_backbone(
+    "swin_tiny_patch4_window7_224",
+    patch_size=2,
+    embed_dim=12,
+    depths=[1, 1],
+    num_heads=[2, 2],
+    window_size=4,
+)
 
 
 @pytest.mark.parametrize("backbone", [VIT, CONVNET])
 @pytest.mark.parametrize("head", ["drloc", "relvit"])
 def test_a_head_leaves_the_initial_weights_and_the_classifier_as_they_are(
-    backbone: dict[str, Any], head: str
+    backbone: BackboneSettings, head: str
 ) -> None:
     plain, beside = (
         make_trainee(spec, Streams(spec.seeds))
@@ -78,7 +78,7 @@ def test_a_checkpoint_loads_strictly_into_a_plain_timm_model(tmp_path: Path, hea
     saved = contents(last)
     for name in (MODEL, "ema.safetensors"):
         model = timm.create_model(
-            spec.backbone["model"], **create_arguments(spec.backbone, spec.dataset, spec.recipe)
+            spec.backbone.model, **create_arguments(spec.backbone, spec.shape)
         )
         model.load_state_dict(saved[name], strict=True)
 
@@ -163,7 +163,7 @@ def test_the_precision_is_the_recipes() -> None:
         ("fp16", torch.float16),
         ("bf16", torch.bfloat16),
     ):
-        numerics = make_numerics(run_spec(precision=precision).recipe, CPU)
+        numerics = make_numerics(CPU, precision=precision)
         with numerics.autocast():
             assert (torch.ones(2, 2) @ torch.ones(2, 2)).dtype == dtype
         assert numerics.scaler.is_enabled() == (precision == "fp16")
@@ -173,17 +173,17 @@ def test_bf16_is_refused_where_the_gpu_cannot_do_it(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda **_: False)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda _: "an old GPU")
     with pytest.raises(PrecisionError, match="Use precision: fp16"):
-        make_numerics(run_spec(precision="bf16").recipe, torch.device("cuda"))
+        make_numerics(torch.device("cuda"), precision="bf16")
 
 
 def test_every_recipe_of_the_catalogue_makes_an_optimizer_and_a_schedule() -> None:
     for name in catalogue.recipe_names():
-        recipe = Recipe.model_validate(catalogue.recipe_data(name)).model_dump(mode="json")
+        recipe = Recipe.model_validate(catalogue.recipe_data(name)).settings
         spec = run_spec(VIT)
-        model = build(spec.backbone, spec.dataset, spec.recipe)
+        model = build(spec.backbone, spec.shape)
         optimizer = make_optimizer(Trainee(model, None, None), recipe)
         make_schedule(optimizer, recipe, 4).step_update(0)
-        assert optimizer.param_groups[0]["lr"] == recipe["warmup_lr"]
+        assert optimizer.param_groups[0]["lr"] == recipe.warmup_lr
 
 
 def test_a_quarter_cosine_stays_high_and_falls_late() -> None:
@@ -202,14 +202,12 @@ def test_a_schedule_may_be_longer_than_the_training() -> None:
 
     After 101 epochs of 300 the rate is at three quarters of its peak.
     """
-    recipe = Recipe.model_validate(catalogue.recipe_data("drloc-scratch", "code")).model_dump(
-        mode="json"
-    )
+    recipe = Recipe.model_validate(catalogue.recipe_data("drloc-scratch", "code")).settings
     spec = run_spec(VIT)
     optimizer = make_optimizer(make_trainee(spec, Streams(spec.seeds)), recipe)
     schedule = make_schedule(optimizer, recipe, 10)
     schedule.step_update(101 * 10 - 1)
-    assert optimizer.param_groups[0]["lr"] / recipe["lr"] == pytest.approx(0.75, abs=0.01)
+    assert optimizer.param_groups[0]["lr"] / recipe.lr == pytest.approx(0.75, abs=0.01)
 
 
 SSL = {"labels": False, "positions": False, "shuffle": True}
@@ -229,7 +227,7 @@ def test_without_labels_there_is_no_classifier_and_no_positional_embedding_to_tr
 
 
 def test_what_the_patch_tokens_do_not_need_is_left_out_of_training_without_labels() -> None:
-    pooled = {**VIT, "args": {**VIT["args"], "global_pool": "avg", "fc_norm": True}}
+    pooled = make_backbone(VIT.model, **VIT.args, global_pool="avg", fc_norm=True)
     spec = run_spec(pooled, "relvit", params=SSL)
     trainee = make_trainee(spec, Streams(spec.seeds))
     frozen = {name for name, one in trainee.named_parameters() if not one.requires_grad}
@@ -259,7 +257,7 @@ def test_fine_tuning_starts_from_all_weights_but_the_positional_embedding_and_th
     ],
 )
 def test_what_a_backbone_has_not_cannot_be_left_out_or_cut(
-    backbone: dict[str, Any], params: dict[str, Any], words: str
+    backbone: BackboneSettings, params: dict[str, Any], words: str
 ) -> None:
     spec = run_spec(backbone, "relvit", params=params, image_size=20 if "shuffle" in params else 16)
     with pytest.raises(BackboneError, match=words):
@@ -271,7 +269,7 @@ def test_what_a_backbone_has_not_cannot_be_left_out_or_cut(
     ("head", "params"), [("drloc", {"blocks": "all"}), ("drloc", {"tokens": "before_norm"})]
 )
 def test_grids_of_all_blocks_and_before_the_norm_reach_the_head(
-    backbone: dict[str, Any], head: str, params: dict[str, Any]
+    backbone: BackboneSettings, head: str, params: dict[str, Any]
 ) -> None:
     spec = run_spec(backbone, head, params=params, image_size=32)
     trainee = make_trainee(spec, Streams(spec.seeds))
@@ -285,7 +283,7 @@ def test_grids_of_all_blocks_and_before_the_norm_reach_the_head(
 
 @pytest.mark.parametrize(("backbone", "patch"), [(VIT, 8), (SWIN, 4), (CONVNET, 8)])
 def test_patches_are_the_squares_that_tokens_stand_for_whatever_the_backbone(
-    backbone: dict[str, Any], patch: int
+    backbone: BackboneSettings, patch: int
 ) -> None:
     spec = run_spec(backbone, "relvit", params={"shuffle": True}, image_size=32)
     assert make_trainee(spec, Streams(spec.seeds)).patch == patch
@@ -302,11 +300,12 @@ def test_leaving_out_the_positions_shifts_no_other_initial_weight() -> None:
 
 @pytest.mark.parametrize("name", ["cvt_13", "patchconvnet_s60"])
 def test_our_own_backbones_train_without_a_classifier_too(name: str) -> None:
-    small = {"cvt_13": {"depths": [1, 1, 1]}, "patchconvnet_s60": {"depth": 1, "embed_dim": 16}}[
-        name
-    ]
+    families: dict[str, dict[str, Any]] = {
+        "cvt_13": {"depths": [1, 1, 1]},
+        "patchconvnet_s60": {"depth": 1, "embed_dim": 16},
+    }
     spec = run_spec(
-        {"model": name, "args": small}, "relvit", params={"labels": False}, image_size=32
+        make_backbone(name, **families[name]), "relvit", params={"labels": False}, image_size=32
     )
     trainee = make_trainee(spec, Streams(spec.seeds))
     logits, loss, _ = trainee(torch.randn(2, 1, 32, 32), torch.Generator())
@@ -322,26 +321,24 @@ def test_everything_decays_where_the_recipe_says_so() -> None:
 @pytest.mark.parametrize("fidelity", ["paper", "code"])
 @pytest.mark.parametrize("name", catalogue.recipe_names())
 def test_the_learning_rate_of_every_recipe_follows_its_formula(name: str, fidelity: str) -> None:
-    recipe = catalogue.recipe_data(name, fidelity)
+    recipe = Recipe.model_validate(catalogue.recipe_data(name, fidelity)).settings
     spec, steps = run_spec(VIT), 3
-    optimizer = make_optimizer(
-        Trainee(build(spec.backbone, spec.dataset, spec.recipe), None, None), recipe
-    )
+    optimizer = make_optimizer(Trainee(build(spec.backbone, spec.shape), None, None), recipe)
     schedule = make_schedule(optimizer, recipe, steps)
-    warmup = round(recipe["warmup_epochs"] * steps)
-    total = (recipe["schedule_epochs"] or recipe["epochs"]) * steps
-    for step in range(recipe["epochs"] * steps):
+    warmup = round(recipe.warmup_epochs * steps)
+    total = (recipe.schedule_epochs or recipe.epochs) * steps
+    for step in range(recipe.epochs * steps):
         schedule.step_update(step)
         if step < warmup:
-            wanted = recipe["warmup_lr"] + step / warmup * (recipe["lr"] - recipe["warmup_lr"])
+            wanted = recipe.warmup_lr + step / warmup * (recipe.lr - recipe.warmup_lr)
         else:
-            quarter = recipe["schedule"] == "quarter_cosine"
+            quarter = recipe.schedule == "quarter_cosine"
             share = (
                 math.cos(math.pi / 2 * step / total)
                 if quarter
                 else (1 + math.cos(math.pi * step / total)) / 2
             )
-            wanted = recipe["min_lr"] + share * (recipe["lr"] - recipe["min_lr"])
+            wanted = recipe.min_lr + share * (recipe.lr - recipe.min_lr)
         assert optimizer.param_groups[0]["lr"] == pytest.approx(wanted, rel=1e-9), step
 
 

@@ -87,7 +87,7 @@ def test_a_rank_without_an_image_in_a_whole_epoch_takes_part(
     spec = on_folder(
         run_spec(CONVNET, "relvit", epochs=2, batch_size=8, virtual_ranks=8, clip_grad=5.0), root
     )
-    paths = {spec.dataset["fingerprint"]: str(root)}
+    paths = {spec.dataset.fingerprint: str(root)}
     reports = []
     for world_size in (1, 4):
         place = tmp_path / str(world_size)

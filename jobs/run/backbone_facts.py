@@ -1,0 +1,30 @@
+"""What submission asks about a backbone, and what timm answers."""
+
+from ..documents import Document
+from .settings import BackboneSettings, HeadSettings, ModelShape
+
+
+class Question(Document, frozen=True, kw_only=True):
+    """What the making of a cell's backbone depends on."""
+
+    backbone: BackboneSettings
+    shape: ModelShape
+    head: HeadSettings
+    """With the parameters alone that the making depends on."""
+    parent: "Question | None" = None
+    """Of the cell that this one starts from or learns from."""
+    teacher: str | BackboneSettings | None = None
+    """`stage`, or another model at this cell's classes and size."""
+
+
+class Facts(Document, frozen=True, kw_only=True):
+    """What timm says of a backbone, or its error."""
+
+    error: str | None = None
+    parameters: int = 0
+    width: int = 0
+    """Of a token."""
+    grid: tuple[int, int] = (0, 0)
+    """Rows and columns of tokens."""
+    batch_norm: bool = False
+    """Whether it keeps running statistics of the batch."""

@@ -1,0 +1,233 @@
+"""A run's settings as its description stores them: complete, resolved, and typed.
+
+What a user may write, with bounds and texts, stands in `jobs/grid`; here is what comes of it. A key
+with a default is left out of the description where it has it: a key that is added later gets one,
+and runs from before it keep their names.
+"""
+
+from typing import Any, Literal
+
+from ..documents import Document, from_plain
+
+# The teacher of a run that learns from an earlier stage's.
+STAGE = "stage"
+
+
+class Weights(Document, frozen=True, kw_only=True):
+    """The file that a backbone's weights are read from."""
+
+    fingerprint: str
+    """`sha256:` and the hash of the file."""
+
+
+class BackboneSettings(Document, frozen=True, kw_only=True):
+    """The model of a run."""
+
+    args: dict[str, Any]
+    """Arguments of timm's `create_model`."""
+    model: str
+    """timm's name."""
+    weights: Weights | None
+    """None: the weights are drawn."""
+
+
+class DatasetSettings(Document, frozen=True, kw_only=True):
+    """The data of a run."""
+
+    channels: int
+    classes: int
+    fingerprint: str
+    """Of a known dataset its name and version, of an image folder a hash of its files."""
+    mean: list[int | float]
+    """For each channel, of pixels from 0 to 1."""
+    name: str
+    """Of a known dataset, or `folder`."""
+    std: list[int | float]
+    test: int
+    """Number of test images."""
+    train: int
+    """Number of training images, those held out for `val` included."""
+    val: float | None = None
+    """Fraction of the training images that is held out; None: nothing is."""
+
+    @property
+    def held_out(self) -> int:
+        """The number of training images that are kept for the set val."""
+        return round((self.val or 0.0) * self.train)
+
+    @property
+    def trained_on(self) -> int:
+        """The number of images that a run trains on."""
+        return self.train - self.held_out
+
+
+class SharedParameters(Document, frozen=True, kw_only=True):
+    """Parameters of a head that other parts than the head itself read.
+
+    A head that does not have one takes the default.
+    """
+
+    weight: float = 0.0
+    """Of the head's loss, or of the teacher's."""
+    weight_schedule: Literal["constant", "code"] = "constant"
+    tokens: Literal["before_norm", "after_norm"] = "after_norm"
+    blocks: Literal["last", "all"] = "last"
+    labels: bool = True
+    """Whether the classifier is trained."""
+    positions: bool = True
+    """Whether the backbone keeps its positional embedding."""
+    mega: int | None = None
+    """Mega-patches a side; None: none."""
+    shuffle: bool = False
+    """Whether the patches of each image are shuffled."""
+    patch_augment: bool = False
+    """Whether each patch is augmented by itself."""
+
+    @property
+    def changes_patches(self) -> bool:
+        """Whether the head shuffles, augments or merges the patches of the input."""
+        return self.shuffle or self.patch_augment or self.mega is not None
+
+
+class DistillParameters(Document, frozen=True, kw_only=True):
+    """Parameters of `distill`."""
+
+    teacher: str | BackboneSettings
+    """`stage`, or a model with its weights."""
+    kind: Literal["hard", "soft"]
+    weight: float
+    temperature: float
+    mean_over: Literal["images", "elements"]
+    fusion: Literal["softmax", "logits"]
+
+
+class HeadSettings(Document, frozen=True, kw_only=True):
+    """The head of a run."""
+
+    name: str
+    """Of a built-in head, or of the class of a lab's own."""
+    params: dict[str, Any]
+    """Of the head; each head knows its own."""
+    source: str | None = None
+    """The source of a lab's own head; None: a built-in one."""
+
+    @property
+    def is_own(self) -> bool:
+        """Whether the head is a lab's own."""
+        return self.source is not None
+
+    @property
+    def shared(self) -> SharedParameters:
+        """The parameters that other parts than the head read."""
+        return from_plain(self.params, SharedParameters)
+
+    @property
+    def distillation(self) -> DistillParameters | None:
+        """The parameters of `distill`; None of any other head."""
+        if self.name != "distill" or self.is_own:
+            return None
+        return from_plain(self.params, DistillParameters)
+
+
+class RecipeSettings(Document, frozen=True, kw_only=True):
+    """The training hyper-parameters of a run; `jobs/grid/recipe.py` says what each one means."""
+
+    fidelity: Literal["paper", "code"]
+
+    epochs: int
+    batch_size: int
+    virtual_ranks: int
+    drop_last: bool
+    repeats: int = 1
+
+    optimizer: str
+    lr: float
+    weight_decay: float
+    decay_all: bool
+    momentum: float
+    schedule: Literal["cosine", "quarter_cosine", "constant"]
+    schedule_epochs: int | None
+    warmup_epochs: float
+    warmup_lr: float
+    min_lr: float
+    clip_grad: float | None
+
+    precision: Literal["fp32", "fp16", "bf16"]
+    tf32: bool
+    channels_last: bool
+    compile: bool
+    deterministic: bool
+
+    image_size: int
+    pipeline: Literal["tensor", "pil"]
+    interpolation: Literal["bilinear", "bicubic"]
+    crop: Literal["none", "pad", "resized", "simple"]
+    crop_padding: int
+    crop_scale: tuple[float, float]
+    crop_ratio: tuple[float, float]
+    flip: float
+    auto_augment: str | None
+    color_jitter: float
+    erasing: float
+    eval_crop_pct: float
+
+    loss: Literal["cross_entropy", "bce"] = "cross_entropy"
+    bce_threshold: float | None = None
+    mixup: float
+    cutmix: float
+    mix_prob: float
+    mix_switch_prob: float
+    label_smoothing: float
+    dropout: float | None
+    drop_path: float | None
+    drop_path_rule: Literal["model", "uniform"] = "model"
+    ema_decay: float | None
+    ema_warmup: bool
+
+    def in_full(self) -> dict[str, Any]:
+        """Return every field by its name as JSON has it, those at their defaults included."""
+        fields = {name: getattr(self, name) for name in self.__struct_fields__}
+        return {
+            name: list(value) if isinstance(value, tuple) else value
+            for name, value in fields.items()
+        }
+
+    def steps_per_epoch(self, train_size: int) -> int:
+        """Return the optimizer steps of one epoch over `train_size` images."""
+        if self.drop_last:
+            return train_size // self.batch_size
+        return -(-train_size // self.batch_size)
+
+
+class ModelShape(Document, frozen=True, kw_only=True):
+    """What a backbone is made for: its own settings say the rest."""
+
+    channels: int
+    classes: int
+    image_size: int
+    """Side of the input, pixels."""
+    dropout: float | None = None
+    """None: the model's own."""
+    drop_path: float | None = None
+    drop_path_rule: Literal["model", "uniform"] = "model"
+
+
+class CellSettings(Document, frozen=True, kw_only=True):
+    """What the runs of a cell share."""
+
+    backbone: BackboneSettings
+    dataset: DatasetSettings
+    head: HeadSettings
+    recipe: RecipeSettings
+
+    @property
+    def shape(self) -> ModelShape:
+        """What the backbone is made for."""
+        return ModelShape(
+            channels=self.dataset.channels,
+            classes=self.dataset.classes,
+            image_size=self.recipe.image_size,
+            dropout=self.recipe.dropout,
+            drop_path=self.recipe.drop_path,
+            drop_path_rule=self.recipe.drop_path_rule,
+        )
