@@ -67,6 +67,8 @@ def schema_of(kind: Any) -> dict[str, Any]:
         for name, key in _keys(record).items():
             if name in texts:
                 definition["properties"][key]["description"] = texts[name]
+        if tag := _tag_field(record):
+            definition["properties"][tag]["description"] = "Tells the kinds of this document apart."
     return found
 
 
@@ -98,6 +100,10 @@ def _texts_in(source: str) -> dict[str, str]:
         ):
             found[field.target.id] = inspect.cleandoc(str(text.value.value)).replace("\n", " ")
     return found
+
+
+def _tag_field(record: type) -> str | None:
+    return record.__struct_config__.tag_field if issubclass(record, msgspec.Struct) else None
 
 
 def _is_record(kind: Any) -> bool:

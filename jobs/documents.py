@@ -37,6 +37,11 @@ def from_plain(data: object, kind: type[T]) -> T:
     return msgspec.convert(data, kind, str_keys=True)
 
 
+def asdict(document: msgspec.Struct) -> dict[str, Any]:
+    """Return the fields of a document by name, as they are."""
+    return msgspec.structs.asdict(document)
+
+
 def changed(document: T, **fields: Any) -> T:
     """Return a document with other values of some fields."""
     return msgspec.structs.replace(document, **fields)  # type: ignore[type-var]

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
-from typing import Any
 
 from ...db import lookups, queries
 from ...db.engine import Connection, reading
@@ -19,7 +18,7 @@ from .cells import described, planned
 from .comparisons import Comparisons, compare
 from .declared import Plan
 from .per_image import CellSplit, variance
-from .study import studies
+from .study import AnyStudy, studies
 
 SCHEMA_VERSION = 1
 
@@ -69,7 +68,7 @@ class Report(Document, frozen=True, kw_only=True):
     """Cell -> set -> its number of images."""
     images: list[CellSplit]
     """How each cell's spread splits."""
-    studies: dict[str, list[dict[str, Any]]]
+    studies: dict[str, list[AnyStudy]]
     """Cell -> its studies of streams of randomness."""
     ranks: list[HeadRanking]
     """Of heads over datasets."""

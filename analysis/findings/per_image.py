@@ -17,6 +17,7 @@ from ...jobs.run.spec import RunSpec
 from ...jobs.workspace.lineage import completed_by
 from ...jobs.workspace.paths import Workspace
 from .cell import Cell
+from .study import AnyStudy
 
 SCHEMA_VERSION = 1
 FILE = "correct.safetensors"
@@ -64,7 +65,7 @@ class CellSplit(Split, frozen=True, kw_only=True):
     disagreement_baseline: float | None
     """Images on which just one of the cell and its baseline is right, mean over seeds, in percent.
     """
-    studies: list[dict[str, Any]] | None = None
+    studies: list[AnyStudy] | None = None
     """Of the cell's streams of randomness."""
 
 

@@ -8,10 +8,14 @@ import io
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from ...jobs.documents import asdict
 from ..findings.against import Against
 from ..findings.cell import Cell
 from ..findings.comparisons import Comparisons
 from ..findings.per_image import CellSplit
+from ..findings.study import AnyStudy, design_of
+from ..stats.components import Arm, Arms, Part, StreamPart
+from .study_table import arms_of
 from .wording import columns, labels
 
 
@@ -131,43 +135,30 @@ def of_variances(cells: Sequence[CellSplit]) -> str:
         if cell.n:
             rows.append([*labels(cell, names), "images", "", *_numbers(cell, numbers)])
         for study in cell.studies or []:
-            for part in _parts(study):
-                rows.append(
-                    [
-                        *labels(cell, names),
-                        study["design"],
-                        part["stream"],
-                        *_numbers(part, numbers),
-                    ]
-                )
+            for name, part in _parts(study):
+                values = _bounds(part) | asdict(part)
+                mine = [*labels(cell, names), design_of(study), name]
+                rows.append([*mine, *(values.get(number) for number in numbers)])
     return _text([*names, "of", "stream", *numbers], rows)
 
 
-def _parts(study: dict[str, Any]) -> list[dict[str, Any]]:
-    parts = study["parts"] or {"streams": []}
-    found = list(parts["streams"])
-    found += [{**one, "stream": " x ".join(one.streams)} for one in parts.get("terms", ())]
-    for name in ("hardware", "all", "repeat"):
-        if parts.get(name) is not None:
-            found.append({**parts[name], "stream": name})
-    return [
-        one
-        | dict(
-            zip(
-                ("low", "high"),
-                one.get("share_interval") or one.get("std_interval") or (None, None),
-                strict=True,
-            )
-        )
-        | dict(
-            zip(
-                ("total_low", "total_high"),
-                one.get("total_share_interval") or (None, None),
-                strict=True,
-            )
-        )
-        for one in found
-    ]
+def _parts(study: AnyStudy) -> list[tuple[str, Part | Arm]]:
+    """Return what a study consists of, by name."""
+    if study.parts is None:
+        return []
+    if isinstance(study.parts, Arms):
+        return [(arm.stream, arm) for arm in arms_of(study.parts)]
+    found: list[tuple[str, Part | Arm]] = [(one.stream, one) for one in study.parts.streams]
+    found += [(" x ".join(term.streams), term) for term in study.parts.terms]
+    return found + ([("hardware", study.parts.hardware)] if study.parts.hardware else [])
+
+
+def _bounds(part: Part | Arm) -> dict[str, float | None]:
+    """Return the ends of a part's intervals."""
+    own = part.std_interval if isinstance(part, Arm) else part.share_interval
+    total = part.total_share_interval if isinstance(part, StreamPart) else None
+    (low, high), (total_low, total_high) = own or (None, None), total or (None, None)
+    return {"low": low, "high": high, "total_low": total_low, "total_high": total_high}
 
 
 def _numbers(item: object, names: Iterable[str]) -> list[Any]:

@@ -54,7 +54,7 @@ def p_value(p: float | None) -> str:
     return f"{p:.3f}" if p >= 0.001 else f"{p:.0e}" if p >= 1e-16 else "<1e-16"
 
 
-def as_range(bounds: list[float] | None, decimals: int = DECIMALS) -> str:
+def as_range(bounds: Sequence[float] | None, decimals: int = DECIMALS) -> str:
     return "" if bounds is None else f"[{bounds[0]:.{decimals}f}, {bounds[1]:.{decimals}f}]"
 
 

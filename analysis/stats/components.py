@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ...jobs.documents import Document, asdict
 from ...jobs.grid.design import REPEAT, Design
 from .summary import LEVEL, spread_factors
 
@@ -29,51 +30,119 @@ class _Square:
     df: int
 
 
-def components(
-    design: Design,
-    vary: Sequence[str],
-    runs: Sequence[tuple[Mapping[str, int], float]],
-    *,
-    level: float = LEVEL,
-) -> dict[str, Any]:
-    """Split the variance of a complete, balanced study.
+class Part(Document, frozen=True, kw_only=True):
+    """A part of the variance."""
 
-    Crossed and orthogonal designs by the analysis of variance: each mean square is set equal to
-    what it is expected to be, a sum of components (Searle, Casella and McCulloch 1992, ch. 4); of
-    two streams σ²(stream) = (MS(stream) - MS(rest)) / runs per value. `share` is the stream's own
-    part of the whole (first-order effect); `total_share` adds what it does together with others
-    (total effect; of orthogonal designs an upper bound, all that any streams do together). Without
-    repeats the hardware's part is in there too. Intervals of shares are generalised confidence
-    intervals (Weerahandi 1993): each mean square over its χ².
+    df: int | None
+    """Degrees of freedom of its mean square; None where several terms are taken together."""
+    ms: float | None
+    """Mean square."""
+    variance: float
+    """Component of the variance; an estimate, which may be negative."""
+    share: float | None
+    """Of the whole variance; None where there is none."""
+    share_interval: tuple[float, float] | None
+    """Of `share`, at `level`."""
 
-    One at a time: the deviation of each arm, and its ratio to that of all streams moving together,
-    by F. These hold at one base point; with interactions they add up to more than the whole.
 
-    Args:
-        design: crossed, orthogonal or one-at-a-time.
-        vary: the streams.
-        runs: the value of every stream (and `repeat`), and the metric.
-        level: of the intervals.
+class StreamPart(Part, frozen=True, kw_only=True):
+    """What one stream of randomness contributes."""
 
-    Returns:
-        `streams`, a list of what is known of each; for the first two designs `interactions`, their
-        `terms`, `hardware` and the whole's `variance`; for the last `all` and `repeat` arms.
-    """
-    if design is Design.ONE_AT_A_TIME:
-        return _arms(vary, runs, level)
-    return _balanced(design, vary, runs, level)
+    stream: str
+    """Of randomness."""
+    total_share: float | None
+    """The stream's own share, and what it does together with others."""
+    total_share_interval: tuple[float, float] | None
+    """Of `total_share`, at `level`."""
+    f: float | None
+    """F statistic against the interaction; None where the test is not exact."""
+    p: float | None
+    """Of the hypothesis that the stream contributes nothing."""
+
+
+class TermPart(Part, frozen=True, kw_only=True):
+    """What several streams contribute together."""
+
+    streams: list[str]
+    """Of randomness."""
+
+
+class Components(Document, frozen=True, kw_only=True):
+    """The variance of a crossed or orthogonal study, split."""
+
+    level: float
+    """Of the intervals."""
+    variance: float
+    """The sum of the parts, negative ones counted as 0."""
+    repeat: int
+    """Runs of each combination."""
+    streams: list[StreamPart]
+    """What each stream contributes."""
+    interactions: Part
+    """All terms together."""
+    terms: list[TermPart]
+    """Of an orthogonal study one: what all streams do together."""
+    hardware: Part | None
+    """What runs of one combination differ by; None without repeats."""
+
+
+class Arm(Document, frozen=True, kw_only=True):
+    """The runs of a one-at-a-time study in which one stream varies."""
+
+    stream: str
+    """Or `all`, or `repeat`."""
+    n: int
+    """Runs of the arm, the base point included where it belongs to it."""
+    std: float
+    """Sample standard deviation over the runs (ddof 1)."""
+    std_interval: tuple[float, float] | None
+    """Of `std`, at `level`; None of two runs."""
+    ratio: float | None
+    """Of the arm's variance to that of all streams together."""
+    ratio_interval: tuple[float, float] | None
+    """Of `ratio`, at `level`."""
+
+
+class Arms(Document, frozen=True, kw_only=True):
+    """The deviations of a one-at-a-time study."""
+
+    level: float
+    """Of the intervals."""
+    streams: list[Arm]
+    """An arm for each stream."""
+    all: Arm | None
+    """All streams varied together."""
+    repeat: Arm | None
+    """None varied."""
 
 
 Term = tuple[str, ...]
 HARDWARE: Term = ()
 
 
-def _balanced(
+def components(
     design: Design,
     vary: Sequence[str],
     runs: Sequence[tuple[Mapping[str, int], float]],
-    level: float,
-) -> dict[str, Any]:
+    *,
+    level: float = LEVEL,
+) -> Components:
+    """Split the variance of a complete, balanced study by the analysis of variance.
+
+    Each mean square is set equal to what it is expected to be, a sum of components (Searle, Casella
+    and McCulloch 1992, ch. 4). Of two streams, σ²(stream) = (MS(stream) - MS(rest)) / runs per
+    value.
+    `share` is the stream's own part of the whole (first-order effect); `total_share` adds what it
+    does together with others (total effect; of orthogonal designs an upper bound, all that any
+    streams do together). Without repeats the hardware's part is in there too. Intervals of shares
+    are generalised confidence intervals (Weerahandi 1993): each mean square over its χ².
+
+    Args:
+        design: crossed or orthogonal.
+        vary: the streams.
+        runs: the value of every stream (and `repeat`), and the metric.
+        level: of the intervals.
+    """
     grand = math.fsum(value for _, value in runs) / len(runs)
     # Runs that are all equal have no spread, not that of their mean's last digit.
     equal = len({value for _, value in runs}) == 1
@@ -169,7 +238,7 @@ def _shared(
     pure: _Square | None,
     repeat: int,
     level: float,
-) -> dict[str, Any]:
+) -> Components:
     """Turn mean squares into components and shares with intervals; see `_estimated`."""
     import numpy
 
@@ -179,22 +248,26 @@ def _shared(
     total = math.fsum(max(0.0, variance) for variance in point.values())
     drawn_total = sum(drawn.values())
 
-    def shares(terms: Sequence[Term]) -> tuple[float | None, list[float] | None]:
+    def shares(terms: Sequence[Term]) -> tuple[float | None, tuple[float, float] | None]:
         if total == 0.0:
             return None, None
         part = math.fsum(max(0.0, point[term]) for term in terms) / total
         draws = sum(drawn[term] for term in terms) / drawn_total
-        return part, [
-            float(bound) for bound in numpy.percentile(draws, [50 * (1 - level), 50 * (1 + level)])
-        ]
+        low, high = numpy.percentile(draws, [50 * (1 - level), 50 * (1 + level)])
+        return part, (float(low), float(high))
 
-    def part(terms: Sequence[Term], square: _Square | None) -> dict[str, Any]:
+    def part(terms: Sequence[Term], square: _Square | None) -> Part:
         share, interval = shares(terms)
         variance = math.fsum(
             point[term] if len(terms) == 1 else max(0.0, point[term]) for term in terms
         )
-        of = {"df": None, "ms": None} if square is None else {"df": square.df, "ms": square.ms}
-        return {**of, "variance": variance, "share": share, "share_interval": interval}
+        return Part(
+            df=square.df if square is not None else None,
+            ms=square.ms if square is not None else None,
+            variance=variance,
+            share=share,
+            share_interval=interval,
+        )
 
     streams = []
     for term in (term for term in squares if len(term) == 1):
@@ -202,74 +275,98 @@ def _shared(
         with_others, interval = shares(involved)
         # With one interaction F is exact; with more there is none, and the draws say how often
         # nothing is left.
-        exact = len(involved) == 2
-        chance = {"f": None, "p": max(1 / DRAWS, float((raw[term] <= 0).mean())) if total else None}
-        more = _tested(squares[term], squares[whole]) if exact else chance
-        found = {"stream": term[0], **part([term], squares[term])}
+        if len(involved) == 2:
+            f, p = _tested(squares[term], squares[whole])
+        else:
+            f, p = None, max(1 / DRAWS, float((raw[term] <= 0).mean())) if total else None
         streams.append(
-            found | {"total_share": with_others, "total_share_interval": interval, **more}
+            StreamPart(
+                **asdict(part([term], squares[term])),
+                stream=term[0],
+                total_share=with_others,
+                total_share_interval=interval,
+                f=f,
+                p=p,
+            )
         )
     together = [term for term in squares if len(term) > 1]
-    return {
-        "level": level,
-        "variance": total,
-        "repeat": repeat,
-        "streams": streams,
-        "interactions": part(together, squares[whole] if len(together) == 1 else None),
-        "terms": [{"streams": list(term), **part([term], squares[term])} for term in together],
-        "hardware": part([HARDWARE], pure) if pure is not None else None,
-    }
+    return Components(
+        level=level,
+        variance=total,
+        repeat=repeat,
+        streams=streams,
+        interactions=part(together, squares[whole] if len(together) == 1 else None),
+        terms=[
+            TermPart(**asdict(part([term], squares[term])), streams=list(term)) for term in together
+        ],
+        hardware=part([HARDWARE], pure) if pure is not None else None,
+    )
 
 
-def _tested(square: _Square, rest: _Square) -> dict[str, float | None]:
+def _tested(square: _Square, rest: _Square) -> tuple[float | None, float | None]:
+    """Return F and its p value."""
     from scipy.stats import f as fisher
 
     if rest.ms == 0.0:
-        return {"f": None, "p": None}
+        return None, None
     ratio = square.ms / rest.ms
-    return {"f": ratio, "p": max(sys.float_info.min, float(fisher.sf(ratio, square.df, rest.df)))}
+    return ratio, max(sys.float_info.min, float(fisher.sf(ratio, square.df, rest.df)))
 
 
-def _arms(
-    vary: Sequence[str], runs: Sequence[tuple[Mapping[str, int], float]], level: float
-) -> dict[str, Any]:
-    """Take the arms apart again.
+def arms(
+    vary: Sequence[str],
+    runs: Sequence[tuple[Mapping[str, int], float]],
+    *,
+    level: float = LEVEL,
+) -> Arms:
+    """Compare the arms of a one-at-a-time study.
 
-    What differs from the base point in one stream, in all of them, or in none.
+    The deviation of each arm, and by F its ratio to that of all streams varied together. These hold
+    at one base point; with interactions they add up to more than the whole. A run's arm is what it
+    differs in from the base point: one stream, all of them, or none.
+
+    Args:
+        vary: the streams.
+        runs: the value of every stream (and `repeat`), and the metric; the base point first.
+        level: of the intervals.
     """
     base = runs[0][0]
-    arms: dict[str, list[float]] = {stream: [runs[0][1]] for stream in vary}
-    arms |= {"all": [], REPEAT: [runs[0][1]]}
+    values: dict[str, list[float]] = {stream: [runs[0][1]] for stream in vary}
+    values |= {"all": [], REPEAT: [runs[0][1]]}
     for streams, value in runs[1:]:
         moved = [stream for stream in vary if streams[stream] != base[stream]]
-        arms[REPEAT if not moved else moved[0] if len(moved) == 1 else "all"].append(value)
-    reference = statistics.variance(arms["all"]) if len(vary) > 1 else None
-    found = [_arm(name, arms[name], reference, len(arms["all"]), level) for name in vary]
-    others = {
-        name: _arm(name, arms[name], None, 0, level) if len(arms[name]) > 1 else None
-        for name in ("all", REPEAT)
-    }
-    return {"level": level, "streams": found, **others}
+        values[REPEAT if not moved else moved[0] if len(moved) == 1 else "all"].append(value)
+    reference = statistics.variance(values["all"]) if len(vary) > 1 else None
+
+    def other(name: str) -> Arm | None:
+        return _arm(name, values[name], None, 0, level) if len(values[name]) > 1 else None
+
+    return Arms(
+        level=level,
+        streams=[_arm(name, values[name], reference, len(values["all"]), level) for name in vary],
+        all=other("all"),
+        repeat=other(REPEAT),
+    )
 
 
 def _arm(
     name: str, values: Sequence[float], reference: float | None, size: int, level: float
-) -> dict[str, Any]:
+) -> Arm:
     from scipy.stats import f as fisher
 
     variance, df = statistics.variance(values), len(values) - 1
     std = math.sqrt(variance)
     low, high = spread_factors(len(values), level)
-    found: dict[str, Any] = {
-        "stream": name,
-        "n": len(values),
-        "std": std,
-        "std_interval": [std * low, std * high] if df > 1 else None,
-        "ratio": None,
-        "ratio_interval": None,
-    }
+    ratio, ratio_interval = None, None
     if reference:
         ratio = variance / reference
         quantiles = [float(fisher.ppf(0.5 + sign * level / 2, df, size - 1)) for sign in (1, -1)]
-        found |= {"ratio": ratio, "ratio_interval": [ratio / quantile for quantile in quantiles]}
-    return found
+        ratio_interval = (ratio / quantiles[0], ratio / quantiles[1])
+    return Arm(
+        stream=name,
+        n=len(values),
+        std=std,
+        std_interval=(std * low, std * high) if df > 1 else None,
+        ratio=ratio,
+        ratio_interval=ratio_interval,
+    )

@@ -4,6 +4,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 
+from ..documents import Document
 from ..run.spec import STREAMS
 
 # Beside the streams: which of several runs with the same values it is; they differ by the
@@ -24,6 +25,20 @@ class Design(StrEnum):
     """
     ONE_AT_A_TIME = "one-at-a-time"
     """Each stream by itself from one base point, and all of them together from it."""
+
+
+class StudyDesign(Document, frozen=True, kw_only=True):
+    """The design of a study of streams, as a grid stores it."""
+
+    design: Design
+    vary: dict[str, list[int]]
+    """Stream -> its values."""
+    hold: dict[str, int]
+    """Stream -> its value where it is not 0."""
+    ride: list[str]
+    """Streams that take a new value with every combination."""
+    repeat: int
+    """Runs of each combination."""
 
 
 def rows(

@@ -76,6 +76,8 @@ def _type(value: dict[str, Any]) -> str:
         case "object":
             of = value.get("additionalProperties")
             return f"{{key: {_type(of)}}}" if isinstance(of, dict) and of else "object"
+        case None if "enum" in value:
+            return " or ".join(f"`{word}`" for word in value["enum"])
         case "string":
             return "text"
         case "integer":

@@ -1,13 +1,15 @@
 """Figures of where the spread comes from."""
 
+from collections.abc import Sequence
 from typing import Any
 
-from ....jobs.grid.design import Design
-from ..study_table import others
+from ...findings.study import AnyStudy, design_of
+from ...stats.components import Arms, Part, StreamPart
+from ..study_table import arms_of, others
 from .canvas import COLOURS, GREY, Drawn, new_figure, styled
 
 
-def shares(study: dict[str, Any], label: str, name: str) -> Drawn | None:
+def shares(study: AnyStudy, label: str, name: str) -> Drawn | None:
     """Draw each stream's own share and its share with interactions, with intervals; never a pie.
 
     Args:
@@ -18,21 +20,20 @@ def shares(study: dict[str, Any], label: str, name: str) -> Drawn | None:
     Returns:
         The figure, or None where the study is not complete.
     """
-    parts = study["parts"]
+    parts = study.parts
     if parts is None:
         return None
-    if study["design"] == Design.ONE_AT_A_TIME:
-        return _arms(study, label, name)
-    lines = [(one["stream"], one) for one in parts["streams"]]
+    if isinstance(parts, Arms):
+        return _arms(study, parts, label, name)
+    lines: list[tuple[str, Part]] = [(one.stream, one) for one in parts.streams]
     lines += [(name.replace(" and", "\nand"), one) for name, one in others(parts)]
     rows = [
         [
             stem.replace("\n", " "),
-            one["variance"],
-            one["share"],
-            *(one["share_interval"] or (None, None)),
-            one.get("total_share"),
-            *(one.get("total_share_interval") or (None, None)),
+            one.variance,
+            one.share,
+            *(one.share_interval or (None, None)),
+            *_with_others(one),
         ]
         for stem, one in lines
     ]
@@ -40,20 +41,14 @@ def shares(study: dict[str, Any], label: str, name: str) -> Drawn | None:
         figure = new_figure(0.9 + 0.5 * len(lines))
         axes = figure.add_subplot()
         for place, (_, one) in enumerate(lines):
-            _bar(axes, place - 0.17, one["share"], one["share_interval"], COLOURS[0], "its own")
-            _bar(
-                axes,
-                place + 0.17,
-                one.get("total_share"),
-                one.get("total_share_interval"),
-                COLOURS[4],
-                "with interactions",
-            )
-            if one["variance"] < 0:
+            _bar(axes, place - 0.17, one.share, one.share_interval, COLOURS[0], "its own")
+            total, *bounds = _with_others(one)
+            _bar(axes, place + 0.17, total, bounds, COLOURS[4], "with interactions")
+            if one.variance < 0:
                 axes.text(
                     0.5,
                     place - 0.17,
-                    f"estimate {one['variance']:.3g}",
+                    f"estimate {one.variance:.3g}",
                     va="center",
                     fontsize=6,
                     color=GREY,
@@ -67,7 +62,7 @@ def shares(study: dict[str, Any], label: str, name: str) -> Drawn | None:
         )
     said = "; ".join(f"{row[0]} {100 * row[2]:.0f} %" for row in rows if row[2] is not None)
     text = (
-        f"{label}, {study['used']} runs, {study['design']}: own shares {said}. Bars with 95 %"
+        f"{label}, {study.used} runs, {design_of(study)}: own shares {said}. Bars with 95 %"
         " intervals."
     )
     heading = [
@@ -90,36 +85,47 @@ def shares(study: dict[str, Any], label: str, name: str) -> Drawn | None:
     )
 
 
+def _with_others(part: Part) -> tuple[float | None, float | None, float | None]:
+    """Return a stream's share with interactions and its bounds; nothing of any other part."""
+    if not isinstance(part, StreamPart):
+        return None, None, None
+    return part.total_share, *(part.total_share_interval or (None, None))
+
+
 def _bar(
-    axes: Any, y: float, share: float | None, interval: list[float] | None, colour: str, label: str
+    axes: Any,
+    y: float,
+    share: float | None,
+    interval: Sequence[float | None] | None,
+    colour: str,
+    label: str,
 ) -> None:
-    if share is None or interval is None:
+    bounds = [100 * bound for bound in interval or () if bound is not None]
+    if share is None or not bounds:
         return
     axes.barh(y, 100 * share, height=0.3, color=colour, alpha=0.6, label=label)
-    axes.plot([100 * bound for bound in interval], [y, y], color="black", linewidth=1)
+    axes.plot(bounds, [y, y], color="black", linewidth=1)
 
 
-def _arms(study: dict[str, Any], label: str, name: str) -> Drawn:
-    parts = study["parts"]
-    arms = [*parts["streams"], *(parts[one] for one in ("all", "repeat") if parts[one] is not None)]
+def _arms(study: AnyStudy, parts: Arms, label: str, name: str) -> Drawn:
+    arms = arms_of(parts)
     with styled():
         figure = new_figure(0.9 + 0.3 * len(arms))
         axes = figure.add_subplot()
         for place, one in enumerate(arms):
-            axes.plot(one["std"], place, "o", color=COLOURS[0], markersize=4)
-            if one["std_interval"]:
-                axes.plot(one["std_interval"], [place, place], color=COLOURS[0], linewidth=1.2)
+            axes.plot(one.std, place, "o", color=COLOURS[0], markersize=4)
+            if one.std_interval:
+                axes.plot(one.std_interval, [place, place], color=COLOURS[0], linewidth=1.2)
         axes.set(
             ylim=(len(arms) - 0.5, -0.5),
             xlim=(0, None),
-            xlabel=f"standard deviation of {study['metric']}",
+            xlabel=f"standard deviation of {study.metric}",
         )
-        axes.set_yticks(range(len(arms)), [f"{one['stream']}  n={one['n']}" for one in arms])
-    said = "; ".join(f"{one['stream']} {one['std']:.2f}" for one in arms)
+        axes.set_yticks(range(len(arms)), [f"{one.stream}  n={one.n}" for one in arms])
+    said = "; ".join(f"{one.stream} {one.std:.2f}" for one in arms)
     text = f"{label}: standard deviation when one stream varies and the others are fixed: {said}."
     rows = [
-        [one["stream"], one["n"], one["std"], *(one["std_interval"] or (None, None)), one["ratio"]]
-        for one in arms
+        [one.stream, one.n, one.std, *(one.std_interval or (None, None)), one.ratio] for one in arms
     ]
     return Drawn(
         name=name,

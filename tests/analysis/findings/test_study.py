@@ -7,20 +7,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vtjobs.analysis.findings.study import study, wiring
+from vtjobs.analysis.findings.study import AnyStudy, ArmsStudy, study, wiring
 from vtjobs.analysis.output.layout import markdown
-from vtjobs.analysis.output.study_table import of_study
+from vtjobs.analysis.output.study_table import arms_of, of_study
 from vtjobs.analysis.stats.balance import whole_part
 from vtjobs.analysis.stats.components import components
 from vtjobs.db.records import RunRow
-from vtjobs.jobs.grid.design import Design, rows
+from vtjobs.jobs.documents import changed
+from vtjobs.jobs.grid.design import Design, StudyDesign, rows
 from vtjobs.jobs.run.spec import STREAMS, seed_label, seeds_of
 
 from ...support.cells import cell
 
-VARIANCE: dict[str, Any] = {
-    "design": "crossed", "vary": {"init": [0, 1, 2], "order": [0, 1, 2]}, "hold": {}, "ride": [], "repeat": 1,
-}  # fmt: skip
+VARIANCE = StudyDesign(
+    design=Design.CROSSED,
+    vary={"init": [0, 1, 2], "order": [0, 1, 2]},
+    hold={},
+    ride=[],
+    repeat=1,
+)
 CELL = cell("h", [80.0])
 
 
@@ -33,8 +38,14 @@ def run_row(number: int, streams: dict[str, int], state: str = "completed") -> R
     return RunRow(**{**fields, **apart, "run_id": f"run-{number}", "state": state})
 
 
+def split(
+    variance: StudyDesign, there: list[RunRow], scores: dict[str, float], metric: str = "top1"
+) -> AnyStudy:
+    return study(variance, there, scores, grid_id="g-1", metric=metric, wiring=[])
+
+
 def members() -> list[RunRow]:
-    planned = rows(Design.CROSSED, VARIANCE["vary"])
+    planned = rows(Design.CROSSED, VARIANCE.vary)
     return [run_row(number, streams) for number, streams in enumerate(planned)]
 
 
@@ -44,32 +55,31 @@ SCORES = {f"run-{number}": 80.0 + number % 4 for number in range(9)}
 @given(st.permutations(range(9)))
 def test_the_order_of_the_runs_changes_nothing(order: list[int]) -> None:
     there = members()
-    assert study(VARIANCE, [there[place] for place in order], SCORES) == study(
-        VARIANCE, there, SCORES
-    )
+    again = split(VARIANCE, [there[place] for place in order], SCORES)
+    assert again == split(VARIANCE, there, SCORES)
 
 
 def test_a_complete_study_is_split_and_shown() -> None:
-    found = study(VARIANCE, members(), SCORES)
-    assert (found["n"], found["planned"], found["missing"], found["why_not"]) == (9, 9, [], "")
-    text = markdown(of_study(CELL, {**found, "metric": "top1", "wiring": []}))
+    found = split(VARIANCE, members(), SCORES)
+    assert (found.n, found.planned, found.missing, found.why_not) == (9, 9, [], "")
+    text = markdown(of_study(CELL, found))
     assert "| vit | digits | h | init |" in text and "interactions and hardware" in text
     assert "top1 at the last epoch of 9 runs, crossed: init (3), order (3)." in text
 
 
-def with_hole(how: str, variance: dict[str, Any] = VARIANCE, place: int = 5) -> dict[str, Any]:
-    planned = rows(Design(variance["design"]), variance["vary"])
+def with_hole(how: str, variance: StudyDesign = VARIANCE, place: int = 5) -> AnyStudy:
+    planned = rows(variance.design, variance.vary)
     there = [run_row(number, streams) for number, streams in enumerate(planned)]
     scores = {f"run-{number}": 80.0 + number % 4 for number in range(len(planned))}
     if how == "not scored":
         del scores[f"run-{place}"]
     else:
         there[place] = run_row(place, planned[place], how)
-    return study(variance, there, scores)
+    return split(variance, there, scores)
 
 
-def shown(found: dict[str, Any]) -> str:
-    return markdown(of_study(CELL, {**found, "metric": "top1", "wiring": []}))
+def shown(found: AnyStudy) -> str:
+    return markdown(of_study(CELL, found))
 
 
 @pytest.mark.parametrize("how", ["failed", "not scored"])
@@ -77,7 +87,7 @@ def test_of_a_crossed_study_with_a_hole_the_part_without_is_split_and_what_is_le
     how: str,
 ) -> None:
     found = with_hole(how)
-    assert (found["n"], found["used"], found["left_out"], found["missing"]) == (
+    assert (found.n, found.used, found.left_out, found.missing) == (
         8,
         6,
         {"init": [1]},
@@ -85,7 +95,7 @@ def test_of_a_crossed_study_with_a_hole_the_part_without_is_split_and_what_is_le
     )
     values = [80.0 + number % 4 for number in (0, 1, 2, 6, 7, 8)]
     smaller = rows(Design.CROSSED, {"init": [0, 2], "order": [0, 1, 2]})
-    assert found["parts"] == components(
+    assert found.parts == components(
         Design.CROSSED, ["init", "order"], list(zip(smaller, values, strict=True))
     )
     assert (
@@ -110,18 +120,22 @@ def test_of_a_crossed_study_with_a_hole_the_part_without_is_split_and_what_is_le
 def test_a_study_whose_hole_cannot_be_left_out_is_not_split_and_names_it(
     design: str, how: str, why: str
 ) -> None:
-    found = with_hole(how, VARIANCE | {"design": design})
-    assert found["parts"] is None and found["n"] == 8 and len(found["missing"]) == 1
-    assert why in shown(found) and found["missing"][0] in shown(found)
+    found = with_hole(how, changed(VARIANCE, design=Design(design)))
+    assert found.parts is None and found.n == 8 and len(found.missing) == 1
+    assert why in shown(found) and found.missing[0] in shown(found)
 
 
 def test_an_arm_with_a_hole_goes_by_the_values_that_are_there() -> None:
-    one = VARIANCE | {"design": "one-at-a-time", "vary": {"init": [0, 1, 2, 3], "order": [0, 1, 2]}}
+    one = changed(
+        VARIANCE,
+        design=Design.ONE_AT_A_TIME,
+        vary={"init": [0, 1, 2, 3], "order": [0, 1, 2]},
+    )
     found = with_hole("failed", one, place=2)
-    assert found["left_out"] == {"init": [2]} and [
-        arm["n"] for arm in found["parts"]["streams"]
-    ] == [3, 3]
-    assert with_hole("failed", one, place=0)["parts"] is None
+    assert isinstance(found, ArmsStudy) and found.parts is not None
+    assert found.left_out == {"init": [2]}
+    assert [arm.n for arm in arms_of(found.parts)[:2]] == [3, 3]
+    assert with_hole("failed", one, place=0).parts is None
 
 
 @given(
@@ -159,7 +173,7 @@ def prints(**changed: str | None) -> dict[str, str | None]:
 
 def test_one_fingerprint_for_each_value_is_wired() -> None:
     found = wiring([(seeds_of(0), prints()), (seeds_of(0) | {"init": 1}, prints(init="b"))])
-    assert {one["stream"]: one["wired"] for one in found} == dict.fromkeys(STREAMS, True)
+    assert {one.stream: one.wired for one in found} == dict.fromkeys(STREAMS, True)
 
 
 @pytest.mark.parametrize(
@@ -173,9 +187,9 @@ def test_one_fingerprint_for_each_value_is_wired() -> None:
     ],
 )
 def test_a_value_that_decides_nothing_of_its_own_is_told(runs: list[Any], stream: str) -> None:
-    found = {one["stream"]: one["wired"] for one in wiring(runs)}
+    found = {one.stream: one.wired for one in wiring(runs)}
     assert [name for name, wired in found.items() if wired is False] == [stream]
-    told = {**study(VARIANCE, members(), SCORES), "metric": "top1", "wiring": wiring(runs)}
+    told = changed(split(VARIANCE, members(), SCORES), wiring=wiring(runs))
     assert f"WARNING: {stream} has" in markdown(of_study(CELL, told))
 
 
@@ -185,8 +199,8 @@ def test_a_stream_without_a_say_and_runs_that_told_nothing_are_no_fault() -> Non
         (seeds_of(0) | {"mix": 1}, prints(mix=None)),
         (seeds_of(1), {}),
     ]
-    found = {one["stream"]: one for one in wiring(runs)}
-    assert (found["mix"]["wired"], found["mix"]["fingerprints"], found["init"]["wired"]) == (
+    found = {one.stream: one for one in wiring(runs)}
+    assert (found["mix"].wired, found["mix"].fingerprints, found["init"].wired) == (
         None,
         0,
         True,

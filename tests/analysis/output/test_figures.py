@@ -20,9 +20,10 @@ from vtjobs.analysis.findings.comparisons import compare
 from vtjobs.analysis.findings.declared import Plan
 from vtjobs.analysis.findings.gather import GridName, HeadRanking, Report
 from vtjobs.analysis.findings.reversals import Reversal
+from vtjobs.analysis.findings.study import ArmsStudy, CrossedStudy
 from vtjobs.analysis.output import page
 from vtjobs.analysis.output.figures.canvas import MOST_LINES, Drawn
-from vtjobs.analysis.stats.components import components
+from vtjobs.analysis.stats.components import arms, components
 from vtjobs.analysis.stats.over_datasets import ranks
 from vtjobs.analysis.stats.summary import describe
 from vtjobs.jobs.documents import changed, to_plain
@@ -218,24 +219,26 @@ def test_backbones_that_change_places_are_told_where_no_head_is_compared() -> No
 def test_shares_of_streams_are_drawn_with_intervals(design: Design) -> None:
     planned = rows(design, {"init": range(4), "order": range(4)}, repeat=2)
     values = numpy.random.default_rng(1).normal(80, 1, len(planned)).tolist()
-    parts = components(design, ["init", "order"], list(zip(planned, values, strict=True)))
-    study = {
-        "design": design,
-        "n": len(planned),
-        "parts": parts,
+    runs = list(zip(planned, values, strict=True))
+    facts: dict[str, Any] = {
+        "grid_id": "g-1",
         "metric": "top1",
         "vary": {},
-        "wiring": [],
-    }
-    study |= {
-        "planned": len(planned),
+        "ride": [],
+        "n": len(planned),
         "used": len(planned),
         "left_out": {},
+        "planned": len(planned),
         "missing": [],
-        "ride": [],
         "why_not": "",
-        "grid_id": "g-1",
+        "wiring": [],
     }
+    names = ["init", "order"]
+    study = (
+        CrossedStudy(**facts, parts=components(design, names, runs))
+        if design is Design.CROSSED
+        else ArmsStudy(**facts, parts=arms(names, runs))
+    )
     cells = usual()
     figure = drawn(document(cells, studies={cells[0].cell_id: [study]}))["streams-supervis-0"]
     kept = {row[figure.heading[0]]: row for row in data(figure)}

@@ -11,6 +11,7 @@ from vtjobs.analysis.findings.cell import Cell
 from vtjobs.analysis.findings.comparisons import compare
 from vtjobs.analysis.findings.declared import Plan
 from vtjobs.analysis.findings.per_image import CellSplit, split
+from vtjobs.analysis.findings.study import CrossedStudy
 from vtjobs.analysis.output import by_dataset, render
 from vtjobs.analysis.output.layout import Table, latex
 from vtjobs.analysis.output.study_table import of_study
@@ -47,20 +48,20 @@ def tables() -> dict[str, Table]:
     bits = {seed: draw.random(50) < 0.9 for seed in range(4)}
     planned = rows(Design.CROSSED, {"init": range(3), "order": range(3)}, repeat=2)
     values = draw.normal(80, 1, len(planned)).tolist()
-    study = {
-        "design": "crossed",
-        "n": 18,
-        "used": 18,
-        "planned": 18,
-        "metric": "top1",
-        "why_not": "",
-        "missing": [],
-        "ride": ["mix"],
-        "wiring": [],
-    }
-    study |= {"vary": {"init": 3, "order": 3}}
-    study["parts"] = components(
-        Design.CROSSED, ["init", "order"], list(zip(planned, values, strict=True))
+    parts = components(Design.CROSSED, ["init", "order"], list(zip(planned, values, strict=True)))
+    study = CrossedStudy(
+        grid_id="g-1",
+        metric="top1",
+        vary={"init": 3, "order": 3},
+        ride=["mix"],
+        n=18,
+        used=18,
+        left_out={},
+        planned=18,
+        missing=[],
+        why_not="",
+        wiring=[],
+        parts=parts,
     )
     return {
         "cells": render.of_cells(cells()),

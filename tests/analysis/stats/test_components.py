@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import f as fisher
 
-from vtjobs.analysis.stats.components import components
+from vtjobs.analysis.stats.components import Components, arms, components
 from vtjobs.jobs.grid.design import Design, rows
 
 # Davies and Goldsmith 1972, section 6.6 (lme4's Penicillin): zones of inhibition in mm, six samples
@@ -33,8 +33,8 @@ def study(values: Any) -> list[tuple[dict[str, int], float]]:
     ]
 
 
-def parts(found: dict[str, Any], what: str = "share") -> list[float]:
-    return [one[what] for one in (*found["streams"], found["interactions"])]
+def parts(found: Components, what: str = "share") -> list[float]:
+    return [getattr(one, what) for one in (*found.streams, found.interactions)]
 
 
 def test_the_penicillin_assay_splits_as_lme4_splits_it() -> None:
@@ -77,22 +77,20 @@ def test_mean_squares_are_those_of_a_fit_by_least_squares(
     found = components(design, names, list(zip(planned, values.tolist(), strict=True)))
     columns = {name: dummies([row[name] for row in planned]) for name in names}
     full = residual([column for own in columns.values() for column in own], values)
-    for one in found["streams"]:
+    for one in found.streams:
         without = residual(
-            [column for name in names if name != one["stream"] for column in columns[name]], values
+            [column for name in names if name != one.stream for column in columns[name]], values
         )
-        assert one["ms"] == pytest.approx((without - full) / 4, rel=1e-9)
+        assert one.ms == pytest.approx((without - full) / 4, rel=1e-9)
     places = dummies([hash(tuple(row[name] for name in names)) for row in planned])
     within = residual(places, values) if repeat > 1 else 0.0
-    rest = found["interactions"]
-    assert rest["ms"] == pytest.approx((full - within) / rest["df"], rel=1e-9)
-    assert rest["df"] == len(places) - 1 - 4 * streams
+    rest = found.interactions
+    assert rest.ms == pytest.approx((full - within) / rest.df, rel=1e-9)
+    assert rest.df == len(places) - 1 - 4 * streams
     if repeat > 1:
-        assert found["hardware"]["ms"] == pytest.approx(
-            within / (len(values) - len(places)), rel=1e-9
-        )
-    first = found["streams"][0]
-    assert first["p"] == pytest.approx(float(fisher.sf(first["ms"] / rest["ms"], 4, rest["df"])))
+        assert found.hardware.ms == pytest.approx(within / (len(values) - len(places)), rel=1e-9)
+    first = found.streams[0]
+    assert first.p == pytest.approx(float(fisher.sf(first.ms / rest.ms, 4, rest.df)))
 
 
 def crossed_columns(planned: list[dict[str, int]], term: tuple[str, ...]) -> list[Any]:
@@ -107,8 +105,8 @@ def test_of_three_crossed_streams_each_interaction_is_told_apart(repeat: int) ->
     )
     values = numpy.random.default_rng(repeat).normal(80.0, 1.0, len(planned))
     found = components(Design.CROSSED, names, list(zip(planned, values.tolist(), strict=True)))
-    squares = {(one["stream"],): one for one in found["streams"]} | {
-        tuple(one["streams"]): one for one in found["terms"]
+    squares = {(one.stream,): one for one in found.streams} | {
+        tuple(one.streams): one for one in found.terms
     }
     assert len(squares) == 7
     for term, one in squares.items():
@@ -116,10 +114,10 @@ def test_of_three_crossed_streams_each_interaction_is_told_apart(repeat: int) ->
             column for other in squares if set(other) < set(term) for column in crossed_columns(planned, other)
         ]  # fmt: skip
         left = residual(below, values) - residual([*below, *crossed_columns(planned, term)], values)
-        assert one["ms"] == pytest.approx(left / one["df"], rel=1e-9)
-    assert [one["df"] for one in squares.values()] == [3, 2, 1, 6, 3, 2, 6]
-    hardware = found["hardware"]["share"] if repeat > 1 else 0.0
-    assert sum(one["share"] for one in squares.values()) + hardware == pytest.approx(1)
+        assert one.ms == pytest.approx(left / one.df, rel=1e-9)
+    assert [one.df for one in squares.values()] == [3, 2, 1, 6, 3, 2, 6]
+    hardware = found.hardware.share if found.hardware else 0.0
+    assert sum(one.share for one in squares.values()) + hardware == pytest.approx(1)
 
 
 def test_components_of_three_crossed_streams_are_unbiased() -> None:
@@ -143,10 +141,10 @@ def test_components_of_three_crossed_streams_are_unbiased() -> None:
         found = components(
             Design.CROSSED, names, list(zip(planned, values.ravel().tolist(), strict=True))
         )
-        for one in found["streams"]:
-            seen.setdefault((one["stream"],), []).append(one["variance"])
-        for one in found["terms"]:
-            seen.setdefault(tuple(one["streams"]), []).append(one["variance"])
+        for one in found.streams:
+            seen.setdefault((one.stream,), []).append(one.variance)
+        for one in found.terms:
+            seen.setdefault(tuple(one.streams), []).append(one.variance)
     for term, variances in seen.items():
         error = numpy.std(variances) / math.sqrt(len(variances))
         assert numpy.mean(variances) == pytest.approx(true.get(term, 0.0), abs=4 * error)
@@ -162,7 +160,7 @@ def test_a_shift_changes_nothing_and_a_scale_no_share(
         components(Design.CROSSED, TWO, study(values)) for values in (table, shift + scale * table)
     )
     assert parts(other) == pytest.approx(parts(one), abs=1e-6)
-    assert other["variance"] == pytest.approx(scale**2 * one["variance"], rel=1e-6)
+    assert other.variance == pytest.approx(scale**2 * one.variance, rel=1e-6)
 
 
 def test_the_order_of_runs_changes_no_number() -> None:
@@ -172,8 +170,8 @@ def test_the_order_of_runs_changes_no_number() -> None:
 
 def test_runs_that_are_all_equal_have_no_shares_and_no_test() -> None:
     found = components(Design.CROSSED, TWO, study(numpy.full((3, 3), 7.0)))
-    assert found["variance"] == 0.0 and parts(found) == [None, None, None]
-    assert found["streams"][0]["p"] is None
+    assert found.variance == 0.0 and parts(found) == [None, None, None]
+    assert found.streams[0].p is None
 
 
 def test_a_negative_estimate_is_shown_and_counts_as_none() -> None:
@@ -181,8 +179,8 @@ def test_a_negative_estimate_is_shown_and_counts_as_none() -> None:
     found = components(
         Design.CROSSED, TWO, study([[0.0, 3.0, 1.0], [3.0, 1.0, 0.1], [1.0, 0.0, 3.0]])
     )
-    first = found["streams"][0]
-    assert first["variance"] < 0 and first["share"] == 0.0
+    first = found.streams[0]
+    assert first.variance < 0 and first.share == 0.0
 
 
 @pytest.mark.parametrize(
@@ -198,9 +196,10 @@ def test_intervals_of_shares_cover_the_true_share_about_as_often_as_they_say(
             draw.normal(0, math.sqrt(init), (5, 1)) + draw.normal(0, math.sqrt(order), (1, 5))
             + draw.normal(0, math.sqrt(rest), (5, 5))
         )  # fmt: skip
-        one = components(Design.CROSSED, TWO, study(table))["streams"][0]
-        covered += one["share_interval"][0] <= init <= one["share_interval"][1]
-        total += one["total_share_interval"][0] <= init + rest <= one["total_share_interval"][1]
+        one = components(Design.CROSSED, TWO, study(table)).streams[0]
+        assert one.share_interval is not None and one.total_share_interval is not None
+        covered += one.share_interval[0] <= init <= one.share_interval[1]
+        total += one.total_share_interval[0] <= init + rest <= one.total_share_interval[1]
     # Generalised intervals hold their level or a little more; four standard errors of 400
     # simulations are 0.044.
     assert covered / times >= 0.906 and total / times >= 0.906
@@ -209,13 +208,15 @@ def test_intervals_of_shares_cover_the_true_share_about_as_often_as_they_say(
 def test_arms_of_one_stream_at_a_time_are_compared_with_all_moving_together() -> None:
     planned = rows(Design.ONE_AT_A_TIME, {"init": range(4), "order": range(3)}, repeat=2)
     values = [80.0, 80.5, 81.0, 82.0, 79.0, 80.2, 80.4, 80.0, 83.0, 78.0]
-    found = components(Design.ONE_AT_A_TIME, TWO, list(zip(planned, values, strict=True)))
-    init, order = found["streams"]
-    assert init["std"] == pytest.approx(numpy.std([80.0, 81.0, 82.0, 79.0], ddof=1))
-    assert order["std"] == pytest.approx(numpy.std([80.0, 80.2, 80.4], ddof=1))
+    found = arms(TWO, list(zip(planned, values, strict=True)))
+    init, order = found.streams
+    assert init.std == pytest.approx(numpy.std([80.0, 81.0, 82.0, 79.0], ddof=1))
+    assert order.std == pytest.approx(numpy.std([80.0, 80.2, 80.4], ddof=1))
     whole = numpy.var([80.0, 83.0, 78.0], ddof=1)
-    assert init["ratio"] == pytest.approx(numpy.var([80.0, 81.0, 82.0, 79.0], ddof=1) / whole)
-    low, high = init["ratio_interval"]
-    assert low == pytest.approx(init["ratio"] / float(fisher.ppf(0.975, 3, 2)))
-    assert high == pytest.approx(init["ratio"] * float(fisher.ppf(0.975, 2, 3)))
-    assert found["repeat"]["std"] == pytest.approx(numpy.std([80.0, 80.5], ddof=1))
+    assert init.ratio == pytest.approx(numpy.var([80.0, 81.0, 82.0, 79.0], ddof=1) / whole)
+    assert init.ratio is not None and init.ratio_interval is not None
+    low, high = init.ratio_interval
+    assert low == pytest.approx(init.ratio / float(fisher.ppf(0.975, 3, 2)))
+    assert high == pytest.approx(init.ratio * float(fisher.ppf(0.975, 2, 3)))
+    assert found.repeat is not None
+    assert found.repeat.std == pytest.approx(numpy.std([80.0, 80.5], ddof=1))
