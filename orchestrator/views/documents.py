@@ -393,11 +393,9 @@ def show(context: Context, run_id: str) -> RunDetails:
         cell_id=row.cell_id,
         parent=row.parent,
         folder=str(folder.path),
-        spec={
-            "numerics": cell_spec.numerics,
-            **to_plain(settings),
-            "recipe": settings.recipe.in_full(),
-        },
+        spec=to_plain(spec) | {"recipe": spec.recipe.in_full()}
+        if spec
+        else to_plain(settings) | {"numerics": cell_spec.numerics},
         environment=read_json(folder.attempt(last) / "environment.json") if last else None,
         results=[_result(result) for result in results],
         checkpoints=[
