@@ -185,7 +185,7 @@ def _file_of(source: str, workspace: str | None) -> tuple[str, str | None]:
         settings = grid_settings(connection, set(found))
     if not found:
         return source, None
-    return str(context.workspace.grid(found[0]) / "grid.yaml"), settings[found[0]]["backend"]
+    return str(context.workspace.grid(found[0]) / "grid.yaml"), settings[found[0]].backend
 
 
 def _needs(
@@ -225,7 +225,7 @@ def _needs(
         seconds = queries.seconds_per_run(connection)
         rows = queries.list_runs(connection, chosen)
         grids = queries.grid_settings(connection, {row.grid_id for row in rows})
-    gpus = {row.cell_id: _gpus(grids[row.grid_id]) for row in rows}
+    gpus = {row.cell_id: grids[row.grid_id].resources.gpus for row in rows}
     effect = None if half_width is not None or by_looks else plan.min_effect
     goal = Goal(
         metric=plan.metric,
@@ -235,11 +235,6 @@ def _needs(
         looks=plan.looks if by_looks else (),
     )
     return with_hours(needs, goal, seconds, gpus)
-
-
-def _gpus(settings: dict[str, Any]) -> int:
-    resources = settings["resources"]
-    return int((resources["gpus_per_node"] or 0) * resources["nodes"])
 
 
 def _show(document: "Needs") -> None:

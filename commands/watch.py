@@ -41,7 +41,7 @@ def runs(
     workspace: Workspace = None,
 ) -> None:
     """List runs with state, progress and result."""
-    from ..jobs.grid.design import seed_text
+    from ..jobs.run.design import seed_text
     from ..jobs.units import format_duration
     from ..orchestrator.views import documents
     from .printing import terminal

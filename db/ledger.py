@@ -23,6 +23,7 @@ from sqlalchemy import (
     update,
 )
 
+from ..jobs.documents import to_plain
 from ..jobs.errors import BadInput
 from ..jobs.run.spec import canonical
 from ..jobs.run.states import TRANSITIONS, AttemptState, FailureClass, RunState
@@ -126,9 +127,9 @@ class Ledger:
         with writing(self.engine) as connection:
             row = {
                 "grid_id": frozen.grid_id,
-                "name": settings["name"],
-                "submitted_at": settings["submitted_at"],
-                "settings": canonical(settings),
+                "name": settings.name,
+                "submitted_at": settings.submitted_at,
+                "settings": canonical(to_plain(settings)),
             }
             connection.execute(insert_new(connection, m.grids), row)
             changes = {key: row[key] for key in ("submitted_at", "settings")}
@@ -149,7 +150,7 @@ class Ledger:
             ]
             connection.execute(insert_new(connection, m.grid_runs), pairs)
             for part in in_parts(known):
-                kept = {"grid_id": frozen.grid_id, "tries": settings["retries"]}
+                kept = {"grid_id": frozen.grid_id, "tries": settings.retries}
                 connection.execute(update(m.runs).where(m.runs.c.run_id.in_(part)).values(**kept))
             # A new run may hang on a parent that has failed long ago.
             derive_runs(connection, known | {run[0] for run in new if run[3] in known}, now)
@@ -183,7 +184,7 @@ class Ledger:
             "streams": streams,
             "parent": parent,
             "state": RunState.PENDING,
-            "tries": frozen.settings["retries"],
+            "tries": frozen.settings.retries,
             "created_at": now,
             "changed_at": now,
         }

@@ -6,10 +6,12 @@ from typing import Any
 
 from sqlalchemy import Connection, Select, and_, func, not_, or_, select
 
+from ..jobs.documents import from_plain
 from ..jobs.errors import NothingMatched
 from ..jobs.names import RUN_ID_PREFIX
 from ..jobs.run.selector import Condition, Selection
 from ..jobs.run.states import LIVE, AttemptState, FailureClass
+from ..jobs.workspace.grid_settings import GridSettings
 from . import models as m
 from .parts import in_parts
 from .records import AttemptRow, CellRow, CheckpointRow, EventRow, JobRow, ResultRow, RunRow
@@ -236,12 +238,15 @@ def bad_nodes(connection: Connection, run_ids: list[str]) -> dict[str, tuple[str
 
 def grid_settings(
     connection: Connection, grid_ids: set[str] | None = None
-) -> dict[str, dict[str, Any]]:
+) -> dict[str, GridSettings]:
     """Return the settings of grids by id."""
     query = select(m.grids.c.grid_id, m.grids.c.settings).order_by(m.grids.c.submitted_at)
     if grid_ids is not None:
         query = query.where(m.grids.c.grid_id.in_(grid_ids))
-    return {row.grid_id: json.loads(row.settings) for row in connection.execute(query)}
+    return {
+        row.grid_id: from_plain(json.loads(row.settings), GridSettings)
+        for row in connection.execute(query)
+    }
 
 
 def attempts_of(connection: Connection, run_id: str) -> list[AttemptRow]:

@@ -35,7 +35,7 @@ def rebuild(
     found = {"grids": 0, "runs": 0, "allocations": 0, "events": 0}
     grids = [frozen for grid_id in grid_ids(workspace) if (frozen := read_grid(workspace, grid_id))]
     runs: set[str] = set()
-    for frozen in sorted(grids, key=lambda grid: float(grid.settings["submitted_at"])):
+    for frozen in sorted(grids, key=lambda grid: grid.settings.submitted_at):
         runs |= ledger.add_grid(frozen)
         found["grids"] += 1
         progress("grids", found["grids"])

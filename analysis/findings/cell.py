@@ -3,7 +3,7 @@
 from typing import Any
 
 from ...jobs.documents import Document
-from ...jobs.grid.comparing import Select
+from ...jobs.run.comparing import Select
 from ...jobs.run.settings import HeadSettings, RecipeSettings
 from ..stats.summary import Description
 

@@ -17,7 +17,7 @@ from ...db.results import smaller_is_better
 from ...jobs.documents import changed
 from ...jobs.errors import BadInput, suggest
 from ...jobs.grid import catalogue
-from ...jobs.grid.comparing import Select
+from ...jobs.run.comparing import Select
 from ...jobs.run.selector import Selection
 from ...jobs.run.settings import STAGE, CellSettings
 from ...jobs.run.spec import BASELINE, EACH, CellSpec

@@ -10,7 +10,8 @@ from statistics import median, stdev
 from typing import Any
 
 from ...jobs.documents import Document
-from ...jobs.grid.comparing import Family, OnDiverged, Select, Test
+from ...jobs.run.comparing import Family, OnDiverged, Select, Test
+from ...jobs.workspace.grid_settings import Declaration
 from ..stats import rank_tests
 from ..stats.difference import (
     Difference,
@@ -127,7 +128,7 @@ class Comparisons(Document, frozen=True, kw_only=True):
     """Whether p is valid after any number of seeds."""
     margin: float | None
     min_effect: float | None
-    declared: list[dict[str, Any]]
+    declared: list[Declaration]
     """The grid's declarations, the last of which holds; none where it was chosen afterwards."""
     reversals: list[Reversal]
     """Conclusions that contradict each other."""

@@ -11,10 +11,12 @@ from typing import Any
 from ...db import queries
 from ...db.engine import reading
 from ...db.ledger import Ledger
+from ...jobs.documents import asdict
 from ...jobs.errors import BadInput, suggest
-from ...jobs.grid.comparing import Family, OnDiverged, Select, Test
+from ...jobs.run.comparing import Family, OnDiverged, Select, Test
 from ...jobs.run.selector import Selection
 from ...jobs.run.spec import BASELINE
+from ...jobs.workspace.grid_settings import Declaration
 from ..stats.difference import ALPHA
 from . import epochs
 
@@ -40,7 +42,7 @@ class Plan:
     """By e-values, which hold at any stopping time."""
     looks: tuple[int, ...] = ()
     """Numbers of seeds; none: one look, at whatever there is."""
-    declared: list[dict[str, Any]] = field(default_factory=list)
+    declared: list[Declaration] = field(default_factory=list)
     """The grid's declarations, the last of which this is; none where it was chosen with the results
     at hand.
     """
@@ -60,11 +62,8 @@ def settle(ledger: Ledger, selection: Selection, given: dict[str, Any]) -> Plan:
     """
     declared = _declared(ledger, selection)
     base: dict[str, Any] = {}
-    if declared and declared[-1]["compare"]:
-        # Where nothing was declared there is nothing that the schema of grids is needed for.
-        from ...jobs.grid.schema import whole_compare
-
-        base = whole_compare(declared[-1]["compare"])
+    if declared and declared[-1].compare is not None:
+        base = asdict(declared[-1].compare)
     values = base | {name: value for name, value in given.items() if value is not None}
     for name, words in _WORDS.items():
         if name in values and values[name] not in tuple(words):
@@ -94,32 +93,31 @@ def settle(ledger: Ledger, selection: Selection, given: dict[str, Any]) -> Plan:
     return replace(plan, metric=epochs.metric_of(plan.metric, plan.select))
 
 
-def _declared(ledger: Ledger, selection: Selection) -> list[dict[str, Any]]:
+def _declared(ledger: Ledger, selection: Selection) -> list[Declaration]:
     with reading(ledger.engine) as connection:
         grids = {row.grid_id for row in queries.list_runs(connection, selection)}
         if len(grids) != 1:
             return []
         settings = queries.grid_settings(connection, grids)
-    found: list[dict[str, Any]] = next(iter(settings.values()), {}).get("declarations", [])
-    return found
+    return next((one.declarations for one in settings.values()), [])
 
 
-def told(declarations: list[dict[str, Any]]) -> list[str]:
+def told(declarations: list[Declaration]) -> list[str]:
     """Return when a comparison was declared, and what was changed since and why."""
     if not declarations:
         return ["Post hoc: test and margin were not declared before the runs."]
     first, *amended = declarations
     lines = [f"Declared on {_day(first)}, {_when(first)}."]
-    return [*lines, *(f"Amended on {_day(one)}, {_when(one)}: {one['reason']}" for one in amended)]
+    return [*lines, *(f"Amended on {_day(one)}, {_when(one)}: {one.reason}" for one in amended)]
 
 
-def _day(one: dict[str, Any]) -> str:
-    return time.strftime("%Y-%m-%d", time.localtime(one["at"]))
+def _day(one: Declaration) -> str:
+    return time.strftime("%Y-%m-%d", time.localtime(one.at))
 
 
-def _when(one: dict[str, Any]) -> str:
+def _when(one: Declaration) -> str:
     return (
-        f"when {one['started']} of {one['runs']} runs had started"
-        if one["started"]
+        f"when {one.started} of {one.runs} runs had started"
+        if one.started
         else "before the first run"
     )

@@ -10,7 +10,7 @@ from ...db import queries
 from ...db.engine import Connection
 from ...db.results import by_epoch, smaller_is_better
 from ...jobs.errors import BadInput
-from ...jobs.grid.comparing import Select
+from ...jobs.run.comparing import Select
 
 # The part of the training images that is held out.
 VAL = "val"

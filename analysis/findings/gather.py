@@ -8,7 +8,7 @@ from ...db.engine import Connection, reading
 from ...db.ledger import Ledger
 from ...db.results import by_epoch
 from ...jobs.documents import Document
-from ...jobs.grid.comparing import Select
+from ...jobs.run.comparing import Select
 from ...jobs.run.selector import Selection
 from ...jobs.workspace.paths import Workspace
 from ..stats.over_datasets import Ranking, ranks
@@ -119,8 +119,8 @@ def gather(ledger: Ledger, workspace: Workspace, selection: Selection, plan: Pla
         grids=[
             GridName(
                 grid_id=grid_id,
-                name=grids[grid_id]["name"],
-                description=grids[grid_id]["description"],
+                name=grids[grid_id].name,
+                description=grids[grid_id].description,
             )
             for grid_id in sorted(grids)
         ],

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...jobs.documents import Document, changed
-from ...jobs.grid.comparing import Test
 from ...jobs.grid.seeds import widened
+from ...jobs.run.comparing import Test
 from ..stats.difference import MOST_SEEDS, paired, seeds_for, welch
 from ..stats.summary import LEVEL, student
 from ..stats.verdict import Verdict

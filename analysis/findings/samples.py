@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from math import inf
 from statistics import fmean
 
-from ...jobs.grid.comparing import OnDiverged, Select, Test
+from ...jobs.run.comparing import OnDiverged, Select, Test
 from ...jobs.run.spec import EACH
 from .cell import Cell
 from .declared import Plan

@@ -10,9 +10,9 @@ from typing import Any
 from ...db import lookups, queries, records
 from ...db.engine import reading
 from ...db.ledger import Ledger
-from ...jobs.documents import Document, from_plain
+from ...jobs.documents import Document
 from ...jobs.errors import DamagedJournal
-from ...jobs.grid.design import REPEAT, Design, StudyDesign, rows, seed_text
+from ...jobs.run.design import REPEAT, Design, StudyDesign, rows, seed_text
 from ...jobs.run.selector import Selection
 from ...jobs.run.spec import STREAMS, seeds_of
 from ...jobs.run.states import RunState
@@ -113,10 +113,8 @@ def studies(
             connection, lookups.all_grids_of(connection, [row.run_id for row in chosen])
         )
         for grid_id, one in sorted(settings.items()):
-            if not one.get("variance"):
-                continue
-            variance = from_plain(one["variance"], StudyDesign)
-            if variance.design is Design.TOGETHER:
+            variance = one.variance
+            if variance is None or variance.design is Design.TOGETHER:
                 continue
             members = queries.list_runs(connection, Selection(names=(grid_id,)))
             scores = {

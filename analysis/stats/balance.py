@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...jobs.grid.design import Design
+from ...jobs.run.design import Design
 
 Streams = Mapping[str, int]
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...jobs.documents import Document, asdict
-from ...jobs.grid.design import REPEAT, Design
+from ...jobs.run.design import REPEAT, Design
 from .summary import LEVEL, spread_factors
 
 # Of the simulation behind the intervals of shares: their third digit no longer moves.

@@ -2,8 +2,8 @@
 
 from typing import TYPE_CHECKING, Any
 
-from ...jobs.grid.design import seed_text
 from ...jobs.names import printable
+from ...jobs.run.design import seed_text
 from ...jobs.units import format_bytes
 
 if TYPE_CHECKING:

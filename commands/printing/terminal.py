@@ -10,8 +10,8 @@ import time
 from collections import Counter
 from typing import Any
 
-from ...jobs.grid.design import seed_text
 from ...jobs.names import printable
+from ...jobs.run.design import seed_text
 from ...jobs.units import format_duration
 
 _COLOURS = {

@@ -5,12 +5,12 @@ from typing import Any
 
 from ..errors import BadInput, Problem, suggest
 from ..names import name_problem
+from ..run.design import Design
 from ..run.spec import BASELINE, EACH
 from ..strict_yaml import Document, Path_, parse, read
 from ..units import format_duration
 from ..validation import validate
 from . import catalogue
-from .design import Design
 from .schema import Grid, Stage
 
 

@@ -20,8 +20,8 @@ from ..config.backends import names
 from ..config.resources import Duration, Resources
 from ..config.site import SiteSettings, settings_of
 from ..names import name_problem
+from ..run.comparing import Family, OnDiverged, Select, Test
 from ..run.spec import BASELINE
-from .comparing import Family, OnDiverged, Select, Test
 from .heads import HEADS
 from .recipe import Recipe
 from .seeds import Seeds, Variance
@@ -166,14 +166,6 @@ class Compare(Strict):
         if looks != sorted(set(looks)):
             raise ValueError(f"looks: expected numbers of seeds in ascending order, got {looks}")
         return looks
-
-
-def whole_compare(stored: dict[str, Any]) -> dict[str, Any]:
-    """Return a stored declaration with what has come to it since.
-
-    An older version's is no other one for that.
-    """
-    return Compare.model_validate(stored).model_dump(mode="json")
 
 
 _BACKENDS: dict[str, Any] = {name: (settings_of(name) | None, None) for name in names()}

@@ -10,9 +10,9 @@ from typing import Annotated, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
+from ..run import design
+from ..run.design import Design
 from ..run.spec import STREAMS
-from . import design
-from .design import Design
 
 MAX_SEED = 2**32 - 1
 MAX_SEEDS = 1_000_000

@@ -3,16 +3,24 @@
 import json
 import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..atomic_files import make_folder, read_json, to_json, write_new, write_over
+from ..documents import from_plain, to_plain
+from ..run.comparing import CompareSettings
+from ..run.design import StudyDesign
 from ..run.spec import CellSpec, canonical, seed_label, seeds_of
+from .grid_settings import GridSettings, ResourceSettings
 from .paths import Workspace
 
 if TYPE_CHECKING:
     # Reading commands read frozen grids; only submission needs the schema and its pydantic.
+    from pydantic import BaseModel
+
     from ..grid.expansion import Expansion
     from ..grid.schema import Grid
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,8 +41,7 @@ class FrozenCell:
 class FrozenGrid:
     """What the workspace knows of a grid."""
 
-    settings: dict[str, Any]
-    """grid_id, name, submitted_at and everything that may change without changing a run."""
+    settings: GridSettings
     cells: list[FrozenCell]
     runs: list[tuple[str, int, int, str | None]]
     """run_id, index of the cell, seed or place in the design, the parent's run_id."""
@@ -43,7 +50,7 @@ class FrozenGrid:
 
     @property
     def grid_id(self) -> str:
-        return str(self.settings["grid_id"])
+        return self.settings.grid_id
 
     def seed_of(self, place: int) -> tuple[int, str]:
         """Return a run's seed and "", or its place in the design and the canonical JSON of its
@@ -68,29 +75,28 @@ def freeze(
 ) -> FrozenGrid:
     """Take down what a grid expands to, where it goes, and the settings of that site."""
     grid_id = f"{grid.name}-{expansion.grid_hash}"
-    settings = {
-        "grid_id": grid_id,
-        "name": grid.name,
-        "description": grid.description,
-        "submitted_at": at,
-        "retries": grid.retries,
-        "resources": grid.resources.model_dump(mode="json"),
-        "checkpoint_every_s": grid.checkpoint_every,
-        "evaluate_every": grid.evaluate_every,
-        "sets": grid.data.sets,
-        "variance": grid.variance.model_dump(mode="json") if grid.variance is not None else None,
-        "compare": grid.compare.model_dump(mode="json") if grid.compare is not None else None,
-        "max_running": grid.max_running,
-        "halve_micro_batch": grid.halve_micro_batch,
-        "backend": backend,
-        "site": site or {},
-        # What the world size must divide for every cell.
-        "virtual_ranks": math.gcd(
+    settings = GridSettings(
+        grid_id=grid_id,
+        name=grid.name,
+        description=grid.description,
+        submitted_at=at,
+        retries=grid.retries,
+        resources=_stored(grid.resources, ResourceSettings),
+        checkpoint_every_s=grid.checkpoint_every,
+        evaluate_every=grid.evaluate_every,
+        sets=grid.data.sets,
+        variance=_stored(grid.variance, StudyDesign) if grid.variance is not None else None,
+        compare=_stored(grid.compare, CompareSettings) if grid.compare is not None else None,
+        max_running=grid.max_running,
+        halve_micro_batch=grid.halve_micro_batch,
+        backend=backend,
+        site=site or {},
+        virtual_ranks=math.gcd(
             *{cell.spec.settings.recipe.virtual_ranks for cell in expansion.cells}
         ),
-        "paths": expansion.paths,
-        "excluded": expansion.excluded,
-    }
+        paths=expansion.paths,
+        excluded=expansion.excluded,
+    )
     cells = [
         FrozenCell(
             cell_id=cell.cell_id,
@@ -110,6 +116,10 @@ def freeze(
         runs=[(r.run_id, r.cell, r.seed, r.parent) for r in expansion.runs],
         streams=expansion.streams,
     )
+
+
+def _stored(given: "BaseModel", kind: type[T]) -> T:
+    return from_plain(given.model_dump(mode="json"), kind)
 
 
 def write_grid(workspace: Workspace, frozen: FrozenGrid, text: bytes) -> None:
@@ -138,7 +148,7 @@ def write_grid(workspace: Workspace, frozen: FrozenGrid, text: bytes) -> None:
     stored = {"cells": cells, "runs": frozen.runs, "streams": frozen.streams}
     write_new(folder / "runs.json", json.dumps(stored).encode())
     # Last: a folder without it is a submission that was cut off, and counts for nothing.
-    write_over(folder / "grid.json", to_json(frozen.settings))
+    write_over(folder / "grid.json", to_json(to_plain(frozen.settings)))
 
 
 def read_grid(workspace: Workspace, grid_id: str) -> FrozenGrid | None:
@@ -150,7 +160,7 @@ def read_grid(workspace: Workspace, grid_id: str) -> FrozenGrid | None:
         return None
     cells = [FrozenCell(**{**cell, "spec": CellSpec(**cell["spec"])}) for cell in stored["cells"]]
     return FrozenGrid(
-        settings=settings,
+        settings=from_plain(settings, GridSettings),
         cells=cells,
         runs=[tuple(run) for run in stored["runs"]],
         streams=_streams(stored),

@@ -3,13 +3,14 @@
 One module or package beside this one per scheduler.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, NamedTuple, Protocol
 
 from ...jobs.run.states import AttemptState, FailureClass
 from ...jobs.workspace.allocation import Allocation, Shape
+from ...jobs.workspace.grid_settings import GridSettings
 
 # So long after its last sign of life an attempt that a scheduler lacks is given up, even where not
 # all that happened is ever known.
@@ -162,7 +163,7 @@ class Backend(Protocol):
     are then settled when its grid is submitted.
     """
 
-    def room(self, shape: Shape, settings: Mapping[str, Any]) -> Room:
+    def room(self, shape: Shape, settings: GridSettings) -> Room:
         """Return how runs of this shape share an allocation.
 
         BadInput where the site can never run one.
@@ -176,7 +177,7 @@ class Backend(Protocol):
         """
         ...
 
-    def default_gpus(self, settings: Mapping[str, Any]) -> int:
+    def default_gpus(self, settings: GridSettings) -> int:
         """Return the GPUs per node of a grid that asks for none in particular."""
         ...
 

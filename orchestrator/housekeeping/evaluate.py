@@ -57,7 +57,7 @@ def evaluate(
     more = ["--image-size", str(image_size)] if image_size is not None else []
     more += ["--crop-pct", str(crop_pct)] if crop_pct is not None else []
     codes = [
-        _score(context, ids, [*more, "--sets", ",".join(sets)], settings[grid_id]["paths"], show)
+        _score(context, ids, [*more, "--sets", ",".join(sets)], settings[grid_id].paths, show)
         for grid_id, ids in by_grid.items()
     ]
     chosen = [run_id for ids in by_grid.values() for run_id in ids]

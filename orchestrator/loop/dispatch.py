@@ -18,6 +18,7 @@ from ...jobs.atomic_files import to_json, write_new
 from ...jobs.errors import BadInput, SchedulerUnreachable
 from ...jobs.run.states import RunState
 from ...jobs.workspace.allocation import Allocation, Task
+from ...jobs.workspace.grid_settings import GridSettings
 from ...jobs.workspace.markers import Closed, closed
 from ..backends.base import Room, SubmitOutcome
 from .context import Context
@@ -62,7 +63,7 @@ def _dispatch(context: Context, due: dict[str, list[Any]], total: Started) -> No
         live = lookups.runs_by_grid(connection, (RunState.QUEUED, RunState.RUNNING))
     away = scheduler_notes.away(context.ledger)
     for grid_id, rows in due.items():
-        name = settings[grid_id]["backend"]
+        name = settings[grid_id].backend
         if name in total.unreachable:
             continue
         # Each try at a scheduler that could not be reached may take its whole deadline.
@@ -106,12 +107,12 @@ def _due(context: Context) -> dict[str, list[DueRun]]:
 
 
 def _dispatch_grid(
-    context: Context, settings: dict[str, Any], rows: list[DueRun], live: int, total: Started
+    context: Context, settings: GridSettings, rows: list[DueRun], live: int, total: Started
 ) -> None:
-    backend = context.backend(settings["backend"])
+    backend = context.backend(settings.backend)
     # What was chained to another backend's job cannot be.
     rows = [row for row in rows if row.after is None or row.backend == backend.name]
-    most = min(MOST_LIVE, settings["max_running"] or MOST_LIVE)
+    most = min(MOST_LIVE, settings.max_running or MOST_LIVE)
     rows = rows[: max(0, most - live)]
     if not rows:
         return
@@ -131,7 +132,7 @@ def _dispatch_grid(
             shape=shape,
             at=context.clock(),
             data_root=str(context.config.data_root),
-            paths=settings["paths"],
+            paths=settings.paths,
             after=after,
             exclude=exclude,
         )

@@ -8,31 +8,31 @@ from typing import Any
 from ...jobs.errors import Problem
 from ...jobs.grid.recipe import allowed_world_sizes
 from ...jobs.workspace.allocation import Allocation, Shape, Task
+from ...jobs.workspace.grid_settings import GridSettings
 from ..backends.base import Backend, Room
 
 # How long before the walltime a run is told to save and stop, where the site says nothing.
 LEAD_S = 60
 
 
-def shape_of(settings: dict[str, Any], backend: Backend) -> Shape:
+def shape_of(settings: GridSettings, backend: Backend) -> Shape:
     """Return the shape that a grid's settings ask for."""
-    resources = settings["resources"]
-    gpus = resources["gpus_per_node"]
+    resources = settings.resources
+    gpus = resources.gpus_per_node
     if gpus is None:
         gpus = backend.default_gpus(settings)
     return Shape(
-        backend=settings["backend"],
-        nodes=resources["nodes"],
-        ranks=gpus or resources["cpu_ranks"],
+        backend=settings.backend,
+        nodes=resources.nodes,
+        ranks=gpus or resources.cpu_ranks,
         gpus=gpus,
-        gpu=resources["gpu"] if gpus else None,
-        threads=resources["threads"],
-        walltime_s=resources["walltime"],
-        lead_s=_lead(settings["site"].get("lead"), resources["walltime"]),
-        checkpoint_every_s=settings["checkpoint_every_s"],
-        evaluate_every=settings["evaluate_every"],
-        # Grids of older versions have none.
-        sets=tuple(settings.get("sets", ())),
+        gpu=resources.gpu if gpus else None,
+        threads=resources.threads,
+        walltime_s=resources.walltime,
+        lead_s=_lead(settings.site.get("lead"), resources.walltime),
+        checkpoint_every_s=settings.checkpoint_every_s,
+        evaluate_every=settings.evaluate_every,
+        sets=tuple(settings.sets),
     )
 
 

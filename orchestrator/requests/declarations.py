@@ -4,17 +4,16 @@ Kept with the moment, and later changes with their reasons.
 """
 
 import time
-from typing import Any
 
 from ...db import lookups, queries
 from ...db.engine import reading
 from ...jobs.errors import BadInput
-from ...jobs.grid.schema import whole_compare
+from ...jobs.workspace.grid_settings import Declaration
 from ...jobs.workspace.stored_grid import FrozenGrid
 from ..loop.context import Context
 
 
-def declarations(context: Context, frozen: FrozenGrid, reason: str | None) -> list[dict[str, Any]]:
+def declarations(context: Context, frozen: FrozenGrid, reason: str | None) -> list[Declaration]:
     """Return what a grid has declared so far, this submission's included; the last one holds.
 
     Each says when it was made, how many of the grid's runs had started by then, and why it replaced
@@ -23,42 +22,37 @@ def declarations(context: Context, frozen: FrozenGrid, reason: str | None) -> li
     Raises:
         BadInput: runs have started under another declaration, and no reason is given.
     """
-    compare = frozen.settings["compare"]
+    compare = frozen.settings.compare
     earlier = _earlier(context, frozen)
-    last = earlier[-1]["compare"] if earlier else None
-    if (whole_compare(last) if last is not None else None) == compare:
+    if (earlier[-1].compare if earlier else None) == compare:
         return earlier
     started = _started(context, [run[0] for run in frozen.runs])
-    this = {
-        "at": frozen.settings["submitted_at"],
-        "started": started,
-        "runs": len(frozen.runs),
-        "compare": compare,
-    }
-    if not started or not earlier:
-        # Nothing was declared, or nothing can have been seen yet.
-        return [{**this, "reason": None}]
+    # Nothing was declared, or nothing can have been seen yet.
+    is_first = not started or not earlier
+    this = Declaration(
+        at=frozen.settings.submitted_at,
+        started=started,
+        runs=len(frozen.runs),
+        compare=compare,
+        reason=None if is_first else reason,
+    )
+    if is_first:
+        return [this]
     if not reason:
-        day = time.strftime("%Y-%m-%d", time.localtime(earlier[-1]["at"]))
+        day = time.strftime("%Y-%m-%d", time.localtime(earlier[-1].at))
         message = f"compare: differs from the declaration of {day}"
         message += f", and {started} of {len(frozen.runs)} runs have started"
         fix = 'Restore it, or give the reason for the change: --amend "REASON"'
         raise BadInput(f"{message}. {fix}")
-    return [*earlier, {**this, "reason": reason}]
+    return [*earlier, this]
 
 
-def _earlier(context: Context, frozen: FrozenGrid) -> list[dict[str, Any]]:
+def _earlier(context: Context, frozen: FrozenGrid) -> list[Declaration]:
     with reading(context.ledger.engine) as connection:
         stored = queries.grid_settings(connection)
-    same = [
-        one
-        for one in stored.values()
-        if one["name"] == frozen.settings["name"] and one.get("declarations")
-    ]
-    found: list[dict[str, Any]] = (
-        max(same, key=lambda one: one["submitted_at"])["declarations"] if same else []
-    )
-    return found
+    name = frozen.settings.name
+    same = [one for one in stored.values() if one.name == name and one.declarations]
+    return max(same, key=lambda one: one.submitted_at).declarations if same else []
 
 
 def _started(context: Context, run_ids: list[str]) -> int:

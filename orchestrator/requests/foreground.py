@@ -9,6 +9,7 @@ from ...db.due import one_run
 from ...db.engine import reading
 from ...jobs.atomic_files import to_json, write_new
 from ...jobs.config.host import clean_environment, visible_gpus
+from ...jobs.documents import changed
 from ...jobs.errors import VtjobsError
 from ...jobs.run.states import RunState
 from ..backends.local.backend import LocalBackend, process_identity
@@ -33,7 +34,7 @@ def run_here(context: Context, run_id: str) -> str:
         raise VtjobsError(
             f"run {run_id} is {row.state}; only a pending run can start in the foreground"
         )
-    here = {**settings, "backend": "local", "site": {"slots": 1}}
+    here = changed(settings, backend="local", site={"slots": 1})
     shape = shape_of(here, backend)
     room = backend.room(shape, here)
     (made,) = pack(
@@ -42,7 +43,7 @@ def run_here(context: Context, run_id: str) -> str:
         room,
         at=context.clock(),
         data_root=str(context.config.data_root),
-        paths=settings["paths"],
+        paths=settings.paths,
     )
     mine = _free_gpus(backend, shape.gpus)
     opened = context.ledger.open_attempts(made, launching_s=LAUNCH_S)

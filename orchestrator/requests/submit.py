@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ...db import queries
@@ -10,6 +10,7 @@ from ...db.engine import reading
 from ...jobs.config.config import Config
 from ...jobs.config.host import gpu_capability
 from ...jobs.config.site import configured, settings_of
+from ...jobs.documents import changed
 from ...jobs.errors import BadInput, Problem
 from ...jobs.grid.expansion import Expansion
 from ...jobs.grid.load import take_in
@@ -74,7 +75,7 @@ def prepare(
     expansion = choose(intake.expansion) if choose is not None else intake.expansion
     name = backend or grid.backend_name(config.get("backend"))
     frozen = freeze(grid, expansion, at=at, backend=name, site=_site(config, grid, document, name))
-    shape, room = _placed(config, frozen, document)
+    frozen, shape, room = _placed(config, frozen, document)
     problems = check_backbones(expansion, document, halves=grid.halve_micro_batch)
     problems += _world_size_problems(shape, frozen, document)
     problems += _without_a_step(expansion, document)
@@ -95,16 +96,20 @@ def prepare(
     )
 
 
-def _placed(config: Config, frozen: FrozenGrid, document: Document) -> tuple[Shape, Room]:
-    backend = make_backend(frozen.settings["backend"], config)
+def _placed(
+    config: Config, frozen: FrozenGrid, document: Document
+) -> tuple[FrozenGrid, Shape, Room]:
+    """Return the grid with the GPUs that its runs get, and where they go."""
+    backend = make_backend(frozen.settings.backend, config)
     try:
         shape = shape_of(frozen.settings, backend)
         room = backend.room(shape, frozen.settings)
         backend.rehearse(shape, room)
         if backend.nodes_change:
             # What a run trains on does not change with them.
-            frozen.settings["resources"]["gpus_per_node"] = shape.gpus
-        return shape, room
+            resources = changed(frozen.settings.resources, gpus_per_node=shape.gpus)
+            frozen = replace(frozen, settings=changed(frozen.settings, resources=resources))
+        return frozen, shape, room
     except BadInput as error:
         found = error.problems[0]
         fields = settings_of(backend.name).model_fields
@@ -205,18 +210,19 @@ def submit(
         BadInput: it changes, and no reason is given; nothing was stored.
     """
     document = summary(context, prepared)
-    prepared.frozen.settings["declarations"] = declarations(context, prepared.frozen, amend)
-    write_grid(context.workspace, prepared.frozen, prepared.text)
-    chosen = {run[0] for run in prepared.frozen.runs}
+    declared = declarations(context, prepared.frozen, amend)
+    frozen = replace(
+        prepared.frozen, settings=changed(prepared.frozen.settings, declarations=declared)
+    )
+    write_grid(context.workspace, frozen, prepared.text)
+    chosen = {run[0] for run in frozen.runs}
     # A run follows its newest grid; one that is held in another stays held.
     held = chosen if hold else _held_elsewhere(context, chosen)
     if held:
-        mark_held(context, prepared.frozen.grid_id, held, held=True)
+        mark_held(context, frozen.grid_id, held, held=True)
     if canary:
-        set_canary(
-            context.workspace, prepared.frozen.grid_id, choose_canary(prepared.frozen, chosen)
-        )
-    context.ledger.add_grid(prepared.frozen)
+        set_canary(context.workspace, frozen.grid_id, choose_canary(frozen, chosen))
+    context.ledger.add_grid(frozen)
     return document
 
 

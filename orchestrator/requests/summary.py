@@ -97,12 +97,12 @@ def summary(context: Context | None, prepared: "Prepared") -> Summary:
     return Summary(
         schema_version=1,
         grid_id=frozen.grid_id,
-        name=frozen.settings["name"],
+        name=frozen.settings.name,
         cells=len(frozen.cells),
         runs=len(run_ids),
         new=len(new),
         **{str(state): counts.get(state, 0) for state in RunState},
-        excluded=frozen.settings["excluded"],
+        excluded=frozen.settings.excluded,
         allocations=_allocations(prepared, len(to_do)),
         estimate=_estimate(context, frozen, to_do),
         warnings=prepared.warnings,
@@ -150,10 +150,8 @@ def _estimate(context: Context | None, frozen: FrozenGrid, to_do: list[Any]) -> 
         known = history[cell.cell_id][0] if cell.cell_id in history else alike.get(key)
         total += known or 0.0
         unknown += known is None
-    resources = frozen.settings["resources"]
-    gpus = (resources["gpus_per_node"] or 0) * resources["nodes"]
     return Estimate(
         run_hours=round(total / 3600, 4),
-        gpu_hours=round(total * gpus / 3600, 4),
+        gpu_hours=round(total * frozen.settings.resources.gpus / 3600, 4),
         runs_without_history=unknown,
     )

@@ -15,7 +15,7 @@ from ...db.engine import reading
 from ...jobs.atomic_files import read_json
 from ...jobs.documents import Document, field, to_plain
 from ...jobs.grid import fidelity
-from ...jobs.grid.design import seed_text
+from ...jobs.run.design import seed_text
 from ...jobs.run.selector import Selection
 from ...jobs.run.spec import CellSpec, RunSpec
 from ...jobs.run.states import AttemptState, RunState
@@ -269,11 +269,9 @@ def status(context: Context, selection: Selection, report: Report) -> Status:
         for grid_id, facts in settings.items():
             mine = queries.status_counts(connection, Selection(names=(grid_id,)))
             if mine and (
-                not selection.names
-                or grid_id in selection.names
-                or facts["name"] in selection.names
+                not selection.names or grid_id in selection.names or facts.name in selection.names
             ):
-                name = facts["name"]
+                name = facts.name
                 grids.append(GridCounts(grid_id=grid_id, name=name, runs=_all_states(mine)))
         damaged = queries.damaged_journals(connection)
     return Status(

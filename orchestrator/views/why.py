@@ -74,7 +74,7 @@ def _pending(context: Context, row: records.RunRow) -> Answer:
     if kept is not None:
         return _kept(kept, row)
     with reading(context.ledger.engine) as connection:
-        name = queries.grid_settings(connection, {row.grid_id})[row.grid_id]["backend"]
+        name = queries.grid_settings(connection, {row.grid_id})[row.grid_id].backend
     if fact := scheduler_notes.away(context.ledger).get(name):
         return (
             "wait",
@@ -126,11 +126,11 @@ def _limit(context: Context, grid_id: str) -> str:
         settings = queries.grid_settings(connection, {grid_id})[grid_id]
         counts = queries.status_counts(connection, Selection(names=(grid_id,)))
     live = counts.get(RunState.QUEUED, 0) + counts.get(RunState.RUNNING, 0)
-    if settings["max_running"] is not None and live >= settings["max_running"]:
-        most = settings["max_running"]
+    if settings.max_running is not None and live >= settings.max_running:
+        most = settings.max_running
         return f"max_running is reached: {most} runs of its grid are queued or running"
-    if scheduler_notes.is_full(context.ledger, settings["backend"]):
-        limit = f"{settings['backend']}'s limit on submitted jobs is reached"
+    if scheduler_notes.is_full(context.ledger, settings.backend):
+        limit = f"{settings.backend}'s limit on submitted jobs is reached"
         return f"{limit}; the run is submitted as other jobs end"
     return ""
 

@@ -190,7 +190,7 @@ class LedgerMachine(RuleBasedStateMachine):
         grid = paper_grid("wide" if wide else "narrow", at=at, **shape)
         for run_id in self.world.submit(grid):
             run = self.runs.setdefault(run_id, Run(tries=0))
-            run.tries, run.asked = int(grid.settings["retries"]), True
+            run.tries, run.asked = grid.settings.retries, True
 
     @precondition(lambda self: self.runs)
     @rule(number=which, really=st.sampled_from([False, False, True]))

@@ -6,7 +6,7 @@ from typing import Any
 
 from vtjobs.analysis.findings.cell import Cell
 from vtjobs.jobs.documents import changed
-from vtjobs.jobs.grid.comparing import Select
+from vtjobs.jobs.run.comparing import Select
 
 
 def cell(

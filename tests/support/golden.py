@@ -54,6 +54,7 @@ def identity(name: str, folder: Path) -> dict[str, Any]:
 
     How many runs, the first ids, and hashes of what is stored.
     """
+    from vtjobs.jobs.atomic_files import to_json
     from vtjobs.jobs.grid.load import take_in
     from vtjobs.jobs.workspace.paths import Workspace
     from vtjobs.jobs.workspace.stored_grid import freeze, write_grid
@@ -63,13 +64,16 @@ def identity(name: str, folder: Path) -> dict[str, Any]:
     workspace = Workspace(folder).create()
     write_grid(workspace, frozen, b"")
     stored = workspace.grid(frozen.grid_id)
+    settings = json.loads((stored / "grid.json").read_bytes())
+    # Submission writes it; before, it was not there until then.
+    del settings["declarations"]
     return {
         "grid_id": frozen.grid_id,
         "runs": len(frozen.runs),
         "first": [run[0] for run in frozen.runs[:3]],
         "run_ids": sha("\n".join(run[0] for run in frozen.runs)),
         "runs.json": sha((stored / "runs.json").read_bytes()),
-        "grid.json": sha((stored / "grid.json").read_bytes()),
+        "grid.json": sha(to_json(settings)),
     }
 
 

@@ -24,6 +24,8 @@ from vtjobs.jobs.workspace.journal import JournalWriter, encode
 from vtjobs.jobs.workspace.paths import RunFolder, Workspace
 from vtjobs.jobs.workspace.stored_grid import FrozenCell, FrozenGrid, write_grid
 
+from .grid_settings import grid_settings
+
 HEADS = ("supervised", "drloc", "relvit")
 RECIPE = Recipe.model_validate(catalogue.recipe_data("quickstart")).settings
 
@@ -61,14 +63,13 @@ def paper_grid(
                 text = cell.spec.text(seeds=canonical(seeds_of(seed)), init_from=parents.get(seed))
                 runs.append((digest(text), parent_cell, seed, parents.get(seed)))
                 parents[seed] = runs[-1][0]
-    stored = {
-        "grid_id": f"{name}-{digest(f'{name}{cells}{seeds}{first_cell}{stages}', 8)}",
-        "name": name,
-        "submitted_at": at,
-        "retries": retries,
-        "halve_micro_batch": False,
+    stored = grid_settings(
+        grid_id=f"{name}-{digest(f'{name}{cells}{seeds}{first_cell}{stages}', 8)}",
+        name=name,
+        submitted_at=at,
+        retries=retries,
         **settings,
-    }
+    )
     return FrozenGrid(settings=stored, cells=made, runs=runs)
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from ...jobs.atomic_files import read_json
 from ...jobs.errors import BadInput, VtjobsError
-from ...jobs.grid.design import seed_text
+from ...jobs.run.design import seed_text
 from ...jobs.run.spec import seed_label
 from ...jobs.workspace.paths import Workspace
 from ..checkpoints.final_weights import Final, final_of

@@ -14,7 +14,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from ....jobs.config.config import Config
 from ....jobs.config.host import clean_environment, cpu_count, visible_gpus
 from ....jobs.errors import BadInput, Problem
 from ....jobs.workspace.allocation import Allocation, Shape
+from ....jobs.workspace.grid_settings import GridSettings
 from ....jobs.workspace.journal import LEASE_S
 from ....jobs.workspace.paths import Workspace
 from ..base import JobState, JobView, Key, Place, Room, Submission, SubmitOutcome, Waiting, WaitKind
@@ -45,8 +46,8 @@ class LocalBackend:
         self.workspace = workspace
         self.queue = LocalQueue(workspace)
 
-    def room(self, shape: Shape, settings: Mapping[str, Any]) -> Room:
-        slots = settings["site"].get("slots")
+    def room(self, shape: Shape, settings: GridSettings) -> Room:
+        slots = settings.site.get("slots")
         if shape.nodes > 1:
             message = f"{shape.nodes} nodes requested, this is one machine"
             raise BadInput(Problem(key="nodes", message=message))
@@ -69,7 +70,7 @@ class LocalBackend:
     def rehearse(self, shape: Shape, room: Room) -> None:
         return
 
-    def default_gpus(self, settings: Mapping[str, Any]) -> int:
+    def default_gpus(self, settings: GridSettings) -> int:
         return 1 if visible_gpus() else 0
 
     def argv(self, allocation: Allocation) -> tuple[str, ...]:

@@ -16,6 +16,7 @@ from ....jobs.config.config import Config
 from ....jobs.config.site import configured
 from ....jobs.errors import BadInput, Problem, SchedulerUnreachable
 from ....jobs.workspace.allocation import Allocation, Shape
+from ....jobs.workspace.grid_settings import GridSettings
 from ..base import JobView, Key, Place, Room, Submission, Waiting
 from . import cluster
 from .api import Api, Refused
@@ -52,12 +53,12 @@ class RayBackend:
 
     # Placing --------------------------------------------------------------------------------------
 
-    def room(self, shape: Shape, settings: Mapping[str, Any]) -> Room:
-        site = {**settings["site"], "address": self._address(settings["site"])}
+    def room(self, shape: Shape, settings: GridSettings) -> Room:
+        site = {**settings.site, "address": self._address(settings.site)}
         api = self._api(site)
         api.require_safe(deadline_s=self.deadline_s)
         present = cluster.nodes(api, deadline_s=self.deadline_s)
-        pack = settings["resources"].get("pack", "auto")
+        pack = settings.resources.pack
         lanes = pack if isinstance(pack, int) else 1
         need = cluster.need_of(shape, lanes, site, present)
         if not site.get("autoscale"):
@@ -73,7 +74,7 @@ class RayBackend:
         resolved = {
             "address": site["address"],
             # Where the grid itself names its cluster, it has no other one.
-            "is_named": bool(settings["site"].get("address")),
+            "is_named": bool(settings.site.get("address")),
             "insecure": bool(site.get("insecure")),
             "autoscale": bool(site.get("autoscale")),
             "python": site.get("python"),
@@ -96,17 +97,17 @@ class RayBackend:
 
         require_sight(self._api(room.site), room.site, self.workspace)
 
-    def default_gpus(self, settings: Mapping[str, Any]) -> int:
+    def default_gpus(self, settings: GridSettings) -> int:
         """Return the most GPUs of one node that the recipe's virtual ranks can be spread over."""
-        if settings["site"].get("autoscale"):
+        if settings.site.get("autoscale"):
             message = "is required on a cluster that adds nodes: those with GPUs may not exist yet"
             fix = "Give the number of GPUs, or 0"
             raise BadInput(Problem(key="gpus_per_node", message=message, fix=fix))
-        api = self._api({**settings["site"], "address": self._address(settings["site"])})
+        api = self._api({**settings.site, "address": self._address(settings.site)})
         present = max(
             (node.gpus for node in cluster.nodes(api, deadline_s=self.deadline_s)), default=0
         )
-        ranks = settings.get("virtual_ranks") or 1
+        ranks = settings.virtual_ranks
         return max((count for count in range(1, present + 1) if ranks % count == 0), default=0)
 
     # Submitting -----------------------------------------------------------------------------------

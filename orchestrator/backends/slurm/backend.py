@@ -9,6 +9,7 @@ from ....jobs.config.config import Config
 from ....jobs.errors import BadInput, Problem, suggest
 from ....jobs.units import format_duration
 from ....jobs.workspace.allocation import Allocation, Shape
+from ....jobs.workspace.grid_settings import GridSettings
 from ....jobs.workspace.paths import Workspace
 from ..base import JobView, Key, Place, Room, Submission, Waiting
 from . import cluster
@@ -45,14 +46,12 @@ class SlurmBackend:
 
     # Placing --------------------------------------------------------------------------------------
 
-    def room(self, shape: Shape, settings: Mapping[str, Any]) -> Room:
-        site = settings["site"]
+    def room(self, shape: Shape, settings: GridSettings) -> Room:
+        site = settings.site
         part = self._partition(site)
         _check(shape, part)
         node_gpus = site.get("node_gpus") or part.gpus
-        lanes = _lanes(
-            shape, settings["resources"].get("pack", "auto"), node_gpus, whole=part.is_exclusive
-        )
+        lanes = _lanes(shape, settings.resources.pack, node_gpus, whole=part.is_exclusive)
         limits = cluster.limits(
             account=site.get("account"), qos=site.get("qos"), deadline_s=self.deadline_s
         )
@@ -102,11 +101,11 @@ class SlurmBackend:
         )
         rehearse(trial, self.workspace, deadline_s=self.deadline_s)
 
-    def default_gpus(self, settings: Mapping[str, Any]) -> int:
+    def default_gpus(self, settings: GridSettings) -> int:
         """Return as many as a node has and the recipe's virtual ranks can be spread over."""
-        site = settings["site"]
+        site = settings.site
         present = site.get("node_gpus") or self._partition(site).gpus
-        ranks = settings.get("virtual_ranks") or 1
+        ranks = settings.virtual_ranks
         return max((count for count in range(1, present + 1) if ranks % count == 0), default=0)
 
     # Submitting -----------------------------------------------------------------------------------

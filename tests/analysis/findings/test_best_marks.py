@@ -13,7 +13,7 @@ from vtjobs.analysis.output import by_dataset, render, wording
 from vtjobs.analysis.output.layout import latex, markdown, said
 from vtjobs.analysis.stats.difference import holm, welch
 from vtjobs.jobs.documents import changed
-from vtjobs.jobs.grid.comparing import Select
+from vtjobs.jobs.run.comparing import Select
 
 from ...support.cells import cell
 

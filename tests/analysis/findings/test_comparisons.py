@@ -12,7 +12,7 @@ from vtjobs.analysis.output import as_csv
 from vtjobs.analysis.output.layout import latex, markdown
 from vtjobs.analysis.output.render import of_comparisons
 from vtjobs.jobs.documents import changed
-from vtjobs.jobs.grid.comparing import Test
+from vtjobs.jobs.run.comparing import Test
 
 from ...support.cells import cell as a_cell
 

@@ -11,7 +11,7 @@ from vtjobs.analysis.findings.declared import Plan
 from vtjobs.db.ingest import ingest_live
 from vtjobs.jobs.documents import changed
 from vtjobs.jobs.errors import BadInput
-from vtjobs.jobs.grid.comparing import Select
+from vtjobs.jobs.run.comparing import Select
 from vtjobs.jobs.run.selector import Selection
 
 from ...support.ledgers import World, paper_grid

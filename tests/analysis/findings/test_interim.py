@@ -15,7 +15,7 @@ from vtjobs.analysis.output.layout import markdown
 from vtjobs.analysis.output.render import of_comparisons
 from vtjobs.analysis.stats.difference import Difference, welch
 from vtjobs.jobs.documents import changed
-from vtjobs.jobs.grid.comparing import Test
+from vtjobs.jobs.run.comparing import Test
 
 from ...support.cells import cell as a_cell
 

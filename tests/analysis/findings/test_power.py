@@ -13,7 +13,7 @@ from vtjobs.analysis.findings.power import Goal, for_effect, for_looks, for_prec
 from vtjobs.analysis.output.layout import markdown
 from vtjobs.analysis.output.render import of_needs
 from vtjobs.jobs.documents import to_plain
-from vtjobs.jobs.grid.comparing import Test
+from vtjobs.jobs.run.comparing import Test
 
 from ...support.cells import cell as a_cell
 

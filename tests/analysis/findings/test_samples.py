@@ -17,7 +17,7 @@ from vtjobs.analysis.output.render import of_comparisons
 from vtjobs.analysis.stats.difference import false_discovery, holm, welch
 from vtjobs.analysis.stats.summary import describe
 from vtjobs.jobs.documents import changed, to_plain
-from vtjobs.jobs.grid.comparing import Family, OnDiverged, Test
+from vtjobs.jobs.run.comparing import Family, OnDiverged, Test
 
 from ...support.cells import cell
 

@@ -14,7 +14,7 @@ from vtjobs.analysis.stats.balance import whole_part
 from vtjobs.analysis.stats.components import components
 from vtjobs.db.records import RunRow
 from vtjobs.jobs.documents import changed
-from vtjobs.jobs.grid.design import Design, StudyDesign, rows
+from vtjobs.jobs.run.design import Design, StudyDesign, rows
 from vtjobs.jobs.run.spec import STREAMS, seed_label, seeds_of
 
 from ...support.cells import cell

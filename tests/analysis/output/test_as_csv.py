@@ -12,7 +12,7 @@ from vtjobs.analysis.findings.study import AnyStudy, ArmsStudy, CrossedStudy
 from vtjobs.analysis.output import as_csv
 from vtjobs.analysis.stats.components import arms, components
 from vtjobs.jobs.documents import asdict
-from vtjobs.jobs.grid.design import Design, rows
+from vtjobs.jobs.run.design import Design, rows
 
 NAMES = ["init", "order"]
 

@@ -27,8 +27,8 @@ from vtjobs.analysis.stats.components import arms, components
 from vtjobs.analysis.stats.over_datasets import ranks
 from vtjobs.analysis.stats.summary import describe
 from vtjobs.jobs.documents import changed, to_plain
-from vtjobs.jobs.grid.comparing import Select
-from vtjobs.jobs.grid.design import Design, rows
+from vtjobs.jobs.run.comparing import Select
+from vtjobs.jobs.run.design import Design, rows
 
 from ...support.cells import cell as a_cell
 

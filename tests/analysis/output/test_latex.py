@@ -17,7 +17,7 @@ from vtjobs.analysis.output.layout import Table, latex
 from vtjobs.analysis.output.study_table import of_study
 from vtjobs.analysis.stats.components import components
 from vtjobs.jobs.documents import to_plain
-from vtjobs.jobs.grid.design import Design, rows
+from vtjobs.jobs.run.design import Design, rows
 
 from .test_figures import cell, marked, seeds
 

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import f as fisher
 
-from vtjobs.analysis.stats.components import Components, arms, components
-from vtjobs.jobs.grid.design import Design, rows
+from vtjobs.analysis.stats.components import Components, Part, arms, components
+from vtjobs.jobs.run.design import Design, rows
 
 # Davies and Goldsmith 1972, section 6.6 (lme4's Penicillin): zones of inhibition in mm, six samples
 # per plate.
@@ -85,11 +85,14 @@ def test_mean_squares_are_those_of_a_fit_by_least_squares(
     places = dummies([hash(tuple(row[name] for name in names)) for row in planned])
     within = residual(places, values) if repeat > 1 else 0.0
     rest = found.interactions
+    assert rest.ms is not None and rest.df is not None
     assert rest.ms == pytest.approx((full - within) / rest.df, rel=1e-9)
     assert rest.df == len(places) - 1 - 4 * streams
     if repeat > 1:
+        assert found.hardware is not None
         assert found.hardware.ms == pytest.approx(within / (len(values) - len(places)), rel=1e-9)
     first = found.streams[0]
+    assert first.ms is not None
     assert first.p == pytest.approx(float(fisher.sf(first.ms / rest.ms, 4, rest.df)))
 
 
@@ -105,19 +108,19 @@ def test_of_three_crossed_streams_each_interaction_is_told_apart(repeat: int) ->
     )
     values = numpy.random.default_rng(repeat).normal(80.0, 1.0, len(planned))
     found = components(Design.CROSSED, names, list(zip(planned, values.tolist(), strict=True)))
-    squares = {(one.stream,): one for one in found.streams} | {
-        tuple(one.streams): one for one in found.terms
-    }
+    squares: dict[tuple[str, ...], Part] = {(one.stream,): one for one in found.streams}
+    squares |= {tuple(term.streams): term for term in found.terms}
     assert len(squares) == 7
     for term, one in squares.items():
         below = [
             column for other in squares if set(other) < set(term) for column in crossed_columns(planned, other)
         ]  # fmt: skip
         left = residual(below, values) - residual([*below, *crossed_columns(planned, term)], values)
+        assert one.df is not None
         assert one.ms == pytest.approx(left / one.df, rel=1e-9)
     assert [one.df for one in squares.values()] == [3, 2, 1, 6, 3, 2, 6]
-    hardware = found.hardware.share if found.hardware else 0.0
-    assert sum(one.share for one in squares.values()) + hardware == pytest.approx(1)
+    parts = [*squares.values(), *([found.hardware] if found.hardware else [])]
+    assert sum(one.share or 0.0 for one in parts) == pytest.approx(1)
 
 
 def test_components_of_three_crossed_streams_are_unbiased() -> None:
@@ -135,19 +138,19 @@ def test_components_of_three_crossed_streams_are_unbiased() -> None:
     seen: dict[tuple[str, ...], list[float]] = {}
     for _ in range(300):
         values = numpy.zeros(shape)
-        for term, variance in true.items():
-            own = [size if name in term else 1 for name, size in zip(names, shape, strict=True)]
+        for streams, variance in true.items():
+            own = [size if name in streams else 1 for name, size in zip(names, shape, strict=True)]
             values = values + draw.normal(0, math.sqrt(variance), own)
         found = components(
             Design.CROSSED, names, list(zip(planned, values.ravel().tolist(), strict=True))
         )
         for one in found.streams:
             seen.setdefault((one.stream,), []).append(one.variance)
-        for one in found.terms:
-            seen.setdefault(tuple(one.streams), []).append(one.variance)
-    for term, variances in seen.items():
+        for term in found.terms:
+            seen.setdefault(tuple(term.streams), []).append(term.variance)
+    for names_of, variances in seen.items():
         error = numpy.std(variances) / math.sqrt(len(variances))
-        assert numpy.mean(variances) == pytest.approx(true.get(term, 0.0), abs=4 * error)
+        assert numpy.mean(variances) == pytest.approx(true.get(names_of, 0.0), abs=4 * error)
 
 
 @given(st.integers(0, 1000), st.floats(-5, 5), st.floats(0.1, 10))

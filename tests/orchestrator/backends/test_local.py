@@ -27,6 +27,7 @@ from vtjobs.orchestrator.backends.local.backend import (
 )
 from vtjobs.orchestrator.backends.local.queue_process import Runner
 
+from ...support.grid_settings import grid_settings
 from ...support.lab import wait_for
 
 
@@ -59,12 +60,14 @@ def look(backend: LocalBackend, *tokens: str) -> list[JobView]:
 
 
 def room(backend: LocalBackend, *, ranks: int, gpus: int, slots: int | None) -> Room:
-    return backend.room(Shape(backend="local", ranks=ranks, gpus=gpus), {"site": {"slots": slots}})
+    return backend.room(
+        Shape(backend="local", ranks=ranks, gpus=gpus), grid_settings(site={"slots": slots})
+    )
 
 
 def test_several_nodes_are_bad_input(backend: LocalBackend) -> None:
     with pytest.raises(BadInput, match="nodes: 2 nodes requested, this is one machine"):
-        backend.room(Shape(backend="local", nodes=2), {"site": {}})
+        backend.room(Shape(backend="local", nodes=2), grid_settings())
 
 
 def test_a_submission_is_accepted_once_and_harmless_the_second_time(backend: LocalBackend) -> None:

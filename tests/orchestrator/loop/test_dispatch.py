@@ -1,8 +1,7 @@
 """Starting what is due, through a real queue on disk that nobody serves."""
 
 import contextlib
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import pytest
 
@@ -12,6 +11,7 @@ from vtjobs.jobs.atomic_files import read_json
 from vtjobs.jobs.errors import SchedulerUnreachable, Unauthenticated
 from vtjobs.jobs.run.states import AttemptState, FailureClass
 from vtjobs.jobs.workspace.allocation import Allocation, Shape
+from vtjobs.jobs.workspace.grid_settings import GridSettings
 from vtjobs.orchestrator.backends.base import (
     JobState,
     JobView,
@@ -178,7 +178,7 @@ class NarrowScheduler(SleepingBackend):
     hands_on = True
     most = 2
 
-    def room(self, shape: Shape, settings: Mapping[str, Any]) -> Room:
+    def room(self, shape: Shape, settings: GridSettings) -> Room:
         return Room(lanes=1, tasks=1, places=1000)
 
     def submit(self, allocation: Allocation) -> Submission:
@@ -315,7 +315,7 @@ class ChainingScheduler(SlowScheduler):
     free: int | None = None
     most = 10**6
 
-    def room(self, shape: Shape, settings: Mapping[str, Any]) -> Room:
+    def room(self, shape: Shape, settings: GridSettings) -> Room:
         return Room(lanes=1, tasks=1, places=self.places, free=self.free)
 
     def submit(self, allocation: Allocation) -> Submission:

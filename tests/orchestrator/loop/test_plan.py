@@ -1,32 +1,23 @@
 """From runs and resources to allocations."""
 
 import re
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from vtjobs.jobs.documents import changed
 from vtjobs.jobs.workspace.allocation import Allocation, Shape, Task
 from vtjobs.jobs.workspace.paths import Workspace
 from vtjobs.orchestrator.backends.base import Room
 from vtjobs.orchestrator.backends.local.backend import LocalBackend
 from vtjobs.orchestrator.loop.plan import check_world_size, pack, shape_of, spread
 
-SETTINGS: dict[str, Any] = {
-    "backend": "local",
-    "resources": {
-        "nodes": 1,
-        "gpu": None,
-        "gpus_per_node": 0,
-        "cpu_ranks": 2,
-        "threads": 1,
-        "walltime": 3600,
-    },
-    "site": {},
-    "checkpoint_every_s": 60,
-    "evaluate_every": 5,
-}
+from ...support.grid_settings import grid_settings
+
+SETTINGS = grid_settings(
+    resources={"gpus_per_node": 0, "cpu_ranks": 2, "walltime": 3600}, evaluate_every=5
+)
 
 
 def candidates(count: int) -> list[Task]:
@@ -74,7 +65,7 @@ def test_the_shape_is_what_the_grid_asks_for(quiet_workspace: Workspace) -> None
 def test_a_grid_that_names_no_gpus_gets_what_the_machine_offers(
     quiet_workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings = {**SETTINGS, "resources": {**SETTINGS["resources"], "gpus_per_node": None}}
+    settings = changed(SETTINGS, resources=changed(SETTINGS.resources, gpus_per_node=None))
     for visible, gpus, ranks in (("0,1", 1, 1), ("", 0, 2)):
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
         shape = shape_of(settings, LocalBackend(quiet_workspace))
@@ -107,11 +98,8 @@ def test_an_allocation_has_as_many_places_as_an_array_of_the_site_may_have_eleme
 def test_a_run_is_told_to_stop_at_most_a_quarter_of_its_walltime_early(
     asked: int | None, walltime_s: int | None, lead: int, quiet_workspace: Workspace
 ) -> None:
-    settings = {
-        **SETTINGS,
-        "site": {"lead": asked},
-        "resources": {**SETTINGS["resources"], "walltime": walltime_s},
-    }
+    resources = changed(SETTINGS.resources, walltime=walltime_s)
+    settings = changed(SETTINGS, site={"lead": asked}, resources=resources)
     assert shape_of(settings, LocalBackend(quiet_workspace)).lead_s == lead
 
 

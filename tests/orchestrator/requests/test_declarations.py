@@ -3,15 +3,18 @@
 A change after the first run needs a reason.
 """
 
+import json
 from typing import Any
 
 import pytest
 
 from vtjobs.analysis.findings.declared import Plan, settle, told
-from vtjobs.jobs.atomic_files import read_json
+from vtjobs.jobs.documents import changed, from_plain, to_plain
 from vtjobs.jobs.errors import BadInput
-from vtjobs.jobs.grid.comparing import Family, OnDiverged, Select, Test
+from vtjobs.jobs.run.comparing import CompareSettings, Family, OnDiverged, Select, Test
 from vtjobs.jobs.run.selector import Selection
+from vtjobs.jobs.workspace.grid_settings import Declaration
+from vtjobs.jobs.workspace.stored_grid import read_grid
 from vtjobs.orchestrator.requests.submit import submit
 
 from ...support.grids import tiny_grid
@@ -24,13 +27,12 @@ def _grid(compare: str | None, **more: Any) -> str:
     return tiny_grid(extra=f"compare: {compare}" if compare else "", **more)
 
 
-def _declared(lab: Lab, text: str, **more: Any) -> list[dict[str, Any]]:
+def _declared(lab: Lab, text: str, **more: Any) -> list[Declaration]:
     prepared = lab.prepare(text)
     submit(lab.context, prepared, **more)
-    stored = read_json(lab.context.workspace.grid(prepared.frozen.grid_id) / "grid.json")
+    stored = read_grid(lab.context.workspace, prepared.frozen.grid_id)
     assert stored is not None
-    found: list[dict[str, Any]] = stored["declarations"]
-    return found
+    return stored.settings.declarations
 
 
 def _plan(lab: Lab, **given: Any) -> Plan:
@@ -39,8 +41,8 @@ def _plan(lab: Lab, **given: Any) -> Plan:
 
 def test_a_declaration_is_kept_with_its_moment(quiet_lab: Lab) -> None:
     (found,) = _declared(quiet_lab, _grid("{test: paired, min_effect: 0.5}"))
-    assert (found["started"], found["runs"], found["reason"]) == (0, 2, None)
-    assert found["compare"]["test"] == "paired" and found["compare"]["alpha"] == 0.05
+    assert (found.started, found.runs, found.reason) == (0, 2, None)
+    assert found.compare == CompareSettings(test=Test.PAIRED, min_effect=0.5)
     assert _declared(quiet_lab, _grid("{test: paired, min_effect: 0.5}")) == [found]
     assert told([found]) == [f"Declared on {told([found])[0][12:22]}, before the first run."]
 
@@ -48,7 +50,7 @@ def test_a_declaration_is_kept_with_its_moment(quiet_lab: Lab) -> None:
 def test_it_changes_freely_before_the_first_run(quiet_lab: Lab) -> None:
     _declared(quiet_lab, _grid("{alpha: 0.05}"))
     (found,) = _declared(quiet_lab, _grid("{alpha: 0.01}"))
-    assert found["compare"]["alpha"] == 0.01
+    assert found.compare == CompareSettings(alpha=0.01)
 
 
 def test_it_needs_a_reason_once_a_run_has_started_and_every_report_says_it(lab: Lab) -> None:
@@ -62,7 +64,7 @@ def test_it_needs_a_reason_once_a_run_has_started_and_every_report_says_it(lab: 
     with pytest.raises(BadInput, match="differs from the declaration"):
         submit(lab.context, lab.prepare(_grid(None)))
     first, second = _declared(lab, _grid("{alpha: 0.1}"), amend="the reviewers asked")
-    assert (first["reason"], second["reason"], second["started"]) == (
+    assert (first.reason, second.reason, second.started) == (
         None,
         "the reviewers asked",
         2,
@@ -79,7 +81,7 @@ def test_a_first_declaration_after_the_runs_says_so(lab: Lab) -> None:
     lab.submit(_grid(None))
     lab.finish()
     (found,) = _declared(lab, _grid("{test: welch}"))
-    assert found["started"] == 2
+    assert found.started == 2
     assert "when 2 of 2 runs had started" in told([found])[0]
 
 
@@ -120,11 +122,14 @@ def test_a_declaration_of_an_older_version_is_no_other_one_for_a_field_that_came
 ) -> None:
     lab.submit(_grid("{alpha: 0.05}"))
     lab.finish()
-    prepared = lab.prepare(_grid("{alpha: 0.05}"))
     stored = _declared(lab, _grid("{alpha: 0.05}"))
-    del stored[0]["compare"]["looks"]
-    prepared.frozen.settings["declarations"] = stored
-    lab.context.ledger.add_grid(prepared.frozen)
+    (place,) = lab.context.workspace.grids.glob("*/grid.json")
+    plain = json.loads(place.read_text())
+    del plain["declarations"][0]["compare"]["looks"]
+    place.write_text(json.dumps(plain))
+    older = read_grid(lab.context.workspace, plain["grid_id"])
+    assert older is not None
+    lab.context.ledger.add_grid(older)
     assert _declared(lab, _grid("{alpha: 0.05}")) == stored
     assert _plan(lab).declared == stored
 
@@ -183,12 +188,14 @@ def test_a_declaration_of_an_older_version_stays_what_it_was(
     from vtjobs.analysis.findings import declared
 
     (found,) = _declared(quiet_lab, _grid("{test: paired, looks: [3, 5]}"))
+    plain = to_plain(found.compare)
     kept = {
-        name: found["compare"][name]
+        name: plain[name]
         for name in ("test", "alpha", "margin", "min_effect", "metric", "set", "looks")
     }
-    kept |= {"baseline": "supervised"}
-    monkeypatch.setattr(declared, "_declared", lambda *_: [found | {"compare": kept}])
+    compare = from_plain(kept | {"baseline": "supervised"}, CompareSettings)
+    older = changed(found, compare=compare)
+    monkeypatch.setattr(declared, "_declared", lambda *_: [older])
     for given in ({}, {"select": "last"}, {"family": "table", "on_diverged": "suppress"}):
         plan = _plan(quiet_lab, **given)
         assert plan.looks == (3, 5) and plan.declared

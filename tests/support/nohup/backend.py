@@ -5,14 +5,14 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 from vtjobs.jobs.atomic_files import make_folder, read_json, to_json, write_new
 from vtjobs.jobs.config.config import Config
 from vtjobs.jobs.config.host import clean_environment
 from vtjobs.jobs.errors import BadInput, Problem
 from vtjobs.jobs.workspace.allocation import Allocation, Shape
+from vtjobs.jobs.workspace.grid_settings import GridSettings
 from vtjobs.orchestrator.backends.base import (
     JobState,
     JobView,
@@ -40,16 +40,16 @@ class NohupBackend:
         self.workspace = config.workspace
         self.folder = self.workspace.root / "nohup"
 
-    def room(self, shape: Shape, settings: Mapping[str, Any]) -> Room:
+    def room(self, shape: Shape, settings: GridSettings) -> Room:
         if shape.gpus:
             raise BadInput(Problem(key="gpus_per_node", message="this backend has no GPUs"))
         live = sum(is_alive(entry) for entry in map(read_json, self.folder.glob("*.json")) if entry)
-        return Room(lanes=1, tasks=1, free=max(0, settings["site"]["limit"] - live))
+        return Room(lanes=1, tasks=1, free=max(0, settings.site["limit"] - live))
 
     def rehearse(self, shape: Shape, room: Room) -> None:
         return
 
-    def default_gpus(self, settings: Mapping[str, Any]) -> int:
+    def default_gpus(self, settings: GridSettings) -> int:
         return 0
 
     def argv(self, allocation: Allocation) -> tuple[str, ...]:

@@ -7,11 +7,13 @@ import pytest
 
 from vtjobs.jobs.errors import BadInput, SchedulerUnreachable
 from vtjobs.jobs.workspace.allocation import Allocation, Shape, Task
+from vtjobs.jobs.workspace.grid_settings import GridSettings
 from vtjobs.jobs.workspace.paths import Workspace
 from vtjobs.orchestrator.backends.base import Place
 from vtjobs.orchestrator.backends.slurm.backend import SlurmBackend, _check, _cpus, _lanes
 from vtjobs.orchestrator.backends.slurm.cluster import Partition
 
+from ....support.grid_settings import grid_settings
 from ....support.scheduler import Commands
 
 SINFO = """
@@ -27,8 +29,8 @@ def shape(**fields: Any) -> Shape:
     return Shape(**{"backend": "slurm", "ranks": gpus or 1, **fields})
 
 
-def settings(*, pack: str | int = "auto", virtual_ranks: int = 8, **site: Any) -> dict[str, Any]:
-    return {"site": site, "resources": {"pack": pack}, "virtual_ranks": virtual_ranks}
+def settings(*, pack: str | int = "auto", virtual_ranks: int = 8, **site: Any) -> GridSettings:
+    return grid_settings(site=site, resources={"pack": pack}, virtual_ranks=virtual_ranks)
 
 
 def part(**fields: Any) -> Partition:

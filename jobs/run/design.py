@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 
 from ..documents import Document
-from ..run.spec import STREAMS
+from .spec import STREAMS
 
 # Beside the streams: which of several runs with the same values it is; they differ by the
 # hardware's luck alone.

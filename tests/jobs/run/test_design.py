@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vtjobs.jobs.grid.design import REPEAT, Design, is_prime, rows, seed_text
+from vtjobs.jobs.run.design import REPEAT, Design, is_prime, rows, seed_text
 from vtjobs.jobs.run.spec import STREAMS, seeds_of
 
 
