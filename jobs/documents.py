@@ -5,7 +5,8 @@ below a field says what it is. A field with a default is left out of the JSON wh
 a newer version added is ignored by an older one.
 """
 
-from typing import Any, TypeVar
+from types import UnionType
+from typing import Any, TypeVar, overload
 
 import msgspec
 
@@ -28,7 +29,11 @@ def to_plain(document: object) -> Any:
     return msgspec.to_builtins(document, str_keys=True)
 
 
-def from_plain(data: object, kind: type[T]) -> T:
+@overload
+def from_plain(data: object, kind: type[T]) -> T: ...
+@overload
+def from_plain(data: object, kind: UnionType) -> Any: ...
+def from_plain(data: object, kind: Any) -> Any:
     """Return a document that was read from JSON.
 
     Raises:

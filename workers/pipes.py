@@ -5,6 +5,8 @@ import os
 from pathlib import Path
 from typing import Any
 
+from ..jobs.workspace.journal import Line
+
 STOP = b"s"
 
 
@@ -17,9 +19,9 @@ class LineReader:
         self._rest = b""
         self.open = True
 
-    def read(self) -> list[dict[str, Any]]:
+    def read(self) -> list[Line]:
         """Return the documents that have arrived; `open` turns false when the writer is gone."""
-        found: list[dict[str, Any]] = []
+        found: list[Line] = []
         while True:
             try:
                 data = os.read(self.handle, 1 << 16)

@@ -9,7 +9,9 @@ from typing import Protocol
 from ...db import queries
 from ...db.engine import reading
 from ...jobs.config.host import clean_environment
+from ...jobs.documents import to_plain
 from ...jobs.errors import BadInput, VtjobsError, suggest
+from ...jobs.run.card_facts import CardCell, CardFacts, CardLabels, CardScore
 from ...jobs.run.selector import Selection
 from ...jobs.run.states import RunState
 from ..loop.context import Context
@@ -55,18 +57,15 @@ def export(context: Context, run_id: str, out: Path, form: str, *, cell: Scored)
         results = queries.results_of(connection, [run_id])
     if row.state != RunState.COMPLETED:
         raise BadInput(f"run {run_id} is {row.state}: only completed runs have final weights")
-    facts = {
-        "grid_id": row.grid_id,
-        "labels": {name: getattr(row, name) for name in ("backbone", "dataset", "head", "recipe")},
-        "results": sorted(
-            (
-                {name: getattr(one, name) for name in ("set_name", "metric", "last")}
-                for one in results
-            ),
-            key=lambda result: (result["set_name"], result["metric"]),
+    scores = [CardScore(set_name=one.set_name, metric=one.metric, last=one.last) for one in results]
+    facts = CardFacts(
+        grid_id=row.grid_id,
+        labels=CardLabels(
+            backbone=row.backbone, dataset=row.dataset, head=row.head, recipe=row.recipe
         ),
-        "cell": {name: getattr(cell, name) for name in ("n", "mean", "std", "metric")},
-    }
+        results=sorted(scores, key=lambda score: (score.set_name, score.metric)),
+        cell=CardCell(n=cell.n, mean=cell.mean, std=cell.std, metric=cell.metric),
+    )
     command = [
         sys.executable,
         "-m",
@@ -76,7 +75,11 @@ def export(context: Context, run_id: str, out: Path, form: str, *, cell: Scored)
     ]
     command += ["--format", form, run_id, str(out.absolute())]
     done = subprocess.run(
-        command, input=json.dumps(facts), text=True, stderr=subprocess.PIPE, env=clean_environment()
+        command,
+        input=json.dumps(to_plain(facts)),
+        text=True,
+        stderr=subprocess.PIPE,
+        env=clean_environment(),
     )
     if done.returncode:
         reason = done.stderr.strip().rpartition("\n")[2].removeprefix("error: ")

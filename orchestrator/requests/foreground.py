@@ -9,10 +9,11 @@ from ...db.due import one_run
 from ...db.engine import reading
 from ...jobs.atomic_files import to_json, write_new
 from ...jobs.config.host import clean_environment, visible_gpus
-from ...jobs.documents import changed
+from ...jobs.documents import asdict, changed
 from ...jobs.errors import VtjobsError
 from ...jobs.run.states import RunState
-from ..backends.local.backend import LocalBackend, process_identity
+from ..backends.local.backend import LocalBackend
+from ..backends.local.entries import End, ProcessIdentity, Running, process_identity, write
 from ..loop.context import Context
 from ..loop.dispatch import LAUNCH_S, next_task
 from ..loop.plan import pack, shape_of
@@ -62,7 +63,7 @@ def _free_gpus(backend: LocalBackend, count: int) -> list[str]:
     Raises:
         VtjobsError: there are not enough at this moment.
     """
-    taken = {gpu for entry in backend.queue.running().values() for gpu in entry["gpus"]}
+    taken = {gpu for entry in backend.queue.running().values() for gpu in entry.gpus}
     free = [gpu for gpu in visible_gpus() if gpu not in taken]
     if len(free) < count:
         raise VtjobsError(
@@ -86,13 +87,11 @@ def _serve(context: Context, backend: LocalBackend, token: str, mine: list[str])
     ]
     environment = {**clean_environment(), "CUDA_VISIBLE_DEVICES": ",".join(mine)}
     process = subprocess.Popen(command, env=environment)
-    entry = {
-        "gpus": mine,
-        "cores": 1,
-        **(process_identity(process.pid) or {"pid": process.pid, "started": "", "boot": ""}),
-    }
+    identity = process_identity(process.pid) or ProcessIdentity(
+        pid=process.pid, started="", boot=""
+    )
     path: Path = backend.queue.folder("running") / f"{token}.json"
-    write_new(path, to_json(entry))
+    write(path, Running(**asdict(identity), gpus=mine, cores=1))
     # Only now: another command that looks must find it in the queue.
     context.ledger.accepted(token, token, source="local")
     while True:
@@ -102,7 +101,5 @@ def _serve(context: Context, backend: LocalBackend, token: str, mine: list[str])
         except KeyboardInterrupt:
             # The terminal sends the interrupt to the agent as well: it saves and ends.
             continue
-    write_new(
-        backend.queue.folder("ended") / path.name, to_json({"code": code, "word": f"exit {code}"})
-    )
+    write(backend.queue.folder("ended") / path.name, End(code=code, word=f"exit {code}"))
     path.unlink(missing_ok=True)

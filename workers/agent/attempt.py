@@ -6,16 +6,15 @@ import signal
 import socket
 import time
 from dataclasses import dataclass, field
-from typing import Any
 
 from ...jobs.atomic_files import make_folder
 from ...jobs.config.node import Ruling, on_node
-from ...jobs.documents import changed
+from ...jobs.documents import changed, from_plain
 from ...jobs.errors import VtjobsError
 from ...jobs.run.spec import RunSpec
 from ...jobs.run.states import AttemptState, ExitCode, FailureClass
 from ...jobs.workspace.allocation import Allocation, Task
-from ...jobs.workspace.journal import HEARTBEAT_S
+from ...jobs.workspace.journal import HEARTBEAT_S, Line
 from ...jobs.workspace.paths import RunFolder, Workspace
 from ...jobs.workspace.stored_grid import write_spec
 from ..environment import origin, trains_on_gpu, write_environment
@@ -24,6 +23,7 @@ from ..orders import Order, RankOrder
 from ..pipes import STOP, CappedLog, LineReader
 from ..process import DUMP_SIGNAL, send_signal
 from ..ranks.rendezvous import LOOPBACK, listen, own_addresses
+from ..reports import RankError
 from .attempt_journal import AttemptJournal
 from .blame import Weight, blame, weigh
 from .claim import claim_or_refuse, overruled
@@ -84,7 +84,7 @@ class HostedRun:
         self.ranks: list[RankProcess] = []
         self.events: dict[int, LineReader] = {}
         self.logs: dict[int, CappedLog] = {}
-        self.errors: list[dict[str, Any]] = []
+        self.errors: list[RankError] = []
         self.stopping: AttemptState | None = None
         # Why the scheduler stopped it, where that had to be asked.
         self.ruling: Ruling | None = None
@@ -320,12 +320,12 @@ class HostedRun:
             if log.open:
                 log.pump()
 
-    def _take(self, rank: int, event: dict[str, Any], now: float) -> None:
+    def _take(self, rank: int, event: Line, now: float) -> None:
         assert self.journal is not None
         kind = event.pop("kind")
         self._pulse.beat(rank, now)
         if kind == "error":
-            self.errors.append(event)
+            self.errors.append(from_plain(event, RankError))
             self._kill_by(now + LAST_WORDS_S)
         elif kind == "mark":
             if rank == 0 and "step" in event:
@@ -453,12 +453,8 @@ class HostedRun:
     def _fail_journal(self, error: OSError) -> None:
         text = f"journal: {error.strerror or error}"
         self.errors.append(
-            {
-                "failure": FailureClass.STORAGE,
-                "signature": text,
-                "error": text,
-                "rank": 0,
-                "monotonic": 0.0,
-            }
+            RankError(
+                failure=FailureClass.STORAGE, signature=text, error=text, rank=0, monotonic=0.0
+            )
         )
         self._kill()

@@ -4,11 +4,11 @@ import signal
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, auto
-from typing import Any
 
 from ...jobs.config.node import Ruling
 from ...jobs.run.states import EXIT_OF_CLASS, AttemptState, ExitCode, FailureClass
 from ..errors import STORAGE_ERRORS, alike
+from ..reports import RankError
 from .oom import oom_kills
 from .template_client import RankProcess
 
@@ -74,7 +74,7 @@ _STOPPED_CLASS = {
 
 def judge_ranks(
     ranks: Sequence[RankProcess],
-    errors: Sequence[dict[str, Any]],
+    errors: Sequence[RankError],
     *,
     stopping: AttemptState | None,
     killed: Killed | None,
@@ -102,7 +102,7 @@ class _Evidence:
     """What is known of an attempt whose ranks are gone."""
 
     ranks: Sequence[RankProcess]
-    errors: Sequence[dict[str, Any]]
+    errors: Sequence[RankError]
     stopping: AttemptState | None
     killed: Killed | None
 
@@ -127,7 +127,7 @@ def _ended_for_good(seen: _Evidence) -> Outcome | None:
 
 
 def _reported(seen: _Evidence) -> Outcome | None:
-    primary = [one for one in seen.errors if one["failure"] != FailureClass.COMMUNICATION]
+    primary = [one for one in seen.errors if one.failure != FailureClass.COMMUNICATION]
     return _from_error(primary) if primary else None
 
 
@@ -217,16 +217,15 @@ def _crash(rank: RankProcess, why: str) -> Outcome:
     )
 
 
-def _from_error(errors: Sequence[dict[str, Any]]) -> Outcome:
-    primary = min(errors, key=lambda error: error["monotonic"])
-    failure = FailureClass(primary["failure"])
-    out_of_memory = failure is FailureClass.OUT_OF_MEMORY
+def _from_error(errors: Sequence[RankError]) -> Outcome:
+    primary = min(errors, key=lambda error: error.monotonic)
+    out_of_memory = primary.failure is FailureClass.OUT_OF_MEMORY
     return Outcome(
         state=AttemptState.OUT_OF_MEMORY if out_of_memory else AttemptState.FAILED,
-        failure=failure,
-        signature=primary["signature"],
-        error=primary["error"],
-        rank=primary["rank"],
+        failure=primary.failure,
+        signature=primary.signature,
+        error=primary.error,
+        rank=primary.rank,
     )
 
 

@@ -6,10 +6,10 @@ import socket
 import subprocess
 import sys
 from dataclasses import dataclass, field
-from typing import Any
 
-from ...jobs.documents import changed, to_plain
+from ...jobs.documents import changed, from_plain, to_plain
 from ..orders import RankOrder
+from ..reports import Broken, Exited, Forked, Ready, TemplateReport
 from .oom import oom_kills
 
 
@@ -106,22 +106,22 @@ class Forge:
                 raise TemplateDied(str(error)) from None
             if not message:
                 raise TemplateDied(self._last_words or f"exit status {self.process.wait()}")
-            self._take(json.loads(message))
+            self._take(from_plain(json.loads(message), TemplateReport))
 
-    def _take(self, message: dict[str, Any]) -> None:
-        match message["kind"]:
-            case "ready":
+    def _take(self, report: TemplateReport) -> None:
+        match report:
+            case Ready():
                 self.ready = True
-            case "broken":
-                self._last_words = message["text"]
-            case "forked":
-                rank = self._by_ticket.pop(message["ticket"])
-                rank.pid = message["pid"]
-                self._by_pid[message["pid"]] = rank
-            case "exit":
-                ended = self._by_pid.pop(message["pid"], None)
+            case Broken():
+                self._last_words = report.text
+            case Forked():
+                rank = self._by_ticket.pop(report.ticket)
+                rank.pid = report.pid
+                self._by_pid[report.pid] = rank
+            case Exited():
+                ended = self._by_pid.pop(report.pid, None)
                 if ended is not None:
-                    ended.status = message["status"]
+                    ended.status = report.status
 
     @property
     def was_killed(self) -> bool:

@@ -7,11 +7,13 @@ import time
 from functools import partial
 from pathlib import Path
 
+from ...jobs.documents import to_plain
 from ...jobs.run.states import ExitCode, FailureClass
 from ...jobs.workspace.paths import RunFolder
 from ..orders import RankOrder
 from ..pipes import LineWriter, StopFlag
 from ..process import DUMP_SIGNAL
+from ..reports import RankError
 
 
 def run_rank(order: RankOrder, *, events: int, control: int, listener: int | None) -> int:
@@ -34,8 +36,7 @@ def run_rank(order: RankOrder, *, events: int, control: int, listener: int | Non
         failure = FailureClass.USER_ERROR if isinstance(error, SystemExit) else classify(error)
         text = describe(error)
         print(text, file=sys.stderr, flush=True)
-        writer.send(
-            "error",
+        report = RankError(
             failure=failure,
             signature=signature(error),
             error=text,
@@ -43,6 +44,7 @@ def run_rank(order: RankOrder, *, events: int, control: int, listener: int | Non
             monotonic=time.monotonic(),
             seconds=time.monotonic() - began,
         )
+        writer.send("error", **to_plain(report))
         return exit_code(failure)
     return ExitCode.COMPLETED if completed else ExitCode.STOPPED
 

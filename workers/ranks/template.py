@@ -14,11 +14,11 @@ import signal
 import socket
 import sys
 import traceback
-from typing import Any
 
-from ...jobs.documents import from_plain
+from ...jobs.documents import from_plain, to_plain
 from ..orders import RankOrder
 from ..process import die_with_parent
+from ..reports import Broken, Exited, Forked, Ready, TemplateReport
 
 IGNORED = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP)
 
@@ -33,9 +33,9 @@ def main() -> int:
     try:
         _warm_up()
     except Exception as error:
-        _send(agent, {"kind": "broken", "text": f"{type(error).__name__}: {error}"[:500]})
+        _send(agent, Broken(text=f"{type(error).__name__}: {error}"[:500]))
         raise
-    _send(agent, {"kind": "ready"})
+    _send(agent, Ready())
     return _serve(agent)
 
 
@@ -93,7 +93,7 @@ def _fork(
             os._exit(code)
     for handle in handles:
         os.close(handle)
-    _send(agent, {"kind": "forked", "ticket": order.ticket, "pid": pid})
+    _send(agent, Forked(ticket=order.ticket, pid=pid))
 
 
 def _become_rank(
@@ -126,11 +126,11 @@ def _reap(agent: socket.socket) -> None:
             return
         if pid == 0:
             return
-        _send(agent, {"kind": "exit", "pid": pid, "status": os.waitstatus_to_exitcode(status)})
+        _send(agent, Exited(pid=pid, status=os.waitstatus_to_exitcode(status)))
 
 
-def _send(agent: socket.socket, message: dict[str, Any]) -> None:
-    agent.sendall(json.dumps(message).encode())
+def _send(agent: socket.socket, report: TemplateReport) -> None:
+    agent.sendall(json.dumps(to_plain(report)).encode())
 
 
 if __name__ == "__main__":

@@ -14,7 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from ...jobs.atomic_files import read_json
+from ...jobs.documents import from_plain
 from ...jobs.errors import BadInput, VtjobsError
+from ...jobs.run.card_facts import CardFacts
 from ...jobs.run.design import seed_text
 from ...jobs.run.spec import seed_label
 from ...jobs.workspace.paths import Workspace
@@ -23,9 +25,7 @@ from ..checkpoints.final_weights import Final, final_of
 WEIGHTS = "model.safetensors"
 
 
-def export(
-    workspace: Workspace, run_id: str, out: Path, form: str, *, facts: dict[str, Any]
-) -> None:
+def export(workspace: Workspace, run_id: str, out: Path, form: str, *, facts: CardFacts) -> None:
     """Write a folder with weights, configuration and a model card; all of it, or nothing.
 
     Args:
@@ -133,23 +133,23 @@ def card(
     final: Final,
     config: dict[str, Any],
     form: str,
-    facts: dict[str, Any],
+    facts: CardFacts,
     environment: dict[str, Any] | None,
 ) -> str:
     """Return the model card: what this is, how it was made, what it scores, how to load it."""
-    spec, labels = final.spec, facts["labels"]
+    spec, labels = final.spec, facts.labels
     seed = seed_label(spec.seeds)
     seeds = str(seed) if seed is not None else seed_text(0, spec.seeds)
     head = {name: value for name, value in spec.head.params.items() if value is not None}
     lines = [
-        f"# {labels['backbone']} on {labels['dataset']}, {labels['head']}",
+        f"# {labels.backbone} on {labels.dataset}, {labels.head}",
         "",
-        f"- run `{final.manifest.run_id}` of grid `{facts['grid_id']}`, seed {seeds}",
+        f"- run `{final.manifest.run_id}` of grid `{facts.grid_id}`, seed {seeds}",
         (
             f"- final weights: epoch {final.manifest.epoch}, step {final.manifest.step}; not"
             " selected by a score"
         ),
-        f"- recipe `{labels['recipe']}`, fidelity {spec.recipe.fidelity}",
+        f"- recipe `{labels.recipe}`, fidelity {spec.recipe.fidelity}",
         f"- head {spec.head.name} {json.dumps(head)}; {_left(final)}",
         f"- dataset fingerprint `{spec.dataset.fingerprint}`",
     ]
@@ -160,12 +160,12 @@ def card(
         )
     lines += ["", "| set | metric | last epoch |", "|---|---|---|"]
     lines += [
-        f"| {row['set_name']} | {row['metric']} | {row['last']:.4g} |" for row in facts["results"]
+        f"| {score.set_name} | {score.metric} | {score.last:.4g} |" for score in facts.results
     ]
-    if facts["cell"]["n"] > 1:
-        mean, std = facts["cell"]["mean"], facts["cell"]["std"]
-        what = f"{facts['cell']['metric']} {mean:.2f} ± {std:.2f} over all of them"
-        lines += ["", f"One of {facts['cell']['n']} seeds; {what}."]
+    cell = facts.cell
+    if cell.mean is not None and cell.std is not None:
+        what = f"{cell.metric} {cell.mean:.2f} ± {cell.std:.2f} over all of them"
+        lines += ["", f"One of {cell.n} seeds; {what}."]
     lines += ["", "```python", *_loading(config, form), "```", "", "## Recipe", "", "```json"]
     lines += [json.dumps(spec.recipe.in_full(), indent=1), "```"]
     if environment and environment.get("software"):
@@ -216,7 +216,7 @@ def main() -> int:
             options.run_id,
             options.out,
             options.format,
-            facts=json.load(sys.stdin),
+            facts=from_plain(json.load(sys.stdin), CardFacts),
         )
     except VtjobsError as error:
         print(f"error: {error}", file=sys.stderr)

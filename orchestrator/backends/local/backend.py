@@ -16,9 +16,8 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
-from ....jobs.atomic_files import make_folder, read_json, to_json, write_new
+from ....jobs.atomic_files import make_folder
 from ....jobs.config.config import Config
 from ....jobs.config.host import clean_environment, cpu_count, visible_gpus
 from ....jobs.errors import BadInput, Problem
@@ -27,6 +26,7 @@ from ....jobs.workspace.grid_settings import GridSettings
 from ....jobs.workspace.journal import LEASE_S
 from ....jobs.workspace.paths import Workspace
 from ..base import JobState, JobView, Key, Place, Room, Submission, SubmitOutcome, Waiting, WaitKind
+from .entries import End, Need, Running, read, write
 
 MOST_TASKS = 64
 LOCK = "runner.lock"
@@ -130,12 +130,12 @@ class LocalQueue:
         if any(self.entry(where, token).exists() for where in ("running", "ended")):
             return
         shape = allocation.shape
-        need = {
-            "created_at": allocation.created_at,
-            "gpus": allocation.lanes * shape.gpus,
-            "cores": min(cpu_count(), allocation.lanes * shape.ranks * shape.threads),
-        }
-        write_new(self.folder("queue") / f"{token}.json", to_json(need))
+        need = Need(
+            created_at=allocation.created_at,
+            gpus=allocation.lanes * shape.gpus,
+            cores=min(cpu_count(), allocation.lanes * shape.ranks * shape.threads),
+        )
+        write(self.folder("queue") / f"{token}.json", need)
 
     def view(self, token: str) -> JobView:
         """Say where an allocation stands.
@@ -143,13 +143,14 @@ class LocalQueue:
         The order of looking follows the order of moving, so none is missed.
         """
         if self.entry("ended", token).exists():
-            ended = read_json(self.entry("ended", token)) or {}
-            return JobView(state=JobState.ENDED, job_id=token, raw=str(ended.get("word", "")))
-        running = read_json(self.entry("running", token))
+            ended = read(self.entry("ended", token), End)
+            word = ended.word if ended is not None else ""
+            return JobView(state=JobState.ENDED, job_id=token, raw=word)
+        running = read(self.entry("running", token), Running)
         if running is not None:
-            if is_alive(running):
-                return JobView(state=JobState.RUNNING, job_id=token, raw=f"pid {running['pid']}")
-            return JobView(state=JobState.ENDED, job_id=token, raw=f"pid {running['pid']} is gone")
+            if running.is_alive:
+                return JobView(state=JobState.RUNNING, job_id=token, raw=f"pid {running.pid}")
+            return JobView(state=JobState.ENDED, job_id=token, raw=f"pid {running.pid} is gone")
         if self.entry("queue", token).exists():
             return JobView(state=JobState.QUEUED, job_id=token, raw="queued")
         if self.entry("running", token).exists() or self.entry("ended", token).exists():
@@ -184,35 +185,32 @@ class LocalQueue:
         """End an allocation: out of the queue, or a TERM to its agent."""
         queued = self.entry("queue", token)
         if queued.exists() and not self.entry("running", token).exists():
-            write_new(
-                self.folder("ended") / queued.name,
-                to_json({"code": None, "word": "cancelled in the queue"}),
-            )
+            write(self.folder("ended") / queued.name, End(code=None, word="cancelled in the queue"))
             queued.unlink(missing_ok=True)
         self.signal(token, signal.SIGTERM)
 
     def signal(self, token: str, number: int) -> None:
         """Signal the agent of an allocation, if it is the process that we started."""
-        running = read_json(self.entry("running", token))
-        if running is not None and is_alive(running):
+        running = read(self.entry("running", token), Running)
+        if running is not None and running.is_alive:
             try:
-                os.kill(int(running["pid"]), number)
+                os.kill(running.pid, number)
             except ProcessLookupError:
                 return
 
-    def waiting(self) -> list[tuple[str, dict[str, Any]]]:
+    def waiting(self) -> list[tuple[str, Need]]:
         """Return the queued allocations, oldest first."""
         found = []
         for path in (self.root / "queue").glob("vtj-*.json"):
-            need = read_json(path)
+            need = read(path, Need)
             if need is not None:
                 found.append((path.stem, need))
-        return sorted(found, key=lambda item: (item[1]["created_at"], item[0]))
+        return sorted(found, key=lambda item: (item[1].created_at, item[0]))
 
-    def running(self) -> dict[str, dict[str, Any]]:
+    def running(self) -> dict[str, Running]:
         """Return the allocations that have an agent, dead or alive."""
         paths = sorted((self.root / "running").glob("vtj-*.json"))
-        return {path.stem: entry for path in paths if (entry := read_json(path)) is not None}
+        return {path.stem: entry for path in paths if (entry := read(path, Running)) is not None}
 
     def wake(self) -> None:
         """Start a runner where there is work and nobody does it."""
@@ -277,23 +275,3 @@ def _is_served(folder: Path) -> bool:
         return time.time() - (folder / LOCK).stat().st_mtime < LEASE_S
     except FileNotFoundError:
         return False
-
-
-def process_identity(pid: int) -> dict[str, Any] | None:
-    """Return what tells this process from a later one with the same number.
-
-    None where there is none.
-    """
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except (FileNotFoundError, ProcessLookupError):
-        return None
-    # Field 3 is the state; a zombie has ended and only waits to be reaped.
-    return None if fields[0] == "Z" else {"pid": pid, "started": fields[19], "boot": boot}
-
-
-def is_alive(entry: dict[str, Any]) -> bool:
-    """Whether the process of a `running` entry still exists."""
-    found = process_identity(int(entry["pid"]))
-    return found is not None and all(found[name] == entry[name] for name in found)

@@ -11,15 +11,16 @@ import signal
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
-from ....jobs.atomic_files import read_json, to_json, write_new
+from ....jobs.atomic_files import read_json
 from ....jobs.config.host import clean_environment, cpu_count, visible_gpus
+from ....jobs.documents import asdict
 from ....jobs.errors import VtjobsError
 from ....jobs.workspace.allocation import Allocation
 from ....jobs.workspace.journal import HEARTBEAT_S
 from ....jobs.workspace.paths import Workspace
-from .backend import LocalQueue, is_alive, process_identity
+from .backend import LocalQueue
+from .entries import End, Need, ProcessIdentity, Running, process_identity, write
 
 logger = logging.getLogger("vtjobs.local")
 
@@ -53,7 +54,7 @@ class Runner:
             self.queue.show_life()
         running = self.queue.running()
         for token, entry in list(running.items()):
-            if not is_alive(entry):
+            if not entry.is_alive:
                 self._note_end(token, entry)
                 del running[token]
         waiting = self.queue.waiting()
@@ -64,10 +65,10 @@ class Runner:
             if self.queue.entry("ended", token).exists():
                 self.queue.entry("queue", token).unlink(missing_ok=True)
                 continue
-            if need["gpus"] > len(visible_gpus()):
+            if need.gpus > len(visible_gpus()):
                 # It would block the queue for ever; the next command sees its end and says why.
                 self._refuse(
-                    token, f"needs {need['gpus']} GPUs, this machine shows {len(visible_gpus())}"
+                    token, f"needs {need.gpus} GPUs, this machine shows {len(visible_gpus())}"
                 )
                 continue
             gpus = self._fits(need, running)
@@ -86,39 +87,35 @@ class Runner:
                 return
             self.codes[pid] = os.waitstatus_to_exitcode(status)
 
-    def _note_end(self, token: str, entry: dict[str, Any]) -> None:
-        code = self.codes.pop(int(entry["pid"]), None)
+    def _note_end(self, token: str, entry: Running) -> None:
+        code = self.codes.pop(entry.pid, None)
         word = (
             "gone" if code is None else f"exit {code}" if code >= 0 else signal.Signals(-code).name
         )
-        write_new(
-            self.queue.folder("ended") / f"{token}.json", to_json({"code": code, "word": word})
-        )
+        write(self.queue.folder("ended") / f"{token}.json", End(code=code, word=word))
         self.queue.entry("running", token).unlink(missing_ok=True)
         logger.info("%s: %s", token, word)
 
     def _refuse(self, token: str, word: str) -> None:
-        write_new(
-            self.queue.folder("ended") / f"{token}.json", to_json({"code": None, "word": word})
-        )
+        write(self.queue.folder("ended") / f"{token}.json", End(code=None, word=word))
         self.queue.entry("queue", token).unlink(missing_ok=True)
         logger.info("%s: %s", token, word)
 
-    def _fits(self, need: dict[str, Any], running: dict[str, dict[str, Any]]) -> list[str] | None:
+    def _fits(self, need: Need, running: dict[str, Running]) -> list[str] | None:
         """Return the GPUs for an allocation, or None where it must wait."""
-        taken = {gpu for entry in running.values() for gpu in entry["gpus"]}
+        taken = {gpu for entry in running.values() for gpu in entry.gpus}
         free = [gpu for gpu in visible_gpus() if gpu not in taken]
-        cores = cpu_count() - sum(int(entry["cores"]) for entry in running.values())
-        if need["gpus"]:
-            return free[: need["gpus"]] if len(free) >= need["gpus"] else None
-        return [] if cores >= need["cores"] else None
+        cores = cpu_count() - sum(entry.cores for entry in running.values())
+        if need.gpus:
+            return free[: need.gpus] if len(free) >= need.gpus else None
+        return [] if cores >= need.cores else None
 
-    def _start(self, token: str, need: dict[str, Any], gpus: list[str]) -> dict[str, Any]:
-        entry = {"gpus": gpus, "cores": 0 if gpus else need["cores"]}
+    def _start(self, token: str, need: Need, gpus: list[str]) -> Running:
+        cores = 0 if gpus else need.cores
         pid = os.fork()
         if pid == 0:
             try:
-                self._become_agent(token, entry)
+                self._become_agent(token, gpus, cores)
             finally:
                 os._exit(71)
         logger.info("%s: agent %d, GPUs %s", token, pid, ",".join(gpus) or "none")
@@ -131,14 +128,16 @@ class Runner:
         ):
             time.sleep(0.005)
         self.queue.entry("queue", token).unlink(missing_ok=True)
-        return {**entry, **(process_identity(pid) or {"pid": pid, "started": "", "boot": ""})}
+        identity = process_identity(pid) or ProcessIdentity(pid=pid, started="", boot="")
+        return Running(**asdict(identity), gpus=gpus, cores=cores)
 
-    def _become_agent(self, token: str, entry: dict[str, Any]) -> None:
+    def _become_agent(self, token: str, gpus: list[str], cores: int) -> None:
         os.setsid()
         identity = process_identity(os.getpid())
         assert identity is not None
         self.queue.folder("running")
-        if not write_new(self.queue.entry("running", token), to_json({**entry, **identity})):
+        entry = Running(**asdict(identity), gpus=gpus, cores=cores)
+        if not write(self.queue.entry("running", token), entry):
             return
         log = os.open(
             self.workspace.agent_log(token, 0, 0), os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600
@@ -147,7 +146,7 @@ class Runner:
         for source, target in ((null, 0), (log, 1), (log, 2)):
             os.dup2(source, target)
         environment = clean_environment()
-        environment["CUDA_VISIBLE_DEVICES"] = ",".join(entry["gpus"])
+        environment["CUDA_VISIBLE_DEVICES"] = ",".join(gpus)
         root = str(self.workspace.root)
         command = [
             sys.executable,

@@ -14,6 +14,7 @@ import pytest
 
 from vtjobs.jobs.atomic_files import read_json, to_json, write_new
 from vtjobs.jobs.config.host import clean_environment, cpu_count
+from vtjobs.jobs.documents import asdict, changed, to_plain
 from vtjobs.jobs.errors import BadInput
 from vtjobs.jobs.workspace.allocation import Allocation, Shape
 from vtjobs.jobs.workspace.journal import LEASE_S
@@ -22,8 +23,13 @@ from vtjobs.orchestrator.backends.base import JobState, JobView, Place, Room, Su
 from vtjobs.orchestrator.backends.local.backend import (
     LOCK,
     LocalBackend,
-    is_alive,
+)
+from vtjobs.orchestrator.backends.local.entries import (
+    Need,
+    ProcessIdentity,
+    Running,
     process_identity,
+    write,
 )
 from vtjobs.orchestrator.backends.local.queue_process import Runner
 
@@ -46,10 +52,11 @@ def backend(quiet_workspace: Workspace) -> LocalBackend:
     return LocalBackend(quiet_workspace)
 
 
-def pretend_running(backend: LocalBackend, token: str, pid: int) -> dict[str, object]:
+def pretend_running(backend: LocalBackend, token: str, pid: int) -> Running:
     """Note a process as the agent of an allocation."""
-    entry = {"gpus": [], "cores": 1, **(process_identity(pid) or {})}
-    write_new(backend.queue.folder("running") / f"{token}.json", to_json(entry))
+    identity = process_identity(pid) or ProcessIdentity(pid=pid, started="", boot="")
+    entry = Running(**asdict(identity), gpus=[], cores=1)
+    write(backend.queue.folder("running") / f"{token}.json", entry)
     return entry
 
 
@@ -115,9 +122,9 @@ def test_another_process_with_the_same_number_is_not_taken_for_the_agent(
     backend: LocalBackend,
 ) -> None:
     identity = process_identity(os.getpid())
-    assert identity is not None and is_alive(identity)
-    assert not is_alive({**identity, "started": "1"})
-    assert not is_alive({**identity, "boot": "before the reboot"})
+    assert identity is not None and identity.is_alive
+    assert not changed(identity, started="1").is_alive
+    assert not changed(identity, boot="before the reboot").is_alive
 
 
 def test_a_cancelled_entry_leaves_the_queue_and_says_so(backend: LocalBackend) -> None:
@@ -135,7 +142,9 @@ def test_cancelling_signals_the_agent_that_we_started_and_no_other_process(
     ours, stranger = (subprocess.Popen(["sleep", "60"]) for _ in range(2))
     pretend_running(backend, "vtj-1", ours.pid)
     entry = pretend_running(backend, "vtj-2", stranger.pid)
-    backend.queue.entry("running", "vtj-2").write_bytes(to_json({**entry, "started": "1"}))
+    backend.queue.entry("running", "vtj-2").write_bytes(
+        to_json(to_plain(changed(entry, started="1")))
+    )
     backend.cancel([Place(token="vtj-1"), Place(token="vtj-2")])
     assert ours.wait(timeout=10) == -signal.SIGTERM
     time.sleep(0.1)
@@ -262,11 +271,19 @@ def test_what_another_hosts_queue_holds_is_not_absent_while_that_queue_is_served
     assert {view.state for view in look(elsewhere, *tokens)} == {JobState.ENDED}
 
 
+def need(gpus: int, cores: int) -> Need:
+    return Need(created_at=0.0, gpus=gpus, cores=cores)
+
+
+def running(gpus: list[str], cores: int) -> Running:
+    return Running(pid=1, started="1", boot="b", gpus=gpus, cores=cores)
+
+
 def test_no_more_cores_are_given_out_than_there_are(backend: LocalBackend) -> None:
     runner = Runner(backend.workspace)
-    taken = {"vtj-1": {"gpus": [], "cores": cpu_count() - 1}}
-    assert runner._fits({"gpus": 0, "cores": 1}, taken) == []
-    assert runner._fits({"gpus": 0, "cores": 2}, taken) is None
+    taken = {"vtj-1": running([], cpu_count() - 1)}
+    assert runner._fits(need(0, 1), taken) == []
+    assert runner._fits(need(0, 2), taken) is None
 
 
 def test_a_gpu_is_given_to_one_allocation_at_a_time(
@@ -274,9 +291,9 @@ def test_a_gpu_is_given_to_one_allocation_at_a_time(
 ) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,5,6")
     runner = Runner(backend.workspace)
-    taken = {"vtj-1": {"gpus": ["5"], "cores": 0}}
-    assert runner._fits({"gpus": 2, "cores": 1}, taken) == ["4", "6"]
-    assert runner._fits({"gpus": 3, "cores": 1}, taken) is None
+    taken = {"vtj-1": running(["5"], 0)}
+    assert runner._fits(need(2, 1), taken) == ["4", "6"]
+    assert runner._fits(need(3, 1), taken) is None
 
 
 def test_a_successor_is_queued_by_the_command_in_the_allocation_file(backend: LocalBackend) -> None:

@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 
-from vtjobs.jobs.atomic_files import make_folder, read_json, to_json, write_new
+from vtjobs.jobs.atomic_files import make_folder
 from vtjobs.jobs.config.config import Config
 from vtjobs.jobs.config.host import clean_environment
 from vtjobs.jobs.errors import BadInput, Problem
@@ -23,7 +23,12 @@ from vtjobs.orchestrator.backends.base import (
     SubmitOutcome,
     Waiting,
 )
-from vtjobs.orchestrator.backends.local.backend import is_alive, process_identity
+from vtjobs.orchestrator.backends.local.entries import (
+    ProcessIdentity,
+    process_identity,
+    read,
+    write,
+)
 
 
 class NohupBackend:
@@ -43,7 +48,11 @@ class NohupBackend:
     def room(self, shape: Shape, settings: GridSettings) -> Room:
         if shape.gpus:
             raise BadInput(Problem(key="gpus_per_node", message="this backend has no GPUs"))
-        live = sum(is_alive(entry) for entry in map(read_json, self.folder.glob("*.json")) if entry)
+        live = sum(
+            entry.is_alive
+            for path in self.folder.glob("*.json")
+            if (entry := read(path, ProcessIdentity))
+        )
         return Room(lanes=1, tasks=1, free=max(0, settings.site["limit"] - live))
 
     def rehearse(self, shape: Shape, room: Room) -> None:
@@ -68,19 +77,19 @@ class NohupBackend:
                 start_new_session=True,
                 env=clean_environment(),
             )
-        entry = process_identity(started.pid)
-        write_new(self.folder / f"{allocation.token}.json", to_json(entry))
+        entry = process_identity(started.pid) or ProcessIdentity(pid=0, started="", boot="")
+        write(self.folder / f"{allocation.token}.json", entry)
         return Submission(outcome=SubmitOutcome.ACCEPTED, job_id=str(started.pid))
 
     def observe(self, places: Sequence[Place]) -> dict[Key, JobView]:
         return {place.key: self._view(place.token) for place in places}
 
     def _view(self, token: str) -> JobView:
-        entry = read_json(self.folder / f"{token}.json")
+        entry = read(self.folder / f"{token}.json", ProcessIdentity)
         if entry is None:
             return JobView(state=JobState.ABSENT)
-        state = JobState.RUNNING if is_alive(entry) else JobState.ENDED
-        return JobView(state=state, job_id=str(entry["pid"]), raw=f"pid {entry['pid']}")
+        state = JobState.RUNNING if entry.is_alive else JobState.ENDED
+        return JobView(state=state, job_id=str(entry.pid), raw=f"pid {entry.pid}")
 
     def cancel(self, places: Sequence[Place]) -> None:
         self._signal(places, signal.SIGTERM)
@@ -90,9 +99,9 @@ class NohupBackend:
 
     def _signal(self, places: Sequence[Place], number: int) -> None:
         for place in places:
-            entry = read_json(self.folder / f"{place.token}.json")
-            if entry is not None and is_alive(entry):
-                os.kill(int(entry["pid"]), number)
+            entry = read(self.folder / f"{place.token}.json", ProcessIdentity)
+            if entry is not None and entry.is_alive:
+                os.kill(entry.pid, number)
 
     def explain(self, word: str, *, job: str = "", token: str = "") -> Waiting | None:
         return None

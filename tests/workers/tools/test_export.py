@@ -18,7 +18,9 @@ from torchvision.models.detection.backbone_utils import BackboneWithFPN
 from torchvision.ops import FeaturePyramidNetwork
 from torchvision.ops.feature_pyramid_network import LastLevelMaxPool
 
+from vtjobs.jobs.documents import from_plain
 from vtjobs.jobs.errors import BadInput
+from vtjobs.jobs.run.card_facts import CardFacts
 from vtjobs.jobs.run.spec import RunSpec
 from vtjobs.jobs.workspace.journal import JournalWriter
 from vtjobs.jobs.workspace.paths import Workspace
@@ -36,12 +38,15 @@ SWIN = make_backbone(
     num_heads=[1, 2, 4, 8],
     window_size=4,
 )
-FACTS: dict[str, Any] = {
-    "grid_id": "tiny-12345678",
-    "labels": {"backbone": "net", "dataset": "digits", "head": "drloc", "recipe": "quickstart"},
-    "results": [{"set_name": "test", "metric": "top1", "last": 91.234}],
-    "cell": {"n": 3, "mean": 90.5, "std": 1.25, "metric": "top1"},
-}
+FACTS = from_plain(
+    {
+        "grid_id": "tiny-12345678",
+        "labels": {"backbone": "net", "dataset": "digits", "head": "drloc", "recipe": "quickstart"},
+        "results": [{"set_name": "test", "metric": "top1", "last": 91.234}],
+        "cell": {"n": 3, "mean": 90.5, "std": 1.25, "metric": "top1"},
+    },
+    CardFacts,
+)
 
 
 def _finished(root: Path, spec: RunSpec) -> tuple[Workspace, str]:

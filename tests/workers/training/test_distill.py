@@ -58,7 +58,8 @@ class Linear(nn.Module):
 
 
 def _params(**params: Any) -> DistillParameters:
-    found = head_settings("distill", **{"teacher": "stage", "weight": 0.5} | params).distillation
+    usual: dict[str, Any] = {"teacher": "stage", "weight": 0.5}
+    found = head_settings("distill", **usual | params).distillation
     assert found is not None
     return found
 

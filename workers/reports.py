@@ -1,0 +1,48 @@
+"""What ranks and their template report to the agent."""
+
+from ..jobs.documents import Document
+from ..jobs.run.states import FailureClass
+
+
+class RankError(Document, frozen=True, kw_only=True):
+    """An exception that ended a rank."""
+
+    failure: FailureClass
+    signature: str
+    """One line that tells causes apart."""
+    error: str
+    """The traceback, shortened."""
+    rank: int
+    monotonic: float
+    """When, on the machine's monotonic clock: the first error of several is the cause."""
+    seconds: float = 0.0
+    """Since the rank started."""
+
+
+class Ready(Document, frozen=True, kw_only=True, tag_field="kind", tag="ready"):
+    """The template has imported what ranks need."""
+
+
+class Broken(Document, frozen=True, kw_only=True, tag_field="kind", tag="broken"):
+    """The template cannot import it."""
+
+    text: str
+
+
+class Forked(Document, frozen=True, kw_only=True, tag_field="kind", tag="forked"):
+    """A rank was forked."""
+
+    ticket: str
+    """Of its order."""
+    pid: int
+
+
+class Exited(Document, frozen=True, kw_only=True, tag_field="kind", tag="exit"):
+    """A rank has ended."""
+
+    pid: int
+    status: int
+    """The exit code, or minus the signal."""
+
+
+TemplateReport = Ready | Broken | Forked | Exited
