@@ -88,6 +88,8 @@ class Runner:
             self.codes[pid] = os.waitstatus_to_exitcode(status)
 
     def _note_end(self, token: str, entry: Running) -> None:
+        # It may have ended since the last reaping.
+        self._reap()
         code = self.codes.pop(entry.pid, None)
         word = (
             "gone" if code is None else f"exit {code}" if code >= 0 else signal.Signals(-code).name

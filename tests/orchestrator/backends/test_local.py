@@ -25,10 +25,12 @@ from vtjobs.orchestrator.backends.local.backend import (
     LocalBackend,
 )
 from vtjobs.orchestrator.backends.local.entries import (
+    End,
     Need,
     ProcessIdentity,
     Running,
     process_identity,
+    read,
     write,
 )
 from vtjobs.orchestrator.backends.local.queue_process import Runner
@@ -269,6 +271,20 @@ def test_what_another_hosts_queue_holds_is_not_absent_while_that_queue_is_served
     silent = time.time() - LEASE_S - 1
     os.utime(lock, (silent, silent))
     assert {view.state for view in look(elsewhere, *tokens)} == {JobState.ENDED}
+
+
+def test_an_agent_that_ends_after_the_reaping_keeps_its_exit_code(backend: LocalBackend) -> None:
+    runner = Runner(backend.workspace)
+    child = os.fork()
+    if child == 0:
+        signal.pause()
+    pretend_running(backend, "vtj-1", child)
+    assert runner.tick()
+    os.kill(child, signal.SIGKILL)
+    wait_for(lambda: process_identity(child) is None, 10)
+    (entry,) = backend.queue.running().values()
+    runner._note_end("vtj-1", entry)
+    assert read(backend.queue.entry("ended", "vtj-1"), End) == End(code=-9, word="SIGKILL")
 
 
 def need(gpus: int, cores: int) -> Need:
