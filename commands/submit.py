@@ -8,6 +8,7 @@ import typer
 
 from ..jobs.config.backends import require_known
 from ..jobs.errors import BadInput, RunsFailed, VtjobsError
+from ..jobs.grid.entries import Given
 from .options import (
     BackendName,
     DryRun,
@@ -220,10 +221,10 @@ def prepared(
     return grid
 
 
-def _changes(settings: list[str] | None) -> dict[str, Any]:
+def _changes(settings: list[str] | None) -> Given:
     from ..jobs.strict_yaml import parse
 
-    found: dict[str, Any] = {}
+    found: Given = {}
     for setting in settings or []:
         path, equals, value = setting.partition("=")
         if not equals or not path:

@@ -3,8 +3,6 @@
 Those of agents that handed on, and all of them after a loss.
 """
 
-from typing import Any
-
 from sqlalchemy import Connection, insert, select, update
 
 from ..jobs.run.states import LIVE, AttemptState, FailureClass
@@ -12,7 +10,7 @@ from ..jobs.workspace.allocation import Allocation, Task
 from . import models as m
 from .engine import writing
 from .ledger import DUE, Ledger, insert_new
-from .rows import attempt_row, event_row
+from .rows import Row, attempt_row, event_row
 from .run_state import derive_runs
 
 # How long a node may take from writing a successor down to hearing from the scheduler.
@@ -107,5 +105,5 @@ def _give_up_below(ledger: Ledger, connection: Connection, task: Task) -> None:
             state, failure = AttemptState.CANCELLED, FailureClass.CANCELLED
         elif row.state in (AttemptState.SUBMITTING, AttemptState.QUEUED):
             failure = FailureClass.NOT_SUBMITTED
-        told: dict[str, Any] = {"source": "vtjobs", "raw": "a later attempt", "failure": failure}
+        told: Row = {"source": "vtjobs", "raw": "a later attempt", "failure": failure}
         ledger._transition(connection, task.run_id, row.number, state, **told)

@@ -33,6 +33,7 @@ from .engine import reading, writing
 from .ledger import DUE, Ledger, insert_new
 from .parts import in_parts
 from .results import summarise
+from .rows import Row
 from .run_state import derive_runs
 
 # Bytes of journals that go into one transaction.
@@ -47,15 +48,13 @@ Key = tuple[str, int, str]
 class Batch:
     """Rows of several journals on their way into one transaction."""
 
-    epochs: list[dict[str, Any]] = field(default_factory=list)
-    evaluations: list[dict[str, Any]] = field(default_factory=list)
-    checkpoints: list[dict[str, Any]] = field(default_factory=list)
-    progress: dict[tuple[str, int], dict[str, Any]] = field(
-        default_factory=lambda: defaultdict(dict)
-    )
+    epochs: list[Row] = field(default_factory=list)
+    evaluations: list[Row] = field(default_factory=list)
+    checkpoints: list[Row] = field(default_factory=list)
+    progress: dict[tuple[str, int], Row] = field(default_factory=lambda: defaultdict(dict))
     starts: list[tuple[str, int, Start]] = field(default_factory=list)
     ends: list[tuple[str, int, End]] = field(default_factory=list)
-    offsets: list[dict[str, Any]] = field(default_factory=list)
+    offsets: list[Row] = field(default_factory=list)
     lineage: set[tuple[str, int]] = field(default_factory=set)
     """Lower attempts that these build upon; nobody else reads the rest of their journals."""
     bytes: int = 0
@@ -192,7 +191,7 @@ def _read(batch: Batch, key: Key, path: Path, offset: int) -> tuple[int, int]:
     return len(chunk.events), more
 
 
-def _offset_row(key: Key, read_bytes: int, state: str, note: str) -> dict[str, Any]:
+def _offset_row(key: Key, read_bytes: int, state: str, note: str) -> Row:
     return {
         "run_id": key[0],
         "attempt": key[1],
@@ -251,7 +250,7 @@ def _scored(connection: Connection, batch: Batch) -> set[str]:
     return found
 
 
-def _write_offsets(connection: Connection, rows: list[dict[str, Any]]) -> None:
+def _write_offsets(connection: Connection, rows: list[Row]) -> None:
     latest = {(row["run_id"], row["attempt"], row["node"]): row for row in rows}
     if not latest:
         return
@@ -296,10 +295,8 @@ def _write_due(connection: Connection, lineage: set[tuple[str, int]]) -> None:
     )
 
 
-def _write_progress(
-    connection: Connection, progress: dict[tuple[str, int], dict[str, Any]]
-) -> None:
-    by_fields: dict[tuple[str, ...], list[dict[str, Any]]] = defaultdict(list)
+def _write_progress(connection: Connection, progress: dict[tuple[str, int], Row]) -> None:
+    by_fields: dict[tuple[str, ...], list[Row]] = defaultdict(list)
     for (run_id, attempt), fields in progress.items():
         if fields:
             by_fields[tuple(sorted(fields))].append(
@@ -376,7 +373,7 @@ def _ended(
 ) -> bool:
     run_id, attempt = key
     state, raw = event.state, f"end {event.state}"
-    fields: dict[str, Any] = {"failure": event.failure, "signature": event.signature}
+    fields: Row = {"failure": event.failure, "signature": event.signature}
     if event.host:
         # Of several nodes the one where it went wrong, so that a retry can avoid it.
         fields["host"] = event.host

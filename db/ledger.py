@@ -32,7 +32,7 @@ from ..jobs.workspace.stored_grid import FrozenGrid
 from . import models as m
 from .engine import check_schema, open_engine, parse_url, private, reading, writing
 from .parts import in_parts
-from .rows import attempt_row, cell_row, event_row
+from .rows import Row, attempt_row, cell_row, event_row
 from .run_state import derive_runs
 
 Clock = Callable[[], float]
@@ -173,7 +173,7 @@ class Ledger:
 
     def _run_row(
         self, frozen: FrozenGrid, run: tuple[str, int, int, str | None], now: float
-    ) -> dict[str, Any]:
+    ) -> Row:
         run_id, cell, place, parent = run
         seed, streams = frozen.seed_of(place)
         return {
@@ -300,7 +300,7 @@ class Ledger:
                 select(table.run_id, table.number).where(table.token == token)
             ).all()
             for run_id, number in rows:
-                fields: dict[str, Any] = {"failure": failure, "signature": reason}
+                fields: Row = {"failure": failure, "signature": reason}
                 self._transition(
                     connection, run_id, number, state, source=source, raw=reason, **fields
                 )
@@ -359,7 +359,7 @@ class Ledger:
         }
         return self.transitions([move]) == 1
 
-    def transitions(self, moves: Sequence[dict[str, Any]]) -> int:
+    def transitions(self, moves: Sequence[Row]) -> int:
         """Move attempts in one transaction, each where the state machine allows it.
 
         Return how many moved.

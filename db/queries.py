@@ -15,6 +15,7 @@ from ..jobs.workspace.grid_settings import GridSettings
 from . import models as m
 from .parts import in_parts
 from .records import AttemptRow, CellRow, CheckpointRow, EventRow, JobRow, ResultRow, RunRow
+from .rows import Row
 
 _CONDITION_COLUMNS = {
     "backbone": m.cells.c.backbone,
@@ -330,7 +331,7 @@ def cell_rows(connection: Connection, cell_ids: set[str]) -> dict[str, CellRow]:
     return found
 
 
-def damaged_journals(connection: Connection) -> list[dict[str, Any]]:
+def damaged_journals(connection: Connection) -> list[Row]:
     """Return the journals that were set aside because a line in them is damaged."""
     query = select(m.journals).where(m.journals.c.state == "damaged")
     return [dict(row) for row in connection.execute(query).mappings()]

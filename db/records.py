@@ -1,7 +1,8 @@
 """The records that the reading side returns."""
 
 from dataclasses import dataclass
-from typing import Any
+
+from ..jobs.run.spec import Axes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,7 +17,7 @@ class RunRow:
     head: str
     recipe: str
     stage: str
-    axes: dict[str, Any]
+    axes: Axes
     seed: int
     """Or the place in the design, where streams vary apart."""
     streams: dict[str, int] | None
@@ -57,7 +58,7 @@ class CellRow:
     dataset: str
     head: str
     recipe: str
-    axes: dict[str, Any]
+    axes: Axes
     is_baseline: bool
     """Whether its head is the supervised one."""
     spec: str

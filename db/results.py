@@ -12,6 +12,7 @@ from sqlalchemy import Connection, delete, insert, select
 
 from ..jobs.run.states import AttemptState
 from . import models as m
+from .rows import Row
 
 # Metrics where less is better; of all others more is.
 SMALLER_IS_BETTER = ("loss", "mse")
@@ -131,7 +132,7 @@ def by_epoch(
 
 def _results(
     scores: dict[tuple[str, str, str], dict[int, tuple[int, float]]],
-) -> list[dict[str, Any]]:
+) -> list[Row]:
     rows = []
     for (run_id, set_name, metric), by_epoch in scores.items():
         last_epoch = max(by_epoch)

@@ -6,8 +6,11 @@ from typing import Any
 from ..jobs.run.states import AttemptState
 from ..jobs.workspace.allocation import Allocation
 
+Row = dict[str, Any]
+"""Column -> value, as SQLAlchemy takes and gives rows that are no record."""
 
-def cell_row(cell: Any) -> dict[str, Any]:
+
+def cell_row(cell: Any) -> Row:
     """Return the row of a cell."""
     return {
         "cell_id": cell.cell_id,
@@ -20,7 +23,7 @@ def cell_row(cell: Any) -> dict[str, Any]:
     }
 
 
-def attempt_row(content: Allocation, index: int, task: Any, now: float) -> dict[str, Any]:
+def attempt_row(content: Allocation, index: int, task: Any, now: float) -> Row:
     """Return the row of an attempt that is about to be submitted."""
     return {
         "run_id": task.run_id,
@@ -33,9 +36,7 @@ def attempt_row(content: Allocation, index: int, task: Any, now: float) -> dict[
     }
 
 
-def event_row(
-    row: dict[str, Any], before: str | None, after: str, source: str, at: float, raw: str
-) -> dict[str, Any]:
+def event_row(row: Row, before: str | None, after: str, source: str, at: float, raw: str) -> Row:
     """Return the row of a change of state."""
     return {
         "run_id": row["run_id"],

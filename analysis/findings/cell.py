@@ -1,10 +1,9 @@
 """One cell of a report: all seeds of one combination of settings."""
 
-from typing import Any
-
 from ...jobs.documents import Document
 from ...jobs.run.comparing import Select
 from ...jobs.run.settings import HeadSettings, RecipeSettings
+from ...jobs.run.spec import Axes
 from ..stats.summary import Description
 
 # The keys that name a cell, beside its axes.
@@ -48,7 +47,7 @@ class Cell(Document, frozen=True, kw_only=True):
     head: str
     recipe: str
     stage: str
-    axes: dict[str, Any]
+    axes: Axes
     """Further settings by which cells of the grid differ."""
     fidelity: dict[str, str]
     """Name of a published recipe or head -> whose figures it has: paper or code."""

@@ -20,7 +20,7 @@ from ...jobs.grid import catalogue
 from ...jobs.run.comparing import Select
 from ...jobs.run.selector import Selection
 from ...jobs.run.settings import STAGE, CellSettings
-from ...jobs.run.spec import BASELINE, EACH, CellSpec
+from ...jobs.run.spec import BASELINE, EACH, Axes, CellSpec
 from ...jobs.run.states import RunState
 from ..stats.summary import describe
 from . import epochs
@@ -113,7 +113,7 @@ class _About:
     """Resumed run -> whether it was not resumed bit for bit."""
     apart: Counter[str]
     """Cell -> its runs that are part of a study."""
-    axes: dict[str, dict[str, Any]]
+    axes: dict[str, Axes]
     is_baseline: dict[str, bool]
     baseline_head: str
     with_specs: bool
@@ -162,7 +162,7 @@ def _results(
     return found.get(set_name, {})
 
 
-def _axes(cells: dict[str, records.CellRow]) -> dict[str, dict[str, Any]]:
+def _axes(cells: dict[str, records.CellRow]) -> dict[str, Axes]:
     """Return cell -> its axes.
 
     Cells that have all their labels in common, and differ in a setting, get an axis with their id.

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from statistics import median, stdev
-from typing import Any
 
 from ...jobs.documents import Document
 from ...jobs.run.comparing import Family, OnDiverged, Select, Test
+from ...jobs.run.spec import Axes
 from ...jobs.workspace.grid_settings import Declaration
 from ..stats import rank_tests
 from ..stats.difference import (
@@ -53,7 +53,7 @@ class Comparison(Document, frozen=True, kw_only=True):
     dataset: str
     head: str
     recipe: str
-    axes: dict[str, Any]
+    axes: Axes
     metric: str
     set: str
     better: str

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ...jobs.documents import Document
-from ...jobs.run.spec import RunSpec
+from ...jobs.run.spec import Axes, RunSpec
 from ...jobs.workspace.lineage import completed_by
 from ...jobs.workspace.paths import Workspace
 from .cell import Cell
@@ -57,7 +57,7 @@ class CellSplit(Split, frozen=True, kw_only=True):
     head: str
     recipe: str
     stage: str
-    axes: dict[str, Any]
+    axes: Axes
     set: str
     mean: float | None
     without: list[int]

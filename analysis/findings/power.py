@@ -8,11 +8,11 @@ Only finished runs count; nothing looks at the curves of unfinished ones.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from ...jobs.documents import Document, changed
 from ...jobs.grid.seeds import widened
 from ...jobs.run.comparing import Test
+from ...jobs.run.spec import Axes
 from ..stats.difference import MOST_SEEDS, paired, seeds_for, welch
 from ..stats.summary import LEVEL, student
 from ..stats.verdict import Verdict
@@ -33,7 +33,7 @@ class Need(Document, frozen=True, kw_only=True):
     head: str
     recipe: str
     stage: str
-    axes: dict[str, Any]
+    axes: Axes
     n: int
     """Seeds with a value."""
     planned: int

@@ -1,8 +1,9 @@
 """How a cell, its labels and its numbers are written. Rounding happens here and only here."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
+from ...jobs.run.spec import Axes
 from ..findings.cell import LABELS
 
 DECIMALS = 2
@@ -20,7 +21,7 @@ class Labelled(Protocol):
     @property
     def recipe(self) -> str: ...
     @property
-    def axes(self) -> dict[str, Any]: ...
+    def axes(self) -> Axes: ...
 
 
 def columns(cells: Sequence[Labelled]) -> list[str]:

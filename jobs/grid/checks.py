@@ -11,10 +11,11 @@ from ..strict_yaml import Document, Path_, parse, read
 from ..units import format_duration
 from ..validation import validate
 from . import catalogue
+from .entries import Given
 from .schema import Grid, Stage
 
 
-def grid_document(source: str, *, changes: dict[str, Any] | None = None) -> Document:
+def grid_document(source: str, *, changes: Given | None = None) -> Document:
     """Read the text of a grid: a file's path or a built-in grid's name.
 
     Args:
@@ -148,7 +149,7 @@ def _seed_problems(grid: Grid, document: Document) -> list[Problem]:
         message = "the design of `variance` already sets the seed of every stream"
         return [document.problem(("seeds",), message, "Remove seeds or variance")]
     if apart:
-        rules: list[tuple[Path_, dict[str, Any]]] = [
+        rules: list[tuple[Path_, Given]] = [
             (("include", i), rule) for i, rule in enumerate(grid.include)
         ]
         rules += [(("exclude", i), rule) for i, rule in enumerate(grid.exclude)]

@@ -7,14 +7,14 @@ import ast
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from ..errors import suggest
+from .entries import Given
 from .heads import HEADS
 
 MOST_BYTES = 100_000
 # What every head may be told; the rest are the class's own arguments.
-COMMON: dict[str, Any] = {"weight": 1.0, "tokens": "after_norm", "blocks": "last"}
+COMMON: Given = {"weight": 1.0, "tokens": "after_norm", "blocks": "last"}
 # Words that change the backbone or the run where a head of ours says them.
 RESERVED = frozenset(("labels", "positions", "mega", "shuffle", "patch_augment", "weight_schedule"))
 _ALLOWED: dict[str, tuple[str, ...]] = {
@@ -118,7 +118,7 @@ def _arguments(found: ast.ClassDef, path: Path) -> tuple[frozenset[str] | None, 
     return known, frozenset(required)
 
 
-def parameters(name: str, settings: dict[str, Any], source: Source) -> dict[str, Any]:
+def parameters(name: str, settings: Given, source: Source) -> Given:
     """Return the parameters of an own head, checked against its class.
 
     Raises:

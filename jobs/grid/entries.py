@@ -7,13 +7,16 @@ from typing import Any
 from ..run.spec import canonical
 from ..strict_yaml import Path_
 
+Given = dict[str, Any]
+"""What a user wrote under one key: names and values are checked where they are resolved."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
     """One item of a list of the grid: a name with settings, and where it stands."""
 
     name: str
-    settings: dict[str, Any] = field(default_factory=dict)
+    settings: Given = field(default_factory=dict)
     path: Path_ = ()
     label: str = ""
 
@@ -65,7 +68,7 @@ def pick(name: str, listed: list[Entry], path: Path_) -> Entry:
     return Entry(name=name, path=path, label=name)
 
 
-def plain(values: dict[str, Any]) -> dict[str, Any]:
+def plain(values: Given) -> Given:
     """Make values safe for a cache key: what cannot be written as JSON is written as text."""
     return {
         key: repr(value) if isinstance(value, float) and value != value else as_json(value)

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..errors import BadInput
-from ..run.spec import BASELINE, CellSpec, canonical, digest, seeds_text
+from ..run.spec import BASELINE, Axes, CellSpec, canonical, digest, seeds_text
 from ..strict_yaml import Document, Path_
-from .entries import Entry, entries, pick
+from .entries import Entry, Given, entries, pick
 from .expansion import Cell, Expansion, Run
 from .resolve import Resolver
 from .rules import VARIANT, Rules, as_list, coordinate, matches
@@ -41,7 +41,7 @@ class _Point:
     backbone: Entry
     dataset: Entry
     head: Entry
-    axes: dict[str, Any]
+    axes: Axes
     seeds: list[int]
     parent: int | None = None
 
@@ -52,11 +52,11 @@ class _Settings:
 
     recipe: str
     recipe_path: Path_
-    train: dict[str, Any] = field(default_factory=dict)
+    train: Given = field(default_factory=dict)
     sources: dict[str, Path_] = field(default_factory=dict)
-    backbone: dict[str, Any] = field(default_factory=dict)
-    dataset: dict[str, Any] = field(default_factory=dict)
-    head: dict[str, Any] = field(default_factory=dict)
+    backbone: Given = field(default_factory=dict)
+    dataset: Given = field(default_factory=dict)
+    head: Given = field(default_factory=dict)
 
 
 class _Expander:
@@ -150,7 +150,7 @@ class _Expander:
         for index, rule in enumerate(self.grid.include if backbones is self.backbones else ()):
             yield from self._included(rule, index, heads)
 
-    def _included(self, rule: dict[str, Any], index: int, heads: list[Entry]) -> Iterator[_Point]:
+    def _included(self, rule: Given, index: int, heads: list[Entry]) -> Iterator[_Point]:
         path: Path_ = ("include", index)
         names = [as_list(rule.get(key)) for key in ("dataset", "backbone", "head")]
         seeds = as_list(rule["seed"]) if "seed" in rule else self.grid.replicates
@@ -171,9 +171,7 @@ class _Expander:
             for axes in self._axes(*chosen, {}):
                 yield _Point(*chosen, axes, seeds)
 
-    def _axes(
-        self, backbone: Entry, dataset: Entry, head: Entry, given: dict[str, Any]
-    ) -> Iterator[dict[str, Any]]:
+    def _axes(self, backbone: Entry, dataset: Entry, head: Entry, given: Given) -> Iterator[Given]:
         mine = {"backbone": backbone.setting, "dataset": dataset.setting, "head": head.setting}
         live = []
         for path, values in self.grid.axes.items():
@@ -269,7 +267,7 @@ class _Expander:
 
     def _by_override(
         self, point: _Point, coordinates: dict[str, set[Any]]
-    ) -> Iterator[tuple[list[int], list[tuple[int, dict[str, Any]]]]]:
+    ) -> Iterator[tuple[list[int], list[tuple[int, Given]]]]:
         """Split the point's seeds by the overrides that hold for them; mostly there is one part."""
         always: list[tuple[int, Override]] = []
         seeded: list[tuple[int, Override]] = []
@@ -309,7 +307,7 @@ class _Expander:
         train: dict[str, tuple[Any, Path_]],
         recipe: str,
         path: Path_,
-        sets: list[tuple[int, dict[str, Any]]],
+        sets: list[tuple[int, Given]],
     ) -> _Settings:
         settings = _Settings(recipe, path)
         for key, value in self.grid.train.items():

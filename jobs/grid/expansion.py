@@ -1,9 +1,8 @@
 """What a grid expands to: cells, and their runs."""
 
 from dataclasses import dataclass, field
-from typing import Any
 
-from ..run.spec import CellSpec, digest
+from ..run.spec import Axes, CellSpec, digest
 from .entries import Entry
 
 
@@ -17,7 +16,7 @@ class Cell:
     stage: str
     labels: dict[str, str]
     """Backbone, dataset, head and recipe as the user named them."""
-    axes: dict[str, Any]
+    axes: Axes
     is_baseline: bool
     """Whether every head in the chain of stages is the supervised one."""
     parent: int | None

@@ -9,7 +9,7 @@ from ..errors import BadInput, Problem
 from ..strict_yaml import Document, Path_
 from . import catalogue
 from .checks import check_grid, grid_document
-from .entries import Entry, entries
+from .entries import Entry, Given, entries
 from .expand import expand
 from .expansion import Expansion
 from .resolve import Resolver
@@ -28,7 +28,7 @@ class Intake:
 def take_in(
     source: str,
     *,
-    changes: dict[str, Any] | None = None,
+    changes: Given | None = None,
     max_runs: int = 100_000,
     data_root: Path | None = None,
 ) -> Intake:
@@ -90,7 +90,7 @@ def _check_names(document: Document, resolver: Resolver) -> None:
         _check_recipe(document.data, owner, place, resolver, varied)
 
 
-def _owners(data: dict[str, Any]) -> Iterator[tuple[Path_, dict[str, Any]]]:
+def _owners(data: Given) -> Iterator[tuple[Path_, Given]]:
     yield (), data
     stages = data.get("stages")
     for index, stage in enumerate(stages if isinstance(stages, list) else []):
@@ -98,7 +98,7 @@ def _owners(data: dict[str, Any]) -> Iterator[tuple[Path_, dict[str, Any]]]:
             yield ("stages", index), stage
 
 
-def _varied(data: dict[str, Any]) -> set[str]:
+def _varied(data: Given) -> set[str]:
     """Return the dotted paths that axes and overrides set.
 
     What they touch is judged with their values.
@@ -113,7 +113,7 @@ def _varied(data: dict[str, Any]) -> set[str]:
     return found
 
 
-def _named(owner: dict[str, Any], key: str, place: Path_, varied: set[str]) -> list[Entry]:
+def _named(owner: Given, key: str, place: Path_, varied: set[str]) -> list[Entry]:
     items = owner.get(key)
     items = items if isinstance(items, list) else []
     fit = [index for index, item in enumerate(items) if _is_entry(item)]
@@ -133,7 +133,7 @@ def _is_entry(item: Any) -> bool:
 
 
 def _check_recipe(
-    data: dict[str, Any], owner: dict[str, Any], place: Path_, resolver: Resolver, varied: set[str]
+    data: Given, owner: Given, place: Path_, resolver: Resolver, varied: set[str]
 ) -> None:
     name, path = (
         (owner["recipe"], (*place, "recipe"))
@@ -142,7 +142,7 @@ def _check_recipe(
     )
     if not isinstance(name, str) or not name:
         return
-    train: dict[str, Any] = {}
+    train: Given = {}
     sources: dict[str, Path_] = {}
     for where, part in (((), data), (place, owner)):
         settings = part.get("train")

@@ -18,7 +18,7 @@ from ..run.spec import canonical
 from ..strict_yaml import Document, Path_
 from ..validation import problem_of, validate
 from . import catalogue, custom_head
-from .entries import Entry, plain
+from .entries import Entry, Given, plain
 from .fit import misfits
 from .heads import HEADS, preset
 from .image_folder import describe_folder, file_sha256
@@ -35,7 +35,7 @@ class Resolver:
         self.document = document
         self.data_root = data_root
         # The grid's `data`: val and sets.
-        self.data: dict[str, Any] = {}
+        self.data: Given = {}
         self.problems: list[Problem] = []
         # Where data lies: a dataset's or weights file's fingerprint -> path.
         self.paths: dict[str, str] = {}
@@ -46,7 +46,7 @@ class Resolver:
         if found not in self.problems:
             self.problems.append(found)
 
-    def backbone(self, entry: Entry, changes: dict[str, Any]) -> str | None:
+    def backbone(self, entry: Entry, changes: Given) -> str | None:
         """Return the canonical JSON of a backbone, or None where it cannot be used."""
         key = ("backbone", entry.key, canonical(plain(changes)))
         if key not in self._cache:
@@ -54,7 +54,7 @@ class Resolver:
         found: str | None = self._cache[key]
         return found
 
-    def _backbone(self, entry: Entry, changes: dict[str, Any]) -> str | None:
+    def _backbone(self, entry: Entry, changes: Given) -> str | None:
         name = entry.name
         if ":" in name or "/" in name:
             self.problem(
@@ -118,7 +118,7 @@ class Resolver:
         self.paths[sha] = str(path.resolve())
         return {"fingerprint": sha}
 
-    def dataset(self, entry: Entry, changes: dict[str, Any]) -> str | None:
+    def dataset(self, entry: Entry, changes: Given) -> str | None:
         """Return the canonical JSON of a dataset, or None where it cannot be used."""
         key = ("dataset", entry.key, canonical(plain(changes)))
         if key not in self._cache:
@@ -132,7 +132,7 @@ class Resolver:
         found: str | None = self._cache[key]
         return found
 
-    def _dataset(self, entry: Entry, settings: dict[str, Any]) -> str | None:
+    def _dataset(self, entry: Entry, settings: Given) -> str | None:
         known = catalogue.datasets()
         is_folder = "/" in entry.name or "path" in settings
         if not is_folder and entry.name not in known:
@@ -200,9 +200,7 @@ class Resolver:
         self.problem(("data", "val"), f"{message}; {need}")
         return False
 
-    def head(
-        self, entry: Entry, backbone: Entry, changes: dict[str, Any], recipe: str = ""
-    ) -> str | None:
+    def head(self, entry: Entry, backbone: Entry, changes: Given, recipe: str = "") -> str | None:
         """Return the canonical JSON of a head for this backbone, or None where it cannot be used.
 
         Args:
@@ -218,7 +216,7 @@ class Resolver:
         return found
 
     def check_head(
-        self, entry: Entry, changes: dict[str, Any] | None = None, recipe: str = ""
+        self, entry: Entry, changes: Given | None = None, recipe: str = ""
     ) -> BaseModel | None:
         """Return a head's parameters as far as they need no backbone, or None where they cannot be
         used.
@@ -239,7 +237,7 @@ class Resolver:
         self.problems += [problem for problem in problems if problem not in self.problems]
         return params
 
-    def _own_head(self, entry: Entry, changes: dict[str, Any]) -> dict[str, Any] | None:
+    def _own_head(self, entry: Entry, changes: Given) -> dict[str, Any] | None:
         """Return a lab's own head as a run has it, or None where it cannot be used."""
         if not isinstance(entry.settings, dict):
             self.problem(entry.path, f"{entry.name}: expected a mapping of settings")
@@ -261,9 +259,7 @@ class Resolver:
             self.problem(entry.path, f"head {entry.name}: {error}")
             return None
 
-    def _head(
-        self, entry: Entry, backbone: Entry, changes: dict[str, Any], recipe: str
-    ) -> str | None:
+    def _head(self, entry: Entry, backbone: Entry, changes: Given, recipe: str) -> str | None:
         if custom_head.is_own(entry.name):
             found = self._own_head(entry, changes)
             return None if found is None else canonical(found)
@@ -324,7 +320,7 @@ class Resolver:
         return bool(self._cache[key])
 
     def _model(
-        self, model: type[BaseModel], entry: Entry, changes: dict[str, Any], brought: dict[str, Any]
+        self, model: type[BaseModel], entry: Entry, changes: Given, brought: Given
     ) -> tuple[BaseModel | None, list[Problem]]:
         if not isinstance(entry.settings, dict):
             return None, [
@@ -338,7 +334,7 @@ class Resolver:
         )
 
     def recipe(
-        self, name: str, changes: dict[str, Any], sources: dict[str, Path_], path: Path_
+        self, name: str, changes: Given, sources: dict[str, Path_], path: Path_
     ) -> str | None:
         """Return the canonical JSON of a recipe with changes, or None where it cannot be used.
 
@@ -354,7 +350,7 @@ class Resolver:
         return found
 
     def _recipe(
-        self, name: str, changes: dict[str, Any], sources: dict[str, Path_], path: Path_
+        self, name: str, changes: Given, sources: dict[str, Path_], path: Path_
     ) -> str | None:
         if name not in catalogue.recipe_names():
             self.problem(path, f"unknown recipe {name!r}", suggest(name, catalogue.recipe_names()))

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..errors import suggest
 from ..strict_yaml import Path_
-from .entries import Entry, entries
+from .entries import Entry, Given, entries
 from .resolve import Resolver
 from .schema import Grid
 from .seeds import MAX_SEED
@@ -41,7 +41,7 @@ class Rules:
 
     def check(self) -> None:
         """Find every rule that names what this grid has not."""
-        rules: list[tuple[Path_, dict[str, Any]]] = []
+        rules: list[tuple[Path_, Given]] = []
         rules += [(("exclude", index), rule) for index, rule in enumerate(self.grid.exclude)]
         rules += [
             (("overrides", index, "when"), rule.when)
@@ -61,7 +61,7 @@ class Rules:
             for setting in override.set:
                 self._dotted(setting, ("overrides", index, "set", setting))
 
-    def _include(self, path: Path_, rule: dict[str, Any]) -> None:
+    def _include(self, path: Path_, rule: Given) -> None:
         allowed = ("backbone", "dataset", "head", "seed")
         for key, value in rule.items():
             if key not in allowed:
@@ -152,7 +152,7 @@ def coordinate(value: Any) -> str | int | float:
     return value if isinstance(value, str | int | float) else str(value)
 
 
-def matches(rule: dict[str, Any], coordinates: dict[str, set[Any]]) -> bool:
+def matches(rule: Given, coordinates: dict[str, set[Any]]) -> bool:
     """Whether every condition but the seed's holds."""
     for key, value in rule.items():
         if key == "seed":

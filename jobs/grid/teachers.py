@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 from ..errors import suggest
+from ..run.spec import Axes
 from ..strict_yaml import Path_
 from .entries import Entry
 from .resolve import Resolver
@@ -16,7 +17,7 @@ class Point(Protocol):
 
     dataset: Entry
     head: Entry
-    axes: dict[str, Any]
+    axes: Axes
 
 
 Place = TypeVar("Place", bound=Any)

@@ -21,6 +21,9 @@ EACH = "each"
 
 RUN_ID_LENGTH = 16
 
+Axes = dict[str, Any]
+"""Name of an axis of a grid -> its value in a cell."""
+
 
 def canonical(value: Any) -> str:
     """Write JSON in the one way that is hashed: sorted keys, no spaces, ASCII, no NaN."""

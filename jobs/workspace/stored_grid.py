@@ -9,7 +9,7 @@ from ..atomic_files import make_folder, read_json, to_json, write_new, write_ove
 from ..documents import from_plain, to_plain
 from ..run.comparing import CompareSettings
 from ..run.design import StudyDesign
-from ..run.spec import CellSpec, canonical, seed_label, seeds_of
+from ..run.spec import Axes, CellSpec, canonical, seed_label, seeds_of
 from .grid_settings import GridSettings, ResourceSettings
 from .paths import Workspace
 
@@ -31,7 +31,7 @@ class FrozenCell:
     match_id: str
     stage: str
     labels: dict[str, str]
-    axes: dict[str, Any]
+    axes: Axes
     is_baseline: bool
     parent: int | None
     spec: CellSpec

@@ -13,6 +13,7 @@ from ...db.engine import reading
 from ...db.ingest import ingest_live
 from ...db.ledger import Ledger
 from ...db.rebuild import adopt_allocations
+from ...db.rows import Row
 from ...jobs.errors import SchedulerUnreachable
 from ...jobs.run.states import AttemptState
 from ...jobs.workspace.allocation import Allocation
@@ -147,7 +148,7 @@ def _apply(context: Context, views: dict[Key, JobView], report: Report, *, asked
     with reading(context.ledger.engine) as connection:
         live = queries.live_attempts(connection)
     decided: dict[Decision, list[tuple[Any, JobView]]] = defaultdict(list)
-    moves: list[dict[str, Any]] = []
+    moves: list[Row] = []
     words: list[tuple[str, int, str]] = []
     for row in live:
         view = views.get((row.token, row.array_index))
@@ -188,7 +189,7 @@ def _attempt(context: Context, row: Any, view: JobView) -> LiveAttempt:
     )
 
 
-def _move(row: Any, view: JobView, action: Any) -> dict[str, Any]:
+def _move(row: Any, view: JobView, action: Any) -> Row:
     return {
         "run_id": row.run_id,
         "number": row.number,

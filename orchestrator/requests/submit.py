@@ -3,7 +3,6 @@
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 from ...db import queries
 from ...db.engine import reading
@@ -12,6 +11,7 @@ from ...jobs.config.host import gpu_capability
 from ...jobs.config.site import configured, settings_of
 from ...jobs.documents import changed
 from ...jobs.errors import BadInput, Problem
+from ...jobs.grid.entries import Given
 from ...jobs.grid.expansion import Expansion
 from ...jobs.grid.load import take_in
 from ...jobs.grid.schema import Grid
@@ -49,7 +49,7 @@ def prepare(
     config: Config,
     source: str,
     *,
-    changes: dict[str, Any],
+    changes: Given,
     max_runs: int,
     at: float,
     backend: str | None = None,
@@ -119,7 +119,7 @@ def _placed(
         ) from None
 
 
-def _site(config: Config, grid: Grid, document: Document, name: str) -> dict[str, Any]:
+def _site(config: Config, grid: Grid, document: Document, name: str) -> Given:
     """Return the backend's settings: the configuration's, with the grid's on top."""
     left = settings_of(name).not_stored
     usual = {key: value for key, value in configured(config, name).items() if key not in left}

@@ -17,7 +17,7 @@ from ...jobs.documents import Document, field, to_plain
 from ...jobs.grid import fidelity
 from ...jobs.run.design import seed_text
 from ...jobs.run.selector import Selection
-from ...jobs.run.spec import CellSpec, RunSpec
+from ...jobs.run.spec import Axes, CellSpec, RunSpec
 from ...jobs.run.states import AttemptState, RunState
 from ...jobs.workspace.journal import LEASE_S
 from ...jobs.workspace.markers import held_runs
@@ -78,7 +78,7 @@ class RunView(Document, frozen=True, kw_only=True):
     head: str
     recipe: str
     stage: str
-    axes: dict[str, Any]
+    axes: Axes
     """Further settings by which cells of the grid differ."""
     seed: int
     """Or the place in the design, where streams of randomness vary apart."""
