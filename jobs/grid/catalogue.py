@@ -1,11 +1,8 @@
 """The catalogue: ready grids, recipes, backbones and datasets that ship as data files."""
 
-import re
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 from ..documents import from_plain
@@ -130,24 +127,3 @@ def sets_of(dataset: DatasetSettings) -> list[str]:
 def class_list(name: str) -> list[str]:
     """Return the class names of a list of the catalogue, sorted."""
     return (_ROOT / "lists" / f"{name}.txt").read_text("utf-8").split()
-
-
-# Backbones that vtjobs brings itself and registers with timm.
-_OWN_MODELS = Path(__file__).resolve().parents[2] / "workers" / "models"
-_REGISTERED = re.compile(r"@register_model\s+def (\w+)\(")
-
-
-@cache
-def timm_models() -> frozenset[str]:
-    """Return the names of timm's models and of ours, read from the sources so that nothing heavy is
-    imported.
-
-    Empty where timm is not installed here.
-    """
-    spec = find_spec("timm")
-    if spec is None or spec.origin is None:
-        return frozenset()
-    sources = [*(Path(spec.origin).parent / "models").glob("*.py"), *_OWN_MODELS.glob("*.py")]
-    return frozenset(
-        name for source in sources for name in _REGISTERED.findall(source.read_text("utf-8"))
-    )

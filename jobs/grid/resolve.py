@@ -22,6 +22,7 @@ from .entries import Entry, Given, plain
 from .fit import misfits
 from .heads import HEADS, preset
 from .image_folder import describe_folder, file_sha256
+from .model_names import model_names
 from .recipe import Inconsistent, Recipe
 
 WEIGHTS_FILES = (".safetensors", ".pth", ".pt", ".bin", ".pth.tar")
@@ -62,8 +63,8 @@ class Resolver:
             )
             return None
         known = catalogue.backbones()
-        models = catalogue.timm_models()
-        if name not in known and models and name.split(".")[0] not in models:
+        models = model_names() if name not in known else frozenset()
+        if models and name.split(".")[0] not in models:
             near = did_you_mean(name, [*known, *models])
             fix = f"{near} Short names: {', '.join(known)}. Any timm model name works too"
             self.problem(entry.path, f"unknown backbone {name!r}", fix)

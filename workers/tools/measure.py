@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import timm
 import torch
 from torch import nn
 from torch.nn import functional as F
@@ -19,6 +20,7 @@ from torch.nn import functional as F
 from ...jobs.errors import BadInput, did_you_mean
 from ...jobs.grid import catalogue
 from ...jobs.run.settings import BackboneSettings, ModelShape
+from .. import models  # noqa: F401  registers ours with timm
 from ..environment import software
 from ..models.backbones import build
 from ..training.trainee import make_numerics
@@ -98,13 +100,13 @@ def measure(
 
 def _model(name: str, image_size: int, classes: int) -> nn.Module:
     known = catalogue.backbones()
-    models = catalogue.timm_models()
-    if name not in known and name.split(".")[0] not in models:
-        raise BadInput(
-            f"unknown backbone {name!r}. {did_you_mean(name, [*known, *models])}".strip()
-        )
-    entry = known.get(name, {"model": name})
-    backbone = BackboneSettings(model=entry["model"], args=entry.get("args", {}), weights=None)
+    if name in known:
+        backbone = catalogue.backbone(name)
+    elif timm.is_model(name):
+        backbone = BackboneSettings(model=name, args={}, weights=None)
+    else:
+        near = did_you_mean(name, [*known, *timm.list_models()])
+        raise BadInput(f"unknown backbone {name!r}. {near}".strip())
     return build(backbone, ModelShape(channels=3, classes=classes, image_size=image_size))
 
 

@@ -89,10 +89,9 @@ def _weights(model: str, root: Path) -> str:
     import timm
     from safetensors.torch import save_file
 
-    if model.split(".")[0] not in catalogue.timm_models():
-        raise BadInput(
-            f"unknown model {model!r}. {did_you_mean(model, catalogue.timm_models())}".strip()
-        )
+    if not timm.is_model(model):
+        near = did_you_mean(model, timm.list_models())
+        raise BadInput(f"unknown model {model!r}. {near}".strip())
     path = make_folder(root / "weights") / f"{model}.safetensors"
     if not path.exists():
         try:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from vtjobs.jobs.grid.model_names import OWN
 from vtjobs.jobs.run.settings import ModelShape
 from vtjobs.workers import models  # noqa: F401
 from vtjobs.workers.models.backbones import build
@@ -177,3 +178,10 @@ def test_the_other_variants_norm_adds_epsilon_outside_the_root() -> None:
     column = x[0, :, 0, 0]
     expected = (column - column.mean()) / (column.std(correction=0) + 1e-5)
     assert torch.allclose(ChannelNorm(3)(x)[0, :, 0, 0], expected, atol=1e-6)
+
+
+def test_the_models_that_vtjobs_declares_are_those_that_it_registers() -> None:
+    ours = {
+        name for name in timm.list_models() if "vtjobs" in timm.model_entrypoint(name).__module__
+    }
+    assert ours == OWN

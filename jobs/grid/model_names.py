@@ -1,0 +1,61 @@
+"""The names of the models that timm can make here."""
+
+import json
+import subprocess
+import sys
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+
+from ..atomic_files import read_cache, to_json, write_over
+from ..config.host import clean_environment
+from .image_folder import cache_folder
+
+# Those that vtjobs brings itself: `workers/models` registers them with timm.
+OWN = frozenset(
+    (
+        "cvt_13",
+        "cvt_13_drloc",
+        "patchconvnet_b60",
+        "patchconvnet_s120",
+        "patchconvnet_s60",
+        "resmlp_b24",
+        "resmlp_s12",
+        "resmlp_s24",
+        "t2t_vit_14",
+    )
+)
+TIMEOUT_S = 120
+
+
+@cache
+def model_names() -> frozenset[str]:
+    """Return the names of timm's models and of ours.
+
+    timm is asked in a process of its own, which takes seconds; its answer is remembered for this
+    version. Empty where timm cannot be imported here.
+    """
+    try:
+        installed = version("timm")
+    except PackageNotFoundError:
+        return frozenset()
+    path = cache_folder() / f"timm-models-{installed}.json"
+    names = read_cache(path).get("names")
+    if not names:
+        names = _ask()
+        if not names:
+            return frozenset()
+        write_over(path, to_json({"names": names}))
+    return OWN.union(names)
+
+
+def _ask() -> list[str]:
+    command = [sys.executable, "-m", "vtjobs.workers.tools.model_names"]
+    try:
+        done = subprocess.run(
+            command, capture_output=True, timeout=TIMEOUT_S, check=True, env=clean_environment()
+        )
+    except (subprocess.CalledProcessError, subprocess.TimeoutExpired):
+        # Submission asks timm about each backbone later, and says what is wrong with it.
+        return []
+    found: list[str] = json.loads(done.stdout)
+    return found
