@@ -53,7 +53,7 @@ constraints: .venv/.ready-test
 	deploy/setup test
 
 docs: .venv/.ready-test
-	NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --quiet --strict
+	deploy/site
 
 clean:
 	rm -rf .venv build *.egg-info

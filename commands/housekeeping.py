@@ -139,7 +139,12 @@ def init(
     say(f"{path} written. Edit it, then check it with: vtjobs plan {path}")
 
 
-def data_prepare(names: list[str]) -> None:
+Names = Annotated[
+    list[str], typer.Argument(help="Datasets, paths of image folders, or weights:MODEL.")
+]
+
+
+def data_prepare(names: Names) -> None:
     """Download and verify datasets, image folders and weights.
 
     Each name is a dataset (see `vtjobs data list`), the path of an image folder (with a slash in
@@ -148,7 +153,7 @@ def data_prepare(names: list[str]) -> None:
     _data(names, verify=False)
 
 
-def data_verify(names: list[str]) -> None:
+def data_verify(names: Names) -> None:
     """Verify datasets and image folders without downloading them."""
     _data(names, verify=True)
 

@@ -78,6 +78,7 @@ def _complete_selection(incomplete: str) -> list[str]:
     return [word for word in words if word.startswith(incomplete)]
 
 
+RunId = Annotated[str, typer.Argument(help="Run id, or the beginning of one.")]
 Source = Annotated[
     str,
     typer.Argument(help="Grid file, or name of a built-in grid.", autocompletion=_complete_grid),

@@ -14,6 +14,7 @@ from .options import (
     DryRun,
     Json,
     MaxRuns,
+    RunId,
     Set,
     Source,
     Workspace,
@@ -233,7 +234,7 @@ def _changes(settings: list[str] | None) -> Given:
     return found
 
 
-def run(run: str, workspace: Workspace = None) -> None:
+def run(run: RunId, workspace: Workspace = None) -> None:
     """Execute one run in the foreground on this machine.
 
     Prints the run's output on this terminal. The run must be pending.

@@ -4,7 +4,17 @@ from typing import Annotated
 
 import typer
 
-from .options import Json, Quiet, Selector, Workspace, fresh, one_run, open_workspace, selection
+from .options import (
+    Json,
+    Quiet,
+    RunId,
+    Selector,
+    Workspace,
+    fresh,
+    one_run,
+    open_workspace,
+    selection,
+)
 
 
 def status(
@@ -85,7 +95,7 @@ def runs(
 
 
 def show(
-    run: str, as_json: Json = False, quiet: Quiet = False, workspace: Workspace = None
+    run: RunId, as_json: Json = False, quiet: Quiet = False, workspace: Workspace = None
 ) -> None:
     """Show one run's settings, attempts, results and history."""
     from ..orchestrator.views.documents import show as view
@@ -104,7 +114,7 @@ def show(
 
 
 def logs(
-    run: str,
+    run: RunId,
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="Follow the log until the attempt ends.")
     ] = False,
@@ -157,7 +167,7 @@ def failures(
             )
 
 
-def why(run: str, as_json: Json = False, workspace: Workspace = None) -> None:
+def why(run: RunId, as_json: Json = False, workspace: Workspace = None) -> None:
     """Explain a run's state and what to do about it."""
     from ..orchestrator.views.why import why as explain
     from .printing import terminal

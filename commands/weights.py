@@ -8,6 +8,7 @@ import typer
 from ..jobs.errors import BadInput, NothingMatched
 from .options import (
     Json,
+    RunId,
     Selector,
     Workspace,
     fresh,
@@ -20,7 +21,7 @@ from .results import SetName
 
 
 def mcnemar(
-    run: Annotated[str, typer.Argument(help="Run id, or the beginning of one.")],
+    run: RunId,
     other: Annotated[
         str,
         typer.Argument(help="Run to compare it with; both need scores on the same images."),
@@ -120,7 +121,7 @@ def evaluate(
 
 
 def export(
-    run: Annotated[str, typer.Argument(help="Run id, or the beginning of one.")],
+    run: RunId,
     out: Annotated[Path, typer.Argument(help="Output folder; must not exist yet.")],
     form: Annotated[
         str,

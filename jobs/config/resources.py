@@ -19,7 +19,7 @@ class Resources(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
-    nodes: int = Field(1, ge=1, le=1024)
+    nodes: int = Field(1, ge=1, le=1024, description="nodes of one run")
     gpus_per_node: int | None = Field(
         None,
         ge=0,

@@ -57,11 +57,11 @@ class Override(Strict):
 class Stage(Strict):
     """One training stage; settings that it omits are the grid's."""
 
-    name: str
-    heads: Heads | None = None
-    recipe: str | None = None
-    train: Train = Field(default_factory=dict)
-    datasets: Datasets | None = None
+    name: str = Field(description="name of the stage")
+    heads: Heads | None = Field(None, description="heads of this stage")
+    recipe: str | None = Field(None, description="recipe of this stage")
+    train: Train = Field(default_factory=dict, description="changes to the recipe in this stage")
+    datasets: Datasets | None = Field(None, description="datasets of this stage")
     backbones: Backbones | None = Field(
         None,
         description="backbones of a stage without init_from, such as a teacher's",
@@ -103,8 +103,11 @@ Word = Annotated[_E, Field(strict=False)]
 class Compare(Strict):
     """Comparison of the heads with the baseline, declared before the runs."""
 
-    test: Word[Test] = Test.WELCH
-    alpha: Annotated[float, Field(gt=0, le=0.5)] = 0.05
+    test: Word[Test] = Field(Test.WELCH, description="test of two cells: welch or paired (by seed)")
+    alpha: Annotated[float, Field(gt=0, le=0.5)] = Field(
+        0.05,
+        description="family-wise significance level",
+    )
     margin: Annotated[float, Field(gt=0)] | None = Field(
         None,
         description="equivalence margin ±, in the metric's unit; null: no equivalence test",
@@ -117,8 +120,8 @@ class Compare(Strict):
         BASELINE,
         description="head that the others are compared with; each: every pair of heads",
     )
-    metric: str = "top1"
-    set: str = "test"
+    metric: str = Field("top1", description="metric that is compared")
+    set: str = Field("test", description="evaluation set")
     looks: list[Annotated[int, Field(ge=3)]] = Field(
         default_factory=list,
         description=(
@@ -168,7 +171,10 @@ class Compare(Strict):
         return looks
 
 
-_BACKENDS: dict[str, Any] = {name: (settings_of(name) | None, None) for name in names()}
+_BACKENDS: dict[str, Any] = {
+    name: (settings_of(name) | None, Field(None, description=f"settings of the backend {name}"))
+    for name in names()
+}
 Backend = create_model(
     "Backend", __base__=Strict, __doc__="Settings of each backend, by its name.", **_BACKENDS
 )
@@ -181,11 +187,18 @@ def _backend_form(value: object) -> str:
 class Grid(Strict):
     """A grid file: axes and settings that expand into runs."""
 
-    name: str
-    description: str = ""
-    backbones: Backbones
-    datasets: Datasets
-    heads: Heads | None = None
+    name: str = Field(description="name of the grid, in commands and in tables")
+    description: str = Field("", description="what the grid is for")
+    backbones: Backbones = Field(
+        description="short names or timm models; {NAME: {argument: value}} with arguments",
+    )
+    datasets: Datasets = Field(
+        description="known datasets, or folders of images by a path with a slash",
+    )
+    heads: Heads | None = Field(
+        None,
+        description="auxiliary heads; {NAME: {parameter: value}} with parameters",
+    )
     seeds: Seeds = Field(
         default_factory=list,
         description="count n (seeds 0…n-1), list, or {range: [first, end]} (end excluded)",
@@ -194,9 +207,9 @@ class Grid(Strict):
         None,
         description="streams of randomness to vary separately, in place of seeds",
     )
-    recipe: str | None = None
+    recipe: str | None = Field(None, description="name of the recipe; see `vtjobs catalog`")
     train: Train = Field(default_factory=dict, description="changes to the recipe")
-    data: Data = Data()
+    data: Data = Field(Data(), description="validation split and additional evaluation sets")
     axes: dict[str, list[Any]] = Field(
         default_factory=dict,
         description="additional axes by dotted path, such as {head.drloc.pairs: [32, 64]}",
@@ -207,15 +220,27 @@ class Grid(Strict):
         default_factory=dict,
         description="axis of named sets of changes, such as {no-mixup: {train.mixup: 0.0}}",
     )
-    exclude: list[dict[str, Any]] = Field(default_factory=list)
-    include: list[dict[str, Any]] = Field(default_factory=list)
-    overrides: list[Override] = Field(default_factory=list)
-    stages: list[Stage] = Field(default_factory=list)
+    exclude: list[dict[str, Any]] = Field(
+        default_factory=list,
+        description="combinations to leave out, such as {backbone: resnet50, head: relvit}",
+    )
+    include: list[dict[str, Any]] = Field(
+        default_factory=list,
+        description="further combinations, with backbone, dataset, head and seed",
+    )
+    overrides: list[Override] = Field(
+        default_factory=list,
+        description="changes to the settings of some combinations; a later one wins",
+    )
+    stages: list[Stage] = Field(
+        default_factory=list,
+        description="training stages, such as pre-training and fine-tuning",
+    )
     compare: Compare | None = Field(
         None,
         description="how the heads will be compared; changes after runs have started need --amend",
     )
-    resources: Resources = Resources()
+    resources: Resources = Field(Resources(), description="resources of each run")
     retries: int = Field(
         3,
         ge=0,
@@ -225,13 +250,20 @@ class Grid(Strict):
             "preemption, walltime and node failure do not count"
         ),
     )
-    checkpoint_every: Duration = 600
+    checkpoint_every: Duration = Field(
+        600,
+        description="time between checkpoints, such as 10m",
+    )
     evaluate_every: int = Field(
         1,
         ge=1,
         description="epochs between evaluations; the last epoch is always evaluated",
     )
-    max_running: int | None = Field(None, ge=1)
+    max_running: int | None = Field(
+        None,
+        ge=1,
+        description="maximum number of runs that are queued or running; null: no maximum",
+    )
     halve_micro_batch: bool = Field(
         False,
         description="retry once with half the micro-batch after running out of memory",

@@ -101,7 +101,9 @@ class Variance(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
-    design: Annotated[Design, Field(strict=False)]
+    design: Annotated[Design, Field(strict=False)] = Field(
+        description="how the values of the streams are combined",
+    )
     vary: dict[Stream, Seeds] = Field(
         default_factory=dict,
         description="values of each varied stream, in the form of `seeds`; other streams are fixed",

@@ -12,6 +12,7 @@ from ...jobs.config.host import clean_environment, visible_gpus
 from ...jobs.documents import asdict, changed
 from ...jobs.errors import VtjobsError
 from ...jobs.run.states import RunState
+from ...jobs.workspace.markers import closed
 from ..backends.local.backend import LocalBackend
 from ..backends.local.entries import End, ProcessIdentity, Running, process_identity, write
 from ..loop.context import Context
@@ -35,6 +36,9 @@ def run_here(context: Context, run_id: str) -> str:
         raise VtjobsError(
             f"run {run_id} is {row.state}; only a pending run can start in the foreground"
         )
+    if kept := closed(context.workspace, row.grid_id)(run_id):
+        remedy = f"Let it start: vtjobs release {run_id[:8]}"
+        raise VtjobsError(f"run {run_id} may not start: {kept.text}. {remedy}")
     here = changed(settings, backend="local", site={"slots": 1})
     shape = shape_of(here, backend)
     room = backend.room(shape, here)

@@ -207,11 +207,11 @@ class Agent:
         self.done.append(hosted)
         outcome = hosted.ended
         logger.info(
-            "run %s: attempt %d %s (%s)",
+            "run %s: attempt %d %s%s",
             hosted.task.run_id,
             hosted.task.attempt,
             outcome.state,
-            outcome.signature,
+            f" ({outcome.signature})" if outcome.signature else "",
         )
         if self.node == 0 and self.allocation.shape.nodes > 1 and self.stopping is None:
             if outcome.failure in (FailureClass.STOPPED, FailureClass.WALLTIME):

@@ -32,10 +32,12 @@ OURS = frozenset(
 class Slurm(SiteSettings):
     """SLURM settings, in a grid's `backend` block or in the configuration."""
 
-    partition: Annotated[str, matching(_NAMES)] | None = None
-    account: Name | None = None
-    qos: Name | None = None
-    reservation: Name | None = None
+    partition: Annotated[str, matching(_NAMES)] | None = Field(
+        None, description="partition, or several separated by commas; default: the cluster's"
+    )
+    account: Name | None = Field(None, description="account to charge")
+    qos: Name | None = Field(None, description="quality of service")
+    reservation: Name | None = Field(None, description="reservation")
     constraint: Annotated[str, matching(_FEATURES)] | None = Field(
         None,
         description="required node features, such as v100|a100",
