@@ -240,7 +240,7 @@ def compare(
             raise BadInput(
                 "nothing to compare: no selected cell has a baseline cell in the selection"
             )
-        for line in reversals.told(document.reversals):
+        for line in reversals.reversal_notes(document.reversals):
             print(line)
     elif style == "csv":
         print(as_csv.of_comparisons(document), end="")

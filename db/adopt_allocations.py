@@ -105,5 +105,5 @@ def _give_up_below(ledger: Ledger, connection: Connection, task: Task) -> None:
             state, failure = AttemptState.CANCELLED, FailureClass.CANCELLED
         elif row.state in (AttemptState.SUBMITTING, AttemptState.QUEUED):
             failure = FailureClass.NOT_SUBMITTED
-        told: Row = {"source": "vtjobs", "raw": "a later attempt", "failure": failure}
-        ledger._transition(connection, task.run_id, row.number, state, **told)
+        change: Row = {"source": "vtjobs", "raw": "a later attempt", "failure": failure}
+        ledger._transition(connection, task.run_id, row.number, state, **change)

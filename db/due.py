@@ -100,8 +100,8 @@ def handing_on(
     ended, other = m.attempts.alias("ended"), m.attempts.alias("other")
     same_place = (other.c.token == ended.c.token) & (other.c.array_index == ended.c.array_index)
     is_busy = select(other.c.run_id).where(same_place, other.c.state.in_(LIVE)).exists()
-    told = (m.events.c.run_id == ended.c.run_id) & (m.events.c.attempt == ended.c.number)
-    by_agent = told & (m.events.c.after == ended.c.state) & (m.events.c.source == "journal")
+    of_attempt = (m.events.c.run_id == ended.c.run_id) & (m.events.c.attempt == ended.c.number)
+    by_agent = of_attempt & (m.events.c.after == ended.c.state) & (m.events.c.source == "journal")
     query = (
         select(ended.c.run_id, m.allocations.c.backend)
         .join(m.allocations, m.allocations.c.token == ended.c.token)

@@ -85,16 +85,16 @@ def parse_url(text_: str) -> URL:
 
 def file_system_of(path: Path) -> str:
     """Return the type of the file system that holds `path` or its nearest existing parent."""
-    place = path.absolute()
-    while not place.exists():
-        place = place.parent
-    place = place.resolve()
+    folder = path.absolute()
+    while not folder.exists():
+        folder = folder.parent
+    folder = folder.resolve()
     best, kind = "", ""
     with open("/proc/self/mountinfo", encoding="utf-8", errors="replace") as mounts:
         for line in mounts:
             left, _, right = line.partition(" - ")
             mount = left.split(" ")[4].replace("\\040", " ")
-            if (place == Path(mount) or Path(mount) in place.parents) and len(mount) >= len(best):
+            if (folder == Path(mount) or Path(mount) in folder.parents) and len(mount) >= len(best):
                 best, kind = mount, right.split(" ")[0]
     return kind
 

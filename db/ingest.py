@@ -78,10 +78,10 @@ class Batch:
         if isinstance(event, Checkpoint):
             live["checkpoint_step"] = event.step
         if isinstance(event, Progress | Epoch | Checkpoint | End):
-            place = {"epoch": event.epoch, "step": event.step}
+            position = {"epoch": event.epoch, "step": event.step}
             if isinstance(event, Progress):
-                place["steps"] = event.steps
-            live |= {name: value for name, value in place.items() if value is not None}
+                position["steps"] = event.steps
+            live |= {name: value for name, value in position.items() if value is not None}
 
     def _sort(self, key: Key, event: Event) -> None:
         run_id, attempt, node = key
@@ -89,14 +89,14 @@ class Batch:
         line = {**row, "node": node, "seq": event.seq}
         match event:
             case Epoch():
-                place = {"epoch": event.epoch, "step": event.step}
-                self.epochs.append({**line, **place, "metrics": json.dumps(event.metrics)})
+                position = {"epoch": event.epoch, "step": event.step}
+                self.epochs.append({**line, **position, "metrics": json.dumps(event.metrics)})
             case Evaluation():
                 scored = {"epoch": event.epoch, "step": event.step, "set_name": event.set}
                 self.evaluations.append({**line, **scored, "metrics": json.dumps(event.metrics)})
             case Checkpoint():
-                place = {"step": event.step, "epoch": event.epoch}
-                self.checkpoints.append({**row, **place, "bytes": event.bytes})
+                position = {"step": event.step, "epoch": event.epoch}
+                self.checkpoints.append({**row, **position, "bytes": event.bytes})
             case Start():
                 self.starts.append((run_id, attempt, event))
                 if event.resumed_attempt:

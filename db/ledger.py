@@ -174,8 +174,8 @@ class Ledger:
     def _run_row(
         self, frozen: FrozenGrid, run: tuple[str, int, int, str | None], now: float
     ) -> Row:
-        run_id, cell, place, parent = run
-        seed, streams = frozen.seed_of(place)
+        run_id, cell, index, parent = run
+        seed, streams = frozen.seed_of(index)
         return {
             "run_id": run_id,
             "cell_id": frozen.cells[cell].cell_id,

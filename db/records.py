@@ -136,7 +136,7 @@ class EventRow:
     before: str | None
     after: str
     raw: str
-    """The word that was told."""
+    """The scheduler's own word."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from ...jobs.documents import changed
 from ..stats.difference import holm, welch
 from .cell import Cell, Marks
-from .declared import Plan
+from .declared import ComparisonPlan
 from .samples import why_not
 
 
-def marks(cells: Sequence[Cell], plan: Plan) -> list[Marks]:
+def marks(cells: Sequence[Cell], plan: ComparisonPlan) -> list[Marks]:
     """Mark the cells of a report, those of one dataset among each other.
 
     Where the plan is of looks, or of any time, nothing is marked: that would be a look of its own.
@@ -37,7 +37,7 @@ def marks(cells: Sequence[Cell], plan: Plan) -> list[Marks]:
     return found
 
 
-def _marks(cells: list[Cell], nothing: Marks, plan: Plan) -> list[Marks]:
+def _marks(cells: list[Cell], nothing: Marks, plan: ComparisonPlan) -> list[Marks]:
     """Return the marks of one dataset's cells."""
     found = [nothing] * len(cells)
     there = [index for index, cell in enumerate(cells) if cell.n and not cell.diverged_seeds]
@@ -62,7 +62,7 @@ def _mean(cell: Cell) -> float:
     return cell.mean
 
 
-def _p(cell: Cell, best: Cell, plan: Plan) -> float | None:
+def _p(cell: Cell, best: Cell, plan: ComparisonPlan) -> float | None:
     if why_not(cell, best, plan):
         return None
     return welch(list(cell.values.values()), list(best.values.values())).p

@@ -26,7 +26,7 @@ from ..stats.summary import describe
 from . import epochs
 from .best_marks import marks
 from .cell import LABELS, Cell, StageSpec
-from .declared import Plan
+from .declared import ComparisonPlan
 from .epochs import Score
 
 SCHEMA_VERSION = 1
@@ -120,7 +120,7 @@ class _About:
 
 
 def planned(
-    ledger: Ledger, selection: Selection, plan: Plan, *, with_specs: bool = False
+    ledger: Ledger, selection: Selection, plan: ComparisonPlan, *, with_specs: bool = False
 ) -> list[Cell]:
     """Return `report` as a plan has it, each cell with its `marks`."""
     cells = report(

@@ -26,7 +26,7 @@ from ..stats.difference import (
 )
 from ..stats.verdict import Verdict
 from .cell import Cell
-from .declared import Plan
+from .declared import ComparisonPlan
 from .interim import Seen, look
 from .reversals import Reversal, reversals
 from .samples import bounds, pairs, ready, sides, why_not
@@ -136,7 +136,7 @@ class Comparisons(Document, frozen=True, kw_only=True):
     """Each cell against its baseline."""
 
 
-def compare(cells: Sequence[Cell], plan: Plan | None = None) -> Comparisons:
+def compare(cells: Sequence[Cell], plan: ComparisonPlan | None = None) -> Comparisons:
     """Compare every cell with the baseline that differs from it in the head alone, or with every
     other such cell.
 
@@ -151,7 +151,7 @@ def compare(cells: Sequence[Cell], plan: Plan | None = None) -> Comparisons:
             the smallest difference worth finding; seeds are counted for it, never for the
             difference that was seen.
     """
-    plan = plan or Plan()
+    plan = plan or ComparisonPlan()
     both = pairs(cells, plan)
     seen = _seen(both, plan)
     return Comparisons(
@@ -174,7 +174,7 @@ def compare(cells: Sequence[Cell], plan: Plan | None = None) -> Comparisons:
     )
 
 
-def _seen(both: list[tuple[Cell, Cell]], plan: Plan) -> list[Seen]:
+def _seen(both: list[tuple[Cell, Cell]], plan: ComparisonPlan) -> list[Seen]:
     """Return what is found of each comparison: at the declared looks, or at one over all seeds."""
     groups: dict[str, list[int]] = {}
     for index, (cell, _) in enumerate(both):
@@ -185,7 +185,7 @@ def _seen(both: list[tuple[Cell, Cell]], plan: Plan) -> list[Seen]:
     return [seen[index] for index in range(len(both))]
 
 
-def _family(both: list[tuple[Cell, Cell]], plan: Plan) -> list[Seen]:
+def _family(both: list[tuple[Cell, Cell]], plan: ComparisonPlan) -> list[Seen]:
     """Return what is found of the comparisons that share α."""
     family = [partial(_difference, cell, baseline, plan) for cell, baseline in both]
     if plan.looks:
@@ -199,7 +199,7 @@ def _family(both: list[tuple[Cell, Cell]], plan: Plan) -> list[Seen]:
     ]
 
 
-def _difference(cell: Cell, baseline: Cell, plan: Plan, size: int | None) -> Difference:
+def _difference(cell: Cell, baseline: Cell, plan: ComparisonPlan, size: int | None) -> Difference:
     """Compare two cells by their first `size` seeds, or by all."""
     ours, theirs = sides(cell, baseline, plan, size)
     if plan.test is Test.PAIRED:
@@ -220,7 +220,7 @@ def _ordered(values: dict[int, float]) -> list[float]:
     return [values[seed] for seed in sorted(values)]
 
 
-def _comparison(cell: Cell, baseline: Cell, seen: Seen, plan: Plan) -> Comparison:
+def _comparison(cell: Cell, baseline: Cell, seen: Seen, plan: ComparisonPlan) -> Comparison:
     found = seen.found
     tie = None if plan.margin is None else equivalence(found, plan.margin)
     word, detail = _judged(seen, tie, plan)
@@ -265,7 +265,7 @@ def _comparison(cell: Cell, baseline: Cell, seen: Seen, plan: Plan) -> Compariso
     )
 
 
-def _judged(seen: Seen, tie: float | None, plan: Plan) -> tuple[Verdict, str]:
+def _judged(seen: Seen, tie: float | None, plan: ComparisonPlan) -> tuple[Verdict, str]:
     """Return the verdict and its detail, as far as the plan lets it be one."""
     word, detail = _verdict(seen.found, seen.adjusted, tie, seen.alpha, plan.min_effect, plan.test)
     if plan.anytime and word is Verdict.INCONCLUSIVE:
@@ -284,7 +284,9 @@ def _judged(seen: Seen, tie: float | None, plan: Plan) -> tuple[Verdict, str]:
     return word, detail
 
 
-def _ranks(cell: Cell, baseline: Cell, plan: Plan, size: int | None) -> rank_tests.RankTest:
+def _ranks(
+    cell: Cell, baseline: Cell, plan: ComparisonPlan, size: int | None
+) -> rank_tests.RankTest:
     """Return what order says of the very seeds that were compared.
 
     Of what is not tested it says nothing.
@@ -297,7 +299,7 @@ def _ranks(cell: Cell, baseline: Cell, plan: Plan, size: int | None) -> rank_tes
     return rank_tests.of_two(_ordered(ours), _ordered(theirs))
 
 
-def _spread(cell: Cell, baseline: Cell, plan: Plan, size: int | None) -> SpreadTest:
+def _spread(cell: Cell, baseline: Cell, plan: ComparisonPlan, size: int | None) -> SpreadTest:
     """Compare the standard deviations."""
     ours, theirs = (_ordered(one) for one in sides(cell, baseline, plan, size))
     if min(len(ours), len(theirs)) < 3 or why_not(cell, baseline, plan):

@@ -24,7 +24,7 @@ _WORDS = {"test": Test, "select": Select, "family": Family, "on_diverged": OnDiv
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class ComparisonPlan:
     """What a comparison is made of."""
 
     test: Test = Test.WELCH
@@ -48,7 +48,7 @@ class Plan:
     """
 
 
-def settle(ledger: Ledger, selection: Selection, given: dict[str, Any]) -> Plan:
+def settle(ledger: Ledger, selection: Selection, given: dict[str, Any]) -> ComparisonPlan:
     """Return the plan for a selection of runs.
 
     Args:
@@ -87,7 +87,7 @@ def settle(ledger: Ledger, selection: Selection, given: dict[str, Any]) -> Plan:
         )
     values |= {name: words(values[name]) for name, words in _WORDS.items() if name in values}
     values["looks"] = tuple(values.get("looks", ())) if same else ()
-    plan = Plan(**values, declared=declared if same else [])
+    plan = ComparisonPlan(**values, declared=declared if same else [])
     if plan.family is Family.SCREEN and plan.anytime:
         raise BadInput("family: screen cannot be combined with anytime. Remove one of them")
     return replace(plan, metric=epochs.metric_of(plan.metric, plan.select))
@@ -102,7 +102,7 @@ def _declared(ledger: Ledger, selection: Selection) -> list[Declaration]:
     return next((one.declarations for one in settings.values()), [])
 
 
-def told(declarations: list[Declaration]) -> list[str]:
+def declaration_notes(declarations: list[Declaration]) -> list[str]:
     """Return when a comparison was declared, and what was changed since and why."""
     if not declarations:
         return ["Post hoc: test and margin were not declared before the runs."]

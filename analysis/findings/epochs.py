@@ -50,7 +50,7 @@ def check(select: Select, set_name: str) -> None:
         )
 
 
-def told(select: str, epochs: Sequence[int]) -> str:
+def epoch_text(select: str, epochs: Sequence[int]) -> str:
     """Return which epoch was taken, for a caption."""
     if select == Select.BEST_VAL:
         return "each run's best epoch on val"

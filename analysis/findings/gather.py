@@ -16,7 +16,7 @@ from . import epochs
 from .cell import Cell
 from .cells import described, planned
 from .comparisons import Comparisons, compare
-from .declared import Plan
+from .declared import ComparisonPlan
 from .per_image import CellSplit, variance
 from .study import AnyStudy, studies
 
@@ -76,7 +76,9 @@ class Report(Document, frozen=True, kw_only=True):
     """Cell -> hours of a run, mean."""
 
 
-def gather(ledger: Ledger, workspace: Workspace, selection: Selection, plan: Plan) -> Report:
+def gather(
+    ledger: Ledger, workspace: Workspace, selection: Selection, plan: ComparisonPlan
+) -> Report:
     """Return a report's document.
 
     Args:
@@ -147,7 +149,7 @@ def gather(ledger: Ledger, workspace: Workspace, selection: Selection, plan: Pla
 
 
 def _further_sets(
-    connection: Connection, run_ids: Mapping[str, tuple[str, int]], plan: Plan
+    connection: Connection, run_ids: Mapping[str, tuple[str, int]], plan: ComparisonPlan
 ) -> dict[str, dict[str, dict[int, float]]]:
     """Return set -> cell -> seed -> value, for the sets beside the report's own.
 

@@ -182,8 +182,10 @@ def read(workspace: Workspace, run_id: str, set_name: str) -> Any:
     attempt = completed_by(folder, 1 << 30)
     if attempt is None:
         return None
-    place = max(folder.checkpoints(attempt).glob("step-*"), default=None)
-    return _bits(place / FILE, set_name) if place is not None and (place / FILE).exists() else None
+    newest = max(folder.checkpoints(attempt).glob("step-*"), default=None)
+    return (
+        _bits(newest / FILE, set_name) if newest is not None and (newest / FILE).exists() else None
+    )
 
 
 def _bits(path: Path, set_name: str) -> Any:

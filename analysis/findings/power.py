@@ -18,7 +18,7 @@ from ..stats.summary import LEVEL, student
 from ..stats.verdict import Verdict
 from .cell import Cell
 from .comparisons import compare
-from .declared import Plan
+from .declared import ComparisonPlan
 from .samples import pairs
 
 SCHEMA_VERSION = 1
@@ -118,7 +118,7 @@ def for_precision(cells: Sequence[Cell], half_width: float) -> list[Need]:
     return found
 
 
-def for_effect(cells: Sequence[Cell], plan: Plan) -> list[Need]:
+def for_effect(cells: Sequence[Cell], plan: ComparisonPlan) -> list[Need]:
     """Return what each cell needs so that its comparisons find the plan's effect four times in
     five.
 
@@ -157,7 +157,7 @@ def for_effect(cells: Sequence[Cell], plan: Plan) -> list[Need]:
     ]
 
 
-def for_looks(cells: Sequence[Cell], plan: Plan) -> list[Need]:
+def for_looks(cells: Sequence[Cell], plan: ComparisonPlan) -> list[Need]:
     """Return what each cell needs so that its comparisons that are still open come to their next
     declared look.
 

@@ -12,7 +12,7 @@ from typing import Any
 from ...jobs.documents import Document
 from ..stats.difference import holm, welch_of_summaries
 from .cell import Cell
-from .declared import Plan
+from .declared import ComparisonPlan
 
 # What two cells of one dataset may differ in to be compared; the rest of their labels is where.
 FACTORS = ("head", "backbone")
@@ -33,7 +33,7 @@ class Reversal(Document, frozen=True, kw_only=True):
     """Where it is the smaller."""
 
 
-def reversals(cells: Sequence[Cell], plan: Plan) -> list[Reversal]:
+def reversals(cells: Sequence[Cell], plan: ComparisonPlan) -> list[Reversal]:
     """Return where two heads, or two backbones, change places between recipes, backbones, heads or
     settings.
 
@@ -97,13 +97,13 @@ def _pairs(
     """
     there = [cell for cell in cells if cell.n and not cell.diverged_seeds]
     for factor in FACTORS:
-        by_place: dict[str, dict[str, dict[str, Cell]]] = {}
+        by_setting: dict[str, dict[str, dict[str, Cell]]] = {}
         for cell in there:
-            place = str(sorted(_labels(cell, factor).items()))
-            by_place.setdefault(cell.dataset, {}).setdefault(place, {})[getattr(cell, factor)] = (
-                cell
-            )
-        for dataset, places in sorted(by_place.items()):
+            setting = str(sorted(_labels(cell, factor).items()))
+            by_setting.setdefault(cell.dataset, {}).setdefault(setting, {})[
+                getattr(cell, factor)
+            ] = cell
+        for dataset, places in sorted(by_setting.items()):
             levels = sorted({level for own in places.values() for level in own})
             for one, other in itertools.combinations(levels, 2):
                 both = [
@@ -120,13 +120,13 @@ def _labels(cell: Cell, factor: str) -> dict[str, Any]:
     return {name: label for name, label in labels.items() if label} | cell.axes
 
 
-def told(found: Sequence[Reversal]) -> list[str]:
+def reversal_notes(found: Sequence[Reversal]) -> list[str]:
     """Return each in a sentence."""
     lines = []
     for one in found:
         first, second = one.levels
         sides = [
-            "; ".join(f"{_place(where, one)} ({where['difference']:+.2f})" for where in side)
+            "; ".join(f"{_setting_name(where, one)} ({where['difference']:+.2f})" for where in side)
             for side in (one.above, one.below)
         ]
         lines.append(
@@ -137,7 +137,7 @@ def told(found: Sequence[Reversal]) -> list[str]:
     return lines
 
 
-def _place(where: dict[str, Any], one: Reversal) -> str:
+def _setting_name(where: dict[str, Any], one: Reversal) -> str:
     """Name a place by what it has of its own among all places of a reversal."""
     every = [*one.above, *one.below]
     own = [

@@ -8,14 +8,14 @@ from statistics import fmean
 from ...jobs.run.comparing import OnDiverged, Select, Test
 from ...jobs.run.spec import EACH
 from .cell import Cell
-from .declared import Plan
+from .declared import ComparisonPlan
 
 CEILING = 100.0
 
 Sides = tuple[dict[int, float], dict[int, float]]
 
 
-def pairs(cells: Sequence[Cell], plan: Plan) -> list[tuple[Cell, Cell]]:
+def pairs(cells: Sequence[Cell], plan: ComparisonPlan) -> list[tuple[Cell, Cell]]:
     """Return what is compared.
 
     Each cell with its baseline, or every pair of cells that differ in the head alone.
@@ -31,7 +31,7 @@ def pairs(cells: Sequence[Cell], plan: Plan) -> list[tuple[Cell, Cell]]:
     ]
 
 
-def sides(cell: Cell, baseline: Cell, plan: Plan, size: int | None = None) -> Sides:
+def sides(cell: Cell, baseline: Cell, plan: ComparisonPlan, size: int | None = None) -> Sides:
     """Return seed -> value of both: the first `size` seeds, or all that may be compared."""
     levels = [
         one.chance if plan.on_diverged is OnDiverged.CHANCE else None for one in (cell, baseline)
@@ -39,7 +39,7 @@ def sides(cell: Cell, baseline: Cell, plan: Plan, size: int | None = None) -> Si
     return _cut(_filled(cell, levels[0]), _filled(baseline, levels[1]), plan, size)
 
 
-def ready(cell: Cell, baseline: Cell, plan: Plan) -> int:
+def ready(cell: Cell, baseline: Cell, plan: ComparisonPlan) -> int:
     """Return how many seeds a look may use.
 
     Planned ones from the first on, as far as both sides have their outcome.
@@ -65,7 +65,9 @@ def _filled(cell: Cell, level: float | None) -> dict[int, float]:
     return cell.values | (dict.fromkeys(cell.diverged_seeds, level) if level is not None else {})
 
 
-def _cut(ours: dict[int, float], theirs: dict[int, float], plan: Plan, size: int | None) -> Sides:
+def _cut(
+    ours: dict[int, float], theirs: dict[int, float], plan: ComparisonPlan, size: int | None
+) -> Sides:
     if plan.test is Test.PAIRED:
         # The first seeds that both have.
         shared = ours.keys() & theirs.keys()
@@ -77,7 +79,7 @@ def _cut(ours: dict[int, float], theirs: dict[int, float], plan: Plan, size: int
     return first, second
 
 
-def why_not(cell: Cell, baseline: Cell, plan: Plan) -> str:
+def why_not(cell: Cell, baseline: Cell, plan: ComparisonPlan) -> str:
     """Return why two cells with values are not tested, or nothing."""
     if (
         cell.select == Select.BEST_VAL
@@ -103,7 +105,7 @@ def why_not(cell: Cell, baseline: Cell, plan: Plan) -> str:
     return f"{why}; with any score from chance to 100 the difference would be in {within}"
 
 
-def bounds(cell: Cell, baseline: Cell, plan: Plan) -> list[float] | None:
+def bounds(cell: Cell, baseline: Cell, plan: ComparisonPlan) -> list[float] | None:
     """Return between what the difference lies, whatever diverged runs would have scored from chance
     on.
     """

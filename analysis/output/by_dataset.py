@@ -30,8 +30,8 @@ def of_cells(cells: Sequence[Cell], *, decimals: int = DECIMALS) -> Table:
     for number, (label, own) in enumerate(rows):
         body.append([*label, *(_text(own.get(name), most, decimals) for name in datasets)])
         bold += [
-            (number, len(names) + place)
-            for place, name in enumerate(datasets)
+            (number, len(names) + column)
+            for column, name in enumerate(datasets)
             if name in own and own[name].marked.best
         ]
     said = report_notes(cells, decimals)

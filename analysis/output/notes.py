@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from ..findings import epochs, reversals
 from ..findings.cell import Cell
 from ..findings.comparisons import Comparisons
-from ..findings.declared import told
+from ..findings.declared import declaration_notes
 from .wording import label_of
 
 
@@ -48,7 +48,7 @@ def notes(cells: Sequence[Cell]) -> list[str]:
     """Return what must be said beside the numbers."""
     cell = cells[0]
     epoch = sorted({epoch for cell in cells for epoch in cell.epochs})
-    when = epochs.told(cell.select, epoch)
+    when = epochs.epoch_text(cell.select, epoch)
     found = [
         f"{cell.metric} on {cell.set} at {when}; ± is the sample standard deviation over"
         " seeds (ddof 1)."
@@ -83,7 +83,7 @@ def comparison_notes(document: Comparisons) -> list[str]:
         by_seed = " paired by seed" if document.test == "paired" else ""
         test = f"e-values of the t test{by_seed}"
     found = [
-        f"{one.metric} on {one.set} at {epochs.told(document.select, ())}. "
+        f"{one.metric} on {one.set} at {epochs.epoch_text(document.select, ())}. "
         f"{test}, two-sided; p {_adjusted(document)}; α = {document.alpha:g}. "
         "Confidence intervals are not corrected."
     ]
@@ -108,7 +108,11 @@ def comparison_notes(document: Comparisons) -> list[str]:
         found.append(
             f"Tie: equivalent within ±{document.margin:g} (two one-sided tests, not corrected)."
         )
-    return [*found, *reversals.told(document.reversals), *told(document.declared)]
+    return [
+        *found,
+        *reversals.reversal_notes(document.reversals),
+        *declaration_notes(document.declared),
+    ]
 
 
 def _adjusted(document: Comparisons) -> str:

@@ -7,7 +7,7 @@ from ...jobs.atomic_files import to_json
 from ...jobs.documents import to_plain
 from ..findings import reversals
 from ..findings.cell import Cell
-from ..findings.epochs import told
+from ..findings.epochs import epoch_text
 from ..findings.gather import Report
 from . import render, wording
 from .figures import cells as of_cells
@@ -64,8 +64,8 @@ def figures(document: Report) -> list[Drawn]:
         of_comparisons.allocation(cells, document.hours, plan.looks, metric=document.metric)
     )
     found += [
-        of_comparisons.critical_difference(one, f"{one.backbone}, {one.recipe}", f"ranks-{place}")
-        for place, one in enumerate(document.ranks)
+        of_comparisons.critical_difference(one, f"{one.backbone}, {one.recipe}", f"ranks-{number}")
+        for number, one in enumerate(document.ranks)
     ]
     return [figure for figure in found if figure is not None]
 
@@ -94,10 +94,10 @@ def _curves(document: Report, names: list[str]) -> list[Drawn | None]:
 def _studies(document: Report, names: list[str]) -> list[Drawn | None]:
     by_id = {cell.cell_id: cell for cell in document.cells}
     return [
-        shares(study, wording.label_of(by_id[cell_id], names), f"streams-{cell_id[:8]}-{place}")
+        shares(study, wording.label_of(by_id[cell_id], names), f"streams-{cell_id[:8]}-{number}")
         for cell_id, found in document.studies.items()
         if cell_id in by_id
-        for place, study in enumerate(found)
+        for number, study in enumerate(found)
     ]
 
 
@@ -126,7 +126,7 @@ def page(document: Report, drawn: list[Drawn]) -> str:
     first, *others = drawn
     tables = [("Results", render.of_cells(cells))]
     if not plan.comparisons:
-        tables[0][1].notes.extend(reversals.told(plan.reversals))
+        tables[0][1].notes.extend(reversals.reversal_notes(plan.reversals))
     if plan.comparisons:
         tables.append(("Comparisons", render.of_comparisons(plan)))
     replicated = [cell for cell in cells if cell.n]
@@ -150,7 +150,7 @@ def page(document: Report, drawn: list[Drawn]) -> str:
     return environment.get_template("report.html").render(
         document=document,
         said=said,
-        told=told,
+        epoch_text=epoch_text,
         first=first,
         figures=others,
         tables=tables,

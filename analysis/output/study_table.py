@@ -25,7 +25,7 @@ def of_study(cell: Labelled, study: AnyStudy) -> Table:
         said.insert(
             0, f"Only a complete part of the design was analysed{rest}. Missing: {_missing(study)}."
         )
-    notes = [_told(study), *said, *_wiring(study)]
+    notes = [_headline(study), *said, *_wiring(study)]
     return Table(
         heading=[*names, *heading],
         body=[[*mine, *line] for line in body],
@@ -38,7 +38,7 @@ def _missing(study: AnyStudy) -> str:
     return "; ".join(study.missing[:12]) + ("; …" if len(study.missing) > 12 else "")
 
 
-def _told(study: AnyStudy) -> str:
+def _headline(study: AnyStudy) -> str:
     used = "" if study.used == study.n else f"{study.used} of "
     riders = (
         f"; {', '.join(study.ride)} new in each combination, so counted with the interactions"
@@ -98,7 +98,7 @@ def _own(part: Part) -> list[str]:
 def others(parts: Components) -> list[tuple[str, Part]]:
     """Return what is no stream's own, by name.
 
-    Each interaction where they can be told apart, and the hardware.
+    Each interaction where they can be separated, and the hardware.
     """
     found: list[tuple[str, Part]] = []
     for term in parts.terms:

@@ -111,9 +111,9 @@ def _user_file(environ: Mapping[str, str]) -> Path | None:
 
 
 def _project_file(folder: Path) -> Path | None:
-    for place in (folder, *folder.parents):
-        if (place / "vtjobs.yaml").is_file():
-            return place / "vtjobs.yaml"
+    for parent in (folder, *folder.parents):
+        if (parent / "vtjobs.yaml").is_file():
+            return parent / "vtjobs.yaml"
     return None
 
 

@@ -59,27 +59,27 @@ def _source(source: str) -> Document:
 
 
 def _change(document: Document, path: str, value: Any) -> None:
-    place = document.data
+    inner = document.data
     *parents, last = path.split(".")
     for part in parents:
-        place = place.setdefault(part, {})
-        if not isinstance(place, dict):
+        inner = inner.setdefault(part, {})
+        if not isinstance(inner, dict):
             raise BadInput(f"--set {path}: {part} is not a mapping")
-    place[last] = value
+    inner[last] = value
 
 
 def _list_problems(document: Document) -> list[Problem]:
     """Check the entry lists, which pydantic sees as `Any`."""
     problems: list[Problem] = []
     stages = document.data.get("stages") or []
-    places: list[tuple[str | int, ...]] = [()]
+    owner_paths: list[tuple[str | int, ...]] = [()]
     if isinstance(stages, list):
-        places += [("stages", index) for index in range(len(stages))]
-    for place in places:
-        owner = document.data if not place else stages[int(place[1])]
+        owner_paths += [("stages", index) for index in range(len(stages))]
+    for owner_path in owner_paths:
+        owner = document.data if not owner_path else stages[int(owner_path[1])]
         for key in ("backbones", "datasets", "heads"):
             if isinstance(owner, dict) and isinstance(owner.get(key), list):
-                problems += _entries_problems(owner[key], document, (*place, key))
+                problems += _entries_problems(owner[key], document, (*owner_path, key))
     if isinstance(axes := document.data.get("axes"), dict):
         for name, values in axes.items():
             if isinstance(values, list):
@@ -136,10 +136,10 @@ def _stage_problems(grid: Grid, document: Document) -> list[Problem]:
     parts: list[tuple[Path_, Stage | None]] = [
         (("stages", index), stage) for index, stage in enumerate(grid.stages)
     ]
-    for place, part in parts or [((), None)]:
+    for owner_path, part in parts or [((), None)]:
         for key in ("heads", "recipe"):
             if not (getattr(part, key, None) or getattr(grid, key)):
-                problems.append(document.problem((*place, key), "is required"))
+                problems.append(document.problem((*owner_path, key), "is required"))
     return problems
 
 
@@ -155,8 +155,10 @@ def _seed_problems(grid: Grid, document: Document) -> list[Problem]:
         rules += [(("exclude", i), rule) for i, rule in enumerate(grid.exclude)]
         rules += [(("overrides", i, "when"), rule.when) for i, rule in enumerate(grid.overrides)]
         message = "rules cannot name seeds here: the design of `variance` sets them"
-        seeded = [place for place, rule in rules if "seed" in rule]
-        return [document.problem((*place, "seed"), message, "Remove it") for place in seeded]
+        seeded = [owner_path for owner_path, rule in rules if "seed" in rule]
+        return [
+            document.problem((*owner_path, "seed"), message, "Remove it") for owner_path in seeded
+        ]
     if not apart and not grid.seeds:
         return [document.problem(("seeds",), "is required")]
     return []

@@ -69,7 +69,7 @@ class _Expander:
         self.by_id: dict[str, int] = {}
         self.runs: list[Run] = []
         self.seen: set[str] = set()
-        apart = {place: canonical(streams) for place, streams in grid.streams.items()}
+        apart = {index: canonical(streams) for index, streams in grid.streams.items()}
         self.seeds_text = apart.__getitem__ if apart else seeds_text
         # cell -> seed -> run_id, for the stages that start from it.
         self.of_cell: dict[int, dict[int, str]] = {}

@@ -72,9 +72,9 @@ def describe_folder(path: Path, *, progress: Callable[[int], None] | None = None
 
 def _files(folder: Path) -> list[str]:
     found: list[str] = []
-    for place, folders, names in os.walk(folder, followlinks=True):
+    for directory, folders, names in os.walk(folder, followlinks=True):
         folders.sort()
-        inside = os.path.relpath(place, folder)
+        inside = os.path.relpath(directory, folder)
         if inside != ".":
             found += [
                 f"{inside}/{name}" for name in names if Path(name).suffix.lower() in IMAGE_SUFFIXES

@@ -80,14 +80,14 @@ def _check_names(document: Document, resolver: Resolver) -> None:
     wrong with it.
     """
     varied = _varied(document.data)
-    for place, owner in _owners(document.data):
-        for entry in _named(owner, "backbones", place, varied):
+    for owner_path, owner in _owners(document.data):
+        for entry in _named(owner, "backbones", owner_path, varied):
             resolver.backbone(entry, {})
-        for entry in _named(owner, "datasets", place, varied):
+        for entry in _named(owner, "datasets", owner_path, varied):
             resolver.dataset(entry, {})
-        for entry in _named(owner, "heads", place, varied):
+        for entry in _named(owner, "heads", owner_path, varied):
             resolver.check_head(entry)
-        _check_recipe(document.data, owner, place, resolver, varied)
+        _check_recipe(document.data, owner, owner_path, resolver, varied)
 
 
 def _owners(data: Given) -> Iterator[tuple[Path_, Given]]:
@@ -113,15 +113,18 @@ def _varied(data: Given) -> set[str]:
     return found
 
 
-def _named(owner: Given, key: str, place: Path_, varied: set[str]) -> list[Entry]:
+def _named(owner: Given, key: str, owner_path: Path_, varied: set[str]) -> list[Entry]:
     items = owner.get(key)
     items = items if isinstance(items, list) else []
     fit = [index for index, item in enumerate(items) if _is_entry(item)]
-    found = entries([items[index] for index in fit], (*place, key))
+    found = entries([items[index] for index in fit], (*owner_path, key))
     prefix = key.removesuffix("s")
     return [
         Entry(
-            name=entry.name, settings=entry.settings, path=(*place, key, index), label=entry.label
+            name=entry.name,
+            settings=entry.settings,
+            path=(*owner_path, key, index),
+            label=entry.label,
         )
         for entry, index in zip(found, fit, strict=True)
         if not any(path.startswith(f"{prefix}.{entry.setting}.") for path in varied)
@@ -133,10 +136,10 @@ def _is_entry(item: Any) -> bool:
 
 
 def _check_recipe(
-    data: Given, owner: Given, place: Path_, resolver: Resolver, varied: set[str]
+    data: Given, owner: Given, owner_path: Path_, resolver: Resolver, varied: set[str]
 ) -> None:
     name, path = (
-        (owner["recipe"], (*place, "recipe"))
+        (owner["recipe"], (*owner_path, "recipe"))
         if owner.get("recipe")
         else (data.get("recipe"), ("recipe",))
     )
@@ -144,12 +147,12 @@ def _check_recipe(
         return
     train: Given = {}
     sources: dict[str, Path_] = {}
-    for where, part in (((), data), (place, owner)):
+    for where, part in (((), data), (owner_path, owner)):
         settings = part.get("train")
         for key, value in settings.items() if isinstance(settings, dict) else ():
             train[key], sources[key] = value, (*where, "train", key)
     # The grid's own part of a chain is judged with each stage's.
-    waits = not place and bool(data.get("stages"))
+    waits = not owner_path and bool(data.get("stages"))
     moves = any(key.split(".")[0] in ("train", "recipe") for key in varied)
     if name not in catalogue.recipe_names() or not (waits or moves):
         resolver.recipe(name, train, sources, path)

@@ -66,9 +66,9 @@ def rows(
         combinations = _crossed(vary) if design is Design.CROSSED else _orthogonal(vary)
         times = [repeat] * len(combinations)
     found: list[dict[str, int]] = []
-    for place, (combination, often) in enumerate(zip(combinations, times, strict=True)):
+    for number, (combination, often) in enumerate(zip(combinations, times, strict=True)):
         # Repeats share it: they are to differ by the hardware alone.
-        riding = dict.fromkeys(ride, place)
+        riding = dict.fromkeys(ride, number)
         for again in range(often):
             found.append(held | combination | riding | ({REPEAT: again} if again else {}))
     return found

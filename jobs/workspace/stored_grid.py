@@ -44,7 +44,7 @@ class FrozenGrid:
     settings: GridSettings
     cells: list[FrozenCell]
     runs: list[tuple[str, int, int, str | None]]
-    """run_id, index of the cell, seed or place in the design, the parent's run_id."""
+    """run_id, index of the cell, seed or index in the design, the parent's run_id."""
     streams: dict[int, dict[str, int]] = field(default_factory=dict)
     """Place in the design -> value of each stream; empty where one seed moves them all."""
 
@@ -52,17 +52,17 @@ class FrozenGrid:
     def grid_id(self) -> str:
         return self.settings.grid_id
 
-    def seed_of(self, place: int) -> tuple[int, str]:
-        """Return a run's seed and "", or its place in the design and the canonical JSON of its
+    def seed_of(self, index: int) -> tuple[int, str]:
+        """Return a run's seed and "", or its index in the design and the canonical JSON of its
         streams.
 
-        Where the streams of a place happen to agree, it is the run of that seed.
+        Where the streams of an index happen to agree, it is the run of that seed.
         """
-        streams = self.streams.get(place)
+        streams = self.streams.get(index)
         if streams is None:
-            return place, ""
+            return index, ""
         seed = seed_label(streams)
-        return (place, canonical(streams)) if seed is None else (seed, "")
+        return (index, canonical(streams)) if seed is None else (seed, "")
 
 
 def freeze(
@@ -168,7 +168,7 @@ def read_grid(workspace: Workspace, grid_id: str) -> FrozenGrid | None:
 
 
 def _streams(stored: dict[str, Any]) -> dict[int, dict[str, int]]:
-    return {int(place): streams for place, streams in stored.get("streams", {}).items()}
+    return {int(index): streams for index, streams in stored.get("streams", {}).items()}
 
 
 def write_spec(workspace: Workspace, grid_id: str, run_id: str) -> None:

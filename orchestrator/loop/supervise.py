@@ -48,7 +48,7 @@ def supervise(
 ) -> None:
     """Make passes until told to stop; nothing that goes wrong outside ends it."""
     context.be_patient()
-    wait_s, told = every_s, ""
+    wait_s, last = every_s, ""
     while not stop.is_set():
         try:
             text = describe(tick(context))
@@ -56,9 +56,9 @@ def supervise(
         except (LedgerUnreachable, VtjobsError, OSError) as error:
             text = f"{type(error).__name__}: {error}"
             wait_s = min(BACK_OFF_S[1], max(BACK_OFF_S[0], wait_s * 2))
-        if text and text != told:
+        if text and text != last:
             say(f"{datetime.now():%Y-%m-%d %H:%M:%S} {text}")
-        told = text
+        last = text
         stop.wait(wait_s)
 
 

@@ -113,9 +113,9 @@ def _placed(
     except BadInput as error:
         found = error.problems[0]
         fields = settings_of(backend.name).model_fields
-        place = ("backend", backend.name) if found.key in fields else ("resources",)
+        where = ("backend", backend.name) if found.key in fields else ("resources",)
         raise BadInput(
-            document.problem((*place, *filter(None, [found.key])), found.message, found.fix)
+            document.problem((*where, *filter(None, [found.key])), found.message, found.fix)
         ) from None
 
 

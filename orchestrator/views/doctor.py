@@ -114,10 +114,10 @@ def _workspace(config: Config) -> Finding:
 
 
 def _disk(config: Config) -> Finding:
-    place = config.workspace.root
-    while not place.exists():
-        place = place.parent
-    free = shutil.disk_usage(place).free
+    folder = config.workspace.root
+    while not folder.exists():
+        folder = folder.parent
+    free = shutil.disk_usage(folder).free
     ok = free >= LOW_DISK_BYTES
     return Finding(
         name="disk", ok=ok, text=f"{format_bytes(free)} free", fix="" if ok else "vtjobs gc all"

@@ -199,7 +199,7 @@ class Change(Document, frozen=True, kw_only=True):
     after: str
     """The state that it came to."""
     raw: str
-    """The word that was told."""
+    """The scheduler's own word."""
 
 
 class RunDetails(RunView, frozen=True, kw_only=True):

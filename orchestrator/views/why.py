@@ -25,7 +25,7 @@ class Explanation(Document, frozen=True, kw_only=True):
     action: str
     """What to do, or nothing."""
     reason: str
-    """The word that was told, or nothing."""
+    """The scheduler's own word, or nothing."""
     job: str | None
     """The scheduler's id."""
 
@@ -35,12 +35,12 @@ def why(context: Context, run_id: str) -> Explanation:
     with reading(context.ledger.engine) as connection:
         row = queries.list_runs(connection, Selection(names=(run_id,)))[0]
         attempts = queries.attempts_of(connection, run_id)
-        place = queries.job_of(connection, run_id)
+        job_row = queries.job_of(connection, run_id)
     match RunState(row.state):
         case RunState.PENDING:
             verdict, sentence, action, reason = _pending(context, row)
         case RunState.QUEUED:
-            verdict, sentence, action, reason = _queued(context, attempts[-1], place)
+            verdict, sentence, action, reason = _queued(context, attempts[-1], job_row)
         case RunState.RUNNING:
             where = f" on {row.host}" if row.host else ""
             verdict, sentence, action, reason = (
@@ -62,7 +62,7 @@ def why(context: Context, run_id: str) -> Explanation:
         sentence=sentence,
         action=action,
         reason=reason,
-        job=place.job if place else None,
+        job=job_row.job if job_row else None,
     )
 
 
@@ -135,21 +135,25 @@ def _limit(context: Context, grid_id: str) -> str:
     return ""
 
 
-def _queued(context: Context, attempt: records.AttemptRow, place: records.JobRow | None) -> Answer:
-    if attempt.state == AttemptState.SUBMITTING or place is None:
+def _queued(
+    context: Context, attempt: records.AttemptRow, job_row: records.JobRow | None
+) -> Answer:
+    if attempt.state == AttemptState.SUBMITTING or job_row is None:
         sentence = (
             "its submission is not confirmed yet; vtjobs asks the scheduler before it submits again"
         )
         return "wait", sentence, "", ""
-    waiting = context.backend(place.backend).explain(attempt.word, job=place.job, token=place.token)
+    waiting = context.backend(job_row.backend).explain(
+        attempt.word, job=job_row.job, token=job_row.token
+    )
     if waiting is None:
         return (
             "wait",
-            f"submitted to {place.backend}" + (f" ({attempt.word})" if attempt.word else ""),
+            f"submitted to {job_row.backend}" + (f" ({attempt.word})" if attempt.word else ""),
             "",
             "",
         )
-    sentence = f"{place.backend} job {place.job}: {waiting.sentence}"
+    sentence = f"{job_row.backend} job {job_row.job}: {waiting.sentence}"
     if waiting.kind is WaitKind.NEVER:
         sentence += "; as requested it can never start"
     return str(waiting.kind), sentence, waiting.action, waiting.reason

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from vtjobs.analysis.findings.cells import report
 from vtjobs.analysis.findings.comparisons import compare
-from vtjobs.analysis.findings.declared import Plan
+from vtjobs.analysis.findings.declared import ComparisonPlan
 from vtjobs.db.ingest import ingest_live
 from vtjobs.jobs.documents import to_plain
 from vtjobs.jobs.run.selector import Selection
@@ -34,7 +34,7 @@ def told(folder: Path, url: str) -> str:
         world.end(run_id, 1, "failed" if failed else "completed", "crash" if failed else None)
     ingest_live(world.ledger, world.workspace)
     cells = report(world.ledger, Selection(everything=True))
-    document = {"cells": cells, "comparisons": compare(cells, Plan(margin=0.2))}
+    document = {"cells": cells, "comparisons": compare(cells, ComparisonPlan(margin=0.2))}
     world.close()
     assert sum(cell.n for cell in cells) > 10
     return json.dumps(to_plain(document), allow_nan=False)

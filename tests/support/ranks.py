@@ -56,7 +56,7 @@ class Ranks:
             resume: the checkpoint to go on from.
             more: `stop_at` (ranks wish to stop at the n-th moment, counted over steps and
                 evaluation batches), `die_at` (rank `die_rank` kills itself there), `trace` (a file
-                for what each step leaves), and fields of Plan.
+                for what each step leaves), and fields of TrainingPlan.
         """
         folder.mkdir(parents=True, exist_ok=True)
         order = {
@@ -146,7 +146,7 @@ def _train(order: dict[str, Any], rank: int, listener: socket.socket) -> int:
     from vtjobs.workers.process import die_with_parent
     from vtjobs.workers.training.group import join
     from vtjobs.workers.training.loop import Training
-    from vtjobs.workers.training.plan import Plan
+    from vtjobs.workers.training.plan import TrainingPlan
 
     die_with_parent()
     torch.set_num_threads(1)
@@ -178,7 +178,7 @@ def _train(order: dict[str, Any], rank: int, listener: socket.socket) -> int:
 
     names = ("checkpoint_every_s", "evaluate_every", "micro_split", "workers", "paths")
     settings = {name: order[name] for name in names if name in order}
-    plan = Plan(
+    plan = TrainingPlan(
         origin=Origin(world_size=world_size, threads=1, device="cpu", software={}),
         run_id=order["run_id"],
         folder=Path(order["folder"]),

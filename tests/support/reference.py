@@ -85,12 +85,12 @@ MOST_LINES = 14
 HEAD = """\
 # Every command
 
-The examples were run in this order over this grid, `tiny.yaml`:
+The examples were run over this grid, `tiny.yaml`:
 
 ```yaml
 {tiny}```
 
-`vtjobs COMMAND --help` prints the same tables of options. Every command also has `--help`.
+`vtjobs COMMAND --help` prints the same options.
 """
 GRID_HEAD = """\
 # Every key of a grid file

@@ -22,7 +22,7 @@ from vtjobs.workers.checkpoints.manifest import MODEL, STATE, Rejected, verify
 from vtjobs.workers.environment import Origin
 from vtjobs.workers.training.group import Group
 from vtjobs.workers.training.loop import Training
-from vtjobs.workers.training.plan import Plan
+from vtjobs.workers.training.plan import TrainingPlan
 
 torch.set_num_threads(1)
 
@@ -109,7 +109,7 @@ def training(
     plan = {"checkpoint_every_s": 1e9, "data_root": folder, **plan}
     return Training(
         spec,
-        Plan(run_id=spec.run_id, folder=folder, origin=ORIGIN, **plan),
+        TrainingPlan(run_id=spec.run_id, folder=folder, origin=ORIGIN, **plan),
         ALONE,
         report=report or (lambda *_, **__: None),
         wants_stop=wants_stop or (lambda: False),

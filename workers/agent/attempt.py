@@ -410,9 +410,9 @@ class HostedRun:
             self._listen(now)
         except OSError as error:
             self._fail_journal(error)
-        told = self.stopping is not None
+        was_stopped = self.stopping is not None
         ruled = overruled(self.folder, self.task.attempt)
-        if ruled is AttemptState.SUPERSEDED or (told and ruled is not None):
+        if ruled is AttemptState.SUPERSEDED or (was_stopped and ruled is not None):
             # Whatever stopped it, this is why it must not go on.
             self.stopping, self.ruling = ruled, None
         self._gone_at = now if self._gone_at is None else self._gone_at
@@ -423,15 +423,15 @@ class HostedRun:
     def _conclude(self, own: Outcome, now: float) -> Outcome | None:
         """Return how it ended in the light of what others say; None while they may still say it."""
         assert self._gone_at is not None
-        told = self.stopping is not None
+        was_stopped = self.stopping is not None
         self.others.look(now)
-        awaits = weigh(own, told=told) < Weight.STOP and bool(self.others.missing)
+        awaits = weigh(own, was_stopped=was_stopped) < Weight.STOP and bool(self.others.missing)
         # Where the job is being ended already, less time is left to listen.
-        patience_s = OTHERS_S if not told else 2 * LOOK_S
+        patience_s = OTHERS_S if not was_stopped else 2 * LOOK_S
         if self._unsettled or (awaits and now < self._gone_at + patience_s):
             return None
         self.deserted = awaits
-        outcome = blame(own, self.others, told=told)
+        outcome = blame(own, self.others, was_stopped=was_stopped)
         return outcome if self.ruling is None else outcome.as_ruled(self.ruling)
 
     def _end(self, outcome: Outcome) -> None:

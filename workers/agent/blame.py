@@ -20,7 +20,7 @@ class Weight(IntEnum):
     COMMUNICATION = 1
     HANG = 2
     CRASH = 3
-    STOP = 4  # it was told to stop
+    STOP = 4  # it was asked to stop
     PRIMARY = 5
 
 
@@ -35,17 +35,17 @@ _WEIGHTS = {
 }
 
 
-def weigh(outcome: Outcome, *, told: bool) -> Weight:
-    """Weigh this node's own outcome; `told` says whether its agent was told to stop."""
+def weigh(outcome: Outcome, *, was_stopped: bool) -> Weight:
+    """Weigh this node's own outcome; `was_stopped` says whether its agent was asked to stop."""
     if outcome.failure is None:
         return Weight.PRIMARY
     weight = _WEIGHTS.get(outcome.failure, Weight.PRIMARY)
-    return Weight.ECHO if weight is Weight.STOP and not told else weight
+    return Weight.ECHO if weight is Weight.STOP and not was_stopped else weight
 
 
-def blame(own: Outcome, others: OtherNodes, *, told: bool) -> Outcome:
+def blame(own: Outcome, others: OtherNodes, *, was_stopped: bool) -> Outcome:
     """Return the outcome whose cause says most; at equal kinds this node's own."""
-    best, weight = own, weigh(own, told=told)
+    best, weight = own, weigh(own, was_stopped=was_stopped)
     for node, end in sorted(others.ends.items()):
         if end.state == AttemptState.COMPLETED:
             continue

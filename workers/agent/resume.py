@@ -44,15 +44,15 @@ def choose_resume(
     found = candidates(folder, attempt)
     reasons: list[str] = []
     for candidate in found:
-        place = folder.checkpoint(candidate.attempt, candidate.step)
+        checkpoint = folder.checkpoint(candidate.attempt, candidate.step)
         try:
-            manifest = verify(place, run_id=run_id)
+            manifest = verify(checkpoint, run_id=run_id)
         except Rejected as error:
             reasons.append(str(error))
             if not isinstance(error, Missing):
                 rejected(candidate.attempt, candidate.step, str(error))
             continue
-        return Resume(attempt=candidate.attempt, folder=place, manifest=manifest)
+        return Resume(attempt=candidate.attempt, folder=checkpoint, manifest=manifest)
     if reasons:
         raise NoCheckpoint(f"none of the {len(found)} checkpoints can be used ({reasons[0]})")
     return None

@@ -70,13 +70,13 @@ def save(
         manifest = Manifest(run_id=run_id, epoch=epoch, step=step, files=files, origin=origin)
         _write(staged / MANIFEST, json.dumps(to_plain(manifest)).encode())
         fsync_folder(staged)
-        place = folder / f"step-{step:09d}"
-        os.rename(staged, place)
+        target = folder / f"step-{step:09d}"
+        os.rename(staged, target)
     except BaseException:
         shutil.rmtree(staged, ignore_errors=True)
         raise
     fsync_folder(folder)
-    return place, total
+    return target, total
 
 
 def keep_newest(folder: Path, count: int = KEEP) -> None:

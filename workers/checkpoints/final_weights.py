@@ -39,10 +39,10 @@ def final_of(workspace: Workspace, run_id: str) -> Final:
     attempt = completed_by(folder, 1 << 30)
     if attempt is None:
         raise NoWeights(f"run {run_id} has not completed")
-    place = max(folder.checkpoints(attempt).glob("step-*"), default=folder.checkpoints(attempt))
+    newest = max(folder.checkpoints(attempt).glob("step-*"), default=folder.checkpoints(attempt))
     try:
-        manifest = verify(place, run_id=run_id, only=(MODEL,))
+        manifest = verify(newest, run_id=run_id, only=(MODEL,))
     except Rejected as error:
         raise NoWeights(f"run {run_id}: its final weights are unusable ({error})") from None
     spec = RunSpec.parse(folder.spec.read_text())
-    return Final(spec=spec, attempt=attempt, folder=place, manifest=manifest)
+    return Final(spec=spec, attempt=attempt, folder=newest, manifest=manifest)

@@ -273,15 +273,17 @@ def _flowers(root: Path, split: str) -> ImageSet:
 def _folder(root: Path, split: str) -> ImageSet:
     from torchvision import datasets
 
-    place = root / split
-    if split == "test" and not place.is_dir():
-        place = root / "val"
-    if not place.is_dir():
-        raise DataError(f"dataset folder {place} does not exist")
-    data = datasets.ImageFolder(str(place))
+    split_folder = root / split
+    if split == "test" and not split_folder.is_dir():
+        split_folder = root / "val"
+    if not split_folder.is_dir():
+        raise DataError(f"dataset folder {split_folder} does not exist")
+    data = datasets.ImageFolder(str(split_folder))
     classes = sorted(path.name for path in (root / "train").iterdir() if path.is_dir())
     if data.classes != classes:
-        raise DataError(f"dataset folder {place} has different classes from {root / 'train'}")
+        raise DataError(
+            f"dataset folder {split_folder} has different classes from {root / 'train'}"
+        )
     return ImageSet(labels=torch.tensor(data.targets), reader=lambda index: data[index][0])
 
 

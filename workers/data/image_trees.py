@@ -56,33 +56,33 @@ def imagenet(root: Path, split: str, *, only: str | None = None) -> Listed:
     """
     if split == "v2":
         # ImageNetV2 (Recht et al. 2019), whose folders are the classes' numbers.
-        place = root / "imagenet1k" / V2
+        folder = root / "imagenet1k" / V2
         return Listed(
-            (path, label) for label in range(1000) for path in _pictures(place / str(label))
+            (path, label) for label in range(1000) for path in _pictures(folder / str(label))
         )
-    place = root / "imagenet1k" / ("train" if split == "train" else "val")
+    folder = root / "imagenet1k" / ("train" if split == "train" else "val")
     names = (
         catalogue.class_list(only)
         if only
-        else sorted(path.name for path in place.iterdir() if path.is_dir())
+        else sorted(path.name for path in folder.iterdir() if path.is_dir())
     )
     return Listed(
-        (path, label) for label, name in enumerate(names) for path in _pictures(place / name)
+        (path, label) for label, name in enumerate(names) for path in _pictures(folder / name)
     )
 
 
 def tiny_imagenet(root: Path, split: str) -> Listed:
     """Read tiny-imagenet-200: train/<wnid>/images/, val/images/ with val_annotations.txt."""
-    place = root / "tiny_imagenet" / "tiny-imagenet-200"
-    number = {name: label for label, name in enumerate(sorted(_lines(place / "wnids.txt")))}
+    folder = root / "tiny_imagenet" / "tiny-imagenet-200"
+    number = {name: label for label, name in enumerate(sorted(_lines(folder / "wnids.txt")))}
     if split == "train":
         return Listed(
             (path, number[name])
             for name in sorted(number)
-            for path in _pictures(place / "train" / name / "images")
+            for path in _pictures(folder / "train" / name / "images")
         )
-    rows = [line.split("\t") for line in _lines(place / "val" / "val_annotations.txt")]
-    return Listed((place / "val" / "images" / row[0], number[row[1]]) for row in rows)
+    rows = [line.split("\t") for line in _lines(folder / "val" / "val_annotations.txt")]
+    return Listed((folder / "val" / "images" / row[0], number[row[1]]) for row in rows)
 
 
 def domainnet(root: Path, split: str, *, domain: str) -> Listed:
@@ -91,16 +91,16 @@ def domainnet(root: Path, split: str, *, domain: str) -> Listed:
     Classes are numbered in the order of their folders' names, as in DRLoc's program; the list's own
     numbers agree.
     """
-    place = root / "domainnet"
-    files = [line.rsplit(" ", 1)[0] for line in _lines(place / f"{domain}_{split}.txt")]
+    folder = root / "domainnet"
+    files = [line.rsplit(" ", 1)[0] for line in _lines(folder / f"{domain}_{split}.txt")]
     # Of both parts, as one might lack a class.
     known = files + [
-        line.rsplit(" ", 1)[0] for line in _lines(place / f"{domain}_{_other(split)}.txt")
+        line.rsplit(" ", 1)[0] for line in _lines(folder / f"{domain}_{_other(split)}.txt")
     ]
     number = {
         name: label for label, name in enumerate(sorted({file.split("/")[1] for file in known}))
     }
-    return Listed((place / file, number[file.split("/")[1]]) for file in files)
+    return Listed((folder / file, number[file.split("/")[1]]) for file in files)
 
 
 def _other(split: str) -> str:
@@ -112,12 +112,12 @@ def inaturalist(root: Path, split: str, *, year: int) -> Listed:
 
     The category's id is the class.
     """
-    place = root / f"inat{year}"
+    folder = root / f"inat{year}"
     data = json.loads(
-        (place / f"{'train' if split == 'train' else 'val'}{year}.json").read_text("utf-8")
+        (folder / f"{'train' if split == 'train' else 'val'}{year}.json").read_text("utf-8")
     )
     label = {row["image_id"]: int(row["category_id"]) for row in data["annotations"]}
-    return Listed((place / row["file_name"], label[row["id"]]) for row in data["images"])
+    return Listed((folder / row["file_name"], label[row["id"]]) for row in data["images"])
 
 
 def cars(root: Path, split: str) -> Listed:

@@ -197,8 +197,8 @@ class CvT(nn.Module):
             self.embed_norms.append(nn.LayerNorm(width) if variant.official else ChannelNorm(width))
             # Stochastic depth in the last stage alone, as the official settings have it.
             rates = [
-                drop_path_rate * place / max(1, depth - 1) if stage == 2 else 0.0
-                for place in range(depth)
+                drop_path_rate * block / max(1, depth - 1) if stage == 2 else 0.0
+                for block in range(depth)
             ]
             block = OfficialBlock if variant.official else SharedBlock
             self.stages.append(

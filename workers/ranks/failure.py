@@ -133,8 +133,8 @@ def signature(error: BaseException) -> str:
     message = str(error).strip().split("\n")[0][:200]
     message = alike(message)
     frames = traceback.extract_tb(error.__traceback__)
-    place = f" at {Path(frames[-1].filename).name}:{frames[-1].name}" if frames else ""
-    return f"{type(error).__name__}: {message}{place}"
+    where = f" at {Path(frames[-1].filename).name}:{frames[-1].name}" if frames else ""
+    return f"{type(error).__name__}: {message}{where}"
 
 
 def describe(error: BaseException, *, most: int = 4000) -> str:

@@ -58,7 +58,7 @@ def _train(mine: RankOrder, writer: LineWriter, stop: StopFlag, listener: int | 
     from ...jobs.run.spec import RunSpec
     from ..training.group import join
     from ..training.loop import Training
-    from ..training.plan import Plan
+    from ..training.plan import TrainingPlan
     from .rendezvous import interface_of, reach
 
     torch.set_num_threads(order.threads)
@@ -84,7 +84,7 @@ def _train(mine: RankOrder, writer: LineWriter, stop: StopFlag, listener: int | 
         listener=listener,
     )
     run = RunFolder(Path(order.spec).parent)
-    plan = Plan(
+    plan = TrainingPlan(
         run_id=order.run_id,
         folder=Path(order.folder),
         data_root=Path(order.data_root),

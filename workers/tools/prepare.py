@@ -67,21 +67,21 @@ def _count(files: int) -> None:
     print(f"\r{files} files", end="", file=sys.stderr, flush=True)
 
 
-def _download(name: str, place: Path) -> None:
+def _download(name: str, folder: Path) -> None:
     from torchvision import datasets
 
     fetch: dict[str, Callable[[], object]] = {
-        "cifar10": lambda: datasets.CIFAR10(str(place), download=True),
-        "cifar100": lambda: datasets.CIFAR100(str(place), download=True),
+        "cifar10": lambda: datasets.CIFAR10(str(folder), download=True),
+        "cifar100": lambda: datasets.CIFAR100(str(folder), download=True),
         "svhn": lambda: [
-            datasets.SVHN(str(place), split=split, download=True) for split in ("train", "test")
+            datasets.SVHN(str(folder), split=split, download=True) for split in ("train", "test")
         ],
-        "flowers102": lambda: datasets.Flowers102(str(place), download=True),
+        "flowers102": lambda: datasets.Flowers102(str(folder), download=True),
     }
     try:
         fetch[name]()
     except (OSError, RuntimeError) as error:
-        raise DataError(f"dataset {name} cannot be downloaded to {place}: {error}") from error
+        raise DataError(f"dataset {name} cannot be downloaded to {folder}: {error}") from error
 
 
 def _weights(model: str, root: Path) -> str:

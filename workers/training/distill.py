@@ -15,7 +15,7 @@ from ...jobs.run.spec import RunSpec
 from ..checkpoints.weights import load_weights
 from ..errors import BackboneError
 from ..models.backbones import build
-from .plan import Plan
+from .plan import TrainingPlan
 
 
 class Distillation:
@@ -53,7 +53,7 @@ class Distillation:
 
 
 def make_distillation(
-    spec: RunSpec, plan: Plan, device: torch.device, numerics: Any
+    spec: RunSpec, plan: TrainingPlan, device: torch.device, numerics: Any
 ) -> Distillation | None:
     """Return what a teacher adds to a run's loss, or None where it has no teacher.
 

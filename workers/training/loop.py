@@ -28,7 +28,7 @@ from .fingerprint import fingerprints, of_weights
 from .group import BUFFERS_STAY, Group, StopVote
 from .mixup import make_mixup
 from .objective import Objective
-from .plan import Plan
+from .plan import TrainingPlan
 from .trainee import (
     frozen_statistics,
     layers_with_statistics,
@@ -55,7 +55,7 @@ class Training:
     def __init__(
         self,
         spec: RunSpec,
-        plan: Plan,
+        plan: TrainingPlan,
         group: Group,
         *,
         report: Report,
@@ -89,9 +89,9 @@ class Training:
             repeats=recipe.repeats,
         )
         self.source = self._source(train)
-        place = {"rank": group.rank, "world_size": group.world_size}
+        rank_of = {"rank": group.rank, "world_size": group.world_size}
         scored = {
-            name: EvalSource(self._split(name), spec.dataset, recipe, group.device, **place)
+            name: EvalSource(self._split(name), spec.dataset, recipe, group.device, **rank_of)
             for name in scored_sets(spec.dataset, self.plan.sets)
         }
         self.mark("model")

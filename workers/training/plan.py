@@ -9,7 +9,7 @@ from ..environment import Origin
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class TrainingPlan:
     """What training needs to know that does not decide the weights."""
 
     run_id: str

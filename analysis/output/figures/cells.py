@@ -27,7 +27,7 @@ def completeness(lines: Sequence[tuple[str, Mapping[str, str]]]) -> Drawn:
     with styled():
         figure = new_figure(0.9 + 0.22 * len(shown))
         axes = figure.add_subplot()
-        column = {seed: place for place, seed in enumerate(seeds)}
+        column = {seed: index for index, seed in enumerate(seeds)}
         used = []
         for line, (_, own) in enumerate(shown):
             for seed, state in own.items():
@@ -135,7 +135,7 @@ def _draw_seeds(axes: Any, line: int, cell: Cell) -> None:
     if cell.mean is not None:
         axes.plot([cell.mean] * 2, [line - 0.32, line + 0.32], color=colour, linewidth=1.5)
     # Spread a little, so that equal values are seen to be several.
-    offsets = [0.16 * ((place % 3) - 1) for place in range(len(values))]
+    offsets = [0.16 * ((index % 3) - 1) for index in range(len(values))]
     axes.plot(
         values, [line + offset for offset in offsets], "o", color=colour, markersize=3, alpha=0.7
     )
@@ -296,8 +296,8 @@ def _binomial_cross(axes: Any, x: list[float], y: list[float], sizes: tuple[int,
         share = math.fsum(values) / len(values) / 100
         errors.append(100 * math.sqrt(max(0.0, share * (1 - share)) / size))
     low, top = axes.get_xlim()[0], axes.get_ylim()[1]
-    place = (low + errors[0] * 1.3, top - errors[1] * 1.3)
-    axes.errorbar(*place, xerr=errors[0], yerr=errors[1], color=GREY, capsize=2, linewidth=0.8)
+    corner = (low + errors[0] * 1.3, top - errors[1] * 1.3)
+    axes.errorbar(*corner, xerr=errors[0], yerr=errors[1], color=GREY, capsize=2, linewidth=0.8)
     axes.annotate(
-        "binomial error", place, textcoords="offset points", xytext=(5, -9), fontsize=6, color=GREY
+        "binomial error", corner, textcoords="offset points", xytext=(5, -9), fontsize=6, color=GREY
     )

@@ -138,8 +138,8 @@ def critical_difference(found: Ranking, label: str, name: str) -> Drawn | None:
             axes.plot([rank], [line], "o", color=COLOURS[0], markersize=4)
             axes.text(rank, line - 0.28, f"{method} {rank:.2f}", ha="center", fontsize=7)
         groups = _groups([rank for _, rank in methods], found.cd)
-        for place, (first, last) in enumerate(groups):
-            height = len(methods) + 0.3 * place
+        for number, (first, last) in enumerate(groups):
+            height = len(methods) + 0.3 * number
             axes.plot(
                 [methods[first][1], methods[last][1]], [height, height], color="black", linewidth=3
             )
@@ -169,10 +169,10 @@ def critical_difference(found: Ranking, label: str, name: str) -> Drawn | None:
 
 
 def _groups(ranks: Sequence[float], distance: float) -> list[tuple[int, int]]:
-    """Return the longest stretches of sorted ranks within a distance, as first and last place."""
+    """Return the longest stretches of sorted ranks within a distance, as first and last index."""
     found: list[tuple[int, int]] = []
     for first, rank in enumerate(ranks):
-        last = max(place for place, other in enumerate(ranks) if other - rank < distance)
+        last = max(index for index, other in enumerate(ranks) if other - rank < distance)
         if last > first and not (found and found[-1][1] >= last):
             found.append((first, last))
     return found

@@ -51,10 +51,10 @@ def learning(
     with styled():
         figure = new_figure(2.9 * down)
         grid = figure.add_gridspec(2 * down, across, height_ratios=[5, 1] * down)
-        for place, panel in enumerate(shown):
-            upper = figure.add_subplot(grid[2 * (place // across), place % across])
+        for index, panel in enumerate(shown):
+            upper = figure.add_subplot(grid[2 * (index // across), index % across])
             lower = figure.add_subplot(
-                grid[2 * (place // across) + 1, place % across], sharex=upper
+                grid[2 * (index // across) + 1, index % across], sharex=upper
             )
             _panel(upper, lower, panels[panel], breaks.get(panel, ()))
             upper.set(title=panel, ylabel=metric)
@@ -163,7 +163,7 @@ def spread(cells: Mapping[str, Curves], *, metric: str) -> Drawn | None:
                 ha="center",
                 color=GREY,
             )
-    verdicts = [_told(label, order[label]) for label in shown if order[label]]
+    verdicts = [_caption(label, order[label]) for label in shown if order[label]]
     more = (
         f" The first {len(shown)} of {len(known)} cells are drawn."
         if len(known) > len(shown)
@@ -191,7 +191,7 @@ def spread(cells: Mapping[str, Curves], *, metric: str) -> Drawn | None:
     )
 
 
-def _told(label: str, order: Mapping[int, float | None]) -> str:
+def _caption(label: str, order: Mapping[int, float | None]) -> str:
     """Say from which epoch on the order of the seeds is nearly the final one."""
     epochs = sorted(order)
     settled = epochs[-1]

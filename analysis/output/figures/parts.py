@@ -40,14 +40,14 @@ def shares(study: AnyStudy, label: str, name: str) -> Drawn | None:
     with styled():
         figure = new_figure(0.9 + 0.5 * len(lines))
         axes = figure.add_subplot()
-        for place, (_, one) in enumerate(lines):
-            _bar(axes, place - 0.17, one.share, one.share_interval, COLOURS[0], "its own")
+        for y, (_, one) in enumerate(lines):
+            _bar(axes, y - 0.17, one.share, one.share_interval, COLOURS[0], "its own")
             total, *bounds = _with_others(one)
-            _bar(axes, place + 0.17, total, bounds, COLOURS[4], "with interactions")
+            _bar(axes, y + 0.17, total, bounds, COLOURS[4], "with interactions")
             if one.variance < 0:
                 axes.text(
                     0.5,
-                    place - 0.17,
+                    y - 0.17,
                     f"estimate {one.variance:.3g}",
                     va="center",
                     fontsize=6,
@@ -112,10 +112,10 @@ def _arms(study: AnyStudy, parts: Arms, label: str, name: str) -> Drawn:
     with styled():
         figure = new_figure(0.9 + 0.3 * len(arms))
         axes = figure.add_subplot()
-        for place, one in enumerate(arms):
-            axes.plot(one.std, place, "o", color=COLOURS[0], markersize=4)
+        for y, one in enumerate(arms):
+            axes.plot(one.std, y, "o", color=COLOURS[0], markersize=4)
             if one.std_interval:
-                axes.plot(one.std_interval, [place, place], color=COLOURS[0], linewidth=1.2)
+                axes.plot(one.std_interval, [y, y], color=COLOURS[0], linewidth=1.2)
         axes.set(
             ylim=(len(arms) - 0.5, -0.5),
             xlim=(0, None),

@@ -147,17 +147,17 @@ def auth_token() -> str:
     Raises:
         BadInput: what is there is no token.
     """
-    place = "RAY_AUTH_TOKEN"
-    token = os.environ.get(place, "").strip()
+    source = "RAY_AUTH_TOKEN"
+    token = os.environ.get(source, "").strip()
     if not token:
-        place = os.environ.get("RAY_AUTH_TOKEN_PATH") or os.path.expanduser("~/.ray/auth_token")
+        source = os.environ.get("RAY_AUTH_TOKEN_PATH") or os.path.expanduser("~/.ray/auth_token")
         try:
-            token = Path(place).read_text(errors="replace").strip()
+            token = Path(source).read_text(errors="replace").strip()
         except OSError:
             return ""
     if not all("!" <= char <= "~" for char in token):
         # Not shown: part of it may be one.
-        raise BadInput(f"{place}: expected one line with Ray's token")
+        raise BadInput(f"{source}: expected one line with Ray's token")
     return token
 
 

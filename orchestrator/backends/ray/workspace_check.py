@@ -35,8 +35,8 @@ def require_sight(api: Api, site: Mapping[str, Any], workspace: Workspace) -> No
         SchedulerUnreachable: it could not be asked.
     """
     present = {node.node_id: node for node in nodes(api, deadline_s=DEADLINE_S)}
-    path, place = cache_folder() / "ray-sight.json", str(workspace.root.resolve())
-    known = set(read_cache(path).get(place, ()))
+    path, shared = cache_folder() / "ray-sight.json", str(workspace.root.resolve())
+    known = set(read_cache(path).get(shared, ()))
     if present.keys() <= known:
         return
     seen = {row["node_id"]: row for row in ask_nodes(api, site, workspace)}
@@ -49,7 +49,7 @@ def require_sight(api: Api, site: Mapping[str, Any], workspace: Workspace) -> No
         raise BadInput(_broken(f"no vtjobs on {unable[0]['host']}", python(site)[0]))
     with contextlib.suppress(OSError):
         # Ids of nodes that are gone mean nothing to anybody.
-        write_over(path, to_json(read_cache(path) | {place: sorted(seen)}))
+        write_over(path, to_json(read_cache(path) | {shared: sorted(seen)}))
 
 
 def _complaint(blind: list[Node], count: int, workspace: Workspace) -> str:
@@ -90,10 +90,10 @@ def _marker(workspace: Workspace) -> Iterator[tuple[Path, str]]:
     if workspace.identity.exists():
         yield workspace.identity.resolve(), workspace.identity.read_text()
         return
-    place = workspace.root.resolve()
-    while not place.is_dir():
-        place = place.parent
-    path, text = place / f".vtjobs-{secrets.token_hex(8)}", secrets.token_hex(16)
+    folder = workspace.root.resolve()
+    while not folder.is_dir():
+        folder = folder.parent
+    path, text = folder / f".vtjobs-{secrets.token_hex(8)}", secrets.token_hex(16)
     try:
         path.write_text(text)
         yield path, text

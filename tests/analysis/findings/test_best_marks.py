@@ -8,7 +8,7 @@ import pytest
 
 from vtjobs.analysis.findings.best_marks import marks
 from vtjobs.analysis.findings.cell import Cell
-from vtjobs.analysis.findings.declared import Plan
+from vtjobs.analysis.findings.declared import ComparisonPlan
 from vtjobs.analysis.output import by_dataset, render, wording
 from vtjobs.analysis.output.layout import latex, markdown, said
 from vtjobs.analysis.stats.difference import holm, welch
@@ -25,7 +25,7 @@ def shifted(by: float) -> list[float]:
 
 
 def marked(*cells: Cell) -> list[Cell]:
-    found = zip(cells, marks(cells, Plan()), strict=True)
+    found = zip(cells, marks(cells, ComparisonPlan()), strict=True)
     return [changed(one, marks=own) for one, own in found]
 
 
@@ -55,8 +55,8 @@ def test_the_best_has_all_its_seeds_and_no_diverged_run_and_no_worse_one_takes_i
     assert not any(one.marked.best for one in marked(usual, low, lost, high))
 
 
-@pytest.mark.parametrize("plan", [Plan(looks=(3, 5)), Plan(anytime=True)])
-def test_where_looks_are_declared_no_other_one_is_taken(plan: Plan) -> None:
+@pytest.mark.parametrize("plan", [ComparisonPlan(looks=(3, 5)), ComparisonPlan(anytime=True)])
+def test_where_looks_are_declared_no_other_one_is_taken(plan: ComparisonPlan) -> None:
     found = marks([cell("low", BASE), cell("best", shifted(5))], plan)
     assert [(one.best, one.like_best) for one in found] == [(False, None)] * 2
 
@@ -66,7 +66,10 @@ def test_cells_that_chose_among_other_numbers_of_epochs_are_not_told_apart() -> 
         cell("low", BASE, select="best_val", candidates=[3]),
         cell("best", shifted(5), select="best_val"),
     ]
-    assert [one.like_best for one in marks(cells, Plan(select=Select.BEST_VAL))] == [True, None]
+    assert [one.like_best for one in marks(cells, ComparisonPlan(select=Select.BEST_VAL))] == [
+        True,
+        None,
+    ]
 
 
 @pytest.mark.parametrize("count", [2, 10])
@@ -77,7 +80,8 @@ def test_of_equal_methods_hardly_any_is_called_the_best(count: int) -> None:
         any(
             one.best
             for one in marks(
-                [cell(str(n), draw.normal(0, 1, 5).tolist()) for n in range(count)], Plan()
+                [cell(str(n), draw.normal(0, 1, 5).tolist()) for n in range(count)],
+                ComparisonPlan(),
             )
         )
         for _ in range(times)

@@ -7,7 +7,7 @@ import pytest
 
 from vtjobs.analysis.findings.cell import Cell
 from vtjobs.analysis.findings.comparisons import Comparison, compare
-from vtjobs.analysis.findings.declared import Plan
+from vtjobs.analysis.findings.declared import ComparisonPlan
 from vtjobs.analysis.output import as_csv
 from vtjobs.analysis.output.layout import latex, markdown
 from vtjobs.analysis.output.render import of_comparisons
@@ -27,7 +27,7 @@ def cell(name: str, values: list[float], *, baseline: str | None = "base", **sta
 def judged(values: list[float], **options: Any) -> Comparison:
     """Return the only comparison of two cells."""
     cells = [cell("base", BASE, baseline=None), cell("head", values)]
-    (found,) = compare(cells, Plan(**options)).comparisons
+    (found,) = compare(cells, ComparisonPlan(**options)).comparisons
     return found
 
 
@@ -112,7 +112,7 @@ def test_pairs_see_what_the_spread_of_seeds_hides() -> None:
     paired = {seed: value + 1 + 0.1 * (seed % 2) for seed, value in enumerate(wide)}
     cells[1] = changed(cells[1], values=paired)
     assert compare(cells).comparisons[0].verdict == "inconclusive"
-    assert compare(cells, Plan(test=Test.PAIRED)).comparisons[0].verdict == "separable"
+    assert compare(cells, ComparisonPlan(test=Test.PAIRED)).comparisons[0].verdict == "separable"
 
 
 def test_the_order_of_the_seeds_changes_no_byte() -> None:
@@ -145,7 +145,7 @@ def test_every_layout_holds_the_words_and_no_nan() -> None:
 
 def test_of_a_loss_the_smaller_run_wins() -> None:
     cells = [cell("base", BASE, baseline=None), cell("head", [value - 5 for value in BASE])]
-    (found,) = compare([changed(one, better="min") for one in cells], Plan()).comparisons
+    (found,) = compare([changed(one, better="min") for one in cells], ComparisonPlan()).comparisons
     assert found.ranks.improvement == 1.0 and found.difference == pytest.approx(-5)
 
 
@@ -154,7 +154,7 @@ def test_at_any_time_as_many_seeds_a_side_are_used_and_no_power_is_promised() ->
         cell("base", [*BASE, 70.0, 71.0], baseline=None),
         cell("head", [value + 0.1 for value in BASE]),
     ]
-    (found,) = compare(cells, Plan(anytime=True, min_effect=0.2)).comparisons
+    (found,) = compare(cells, ComparisonPlan(anytime=True, min_effect=0.2)).comparisons
     assert (found.n, found.n_baseline) == (5, 5)
     assert (found.verdict, found.detail) == ("inconclusive", "add seeds and compare again")
 
@@ -167,8 +167,8 @@ def test_ranks_are_those_of_the_seeds_that_the_look_compares_and_of_no_cell_with
         cell("base", [*BASE, *more], baseline=None),
         cell("head", [value + 0.1 for value in (*BASE, *more)]),
     ]
-    (found,) = compare(cells, Plan(looks=(3, 5, 10))).comparisons
+    (found,) = compare(cells, ComparisonPlan(looks=(3, 5, 10))).comparisons
     assert (found.n, found.ranks.pairs) == (5, 25)
     cells[1] = changed(cells[1], diverged_seeds=[8])
-    (found,) = compare(cells, Plan()).comparisons
+    (found,) = compare(cells, ComparisonPlan()).comparisons
     assert (found.ranks.p, found.ranks.pairs) == (None, 0)

@@ -7,7 +7,7 @@ import pytest
 
 from vtjobs.analysis.findings.cells import planned, report
 from vtjobs.analysis.findings.comparisons import compare
-from vtjobs.analysis.findings.declared import Plan
+from vtjobs.analysis.findings.declared import ComparisonPlan
 from vtjobs.db.ingest import ingest_live
 from vtjobs.jobs.documents import changed
 from vtjobs.jobs.errors import BadInput
@@ -77,7 +77,9 @@ def test_of_a_loss_the_held_out_part_chooses_the_smallest(world: World) -> None:
 def test_averaged_weights_have_a_metric_of_their_own(world: World) -> None:
     (run_id,) = world.submit(paper_grid(cells=1, seeds=1))
     train(world, run_id, CURVE)
-    (cell,) = planned(world.ledger, EVERY, Plan(metric="ema_top1", select=Select.EMA_LAST))
+    (cell,) = planned(
+        world.ledger, EVERY, ComparisonPlan(metric="ema_top1", select=Select.EMA_LAST)
+    )
     assert (cell.metric, cell.mean) == ("ema_top1", 33.0)
 
 
@@ -108,7 +110,7 @@ def test_cells_that_choose_among_other_numbers_of_epochs_are_not_compared(world:
     ours, theirs = report(world.ledger, EVERY, select=Select.BEST_VAL)
     assert [one.candidates for one in (ours, theirs)] == [[4], [3]]
     ours, theirs = changed(ours, baseline=theirs.cell_id), changed(theirs, baseline=None)
-    (found,) = compare([ours, theirs], Plan(select=Select.BEST_VAL)).comparisons
+    (found,) = compare([ours, theirs], ComparisonPlan(select=Select.BEST_VAL)).comparisons
     assert found.verdict == "not testable" and found.detail.startswith("best of 4 and 3 epochs")
 
 
@@ -118,4 +120,4 @@ def test_without_averaged_weights_their_score_is_asked_for_in_vain(world: World)
     with pytest.raises(
         BadInput, match="no selected run has ema_top5 on test with averaged weights"
     ):
-        planned(world.ledger, EVERY, Plan(metric="ema_top5", select=Select.EMA_LAST))
+        planned(world.ledger, EVERY, ComparisonPlan(metric="ema_top5", select=Select.EMA_LAST))

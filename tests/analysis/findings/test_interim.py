@@ -9,7 +9,7 @@ import pytest
 
 from vtjobs.analysis.findings.cell import Cell
 from vtjobs.analysis.findings.comparisons import Comparison, compare
-from vtjobs.analysis.findings.declared import Plan
+from vtjobs.analysis.findings.declared import ComparisonPlan
 from vtjobs.analysis.findings.interim import look, shares
 from vtjobs.analysis.output.layout import markdown
 from vtjobs.analysis.output.render import of_comparisons
@@ -77,7 +77,7 @@ BASE = [80.0, 80.2, 79.8, 80.1, 79.9, 80.0, 80.2, 79.8, 80.1, 79.9]
 
 def judged(values: list[float], **plan: Any) -> Comparison:
     (found,) = compare(
-        [cell("base", BASE), cell("head", values, "base")], Plan(looks=LOOKS, **plan)
+        [cell("base", BASE), cell("head", values, "base")], ComparisonPlan(looks=LOOKS, **plan)
     ).comparisons
     return found
 
@@ -114,12 +114,14 @@ def test_pairs_are_counted_by_the_seeds_that_both_have() -> None:
     ]
     later = {seed: value for seed, value in cells[1].values.items() if seed}
     cells[1] = changed(cells[1], values=later)
-    (found,) = compare(cells, Plan(looks=LOOKS, test=Test.PAIRED)).comparisons
+    (found,) = compare(cells, ComparisonPlan(looks=LOOKS, test=Test.PAIRED)).comparisons
     # Seeds 1, 2 and 3 are the first three pairs.
     assert (found.look, found.n, found.verdict) == (3, 3, "separable")
     assert found.difference == pytest.approx(1.02)
 
 
 def test_the_caption_names_the_looks() -> None:
-    document = compare([cell("base", BASE), cell("head", BASE, "base")], Plan(looks=LOOKS))
+    document = compare(
+        [cell("base", BASE), cell("head", BASE, "base")], ComparisonPlan(looks=LOOKS)
+    )
     assert "Interim analyses at 3, 5, 10 seeds" in markdown(of_comparisons(document))

@@ -8,7 +8,7 @@ import pytest
 from scipy.stats import t as student
 
 from vtjobs.analysis.findings.cell import Cell
-from vtjobs.analysis.findings.declared import Plan
+from vtjobs.analysis.findings.declared import ComparisonPlan
 from vtjobs.analysis.findings.power import Goal, for_effect, for_looks, for_precision, with_hours
 from vtjobs.analysis.output.layout import markdown
 from vtjobs.analysis.output.render import of_needs
@@ -69,7 +69,7 @@ def test_an_effect_needs_the_seeds_of_a_power_table() -> None:
     """One standard deviation at 80 %: 17 a side (Cohen 1988, table 2.4.1)."""
     cells = [cell("base", BASE), cell("head", [value + 3 for value in BASE], baseline="base")]
     std = cells[0].std
-    found = for_effect(cells, Plan(min_effect=std))
+    found = for_effect(cells, ComparisonPlan(min_effect=std))
     assert [one.needed for one in found] == [17, 17]
 
 
@@ -77,7 +77,7 @@ def test_the_difference_that_was_seen_plays_no_part() -> None:
     needs = [
         for_effect(
             [cell("base", BASE), cell("head", [value + shift for value in BASE], baseline="base")],
-            Plan(min_effect=1.0),
+            ComparisonPlan(min_effect=1.0),
         )
         for shift in (0.0, 10.0)
     ]
@@ -88,7 +88,8 @@ def test_pairs_that_move_together_need_fewer() -> None:
     together = [value + 0.5 + 0.1 * (-1) ** seed for seed, value in enumerate(BASE)]
     cells = [cell("base", BASE), cell("head", together, baseline="base")]
     paired, apart = (
-        for_effect(cells, Plan(test=test, min_effect=0.5)) for test in (Test.PAIRED, Test.WELCH)
+        for_effect(cells, ComparisonPlan(test=test, min_effect=0.5))
+        for test in (Test.PAIRED, Test.WELCH)
     )
     assert paired[1].needed < 5 < apart[1].needed
 
@@ -100,7 +101,7 @@ def test_a_baseline_needs_as_many_as_its_most_demanding_head() -> None:
         cell("calm", BASE, baseline="base"),
         cell("wild", wide, baseline="base"),
     ]
-    base, calm, wild = for_effect(cells, Plan(min_effect=2.0))
+    base, calm, wild = for_effect(cells, ComparisonPlan(min_effect=2.0))
     assert base.needed == wild.needed > calm.needed
 
 
@@ -109,7 +110,7 @@ def test_what_cannot_be_counted_says_why() -> None:
     assert (alone.needed, alone.why_not) == (None, "needs two finished seeds first")
     found = for_effect(
         [cell("base", BASE), cell("head", [80.0], baseline="base"), cell("odd", BASE)],
-        Plan(min_effect=1.0),
+        ComparisonPlan(min_effect=1.0),
     )
     assert [one.why_not for one in found] == ["needs two seeds on each side"] * 2 + [
         "not part of any comparison"
@@ -133,15 +134,15 @@ def test_what_is_open_goes_to_its_next_look_with_its_baseline_and_what_is_decide
 ):
     cells = [cell("base", BASE), cell("far", [value + 9 for value in BASE], baseline="base")]
     cells.append(cell("near", [value + 0.1 for value in BASE], baseline="base"))
-    needs = {one.cell_id: one for one in for_looks(cells, Plan(looks=(3, 5, 10)))}
+    needs = {one.cell_id: one for one in for_looks(cells, ComparisonPlan(looks=(3, 5, 10)))}
     assert [needs[name].needed for name in ("base", "far", "near")] == [10, None, 10]
     assert (
         needs["near"].more == 5
         and needs["far"].why_not == "decided, or past the last interim analysis"
     )
-    done = for_looks(cells, Plan(looks=(3, 5)))
+    done = for_looks(cells, ComparisonPlan(looks=(3, 5)))
     assert [one.needed for one in done] == [None, None, None], "the last look was the last"
-    early = for_looks(cells, Plan(looks=(8, 10)))
+    early = for_looks(cells, ComparisonPlan(looks=(8, 10)))
     assert [one.needed for one in early] == [8, 8, 8]
     document = with_hours(early, Goal(metric="top1", set="test", looks=(8, 10)), {}, {})
     assert "(declared at 8, 10 seeds per side)" in markdown(of_needs(document))

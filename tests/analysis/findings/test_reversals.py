@@ -6,8 +6,8 @@ from scipy.stats import levene
 
 from vtjobs.analysis.findings.cell import Cell
 from vtjobs.analysis.findings.comparisons import SpreadTest, compare
-from vtjobs.analysis.findings.declared import Plan
-from vtjobs.analysis.findings.reversals import reversals, told
+from vtjobs.analysis.findings.declared import ComparisonPlan
+from vtjobs.analysis.findings.reversals import reversal_notes, reversals
 from vtjobs.jobs.documents import changed
 
 from ...support.cells import cell
@@ -42,23 +42,23 @@ def thesis(std: float) -> list[Cell]:
 
 
 def test_networks_that_change_places_between_recipes_are_told() -> None:
-    (found,) = reversals(thesis(0.1), Plan())
+    (found,) = reversals(thesis(0.1), ComparisonPlan())
     assert (found.factor, found.levels) == ("backbone", ["deit_s", "resnet50"])
     assert [one["recipe"] for one in found.above] == ["t2"] and [
         one["recipe"] for one in found.below
     ] == ["a2"]
-    assert told([found]) == [
+    assert reversal_notes([found]) == [
         "Reversal on digits: deit_s scores higher than resnet50 with t2 (+1.20), but lower with "
         "a2 (-0.30). No single ranking of these backbones holds for both."
     ]
 
 
 def test_signs_that_luck_may_have_turned_are_no_reversal() -> None:
-    assert reversals(thesis(0.5), Plan()) == []
+    assert reversals(thesis(0.5), ComparisonPlan()) == []
 
 
-@pytest.mark.parametrize("plan", [Plan(looks=(3, 5)), Plan(anytime=True)])
-def test_where_looks_are_declared_no_other_one_is_taken(plan: Plan) -> None:
+@pytest.mark.parametrize("plan", [ComparisonPlan(looks=(3, 5)), ComparisonPlan(anytime=True)])
+def test_where_looks_are_declared_no_other_one_is_taken(plan: ComparisonPlan) -> None:
     assert reversals(thesis(0.1), plan) == []
 
 
@@ -69,24 +69,24 @@ def test_a_head_that_helps_one_backbone_and_harms_another_is_told_by_compare() -
         for backbone, gain in (("vit", 1.0), ("swin", -1.0))
         for head, by in (("supervised", 0.0), ("drloc", gain))
     ]  # fmt: skip
-    found = [one for one in compare(cells, Plan()).reversals if one.factor == "head"]
+    found = [one for one in compare(cells, ComparisonPlan()).reversals if one.factor == "head"]
     assert [one["backbone"] for one in found[0].above] == ["vit"] and found[0].levels == [
         "drloc",
         "supervised",
     ]
     cells[1] = changed(cells[1], diverged_seeds=[9])
-    assert not compare(cells, Plan()).reversals
+    assert not compare(cells, ComparisonPlan()).reversals
 
 
 def test_spreads_are_compared_by_brown_and_forsythe() -> None:
     calm, wild = normal(80, 0.1), normal(81, 0.5)
     (found,) = compare(
-        [cell("base", calm), cell("head", wild, baseline="base")], Plan()
+        [cell("base", calm), cell("head", wild, baseline="base")], ComparisonPlan()
     ).comparisons
     assert found.spread.ratio == pytest.approx(5.0)
     assert found.spread.p == pytest.approx(float(levene(wild, calm, center="median").pvalue))
     (few,) = compare(
-        [cell("base", calm), cell("head", [1.0, 2.0], baseline="base")], Plan()
+        [cell("base", calm), cell("head", [1.0, 2.0], baseline="base")], ComparisonPlan()
     ).comparisons
     assert few.spread == SpreadTest(ratio=None, p=None)
 
@@ -94,5 +94,5 @@ def test_spreads_are_compared_by_brown_and_forsythe() -> None:
 @pytest.mark.parametrize("other", [[1.0, 1.0, 5.0, 5.0], [2.0, 2.0, 2.0]])
 def test_deviations_that_are_all_equal_have_no_test_of_spread(other: list[float]) -> None:
     cells = [cell("base", [1.0, 1.0, 3.0, 3.0]), cell("head", other, baseline="base")]
-    (found,) = compare(cells, Plan()).comparisons
+    (found,) = compare(cells, ComparisonPlan()).comparisons
     assert found.spread.p is None

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from vtjobs.analysis.findings.best_marks import marks
 from vtjobs.analysis.findings.cell import Cell
 from vtjobs.analysis.findings.comparisons import Comparison, compare
-from vtjobs.analysis.findings.declared import Plan
+from vtjobs.analysis.findings.declared import ComparisonPlan
 from vtjobs.analysis.findings.power import for_effect, for_looks
 from vtjobs.analysis.output.render import of_comparisons
 from vtjobs.analysis.stats.difference import false_discovery, holm, welch
@@ -30,7 +30,7 @@ THROMBOLYSIS = [
 
 
 def judged(*cells: Cell, **options: Any) -> list[Comparison]:
-    return compare([cell("base", BASE), *cells], Plan(**options)).comparisons
+    return compare([cell("base", BASE), *cells], ComparisonPlan(**options)).comparisons
 
 
 def test_a_diverged_run_suppresses_the_test_and_bounds_the_difference() -> None:
@@ -52,7 +52,7 @@ def test_a_diverged_pair_at_chance_is_a_pair() -> None:
         cell("base", [*BASE, 80.3]),
         cell("head", UP, baseline="base", states={"diverged": 1}),
     )
-    plan = Plan(test=Test.PAIRED, on_diverged=OnDiverged.CHANCE)
+    plan = ComparisonPlan(test=Test.PAIRED, on_diverged=OnDiverged.CHANCE)
     (found,) = compare([base, head], plan).comparisons
     assert found.n == 6 and found.difference == pytest.approx((5 * 1 + 10 - 80.3) / 6)
 
@@ -68,16 +68,16 @@ def test_a_look_uses_the_first_planned_seeds_and_waits_for_them() -> None:
             missing_seeds=missing,
             planned=6,
         )
-        (found,) = compare([base, head], Plan(looks=(3, 10))).comparisons
+        (found,) = compare([base, head], ComparisonPlan(looks=(3, 10))).comparisons
         assert found.look == look
 
 
 def test_a_look_at_a_diverged_run_is_not_tested_and_buys_nothing() -> None:
     cells = [cell("base", BASE[:3]), cell("head", UP[:2], baseline="base", states={"diverged": 1})]
     cells[1] = changed(cells[1], missing_seeds=[2])
-    (found,) = compare(cells, Plan(looks=(3, 5))).comparisons
+    (found,) = compare(cells, ComparisonPlan(looks=(3, 5))).comparisons
     assert (found.verdict, found.look, found.next_look) == ("not testable", 3, None)
-    needs = for_looks(cells, Plan(looks=(3, 5)))
+    needs = for_looks(cells, ComparisonPlan(looks=(3, 5)))
     assert [(one.more, one.unknown) for one in needs] == [(None, True)] * 2
 
 
@@ -98,7 +98,8 @@ def test_each_dataset_may_be_a_family_of_its_own() -> None:
     ]
     cells = [*(cell(f"base{data}", BASE, dataset=data) for data in "ab"), *heads]
     table, own = (
-        compare(cells, Plan(family=family)).comparisons for family in (Family.TABLE, Family.DATASET)
+        compare(cells, ComparisonPlan(family=family)).comparisons
+        for family in (Family.TABLE, Family.DATASET)
     )
     assert {one.m for one in table} == {6} and {one.m for one in own} == {3}
     p = welch(UP, BASE).p
@@ -112,13 +113,14 @@ def test_every_pair_of_heads_may_be_compared() -> None:
     ]
     # What differs in more than the head is no pair, whatever its labels.
     cells += [cell("other", BASE, match_id="another")]
-    document = compare(cells, Plan(baseline="each"))
+    document = compare(cells, ComparisonPlan(baseline="each"))
     found = {(one.head, one.baseline_head): one.verdict for one in document.comparisons}
     assert found == {("b", "a"): "separable", ("c", "a"): "separable", ("c", "b"): "inconclusive"}
     table = of_comparisons(document)
     assert table.heading[:4] == ["backbone", "dataset", "head", "over"] and table.labels == 4
     needs = {
-        one.cell_id: one.needed for one in for_effect(cells, Plan(baseline="each", min_effect=0.2))
+        one.cell_id: one.needed
+        for one in for_effect(cells, ComparisonPlan(baseline="each", min_effect=0.2))
     }
     assert needs["other"] is None and all(needs[name] > 5 for name in "abc")
 
@@ -153,9 +155,10 @@ def test_the_order_of_seeds_and_of_the_grid_changes_no_byte(
 ) -> None:
     def told(cells: list[Cell]) -> dict[str, str]:
         found = {
-            one.cell_id: one for one in compare(cells, Plan(test=test, min_effect=1.0)).comparisons
+            one.cell_id: one
+            for one in compare(cells, ComparisonPlan(test=test, min_effect=1.0)).comparisons
         }
-        own = zip(cells, marks(cells, Plan()), strict=True)
+        own = zip(cells, marks(cells, ComparisonPlan()), strict=True)
         return {
             one.cell_id: json.dumps(
                 to_plain([found.get(one.cell_id), mark, describe(one.values)]), allow_nan=False
@@ -185,7 +188,7 @@ def test_a_failed_run_more_changes_labels_and_no_number(
 ) -> None:
     def told(**more: Any) -> Comparison:
         cells = [cell("base", theirs), cell("head", ours, baseline="base", **more)]
-        (found,) = compare(cells, Plan(test=test)).comparisons
+        (found,) = compare(cells, ComparisonPlan(test=test)).comparisons
         return changed(found, planned=0)
 
     assert told(states={state: 1}) == told()

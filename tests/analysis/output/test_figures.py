@@ -17,7 +17,7 @@ import pytest
 from vtjobs.analysis.findings.best_marks import marks
 from vtjobs.analysis.findings.cell import Cell
 from vtjobs.analysis.findings.comparisons import compare
-from vtjobs.analysis.findings.declared import Plan
+from vtjobs.analysis.findings.declared import ComparisonPlan
 from vtjobs.analysis.findings.gather import GridName, HeadRanking, Report
 from vtjobs.analysis.findings.reversals import Reversal
 from vtjobs.analysis.findings.study import ArmsStudy, CrossedStudy
@@ -41,7 +41,7 @@ def cell(name: str, values: dict[int, float], *, dataset: str = "digits", **more
 
 
 def marked(cells: list[Cell]) -> list[Cell]:
-    found = zip(cells, marks(cells, Plan()), strict=True)
+    found = zip(cells, marks(cells, ComparisonPlan()), strict=True)
     return [changed(one, marks=own) for one, own in found]
 
 
@@ -58,7 +58,7 @@ def document(cells: list[Cell], **more: Any) -> Report:
     found = Report(
         schema_version=1, vtjobs="0", grids=[GridName(grid_id="g-1", name="g", description="<b>why</b>")],
         metric="top1", set="test", select=Select.LAST, cells=marked(cells), states=states, apart={},
-        comparisons=compare(cells, Plan(min_effect=0.3, looks=(3, 5))), curves=curves,
+        comparisons=compare(cells, ComparisonPlan(min_effect=0.3, looks=(3, 5))), curves=curves,
         interrupted={cells[0].cell_id: [2]}, sets={}, sizes={}, images=[], studies={}, ranks=[],
         hours={cells[0].cell_id: 0.25},
     )  # fmt: skip

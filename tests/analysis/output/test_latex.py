@@ -9,7 +9,7 @@ import pytest
 
 from vtjobs.analysis.findings.cell import Cell
 from vtjobs.analysis.findings.comparisons import compare
-from vtjobs.analysis.findings.declared import Plan
+from vtjobs.analysis.findings.declared import ComparisonPlan
 from vtjobs.analysis.findings.per_image import CellSplit, split
 from vtjobs.analysis.findings.study import CrossedStudy
 from vtjobs.analysis.output import by_dataset, render
@@ -43,7 +43,7 @@ def cells() -> list[Cell]:
 
 
 def tables() -> dict[str, Table]:
-    document = compare(cells(), Plan(margin=0.2, min_effect=0.3, looks=(3, 5)))
+    document = compare(cells(), ComparisonPlan(margin=0.2, min_effect=0.3, looks=(3, 5)))
     draw = numpy.random.default_rng(0)
     bits = {seed: draw.random(50) < 0.9 for seed in range(4)}
     planned = rows(Design.CROSSED, {"init": range(3), "order": range(3)}, repeat=2)

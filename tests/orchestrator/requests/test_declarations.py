@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from vtjobs.analysis.findings.declared import Plan, settle, told
+from vtjobs.analysis.findings.declared import ComparisonPlan, declaration_notes, settle
 from vtjobs.jobs.documents import changed, from_plain, to_plain
 from vtjobs.jobs.errors import BadInput
 from vtjobs.jobs.run.comparing import CompareSettings, Family, OnDiverged, Select, Test
@@ -35,7 +35,7 @@ def _declared(lab: Lab, text: str, **more: Any) -> list[Declaration]:
     return stored.settings.declarations
 
 
-def _plan(lab: Lab, **given: Any) -> Plan:
+def _plan(lab: Lab, **given: Any) -> ComparisonPlan:
     return settle(lab.context.ledger, Selection(), NOTHING | given)
 
 
@@ -44,7 +44,9 @@ def test_a_declaration_is_kept_with_its_moment(quiet_lab: Lab) -> None:
     assert (found.started, found.runs, found.reason) == (0, 2, None)
     assert found.compare == CompareSettings(test=Test.PAIRED, min_effect=0.5)
     assert _declared(quiet_lab, _grid("{test: paired, min_effect: 0.5}")) == [found]
-    assert told([found]) == [f"Declared on {told([found])[0][12:22]}, before the first run."]
+    assert declaration_notes([found]) == [
+        f"Declared on {declaration_notes([found])[0][12:22]}, before the first run."
+    ]
 
 
 def test_it_changes_freely_before_the_first_run(quiet_lab: Lab) -> None:
@@ -71,7 +73,9 @@ def test_it_needs_a_reason_once_a_run_has_started_and_every_report_says_it(lab: 
     )
     plan = _plan(lab)
     assert plan.alpha == 0.1
-    assert told(plan.declared)[1].endswith("when 2 of 2 runs had started: the reviewers asked")
+    assert declaration_notes(plan.declared)[1].endswith(
+        "when 2 of 2 runs had started: the reviewers asked"
+    )
     # More seeds under the same name go on with what was declared.
     wider = _declared(lab, _grid("{alpha: 0.1}", seeds="3"))
     assert wider == [first, second]
@@ -82,7 +86,7 @@ def test_a_first_declaration_after_the_runs_says_so(lab: Lab) -> None:
     lab.finish()
     (found,) = _declared(lab, _grid("{test: welch}"))
     assert found.started == 2
-    assert "when 2 of 2 runs had started" in told([found])[0]
+    assert "when 2 of 2 runs had started" in declaration_notes([found])[0]
 
 
 def test_a_comparison_follows_the_declaration_unless_the_command_says_otherwise(
@@ -94,13 +98,13 @@ def test_a_comparison_follows_the_declaration_unless_the_command_says_otherwise(
     assert plan.declared and _plan(quiet_lab, test="paired").declared
     other = _plan(quiet_lab, test="welch")
     assert (other.test, other.metric, other.declared) == (Test.WELCH, "loss", [])
-    assert "Post hoc" in told(other.declared)[0]
+    assert "Post hoc" in declaration_notes(other.declared)[0]
 
 
 def test_runs_of_several_grids_have_no_common_declaration(quiet_lab: Lab) -> None:
     _declared(quiet_lab, _grid("{test: paired}"))
     _declared(quiet_lab, _grid("{test: paired}", name="other", epochs=3))
-    assert _plan(quiet_lab) == Plan()
+    assert _plan(quiet_lab) == ComparisonPlan()
 
 
 @pytest.mark.parametrize(
