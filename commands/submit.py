@@ -8,7 +8,6 @@ import typer
 
 from ..jobs.config.backends import require_known
 from ..jobs.errors import BadInput, RunsFailed, VtjobsError
-from ..jobs.grid.entries import Given
 from .options import (
     BackendName,
     DryRun,
@@ -26,6 +25,7 @@ from .options import (
 )
 
 if TYPE_CHECKING:
+    from ..jobs.grid.entries import Given
     from ..orchestrator.loop.context import Context
     from ..orchestrator.requests.summary import Summary
 
@@ -222,7 +222,7 @@ def prepared(
     return grid
 
 
-def _changes(settings: list[str] | None) -> Given:
+def _changes(settings: list[str] | None) -> "Given":
     from ..jobs.strict_yaml import parse
 
     found: Given = {}
