@@ -3,11 +3,14 @@
 import json
 import subprocess
 import sys
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from .options import Json
+
+if TYPE_CHECKING:
+    from ..jobs.run.cost import Cost
 
 Name = Annotated[
     str | None,
@@ -41,11 +44,11 @@ def catalog(name: Name = None, rate: Rate = None, as_json: Json = False) -> None
     if as_json:
         terminal.emit_json(found)
         return
-    print(f"{found['recipe']}: {found['source']}")
+    print(f"{found.recipe}: {found.source}")
     rows = []
-    for field in found["fields"]:
-        differs = _text(field["code"]) if field["code"] != field["value"] else ""
-        rows.append([field["name"], _text(field["value"]), differs, field["source"]])
+    for field in found.fields:
+        differs = _text(field.code) if field.code != field.value else ""
+        rows.append([field.name, _text(field.value), differs, field.source])
     terminal.print_table(["FIELD", "VALUE", "CODE", "SOURCE"], rows)
 
 
@@ -58,11 +61,9 @@ def _grids(as_json: bool, rate: float | None) -> None:
         return
     rows = []
     for one in grids:
-        images = f"{one['images'] / 1e6:.3g} M"
-        hours = [f"{one['gpu_hours']:,.0f}"] if rate is not None else []
-        rows.append(
-            [one["grid"], str(one["cells"]), str(one["runs"]), images, *hours, one["description"]]
-        )
+        images = f"{one.images / 1e6:.3g} M"
+        hours = [f"{one.gpu_hours:,.0f}"] if one.gpu_hours is not None else []
+        rows.append([one.grid, str(one.cells), str(one.runs), images, *hours, one.description])
     cost = ["GPU-HOURS"] if rate is not None else []
     terminal.print_table(
         ["GRID", "CELLS", "RUNS", "IMAGES", *cost, "WHAT"],
@@ -112,7 +113,9 @@ def measure(
     measured on GPUs only.
     """
     from ..jobs.config.host import clean_environment
+    from ..jobs.documents import from_plain
     from ..jobs.errors import BadInput, suggest
+    from ..jobs.run.cost import Cost
     from .printing import terminal
 
     if batch != "largest" and not (
@@ -138,7 +141,7 @@ def measure(
     done = subprocess.run(
         [*command, "--", *backbones], stdout=subprocess.PIPE, env=clean_environment()
     )
-    found = [json.loads(line) for line in done.stdout.splitlines()]
+    found = [from_plain(json.loads(line), Cost) for line in done.stdout.splitlines()]
     if as_json:
         terminal.emit_json(found)
     elif found:
@@ -151,29 +154,28 @@ def measure(
         one = found[0]
         made = ", ".join(
             f"{name} {version}"
-            for name, version in one["software"].items()
+            for name, version in one.software.items()
             if name in ("torch", "timm")
         )
         what = (
-            f"{one['pass']} at {one['image_size']} pixels, {one['precision']}, mean of"
-            f" {one['repeats']} passes"
+            f"{one.pass_} at {one.image_size} pixels, {one.precision}, mean of {one.repeats} passes"
         )
-        terminal.say(f"{what}; {one['device']}; {made}; FLOPs are multiply-adds of one image.")
+        terminal.say(f"{what}; {one.device}; {made}; FLOPs are multiply-adds of one image.")
     if done.returncode:
         raise typer.Exit(done.returncode)
 
 
-def _cost(one: dict[str, Any]) -> list[str]:
-    peak = one["peak_memory_bytes"]
-    speed = f"{one['images_per_second']:.4g}"
-    if one["seconds_std"] is not None:
-        speed += f" ± {one['images_per_second'] * one['seconds_std'] / one['seconds']:.2g}"
+def _cost(one: "Cost") -> list[str]:
+    peak = one.peak_memory_bytes
+    speed = f"{one.images_per_second:.4g}"
+    if one.seconds_std is not None:
+        speed += f" ± {one.images_per_second * one.seconds_std / one.seconds:.2g}"
     memory = "–" if peak is None else f"{peak / 2**20:,.0f} MiB"
     return [
-        one["backbone"],
-        f"{one['parameters']:,}",
-        f"{one['multiply_adds'] / 1e9:.3g}",
+        one.backbone,
+        f"{one.parameters:,}",
+        f"{one.multiply_adds / 1e9:.3g}",
         speed,
-        str(one["batch"]),
+        str(one.batch),
         memory,
     ]

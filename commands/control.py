@@ -177,9 +177,7 @@ def _act(
     if what not in ("cancel", "hold"):
         fresh(context)
     if as_json:
-        terminal.emit_json(
-            {"schema_version": 1, "runs": done.run_ids, "passed_over": done.passed_over}
-        )
+        terminal.emit_json(done)
     for run_id, reason in done.passed_over.items():
         terminal.say(f"{run_id[:8]} {reason}")
     terminal.say(f"{what}: {len(done.run_ids)} runs")

@@ -41,17 +41,11 @@ def gc(
     garbage = collector.find(context, select_ids(context, selector))
     total = sum(item.bytes for item in garbage)
     if as_json:
-        items = [
-            {"run_id": item.run_id, "path": str(item.path), "bytes": item.bytes, "why": item.why}
-            for item in garbage
-        ]
-        terminal.emit_json(
-            {"schema_version": 1, "bytes": total, "removed": yes and not dry_run, "items": items}
-        )
+        removed = yes and not dry_run
+        terminal.emit_json(collector.GarbageList(bytes=total, removed=removed, items=garbage))
     else:
         rows = [
-            [item.run_id[:8], item.why, format_bytes(item.bytes), str(item.path)]
-            for item in garbage
+            [item.run_id[:8], item.why, format_bytes(item.bytes), item.path] for item in garbage
         ]
         terminal.print_table(["RUN", "WHAT", "SIZE", "PATH"], rows, right=(2,))
     if dry_run or not garbage:
@@ -74,18 +68,12 @@ def doctor(
     workspace: Workspace = None,
 ) -> None:
     """Check this machine, the workspace, the ledger and the cluster."""
-    from ..orchestrator.views.doctor import examine
+    from ..orchestrator.views.doctor import examination, examine
     from .printing import terminal
 
     findings = examine(config(workspace), probe=probe)
     if as_json:
-        items = [
-            {"name": item.name, "ok": item.ok, "text": item.text, "fix": item.fix}
-            for item in findings
-        ]
-        terminal.emit_json(
-            {"schema_version": 1, "ok": all(item.ok for item in findings), "checks": items}
-        )
+        terminal.emit_json(examination(findings))
     else:
         for item in findings:
             print(terminal.encodable(f"{'ok ' if item.ok else 'BAD'}  {item.name:14} {item.text}"))
@@ -96,17 +84,19 @@ def doctor(
 
 
 def schema(
-    document: Annotated[
-        str,
+    command: Annotated[
+        list[str] | None,
         typer.Argument(
-            help="`grid`, or a command whose `--json` output is described, e.g. report.",
+            help="Command whose `--json` output is described [default: the grid file].",
             autocompletion=lambda: ["grid", *DOCUMENTS],
+            show_default=False,
         ),
-    ] = "grid",
+    ] = None,
 ) -> None:
     """Print the JSON Schema of grid files, or of what a command prints with --json."""
     from .printing.terminal import emit_json
 
+    document = " ".join(command or ["grid"])
     if document == "grid":
         from ..jobs.grid.schema import Grid
 

@@ -19,6 +19,20 @@ DOCUMENTS = {
     "variance": "analysis.findings.per_image:CellSplit[]",
     "power": "analysis.findings.power:Needs",
     "evaluate": "db.records:ResultRow[]",
+    "mcnemar": "analysis.findings.per_image:ComparedRuns",
+    "export": "orchestrator.housekeeping.export:Exported",
+    "cancel": "orchestrator.requests.actions:Done",
+    "retry": "orchestrator.requests.actions:Done",
+    "rerun": "orchestrator.requests.actions:Done",
+    "hold": "orchestrator.requests.actions:Done",
+    "release": "orchestrator.requests.actions:Done",
+    "papers show": "analysis.findings.published:Published[]",
+    "papers audit": "analysis.findings.published:AuditedGain[]",
+    "catalog": "commands.printing.catalogue:GridEntry[]",
+    "catalog RECIPE": "commands.printing.catalogue:RecipeEntry",
+    "measure": "jobs.run.cost:Cost[]",
+    "gc": "orchestrator.housekeeping.gc:GarbageList",
+    "doctor": "orchestrator.views.doctor:Examination",
 }
 
 

@@ -1,10 +1,13 @@
 """What papers print, and what is left of it when it is computed anew."""
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from .options import Json
+
+if TYPE_CHECKING:
+    from ..analysis.findings.published import AuditedGain
 
 Name = Annotated[
     str,
@@ -17,14 +20,12 @@ Name = Annotated[
 
 def show(name: Name, as_json: Json = False) -> None:
     """List a paper's published results as printed."""
-    import dataclasses
-
     from ..analysis.findings.published import select
     from .printing import terminal
 
     found = select(name)
     if as_json:
-        terminal.emit_json([dataclasses.asdict(record) for record in found])
+        terminal.emit_json(found)
         return
     rows = [
         [
@@ -80,25 +81,20 @@ def audit(
     if as_json:
         terminal.emit_json(found)
         return
-    wrong = [row for row in found if row["agrees"] is False]
-    tested = [row for row in found if row["p"] is not None]
+    wrong = [row for row in found if row.agrees is False]
+    tested = [row for row in found if row.p is not None]
     heading = ["TABLE", "DATASET", "BACKBONE", "METRIC", "METHOD", "OVER", "GAIN"]
     if wrong:
-        rows = [[*_label(row), f"{row['printed']:+.2f}"] for row in wrong]
+        rows = [[*_label(row), f"{row.printed:+.2f}"] for row in wrong]
         terminal.print_table([*heading, "PRINTED"], rows, right=(6, 7))
         print()
     if tested:
         rows = [
-            [
-                *_label(row),
-                "[{:+.2f}, {:+.2f}]".format(*row["interval"]),
-                p_value(row["p"]),
-                p_value(row["p_worst"]),
-            ]
+            [*_label(row), _range(row.interval), p_value(row.p), p_value(row.p_worst)]
             for row in tested
         ]
         terminal.print_table([*heading, "95% CI", "P", "P AT WORST"], rows, right=(6, 8, 9))
-    printed = sum(row["printed"] is not None for row in found)
+    printed = sum(row.printed is not None for row in found)
     terminal.say(
         f"{printed} printed gains; {len(wrong)} of them differ from the gains that the printed "
         f"means give. {len(tested)} of {len(found)} comparisons have a printed standard deviation "
@@ -107,7 +103,11 @@ def audit(
     )
 
 
-def _label(row: dict[str, Any]) -> list[str]:
-    table = f"{row['id'].partition('.')[0]}:{row['table']}"
-    names = [row[name] for name in ("dataset", "backbone", "metric", "method", "baseline_method")]
-    return [table, *names, f"{row['recomputed']:+.2f}"]
+def _label(row: "AuditedGain") -> list[str]:
+    table = f"{row.id.partition('.')[0]}:{row.table}"
+    names = [row.dataset, row.backbone, row.metric, row.method, row.baseline_method]
+    return [table, *names, f"{row.recomputed:+.2f}"]
+
+
+def _range(interval: tuple[float, float] | None) -> str:
+    return "" if interval is None else f"[{interval[0]:+.2f}, {interval[1]:+.2f}]"

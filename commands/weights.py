@@ -37,7 +37,7 @@ def mcnemar(
     """
     from ..analysis.findings import per_image
     from ..analysis.output.wording import p_value
-    from ..jobs.documents import to_plain
+    from ..jobs.documents import asdict
     from .printing import terminal
 
     context = open_workspace(workspace)
@@ -57,7 +57,7 @@ def mcnemar(
     found = per_image.mcnemar(*bits)
     if as_json:
         terminal.emit_json(
-            {"schema_version": 1, "runs": run_ids, "set": set_name, **to_plain(found)}
+            per_image.ComparedRuns(schema_version=1, runs=run_ids, set=set_name, **asdict(found))
         )
         return
     rows = [
@@ -139,6 +139,7 @@ def export(
     """
     from ..analysis.findings.cells import report as table
     from ..jobs.run.selector import Selection
+    from ..orchestrator.housekeeping.export import Exported
     from ..orchestrator.housekeeping.export import export as write
     from .printing import terminal
 
@@ -149,8 +150,6 @@ def export(
     cell = table(context.ledger, selection([f"cell={chosen.cell_id}"]))[0]
     write(context, run_id, out, form, cell=cell)
     if as_json:
-        terminal.emit_json(
-            {"schema_version": 1, "run_id": run_id, "folder": str(out.absolute()), "format": form}
-        )
+        terminal.emit_json(Exported(run_id=run_id, folder=str(out.absolute()), format=form))
     else:
         terminal.say(f"{out} written")

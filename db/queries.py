@@ -149,9 +149,11 @@ def list_runs(
                     "word",
                 )
             ),
+            m.allocations.c.backend,
         )
         .join(m.cells, m.cells.c.cell_id == m.runs.c.cell_id)
         .outerjoin(attempt, and_(attempt.c.run_id == m.runs.c.run_id, attempt.c.number == latest))
+        .outerjoin(m.allocations, m.allocations.c.token == attempt.c.token)
         .outerjoin(
             m.grid_runs,
             and_(

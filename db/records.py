@@ -44,6 +44,8 @@ class RunRow:
     token: str | None
     word: str | None
     """What the scheduler last said of its latest attempt."""
+    backend: str | None
+    """Where that attempt went."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

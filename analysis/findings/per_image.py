@@ -73,11 +73,15 @@ class McNemar(Document, frozen=True, kw_only=True):
     """Two checkpoints on the same images."""
 
     images: int
+    """Of the set."""
     both: int
     """Right by both."""
     only_first: int
+    """Right by the first alone."""
     only_second: int
+    """Right by the second alone."""
     neither: int
+    """Right by none."""
     difference: float
     """In points."""
     p: float | None
@@ -137,6 +141,16 @@ def _unsplit(runs: int, images: int, why_not: str) -> Split:
         std_binomial=None,
         disagreement=None,
     )
+
+
+class ComparedRuns(McNemar, frozen=True, kw_only=True):
+    """Two runs on the same images."""
+
+    schema_version: int
+    runs: list[str]
+    """The two, in the order of the counts."""
+    set: str
+    """The evaluation set."""
 
 
 def mcnemar(one: Any, other: Any) -> McNemar:

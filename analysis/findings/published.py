@@ -4,11 +4,11 @@ Their numbers as records, and what is left of their gains when they are computed
 """
 
 import math
-from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
+from ...jobs.documents import Document, field
 from ...jobs.errors import BadInput, NothingMatched, suggest
 from ..stats.difference import Difference, against_one, welch_of_summaries
 
@@ -20,41 +20,56 @@ SELECTION = {"drloc": "best", "relvit": "best", "thesis": "last"}
 PAPERS = tuple(SELECTION)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Published:
+class Published(Document, frozen=True, kw_only=True, omit_defaults=False):
     """One printed number."""
 
     id: str
+    """Of the record."""
     table: str
+    """In the paper."""
     dataset: str
     backbone: str
     method: str
+    """Such as supervised, drloc or relvit."""
     protocol: str
+    """How it was trained, such as from scratch or pre-trained."""
     epochs: int | None
+    """Of training, as the paper says."""
     metric: str
     mean: float
+    """As printed."""
     std: float | None = None
+    """As printed; null where there is none."""
     n_seeds: int | None = None
-    """None where the source does not say."""
+    """Null where the source does not say."""
     decimals: int = 2
     """As many are printed."""
     min: float | None = None
+    """The smallest over seeds, where it is printed."""
     max: float | None = None
+    """The largest over seeds, where it is printed."""
     seed0: float | None = None
     """Of a study over seeds, of which seed 0 is none."""
     recipe: str | None = None
+    """The recipe of the source."""
     pretrain: str | None = None
+    """What the model was trained on before."""
     baseline: str | None = None
     """The record that it is measured against."""
     reported_delta: float | None = None
     """The improvement as printed."""
     variant: dict[str, Any] = field(default_factory=dict)
+    """What tells the record from others of its kind, such as lambda."""
     ssl_tasks: tuple[str, ...] = ()
+    """Tasks of the auxiliary head."""
     at_epoch: int | None = None
+    """The epoch of the number, where it is not the last."""
     cited: bool = False
+    """Whether the paper has it from another one."""
     doubtful: str = ""
-    """Why a look is needed before the number is used."""
+    """Why the record needs a check before it is used."""
     note: str = ""
+    """What else is to be known of it."""
 
     @property
     def half_unit(self) -> float:
@@ -104,7 +119,56 @@ def select(name: str) -> list[Published]:
     return [record for record in found if record.table == table]
 
 
-def audit(name: str) -> list[dict[str, Any]]:
+class AuditedGain(Document, frozen=True, kw_only=True, omit_defaults=False):
+    """A gain of a paper, computed anew from the printed means."""
+
+    schema_version: int
+    id: str
+    """Of the record."""
+    baseline: str
+    """Of the record that it is measured against."""
+    table: str
+    """In the paper."""
+    dataset: str
+    backbone: str
+    method: str
+    """Such as drloc or relvit."""
+    epochs: int | None
+    """Of training, as the paper says."""
+    metric: str
+    baseline_method: str
+    """Of the record that it is measured against."""
+    mean: float
+    """As printed."""
+    std: float | None
+    """As printed; null where there is none."""
+    n: int | None
+    """Runs; null where the source does not say."""
+    mean_baseline: float
+    """As printed."""
+    std_baseline: float | None
+    """As printed; null where there is none."""
+    n_baseline: int | None
+    """Runs; null where the source does not say."""
+    printed: float | None
+    """The gain as printed; null where none is."""
+    recomputed: float
+    """The difference of the printed means."""
+    agrees: bool | None
+    """Whether the two agree within rounding; null where no gain is printed."""
+    p: float | None
+    """Of the gain; null where the printed numbers allow no test."""
+    p_worst: float | None
+    """The largest p that rounding and ddof 0 leave open."""
+    interval: tuple[float, float] | None
+    """95 % confidence interval of the gain."""
+    why_not: str
+    """Why there is no test."""
+    doubtful: str
+    """Why a record needs a check before it is used."""
+
+
+def audit(name: str) -> list[AuditedGain]:
     """Compute every printed gain anew, and test it where the paper gives a spread.
 
     A gain is tested by Welch from the printed summaries where both sides have a deviation, and
@@ -119,34 +183,35 @@ def audit(name: str) -> list[dict[str, Any]]:
         gain = record.mean - baseline.mean
         tested = _tested(record, baseline)
         printed = record.reported_delta
+        interval = tested.interval
         found.append(
-            {
-                "schema_version": SCHEMA_VERSION,
-                "id": record.id,
-                "baseline": baseline.id,
-                **{
-                    key: getattr(record, key)
-                    for key in ("table", "dataset", "backbone", "method", "epochs", "metric")
-                },
-                "baseline_method": baseline.method,
-                "mean": record.mean,
-                "std": record.std,
-                "n": record.n_seeds,
-                "mean_baseline": baseline.mean,
-                "std_baseline": baseline.std,
-                "n_baseline": baseline.n_seeds,
-                "printed": printed,
-                "recomputed": round(gain, 10),
+            AuditedGain(
+                schema_version=SCHEMA_VERSION,
+                id=record.id,
+                baseline=baseline.id,
+                table=record.table,
+                dataset=record.dataset,
+                backbone=record.backbone,
+                method=record.method,
+                epochs=record.epochs,
+                metric=record.metric,
+                baseline_method=baseline.method,
+                mean=record.mean,
+                std=record.std,
+                n=record.n_seeds,
+                mean_baseline=baseline.mean,
+                std_baseline=baseline.std,
+                n_baseline=baseline.n_seeds,
+                printed=printed,
+                recomputed=round(gain, 10),
                 # Printed numbers are multiples of a hundredth; the slack is that of floats.
-                "agrees": None if printed is None else abs(gain - printed) < record.half_unit,
-                "p": tested.p,
-                "p_worst": _worst(record, baseline),
-                "interval": (
-                    [tested.interval.low, tested.interval.high] if tested.interval else None
-                ),
-                "why_not": tested.why_not,
-                "doubtful": record.doubtful or baseline.doubtful,
-            }
+                agrees=None if printed is None else abs(gain - printed) < record.half_unit,
+                p=tested.p,
+                p_worst=_worst(record, baseline),
+                interval=(interval.low, interval.high) if interval else None,
+                why_not=tested.why_not,
+                doubtful=record.doubtful or baseline.doubtful,
+            )
         )
     return found
 

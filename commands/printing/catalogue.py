@@ -3,6 +3,7 @@
 from collections import Counter
 from typing import Any
 
+from ...jobs.documents import Document
 from ...jobs.errors import BadInput, suggest
 from ...jobs.grid import catalogue, fidelity
 from ...jobs.grid.load import take_in
@@ -10,7 +11,53 @@ from ...jobs.grid.load import take_in
 SCHEMA_VERSION = 1
 
 
-def grids(rate: float | None = None) -> list[dict[str, Any]]:
+class GridEntry(Document, frozen=True, kw_only=True, omit_defaults=False):
+    """A ready grid."""
+
+    schema_version: int
+    grid: str
+    """Its name."""
+    description: str
+    """What it is for."""
+    cells: int
+    """Of the last stage."""
+    runs: int
+    """Of all stages."""
+    images: int
+    """Images that are trained on in all runs, repetitions included."""
+    datasets: list[str]
+    """Their names."""
+    gpu_hours: float | None
+    """At the given rate of images; null without one."""
+
+
+class RecipeField(Document, frozen=True, kw_only=True, omit_defaults=False):
+    """A field of a recipe."""
+
+    name: str
+    value: Any
+    """As the source has it."""
+    code: Any
+    """As the published code has it."""
+    source: str
+    """Who says so."""
+
+
+class RecipeEntry(Document, frozen=True, kw_only=True, omit_defaults=False):
+    """A recipe of the catalogue."""
+
+    schema_version: int
+    recipe: str
+    """Its name."""
+    source: str
+    """The paper's section or table."""
+    heads: dict[str, dict[str, Any]]
+    """Parameters of heads that belong to it."""
+    fields: list[RecipeField]
+    """Every field."""
+
+
+def grids(rate: float | None = None) -> list[GridEntry]:
     """Return the ready grids.
 
     Cells of the last stage, runs, and how many images are trained on in all.
@@ -18,13 +65,10 @@ def grids(rate: float | None = None) -> list[dict[str, Any]]:
     Args:
         rate: images that a GPU trains on in a second, for the hours.
     """
-    found = [_grid(name) for name in catalogue.grid_names()]
-    for grid in found:
-        grid["gpu_hours"] = round(grid["images"] / rate / 3600, 3) if rate is not None else None
-    return found
+    return [_grid(name, rate) for name in catalogue.grid_names()]
 
 
-def _grid(name: str) -> dict[str, Any]:
+def _grid(name: str, rate: float | None) -> GridEntry:
     intake = take_in(name)
     found = intake.expansion
     # A cell that others only learn from is one of the table's.
@@ -40,18 +84,19 @@ def _grid(name: str) -> dict[str, Any]:
         steps = recipe.steps_per_epoch(trained_on)
         seen = steps * recipe.batch_size if recipe.drop_last else trained_on
         images += runs * seen * recipe.epochs
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "grid": name,
-        "description": intake.grid.description,
-        "cells": len(found.cells) - len(parents),
-        "runs": len(found.runs),
-        "images": images,
-        "datasets": sorted({cell.labels["dataset"] for cell in found.cells}),
-    }
+    return GridEntry(
+        schema_version=SCHEMA_VERSION,
+        grid=name,
+        description=intake.grid.description,
+        cells=len(found.cells) - len(parents),
+        runs=len(found.runs),
+        images=images,
+        datasets=sorted({cell.labels["dataset"] for cell in found.cells}),
+        gpu_hours=round(images / rate / 3600, 3) if rate is not None else None,
+    )
 
 
-def recipe(name: str) -> dict[str, Any]:
+def recipe(name: str) -> RecipeEntry:
     """Return a recipe's fields, each with what the source and its published code have, and who says
     so.
 
@@ -62,22 +107,22 @@ def recipe(name: str) -> dict[str, Any]:
         raise BadInput(f"no recipe {name!r}. {suggest(name, catalogue.recipe_names())}")
     file = catalogue.recipe_file(name)
     paper, code = catalogue.recipe_data(name), catalogue.recipe_data(name, "code")
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "recipe": name,
-        "source": file.source,
-        "heads": file.heads,
-        "fields": [
-            {
-                "name": key,
-                "value": value,
-                "code": code[key] if key in file.code else value,
-                "source": _who(key, file),
-            }
+    return RecipeEntry(
+        schema_version=SCHEMA_VERSION,
+        recipe=name,
+        source=file.source,
+        heads=file.heads,
+        fields=[
+            RecipeField(
+                name=key,
+                value=value,
+                code=code[key] if key in file.code else value,
+                source=_who(key, file),
+            )
             for key, value in paper.items()
             if key != "fidelity"
         ],
-    }
+    )
 
 
 def _who(field: str, file: catalogue.RecipeFile) -> str:

@@ -158,6 +158,8 @@ class Backend(Protocol):
     """Whether it can start an allocation after another one has ended."""
     hands_on: bool
     """Whether its agents may take a while to hand on what they stopped."""
+    cancelled_word: str
+    """With what its word of a job begins that was cancelled there; empty: it has no such word."""
     nodes_change: bool
     """Whether its nodes may be others tomorrow. The GPUs of a run that asks for none in particular
     are then settled when its grid is submitted.

@@ -9,7 +9,7 @@ from typing import Protocol
 from ...db import queries
 from ...db.engine import reading
 from ...jobs.config.host import clean_environment
-from ...jobs.documents import to_plain
+from ...jobs.documents import Document, to_plain
 from ...jobs.errors import BadInput, VtjobsError, suggest
 from ...jobs.run.card_facts import CardCell, CardFacts, CardLabels, CardScore
 from ...jobs.run.selector import Selection
@@ -17,6 +17,18 @@ from ...jobs.run.states import RunState
 from ..loop.context import Context
 
 FORMATS = ("timm", "safetensors", "torchvision-backbone")
+
+
+class Exported(Document, frozen=True, kw_only=True, omit_defaults=False):
+    """Where a run's weights were written."""
+
+    schema_version: int = 1
+    """Raised when a key is removed or changes its meaning."""
+    run_id: str
+    folder: str
+    """Where they are."""
+    format: str
+    """timm, safetensors or torchvision-backbone."""
 
 
 class Scored(Protocol):

@@ -3,11 +3,11 @@
 import os
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from ...db import lookups
 from ...db.engine import reading
+from ...jobs.documents import Document
 from ...jobs.run.states import RunState
 from ...jobs.workspace.lineage import completed_by
 from ..loop.context import Context
@@ -17,14 +17,29 @@ from ..loop.context import Context
 WEIGHTS = ("model.safetensors", "ema.safetensors", "correct.safetensors", "manifest.json")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Garbage:
+class Garbage(Document, frozen=True, kw_only=True):
     """One thing that may go."""
 
     run_id: str
-    path: Path
+    path: str
+    """A file, or a folder with all that is in it."""
     bytes: int
+    """It takes on disk."""
     why: str
+    """What it is."""
+
+
+class GarbageList(Document, frozen=True, kw_only=True, omit_defaults=False):
+    """What finished runs no longer need."""
+
+    schema_version: int = 1
+    """Raised when a key is removed or changes its meaning."""
+    bytes: int
+    """Of all items."""
+    removed: bool
+    """Whether the items were removed."""
+    items: list[Garbage]
+    """Each by itself."""
 
 
 def find(context: Context, run_ids: Sequence[str]) -> list[Garbage]:
@@ -52,17 +67,17 @@ def _of_completed(context: Context, run_id: str) -> list[Garbage]:
         staged = sorted(folder.checkpoints(number).glob(".stage-*"))
         final = published.pop() if number == final_attempt and published else None
         found += [
-            Garbage(run_id=run_id, path=path, bytes=_size(path), why="earlier checkpoint")
+            Garbage(run_id=run_id, path=str(path), bytes=_size(path), why="earlier checkpoint")
             for path in published
         ]
         found += [
-            Garbage(run_id=run_id, path=path, bytes=_size(path), why="unfinished checkpoint")
+            Garbage(run_id=run_id, path=str(path), bytes=_size(path), why="unfinished checkpoint")
             for path in staged
         ]
         if final is not None:
             rest = [path for path in final.iterdir() if path.name not in WEIGHTS]
             found += [
-                Garbage(run_id=run_id, path=path, bytes=_size(path), why="optimizer state")
+                Garbage(run_id=run_id, path=str(path), bytes=_size(path), why="optimizer state")
                 for path in rest
             ]
     return found
@@ -72,12 +87,13 @@ def remove(garbage: Sequence[Garbage]) -> int:
     """Remove what was found; return the bytes freed."""
     freed = 0
     for item in garbage:
-        if item.path.is_dir():
-            hidden = item.path.with_name(f".stage-old-{item.path.name.lstrip('.')}")
-            os.rename(item.path, hidden)
+        path = Path(item.path)
+        if path.is_dir():
+            hidden = path.with_name(f".stage-old-{path.name.lstrip('.')}")
+            os.rename(path, hidden)
             shutil.rmtree(hidden, ignore_errors=True)
         else:
-            item.path.unlink(missing_ok=True)
+            path.unlink(missing_ok=True)
         freed += item.bytes
     return freed
 

@@ -4,11 +4,11 @@ Each leaves its mark in the workspace first.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from ...db import lookups, queries
 from ...db.engine import reading
 from ...jobs.atomic_files import make_folder, read_json, to_json, touch_new, write_over
+from ...jobs.documents import Document, field
 from ...jobs.errors import VtjobsError
 from ...jobs.run.states import RunState
 from ..loop.context import Context
@@ -16,12 +16,15 @@ from ..loop.guard import reset
 from ..loop.tick import cancel_places
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Done:
-    """The runs that an action touched, and those that it passed over with the reason."""
+class Done(Document, frozen=True, kw_only=True, omit_defaults=False):
+    """The runs that an action touched, and those that it passed over."""
 
-    run_ids: list[str]
+    schema_version: int = 1
+    """Raised when a key is removed or changes its meaning."""
+    run_ids: list[str] = field(name="runs")
+    """Those that it touched."""
     passed_over: dict[str, str]
+    """Run -> why it was passed over."""
 
 
 def cancel(context: Context, run_ids: Sequence[str]) -> Done:

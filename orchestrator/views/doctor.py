@@ -5,7 +5,7 @@ import platform
 import shutil
 import sqlite3
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from ...db.engine import (
 from ...jobs.config.backends import names, part
 from ...jobs.config.config import Config
 from ...jobs.config.host import cpu_count, visible_gpus
+from ...jobs.documents import Document
 from ...jobs.errors import VtjobsError
 from ...jobs.units import format_bytes
 from ..backends.base import Finding
@@ -28,6 +29,35 @@ from ..loop.context import ledger_url
 OLDEST_SQLITE = (3, 35, 0)
 LOW_DISK_BYTES = 2 << 30
 LOW_SHM_BYTES = 64 << 20
+
+
+class Check(Document, frozen=True, kw_only=True, omit_defaults=False):
+    """The result of one check."""
+
+    name: str
+    """Of what was checked."""
+    ok: bool
+    """Whether it passed."""
+    text: str
+    """What was seen."""
+    fix: str
+    """What to do about it, or nothing."""
+
+
+class Examination(Document, frozen=True, kw_only=True, omit_defaults=False):
+    """What `vtjobs doctor` saw."""
+
+    schema_version: int
+    ok: bool
+    """Whether every check passed."""
+    checks: list[Check]
+    """In the order of the output."""
+
+
+def examination(findings: Sequence[Finding]) -> Examination:
+    """Return the findings as one document."""
+    checks = [Check(name=one.name, ok=one.ok, text=one.text, fix=one.fix) for one in findings]
+    return Examination(schema_version=1, ok=all(one.ok for one in checks), checks=checks)
 
 
 def examine(config: Config, *, probe: bool = False) -> list[Finding]:

@@ -346,12 +346,21 @@ def _seconds(context: Context, row: records.RunRow) -> float | None:
     return round((row.ended_at or context.clock()) - row.started_at, 1)
 
 
+def _is_cancelled_there(context: Context, row: records.RunRow) -> bool:
+    """Whether the scheduler calls the run's job cancelled.
+
+    That is not believed while processes may live on a lost node.
+    """
+    if not row.word or row.backend is None:
+        return False
+    word = context.backend(row.backend).cancelled_word
+    return bool(word) and row.word.startswith(word)
+
+
 def _shown_state(context: Context, row: records.RunRow, is_held: bool) -> str:
     """Return the state with what is only shown, never stored: cancelling, unknown, held, later."""
     live = row.attempt_state is not None and not AttemptState(row.attempt_state).is_terminal
-    # By the user, or by the scheduler's word, which is not believed while processes may live on a
-    # lost node.
-    if live and (row.cancelled_through >= row.attempts or (row.word or "").startswith("CANCELLED")):
+    if live and (row.cancelled_through >= row.attempts or _is_cancelled_there(context, row)):
         return "cancelling"
     if (
         row.state == RunState.RUNNING

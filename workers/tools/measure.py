@@ -17,8 +17,10 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from ...jobs.documents import to_plain
 from ...jobs.errors import BadInput, did_you_mean
 from ...jobs.grid import catalogue
+from ...jobs.run.cost import Cost
 from ...jobs.run.settings import BackboneSettings, ModelShape
 from .. import models  # noqa: F401  registers ours with timm
 from ..environment import software
@@ -41,7 +43,7 @@ def measure(
     repeats: int,
     training: bool,
     device: torch.device,
-) -> dict[str, Any]:
+) -> Cost:
     """Return what a backbone costs on this device.
 
     Args:
@@ -71,31 +73,30 @@ def measure(
     step = _step(model, batch, image_size, classes, numerics, training, device)
     seconds = _timed(step, repeats, device)
     mean = sum(seconds) / len(seconds)
-    return {
-        "schema_version": 1,
-        "backbone": name,
-        "parameters": parameters,
-        "multiply_adds": flops,
-        "batch": batch,
-        "image_size": image_size,
-        "precision": precision,
-        "pass": "training" if training else "inference",
-        "repeats": repeats,
-        "images_per_second": batch / mean,
-        "seconds": mean,
-        "seconds_std": (
+    return Cost(
+        backbone=name,
+        parameters=parameters,
+        multiply_adds=flops,
+        batch=batch,
+        image_size=image_size,
+        precision=precision,
+        pass_="training" if training else "inference",
+        repeats=repeats,
+        images_per_second=batch / mean,
+        seconds=mean,
+        seconds_std=(
             torch.tensor(seconds, dtype=torch.float64).std().item() if repeats > 1 else None
         ),
-        "peak_memory_bytes": (
+        peak_memory_bytes=(
             torch.cuda.max_memory_allocated(device) if device.type == "cuda" else None
         ),
-        "device": (
+        device=(
             torch.cuda.get_device_name(device)
             if device.type == "cuda"
             else f"CPU, {torch.get_num_threads()} threads"
         ),
-        "software": software(),
-    }
+        software=software(),
+    )
 
 
 def _model(name: str, image_size: int, classes: int) -> nn.Module:
@@ -215,7 +216,8 @@ def main() -> int:
     options = vars(parser.parse_args())
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     return each(
-        options.pop("names"), lambda name: json.dumps(measure(name, **options, device=device))
+        options.pop("names"),
+        lambda name: json.dumps(to_plain(measure(name, **options, device=device))),
     )
 
 

@@ -40,6 +40,7 @@ class LocalBackend:
     look_s = 0.0
     chains = False
     hands_on = False
+    cancelled_word = ""
     nodes_change = False
 
     def __init__(self, workspace: Workspace) -> None:

@@ -37,6 +37,7 @@ class RayBackend:
     name = "ray"
     chains = False
     hands_on = True
+    cancelled_word = "STOPPED"
     nodes_change = True
 
     def __init__(

@@ -26,6 +26,7 @@ class SlurmBackend:
     name = "slurm"
     chains = True
     hands_on = True
+    cancelled_word = "CANCELLED"
     nodes_change = False
 
     def __init__(

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from vtjobs.db.scheduler_notes import Away
+from vtjobs.db.scheduler_notes import Away, set_words
 from vtjobs.jobs.documents import to_plain
 from vtjobs.jobs.run.selector import Selection, parse_selection
 from vtjobs.jobs.run.states import RunState
@@ -88,6 +88,16 @@ def test_a_cancelled_run_that_still_has_an_agent_is_shown_as_cancelling(
 ) -> None:
     actions.cancel(quiet_lab.context, runs[2:3])
     assert document(quiet_lab, runs[2]).shown_state == "cancelling"
+
+
+@pytest.mark.parametrize(("word", "shown"), [("GONE by 1000", "cancelling"), ("FINE", "running")])
+def test_a_job_that_was_cancelled_in_the_scheduler_is_shown_by_the_backends_own_word(
+    quiet_lab: Lab, runs: list[str], monkeypatch: pytest.MonkeyPatch, word: str, shown: str
+) -> None:
+    backend = quiet_lab.context.backend("local")
+    monkeypatch.setattr(backend, "cancelled_word", "GONE")
+    set_words(quiet_lab.context.ledger, [(runs[2], 1, word)])
+    assert document(quiet_lab, runs[2]).shown_state == shown
 
 
 def test_a_run_without_a_sign_of_life_for_longer_than_its_lease_is_shown_as_unknown(

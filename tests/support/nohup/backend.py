@@ -39,6 +39,7 @@ class NohupBackend:
     look_s = 0.0
     chains = False
     hands_on = False
+    cancelled_word = ""
     nodes_change = False
 
     def __init__(self, config: Config) -> None:

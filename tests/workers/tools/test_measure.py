@@ -45,8 +45,8 @@ def test_a_backbone_has_the_published_parameters_and_flops(
         training=False,
         device=CPU,
     )
-    assert found["parameters"] == parameters
-    assert round(found["multiply_adds"] / 1e9, 1) == pytest.approx(flops, abs=0.11)
+    assert found.parameters == parameters
+    assert round(found.multiply_adds / 1e9, 1) == pytest.approx(flops, abs=0.11)
 
 
 def test_attention_counts_as_its_two_matrix_products_whatever_kernel_runs() -> None:
@@ -64,7 +64,7 @@ def test_attention_counts_as_its_two_matrix_products_whatever_kernel_runs() -> N
     attention = 2 * tokens * tokens * width
     block = 12 * tokens * width * width + attention
     patches, classifier = 196 * 16 * 16 * 3 * width, width * 1000
-    assert found["multiply_adds"] == depth * block + patches + classifier
+    assert found.multiply_adds == depth * block + patches + classifier
 
 
 @pytest.mark.parametrize("training", [False, True])
@@ -80,10 +80,10 @@ def test_speed_is_images_over_the_mean_of_the_timed_passes(training: bool) -> No
         training=training,
         device=CPU,
     )
-    assert found["images_per_second"] == pytest.approx(4 / found["seconds"])
-    assert found["seconds_std"] >= 0
-    assert found["peak_memory_bytes"] is None
-    assert found["pass"] == ("training" if training else "inference")
+    assert found.images_per_second == pytest.approx(4 / found.seconds)
+    assert found.seconds_std >= 0
+    assert found.peak_memory_bytes is None
+    assert found.pass_ == ("training" if training else "inference")
 
 
 @given(limit=st.integers(1, 1 << 17))

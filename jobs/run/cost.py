@@ -1,0 +1,38 @@
+"""What a backbone costs, as `vtjobs measure` prints it."""
+
+from ..documents import Document, field
+
+
+class Cost(Document, frozen=True, kw_only=True, omit_defaults=False):
+    """What a backbone costs on one device."""
+
+    schema_version: int = 1
+    """Raised when a key is removed or changes its meaning."""
+    backbone: str
+    """As it was asked for."""
+    parameters: int
+    """Trained or not."""
+    multiply_adds: int
+    """Of one image, which the papers call FLOPs."""
+    batch: int
+    """Images at a time."""
+    image_size: int
+    """Side of the input, pixels."""
+    precision: str
+    """fp32, fp16 or bf16."""
+    pass_: str = field(name="pass")
+    """`training` or `inference`."""
+    repeats: int
+    """Timed passes."""
+    images_per_second: float
+    """`batch` by the mean time of a pass."""
+    seconds: float
+    """Of a pass, the mean."""
+    seconds_std: float | None
+    """Over the passes; null with one."""
+    peak_memory_bytes: int | None
+    """Null without a GPU."""
+    device: str
+    """Name of the GPU, or the CPU with its threads."""
+    software: dict[str, str]
+    """Package -> version."""
