@@ -10,8 +10,14 @@ from typing import Any, TypeVar, overload
 
 import msgspec
 
+from .errors import VtjobsError
+
 # A field whose key in JSON is a word of Python: `failure: str = field(name="class")`.
 field = msgspec.field
+
+
+class Unfit(VtjobsError, ValueError):
+    """What was read is not the document that it should be: damaged, or of another version."""
 
 
 class Document(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -37,9 +43,12 @@ def from_plain(data: object, kind: Any) -> Any:
     """Return a document that was read from JSON.
 
     Raises:
-        ValueError: a key is missing or of another type; the message names it.
+        Unfit: a key is missing or of another type; the message names it.
     """
-    return msgspec.convert(data, kind, str_keys=True)
+    try:
+        return msgspec.convert(data, kind, str_keys=True)
+    except msgspec.ValidationError as error:
+        raise Unfit(f"{getattr(kind, '__name__', kind)}: {error}") from None
 
 
 def asdict(document: msgspec.Struct) -> dict[str, Any]:

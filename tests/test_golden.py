@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from vtjobs.jobs.grid import catalogue
+from vtjobs.jobs.grid.load import take_in
+from vtjobs.jobs.run.spec import RunSpec, seeds_text
 
 from .support import golden
 from .support.cli import Cli
@@ -33,6 +35,15 @@ def test_a_built_in_grid_expands_to_the_same_runs_and_is_stored_as_before(
     name: str, tmp_path: Path
 ) -> None:
     assert golden.identity(name, tmp_path) == IDENTITIES[name]
+
+
+@pytest.mark.parametrize("name", IDENTITIES)
+def test_a_description_of_every_cell_of_a_built_in_grid_is_read_back(name: str) -> None:
+    expansion = take_in(name).expansion
+    for run in {run.cell: run for run in expansion.runs}.values():
+        cell = expansion.cells[run.cell]
+        text = cell.spec.text(seeds=seeds_text(1), init_from=run.parent)
+        assert RunSpec.parse(text).canonical() == text
 
 
 @pytest.mark.parametrize("command", DOCUMENTS)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from ..documents import from_plain, to_plain
+from ..documents import Unfit, from_plain, to_plain
 from .settings import STAGE, CellSettings
 
 # Raised when a change of ours changes results, so that old and new runs are not taken for the same.
@@ -124,12 +124,15 @@ class RunSpec(
         """Read a spec file.
 
         Raises:
-            ValueError: the text is not the canonical JSON of a RunSpec.
+            Unfit: the text is not the canonical JSON of a RunSpec.
         """
-        spec = from_plain(json.loads(text), cls)
+        try:
+            spec = from_plain(json.loads(text), cls)
+        except json.JSONDecodeError as error:
+            raise Unfit(f"a run's description is no JSON: {error}") from None
         # A key that is not known here would be lost, and with it the run's name.
         if spec.canonical() != text:
-            raise ValueError("not a run's description, or one of a newer version")
+            raise Unfit("a run's description is of a newer version of vtjobs, or damaged")
         return spec
 
     def canonical(self) -> str:

@@ -40,7 +40,7 @@ class Running(ProcessIdentity, frozen=True, kw_only=True):
 
     gpus: list[str]
     cores: int
-    """None of an allocation that has GPUs."""
+    """0 where the allocation has GPUs."""
 
 
 class End(Document, frozen=True, kw_only=True, omit_defaults=False):

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vtjobs.jobs.documents import changed, from_plain, to_plain
+from vtjobs.jobs.errors import VtjobsError
 from vtjobs.jobs.grid import catalogue
 from vtjobs.jobs.grid.recipe import Recipe
 from vtjobs.jobs.run.settings import (
@@ -199,8 +200,8 @@ def test_what_json_cannot_say_is_not_hashed(value: float) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", "null", '{"backbone": {}}', "not json"])
-def test_what_is_no_spec_is_refused(text: str) -> None:
-    with pytest.raises(ValueError):
+def test_what_is_no_spec_is_refused_in_one_line(text: str) -> None:
+    with pytest.raises(VtjobsError):
         RunSpec.parse(text)
 
 
@@ -208,5 +209,5 @@ def test_what_is_no_spec_is_refused(text: str) -> None:
 def test_a_spec_with_a_further_key_is_refused(part: str | None) -> None:
     plain = json.loads(SPEC.canonical())
     (plain if part is None else plain[part])["gpus"] = 8
-    with pytest.raises(ValueError):
+    with pytest.raises(VtjobsError):
         RunSpec.parse(canonical(plain))
