@@ -12,7 +12,7 @@ from .options import (
     Workspace,
     Yes,
     confirm,
-    fresh,
+    make_pass,
     open_workspace,
     select_ids,
 )
@@ -144,7 +144,7 @@ def supervise(
     context = open_workspace(workspace)
     context.be_patient()
     if once:
-        if text := describe(fresh(context)):
+        if text := describe(make_pass(context)):
             say(text)
         return
     stop = threading.Event()
@@ -167,7 +167,7 @@ def _act(
     from .printing import terminal
 
     context = open_workspace(workspace)
-    fresh(context, start=False)
+    make_pass(context, start=False)
     chosen = select_ids(context, words)
     if dry_run:
         print("\n".join(chosen))
@@ -175,7 +175,7 @@ def _act(
     confirm(len(chosen), what, yes=yes)
     done = action(context, chosen)
     if what not in ("cancel", "hold"):
-        fresh(context)
+        make_pass(context)
     if as_json:
         terminal.emit_json(done)
     for run_id, reason in done.passed_over.items():

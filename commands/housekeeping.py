@@ -15,7 +15,7 @@ from .options import (
     Workspace,
     Yes,
     config,
-    fresh,
+    make_pass,
     open_workspace,
     select_ids,
 )
@@ -37,7 +37,7 @@ def gc(
     from .printing import terminal
 
     context = open_workspace(workspace)
-    fresh(context)
+    make_pass(context, start=False)
     garbage = collector.find(context, select_ids(context, selector))
     total = sum(item.bytes for item in garbage)
     if as_json:

@@ -99,17 +99,37 @@ def config(workspace: str | None, **overrides: Any) -> "Config":
 
 
 def open_workspace(workspace: str | None, *, create: bool = False) -> "Context":
+    """Open a workspace to change something in it."""
     from ..orchestrator.loop.context import open_context
 
     return open_context(config(workspace), create=create)
 
 
-def fresh(context: "Context", *, start: bool = True) -> "Report":
-    """Bring the ledger up to date, and say what could not be asked."""
+def look_into(workspace: str | None) -> "Context":
+    """Open a workspace to read, with the ledger brought up to date.
+
+    Nothing is started, cancelled or submitted. A workspace of somebody else will do.
+    """
+    from ..orchestrator.loop.context import open_context
+    from ..orchestrator.loop.tick import look
+
+    context = open_context(config(workspace), to_read=True)
+    _say(look(context))
+    return context
+
+
+def make_pass(context: "Context", *, start: bool = True) -> "Report":
+    """Bring the ledger up to date, repair, and start what is due; say what could not be asked."""
     from ..orchestrator.loop.tick import tick
-    from .printing.terminal import say
 
     report = tick(context, start=start)
+    _say(report)
+    return report
+
+
+def _say(report: "Report") -> None:
+    from .printing.terminal import say
+
     unreachable.clear()
     for name, fact in report.unreachable.items():
         since = datetime.fromtimestamp(fact.since).strftime("%Y-%m-%d %H:%M:%S")
@@ -120,7 +140,6 @@ def fresh(context: "Context", *, start: bool = True) -> "Report":
         if problem not in _told:
             _told.add(problem)
             say(f"warning: {problem}")
-    return report
 
 
 def selection(words: list[str] | None, *, default_all: bool = False) -> Any:

@@ -11,8 +11,7 @@ from .options import (
     Quiet,
     Selector,
     Workspace,
-    fresh,
-    open_workspace,
+    look_into,
     selection,
 )
 from .printing.tables import print_table
@@ -346,8 +345,7 @@ def _opened(selector: Any, style: str, workspace: Any) -> tuple[Any, Any]:
 
     if style not in FORMATS:
         raise BadInput(f"--format {style}: unknown. {suggest(style, FORMATS)}")
-    context = open_workspace(workspace)
-    fresh(context)
+    context = look_into(workspace)
     return context, selection(selector, default_all=True)
 
 

@@ -14,7 +14,8 @@ from .options import (
     Set,
     Source,
     Workspace,
-    fresh,
+    look_into,
+    make_pass,
     open_workspace,
     selection,
 )
@@ -66,8 +67,7 @@ def power(
     from ..jobs.documents import changed
     from .printing import terminal
 
-    context = open_workspace(workspace)
-    fresh(context)
+    context = look_into(workspace)
     document = _needs(context, selection(selector, default_all=True), half_width, effect, metric)
     if document.runs and selector and len(selector) == 1 and _is_grid(context, selector[0]):
         goal = {"--half-width": half_width, "--effect": effect, "--metric": metric}
@@ -133,7 +133,7 @@ def topup(
             " more values instead"
         )
     context = open_workspace(workspace)
-    fresh(context, start=False)
+    make_pass(context, start=False)
     needs = _needs(
         context,
         selection([own.grid.name if source == given else given]),
@@ -159,7 +159,7 @@ def topup(
         raise BadInput(f"{source}: {message}. Add the seeds to the grid file by hand")
     document = summary(context, wider) if dry_run else submit(context, wider)
     if not dry_run:
-        fresh(context)
+        make_pass(context)
     if as_json:
         terminal.emit_json(to_plain(document) | {"needs": to_plain(needs)})
     else:

@@ -18,7 +18,8 @@ from .options import (
     Source,
     Workspace,
     config,
-    fresh,
+    look_into,
+    make_pass,
     one_run,
     open_workspace,
     selection,
@@ -75,9 +76,9 @@ def submit(
     grid = prepared(workspace, source, settings, max_runs, backend)
     with _told_when_interrupted(workspace, grid.frozen.grid_id):
         context = open_workspace(workspace, create=True)
-        fresh(context, start=False)
+        make_pass(context, start=False)
         document = store(context, grid, hold=hold, canary=canary, amend=amend)
-        fresh(context)
+        make_pass(context)
     if as_json:
         terminal.emit_json(document)
     terminal.say(submitted(document))
@@ -160,7 +161,7 @@ def plan(
     from .printing import terminal
 
     exists = config(workspace).workspace.identity.exists()
-    context = open_workspace(workspace) if exists else None
+    context = look_into(workspace) if exists else None
     grid = prepared(workspace, source, settings, max_runs, backend)
     document = summary(context, grid)
     if as_json:
@@ -242,8 +243,8 @@ def run(run: RunId, workspace: Workspace = None) -> None:
     from ..orchestrator.requests.foreground import run_here
 
     context = open_workspace(workspace)
-    fresh(context, start=False)
+    make_pass(context, start=False)
     state = run_here(context, one_run(context, run))
-    fresh(context, start=False)
+    make_pass(context, start=False)
     if state != "completed":
         raise VtjobsError(f"the run ended in state {state}")

@@ -10,9 +10,8 @@ from .options import (
     RunId,
     Selector,
     Workspace,
-    fresh,
+    look_into,
     one_run,
-    open_workspace,
     selection,
 )
 
@@ -27,8 +26,8 @@ def status(
     from ..orchestrator.views.documents import status as view
     from .printing import terminal
 
-    context = open_workspace(workspace)
-    document = view(context, selection(selector, default_all=True), fresh(context))
+    context = look_into(workspace)
+    document = view(context, selection(selector, default_all=True))
     if as_json:
         terminal.emit_json(document)
         return
@@ -56,8 +55,7 @@ def runs(
     from ..orchestrator.views import documents
     from .printing import terminal
 
-    context = open_workspace(workspace)
-    fresh(context)
+    context = look_into(workspace)
     found = documents.runs(context, selection(selector, default_all=True), limit=limit)
     if as_json:
         terminal.emit_json(found)
@@ -102,8 +100,7 @@ def show(
     from .printing import terminal
     from .printing.show import lines
 
-    context = open_workspace(workspace)
-    fresh(context)
+    context = look_into(workspace)
     document = view(context, one_run(context, run))
     if as_json:
         terminal.emit_json(document)
@@ -131,8 +128,7 @@ def logs(
     """Print the logs of a run."""
     from .printing.follow import print_logs
 
-    context = open_workspace(workspace)
-    fresh(context)
+    context = look_into(workspace)
     print_logs(
         context.workspace.run(one_run(context, run)), attempt=attempt, rank=rank, follow=follow
     )
@@ -148,8 +144,7 @@ def failures(
     from ..orchestrator.views.documents import failures as view
     from .printing import terminal
 
-    context = open_workspace(workspace)
-    fresh(context)
+    context = look_into(workspace)
     groups = view(context, selection(selector, default_all=True))
     if as_json:
         terminal.emit_json(groups)
@@ -172,8 +167,7 @@ def why(run: RunId, as_json: Json = False, workspace: Workspace = None) -> None:
     from ..orchestrator.views.why import why as explain
     from .printing import terminal
 
-    context = open_workspace(workspace)
-    fresh(context)
+    context = look_into(workspace)
     document = explain(context, one_run(context, run))
     if as_json:
         terminal.emit_json(document)

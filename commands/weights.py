@@ -11,7 +11,8 @@ from .options import (
     RunId,
     Selector,
     Workspace,
-    fresh,
+    look_into,
+    make_pass,
     one_run,
     open_workspace,
     select_ids,
@@ -40,8 +41,7 @@ def mcnemar(
     from ..jobs.documents import asdict
     from .printing import terminal
 
-    context = open_workspace(workspace)
-    fresh(context)
+    context = look_into(workspace)
     run_ids = [one_run(context, name) for name in (run, other)]
     bits = [per_image.read(context.workspace, run_id, set_name) for run_id in run_ids]
     for run_id, one in zip(run_ids, bits, strict=True):
@@ -106,7 +106,7 @@ def evaluate(
     from .printing import terminal
 
     context = open_workspace(workspace)
-    fresh(context)
+    make_pass(context, start=False)
     run_ids = select_ids(context, selector)
     found = score(
         context,
@@ -143,8 +143,7 @@ def export(
     from ..orchestrator.housekeeping.export import export as write
     from .printing import terminal
 
-    context = open_workspace(workspace)
-    fresh(context)
+    context = look_into(workspace)
     run_id = one_run(context, run)
     chosen = table(context.ledger, Selection(names=(run_id,)))[0]
     cell = table(context.ledger, selection([f"cell={chosen.cell_id}"]))[0]

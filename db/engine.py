@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import quote
 
 from sqlalchemy import Connection as Connection
 from sqlalchemy import Engine, create_engine, event, text
@@ -117,8 +118,12 @@ def refuse_network(path: Path, kind: str) -> None:
         )
 
 
-def open_engine(url: URL) -> Engine:
+def open_engine(url: URL, *, read_only: bool = False) -> Engine:
     """Make the engine of a ledger.
+
+    Args:
+        url: of the database.
+        read_only: whether a SQLite file is opened so that nothing is written, not even beside it.
 
     Raises:
         BadInput: a SQLite file on a network file system.
@@ -126,6 +131,8 @@ def open_engine(url: URL) -> Engine:
     if url.drivername == "sqlite":
         path = Path(str(url.database))
         refuse_network(path, file_system_of(path))
+        if read_only:
+            return _read_only(url, path)
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         engine = create_engine(url, connect_args={"timeout": BUSY_TIMEOUT_S})
         event.listen(engine, "connect", _sqlite_connect)
@@ -134,6 +141,21 @@ def open_engine(url: URL) -> Engine:
     options = f"-c timezone=utc -c lock_timeout={BUSY_TIMEOUT_S * 1000:.0f}"
     arguments = {"connect_timeout": CONNECT_TIMEOUT_S, "options": options}
     return create_engine(url, pool_pre_ping=True, connect_args=arguments)
+
+
+def _read_only(url: URL, path: Path) -> Engine:
+    """Open a SQLite file that belongs to somebody else."""
+    # A log beside the file means that its owner has it open, or was killed: then only SQLite's own
+    # locks keep what is read whole. Without one nobody writes, and no companion may be created.
+    mode = "mode=ro" if Path(f"{path}-wal").exists() else "immutable=1"
+    address = f"file:{quote(str(path))}?{mode}"
+
+    def connect() -> sqlite3.Connection:
+        return sqlite3.connect(address, uri=True, timeout=BUSY_TIMEOUT_S, isolation_level=None)
+
+    engine = create_engine(url, creator=connect)
+    event.listen(engine, "begin", _sqlite_begin)
+    return engine
 
 
 def _sqlite_connect(connection: object, _: object) -> None:

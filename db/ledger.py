@@ -75,7 +75,13 @@ class Ledger:
 
     @classmethod
     def open(
-        cls, url: str, *, workspace_id: str, create: bool = False, clock: Clock = time.time
+        cls,
+        url: str,
+        *,
+        workspace_id: str,
+        create: bool = False,
+        read_only: bool = False,
+        clock: Clock = time.time,
     ) -> "Ledger":
         """Open the ledger of a workspace.
 
@@ -83,13 +89,14 @@ class Ledger:
             url: a SQLAlchemy URL or a path.
             workspace_id: the workspace that the ledger must belong to.
             create: whether an empty database gets its tables.
+            read_only: whether a SQLite file is opened so that nothing can be written.
             clock: gives the time, in seconds since 1970.
 
         Raises:
             BadInput: the ledger belongs to another workspace, or is on a network file system.
             OlderLedger, NewerLedger: the schema does not fit.
         """
-        engine = open_engine(parse_url(url))
+        engine = open_engine(parse_url(url), read_only=read_only)
         if not check_schema(engine) and create:
             from .upgrade import upgrade
 

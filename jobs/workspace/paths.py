@@ -1,6 +1,7 @@
 """Every path of a workspace, and the claims and cancels that fence the attempts of a run."""
 
 import os
+import pwd
 import socket
 import uuid
 from collections.abc import Iterator
@@ -184,6 +185,18 @@ class Workspace:
             ) from None
         self.check()
         return self
+
+    def is_owned(self) -> bool:
+        """Whether this user made the workspace."""
+        return self.identity.stat().st_uid == os.geteuid()
+
+    def owner(self) -> str:
+        """Return the name of the user who made the workspace."""
+        uid = self.identity.stat().st_uid
+        try:
+            return pwd.getpwuid(uid).pw_name
+        except KeyError:
+            return f"user {uid}"
 
     def check(self) -> dict[str, str]:
         """Return the workspace's identity.

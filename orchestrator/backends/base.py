@@ -160,6 +160,8 @@ class Backend(Protocol):
     """Whether its agents may take a while to hand on what they stopped."""
     cancelled_word: str
     """With what its word of a job begins that was cancelled there; empty: it has no such word."""
+    explains_by_word: bool
+    """Whether `explain` asks nobody: the scheduler's word says it all."""
     nodes_change: bool
     """Whether its nodes may be others tomorrow. The GPUs of a run that asks for none in particular
     are then settled when its grid is submitted.
@@ -217,4 +219,8 @@ class Backend(Protocol):
 
     def wake(self) -> None:
         """Keep the queue going, where it is ours to keep."""
+        ...
+
+    def is_asleep(self) -> bool:
+        """Whether work lies in a queue of ours that nobody serves, as after a reboot."""
         ...

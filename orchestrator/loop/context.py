@@ -33,6 +33,10 @@ class Context:
     patient: bool = False
     workspace_id: str = ""
     """As it was when this was opened."""
+    is_owner: bool = True
+    """Whether the workspace is this user's; others read only."""
+    keeps_ledger: bool = True
+    """Whether the ledger is this user's to write."""
     _backends: dict[str, Backend] = field(default_factory=dict)
 
     def backend(self, name: str) -> Backend:
@@ -98,16 +102,20 @@ def make_backend(name: str, config: Config, *, clock: Clock = time.time) -> Back
     return made
 
 
-def open_context(config: Config, *, create: bool = False, clock: Clock = time.time) -> Context:
+def open_context(
+    config: Config, *, create: bool = False, to_read: bool = False, clock: Clock = time.time
+) -> Context:
     """Open what the configuration names.
 
     Args:
         config: the settings.
         create: make workspace and ledger where there are none.
+        to_read: whether nothing is to be changed, so that a workspace of somebody else will do.
         clock: gives the time.
 
     Raises:
-        WorkspaceUnreadable, BadInput, LedgerUnreachable: see Workspace.check and Ledger.open.
+        WorkspaceUnreadable, BadInput, LedgerUnreachable: see Workspace.check and Ledger.open; also
+            where this user may not write the workspace, and `to_read` is not set.
     """
     workspace = config.workspace
     if config.get("ledger"):
@@ -115,11 +123,37 @@ def open_context(config: Config, *, create: bool = False, clock: Clock = time.ti
     if create:
         workspace.create()
     identity = workspace.check()
+    if not to_read and not os.access(workspace.root, os.W_OK):
+        raise BadInput(
+            f"workspace {workspace.root} belongs to {workspace.owner()}, and you may not write"
+            " there. Choose a workspace of your own with --workspace"
+        )
     url = ledger_url(config, identity)
     if "://" not in url and not Path(url).exists():
         from ...db.rebuild import make_ledger
 
         # A lost ledger is made anew from the workspace, which is the truth.
         make_ledger(Path(url), workspace, workspace_id=identity["id"], clock=clock)
-    ledger = Ledger.open(url, workspace_id=identity["id"], create=create, clock=clock)
-    return Context(config, workspace, ledger, clock, workspace_id=identity["id"])
+    is_owner = workspace.is_owned()
+    keeps_ledger = is_owner or _is_mine(url)
+    ledger = Ledger.open(
+        url,
+        workspace_id=identity["id"],
+        create=create,
+        read_only=to_read and not keeps_ledger,
+        clock=clock,
+    )
+    return Context(
+        config,
+        workspace,
+        ledger,
+        clock,
+        workspace_id=identity["id"],
+        is_owner=is_owner,
+        keeps_ledger=keeps_ledger,
+    )
+
+
+def _is_mine(url: str) -> bool:
+    """Whether a ledger is a file of this user's."""
+    return "://" not in url and Path(url).stat().st_uid == os.geteuid()

@@ -25,16 +25,21 @@ BREAKER_RUNS = 3
 _BLAMED = DETERMINISTIC | {FailureClass.USER_ERROR, FailureClass.REFUSED, FailureClass.DATA}
 
 
-def guard(context: Context) -> list[str]:
-    """Release canaries that have passed, trip breakers; return what the user should know."""
+def guard(context: Context, *, acts: bool = True) -> list[str]:
+    """Release canaries that have passed, trip breakers; return what the user should know.
+
+    Args:
+        context: workspace, ledger, backends.
+        acts: False to say it only: no marker is written, and no scheduler is asked.
+    """
     found: list[str] = []
     for folder in sorted(context.workspace.grids.glob("*")):
         if (folder / "canary.json").exists():
-            found += _watch_canary(context, folder.name)
-    return found + _watch_failures(context) + _watch_queue(context)
+            found += _watch_canary(context, folder.name, acts=acts)
+    return found + _watch_failures(context, acts=acts) + _watch_queue(context, asks=acts)
 
 
-def _watch_queue(context: Context) -> list[str]:
+def _watch_queue(context: Context, *, asks: bool) -> list[str]:
     """Say which queued runs will not start by themselves."""
     with reading(context.ledger.engine) as connection:
         words = queries.waiting_words(connection)
@@ -43,7 +48,7 @@ def _watch_queue(context: Context) -> list[str]:
     for row in words:
         waiting = (
             None
-            if row.backend in away
+            if row.backend in away or not (asks or context.backend(row.backend).explains_by_word)
             else context.backend(row.backend).explain(row.word, token=row.token)
         )
         if waiting is None or waiting.kind is WaitKind.WAIT:
@@ -72,7 +77,7 @@ def set_canary(workspace: Workspace, grid_id: str, run_ids: list[str]) -> None:
         write_new(workspace.marker(grid_id, "canary"), to_json({"runs": run_ids, "passed": False}))
 
 
-def _watch_canary(context: Context, grid_id: str) -> list[str]:
+def _watch_canary(context: Context, grid_id: str, *, acts: bool) -> list[str]:
     path = context.workspace.marker(grid_id, "canary")
     marker = read_json(path) or {}
     if marker.get("passed"):
@@ -85,7 +90,8 @@ def _watch_canary(context: Context, grid_id: str) -> list[str]:
         run_id for run_id in runs if states.get(run_id) == RunState.COMPLETED or epochs.get(run_id)
     ]
     if len(passed) == len(runs):
-        write_over(path, to_json({"runs": runs, "passed": True}))
+        if acts:
+            write_over(path, to_json({"runs": runs, "passed": True}))
         return []
     sick = [
         run_id
@@ -100,7 +106,7 @@ def _watch_canary(context: Context, grid_id: str) -> list[str]:
     ]
 
 
-def _watch_failures(context: Context) -> list[str]:
+def _watch_failures(context: Context, *, acts: bool) -> list[str]:
     """Trip the breaker of a grid in which too many runs failed alike.
 
     Say which grids are tripped.
@@ -118,7 +124,8 @@ def _watch_failures(context: Context) -> list[str]:
         if len(fresh) < BREAKER_RUNS or not pending.get(grid_id):
             continue
         marker = {"class": failure, "signature": signature, "runs": [row.run_id for row in fresh]}
-        write_new(context.workspace.marker(grid_id, "breaker"), to_json(marker))
+        if acts:
+            write_new(context.workspace.marker(grid_id, "breaker"), to_json(marker))
         found.append(
             f"{grid_id}: stopped after {len(fresh)} runs failed with the same error "
             f"({failure}: {signature}); {pending[grid_id]} runs are held back. "

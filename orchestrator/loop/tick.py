@@ -1,6 +1,7 @@
 """One pass over the workspace: ask the scheduler, read journals, repair, start what is due.
 
-Every command runs it.
+Commands that change something make a pass, as the local queue and `vtjobs supervise` do. Commands
+that only read `look`: they take in what has happened, and start, cancel and submit nothing.
 """
 
 import time
@@ -55,15 +56,7 @@ def tick(context: Context, *, start: bool = True) -> Report:
     """
     require_workspace(context)
     report = Report()
-    with reading(context.ledger.engine) as connection:
-        live = queries.live_attempts(connection)
-    asked_at = context.clock()
-    views = _observe(context, live)
-    report.events = ingest_live(context.ledger, context.workspace)
-    if adopt_allocations(context.ledger, context.workspace, known_tokens(context.ledger)):
-        # A successor may be at work already.
-        report.events += ingest_live(context.ledger, context.workspace)
-    _apply(context, _current(context, live, views), report, asked_at=asked_at)
+    live = _take_in(context, report, acts=True)
     report.problems += guard(context)
     if start:
         started = dispatch(context)
@@ -77,6 +70,62 @@ def tick(context: Context, *, start: bool = True) -> Report:
         if name not in report.unreachable:
             context.backend(name).wake()
     return report
+
+
+def look(context: Context) -> Report:
+    """Bring the ledger in line with journals and schedulers, and change nothing else.
+
+    Whoever does not own the workspace does not ask its schedulers either; where the ledger is not
+    theirs to write, it is read as it is.
+
+    Raises:
+        LedgerUnreachable, WorkspaceUnreadable: nothing was changed.
+    """
+    require_workspace(context)
+    report = Report()
+    if context.keeps_ledger:
+        _take_in(context, report, acts=False)
+    if context.is_owner:
+        report.problems += guard(context, acts=False) + _asleep(context)
+    report.unreachable = scheduler_notes.away(context.ledger)
+    return report
+
+
+def _asleep(context: Context) -> list[str]:
+    """Say whose queue nobody serves, although runs are in it."""
+    with reading(context.ledger.engine) as connection:
+        names = {row.backend for row in queries.live_attempts(connection)}
+    return [
+        f"runs wait in the {name} queue, and nothing serves it (was this machine restarted?). "
+        "Start it again: vtjobs supervise --once"
+        for name in sorted(names)
+        if context.backend(name).is_asleep()
+    ]
+
+
+def _take_in(context: Context, report: Report, *, acts: bool) -> list[Any]:
+    """Ask the schedulers, read the journals, and put down what follows.
+
+    Args:
+        context: workspace, ledger, backends.
+        report: what happened is counted here.
+        acts: whether lost submissions are repeated and open cancellations sent.
+
+    Returns:
+        The attempts that were live before.
+    """
+    with reading(context.ledger.engine) as connection:
+        live = queries.live_attempts(connection)
+    asked_at = context.clock()
+    views = _observe(context, live) if context.is_owner else {}
+    report.events = ingest_live(context.ledger, context.workspace)
+    if adopt_allocations(context.ledger, context.workspace, known_tokens(context.ledger)):
+        # A successor may be at work already.
+        report.events += ingest_live(context.ledger, context.workspace)
+    decided = _apply(context, _current(context, live, views), report, asked_at=asked_at)
+    if acts:
+        _act(context, decided, report)
+    return live
 
 
 def place_of(row: Any) -> Place:
@@ -138,16 +187,21 @@ def _current(context: Context, asked: list[Any], views: dict[Key, JobView]) -> d
     return {key: view for key, view in views.items() if key[0] not in doubtful & accepted}
 
 
-def _apply(context: Context, views: dict[Key, JobView], report: Report, *, asked_at: float) -> None:
-    """Act on what was seen.
+Decided = dict[Decision, list[tuple[Any, JobView]]]
+
+
+def _apply(
+    context: Context, views: dict[Key, JobView], report: Report, *, asked_at: float
+) -> Decided:
+    """Put down what was seen; return what is to be done about each live attempt.
 
     Time limits are measured at the time of asking: what came later was not seen.
     """
+    decided: Decided = defaultdict(list)
     if not views:
-        return
+        return decided
     with reading(context.ledger.engine) as connection:
         live = queries.live_attempts(connection)
-    decided: dict[Decision, list[tuple[Any, JobView]]] = defaultdict(list)
     moves: list[Row] = []
     words: list[tuple[str, int, str]] = []
     for row in live:
@@ -166,8 +220,15 @@ def _apply(context: Context, views: dict[Key, JobView], report: Report, *, asked
         context.ledger.accepted(token, view.job_id, source=view.source or row.backend)
     report.ended += context.ledger.transitions(moves)
     scheduler_notes.set_words(context.ledger, words)
+    return decided
+
+
+def _act(context: Context, decided: Decided, report: Report) -> None:
+    """Repeat submissions that were lost, and send cancellations that have not arrived."""
     for token in dict.fromkeys(row.token for row, _ in decided[Decision.RESUBMIT]):
         report.resubmitted += _relaunch(context, token)
+    with reading(context.ledger.engine) as connection:
+        live = queries.live_attempts(connection) if decided[Decision.CANCEL] else []
     try:
         cancel_places(context, [row for row, _ in decided[Decision.CANCEL]], live)
     except SchedulerUnreachable as error:

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from ...db import queries, records
+from ...db import queries, records, scheduler_notes
 from ...db.engine import reading
 from ...jobs.atomic_files import read_json
 from ...jobs.documents import Document, field, to_plain
@@ -22,7 +22,6 @@ from ...jobs.run.states import AttemptState, RunState
 from ...jobs.workspace.journal import LEASE_S
 from ...jobs.workspace.markers import held_runs
 from ..loop.context import Context
-from ..loop.tick import Report
 
 SCHEMA_VERSION = 1
 _ATTEMPT_TIMES = ("submitted_at", "started_at", "ended_at", "heartbeat_at")
@@ -260,7 +259,7 @@ def iso(at: float | None) -> str | None:
     )
 
 
-def status(context: Context, selection: Selection, report: Report) -> Status:
+def status(context: Context, selection: Selection) -> Status:
     """Return how many runs are in each state, over all and per grid."""
     with reading(context.ledger.engine) as connection:
         counts = queries.status_counts(connection, selection)
@@ -283,7 +282,7 @@ def status(context: Context, selection: Selection, report: Report) -> Status:
         held=len(held_runs(context.workspace, set(settings))),
         unreachable=[
             Unreachable(backend=name, since=iso(fact.since), reason=fact.reason)
-            for name, fact in report.unreachable.items()
+            for name, fact in scheduler_notes.away(context.ledger).items()
         ],
         damaged_journals=[
             f"{row['run_id']}/{row['attempt']:04d}: {row['note']}" for row in damaged

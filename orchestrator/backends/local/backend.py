@@ -23,7 +23,7 @@ from ....jobs.config.host import clean_environment, cpu_count, visible_gpus
 from ....jobs.errors import BadInput, Problem
 from ....jobs.workspace.allocation import Allocation, Shape
 from ....jobs.workspace.grid_settings import GridSettings
-from ....jobs.workspace.journal import LEASE_S
+from ....jobs.workspace.journal import HEARTBEAT_S, LEASE_S
 from ....jobs.workspace.paths import Workspace
 from ..base import JobState, JobView, Key, Place, Room, Submission, SubmitOutcome, Waiting, WaitKind
 from .entries import End, Need, Running, read, write
@@ -41,6 +41,7 @@ class LocalBackend:
     chains = False
     hands_on = False
     cancelled_word = ""
+    explains_by_word = True
     nodes_change = False
 
     def __init__(self, workspace: Workspace) -> None:
@@ -105,6 +106,9 @@ class LocalBackend:
 
     def wake(self) -> None:
         self.queue.wake()
+
+    def is_asleep(self) -> bool:
+        return self.queue.is_asleep()
 
 
 def make(config: Config, *, clock: Callable[[], float] = time.time) -> LocalBackend:
@@ -243,6 +247,12 @@ class LocalQueue:
         finally:
             os.close(log)
 
+    def is_asleep(self) -> bool:
+        """Whether there is work, and its runner has given no sign of life for some time."""
+        if not self.waiting() and not self.running():
+            return False
+        return not _is_served(self.root, within_s=3 * HEARTBEAT_S)
+
     def show_life(self) -> None:
         """Tell other hosts that this queue is served."""
         (make_folder(self.root) / LOCK).touch(mode=0o600)
@@ -271,8 +281,8 @@ class RunnerLock:
         os.close(self._handle)
 
 
-def _is_served(folder: Path) -> bool:
+def _is_served(folder: Path, *, within_s: float = LEASE_S) -> bool:
     try:
-        return time.time() - (folder / LOCK).stat().st_mtime < LEASE_S
+        return time.time() - (folder / LOCK).stat().st_mtime < within_s
     except FileNotFoundError:
         return False

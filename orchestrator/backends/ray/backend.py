@@ -38,6 +38,7 @@ class RayBackend:
     chains = False
     hands_on = True
     cancelled_word = "STOPPED"
+    explains_by_word = False
     nodes_change = True
 
     def __init__(
@@ -194,6 +195,9 @@ class RayBackend:
 
     def wake(self) -> None:
         return
+
+    def is_asleep(self) -> bool:
+        return False
 
     # Which cluster --------------------------------------------------------------------------------
 

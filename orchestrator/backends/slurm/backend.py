@@ -27,6 +27,7 @@ class SlurmBackend:
     chains = True
     hands_on = True
     cancelled_word = "CANCELLED"
+    explains_by_word = True
     nodes_change = False
 
     def __init__(
@@ -139,6 +140,9 @@ class SlurmBackend:
 
     def wake(self) -> None:
         return
+
+    def is_asleep(self) -> bool:
+        return False
 
     def _scancel(self, places: Iterable[Place], *options: str) -> None:
         # A submission whose reply is not known yet is left: it is cancelled once it has been found.

@@ -4,12 +4,12 @@ import json
 
 import pytest
 
-from vtjobs.db.scheduler_notes import Away, set_words
+from vtjobs.db.scheduler_notes import note_away, set_words
 from vtjobs.jobs.documents import to_plain
+from vtjobs.jobs.errors import SchedulerUnreachable
 from vtjobs.jobs.run.selector import Selection, parse_selection
 from vtjobs.jobs.run.states import RunState
 from vtjobs.jobs.workspace.journal import LEASE_S
-from vtjobs.orchestrator.loop.tick import Report
 from vtjobs.orchestrator.requests import actions
 from vtjobs.orchestrator.views import documents
 
@@ -45,7 +45,7 @@ def document(lab: Lab, run_id: str) -> documents.RunView:
 
 
 def test_status_counts_every_state_and_names_each_grid(quiet_lab: Lab, runs: list[str]) -> None:
-    found = documents.status(quiet_lab.context, ALL, Report())
+    found = documents.status(quiet_lab.context, ALL)
     assert set(found.runs) == set(RunState)
     assert {state: count for state, count in found.runs.items() if count} == {
         "completed": 1, "failed": 1, "running": 1, "queued": 1,
@@ -61,12 +61,11 @@ def test_status_says_what_could_not_be_asked_and_which_journals_are_damaged(
     path = quiet_lab.run(runs[2]).journal(1, 0)
     path.write_bytes(path.read_bytes() + b"00000000 {}\n00000000 {}\n")
     quiet_lab.tick()
-    found = documents.status(
-        quiet_lab.context, ALL, Report(unreachable={"slurm": Away(1.0, "no answer")})
-    )
-    assert to_plain(found.unreachable) == [
-        {"backend": "slurm", "since": "1970-01-01T00:00:01Z", "reason": "no answer"}
-    ]
+    note_away(quiet_lab.context.ledger, "slurm", SchedulerUnreachable("no answer"))
+    found = documents.status(quiet_lab.context, ALL)
+    (away,) = found.unreachable
+    assert (away.backend, away.reason) == ("slurm", "no answer")
+    assert away.since.endswith("Z")
     (note,) = found.damaged_journals
     assert note.startswith(f"{runs[2]}/0001") and "damaged line" in note
 
@@ -113,7 +112,7 @@ def test_a_held_run_is_shown_as_held(quiet_lab: Lab) -> None:
     runs = quiet_lab.submit(tiny_grid(name="other", seeds="[7]"))
     actions.hold(quiet_lab.context, runs)
     assert document(quiet_lab, runs[0]).shown_state == "held"
-    assert documents.status(quiet_lab.context, ALL, Report()).held == 1
+    assert documents.status(quiet_lab.context, ALL).held == 1
 
 
 def test_show_tells_all_of_a_run(quiet_lab: Lab, runs: list[str]) -> None:

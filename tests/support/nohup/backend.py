@@ -40,6 +40,7 @@ class NohupBackend:
     chains = False
     hands_on = False
     cancelled_word = ""
+    explains_by_word = True
     nodes_change = False
 
     def __init__(self, config: Config) -> None:
@@ -109,6 +110,9 @@ class NohupBackend:
 
     def wake(self) -> None:
         return
+
+    def is_asleep(self) -> bool:
+        return False
 
 
 def make(config: Config, *, clock: Callable[[], float] = time.time) -> NohupBackend:

@@ -1,0 +1,124 @@
+"""Looking takes in what happened, and starts, cancels and submits nothing."""
+
+import os
+import pwd
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+
+from vtjobs.jobs.run.states import RunState
+from vtjobs.orchestrator.loop.tick import look
+
+from ...support.grids import tiny_grid
+from ...support.journals import ended, journal, scored, started
+from ...support.lab import Lab
+
+STRANGER = "nobody"
+
+
+def test_a_due_run_stays_where_it_is(quiet_lab: Lab) -> None:
+    (run_id,) = quiet_lab.submit(tiny_grid(seeds="1"))
+    report = look(quiet_lab.context)
+    assert report.launched == 0
+    assert quiet_lab.state(run_id) == RunState.PENDING
+    assert quiet_lab.attempts(run_id) == []
+
+
+def test_what_a_journal_says_is_taken_in(quiet_lab: Lab) -> None:
+    (run_id,) = quiet_lab.submit(tiny_grid(seeds="1"))
+    quiet_lab.tick()
+    journal(quiet_lab, run_id, 1, started(), scored(90.0), ended("completed"))
+    look(quiet_lab.context)
+    assert quiet_lab.state(run_id) == RunState.COMPLETED
+
+
+def test_an_attempt_that_is_gone_is_ended_and_its_run_not_started_again(quiet_lab: Lab) -> None:
+    (run_id,) = quiet_lab.submit(tiny_grid(seeds="1"))
+    quiet_lab.tick()
+    journal(quiet_lab, run_id, 1, started())
+    shutil.rmtree(quiet_lab.context.workspace.local_queue() / "queue")
+    look(quiet_lab.context)
+    assert [attempt.state for attempt in quiet_lab.attempts(run_id)] == ["lost"]
+    assert quiet_lab.state(run_id) == RunState.PENDING
+
+
+def test_a_lost_submission_is_not_repeated(quiet_lab: Lab) -> None:
+    (run_id,) = quiet_lab.submit(tiny_grid(seeds="1"))
+    quiet_lab.allocate([run_id], backend="slurm")
+    quiet_lab.clock.ahead_s = 600
+    assert look(quiet_lab.context).resubmitted == 0
+
+
+def test_a_tripped_breaker_is_said_and_not_set(quiet_lab: Lab) -> None:
+    runs = quiet_lab.submit(tiny_grid(seeds="5", extra="retries: 1"))
+    for run_id in runs[:3]:
+        quiet_lab.allocate([run_id])
+        broken = ended("failed", "setup_error", signature="ImportError: x", exit_code=71)
+        journal(quiet_lab, run_id, 1, started(), broken)
+    (problem,) = look(quiet_lab.context).problems
+    assert "stopped after 3 runs failed" in problem
+    (grid,) = quiet_lab.context.workspace.grids.iterdir()
+    assert not (grid / "breaker.json").exists()
+
+
+def test_it_says_that_nobody_serves_the_queue(quiet_lab: Lab) -> None:
+    quiet_lab.submit(tiny_grid(seeds="1"))
+    quiet_lab.tick()
+    shutil.rmtree(quiet_lab.context.workspace.local_queue() / "runner.lock", ignore_errors=True)
+    (problem,) = look(quiet_lab.context).problems
+    assert "vtjobs supervise --once" in problem
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_another_user_sees_the_runs_and_writes_nothing(open_folder: Path) -> None:
+    lab = Lab(open_folder, asleep=True)
+    runs = lab.submit(tiny_grid(seeds="2"))
+    lab.tick()
+    journal(lab, runs[0], 1, started(), scored(90.0), ended("completed"))
+    lab.context.ledger.engine.dispose()
+    _open_for_all(open_folder)
+    before = _contents(lab.root)
+    shown = _as_stranger(open_folder, "status", "--json", "--workspace", str(lab.root))
+    assert shown.returncode == 0, shown.stderr
+    assert '"queued": 2' in shown.stdout
+    refused = _as_stranger(open_folder, "cancel", "all", "--workspace", str(lab.root))
+    assert refused.returncode == 2
+    assert "may not write" in refused.stderr
+    assert _contents(lab.root) == before
+
+
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """A folder that other users can reach; pytest's own cannot be."""
+    with TemporaryDirectory() as folder:
+        yield Path(folder)
+
+
+def _open_for_all(root: Path) -> None:
+    for path in (root, *root.rglob("*")):
+        path.chmod(path.stat().st_mode | (0o055 if path.is_dir() else 0o044))
+
+
+def _contents(root: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file()}
+
+
+def _as_stranger(home: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    """Run a command as another UNIX user, from modules that this process has read already."""
+    identity = pwd.getpwnam(STRANGER)
+    script = (
+        "import os, sys; from vtjobs.cli import main; import vtjobs.db.queries, "
+        "vtjobs.orchestrator.views.documents, vtjobs.commands.watch, vtjobs.commands.control; "
+        f"os.setgroups([]); os.setgid({identity.pw_gid}); os.setuid({identity.pw_uid}); "
+        f"sys.argv = {['vtjobs', *arguments]!r}; main()"
+    )
+    environment = {"PATH": os.environ["PATH"], "HOME": str(home), "LANG": "C.UTF-8"}
+    command = [sys.executable, "-B", "-c", script]
+    return subprocess.run(
+        command, capture_output=True, text=True, env=environment, cwd="/", timeout=60
+    )
