@@ -6,7 +6,7 @@ Those of agents that handed on, and all of them after a loss.
 from sqlalchemy import Connection, insert, select, update
 
 from ..jobs.run.states import LIVE, AttemptState, FailureClass
-from ..jobs.workspace.allocation import Allocation, Task
+from ..jobs.workspace.allocation import Allocation, Place, Task
 from . import models as m
 from .engine import writing
 from .ledger import DUE, Ledger, insert_new
@@ -36,6 +36,8 @@ def adopt_allocation(ledger: Ledger, content: Allocation) -> bool:
             if task.run_id not in runs:
                 continue
             row = attempt_row(content, index, task, content.created_at)
+            if content.inside is not None:
+                row |= _inside(connection, content.inside, task)
             _give_up_below(ledger, connection, task)
             if _is_overtaken(connection, task):
                 # Not live, whatever it does: but a later one may build upon it, and lineages lead
@@ -59,6 +61,20 @@ def adopt_allocation(ledger: Ledger, content: Allocation) -> bool:
                 connection.execute(share)
         derive_runs(connection, runs, now)
     return True
+
+
+def _inside(connection: Connection, place: Place, task: Task) -> Row:
+    """Return what the row of an attempt says that another allocation's agent took on.
+
+    A row of that number, which was meant for an allocation of its own, moves to that place: the
+    agent has claimed the run, so nobody else can start it.
+    """
+    where: Row = {"token": place.token, "array_index": place.index}
+    mine = (m.attempts.c.run_id == task.run_id) & (m.attempts.c.number == task.attempt)
+    connection.execute(update(m.attempts).where(mine).values(**where))
+    known = select(m.allocations.c.job_id).where(m.allocations.c.token == place.token)
+    is_accepted = connection.execute(known).scalar() is not None
+    return where | {"state": AttemptState.QUEUED if is_accepted else AttemptState.SUBMITTING}
 
 
 def _is_overtaken(connection: Connection, task: Task) -> bool:

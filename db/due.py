@@ -20,6 +20,8 @@ class DueRun:
     clean_next: bool
     micro_split: int
     state: RunState
+    not_before: float
+    """When its back-off is over, in seconds since 1970."""
     last: int
     """Number of its newest attempt; 0 if there is none."""
     after: str | None
@@ -27,6 +29,14 @@ class DueRun:
     backend: str | None
     """The backend of that job."""
 
+
+# Ends after which an agent may try the run again: it was stopped, or it failed.
+_TRIED_AGAIN = (
+    AttemptState.TIMEOUT,
+    AttemptState.PREEMPTED,
+    AttemptState.FAILED,
+    AttemptState.OUT_OF_MEMORY,
+)
 
 _NUMBER = (
     select(func.max(m.attempts.c.number))
@@ -77,6 +87,7 @@ def _due(row: Row[Any], *, after: str | None, backend: str | None) -> DueRun:
         clean_next=bool(row.clean_next),
         micro_split=row.micro_split,
         state=RunState(row.state),
+        not_before=row.not_before,
         last=row.last or 0,
         after=after,
         backend=backend,
@@ -86,10 +97,10 @@ def _due(row: Row[Any], *, after: str | None, backend: str | None) -> DueRun:
 def handing_on(
     connection: Connection, *, since: float, hands_on: Callable[[str], bool]
 ) -> set[str]:
-    """Return the pending runs whose agent may be about to hand them on itself.
+    """Return the pending runs whose agent may be about to try them again, or to hand them on.
 
-    The agent stopped them and has other runs to end first. If they were started here as well, two
-    attempts would train at once until the lower one notices. Where only the scheduler reported
+    It may have other runs to end first, or wait for a back-off. If they were started here as well,
+    two attempts would train at once until the lower one notices. Where only the scheduler reported
     the end, there is no agent any more.
 
     Args:
@@ -107,8 +118,8 @@ def handing_on(
         .join(m.allocations, m.allocations.c.token == ended.c.token)
         .join(m.runs, m.runs.c.run_id == ended.c.run_id)
         .where(m.runs.c.state == RunState.PENDING, ended.c.number > m.runs.c.tries_from)
-        .where(ended.c.state.in_((AttemptState.TIMEOUT, AttemptState.PREEMPTED)))
-        .where((ended.c.ended_at > since) | is_busy)
+        .where(ended.c.state.in_(_TRIED_AGAIN))
+        .where((ended.c.ended_at > since) | (m.runs.c.not_before > since) | is_busy)
         .where(select(m.events.c.id).where(by_agent).exists())
     )
     return {row.run_id for row in connection.execute(query) if hands_on(row.backend)}

@@ -15,6 +15,7 @@ from sqlalchemy import (
     Table,
     and_,
     bindparam,
+    delete,
     func,
     insert,
     literal,
@@ -290,11 +291,9 @@ class Ledger:
 
         False where another submitter got it accepted meanwhile.
 
-        The attempts fail and are not tried again; where it meant "not now", they end at no cost.
+        The attempts fail and are not tried again. Where it meant "not now" they never were: their
+        numbers are free, so that whoever starts the runs next may use them.
         """
-        state, failure = AttemptState.FAILED, FailureClass.REFUSED
-        if later:
-            state, failure = AttemptState.SUPERSEDED, FailureClass.SKIPPED
         with writing(self.engine) as connection:
             mine = (m.allocations.c.token == token) & m.allocations.c.job_id.is_(None)
             done = connection.execute(
@@ -306,18 +305,25 @@ class Ledger:
             rows = connection.execute(
                 select(table.run_id, table.number).where(table.token == token)
             ).all()
+            if later:
+                self._put_off(connection, token, [row.run_id for row in rows], reason)
+                return True
             for run_id, number in rows:
-                fields: Row = {"failure": failure, "signature": reason}
+                fields: Row = {"failure": FailureClass.REFUSED, "signature": reason}
+                state = AttemptState.FAILED
                 self._transition(
                     connection, run_id, number, state, source=source, raw=reason, **fields
                 )
             derive_runs(connection, {row.run_id for row in rows}, self.clock())
-            if later:
-                put_off = update(m.runs).where(
-                    m.runs.c.run_id.in_(select(m.attempts.c.run_id).where(table.token == token))
-                )
-                connection.execute(put_off.values(not_before=self.clock() + LATER_S))
         return True
+
+    def _put_off(self, connection: Connection, token: str, run_ids: list[str], reason: str) -> None:
+        connection.execute(delete(m.attempts).where(m.attempts.c.token == token))
+        connection.execute(delete(m.allocations).where(m.allocations.c.token == token))
+        derive_runs(connection, set(run_ids), self.clock())
+        wait = {"not_before": self.clock() + LATER_S, "reason": reason}
+        for part in in_parts(run_ids):
+            connection.execute(update(m.runs).where(m.runs.c.run_id.in_(part)).values(**wait))
 
     def _move_all(
         self,

@@ -64,7 +64,7 @@ runs = Table(
     ),  # or the place in the design, where streams vary apart
     Column("streams", Text, nullable=False, server_default=""),  # JSON, where they vary apart
     Column("parent", String(16), index=True),
-    Column("state", String(16), nullable=False),  # derived, see db/machine.py
+    Column("state", String(16), nullable=False),  # derived, see jobs/run/derive.py
     Column("reason", Text, nullable=False, server_default=""),
     Column("tries", Integer, nullable=False),
     Column(

@@ -1,5 +1,5 @@
-"""Keep `runs.state` what db/machine.py derives, in the transaction that changed what it follows
-from.
+"""Keep `runs.state` what jobs/run/derive.py derives, in the transaction that changed what it
+follows from.
 """
 
 import json
@@ -8,9 +8,9 @@ from collections.abc import Iterable
 
 from sqlalchemy import Connection, bindparam, select, update
 
+from ..jobs.run.derive import AttemptView, RunView, derive
 from ..jobs.run.states import AttemptState, FailureClass, RunState
 from . import models as m
-from .machine import AttemptView, RunView, derive
 
 _PART = 5000
 

@@ -52,6 +52,8 @@ class Config:
     settings: dict[str, Setting]
     environ: Mapping[str, str] = field(default_factory=dict)
     """The environment that they were gathered in; a backend may have variables of its own."""
+    folder: Path | None = None
+    """Where the search for vtjobs.yaml began."""
 
     def get(self, key: str) -> Any:
         return self.settings[key].value
@@ -100,7 +102,7 @@ def load_config(
         for key, value in given.items()
     }
     settings = {key: _absolute(key, setting, folder) for key, setting in found.items()}
-    return Config(settings, environ)
+    return Config(settings, environ, folder)
 
 
 def _user_file(environ: Mapping[str, str]) -> Path | None:

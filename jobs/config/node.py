@@ -3,6 +3,7 @@
 import os
 import signal
 import socket
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..run.states import AttemptState
@@ -37,6 +38,12 @@ class OnNode:
     """Whether it sends USR2 before the walltime ends; if not, the agent keeps the time itself."""
     explains_stops = False
     """Whether `why_stopped` may learn more of a TERM than that it came."""
+    waits: bool = False
+    """Whether an agent waits for the end of a retry's back-off. If not, somebody else starts it."""
+    delays: bool = False
+    """Whether it can be asked to start a job only after some time."""
+    avoids: bool = False
+    """Whether it can keep a job away from a node."""
     term_grace_s: float | None = None
     """Seconds between its TERM and its KILL; None where it sends no KILL."""
 
@@ -62,6 +69,27 @@ class OnNode:
     def submits(self) -> bool:
         """Whether a successor can be submitted from here."""
         return True
+
+    def successor(
+        self,
+        argv: Sequence[str],
+        token: str,
+        *,
+        exclude: Sequence[str] = (),
+        waits: bool = True,
+        delay_s: float = 0.0,
+    ) -> list[str]:
+        """Return the command that submits a successor.
+
+        Args:
+            argv: the allocation's own; see Allocation.argv.
+            token: the successor's.
+            exclude: nodes that it shall not run on. What the successor's file says of them holds as
+                well.
+            waits: whether it starts only after this job has ended.
+            delay_s: how long it waits at least, in seconds, where the scheduler `delays`.
+        """
+        return [part.replace("{token}", token).replace("{job}", self.job) for part in argv]
 
     def environment(self) -> dict[str, str]:
         """Return what the command that submits a successor needs beside `clean_environment()`."""

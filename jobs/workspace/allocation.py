@@ -20,6 +20,16 @@ class Task:
     micro_split: int = 1
     """Parts that each virtual rank's share is cut into, to save memory."""
     parent: str | None = None
+    is_claimed: bool = False
+    """Whether whoever wrote this down has claimed the run for it already."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """One element of an allocation's array."""
+
+    token: str
+    index: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +83,8 @@ class Allocation:
     """Nodes that failed these runs before."""
     site: dict[str, Any] = field(default_factory=dict)
     """The site's settings as they held when this was submitted."""
+    inside: Place | None = None
+    """Where another allocation's agent took these runs on; None: it is submitted by itself."""
     schema_version: int = SCHEMA
 
     @property
@@ -87,7 +99,9 @@ class Allocation:
             for part in self.tasks
         ]
         plain = {item.name: getattr(self, item.name) for item in dataclasses.fields(self)}
-        return {**plain, "shape": dataclasses.asdict(self.shape), "tasks": tasks}
+        inside = None if self.inside is None else dataclasses.asdict(self.inside)
+        shape = dataclasses.asdict(self.shape)
+        return {**plain, "shape": shape, "tasks": tasks, "inside": inside}
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> "Allocation":
@@ -99,4 +113,5 @@ class Allocation:
         shape = Shape(**{**data["shape"], "sets": tuple(data["shape"].get("sets", ()))})
         tasks = tuple(tuple(Task(**task) for task in part) for part in data["tasks"])
         lists = {name: tuple(data.get(name, ())) for name in ("argv", "after", "exclude")}
-        return cls(**{**data, "shape": shape, "tasks": tasks, **lists})
+        inside = Place(**data["inside"]) if data.get("inside") else None
+        return cls(**{**data, "shape": shape, "tasks": tasks, **lists, "inside": inside})

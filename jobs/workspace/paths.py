@@ -147,6 +147,10 @@ class Workspace:
     def allocation(self, token: str) -> Path:
         return self.allocations / f"{token}.json"
 
+    def unsent(self, token: str) -> Path:
+        """What an agent could not submit: the command for it."""
+        return self.allocations / f"{token}.unsent"
+
     def agent_log(self, token: str, index: int, node: int) -> Path:
         return self.allocations / f"{token}-{index}-{node}.log"
 

@@ -163,8 +163,6 @@ def _start_group(
             return False
         else:
             room = replace(room, places=len(allocation.tasks) // 2)
-            # These numbers are spent.
-            tasks = [replace(task, attempt=task.attempt + 1) for task in part] + tasks[len(part) :]
     return True
 
 
@@ -237,15 +235,17 @@ def launch(context: Context, allocation: Allocation, *, claimed: bool) -> Submit
     match submission.outcome:
         case SubmitOutcome.ACCEPTED:
             ledger.accepted(token, submission.job_id, source=backend.name)
+            context.workspace.unsent(token).unlink(missing_ok=True)
             scheduler_notes.note_away(ledger, backend.name, None)
             backend.wake()
         case SubmitOutcome.REFUSED | SubmitOutcome.LATER:
             later = submission.outcome is SubmitOutcome.LATER
+            if later:
+                # First: a run without an attempt may be taken on by an agent, which looks for it
+                # in these files.
+                context.workspace.allocation(token).unlink(missing_ok=True)
             if not ledger.refused(token, submission.reason, source=backend.name, later=later):
                 return SubmitOutcome.ACCEPTED
-            if later:
-                # A ledger that is made anew must not take it for one that waits to be submitted.
-                context.workspace.allocation(token).unlink(missing_ok=True)
         case SubmitOutcome.UNCLEAR:
             raise SchedulerUnreachable(submission.reason)
     return submission.outcome

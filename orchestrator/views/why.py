@@ -67,6 +67,8 @@ def why(context: Context, run_id: str) -> Explanation:
 
 
 Answer = tuple[str, str, str, str]
+# The queue, agents that end and `vtjobs supervise` make passes; so does whoever cannot wait.
+NOW = "vtjobs supervise --once"
 
 
 def _pending(context: Context, row: records.RunRow) -> Answer:
@@ -82,9 +84,12 @@ def _pending(context: Context, row: records.RunRow) -> Answer:
             "",
             fact.reason,
         )
+    if row.reason:
+        sentence = f"{name} did not take it yet ({row.reason}); it starts as other jobs end"
+        return "wait", sentence, "", row.reason
     if row.failure == FailureClass.SKIPPED and row.signature:
         sentence = f"its last attempt did not start: {row.signature}"
-        return "wait", sentence, "A later vtjobs command submits it again", ""
+        return "wait", sentence, NOW, ""
     if row.not_before > context.clock():
         seconds = row.not_before - context.clock()
         return (
@@ -105,7 +110,7 @@ def _pending(context: Context, row: records.RunRow) -> Answer:
             f"vtjobs why {row.parent[:8]}",
             "",
         )
-    return "wait", "ready: the next vtjobs command, or `vtjobs supervise`, submits it", "", ""
+    return "wait", "it is ready, and starts with the next pass over the workspace", NOW, ""
 
 
 def _kept(kept: Closed, row: records.RunRow) -> Answer:

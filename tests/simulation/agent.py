@@ -17,13 +17,16 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from vtjobs.jobs.atomic_files import make_folder, to_json, write_new
+from vtjobs.jobs.config.node import OnNode
 from vtjobs.jobs.run.states import EXIT_OF_CLASS, AttemptState, FailureClass
 from vtjobs.jobs.workspace.allocation import Allocation, Task
+from vtjobs.jobs.workspace.history import next_number
 from vtjobs.jobs.workspace.journal import HEARTBEAT_S, JournalWriter, encode
 from vtjobs.jobs.workspace.lineage import candidates, completed_by
 from vtjobs.jobs.workspace.markers import closed
 from vtjobs.jobs.workspace.paths import RunFolder
 from vtjobs.jobs.workspace.stored_grid import write_spec
+from vtjobs.workers.agent.further_work import FurtherWork
 
 if TYPE_CHECKING:
     from .cluster import Cluster, Element
@@ -65,6 +68,12 @@ def score(run_id: str, attempt: int, step: int) -> float:
     )
 
 
+class Node(OnNode):
+    """What SLURM can do, as its nodes see it."""
+
+    waits = delays = avoids = True
+
+
 class Agent:
     """Serves one array element."""
 
@@ -77,6 +86,9 @@ class Agent:
         self.stopping: AttemptState | None = None
         self.explained = True
         self.hosted = [Hosted(self, task) for task in allocation.tasks[element.index]]
+        self.further = FurtherWork(
+            cluster.workspace, allocation, element.index, clock=self.world, scheduler=Node()
+        )
         self._thawed_at = 0.0
 
     def start(self) -> None:
@@ -133,8 +145,36 @@ class Agent:
 
     # End ------------------------------------------------------------------------------------------
 
+    def gone(self, hosted: Hosted, failure: FailureClass | None) -> None:
+        """As workers/agent/agent.py: see what further runs it may serve, and end when none is left."""
+        assert hosted.state is not None
+        if self.allocation.shape.nodes == 1:
+            self.further.after(hosted.task, hosted.state, failure)
+            while self.further.elsewhere:
+                due = self.further.elsewhere.pop()
+                avoid = self.element.node if due.avoids_node else ""
+                self._submit_new((_next(hosted),), avoid=avoid, delay_s=due.delay_s)
+        self._take_on()
+
+    def _take_on(self) -> None:
+        if not self.is_alive:
+            return
+        if self.stopping is None and (task := self.further.next()) is not None:
+            self.world.note(f"{self.element.job.token} takes on {task.run_id} {task.attempt}")
+            further = Hosted(self, task)
+            self.hosted.append(further)
+            further.after(self.world.between(0.0, 2.0), further.begin)
+        elif self.stopping is None and self.further.pending and self._is_idle:
+            self.world.after(30.0, self.run, self._take_on)
+        else:
+            self.retire()
+
+    @property
+    def _is_idle(self) -> bool:
+        return all(hosted.state is not None for hosted in self.hosted)
+
     def retire(self) -> None:
-        if all(hosted.state is not None for hosted in self.hosted):
+        if self._is_idle:
             self._hand_on()
             self.is_alive = False
             code = 0 if len(self.hosted) > 1 else self.hosted[0].exit_code
@@ -151,15 +191,32 @@ class Agent:
             if hosted.state is self.stopping and hosted.may_be_handed_on
         ]
         tasks = tuple(_next(hosted) for hosted in mine)
-        if not tasks:
-            return
+        tasks += tuple(
+            dataclasses.replace(
+                task,
+                attempt=next_number(self.cluster.workspace.run(task.run_id), above=task.attempt),
+            )
+            for task in self.further.pending
+        )
+        if tasks:
+            self._submit_new(tasks)
+
+    def _submit_new(
+        self, tasks: tuple[Task, ...], *, avoid: str = "", delay_s: float = 0.0
+    ) -> None:
         token = f"vtj-{self.world.random.randbytes(8).hex()}"
         content = dataclasses.replace(
-            self.allocation, token=token, created_at=self.world.now, tasks=(tasks,), after=()
+            self.allocation,
+            token=token,
+            created_at=self.world.now,
+            tasks=(tasks,),
+            after=(),
+            exclude=(*self.allocation.exclude, *filter(None, [avoid])),
         )
         write_new(self.cluster.workspace.allocation(token), to_json(content.to_dict()))
         self.world.note(f"{self.element.job.token} hands on to {token}")
-        self.world.after(self.world.between(0.1, 2.0), self._submit, token)
+        # SLURM would take the job now and begin it later; here it is taken later.
+        self.world.after(delay_s + self.world.between(0.1, 2.0), self._submit, token)
 
     def _submit(self, token: str) -> None:
         chance, element = self.world.random.random(), self.element
@@ -174,9 +231,8 @@ def _next(hosted: Hosted) -> Task:
     number = (
         max(hosted.folder.highest_claim(), hosted.folder.highest_cancel(), hosted.task.attempt) + 1
     )
-    return dataclasses.replace(
-        hosted.task, attempt=number, clean=hosted.task.clean and not hosted.has_begun
-    )
+    clean = hosted.task.clean and not hosted.has_begun
+    return dataclasses.replace(hosted.task, attempt=number, clean=clean, is_claimed=False)
 
 
 class Hosted:
@@ -253,7 +309,9 @@ class Hosted:
             self.gap(self._claim)
 
     def _claim(self) -> None:
-        if self.folder.claim(self.task.attempt):
+        number = self.task.attempt
+        claimed = self.folder.highest_claim() == number if self.task.is_claimed else None
+        if self.folder.claim(number) if claimed is None else claimed:
             self.gap(self._read_lower)
         else:
             self.end(
@@ -432,7 +490,7 @@ class Hosted:
         self.state, self.is_training = state, False
         self.exit_code = int(EXIT_OF_CLASS[failure]) if failure else 0
         self._close()
-        self.agent.retire()
+        self.agent.gone(self, failure)
 
     def _close(self) -> None:
         if self.journal is not None:

@@ -20,6 +20,7 @@ from vtjobs.orchestrator.backends.base import Submission, SubmitOutcome
 from vtjobs.orchestrator.backends.slurm import backend, cluster, query, submission
 from vtjobs.orchestrator.backends.slurm.submission import outcome_of
 from vtjobs.orchestrator.loop import plan
+from vtjobs.workers.agent import further_work
 
 from .cluster import Cluster
 from .people import Process
@@ -102,5 +103,6 @@ def simulated(world: World, wire: Wire) -> Iterator[None]:
         stack.enter_context(patch.object(cluster, "time", SimpleNamespace(monotonic=world)))
         stack.enter_context(patch.object(engine, "_sqlite_begin", wire.begin))
         stack.enter_context(patch.object(submission, "submit", wire.submit))
-        stack.enter_context(patch.object(plan, "secrets", Tokens(world)))
+        for module in (plan, further_work):
+            stack.enter_context(patch.object(module, "secrets", Tokens(world)))
         yield

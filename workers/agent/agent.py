@@ -25,8 +25,9 @@ from ...jobs.workspace.lineage import read_attempt
 from ...jobs.workspace.paths import Workspace
 from .attempt import STOP_GRACE_S, HostedRun, Lane
 from .follower import PeerRun
+from .further_work import FurtherWork
 from .orders import read_order
-from .successor import submit_successor
+from .successor import hand_on, hand_on_stopped, submit_unsent
 from .template_client import Forge, TemplateDied
 
 logger = logging.getLogger("vtjobs.agent")
@@ -67,10 +68,18 @@ class Agent:
         self.stopping: AttemptState | None = None
         self.ruling: Ruling | None = None
         self._unsettled = False
+        self.further = FurtherWork(
+            workspace,
+            allocation,
+            index,
+            clock=time.time,
+            scheduler=self.scheduler,
+        )
         self.forge: Forge | None = None
         self.templates = 0
         self.began = self._busy_at = time.monotonic()
         self._follow_at = 0.0
+        self._gave_up = False
         self._wake_read, self._wake_write = os.pipe()
 
     def _make_lanes(self) -> list[Lane]:
@@ -97,17 +106,43 @@ class Agent:
             self._give_up(
                 f"each run needs {self.allocation.shape.gpus} GPUs, the allocation has too few"
             )
-        while (self.waiting and self.stopping is None) or self.active or self._unsettled:
+        while self._has_work() or self.active or self._unsettled:
             try:
                 self._serve()
             except TemplateDied as error:
                 self._bury(str(error))
         if self._hands_on():
             # Before all else: little time may be left.
-            submit_successor(self.workspace, self.allocation, self.done, list(self.waiting))
+            left = [*self.waiting, *self.further.pending]
+            hand_on_stopped(self.workspace, self.allocation, self.done, left)
+        if not self.node:
+            submit_unsent(self.workspace, self.allocation.shape.backend)
         if self.forge is not None:
             self.forge.close()
         return self._exit_code()
+
+    def _has_work(self) -> bool:
+        """Whether a run waits to be started here; where none does, further ones are looked for."""
+        if self.stopping is not None:
+            return False
+        if not self.waiting and len(self.active) < len(self.lanes) and self._takes_on():
+            if (task := self.further.next()) is not None:
+                self.waiting.append(task)
+        return bool(self.waiting) or bool(self.further.pending and self._takes_on())
+
+    def _takes_on(self) -> bool:
+        """Whether further runs are served here.
+
+        The other nodes of an allocation know only what it began with; and a run should at least
+        reach its next checkpoint.
+        """
+        shape = self.allocation.shape
+        if shape.nodes > 1 or self._gave_up:
+            return False
+        if shape.walltime_s is None:
+            return True
+        need = shape.lead_s + min(shape.checkpoint_every_s, shape.walltime_s / 4)
+        return time.monotonic() - self.began + need < shape.walltime_s
 
     def _hands_on(self) -> bool:
         if self.node or self.stopping not in HANDED_ON:
@@ -118,7 +153,7 @@ class Agent:
         )
 
     def _serve(self) -> None:
-        if self.forge is None and self.waiting and self.stopping is None:
+        if self.forge is None and self.waiting and self.stopping is None and not self._gave_up:
             self.forge = Forge(threads=self.allocation.shape.threads, log=sys.stderr.fileno())
             self.templates += 1
         if self.forge is not None:
@@ -206,6 +241,7 @@ class Agent:
         self.active.remove(hosted)
         self.done.append(hosted)
         outcome = hosted.ended
+        self._look_after(hosted)
         logger.info(
             "run %s: attempt %d %s%s",
             hosted.task.run_id,
@@ -219,6 +255,27 @@ class Agent:
                 self._stop(outcome.state)
             elif hosted.deserted:
                 self._stop(AttemptState.PREEMPTED)
+
+    def _look_after(self, hosted: HostedRun) -> None:
+        """See whether the run is tried again, here or on another node."""
+        outcome, further = hosted.ended, self.further
+        if self.node or outcome is None:
+            return
+        try:
+            further.after(hosted.task, outcome.state, outcome.failure)
+            while further.elsewhere:
+                due = further.elsewhere.pop()
+                hand_on(
+                    self.workspace,
+                    self.allocation,
+                    [due.task],
+                    avoid=hosted.host if due.avoids_node else "",
+                    waits=False,
+                    delay_s=due.delay_s,
+                )
+        except (OSError, ValueError, KeyError, VtjobsError) as error:
+            # The next pass over the workspace retries it.
+            logger.warning("run %s: cannot be retried from here: %s", hosted.task.run_id, error)
 
     def _sleep(self) -> None:
         with selectors.DefaultSelector() as selector:
@@ -254,6 +311,7 @@ class Agent:
 
     def _give_up(self, reason: str) -> None:
         """End every run that has not started, because it cannot start here."""
+        self._gave_up = True
         while self.waiting:
             task = self.waiting.popleft()
             hosted = HostedRun(

@@ -32,7 +32,8 @@ def claim_or_refuse(workspace: Workspace, task: Task, spec: RunSpec) -> Outcome 
         )
     if spec.init_from is not None and completed_by(workspace.run(spec.init_from), 1 << 30) is None:
         return _superseded(FailureClass.SKIPPED, f"parent {spec.init_from} has not completed")
-    if not folder.claim(number):
+    is_ours = folder.highest_claim() == number if task.is_claimed else folder.claim(number)
+    if not is_ours:
         return _superseded(
             FailureClass.SUPERSEDED, f"attempt {folder.highest_claim()} owns the run"
         )

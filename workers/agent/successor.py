@@ -1,6 +1,8 @@
-"""Hand on what a walltime or a preemption cut short.
+"""Hand runs on: one more allocation for what this one can no longer serve.
 
-One more allocation for what advanced or never started.
+What a walltime or a preemption cut short, and what another node shall try. What the scheduler does
+not take at this moment lies beside the allocation's file as `<token>.unsent`, and the next agent
+that ends tries it again.
 """
 
 import dataclasses
@@ -9,10 +11,11 @@ import secrets
 import subprocess
 import time
 from collections.abc import Sequence
+from pathlib import Path
 
-from ...jobs.atomic_files import to_json, write_new
+from ...jobs.atomic_files import read_json, to_json, write_new
 from ...jobs.config.host import clean_environment
-from ...jobs.config.node import ignore_signals, on_node
+from ...jobs.config.node import OnNode, ignore_signals, on_node
 from ...jobs.run.states import AttemptState
 from ...jobs.workspace.allocation import Allocation, Task
 from ...jobs.workspace.paths import Workspace
@@ -21,10 +24,10 @@ from .attempt import HostedRun
 logger = logging.getLogger("vtjobs.agent")
 
 
-def submit_successor(
+def hand_on_stopped(
     workspace: Workspace, allocation: Allocation, done: Sequence[HostedRun], waiting: Sequence[Task]
 ) -> str | None:
-    """Write the successor's file and submit it by the allocation's own command; return its token.
+    """Submit what a walltime or a preemption cut short; return the successor's token.
 
     A run that made no new checkpoint is left to the retry policy.
     """
@@ -38,19 +41,81 @@ def submit_successor(
     # What advanced goes on from its checkpoint; what never started keeps the user's wish to start
     # from nothing.
     due = [dataclasses.replace(task, clean=False) for task in advanced] + list(waiting)
+    return hand_on(workspace, allocation, due)
+
+
+def hand_on(
+    workspace: Workspace,
+    allocation: Allocation,
+    due: Sequence[Task],
+    *,
+    avoid: str = "",
+    waits: bool = True,
+    delay_s: float = 0.0,
+) -> str | None:
+    """Write a successor's file and submit it by the allocation's own command.
+
+    Args:
+        workspace: where the files lie.
+        allocation: the one that served the runs.
+        due: their last attempts.
+        avoid: this node, if another one shall serve them.
+        waits: whether they start only after this job has ended.
+        delay_s: how long they wait at least, in seconds.
+
+    Returns:
+        The successor's token; None where there is nothing to hand on, or no command for it.
+    """
     tasks = tuple(_next(workspace, task) for task in due if _is_ours(workspace, task))
     if not tasks or not allocation.argv:
         return None
     token = f"vtj-{secrets.token_hex(8)}"
+    exclude = (*allocation.exclude, avoid) if avoid else allocation.exclude
     # What it waited for has ended.
     successor = dataclasses.replace(
-        allocation, token=token, created_at=time.time(), tasks=(tasks,), after=()
+        allocation,
+        token=token,
+        created_at=time.time(),
+        tasks=(tasks,),
+        after=(),
+        exclude=exclude,
+        inside=None,
     )
     write_new(workspace.allocation(token), to_json(successor.to_dict()))
     here = on_node(allocation.shape.backend)
-    command = [
-        part.replace("{token}", token).replace("{job}", here.job) for part in allocation.argv
-    ]
+    command = here.successor(allocation.argv, token, exclude=exclude, waits=waits, delay_s=delay_s)
+    if _submit(here, token, command):
+        logger.info("%s: handed on to %s", allocation.token, token)
+    else:
+        unsent = {"backend": allocation.shape.backend, "command": command}
+        write_new(workspace.unsent(token), to_json(unsent))
+    return token
+
+
+def submit_unsent(workspace: Workspace, backend: str) -> None:
+    """Submit what agents of this backend could not, and whose file nobody else has taken."""
+    here = on_node(backend)
+    for path in sorted(workspace.allocations.glob("vtj-*.unsent")):
+        content = read_json(path) or {}
+        taken = path.with_suffix(f".sending-{secrets.token_hex(4)}")
+        if content.get("backend") != backend or not _take(path, taken):
+            continue
+        if _submit(here, path.stem, content["command"]):
+            logger.info("%s: submitted for an agent that could not", path.stem)
+            taken.unlink(missing_ok=True)
+        else:
+            taken.rename(path)
+
+
+def _take(path: Path, taken: Path) -> bool:
+    try:
+        path.rename(taken)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _submit(here: OnNode, token: str, command: Sequence[str]) -> bool:
     try:
         # This job's own variables would pass for options of the next one.
         subprocess.run(
@@ -62,10 +127,9 @@ def submit_successor(
             env={**clean_environment(), **here.environment()},
         )
     except (OSError, subprocess.SubprocessError) as error:
-        # The file is there: the next vtjobs command finds it and submits it.
-        logger.error("%s: could not be submitted (%s)", token, error)
-    logger.info("%s: handed on to %s", allocation.token, token)
-    return token
+        logger.error("%s: could not be submitted (%s); the next agent tries it", token, error)
+        return False
+    return True
 
 
 def _is_ours(workspace: Workspace, task: Task) -> bool:
@@ -80,4 +144,4 @@ def _is_ours(workspace: Workspace, task: Task) -> bool:
 def _next(workspace: Workspace, task: Task) -> Task:
     folder = workspace.run(task.run_id)
     number = max(folder.highest_claim(), folder.highest_cancel(), task.attempt) + 1
-    return dataclasses.replace(task, attempt=number)
+    return dataclasses.replace(task, attempt=number, is_claimed=False)

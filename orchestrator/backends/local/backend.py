@@ -19,7 +19,7 @@ from pathlib import Path
 
 from ....jobs.atomic_files import make_folder
 from ....jobs.config.config import Config
-from ....jobs.config.host import clean_environment, cpu_count, visible_gpus
+from ....jobs.config.host import cpu_count, visible_gpus
 from ....jobs.errors import BadInput, Problem
 from ....jobs.workspace.allocation import Allocation, Shape
 from ....jobs.workspace.grid_settings import GridSettings
@@ -44,9 +44,9 @@ class LocalBackend:
     explains_by_word = True
     nodes_change = False
 
-    def __init__(self, workspace: Workspace) -> None:
+    def __init__(self, workspace: Workspace, *, folder: Path | None = None) -> None:
         self.workspace = workspace
-        self.queue = LocalQueue(workspace)
+        self.queue = LocalQueue(workspace, folder=folder)
 
     def room(self, shape: Shape, settings: GridSettings) -> Room:
         slots = settings.site.get("slots")
@@ -113,14 +113,21 @@ class LocalBackend:
 
 def make(config: Config, *, clock: Callable[[], float] = time.time) -> LocalBackend:
     """Make the backend that a configuration names."""
-    return LocalBackend(config.workspace)
+    return LocalBackend(config.workspace, folder=config.folder)
 
 
 class LocalQueue:
-    """The queue's files."""
+    """The queue's files.
 
-    def __init__(self, workspace: Workspace) -> None:
+    Args:
+        workspace: where they lie.
+        folder: where the settings of whoever uses it are found, so that its process can make passes
+            with them; None: it makes none.
+    """
+
+    def __init__(self, workspace: Workspace, *, folder: Path | None = None) -> None:
         self.workspace = workspace
+        self.folder_of_settings = folder
         self.root = workspace.local_queue()
 
     def folder(self, name: str) -> Path:
@@ -234,6 +241,8 @@ class LocalQueue:
             "--workspace",
             str(self.workspace.root.resolve()),
         ]
+        if self.folder_of_settings is not None:
+            command += ["--folder", str(self.folder_of_settings.resolve())]
         try:
             subprocess.Popen(
                 command,
@@ -241,7 +250,8 @@ class LocalQueue:
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
-                env=clean_environment(),
+                # Whole: its passes need the ledger that this one has. Agents get a clean one.
+                env=os.environ,
                 cwd="/",
             )
         finally:

@@ -1,6 +1,9 @@
 """The local queue's own process: starts agents as cores and GPUs come free, and notes how they end.
 
-python -m vtjobs.orchestrator.backends.local.queue_process run --workspace DIR
+Beside it a keeper makes passes over the workspace (orchestrator/loop/keep.py): retries, later
+stages and what else becomes due start with nobody there.
+
+python -m vtjobs.orchestrator.backends.local.queue_process run --workspace DIR [--folder DIR]
 python -m vtjobs.orchestrator.backends.local.queue_process submit --workspace DIR --token TOKEN
 """
 
@@ -27,24 +30,54 @@ logger = logging.getLogger("vtjobs.local")
 TICK_S = 0.3
 # How long a runner with nothing to do waits for more.
 LINGER_S = 2.0
+# How far two starts of a keeper lie apart at least.
+KEEPER_EVERY_S = 5.0
 
 
 class Runner:
-    """The loop of the one process that starts agents."""
+    """The loop of the one process that starts agents.
 
-    def __init__(self, workspace: Workspace) -> None:
+    Args:
+        workspace: whose queue it serves.
+        folder: where the keeper finds its settings; None: there is no keeper.
+    """
+
+    def __init__(self, workspace: Workspace, folder: Path | None = None) -> None:
         self.workspace = workspace
+        self.folder = folder
         self.queue = LocalQueue(workspace)
         self.codes: dict[int, int] = {}
         self._shown_at = -HEARTBEAT_S
+        self._keeper: int | None = None
+        self._keeper_at = -KEEPER_EVERY_S
 
     def run(self) -> None:
-        """Serve until queue and machine are empty."""
+        """Serve until queue and machine are empty and nothing will be due."""
         idle_since = time.monotonic()
         while time.monotonic() - idle_since < LINGER_S:
-            if self.tick():
+            has_work = self.tick()
+            if has_work and self.folder is not None and not self._is_kept():
+                self._start_keeper(self.folder)
+            if has_work or self._is_kept():
                 idle_since = time.monotonic()
             time.sleep(TICK_S)
+
+    def _is_kept(self) -> bool:
+        if self._keeper in self.codes:
+            code = self.codes.pop(self._keeper)
+            logger.info("keeper ended with %d", code)
+            self._keeper = None
+        return self._keeper is not None
+
+    def _start_keeper(self, folder: Path) -> None:
+        if time.monotonic() - self._keeper_at < KEEPER_EVERY_S:
+            return
+        self._keeper_at = time.monotonic()
+        module = "vtjobs.orchestrator.loop.keep"
+        root = str(self.workspace.root)
+        command = [sys.executable, "-m", module, "--workspace", root, "--folder", str(folder)]
+        # Reaped with the agents.
+        self._keeper = os.spawnve(os.P_NOWAIT, sys.executable, command, os.environ)
 
     def tick(self) -> bool:
         """Note ends, start what fits; return whether there is anything to do."""
@@ -168,6 +201,7 @@ def main() -> int:
     parser.add_argument("action", choices=("run", "submit"))
     parser.add_argument("--workspace", type=Path, required=True)
     parser.add_argument("--token", help="the allocation to add")
+    parser.add_argument("--folder", type=Path, help="where the settings are found")
     options = parser.parse_args()
     os.umask(0o077)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", stream=sys.stderr)
@@ -193,7 +227,7 @@ def main() -> int:
     while free and (queue.waiting() or queue.running()):
         with queue.lock() as free:
             if free:
-                Runner(workspace).run()
+                Runner(workspace, options.folder).run()
     return 0
 
 

@@ -11,6 +11,8 @@ class RayNode(OnNode):
 
     # Somebody's stop, or a node that goes: Ray says which afterwards, so nothing is handed on.
     explains_stops = True
+    waits = True
+    avoids = True
 
     def host(self) -> str:
         """Return the address by which Ray calls this node: its own on the way to the head."""

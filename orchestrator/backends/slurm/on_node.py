@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import time
+from collections.abc import Sequence
 
 from ....jobs.config.node import UNEXPLAINED, OnNode, Ruling, ignore_signals
 from ....jobs.run.states import AttemptState
@@ -25,6 +26,9 @@ class SlurmNode(OnNode):
 
     # SLURM kills KillWait after a TERM, by default 30 s.
     _grace_s = 25.0
+    waits = True
+    delays = True
+    avoids = True
 
     def __init__(self) -> None:
         array, task = os.environ.get("SLURM_ARRAY_JOB_ID"), os.environ.get("SLURM_ARRAY_TASK_ID")
@@ -41,6 +45,27 @@ class SlurmNode(OnNode):
 
     def host(self) -> str:
         return os.environ.get("SLURMD_NODENAME") or super().host()
+
+    def successor(
+        self,
+        argv: Sequence[str],
+        token: str,
+        *,
+        exclude: Sequence[str] = (),
+        waits: bool = True,
+        delay_s: float = 0.0,
+    ) -> list[str]:
+        found = super().successor(argv, token)
+        if not waits:
+            found = [part for part in found if not part.startswith("--dependency=")]
+        if delay_s > 0:
+            found.insert(1, f"--begin=now+{delay_s:.0f}")
+        avoid = "--exclude="
+        known = [part.removeprefix(avoid) for part in found if part.startswith(avoid)]
+        names = dict.fromkeys(",".join([*known, *exclude]).split(","))
+        rest = [part for part in found[1:] if not part.startswith(avoid)]
+        more = [avoid + ",".join(filter(None, names))] if any(names) else []
+        return [*found[:1], *more, *rest]
 
     def why_stopped(self) -> Ruling | None:
         self._inquiry = self._inquiry or Inquiry(self.job)

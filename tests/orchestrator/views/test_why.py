@@ -52,10 +52,10 @@ def mark(lab: Lab, name: str, **content: Any) -> None:
 # Pending ------------------------------------------------------------------------------------------
 
 
-def test_a_run_that_nothing_keeps_starts_with_the_next_command(quiet_lab: Lab, run: str) -> None:
+def test_a_run_that_nothing_keeps_starts_with_the_next_pass(quiet_lab: Lab, run: str) -> None:
     found = told(quiet_lab, run)
     assert (found.state, found.verdict, found.job) == ("pending", "wait", None)
-    assert found.sentence.startswith("ready: the next vtjobs command")
+    assert found.sentence.startswith("it is ready")
 
 
 def test_a_held_run_waits_for_its_user(quiet_lab: Lab, run: str) -> None:
@@ -93,7 +93,7 @@ def test_a_scheduler_that_is_away_is_told_of_the_runs_that_go_there(
     quiet_lab: Lab, run: str
 ) -> None:
     scheduler_notes.note_away(quiet_lab.context.ledger, "slurm", SchedulerUnreachable("no answer"))
-    assert told(quiet_lab, run).sentence.startswith("ready: the next vtjobs command")
+    assert told(quiet_lab, run).sentence.startswith("it is ready")
     scheduler_notes.note_away(quiet_lab.context.ledger, "local", SchedulerUnreachable("disk gone"))
     found = told(quiet_lab, run)
     assert (found.verdict, found.reason) == ("wait", "disk gone")
@@ -108,7 +108,7 @@ def test_a_submission_that_the_site_put_off_is_told_with_its_limit(
     quiet_lab.tick()
     found = told(quiet_lab, run)
     assert found.verdict == "wait"
-    assert found.sentence == "its last attempt did not start: AssocMaxSubmitJobLimit"
+    assert found.reason == "AssocMaxSubmitJobLimit" and found.reason in found.sentence
 
 
 def test_a_later_stage_waits_for_its_parent_and_is_blocked_by_its_failure(quiet_lab: Lab) -> None:

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..jobs.run.retry import Ended, Verdict, judge
-from ..jobs.run.states import AttemptState, FailureClass, RunState
+from .retry import Ended, Verdict, judge
+from .states import AttemptState, FailureClass, RunState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,54 @@
+"""Which runs have been handed to a scheduler, as the allocation files tell."""
+
+import os
+
+from ..atomic_files import read_json
+from .allocation import Allocation, Task
+from .paths import Workspace
+
+
+class Submissions:
+    """The newest attempt of each run that an allocation names.
+
+    `refresh` reads the files that came since the last time.
+    """
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+        self._read: set[str] = set()
+        self._newest: dict[str, tuple[Task, str]] = {}
+
+    def refresh(self) -> None:
+        """Read the allocation files that are new.
+
+        Raises:
+            OSError: their folder cannot be read.
+        """
+        for name in os.listdir(self._workspace.allocations):
+            token, _, suffix = name.partition(".")
+            if suffix == "json" and token.startswith("vtj-") and token not in self._read:
+                self._take_in(token)
+
+    def _take_in(self, token: str) -> None:
+        try:
+            data = read_json(self._workspace.allocation(token))
+            tasks = Allocation.from_dict(data).all_tasks if data else []
+        except (ValueError, TypeError, KeyError):
+            # Damaged, or of a newer vtjobs: whoever submits says so.
+            tasks = []
+        self._read.add(token)
+        for task in tasks:
+            known = self._newest.get(task.run_id)
+            if known is None or known[0].attempt < task.attempt:
+                self._newest[task.run_id] = task, token
+
+    def newest(self, run_id: str) -> Task | None:
+        """Return the newest attempt at a run that was handed on; None: there is none.
+
+        What a scheduler would not take yet is taken back: its file goes.
+        """
+        task, token = self._newest.get(run_id, (None, ""))
+        if task is None or self._workspace.allocation(token).exists():
+            return task
+        del self._newest[run_id]
+        return None

@@ -1,0 +1,187 @@
+"""What an agent takes on when it has served what it was given."""
+
+from typing import Any
+
+import pytest
+
+from vtjobs.jobs.atomic_files import read_json
+from vtjobs.jobs.config.node import OnNode
+from vtjobs.jobs.run.states import AttemptState, FailureClass
+from vtjobs.jobs.workspace.allocation import Allocation, Task
+from vtjobs.orchestrator.requests import actions
+from vtjobs.workers.agent.further_work import FurtherWork
+
+from ...support.grids import tiny_grid
+from ...support.journals import ended, journal, started
+from ...support.lab import Lab
+from .test_agent import start
+
+PATIENT = type("Patient", (OnNode,), {"waits": True})()
+STAGES = """\
+stages:
+  - {name: pretrain, heads: [relvit]}
+  - {name: finetune, heads: [supervised], init_from: pretrain}
+"""
+CHOOSY = type("Choosy", (OnNode,), {"waits": True, "delays": True, "avoids": True})()
+
+
+def further(lab: Lab, allocation: Allocation, scheduler: OnNode = PATIENT) -> FurtherWork:
+    return FurtherWork(lab.context.workspace, allocation, 0, clock=lab.clock, scheduler=scheduler)
+
+
+def fail(lab: Lab, work: FurtherWork, failure: FailureClass, **fields: Any) -> Task:
+    """Have the first run of a place fail as its agent would; return its attempt."""
+    task = work.allocation.all_tasks[0]
+    lab.run(task.run_id).claim(task.attempt)
+    end = ended("failed", failure, signature=fields.pop("signature", "x"))
+    journal(lab, task.run_id, task.attempt, started(attempt=task.attempt, **fields), end)
+    work.after(task, AttemptState.FAILED, failure)
+    return task
+
+
+def test_a_run_that_failed_is_tried_again_at_once(quiet_lab: Lab) -> None:
+    (run_id,) = quiet_lab.submit(tiny_grid(seeds="1"))
+    work = further(quiet_lab, quiet_lab.allocate([run_id]))
+    fail(quiet_lab, work, FailureClass.CRASH)
+    again = work.next()
+    assert again is not None
+    assert (again.run_id, again.attempt, again.is_claimed) == (run_id, 2, True)
+    assert quiet_lab.run(run_id).highest_claim() == 2
+    assert work.next() is None
+
+
+def test_a_run_without_tries_left_is_not(quiet_lab: Lab) -> None:
+    (run_id,) = quiet_lab.submit(tiny_grid(seeds="1", extra="retries: 1"))
+    work = further(quiet_lab, quiet_lab.allocate([run_id]))
+    fail(quiet_lab, work, FailureClass.CRASH)
+    assert work.next() is None
+
+
+def test_a_back_off_is_waited_for_where_nobody_else_would(quiet_lab: Lab) -> None:
+    (run_id,) = quiet_lab.submit(tiny_grid(seeds="1"))
+    work = further(quiet_lab, quiet_lab.allocate([run_id]))
+    fail(quiet_lab, work, FailureClass.STORAGE)
+    assert work.next() is None and [task.run_id for task in work.pending] == [run_id]
+    quiet_lab.clock.ahead_s = 121
+    assert work.next() is not None
+
+
+def test_a_back_off_is_left_to_the_queue_where_it_makes_the_passes(quiet_lab: Lab) -> None:
+    (run_id,) = quiet_lab.submit(tiny_grid(seeds="1"))
+    work = further(quiet_lab, quiet_lab.allocate([run_id]), OnNode())
+    fail(quiet_lab, work, FailureClass.STORAGE)
+    assert not work.pending
+
+
+@pytest.mark.parametrize(
+    ("failure", "delay_s", "avoids"),
+    [(FailureClass.HARDWARE, 0, True), (FailureClass.STORAGE, 120, False)],
+)
+def test_another_allocation_serves_what_this_node_should_not(
+    quiet_lab: Lab, failure: FailureClass, delay_s: float, avoids: bool
+) -> None:
+    (run_id,) = quiet_lab.submit(tiny_grid(seeds="1"))
+    work = further(quiet_lab, quiet_lab.allocate([run_id]), CHOOSY)
+    fail(quiet_lab, work, failure)
+    (retry,) = work.elsewhere
+    assert (retry.delay_s, retry.avoids_node) == (delay_s, avoids)
+    assert work.next() is None
+
+
+@pytest.mark.parametrize("action", ["cancel", "hold"])
+def test_what_the_user_stopped_meanwhile_is_not_tried_again(quiet_lab: Lab, action: str) -> None:
+    (run_id,) = quiet_lab.submit(tiny_grid(seeds="1"))
+    work = further(quiet_lab, quiet_lab.allocate([run_id]))
+    fail(quiet_lab, work, FailureClass.CRASH)
+    getattr(actions, action)(quiet_lab.context, [run_id])
+    assert work.next() is None
+
+
+def test_runs_that_nobody_has_submitted_are_taken_on_in_the_grids_order(quiet_lab: Lab) -> None:
+    runs = quiet_lab.submit(tiny_grid(seeds="4"))
+    work = further(quiet_lab, quiet_lab.allocate(runs[:1]))
+    quiet_lab.allocate(runs[1:2])
+    taken = [work.next(), work.next()]
+    assert [task.run_id for task in taken if task] == runs[2:]
+    assert work.next() is None, "what a scheduler has is left to it"
+
+
+def test_two_agents_never_take_on_the_same_run(quiet_lab: Lab) -> None:
+    runs = quiet_lab.submit(tiny_grid(seeds="4"))
+    workers = [further(quiet_lab, quiet_lab.allocate([run_id])) for run_id in runs[:2]]
+    for work in workers:
+        # Both have looked before either claims.
+        work._submissions.refresh()
+    taken = [task.run_id for work in workers * 2 if (task := work.next())]
+    assert sorted(taken) == sorted(runs[2:])
+
+
+def test_a_run_that_a_scheduler_did_not_take_is_taken_on(quiet_lab: Lab) -> None:
+    runs = quiet_lab.submit(tiny_grid(seeds="2"))
+    work = further(quiet_lab, quiet_lab.allocate(runs[:1]))
+    refused = quiet_lab.allocate(runs[1:])
+    work._submissions.refresh()
+    quiet_lab.context.workspace.allocation(refused.token).unlink()
+    task = work.next()
+    assert task is not None and task.run_id == runs[1]
+
+
+def test_a_stage_follows_once_its_parent_has_completed(quiet_lab: Lab) -> None:
+    text = tiny_grid(seeds="1", extra=STAGES).replace("heads: [supervised]\n", "", 1)
+    parent, child = quiet_lab.submit(text)
+    work = further(quiet_lab, quiet_lab.allocate([parent]))
+    assert work.next() is None
+    quiet_lab.run(parent).claim(1)
+    journal(quiet_lab, parent, 1, started(), ended("completed"))
+    work.after(work.allocation.all_tasks[0], AttemptState.COMPLETED, None)
+    task = work.next()
+    assert task is not None and (task.run_id, task.parent) == (child, parent)
+
+
+def test_the_ledger_has_what_was_taken_on_at_the_agents_place(quiet_lab: Lab) -> None:
+    runs = quiet_lab.submit(tiny_grid(seeds="2"))
+    allocation = quiet_lab.allocate(runs[:1])
+    quiet_lab.context.backend("local").submit(allocation)
+    task = further(quiet_lab, allocation).next()
+    assert task is not None
+    quiet_lab.tick(start=False)
+    (attempt,) = quiet_lab.attempts(runs[1])
+    assert (attempt.token, attempt.state, attempt.number) == (allocation.token, "queued", 1)
+
+
+def test_what_was_taken_on_moves_there_from_an_allocation_of_its_own(quiet_lab: Lab) -> None:
+    runs = quiet_lab.submit(tiny_grid(seeds="2"))
+    allocation = quiet_lab.allocate(runs[:1])
+    task = further(quiet_lab, allocation).next()
+    # Somebody had opened the very attempt before the agent's file could be seen.
+    taken = next(
+        path
+        for path in quiet_lab.context.workspace.allocations.glob("vtj-*.json")
+        if read_json(path)["inside"]
+    )
+    content = taken.read_bytes()
+    taken.unlink()
+    quiet_lab.run(runs[1]).claims.joinpath("0001").unlink()
+    other = quiet_lab.allocate(runs[1:])
+    assert task is not None and other.all_tasks[0].attempt == task.attempt
+    taken.write_bytes(content)
+    quiet_lab.tick(start=False)
+    (attempt,) = quiet_lab.attempts(runs[1])
+    assert attempt.token == allocation.token
+
+
+def test_an_agent_trains_the_whole_grid_that_it_got_one_run_of(lab: Lab) -> None:
+    runs = lab.submit(tiny_grid(seeds="3"))
+    agent = start(lab, lab.allocate(runs[:1], lanes=1))
+    assert agent.wait(timeout=120) == 0
+    lab.tick(start=False)
+    assert set(lab.states().values()) == {"completed"}
+    assert [len(lab.attempts(run_id)) for run_id in runs] == [1, 1, 1]
+
+
+def test_with_too_little_walltime_left_it_takes_on_nothing(lab: Lab) -> None:
+    runs = lab.submit(tiny_grid(seeds="2"))
+    agent = start(lab, lab.allocate(runs[:1], walltime_s=600, lead_s=500))
+    assert agent.wait(timeout=120) == 0
+    lab.tick(start=False)
+    assert [lab.state(run_id) for run_id in runs] == ["completed", "pending"]

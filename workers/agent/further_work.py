@@ -1,0 +1,200 @@
+"""What an agent takes on beside the runs that it was given.
+
+Retries of these, and runs of their grid that nobody has submitted: a limit of the site kept them
+back, or their parent stage has just completed. So a grid goes on while nobody looks.
+"""
+
+import dataclasses
+import logging
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ...jobs.atomic_files import read_json, to_json, write_new
+from ...jobs.config.node import OnNode
+from ...jobs.documents import from_plain
+from ...jobs.errors import VtjobsError
+from ...jobs.run.states import AttemptState, FailureClass, RunState
+from ...jobs.workspace.allocation import Allocation, Place, Task
+from ...jobs.workspace.grid_settings import GridSettings
+from ...jobs.workspace.history import next_number, verdict_of
+from ...jobs.workspace.lineage import completed_by, read_attempt
+from ...jobs.workspace.markers import closed
+from ...jobs.workspace.paths import Workspace
+from ...jobs.workspace.submissions import Submissions
+
+logger = logging.getLogger("vtjobs.agent")
+
+# Ends after which the policy is asked whether the run is tried again here. What was stopped is
+# handed on, and what was refused waits for whoever refused it.
+_FAILED = (AttemptState.FAILED, AttemptState.OUT_OF_MEMORY)
+# The node may be to blame: another one shall try.
+NODE_FAULTS = (FailureClass.HARDWARE, FailureClass.COMMUNICATION)
+# After a search that found nothing, so long until the next one, while other runs are at work.
+SEARCH_EVERY_S = 30.0
+# A longer back-off is not waited for on the node, where the scheduler can delay a job.
+WAIT_HERE_S = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retry:
+    """A try at a run that another allocation shall serve."""
+
+    task: Task
+    """Its last attempt."""
+    delay_s: float
+    avoids_node: bool
+    """Whether this node shall not serve it."""
+
+
+class FurtherWork:
+    """Finds runs for one place of an allocation, and claims them.
+
+    Args:
+        workspace: where runs and grids lie.
+        allocation: the one that the agent serves.
+        index: its place in it.
+        clock: gives the time, in seconds since 1970.
+        scheduler: what it can do.
+    """
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        allocation: Allocation,
+        index: int,
+        *,
+        clock: Callable[[], float],
+        scheduler: OnNode,
+    ) -> None:
+        self.workspace = workspace
+        self.allocation = allocation
+        self.place = Place(token=allocation.token, index=index)
+        self.clock = clock
+        self.scheduler = scheduler
+        self.retries: list[tuple[float, Task]] = []
+        """Retries with the time from which on each may start."""
+        self.elsewhere: list[Retry] = []
+        """Retries that another allocation shall serve."""
+        self._grids = dict.fromkeys(task.grid_id for task in allocation.tasks[index])
+        self._submissions = Submissions(workspace)
+        self._search_at = 0.0
+
+    def after(self, task: Task, state: AttemptState, failure: FailureClass | None) -> None:
+        """Note how an attempt of this place ended: its run may be due again, or a later stage."""
+        if state is AttemptState.COMPLETED:
+            self._search_at = 0.0
+        if state not in _FAILED:
+            return
+        folder = self.workspace.run(task.run_id)
+        settings = self._settings(task.grid_id)
+        verdict = verdict_of(folder, settings)
+        if verdict.state is not RunState.PENDING or (verdict.wait_s and not self.scheduler.waits):
+            return
+        again = dataclasses.replace(
+            task,
+            clean=task.clean and read_attempt(folder, task.attempt).start is None,
+            micro_split=task.micro_split * (2 if verdict.halve_micro_batch else 1),
+            is_claimed=False,
+        )
+        avoid = self.scheduler.avoids and failure in NODE_FAULTS
+        if avoid or (self.scheduler.delays and verdict.wait_s > WAIT_HERE_S):
+            self.elsewhere.append(Retry(task=again, delay_s=verdict.wait_s, avoids_node=avoid))
+        else:
+            self.retries.append((self.clock() + verdict.wait_s, again))
+
+    def _settings(self, grid_id: str) -> GridSettings:
+        return from_plain(read_json(self.workspace.grid(grid_id) / "grid.json"), GridSettings)
+
+    @property
+    def pending(self) -> list[Task]:
+        """The retries that have not begun."""
+        return [task for _, task in self.retries]
+
+    def next(self) -> Task | None:
+        """Claim a run that is due and return its attempt; None: there is none at this time.
+
+        What cannot be read at this moment is looked for again later.
+        """
+        try:
+            return self._next_retry() or self._next_waiting()
+        except (OSError, ValueError, KeyError, VtjobsError) as error:
+            logger.warning("cannot look for further runs: %s", error)
+            self._search_at = self.clock() + SEARCH_EVERY_S
+            return None
+
+    def _next_retry(self) -> Task | None:
+        for item in list(self.retries):
+            at, task = item
+            if at <= self.clock():
+                self.retries.remove(item)
+                if self._may_start(task) and (taken := self._take(task)):
+                    return taken
+        return None
+
+    def _may_start(self, task: Task) -> bool:
+        """Whether nobody has cancelled, held or taken over the run since it failed."""
+        folder = self.workspace.run(task.run_id)
+        return (
+            folder.highest_cancel() < task.attempt
+            and folder.highest_claim() <= task.attempt
+            and closed(self.workspace, task.grid_id)(task.run_id) is None
+        )
+
+    def _next_waiting(self) -> Task | None:
+        if self.clock() < self._search_at:
+            return None
+        self._submissions.refresh()
+        for grid_id in self._grids:
+            stored = read_json(self.workspace.grid(grid_id) / "runs.json") or {"runs": []}
+            why_closed = closed(self.workspace, grid_id)
+            for run_id, _, _, parent in stored["runs"]:
+                task = self._unsubmitted(run_id, grid_id, parent)
+                if task is None or why_closed(run_id) is not None:
+                    continue
+                if taken := self._take(task):
+                    return taken
+        self._search_at = self.clock() + SEARCH_EVERY_S
+        return None
+
+    def _unsubmitted(self, run_id: str, grid_id: str, parent: str | None) -> Task | None:
+        """Return the attempt that a run waits for, where no scheduler has been given it."""
+        folder, newest = self.workspace.run(run_id), self._submissions.newest(run_id)
+        grants = folder.all_grants() if newest is not None or folder.path.exists() else []
+        granted, clean = grants[-1] if grants else (0, False)
+        if newest is None and folder.attempts():
+            return None
+        if newest is not None and granted < newest.attempt:
+            # A scheduler has it, or it has ended: then its own agent retries it.
+            return None
+        if folder.highest_cancel() > granted:
+            return None
+        if parent is not None and completed_by(self.workspace.run(parent), 1 << 30) is None:
+            return None
+        return Task(
+            run_id=run_id,
+            attempt=max(granted, newest.attempt if newest else 0),
+            grid_id=grid_id,
+            clean=clean,
+            micro_split=newest.micro_split if newest else 1,
+            parent=parent,
+        )
+
+    def _take(self, task: Task) -> Task | None:
+        """Claim the run and write that down; None where somebody else was faster."""
+        folder = self.workspace.run(task.run_id)
+        number = next_number(folder, above=task.attempt)
+        if not folder.claim(number):
+            return None
+        taken = dataclasses.replace(task, attempt=number, is_claimed=True)
+        content = dataclasses.replace(
+            self.allocation,
+            token=f"vtj-{secrets.token_hex(8)}",
+            created_at=self.clock(),
+            tasks=((taken,),),
+            after=(),
+            inside=self.place,
+        )
+        write_new(self.workspace.allocation(content.token), to_json(content.to_dict()))
+        logger.info("run %s: taken on as attempt %d", task.run_id, number)
+        return taken
