@@ -3,6 +3,7 @@
 Puts the commands together, and turns every error into a message and an exit code.
 """
 
+import io
 import os
 import signal
 import sys
@@ -63,11 +64,17 @@ for command in COMMANDS:
     app.command()(command)
 
 
+def _write(text: str, *, end: str = "\n", to_stderr: bool = False) -> None:
+    from .commands.printing.terminal import write
+
+    write(text, end=end, to_stderr=to_stderr)
+
+
 def _print_version(wanted: bool) -> None:
     if wanted:
         from importlib.metadata import version
 
-        print(f"vtjobs {version('vtjobs')}")
+        _write(f"vtjobs {version('vtjobs')}")
         raise typer.Exit
 
 
@@ -95,7 +102,7 @@ def show_help(
             raise BadInput(f"no command {name!r}. See: vtjobs --help")
         found = known[name]
     words = ["vtjobs", *(command or ())]
-    print(found.get_help(type(ctx)(found, info_name=" ".join(words))))
+    _write(found.get_help(type(ctx)(found, info_name=" ".join(words))))
 
 
 def _group(name: str, about: str, **commands: Callable[..., None]) -> None:
@@ -137,7 +144,7 @@ def main() -> None:
         code = _reader_left()
     except OSError as error:
         # A full disk, a folder that is not ours: nothing of vtjobs's own doing.
-        print(f"error: {error}", file=sys.stderr)
+        _write(f"error: {error}", to_stderr=True)
         code = 1
     except SystemExit as error:
         # The parser answers a closed pipe with an exit of its own.
@@ -147,10 +154,12 @@ def main() -> None:
     except Exception as error:
         if not hasattr(error, "show") or not hasattr(error, "exit_code"):
             raise
-        error.show()
+        shown = io.StringIO()
+        error.show(shown)
+        _write(shown.getvalue(), end="", to_stderr=True)
         code = error.exit_code
     if code == INTERRUPTED:
-        print("interrupted", file=sys.stderr)
+        _write("interrupted", to_stderr=True)
     sys.exit(code if isinstance(code, int) else 0)
 
 
@@ -170,7 +179,7 @@ def _unreachable() -> int:
     from .commands.options import unreachable
 
     for line in unreachable:
-        print(f"error: {line}", file=sys.stderr)
+        _write(f"error: {line}", to_stderr=True)
     return SchedulerUnreachable.exit_code if unreachable else 0
 
 
@@ -181,14 +190,12 @@ def _reader_left() -> int:
 
 
 def _tell(error: VtjobsError) -> int:
-    from .jobs.names import printable
-
     if "--json" in sys.argv:
         from .commands.printing.terminal import emit_json
 
         emit_json({"error": {"message": str(error), "exit_code": error.exit_code}})
     for line in str(error).splitlines() or [type(error).__doc__ or "failed"]:
-        print(f"error: {printable(line)}", file=sys.stderr)
+        _write(f"error: {line}", to_stderr=True)
     return error.exit_code
 
 

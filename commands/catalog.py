@@ -44,7 +44,7 @@ def catalog(name: Name = None, rate: Rate = None, as_json: Json = False) -> None
     if as_json:
         terminal.emit_json(found)
         return
-    print(f"{found.recipe}: {found.source}")
+    terminal.write(f"{found.recipe}: {found.source}")
     rows = []
     for field in found.fields:
         differs = _text(field.code) if field.code != field.value else ""

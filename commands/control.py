@@ -170,7 +170,7 @@ def _act(
     make_pass(context, start=False)
     chosen = select_ids(context, words)
     if dry_run:
-        print("\n".join(chosen))
+        terminal.write("\n".join(chosen))
         return
     confirm(len(chosen), what, yes=yes)
     done = action(context, chosen)

@@ -76,9 +76,9 @@ def doctor(
         terminal.emit_json(examination(findings))
     else:
         for item in findings:
-            print(terminal.encodable(f"{'ok ' if item.ok else 'BAD'}  {item.name:14} {item.text}"))
+            terminal.write(f"{'ok ' if item.ok else 'BAD'}  {item.name:14} {item.text}")
             if item.fix:
-                print(f"     {'':14} {item.fix}")
+                terminal.write(f"     {'':14} {item.fix}")
     if not all(item.ok for item in findings):
         raise typer.Exit(1)
 
@@ -181,8 +181,9 @@ def data_list(as_json: Json = False) -> None:
 def ledger_upgrade(workspace: Workspace = None) -> None:
     """Bring the ledger's schema up to date."""
     from ..orchestrator.housekeeping.ledger_upkeep import upgrade_ledger
+    from .printing.terminal import write
 
-    print(upgrade_ledger(config(workspace)))
+    write(upgrade_ledger(config(workspace)))
 
 
 def ledger_rebuild(yes: Yes = False, workspace: Workspace = None) -> None:
@@ -191,14 +192,14 @@ def ledger_rebuild(yes: Yes = False, workspace: Workspace = None) -> None:
     An existing SQLite ledger is renamed, not deleted. A PostgreSQL ledger must be empty.
     """
     from ..orchestrator.housekeeping.ledger_upkeep import rebuild_ledger
-    from .printing.terminal import say
+    from .printing.terminal import say, write
 
     if not yes and not (
         sys.stdin.isatty() and typer.confirm("Move the ledger aside and rebuild it?", err=True)
     ):
         raise Refused("this would rebuild the ledger. Repeat with --yes to confirm")
     found = rebuild_ledger(config(workspace), progress=lambda what, count: say(f"{count} {what}"))
-    print(", ".join(f"{number} {what}" for what, number in found.items()))
+    write(", ".join(f"{number} {what}" for what, number in found.items()))
 
 
 def config_show(

@@ -87,7 +87,7 @@ def audit(
     if wrong:
         rows = [[*_label(row), f"{row.printed:+.2f}"] for row in wrong]
         terminal.print_table([*heading, "PRINTED"], rows, right=(6, 7))
-        print()
+        terminal.write("")
     if tested:
         rows = [
             [*_label(row), _range(row.interval), p_value(row.p), p_value(row.p_worst)]

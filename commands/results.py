@@ -107,11 +107,11 @@ def report(
     if detail:
         cells = [described(cell) for cell in cells]
     if quiet:
-        print("\n".join(cell.cell_id for cell in cells))
+        terminal.write("\n".join(cell.cell_id for cell in cells))
     elif as_json or style == "json":
         terminal.emit_json(cells)
     elif style == "csv":
-        print(as_csv.of_cells(cells), end="")
+        terminal.write(as_csv.of_cells(cells), end="")
     elif wide:
         table = by_dataset.of_cells(cells, decimals=decimals)
         print_table(table, style, right=tuple(range(table.labels, len(table.heading))))
@@ -233,16 +233,16 @@ def compare(
     if as_json or style == "json":
         terminal.emit_json(document)
     elif quiet:
-        print("\n".join(f"{one.cell_id} {one.verdict}" for one in document.comparisons))
+        terminal.write("\n".join(f"{one.cell_id} {one.verdict}" for one in document.comparisons))
     elif not document.comparisons:
         if not document.reversals:
             raise BadInput(
                 "nothing to compare: no selected cell has a baseline cell in the selection"
             )
         for line in reversals.reversal_notes(document.reversals):
-            print(line)
+            terminal.write(line)
     elif style == "csv":
-        print(as_csv.of_comparisons(document), end="")
+        terminal.write(as_csv.of_comparisons(document), end="")
     else:
         table = render.of_comparisons(document, decimals=decimals)
         print_table(table, style, right=(table.labels + 1, table.labels + 3))
@@ -290,7 +290,7 @@ def against(
     if as_json or style == "json":
         terminal.emit_json(document)
     elif style == "csv":
-        print(as_csv.of_published(document), end="")
+        terminal.write(as_csv.of_published(document), end="")
     else:
         laid = render.of_published(document)
         print_table(laid, style, right=tuple(range(laid.labels, len(laid.heading) - 3)))
@@ -329,7 +329,7 @@ def variance(
     if as_json or style == "json":
         terminal.emit_json(found)
     elif style == "csv":
-        print(as_csv.of_variances(found), end="")
+        terminal.write(as_csv.of_variances(found), end="")
     else:
         # Where nothing was replicated there is nothing to split by images.
         plain = [cell for cell in found if cell.n or not cell.studies]

@@ -167,9 +167,9 @@ def plan(
     if as_json:
         terminal.emit_json(document)
         return
-    print(submitted(document))
+    terminal.write(submitted(document))
     for rule, number in document.excluded.items():
-        print(f"excluded by {rule}: {number}")
+        terminal.write(f"excluded by {rule}: {number}")
     for allocation in document.allocations:
         what = f"{allocation.gpus} GPUs" if allocation.gpus else f"{allocation.ranks} CPU ranks"
         where = f"{allocation.count} allocation(s) on {allocation.backend}"
@@ -178,14 +178,14 @@ def plan(
         lanes = f"{allocation.at_a_time} runs at a time"
         if allocation.nodes > 1:
             lanes += f" on {allocation.nodes} nodes"
-        print(f"{where}: {lanes}, {what} each")
+        terminal.write(f"{where}: {lanes}, {what} each")
     estimate = document.estimate
     unknown = (
         f", {estimate.runs_without_history} runs without history"
         if estimate.runs_without_history
         else ""
     )
-    print(
+    terminal.write(
         f"estimate: {estimate.run_hours:.2f} run-hours, {estimate.gpu_hours:.2f} GPU-hours{unknown}"
     )
 

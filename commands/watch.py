@@ -32,7 +32,7 @@ def status(
         terminal.emit_json(document)
         return
     if quiet:
-        print("\n".join(grid.grid_id for grid in document.grids))
+        terminal.write("\n".join(grid.grid_id for grid in document.grids))
         return
     rows = [[grid.grid_id, *map(str, grid.runs.values())] for grid in document.grids]
     terminal.print_table(["GRID", *map(str.upper, document.runs)], rows, right=tuple(range(1, 9)))
@@ -60,7 +60,7 @@ def runs(
     if as_json:
         terminal.emit_json(found)
     elif quiet:
-        print("\n".join(run.run_id for run in found))
+        terminal.write("\n".join(run.run_id for run in found))
     else:
         rows = [
             [
@@ -105,9 +105,9 @@ def show(
     if as_json:
         terminal.emit_json(document)
     elif quiet:
-        print(document.run_id)
+        terminal.write(document.run_id)
     else:
-        print(terminal.encodable("\n".join(lines(document))))
+        terminal.write("\n".join(lines(document)))
 
 
 def logs(
@@ -149,14 +149,14 @@ def failures(
     if as_json:
         terminal.emit_json(groups)
     elif quiet:
-        print("\n".join(run_id for group in groups for run_id in group.run_ids))
+        terminal.write("\n".join(run_id for group in groups for run_id in group.run_ids))
     elif not groups:
         terminal.say("no failures")
     else:
         for group in groups:
             common = " ".join(f"{name}={value}" for name, value in group.common.items())
-            print(terminal.encodable(f"{group.runs} x {group.failure}: {group.signature}"))
-            print(
+            terminal.write(f"{group.runs} x {group.failure}: {group.signature}")
+            terminal.write(
                 f"    {common or 'nothing in common'}; hosts {', '.join(group.hosts) or '-'};"
                 f" see: {group.next}"
             )
@@ -172,9 +172,7 @@ def why(run: RunId, as_json: Json = False, workspace: Workspace = None) -> None:
     if as_json:
         terminal.emit_json(document)
         return
-    print(f"{document.run_id[:8]} is {document.state}: {terminal.encodable(document.sentence)}")
+    terminal.write(f"{document.run_id[:8]} is {document.state}: {document.sentence}")
     if document.action:
-        print(
-            f"{'never' if document.verdict == 'never' else 'next'}:"
-            f" {terminal.encodable(document.action)}"
-        )
+        word = "never" if document.verdict == "never" else "next"
+        terminal.write(f"{word}: {document.action}")

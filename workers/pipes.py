@@ -2,9 +2,11 @@
 
 import json
 import os
+from codecs import getincrementaldecoder
 from pathlib import Path
 from typing import Any
 
+from ..jobs.names import printable
 from ..jobs.workspace.journal import Line
 
 STOP = b"s"
@@ -86,6 +88,7 @@ class CappedLog:
         self, handle: int, path: Path, *, cap_bytes: int = 64 << 20, mirror: bool = False
     ) -> None:
         self.mirror = mirror
+        self._decoder = getincrementaldecoder("utf-8")("replace")
         os.set_blocking(handle, False)
         self.handle = handle
         self.path = path
@@ -109,7 +112,9 @@ class CappedLog:
 
     def _write(self, data: bytes) -> None:
         if self.mirror:
-            os.write(2, data)
+            # What a rank prints must not move the cursor or set the title of who watches.
+            text = self._decoder.decode(data).replace("\r", "\n")
+            os.write(2, printable(text).encode())
         try:
             while data:
                 if self._written >= self._part:

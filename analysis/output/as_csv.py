@@ -3,8 +3,6 @@
 An empty field is a number that does not exist.
 """
 
-import csv
-import io
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -15,6 +13,7 @@ from ..findings.comparisons import Comparisons
 from ..findings.per_image import CellSplit
 from ..findings.study import AnyStudy, design_of
 from ..stats.components import Arm, Arms, Part, StreamPart
+from .csv_text import csv_text
 from .study_table import arms_of
 from .wording import columns, labels
 
@@ -36,7 +35,7 @@ def of_cells(cells: Sequence[Cell]) -> str:
                 values,
             ]
         )
-    return _text([*names, "metric", "set", *numbers, "seeds", "values"], rows)
+    return csv_text([*names, "metric", "set", *numbers, "seeds", "values"], rows)
 
 
 def of_comparisons(document: Comparisons) -> str:
@@ -67,7 +66,7 @@ def of_comparisons(document: Comparisons) -> str:
         ]
         for one in found
     ]
-    return _text(
+    return csv_text(
         [*names, "over", "metric", "set", *numbers, "low", "high", "verdict", "detail"], rows
     )
 
@@ -101,7 +100,7 @@ def of_published(document: Against) -> str:
         ]
         for row in document.rows
     ]
-    return _text(
+    return csv_text(
         [*names, "variant", "doubtful", *numbers, "low", "high", "verdict", "detail"], rows
     )
 
@@ -139,7 +138,7 @@ def of_variances(cells: Sequence[CellSplit]) -> str:
                 values = _bounds(part) | asdict(part)
                 mine = [*labels(cell, names), design_of(study), name]
                 rows.append([*mine, *(values.get(number) for number in numbers)])
-    return _text([*names, "of", "stream", *numbers], rows)
+    return csv_text([*names, "of", "stream", *numbers], rows)
 
 
 def _parts(study: AnyStudy) -> list[tuple[str, Part | Arm]]:
@@ -165,11 +164,3 @@ def _numbers(item: object, names: Iterable[str]) -> list[Any]:
     """Return the fields of a document of these names; what it has not is empty."""
     values = item if isinstance(item, dict) else {name: getattr(item, name, None) for name in names}
     return ["" if values.get(name) is None else values[name] for name in names]
-
-
-def _text(heading: list[str], rows: list[list[Any]]) -> str:
-    stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(heading)
-    writer.writerows(rows)
-    return stream.getvalue()

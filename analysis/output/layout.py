@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass, field
 
+from ...jobs.names import one_line
+
 FORMATS = ("table", "markdown", "latex", "csv", "json")
 
 _LATEX = str.maketrans(
@@ -35,6 +37,7 @@ _SIGNS = {
     "|": "$|$",
     "†": r"$^\dagger$",
     "‡": r"$^\ddagger$",
+    "�": "?",
 }
 
 
@@ -70,9 +73,10 @@ def markdown(table: Table) -> str:
     ]
     lines = [table.heading, ["---"] * len(table.heading), *body]
     text = "\n".join(
-        "| " + " | ".join(cell.replace("|", r"\|") for cell in line) + " |" for line in lines
+        "| " + " | ".join(one_line(cell).replace("|", r"\|") for cell in line) + " |"
+        for line in lines
     )
-    return text + "\n\n" + "\n".join(said(table)) + "\n"
+    return text + "\n\n" + "\n".join(map(one_line, said(table))) + "\n"
 
 
 def latex(table: Table) -> str:
@@ -105,7 +109,7 @@ def latex(table: Table) -> str:
 
 
 def _tex(text: str) -> str:
-    done = text.translate(_LATEX)
+    done = one_line(text).translate(_LATEX)
     for sign, command in _SIGNS.items():
         done = done.replace(sign, command)
     return done

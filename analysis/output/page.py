@@ -5,6 +5,7 @@ from typing import Any
 
 from ...jobs.atomic_files import to_json
 from ...jobs.documents import to_plain
+from ...jobs.names import printable
 from ..findings import reversals
 from ..findings.cell import Cell
 from ..findings.epochs import epoch_text
@@ -147,7 +148,7 @@ def page(document: Report, drawn: list[Drawn]) -> str:
     without = [f"{one.backbone}: {one.why_not}." for one in document.ranks if one.why_not]
     every = (*document.states.values(), *document.apart.values())
     states = [state for own in every for state in own.values()]
-    return environment.get_template("report.html").render(
+    text = environment.get_template("report.html").render(
         document=document,
         said=said,
         epoch_text=epoch_text,
@@ -158,3 +159,4 @@ def page(document: Report, drawn: list[Drawn]) -> str:
         done=states.count("completed"),
         without=without,
     )
+    return printable(text)

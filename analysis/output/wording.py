@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+from ...jobs.names import one_line
 from ...jobs.run.spec import Axes
 from ..findings.cell import LABELS
 
@@ -39,7 +40,8 @@ def columns(cells: Sequence[Labelled]) -> list[str]:
 def labels(row: Labelled, names: Sequence[str]) -> list[str]:
     """Return what names a cell."""
     return [
-        str(getattr(row, name, "") if name in LABELS else row.axes.get(name, "")) for name in names
+        one_line(str(getattr(row, name, "") if name in LABELS else row.axes.get(name, "")))
+        for name in names
     ]
 
 

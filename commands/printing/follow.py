@@ -1,13 +1,12 @@
 """Print a run's logs, and go on printing while it lives."""
 
-import sys
 import time
 from pathlib import Path
 
 from ...jobs.errors import NothingMatched
-from ...jobs.names import printable
 from ...jobs.workspace.lineage import read_attempt
 from ...jobs.workspace.paths import RunFolder
+from . import terminal
 
 POLL_S = 0.5
 
@@ -51,6 +50,5 @@ def _print_from(path: Path, offsets: dict[Path, int], *, mark: bool) -> None:
     text = whole[0] + whole[1] or data
     offsets[path] = offsets.get(path, 0) + len(text)
     prefix = f"{path.name.split('.')[0]}: " if mark else ""
-    for line in text.decode(errors="replace").splitlines():
-        sys.stdout.write(f"{prefix}{printable(line)}\n")
-    sys.stdout.flush()
+    lines = text.decode(errors="replace").splitlines()
+    terminal.write("".join(f"{prefix}{line}\n" for line in lines), end="", flush=True)

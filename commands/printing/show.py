@@ -2,7 +2,6 @@
 
 from typing import TYPE_CHECKING, Any
 
-from ...jobs.names import printable
 from ...jobs.run.design import seed_text
 from ...jobs.units import format_bytes
 
@@ -46,7 +45,7 @@ def lines(document: "RunDetails") -> list[str]:
         found.append(
             f"  {event.at}  attempt {event.attempt}  {change}  ({event.source}: {event.raw or '-'})"
         )
-    return [printable(line) for line in found]
+    return found
 
 
 def _settings(document: "RunDetails") -> list[str]:

@@ -13,9 +13,10 @@ def print_table(table: Any, style: str, *, right: tuple[int, ...]) -> None:
     if style == "table":
         terminal.print_table(table.heading, _starred(table), right=right)
         for note in layout.said(table, "*"):
-            terminal.say(terminal.encodable(note))
+            terminal.say(note)
     else:
-        print({"markdown": layout.markdown, "latex": layout.latex}[style](table), end="")
+        lay = {"markdown": layout.markdown, "latex": layout.latex}[style]
+        terminal.write(lay(table), end="")
 
 
 def _starred(table: Any) -> list[list[str]]:

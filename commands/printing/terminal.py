@@ -1,6 +1,6 @@
 """How documents look on a terminal: tables, progress, confirmations.
 
-Data on stdout, everything else on stderr.
+Data on stdout, everything else on stderr. All that vtjobs prints passes through `write` here.
 """
 
 import json
@@ -8,9 +8,9 @@ import os
 import sys
 import time
 from collections import Counter
-from typing import Any
+from typing import Any, TextIO
 
-from ...jobs.names import printable
+from ...jobs.names import one_line, printable
 from ...jobs.run.design import seed_text
 from ...jobs.units import format_duration
 
@@ -35,9 +35,21 @@ def is_terminal() -> bool:
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
 
 
+def write(text: str, *, end: str = "\n", to_stderr: bool = False, flush: bool = False) -> None:
+    """Print a text on stdout or stderr.
+
+    Names, descriptions, logs and errors come from elsewhere: what a terminal would act on, such as
+    an escape sequence, is replaced, and so is what the stream's encoding lacks.
+    """
+    stream = sys.stderr if to_stderr else sys.stdout
+    print(_encodable(printable(text), stream), end=end, file=stream, flush=flush)
+
+
 def emit_json(value: Any) -> None:
     """Print one JSON value; it may be a typed document, or have some in it."""
-    print(json.dumps(value, indent=2, ensure_ascii=True, allow_nan=False, default=_plain))
+    text = json.dumps(value, indent=2, ensure_ascii=True, allow_nan=False, default=_plain)
+    # The one control character that JSON leaves as it is.
+    write(text.replace("\x7f", "\\u007f"))
 
 
 def _plain(document: object) -> Any:
@@ -49,12 +61,11 @@ def _plain(document: object) -> Any:
 
 def say(text: str) -> None:
     """Print a line for people, on stderr."""
-    print(printable(text), file=sys.stderr, flush=True)
+    write(text, to_stderr=True, flush=True)
 
 
-def encodable(text: str) -> str:
-    """Return the text as stdout's encoding can show it."""
-    encoding = sys.stdout.encoding or "ascii"
+def _encodable(text: str, stream: TextIO) -> str:
+    encoding = stream.encoding or "ascii"
     try:
         text.encode(encoding)
     except UnicodeEncodeError:
@@ -69,10 +80,8 @@ def table(heading: list[str], rows: list[list[str]], *, right: tuple[int, ...] =
 
     A heading, a line per row, two spaces between columns, no trailing blanks.
     """
-    lines = [
-        [printable(encodable(cell)).replace("\n", " ") for cell in line]
-        for line in (heading, *rows)
-    ]
+    # Widths are those of the signs that will be printed.
+    lines = [[_encodable(one_line(cell), sys.stdout) for cell in line] for line in (heading, *rows)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(heading))]
     shown = []
     for line in lines:
@@ -94,7 +103,7 @@ def print_table(
     """Print a table, with the states in one column coloured where a person watches."""
     text = table(heading, rows, right=right)
     if not is_terminal() or colour is None:
-        print(text)
+        write(text)
         return
     from rich.console import Console
     from rich.text import Text

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vtjobs.jobs.names import name_problem, printable
+from vtjobs.jobs.names import name_problem, one_line, printable
 
 
 @pytest.mark.parametrize("name", ["a", "small-data", "v1.2_x", "0", "A" * 64])
@@ -37,3 +37,16 @@ def test_printable_text_moves_no_cursor(text: str) -> None:
         (ord(letter) < 32 and letter not in "\t\n") or 0x7F <= ord(letter) < 0xA0
         for letter in shown
     )
+
+
+@pytest.mark.parametrize(
+    "letter", [*"\u061c\u200e\u200f\u2028\u2029\u202a\u202e\u2066\u2069\ud800\udfff"]
+)
+def test_printable_text_neither_turns_the_direction_of_writing_nor_breaks_a_line(
+    letter: str,
+) -> None:
+    assert printable(f"a{letter}b") == "a�b"
+
+
+def test_a_cell_of_a_table_is_one_line() -> None:
+    assert one_line("a\n\tb\x1bc") == "a b�c"

@@ -3,7 +3,6 @@
 Colours, sizes, and how they are written, the same byte for byte every time.
 """
 
-import csv
 import io
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
@@ -11,6 +10,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
+
+from ....jobs.names import printable
+from ..csv_text import csv_text
 
 # Okabe and Ito 2008: told apart with any kind of colour blindness.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -77,15 +79,12 @@ class Drawn:
                 stream, format="svg", metadata={"Date": None, "Creator": None, "Title": self.title}
             )
         text = stream.getvalue()
-        return text[text.index("<svg") :]
+        return printable(text[text.index("<svg") :])
 
     def csv(self) -> str:
         """Return its data; an empty field is a number that does not exist."""
-        stream = io.StringIO()
-        writer = csv.writer(stream, lineterminator="\n")
-        writer.writerow(self.heading)
-        writer.writerows([["" if value is None else value for value in row] for row in self.rows])
-        return stream.getvalue()
+        rows = [["" if value is None else value for value in row] for row in self.rows]
+        return csv_text(self.heading, rows)
 
     def write(self, folder: Path) -> list[Path]:
         """Write it as SVG, PDF and CSV into a folder; return the files."""

@@ -129,6 +129,19 @@ def test_a_page_opens_with_the_map_of_what_is_there_and_shows_the_names_of_the_g
     assert "&lt;b&gt;why&lt;/b&gt;" in text and "<b>why" not in text
 
 
+def test_pages_figures_and_their_data_have_no_control_character(tmp_path: Path) -> None:
+    hostile = "\x1bc\x1b]0;HACKED\x07\u202e"
+    modes = {"head.mode": f"={hostile}"}
+    cells = [cell("supervised", seeds(5, 80.0)), cell("drloc", seeds(5, 80.9), axes=modes)]
+    grids = [GridName(grid_id="g-1", name="g", description=hostile)]
+    written = page.write(document(cells, grids=grids), tmp_path)
+    texts = [path for path in (written["page"], *written["figures"]) if path.suffix != ".pdf"]
+    for text in (path.read_text() for path in texts):
+        assert not set("\x1b\x07\u202e") & set(text)
+        assert "\n=" not in text and ",=" not in text
+    assert "HACKED" in written["page"].read_text()
+
+
 def test_the_same_document_makes_the_same_files_byte_for_byte(tmp_path: Path) -> None:
     contents = []
     for name in ("one", "other"):

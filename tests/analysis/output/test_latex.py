@@ -21,7 +21,7 @@ from vtjobs.jobs.run.design import Design, rows
 
 from .test_figures import cell, marked, seeds
 
-NASTY = r"a_b&50%#1{x}~^\z $5 ± — − < > | 'q' \"r\""
+NASTY = r"a_b&50%#1{x}~^\z $5 ± — − < > | 'q' \"r\"" + "\x1bc\u202e\n\n\t"
 
 pytestmark = pytest.mark.skipif(shutil.which("pdflatex") is None, reason="needs pdflatex")
 
