@@ -155,11 +155,14 @@ def failures(
     else:
         for group in groups:
             common = " ".join(f"{name}={value}" for name, value in group.common.items())
-            terminal.write(f"{group.runs} x {group.failure}: {group.signature}")
+            where = f" ({group.place})" if group.place else ""
+            terminal.write(f"{group.runs} x {group.failure}: {group.message}{where}")
             terminal.write(
                 f"    {common or 'nothing in common'}; hosts {', '.join(group.hosts) or '-'};"
                 f" see: {group.next}"
             )
+            if group.remedy:
+                terminal.write(f"    next: {group.remedy}")
 
 
 def why(run: RunId, as_json: Json = False, workspace: Workspace = None) -> None:

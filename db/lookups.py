@@ -173,6 +173,19 @@ def failed_runs(connection: Connection, failures: Iterable[FailureClass]) -> lis
     return [FailedRun(**row) for row in connection.execute(query).mappings()]
 
 
+def newest_errors(connection: Connection, run_ids: Iterable[str]) -> dict[str, str]:
+    """Return run -> what its newest attempt stored of its error, for runs that were tried."""
+    table, tried = m.attempts.c, m.attempts.alias("tried").c
+    latest = select(func.max(tried.number)).where(tried.run_id == table.run_id).scalar_subquery()
+    found: dict[str, str] = {}
+    for part in in_parts(run_ids):
+        query = select(table.run_id, table.error).where(
+            table.run_id.in_(part), table.number == latest
+        )
+        found |= {row.run_id: row.error for row in connection.execute(query)}
+    return found
+
+
 def inexact_resumes(connection: Connection, run_ids: Iterable[str]) -> dict[str, bool]:
     """Return run -> whether a resume of it was inexact, for runs that were resumed at all."""
     found: dict[str, bool] = {}

@@ -14,11 +14,14 @@ def lines(document: "RunDetails") -> list[str]:
     axes = " ".join(f"{name}={value}" for name, value in document.axes.items())
     seed = seed_text(document.seed, document.streams)
     what = f"{document.backbone} on {document.dataset}, {document.head}, seed {seed} {axes}"
+    newest = document.attempts[-1] if document.attempts else None
+    # The reason of a failed run is its last attempt's signature, which has no numbers.
+    reason = newest.message if newest and newest.signature == document.reason else document.reason
     found = [
         f"run      {document.run_id}  ({document.grid_id})",
         f"what     {what.rstrip()}",
         f"recipe   {document.recipe}" + (f", stage {document.stage}" if document.stage else ""),
-        f"state    {document.shown_state}" + (f": {document.reason}" if document.reason else ""),
+        f"state    {document.shown_state}" + (f": {reason}" if reason else ""),
         f"folder   {document.folder}",
     ]
     if document.parent:
@@ -71,7 +74,8 @@ def _text(value: Any) -> str:
 def _attempt(attempt: "AttemptView") -> str:
     text = f"{attempt.number}: {attempt.state}"
     if attempt.failure:
-        text += f" ({attempt.failure}: {attempt.signature})"
+        where = f" at {attempt.place}" if attempt.place else ""
+        text += f" ({attempt.failure}: {attempt.message}{where})"
     if attempt.host:
         text += f", on {attempt.host}"
     if attempt.resumed_step is not None:

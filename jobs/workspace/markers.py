@@ -4,8 +4,8 @@ Dispatch and queued agents obey them alike.
 
 <grid>/hold.json      {"runs": [...]}                    the user holds these runs
 <grid>/canary.json    {"runs": [...], "passed": bool}    only these may start until each has passed
-its first epoch <grid>/breaker.json   {"class", "signature", "runs"}     the same deterministic
-failure came too often
+its first epoch <grid>/breaker.json   {"class", "signature", "message", "runs"}     the same
+deterministic failure came too often
 """
 
 from collections.abc import Callable, Iterable
@@ -51,7 +51,8 @@ def closed(workspace: Workspace, grid_id: str) -> Callable[[str], Closed | None]
         if run_id in held:
             return Closed(Marker.HOLD, "held")
         if breaker:
-            return Closed(Marker.BREAKER, f"circuit breaker: {breaker.get('signature', '')}")
+            cause = breaker.get("message") or breaker.get("signature", "")
+            return Closed(Marker.BREAKER, f"circuit breaker: {cause}")
         if waits and run_id not in first:
             return Closed(Marker.CANARY, "waits for the canary")
         return None

@@ -2,7 +2,9 @@
 
 import json
 import math
+import re
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..atomic_files import make_folder, read_json, to_json, write_new, write_over
@@ -189,6 +191,23 @@ def write_spec(workspace: Workspace, grid_id: str, run_id: str) -> None:
     make_folder(folder.path)
     seeds = canonical(_streams(stored).get(seed) or seeds_of(seed))
     write_new(folder.spec, spec.text(seeds=seeds, init_from=parent).encode())
+
+
+def own_head_file(workspace: Workspace, grid_id: str, name: str) -> str:
+    """Return the name of the file that a grid takes the class of a lab's own head from.
+
+    Returns:
+        It without its folder; "" where the grid's text does not say, or names several.
+    """
+    try:
+        text = (workspace.grid(grid_id) / "grid.yaml").read_text("utf-8", "replace")
+    except OSError:
+        return ""
+    found = set(re.findall(rf"""([^\s"'\[\]{{}},:#]+):{re.escape(name)}\b""", text))
+    if len(found) != 1:
+        return ""
+    (module,) = found
+    return Path(module).name if module.endswith(".py") else f"{module.rpartition('.')[2]}.py"
 
 
 def grid_ids(workspace: Workspace) -> list[str]:

@@ -12,6 +12,7 @@ from ...db import lookups, queries, scheduler_notes
 from ...db.engine import reading
 from ...db.lookups import FailedRun
 from ...jobs.atomic_files import read_json, to_json, write_new, write_over
+from ...jobs.run.error_text import message_of
 from ...jobs.run.retry import DETERMINISTIC
 from ...jobs.run.states import FailureClass, RunState
 from ...jobs.workspace.paths import Workspace
@@ -123,12 +124,20 @@ def _watch_failures(context: Context, *, acts: bool) -> list[str]:
         fresh = [row for row in rows if forgiven.get(row.run_id, 0) < row.number]
         if len(fresh) < BREAKER_RUNS or not pending.get(grid_id):
             continue
-        marker = {"class": failure, "signature": signature, "runs": [row.run_id for row in fresh]}
+        with reading(context.ledger.engine) as connection:
+            errors = lookups.newest_errors(connection, [fresh[0].run_id])
+        message = message_of(errors[fresh[0].run_id], signature)
+        marker = {
+            "class": failure,
+            "signature": signature,
+            "message": message,
+            "runs": [row.run_id for row in fresh],
+        }
         if acts:
             write_new(context.workspace.marker(grid_id, "breaker"), to_json(marker))
         found.append(
             f"{grid_id}: stopped after {len(fresh)} runs failed with the same error "
-            f"({failure}: {signature}); {pending[grid_id]} runs are held back. "
+            f"({failure}: {message}); {pending[grid_id]} runs are held back. "
             f"Fix the cause, then run: vtjobs retry {grid_id}, or vtjobs release {grid_id}"
         )
     return found

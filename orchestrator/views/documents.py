@@ -5,12 +5,12 @@ The terminal and `--json` are two prints of them.
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from ...db import queries, records, scheduler_notes
+from ...db import lookups, queries, records, scheduler_notes
 from ...db.engine import reading
 from ...jobs.atomic_files import read_json
 from ...jobs.documents import Document, field, to_plain
@@ -18,10 +18,13 @@ from ...jobs.grid import fidelity
 from ...jobs.run.design import seed_text
 from ...jobs.run.selector import Selection
 from ...jobs.run.spec import Axes, CellSpec, RunSpec
-from ...jobs.run.states import AttemptState, RunState
+from ...jobs.run.states import AttemptState, FailureClass, RunState
+from ...jobs.workspace.grid_settings import GridSettings
 from ...jobs.workspace.journal import LEASE_S
 from ...jobs.workspace.markers import held_runs
 from ..loop.context import Context
+from .causes import Cause, cause_of
+from .remedies import remedy
 
 SCHEMA_VERSION = 1
 _ATTEMPT_TIMES = ("submitted_at", "started_at", "ended_at", "heartbeat_at")
@@ -145,6 +148,10 @@ class AttemptView(Document, frozen=True, kw_only=True):
     """The class of the failure."""
     signature: str
     """The error, the same for one cause."""
+    message: str
+    """The error's own line, in full and with its numbers."""
+    place: str
+    """File and line of your code where it was raised, such as `head.py:11`; or nothing."""
     error: str
     """The end of the traceback."""
     exit_code: int | None
@@ -232,7 +239,11 @@ class FailureGroup(Document, frozen=True, kw_only=True):
     failure: str = field(name="class")
     """The class of the failure."""
     signature: str
-    """The error."""
+    """The error, without numbers."""
+    message: str
+    """The own line of the sample's error, in full and with its numbers."""
+    place: str
+    """File and line of your code where it was raised, such as `head.py:11`; or nothing."""
     runs: int
     """How many."""
     states: dict[str, int]
@@ -248,6 +259,8 @@ class FailureGroup(Document, frozen=True, kw_only=True):
     """All of them."""
     next: str
     """A command that shows more."""
+    remedy: str
+    """What to do about the runs that have ended, or nothing."""
 
 
 def iso(at: float | None) -> str | None:
@@ -390,7 +403,7 @@ def show(context: Context, run_id: str) -> RunDetails:
     last = attempts[-1].number if attempts else 0
     facts = _facts(context, row, None, held)
     return RunDetails(
-        **(facts | {"attempts": [_attempt(attempt) for attempt in attempts]}),
+        **(facts | {"attempts": [_attempt(context, row.grid_id, attempt) for attempt in attempts]}),
         schema_version=SCHEMA_VERSION,
         settings=Settings(
             head=fidelity.of_head(settings.head, row.backbone, row.recipe),
@@ -424,9 +437,20 @@ def _result(row: records.ResultRow) -> ResultView:
     return ResultView(**{name: facts[name] for name in ResultView.__struct_fields__})
 
 
-def _attempt(row: records.AttemptRow) -> AttemptView:
+def _attempt(context: Context, grid_id: str, row: records.AttemptRow) -> AttemptView:
+    cause = cause_of(context.workspace, grid_id, signature=row.signature, error=row.error)
     facts = asdict(row) | {name: iso(getattr(row, name)) for name in _ATTEMPT_TIMES}
+    facts |= {"message": cause.message, "place": cause.where}
     return AttemptView(**{name: facts[name] for name in AttemptView.__struct_fields__})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Ends:
+    """What else is known of runs that failed."""
+
+    errors: dict[str, str]
+    """Run -> what its newest attempt stored of its error."""
+    settings: dict[str, GridSettings]
 
 
 def failures(context: Context, selection: Selection) -> list[FailureGroup]:
@@ -442,8 +466,13 @@ def failures(context: Context, selection: Selection) -> list[FailureGroup]:
     for row in failed:
         if row.state not in (RunState.COMPLETED, RunState.CANCELLED):
             groups[row.failure or row.state, row.signature or row.reason].append(row)
+    with reading(context.ledger.engine) as connection:
+        errors = lookups.newest_errors(connection, [found[0].run_id for found in groups.values()])
+        settings = queries.grid_settings(
+            connection, {found[0].grid_id for found in groups.values()}
+        )
     return [
-        _group(context, failure, signature, members)
+        _group(context, failure, signature, members, _Ends(errors=errors, settings=settings))
         for (failure, signature), members in sorted(
             groups.items(), key=lambda item: (-len(item[1]), item[0])
         )
@@ -451,12 +480,16 @@ def failures(context: Context, selection: Selection) -> list[FailureGroup]:
 
 
 def _group(
-    context: Context, failure: str, signature: str, members: list[records.RunRow]
+    context: Context, failure: str, signature: str, members: list[records.RunRow], ends: _Ends
 ) -> FailureGroup:
     sample = members[0]
+    error = ends.errors.get(sample.run_id, "")
+    cause = cause_of(context.workspace, sample.grid_id, signature=signature, error=error)
     return FailureGroup(
         failure=failure,
         signature=signature,
+        message=cause.message,
+        place=cause.where,
         runs=len(members),
         states=dict(Counter(member.state for member in members)),
         hosts=sorted({member.host for member in members if member.host}),
@@ -465,7 +498,18 @@ def _group(
         log=next(iter(map(str, logs_of(context, sample.run_id))), None),
         run_ids=[member.run_id for member in members],
         next=f"vtjobs logs {sample.run_id[:8]}",
+        remedy=_remedy(members, cause, ends.settings[sample.grid_id]),
     )
+
+
+def _remedy(members: list[records.RunRow], cause: Cause, settings: GridSettings) -> str:
+    """Return what to do about those of a group that have ended; the others go on by themselves."""
+    sample = members[0]
+    over = [row.run_id for row in members if row.state in (RunState.FAILED, RunState.DIVERGED)]
+    if not over:
+        return f"vtjobs why {sample.run_id[:8]}" if sample.state == RunState.BLOCKED else ""
+    failure = FailureClass(sample.failure) if sample.failure else None
+    return remedy(failure, cause, run_ids=over, settings=settings)
 
 
 def _common(members: Iterable[records.RunRow]) -> dict[str, Any]:

@@ -5,9 +5,12 @@ from ...db.engine import reading
 from ...jobs.documents import Document
 from ...jobs.run.selector import Selection
 from ...jobs.run.states import AttemptState, FailureClass, RunState
+from ...jobs.units import format_duration
 from ...jobs.workspace.markers import Closed, Marker, closed
 from ..backends.base import WaitKind
 from ..loop.context import Context
+from .causes import Cause, cause_of
+from .remedies import remedy
 
 
 class Explanation(Document, frozen=True, kw_only=True):
@@ -24,6 +27,10 @@ class Explanation(Document, frozen=True, kw_only=True):
     """Why."""
     action: str
     """What to do, or nothing."""
+    message: str
+    """The own line of the last attempt's error, in full and with its numbers, or nothing."""
+    place: str
+    """File and line of your code where it was raised, such as `head.py:11`; or nothing."""
     reason: str
     """The scheduler's own word, or nothing."""
     job: str | None
@@ -36,9 +43,10 @@ def why(context: Context, run_id: str) -> Explanation:
         row = queries.list_runs(connection, Selection(names=(run_id,)))[0]
         attempts = queries.attempts_of(connection, run_id)
         job_row = queries.job_of(connection, run_id)
+    cause = _cause(context, row, attempts)
     match RunState(row.state):
         case RunState.PENDING:
-            verdict, sentence, action, reason = _pending(context, row)
+            verdict, sentence, action, reason = _pending(context, row, cause)
         case RunState.QUEUED:
             verdict, sentence, action, reason = _queued(context, attempts[-1], job_row)
         case RunState.RUNNING:
@@ -51,9 +59,9 @@ def why(context: Context, run_id: str) -> Explanation:
             )
         case RunState.BLOCKED:
             action = f"vtjobs why {row.parent[:8]}" if row.parent else ""
-            verdict, sentence, reason = "act", f"blocked: {row.reason}", row.reason
+            verdict, sentence, reason = "act", row.reason, row.reason
         case _:
-            verdict, sentence, action, reason = _ended(row, attempts)
+            verdict, sentence, action, reason = _ended(context, row, attempts, cause)
     return Explanation(
         schema_version=1,
         run_id=run_id,
@@ -61,6 +69,8 @@ def why(context: Context, run_id: str) -> Explanation:
         verdict=verdict,
         sentence=sentence,
         action=action,
+        message=cause.message,
+        place=cause.where,
         reason=reason,
         job=job_row.job if job_row else None,
     )
@@ -71,7 +81,18 @@ Answer = tuple[str, str, str, str]
 NOW = "vtjobs supervise --once"
 
 
-def _pending(context: Context, row: records.RunRow) -> Answer:
+def _cause(context: Context, row: records.RunRow, attempts: list[records.AttemptRow]) -> Cause:
+    """Return what ended the last attempt, if it has failed."""
+    last = attempts[-1] if attempts and attempts[-1].failure else None
+    return cause_of(
+        context.workspace,
+        row.grid_id,
+        signature=last.signature if last else "",
+        error=last.error if last else "",
+    )
+
+
+def _pending(context: Context, row: records.RunRow, cause: Cause) -> Answer:
     kept = closed(context.workspace, row.grid_id)(row.run_id)
     if kept is not None:
         return _kept(kept, row)
@@ -95,8 +116,8 @@ def _pending(context: Context, row: records.RunRow) -> Answer:
         return (
             "wait",
             (
-                f"next attempt in {seconds:.0f} s (the last one ended with:"
-                f" {row.failure or 'a failure'})"
+                f"next attempt in {seconds:.0f} s (the last one ended with"
+                f" {row.failure or 'a failure'}: {cause})"
             ),
             "",
             row.signature or "",
@@ -164,18 +185,51 @@ def _queued(
     return str(waiting.kind), sentence, waiting.action, waiting.reason
 
 
-def _ended(row: records.RunRow, attempts: list[records.AttemptRow]) -> Answer:
-    if row.state == RunState.COMPLETED:
-        return "ended", "it completed", "", ""
+def _ended(
+    context: Context, row: records.RunRow, attempts: list[records.AttemptRow], cause: Cause
+) -> Answer:
     last = attempts[-1] if attempts else None
-    failure = last.failure if last else None
-    cause = row.reason or (last.signature if last else "")
-    word = f" [{last.word}]" if last and last.word else ""
-    again = "rerun" if failure == FailureClass.NO_CHECKPOINT else "retry"
-    action = "" if row.state == RunState.DIVERGED else f"vtjobs {again} {row.run_id[:8]}"
-    return (
-        "ended",
-        f"{row.state}: {cause or failure or 'cause unknown'}{word}",
-        action,
+    reason = row.reason or (last.signature if last else "")
+    match RunState(row.state):
+        case RunState.COMPLETED:
+            return "ended", _completion(attempts), "", ""
+        case RunState.CANCELLED:
+            return "ended", _cancellation(last), f"vtjobs retry {row.run_id[:8]}", reason
+    with reading(context.ledger.engine) as connection:
+        settings = queries.grid_settings(connection, {row.grid_id})[row.grid_id]
+    action = remedy(
+        FailureClass(last.failure) if last and last.failure else None,
         cause,
+        run_ids=[row.run_id],
+        settings=settings,
     )
+    if row.reason and (last is None or row.reason != last.signature):
+        # Several attempts led to it; the last one's error alone does not say why it was given up.
+        told = f"{row.reason}; the last one: {cause}" if cause.message else row.reason
+    else:
+        told = str(cause)
+    word = f" [{last.word}]" if last and last.word and not cause.was_raised else ""
+    return "ended", f"{told or (last and last.failure) or 'cause unknown'}{word}", action, reason
+
+
+def _completion(attempts: list[records.AttemptRow]) -> str:
+    done = [attempt for attempt in attempts if attempt.state == AttemptState.COMPLETED]
+    if not done:
+        return "it completed"
+    last = done[-1]
+    epochs = f" after epoch {last.epoch}" if last.epoch is not None else ""
+    took = (
+        f", in {format_duration(last.ended_at - last.started_at)}"
+        if last.ended_at and last.started_at
+        else ""
+    )
+    return f"attempt {last.number} finished{epochs}{took}"
+
+
+def _cancellation(last: records.AttemptRow | None) -> str:
+    if last is None or last.started_at is None:
+        return "it was cancelled before it started"
+    epoch = f" in epoch {last.epoch}" if last.epoch is not None else ""
+    # The state's own word as a text says nothing more.
+    by = f" ({last.signature})" if last.signature not in ("", RunState.CANCELLED) else ""
+    return f"attempt {last.number} was stopped{epoch}{by}"

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from ...jobs.errors import VtjobsError
 from ...jobs.grid.custom_head import COMMON
 from ...jobs.grid.heads import HEADS
+from ...jobs.run.error_text import own_head_file
 from ...jobs.run.settings import HeadSettings
 from ..models.tokens import Grid
 
@@ -73,7 +74,7 @@ def _own(name: str, source: str, params: Mapping[str, Any], grids: list[Grid]) -
     """
     module = ModuleType(f"vtjobs_head_{name}")
     # For tracebacks that show the line, and for classes that look themselves up.
-    file = f"<head {name}>"
+    file = own_head_file(name)
     linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
     sys.modules[module.__name__] = module
     exec(compile(source, file, "exec"), module.__dict__)

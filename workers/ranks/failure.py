@@ -138,5 +138,13 @@ def signature(error: BaseException) -> str:
 
 
 def describe(error: BaseException, *, most: int = 4000) -> str:
-    """Return the end of the traceback, for people."""
-    return "".join(traceback.format_exception(error))[-most:]
+    """Return the end of the traceback, for people.
+
+    Of a long message the beginning is kept, so that the last frames are there as well.
+    """
+    text = "".join(traceback.format_exception(error))
+    own = "".join(traceback.format_exception_only(error))
+    if len(text) > most and len(own) > most // 2 and text.endswith(own):
+        frames = text[: -len(own)]
+        text = f"{frames}{own[: most // 2 - 2]}…\n"
+    return text[-most:]

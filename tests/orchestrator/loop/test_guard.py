@@ -1,5 +1,6 @@
 """What keeps a grid from wasting a cluster: canary, breaker, and runs that can never start."""
 
+import re
 from collections.abc import Sequence
 
 import pytest
@@ -20,7 +21,11 @@ EPOCH = ("epoch", {"epoch": 0, "step": 8, "metrics": {"loss": 1.0}})
 
 
 def fail(
-    lab: Lab, *run_ids: str, signature: str = "ValueError: no", failure: str = "user_error"
+    lab: Lab,
+    *run_ids: str,
+    signature: str = "ValueError: no",
+    failure: str = "user_error",
+    error: str = "",
 ) -> None:
     """Let the newest attempts of these runs fail."""
     for run_id in run_ids:
@@ -30,7 +35,7 @@ def fail(
             run_id,
             number,
             started(attempt=number),
-            ended("failed", failure, signature=signature),
+            ended("failed", failure, signature=signature, error=error),
         )
 
 
@@ -152,6 +157,13 @@ def test_three_that_fail_alike_stop_the_grid_and_say_so_each_time(
         )
         assert "vtjobs retry tiny-" in problem and "vtjobs release tiny-" in problem
     assert queued(quiet_lab, many) == [many[3]], "nothing new was submitted"
+
+
+def test_the_stop_names_a_real_error_with_its_numbers(quiet_lab: Lab, many: list[str]) -> None:
+    for number, run_id in enumerate(many[:BREAKER_RUNS]):
+        fail(quiet_lab, run_id, signature="ValueError: #", error=f"ValueError: {number}7\n")
+    (problem,) = problems(quiet_lab)
+    assert re.search(r"\(user_error: ValueError: [012]7\); 3 runs are held back", problem)
 
 
 def test_failures_of_different_kinds_are_not_alike(quiet_lab: Lab, many: list[str]) -> None:

@@ -30,7 +30,7 @@ def runs(quiet_lab: Lab) -> list[str]:
         "failed",
         "user_error",
         signature="ValueError: no at x.py:f",
-        error="Traceback …",
+        error='Traceback (most recent call last):\n  File "x.py", line 3, in f\nValueError: no 17\n',
         exit_code=70,
     )
     journal(quiet_lab, found[1], 1, started(host="h2"), failure)
@@ -134,6 +134,9 @@ def test_failures_are_grouped_by_cause(quiet_lab: Lab, runs: list[str]) -> None:
     assert (group.failure, group.signature) == ("user_error", "ValueError: no at x.py:f")
     assert (group.run_ids, group.hosts, group.common["seed"]) == ([runs[1]], ["h2"], 1)
     assert group.next == f"vtjobs logs {runs[1][:8]}"
+    assert group.message == "ValueError: no 17"
+    assert group.place == "x.py:3"
+    assert group.remedy == f"Fix x.py:3, then run: vtjobs retry {runs[1][:8]}"
 
 
 def test_a_selection_chooses_what_is_listed(quiet_lab: Lab, runs: list[str]) -> None:

@@ -17,6 +17,12 @@ from ...support.grids import tiny_grid
 from ...support.journals import ended, journal, scored, started
 from ...support.lab import Lab, SleepingBackend
 
+TRACEBACK = """\
+Traceback (most recent call last):
+  File "/home/me/helper.py", line 12, in f
+    raise ValueError("3 of 17")
+ValueError: 3 of 17
+"""
 STAGES = """\
 stages:
   - {name: pretrain, heads: [relvit]}
@@ -85,7 +91,8 @@ def test_a_run_that_is_tried_again_later_says_when(quiet_lab: Lab) -> None:
     found = told(quiet_lab, run_id)
     assert found.verdict == "wait"
     assert (
-        found.sentence.startswith("next attempt in 1") and "ended with: storage" in found.sentence
+        found.sentence.startswith("next attempt in 1")
+        and "ended with storage: OSError: disk" in found.sentence
     )
 
 
@@ -186,15 +193,21 @@ def test_a_completed_run_needs_nothing(quiet_lab: Lab, run: str) -> None:
     journal(quiet_lab, run, 1, started(), scored(90.0), ended("completed"))
     quiet_lab.tick()
     found = told(quiet_lab, run)
-    assert (found.verdict, found.sentence, found.action) == ("ended", "it completed", "")
+    assert (found.verdict, found.action) == ("ended", "")
+    assert found.sentence == "attempt 1 finished after epoch 1, in 0s"
 
 
 @pytest.mark.parametrize(
-    ("failure", "state", "retries"),
-    [("user_error", "failed", True), ("diverged", "diverged", False)],
+    ("failure", "state", "says"),
+    [
+        ("user_error", "failed", "then run: vtjobs retry {run}"),
+        ("diverged", "diverged", "Lower train.lr"),
+        ("hardware", "failed", "vtjobs retry {run}"),
+        ("no_checkpoint", "failed", "vtjobs rerun {run}"),
+    ],
 )
 def test_a_run_that_ended_badly_says_why_and_what_helps(
-    quiet_lab: Lab, run: str, failure: str, state: str, retries: bool
+    quiet_lab: Lab, run: str, failure: str, state: str, says: str
 ) -> None:
     quiet_lab.tick()
     scheduler_notes.set_words(quiet_lab.context.ledger, [(run, 1, "FAILED exit 70:0")])
@@ -202,14 +215,28 @@ def test_a_run_that_ended_badly_says_why_and_what_helps(
     quiet_lab.tick()
     found = told(quiet_lab, run)
     assert (found.verdict, found.state, found.reason) == ("ended", state, "ValueError: no")
-    assert found.sentence.startswith(f"{state}: ValueError: no")
-    assert found.action == (f"vtjobs retry {run[:8]}" if retries else "")
+    assert found.sentence == "ValueError: no [FAILED exit 70:0]"
+    assert says.format(run=run[:8]) in found.action
+
+
+def test_the_error_is_told_in_full_with_its_numbers_and_where_it_was_raised(
+    quiet_lab: Lab, run: str
+) -> None:
+    quiet_lab.tick()
+    end = ended("failed", "user_error", signature="ValueError: # of # at x.py:f", error=TRACEBACK)
+    journal(quiet_lab, run, 1, started(), end)
+    quiet_lab.tick()
+    found = told(quiet_lab, run)
+    assert (found.message, found.place) == ("ValueError: 3 of 17", "helper.py:12")
+    assert found.sentence == "ValueError: 3 of 17 (helper.py:12)"
+    assert found.action == f"Fix helper.py:12, then run: vtjobs retry {run[:8]}"
 
 
 def test_a_cancelled_run_is_told_as_such(quiet_lab: Lab, run: str) -> None:
     actions.cancel(quiet_lab.context, [run])
     found = told(quiet_lab, run)
     assert (found.verdict, found.state) == ("ended", "cancelled")
+    assert found.sentence == "it was cancelled before it started"
     assert found.action == f"vtjobs retry {run[:8]}"
 
 
@@ -224,3 +251,11 @@ def test_a_refused_run_is_told_in_the_schedulers_words(quiet_lab: Lab, run: str)
         signature="Invalid qos specification",
     )
     assert "Invalid qos specification" in told(quiet_lab, run).sentence
+
+
+def test_a_cancelled_attempt_says_how_far_it_came(quiet_lab: Lab, run: str) -> None:
+    quiet_lab.tick()
+    actions.cancel(quiet_lab.context, [run])
+    journal(quiet_lab, run, 1, started(), ended("cancelled", "cancelled", signature="cancelled"))
+    quiet_lab.tick()
+    assert told(quiet_lab, run).sentence == "attempt 1 was stopped in epoch 1"

@@ -209,3 +209,12 @@ def test_a_signature_is_one_line_and_tells_places_apart() -> None:
 def test_a_description_is_the_end_of_the_traceback() -> None:
     text = describe(_caught(lambda: [][0]), most=200)
     assert len(text) == 200 and text.endswith("IndexError: list index out of range\n")
+
+
+def test_a_long_message_leaves_room_for_where_it_was_raised() -> None:
+    def here() -> None:
+        raise ValueError("9" * 10_000)
+
+    text = describe(_caught(here))
+    assert len(text) <= 4000 and "in here" in text
+    assert text.endswith("9…\n") and "ValueError: 999" in text
