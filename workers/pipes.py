@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 from codecs import getincrementaldecoder
 from pathlib import Path
 from typing import Any
@@ -56,6 +57,18 @@ class LineWriter:
                 view = view[os.write(self._handle, view) :]
         except BrokenPipeError:
             return
+
+
+def write_log_line(text: str) -> None:
+    """Write a line to this rank's log at once and in one piece, after what was printed before it.
+
+    A reader that is gone is no error here.
+    """
+    try:
+        sys.stdout.flush()
+        os.write(1, text.encode(errors="replace") + b"\n")
+    except OSError:
+        return
 
 
 class StopFlag:

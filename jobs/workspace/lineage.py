@@ -9,6 +9,7 @@ there counts.
 
 import re
 from dataclasses import dataclass
+from pathlib import Path
 
 from ..errors import DamagedJournal
 from ..run.states import AttemptState
@@ -66,6 +67,13 @@ class Candidate:
 
     attempt: int
     step: int
+
+
+def candidate_at(checkpoint: Path) -> Candidate:
+    """Return which attempt saved a checkpoint, and at which step, from the name of its folder."""
+    name = _STEP.match(checkpoint.name)
+    assert name is not None, f"not the folder of a checkpoint: {checkpoint}"
+    return Candidate(attempt=int(checkpoint.parent.parent.name), step=int(name[1]))
 
 
 def candidates(folder: RunFolder, below: int) -> list[Candidate]:

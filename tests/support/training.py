@@ -23,6 +23,7 @@ from vtjobs.workers.environment import Origin
 from vtjobs.workers.training.group import Group
 from vtjobs.workers.training.loop import Training
 from vtjobs.workers.training.plan import TrainingPlan
+from vtjobs.workers.training.run_log import RunLog
 
 torch.set_num_threads(1)
 
@@ -103,7 +104,13 @@ def on_folder(spec: RunSpec, root: Path) -> RunSpec:
 
 
 def training(
-    spec: RunSpec, folder: Path, *, report: Any = None, wants_stop: Any = None, **plan: Any
+    spec: RunSpec,
+    folder: Path,
+    *,
+    report: Any = None,
+    wants_stop: Any = None,
+    log: RunLog | None = None,
+    **plan: Any,
 ) -> Training:
     """Set up a run alone in this process."""
     plan = {"checkpoint_every_s": 1e9, "data_root": folder, **plan}
@@ -113,6 +120,7 @@ def training(
         ALONE,
         report=report or (lambda *_, **__: None),
         wants_stop=wants_stop or (lambda: False),
+        log=log,
     )
 
 

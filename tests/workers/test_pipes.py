@@ -1,6 +1,8 @@
 """What passes between an agent and its ranks."""
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -36,3 +38,20 @@ def test_what_a_rank_prints_reaches_a_watching_terminal_without_escapes_and_the_
     log.close()
     assert capfd.readouterr().err == "10 %\n20 %\n�]0;HACKED� ±\n"
     assert (tmp_path / "rank-0.log").read_bytes() == printed
+
+
+def test_a_line_for_the_log_is_there_at_once_and_after_what_was_printed_before_it() -> None:
+    code = (
+        "import os; from vtjobs.workers.pipes import write_log_line; print('before');"
+        " write_log_line('the line'); os._exit(0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "before\nthe line\n"
+
+
+def test_a_log_that_nobody_reads_any_more_does_not_stop_the_training() -> None:
+    code = (
+        "import os; from vtjobs.workers.pipes import write_log_line; reader, writer = os.pipe();"
+        " os.dup2(writer, 1); os.close(reader); write_log_line('x'); os._exit(7)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 7

@@ -6,14 +6,20 @@ import sys
 import time
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ...jobs.documents import to_plain
 from ...jobs.run.states import ExitCode, FailureClass
+from ...jobs.workspace.lineage import candidate_at
 from ...jobs.workspace.paths import RunFolder
 from ..orders import RankOrder
-from ..pipes import LineWriter, StopFlag
+from ..pipes import LineWriter, StopFlag, write_log_line
 from ..process import DUMP_SIGNAL
 from ..reports import RankError
+from ..training.run_log import RunLog
+
+if TYPE_CHECKING:
+    from ..training.loop import Training
 
 
 def run_rank(order: RankOrder, *, events: int, control: int, listener: int | None) -> int:
@@ -28,14 +34,17 @@ def run_rank(order: RankOrder, *, events: int, control: int, listener: int | Non
     began = time.monotonic()
     writer = LineWriter(events)
     faulthandler.register(DUMP_SIGNAL, file=sys.stderr, all_threads=True, chain=False)
+    log = RunLog(write_log_line) if order.rank == 0 else None
     try:
-        completed = _train(order, writer, StopFlag(control), listener)
+        completed = _train(order, writer, StopFlag(control), listener, log)
     except BaseException as error:
         from .failure import classify, describe, exit_code, signature
 
         failure = FailureClass.USER_ERROR if isinstance(error, SystemExit) else classify(error)
         text = describe(error)
         print(text, file=sys.stderr, flush=True)
+        if log is not None:
+            log.end(f"failed: {failure}")
         report = RankError(
             failure=failure,
             signature=signature(error),
@@ -49,7 +58,13 @@ def run_rank(order: RankOrder, *, events: int, control: int, listener: int | Non
     return ExitCode.COMPLETED if completed else ExitCode.STOPPED
 
 
-def _train(mine: RankOrder, writer: LineWriter, stop: StopFlag, listener: int | None) -> bool:
+def _train(
+    mine: RankOrder,
+    writer: LineWriter,
+    stop: StopFlag,
+    listener: int | None,
+    log: RunLog | None,
+) -> bool:
     order = mine.order
     if mine.gpus:
         os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(mine.gpus)
@@ -100,10 +115,22 @@ def _train(mine: RankOrder, writer: LineWriter, stop: StopFlag, listener: int | 
         superseded=partial(_is_superseded, run, order.attempt),
         origin=order.origin,
     )
-    training = Training(spec, plan, group, report=writer.send, wants_stop=stop)
+    if log is not None:
+        resumed = None if plan.resume is None else candidate_at(plan.resume)
+        log.start(spec, world_size=group.world_size, attempt=order.attempt, resumed=resumed)
+    training = Training(spec, plan, group, report=writer.send, wants_stop=stop, log=log)
     completed = training.run()
     group.barrier()
+    if log is not None:
+        log.end(_how_it_ended(training, completed))
     return completed
+
+
+def _how_it_ended(training: "Training", completed: bool) -> str:
+    if completed:
+        return "completed"
+    place = f"step {training.global_step} of {training.total_steps}"
+    return f"stopped at {place}, checkpoint saved"
 
 
 def _is_superseded(run: RunFolder, attempt: int) -> bool:

@@ -29,6 +29,7 @@ from .group import BUFFERS_STAY, Group, StopVote
 from .mixup import make_mixup
 from .objective import Objective
 from .plan import TrainingPlan
+from .run_log import EpochFacts, Pace, RunLog, Scores
 from .trainee import (
     frozen_statistics,
     layers_with_statistics,
@@ -60,8 +61,10 @@ class Training:
         *,
         report: Report,
         wants_stop: Callable[[], bool],
+        log: RunLog | None = None,
     ) -> None:
         self.spec, self.plan, self.group, self.report = spec, plan, group, report
+        self.log, self.pace = log, Pace()
         self.recipe = spec.recipe
         self.streams = Streams(spec.seeds)
         self.vote = StopVote(group, wants_stop, self._checkpoint_due)
@@ -197,6 +200,7 @@ class Training:
         if isinstance(self.source, PilSource):
             self.source.begin(self.epoch, self.step, self.virtual_ranks)
         self._epoch_began = time.monotonic()
+        self.pace.begin_epoch()
         while self.step < self.order.steps:
             self._one_step()
             self.step += 1
@@ -205,7 +209,9 @@ class Training:
                 return False
             if self.step < self.order.steps and self.vote.save_due:
                 self.save()
+        # Looking at the loss waits for the device, so that the epoch's steps are really done then.
         self._check_finite()
+        self.pace.end_steps()
         return True
 
     def _one_step(self) -> None:
@@ -217,6 +223,7 @@ class Training:
             with self._sync(last):
                 self._accumulate(shares[virtual_rank], virtual_rank, examples, last)
         self._update()
+        self.pace.step(examples)
         if self.group.device.type == "cpu" or self.step % CHECK_EVERY_STEPS == 0:
             self._check_finite()
 
@@ -353,7 +360,22 @@ class Training:
                 self.report(
                     "evaluation", epoch=epoch, step=self.global_step, set=name, metrics=of_set
                 )
+            if self.log is not None:
+                self.log.epoch(self._facts(metrics, scores or {}))
         return True
+
+    def _facts(self, metrics: dict[str, float], scores: Scores) -> EpochFacts:
+        device = self.group.device
+        on_gpu = device.type == "cuda"
+        return EpochFacts(
+            epoch=self.epoch + 1,
+            epochs=self.recipe.epochs,
+            metrics=metrics,
+            scores=scores,
+            images_per_s=self.pace.images_per_s,
+            memory_bytes=torch.cuda.max_memory_allocated(device) if on_gpu else None,
+            left_s=self.pace.left_s(self.total_steps - self.global_step),
+        )
 
     def _keep_going(self) -> bool:
         self.mark("evaluate")

@@ -1,0 +1,62 @@
+"""What the ranks of a run leave in their logs."""
+
+import re
+
+from vtjobs.jobs.run.states import AttemptState
+from vtjobs.workers.agent.attempt import HostedRun
+from vtjobs.workers.agent.template_client import Forge
+
+from ...support.grids import tiny_grid
+from ...support.lab import Lab, serve
+
+OURS = re.compile(r"(start|epoch|end) ")
+
+
+def log_of(lab: Lab, hosted: HostedRun, rank: int = 0) -> list[str]:
+    """Return vtjobs' own lines; libraries have their warnings there as well."""
+    folder = lab.run(hosted.task.run_id).logs(hosted.task.attempt)
+    lines = (folder / f"rank-{rank}.log").read_text().splitlines()
+    return [line for line in lines if OURS.match(line)]
+
+
+def words(lines: list[str]) -> list[str]:
+    """Return how each line begins."""
+    return [" ".join(line.split()[:2]) for line in lines]
+
+
+def test_of_several_ranks_one_writes_the_lines(lab: Lab, forge: Forge) -> None:
+    (run_id,) = lab.submit(tiny_grid(seeds="1", train="virtual_ranks: 2"))
+    hosted = lab.host(lab.allocate([run_id], ranks=2), forge)
+    serve(forge, hosted)
+    lines = log_of(lab, hosted)
+    assert words(lines) == ["start backbone", "epoch 1/2", "epoch 2/2", "end completed"]
+    assert "  world size 2  epochs 2  attempt 1  from the beginning" in lines[0]
+    assert log_of(lab, hosted, rank=1) == []
+
+
+def test_a_resumed_attempt_names_where_it_goes_on_and_counts_on_from_there(
+    lab: Lab, forge: Forge
+) -> None:
+    (run_id,) = lab.submit(tiny_grid(seeds="1", epochs=40))
+    hosted = lab.host(lab.allocate([run_id]), forge)
+    serve(forge, hosted, until=lambda: hosted.position.get("step", 0) > 0)
+    hosted.stop(AttemptState.PREEMPTED)
+    serve(forge, hosted)
+    first = log_of(lab, hosted)
+    stopped = re.match(r"end  stopped at step (\d+) of \d+, checkpoint saved", first[-1])
+    assert stopped
+    lab.tick(start=False)
+    again = lab.host(lab.allocate([run_id]), forge)
+    serve(forge, again)
+    second = log_of(lab, again)
+    assert second[0].endswith(f"  attempt 2  resumed from step {stopped[1]} of attempt 1")
+    epochs = [line.split()[1] for line in (*first, *second) if line.startswith("epoch ")]
+    assert epochs == [f"{epoch}/40" for epoch in range(1, 41)]
+    assert "  best of this attempt test top1 " in second[-1]
+
+
+def test_a_run_that_fails_ends_with_the_class_of_its_failure(lab: Lab, forge: Forge) -> None:
+    (run_id,) = lab.submit(tiny_grid(seeds="1", train="lr: 1.0e+30"))
+    hosted = lab.host(lab.allocate([run_id]), forge)
+    serve(forge, hosted)
+    assert log_of(lab, hosted)[-1] == "end  failed: diverged"
