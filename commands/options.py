@@ -111,11 +111,17 @@ def look_into(workspace: str | None) -> "Context":
     Nothing is started, cancelled or submitted. A workspace of somebody else will do.
     """
     from ..orchestrator.loop.context import open_context
-    from ..orchestrator.loop.tick import look
 
     context = open_context(config(workspace), to_read=True)
-    _say(look(context))
+    look_again(context)
     return context
+
+
+def look_again(context: "Context") -> None:
+    """Bring the ledger up to date once more, as `look_into` does."""
+    from ..orchestrator.loop.tick import look
+
+    _say(look(context))
 
 
 def make_pass(context: "Context", *, start: bool = True) -> "Report":

@@ -1,6 +1,6 @@
 """Look at runs and their results."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -10,10 +10,16 @@ from .options import (
     RunId,
     Selector,
     Workspace,
+    look_again,
     look_into,
     one_run,
     selection,
+    unreachable,
 )
+
+if TYPE_CHECKING:
+    from ..orchestrator.loop.context import Context
+    from ..orchestrator.views.standing import Standing
 
 
 def status(
@@ -113,11 +119,14 @@ def show(
 def logs(
     run: RunId,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Follow the log until the attempt ends.")
+        bool,
+        typer.Option(
+            "--follow", "-f", help="Follow the log from attempt to attempt, until the run ends."
+        ),
     ] = False,
     attempt: Annotated[
         int | None,
-        typer.Option(min=1, help="Number of the attempt [default: the last]."),
+        typer.Option(min=1, help="Number of the attempt [default: the newest with a log]."),
     ] = None,
     rank: Annotated[
         int | None,
@@ -125,13 +134,42 @@ def logs(
     ] = None,
     workspace: Workspace = None,
 ) -> None:
-    """Print the logs of a run."""
-    from .printing.follow import print_logs
+    """Print the logs of a run.
+
+    The log of rank 0 has a line per epoch. With `--follow` the command waits for the run to start.
+    It starts nothing itself.
+    """
+    from ..orchestrator.views.standing import standing
+    from .printing.follow import Wanted, follow_logs, print_logs
 
     context = look_into(workspace)
-    print_logs(
-        context.workspace.run(one_run(context, run)), attempt=attempt, rank=rank, follow=follow
+    run_id = one_run(context, run)
+    wanted = Wanted(run=context.workspace.run(run_id), attempt=attempt, rank=rank)
+    if not follow:
+        print_logs(wanted, standing(context, run_id))
+        return
+    follow_logs(
+        wanted, lambda: _standing_now(context, run_id), lambda: _why_it_waits(context, run_id)
     )
+    # The run is settled: a scheduler that is away cannot change that.
+    unreachable.clear()
+
+
+def _standing_now(context: "Context", run_id: str) -> "Standing":
+    from ..orchestrator.views.standing import standing
+
+    look_again(context)
+    return standing(context, run_id)
+
+
+def _why_it_waits(context: "Context", run_id: str) -> str:
+    from ..jobs.errors import SchedulerUnreachable
+    from ..orchestrator.views.why import why as explain
+
+    try:
+        return explain(context, run_id).sentence
+    except SchedulerUnreachable as error:
+        return str(error)
 
 
 def failures(

@@ -1,54 +1,252 @@
-"""Print a run's logs, and go on printing while it lives."""
+"""Print the logs of a run, and go on printing from attempt to attempt while it lives."""
 
+import os
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
-from ...jobs.errors import NothingMatched
-from ...jobs.workspace.lineage import read_attempt
+from ...jobs.errors import LedgerUnreachable, NothingMatched
 from ...jobs.workspace.paths import RunFolder
+from ...orchestrator.loop.wait import PATIENCE_S
+from ...orchestrator.views.standing import Standing
 from . import terminal
+from .terminal import say
 
+# How often the logs are read, and how often (at most) ledger and scheduler are looked at.
 POLL_S = 0.5
+LOOK_S = 1.0
+
+_PARTS = {".head": 0, ".previous": 1, ".log": 2}
 
 
-def print_logs(folder: RunFolder, *, attempt: int | None, rank: int | None, follow: bool) -> None:
-    """Print the logs of an attempt (by default the last), each line marked with its rank where
-    there are several.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What is to be printed of a run."""
+
+    run: RunFolder
+    attempt: int | None
+    """None: the newest that has a log and, when following, those after it."""
+    rank: int | None
+    """None: all ranks."""
+
+    @property
+    def short_id(self) -> str:
+        return self.run.path.name[:8]
+
+
+class Output:
+    """What the ranks of one attempt wrote; each line is printed once."""
+
+    def __init__(self, run: RunFolder, attempt: int, rank: int | None) -> None:
+        self.attempt = attempt
+        self._folder = run.logs(attempt)
+        self._name = "*" if rank is None else str(rank)
+        # By the file's number: the parts of a long log are renamed while it grows.
+        self._read: dict[int, int] = {}
+
+    def exists(self) -> bool:
+        """Return whether there is a log, empty or not."""
+        return bool(self._paths())
+
+    def has_text(self) -> bool:
+        """Return whether a log has anything in it."""
+        return any(path.stat().st_size for path in self._paths())
+
+    def print_new(self, *, last: bool) -> None:
+        """Print the lines that are new, each marked with its rank where there are several.
+
+        Args:
+            last: whether a line without its end is printed as well, since nothing more follows.
+        """
+        paths = self._paths()
+        mark = len({_rank(path) for path in paths}) > 1
+        for path in paths:
+            prefix = f"{_rank(path)}: " if mark else ""
+            for line in self._new_of(path, last=last):
+                terminal.write(f"{prefix}{line}", flush=True)
+
+    def _paths(self) -> list[Path]:
+        found = self._folder.glob(f"rank-{self._name}.log*")
+        return sorted(found, key=lambda path: (_rank(path), _PARTS.get(path.suffix, len(_PARTS))))
+
+    def _new_of(self, path: Path, *, last: bool) -> list[str]:
+        try:
+            with path.open("rb") as stream:
+                number, size = _identity(stream.fileno())
+                begun = self._read.get(number, 0)
+                # A shorter file is another one, that was given the number of a removed part.
+                stream.seek(begun if begun <= size else 0)
+                begun = stream.tell()
+                data = stream.read()
+        except FileNotFoundError:
+            return []
+        text = data if last else data[: data.rfind(b"\n") + 1]
+        self._read[number] = begun + len(text)
+        return text.decode(errors="replace").splitlines()
+
+
+def _rank(path: Path) -> str:
+    return path.name.partition(".")[0]
+
+
+def _identity(handle: int) -> tuple[int, int]:
+    found = os.fstat(handle)
+    return found.st_ino, found.st_size
+
+
+def print_logs(wanted: Wanted, standing: Standing) -> None:
+    """Print the logs of one attempt, and say which one if there are several.
 
     Raises:
         NothingMatched: there is no log.
     """
-    number = attempt or max(folder.attempts(), default=0)
-    offsets: dict[Path, int] = {}
-    while True:
-        ended = read_attempt(folder, number).end is not None
-        paths = _paths(folder, number, rank)
-        for path in paths:
-            _print_from(path, offsets, mark=len({path.name.split(".")[0] for path in paths}) > 1)
-        if not follow or ended:
-            break
-        time.sleep(POLL_S)
-    if not offsets and not follow:
-        raise NothingMatched(f"no log in {folder.logs(number) if number else folder.path}")
+    number = wanted.attempt or _newest_with_log(wanted)
+    output = None if number is None else Output(wanted.run, number, wanted.rank)
+    if output is None or not output.exists():
+        raise _nothing(wanted)
+    if wanted.attempt is None:
+        _name_attempt(wanted, output.attempt, standing)
+    output.print_new(last=True)
 
 
-def _paths(folder: RunFolder, number: int, rank: int | None) -> list[Path]:
-    name = "*" if rank is None else str(rank)
-    order = {".head": 0, ".previous": 1, ".log": 2}
-    found = folder.logs(number).glob(f"rank-{name}.log*") if number else []
-    return sorted(found, key=lambda path: (path.name.split(".")[0], order.get(path.suffix, 3)))
+def follow_logs(wanted: Wanted, look: Callable[[], Standing], why: Callable[[], str]) -> None:
+    """Print a run's logs until it is settled, or until the wanted attempt is over.
+
+    Args:
+        wanted: the run, and what of it.
+        look: brings the ledger up to date and says where the run stands.
+        why: returns why the run waits, in a sentence; asked once for each wait.
+
+    Raises:
+        NothingMatched: the wanted attempt is over and left no log.
+        LedgerUnreachable: the ledger stayed away.
+    """
+    _Follower(wanted, _Patient(look), why).run()
 
 
-def _print_from(path: Path, offsets: dict[Path, int], *, mark: bool) -> None:
-    try:
-        with path.open("rb") as stream:
-            stream.seek(offsets.get(path, 0))
-            data = stream.read()
-    except FileNotFoundError:
-        return
-    whole = data.rpartition(b"\n")
-    text = whole[0] + whole[1] or data
-    offsets[path] = offsets.get(path, 0) + len(text)
-    prefix = f"{path.name.split('.')[0]}: " if mark else ""
-    lines = text.decode(errors="replace").splitlines()
-    terminal.write("".join(f"{prefix}{line}\n" for line in lines), end="", flush=True)
+class _Patient:
+    """Looks no more often than it should, and bears with a ledger that is away for a while."""
+
+    def __init__(self, look: Callable[[], Standing]) -> None:
+        self._look = look
+        self._found: Standing | None = None
+        self._due = self._seen_at = 0.0
+
+    def __call__(self) -> Standing:
+        began = time.monotonic()
+        if self._found is not None and began < self._due:
+            return self._found
+        try:
+            self._found = self._look()
+            self._seen_at = began
+        except LedgerUnreachable:
+            if self._found is None or began - self._seen_at > PATIENCE_S:
+                raise
+        now = time.monotonic()
+        # With many thousands of runs a look takes a while; this machine has other things to do.
+        self._due = now + max(LOOK_S, now - began)
+        return self._found
+
+
+class _Follower:
+    def __init__(self, wanted: Wanted, look: _Patient, why: Callable[[], str]) -> None:
+        self.wanted, self.look, self.why = wanted, look, why
+        self.output: Output | None = None
+        # The waits that were told: the attempt before each, and whether the run was held then.
+        self.told: set[tuple[int, bool]] = set()
+
+    def run(self) -> None:
+        while True:
+            # First where the run stands, then its logs: what is over has written all it will.
+            standing = self.look()
+            if self.output is None:
+                self._begin(standing)
+            self._print(standing)
+            if self._is_over(standing):
+                break
+            self._tell_wait(standing)
+            time.sleep(POLL_S)
+        if self.wanted.attempt is None:
+            _tell_end(self.wanted, standing)
+        elif self.output is None:
+            raise _nothing(self.wanted)
+
+    def _begin(self, standing: Standing) -> None:
+        numbers = self.wanted.run.attempts()
+        number = self.wanted.attempt
+        if number is not None:
+            number = number if number in numbers else None
+        elif numbers:
+            newest = numbers[-1]
+            number = newest if not standing.is_over(newest) else _newest_with_log(self.wanted)
+        if number is None:
+            return
+        self.output = Output(self.wanted.run, number, self.wanted.rank)
+        if self.wanted.attempt is None:
+            _name_attempt(self.wanted, number, standing)
+
+    def _print(self, standing: Standing) -> None:
+        if self.output is None:
+            return
+        later = self._later() if self.wanted.attempt is None else []
+        over = bool(later) or standing.is_over(self.output.attempt)
+        self.output.print_new(last=over)
+        for number in later:
+            say(f"attempt {number} of {self.wanted.short_id}")
+            self.output = Output(self.wanted.run, number, self.wanted.rank)
+            self.output.print_new(last=number != later[-1] or standing.is_over(number))
+
+    def _later(self) -> list[int]:
+        """Return the attempts that have begun since the one that is printed."""
+        assert self.output is not None
+        return [number for number in self.wanted.run.attempts() if number > self.output.attempt]
+
+    def _is_over(self, standing: Standing) -> bool:
+        if self.wanted.attempt is not None:
+            return standing.is_over(self.wanted.attempt)
+        return standing.state.is_settled
+
+    def _tell_wait(self, standing: Standing) -> None:
+        before = self.output.attempt if self.output is not None else 0
+        if not standing.waits or (before and not standing.is_over(before)):
+            return
+        wait = (before, standing.is_held)
+        if wait not in self.told:
+            self.told.add(wait)
+            reason = self.why()
+            say(f"{self.wanted.short_id} waits" + (f": {reason}" if reason else ""))
+
+
+def _newest_with_log(wanted: Wanted) -> int | None:
+    """Return the newest attempt whose log says something, else the newest with a log."""
+    outputs = [Output(wanted.run, number, wanted.rank) for number in wanted.run.attempts()]
+    found = [output.attempt for output in outputs if output.exists()]
+    return max(
+        (output.attempt for output in outputs if output.has_text()),
+        default=max(found, default=None),
+    )
+
+
+def _name_attempt(wanted: Wanted, attempt: int, standing: Standing) -> None:
+    """Say which attempt is printed, if there were or are others."""
+    numbers = sorted({*wanted.run.attempts(), *standing.attempts})
+    if len(numbers) > 1:
+        say(f"attempt {attempt} of {wanted.short_id} ({len(numbers)} attempts so far)")
+
+
+def _tell_end(wanted: Wanted, standing: Standing) -> None:
+    more = "" if standing.state == "completed" else f". See: vtjobs why {wanted.short_id}"
+    say(f"{wanted.short_id} is {standing.state}{more}")
+
+
+def _nothing(wanted: Wanted) -> NothingMatched:
+    rank = "" if wanted.rank is None else f"rank {wanted.rank} of "
+    if wanted.attempt is None:
+        return NothingMatched(
+            f"{rank}{wanted.short_id} has no log. See: vtjobs why {wanted.short_id}"
+        )
+    return NothingMatched(
+        f"{rank}attempt {wanted.attempt} of {wanted.short_id} has no log."
+        f" See: vtjobs show {wanted.short_id}"
+    )

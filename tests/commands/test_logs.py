@@ -1,0 +1,239 @@
+"""What `vtjobs logs` prints, and how it follows a run."""
+
+import os
+import select
+import signal
+import subprocess
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from vtjobs.commands.printing.follow import Output, Wanted, print_logs
+from vtjobs.jobs.errors import NothingMatched
+from vtjobs.jobs.run.states import AttemptState, RunState
+from vtjobs.jobs.workspace.paths import RunFolder
+from vtjobs.orchestrator.views.standing import Standing
+
+from ..conftest import end_processes
+from ..support.cli import Cli
+from ..support.grids import tiny_grid
+from ..support.lab import Lab
+
+PATIENCE_S = 120
+# Fails once, in its second epoch: six steps make an epoch.
+STUMBLING = """\
+from pathlib import Path
+
+import torch
+
+
+class Stumbling(torch.nn.Module):
+    def __init__(self, grids, been: str = ""):
+        super().__init__()
+        self.been, self.calls = Path(been), 0
+
+    def forward(self, grids, generator, places=None):
+        self.calls += self.training
+        if self.calls == 20 and not self.been.exists():
+            self.been.touch()
+            raise RuntimeError("stumbled")
+        return grids[-1].sum() * 0.0, {}
+"""
+
+
+def first_line(process: subprocess.Popen[str]) -> str:
+    """Return the first line on a process's stderr."""
+    assert process.stderr is not None
+    assert select.select([process.stderr], [], [], PATIENCE_S)[0], "nothing was said"
+    return process.stderr.readline()
+
+
+def epochs_in(text: str) -> list[str]:
+    return [line.split()[1] for line in text.splitlines() if line.startswith("epoch ")]
+
+
+@dataclass
+class Followed:
+    """A run that was held, failed once and then completed, and what its follower saw."""
+
+    cli: Cli
+    run_id: str
+    attempts_while_held: int
+    out: str
+    err: list[str]
+    code: int
+
+
+@pytest.fixture(scope="module")
+def followed(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Iterator[Followed]:
+    cli = Cli(tmp_path_factory.mktemp("followed"), cache)
+    cli.write("stumbling.py", STUMBLING)
+    head = f'"stumbling.py:Stumbling": {{weight: 0.1, been: {cli.folder / "been"}}}'
+    cli.write("grid.yaml", tiny_grid(seeds="1", epochs=4, heads=f"[{{{head}}}]"))
+    cli.ok("submit", "grid.yaml", "--hold")
+    (run_id,) = cli.ok("runs", "-q").split()
+    follower = cli.start("logs", run_id[:8], "-f")
+    said = first_line(follower)
+    attempts = cli.json("show", run_id)["attempts"]
+    cli.ok("release", run_id)
+    # Somebody has to start the second attempt: the follower does not.
+    cli.ok("submit", "grid.yaml", "--wait")
+    out, err = follower.communicate(timeout=PATIENCE_S)
+    yield Followed(
+        cli, run_id, len(attempts), out, [said.rstrip(), *err.splitlines()], follower.returncode
+    )
+    end_processes(cli.workspace)
+
+
+def test_a_follower_says_once_that_the_run_is_held_and_starts_nothing(followed: Followed) -> None:
+    assert followed.err[0] == f"{followed.run_id[:8]} waits: it is on hold"
+    assert sum("hold" in line for line in followed.err) == 1
+    assert followed.attempts_while_held == 0
+
+
+def test_a_follower_prints_every_attempt_of_a_run_that_fails_and_is_retried(
+    followed: Followed,
+) -> None:
+    assert epochs_in(followed.out) == ["1/4", "2/4", "1/4", "2/4", "3/4", "4/4"]
+    assert "RuntimeError: stumbled" in followed.out
+    assert f"attempt 2 of {followed.run_id[:8]}" in followed.err
+
+
+def test_a_follower_ends_without_an_error_once_the_run_is_completed(followed: Followed) -> None:
+    assert followed.code == 0
+    assert followed.err[-1] == f"{followed.run_id[:8]} is completed"
+    assert followed.out.splitlines()[-1].startswith("end  completed  best test top1 ")
+
+
+def test_following_a_run_that_has_ended_prints_its_newest_attempt(followed: Followed) -> None:
+    done = followed.cli("logs", followed.run_id, "-f")
+    assert (done.returncode, epochs_in(done.stdout)) == (0, ["1/4", "2/4", "3/4", "4/4"])
+
+
+def test_without_following_the_newest_attempt_is_printed_and_named(followed: Followed) -> None:
+    done = followed.cli("logs", followed.run_id)
+    assert epochs_in(done.stdout) == ["1/4", "2/4", "3/4", "4/4"]
+    assert done.stderr == f"attempt 2 of {followed.run_id[:8]} (2 attempts so far)\n"
+
+
+@pytest.mark.parametrize("words", [(), ("-f",)])
+def test_an_attempt_that_is_asked_for_is_the_only_one(
+    followed: Followed, words: tuple[str, ...]
+) -> None:
+    done = followed.cli("logs", followed.run_id, "--attempt", "1", *words)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert epochs_in(done.stdout) == ["1/4", "2/4"]
+
+
+@pytest.mark.parametrize("words", [(), ("-f",)])
+def test_an_attempt_that_never_was_is_an_error(followed: Followed, words: tuple[str, ...]) -> None:
+    done = followed.cli("logs", followed.run_id, "--attempt", "7", *words)
+    assert done.returncode == 3
+    assert f"attempt 7 of {followed.run_id[:8]} has no log" in done.stderr
+
+
+def test_a_follower_of_a_run_that_fails_for_good_ends_and_says_where_to_read_on(cli: Cli) -> None:
+    cli.write("broken.py", STUMBLING.replace("not self.been.exists()", "True"))
+    head = f'"broken.py:Stumbling": {{weight: 0.1, been: {cli.folder / "been"}}}'
+    cli.write(
+        "grid.yaml", tiny_grid(seeds="1", epochs=4, heads=f"[{{{head}}}]", extra="retries: 0")
+    )
+    cli.ok("submit", "grid.yaml")
+    (run_id,) = cli.ok("runs", "-q").split()
+    done = cli("logs", run_id, "-f", timeout=PATIENCE_S)
+    assert done.returncode == 0
+    assert done.stdout.splitlines()[-1].startswith("end  failed: user_error  best test top1 ")
+    assert done.stderr.splitlines()[-1] == f"{run_id[:8]} is failed. See: vtjobs why {run_id[:8]}"
+
+
+def test_a_follower_starts_no_run_and_ends_quietly_with_an_interrupt(
+    quiet_lab: Lab, cache: Path
+) -> None:
+    (run_id,) = quiet_lab.submit(tiny_grid(seeds="1"))
+    follower = Cli(quiet_lab.folder, cache).start("logs", run_id, "-f")
+    assert first_line(follower).startswith(f"{run_id[:8]} waits: ready: ")
+    with pytest.raises(subprocess.TimeoutExpired):
+        follower.wait(timeout=3)
+    assert quiet_lab.attempts(run_id) == []
+    follower.send_signal(signal.SIGINT)
+    assert follower.communicate(timeout=PATIENCE_S) == ("", "interrupted\n")
+    assert follower.returncode == 130
+
+
+# From files alone ---------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunFolder:
+    return RunFolder(tmp_path / "0d6e78d5aaaaaaaa")
+
+
+def write(run: RunFolder, attempt: int, text: str, rank: int = 0) -> Path:
+    run.logs(attempt).mkdir(parents=True, exist_ok=True)
+    path = run.logs(attempt) / f"rank-{rank}.log"
+    with path.open("a") as stream:
+        stream.write(text)
+    return path
+
+
+def running(attempts: Mapping[int, AttemptState]) -> Standing:
+    return Standing(state=RunState.RUNNING, is_held=False, attempts=attempts)
+
+
+def test_an_attempt_that_has_written_nothing_yet_gives_way_to_the_one_before(
+    run: RunFolder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(run, 1, "of the first\n")
+    write(run, 2, "")
+    attempts = {1: AttemptState.FAILED, 2: AttemptState.STARTING}
+    print_logs(Wanted(run=run, attempt=None, rank=None), running(attempts))
+    shown = capsys.readouterr()
+    assert shown.out == "of the first\n"
+    assert shown.err == "attempt 1 of 0d6e78d5 (2 attempts so far)\n"
+
+
+def test_a_run_without_any_log_is_an_error_that_names_the_command_that_says_why(
+    run: RunFolder,
+) -> None:
+    with pytest.raises(NothingMatched, match=r"0d6e78d5 has no log\. See: vtjobs why 0d6e78d5"):
+        print_logs(Wanted(run=run, attempt=None, rank=None), running({}))
+
+
+def test_a_line_that_is_not_whole_yet_waits_for_its_end(
+    run: RunFolder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = Output(run, 1, None)
+    write(run, 1, "epoch 1/2  lo")
+    output.print_new(last=False)
+    assert capsys.readouterr().out == ""
+    write(run, 1, "ss 1.2\nthe end")
+    output.print_new(last=False)
+    assert capsys.readouterr().out == "epoch 1/2  loss 1.2\n"
+    output.print_new(last=True)
+    assert capsys.readouterr().out == "the end\n"
+
+
+def test_lines_of_several_ranks_are_marked(
+    run: RunFolder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(run, 1, "one\n")
+    write(run, 1, "other\n", rank=1)
+    Output(run, 1, None).print_new(last=True)
+    assert capsys.readouterr().out == "rank-0: one\nrank-1: other\n"
+    Output(run, 1, 1).print_new(last=True)
+    assert capsys.readouterr().out == "other\n"
+
+
+def test_a_log_that_is_cut_into_parts_is_printed_once(
+    run: RunFolder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = Output(run, 1, None)
+    path = write(run, 1, "first\n")
+    output.print_new(last=False)
+    write(run, 1, "second\n")
+    os.replace(path, f"{path}.head")
+    write(run, 1, "third\n")
+    output.print_new(last=False)
+    assert capsys.readouterr().out == "first\nsecond\nthird\n"
