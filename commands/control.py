@@ -5,6 +5,7 @@ from typing import Annotated, Any
 import typer
 
 from ..jobs.errors import NothingMatched
+from ..jobs.units import plural
 from .options import (
     DryRun,
     Json,
@@ -180,6 +181,6 @@ def _act(
         terminal.emit_json(done)
     for run_id, reason in done.passed_over.items():
         terminal.say(f"{run_id[:8]} {reason}")
-    terminal.say(f"{what}: {len(done.run_ids)} runs")
+    terminal.say(f"{what}: {plural(len(done.run_ids), 'run')}")
     if not done.run_ids:
         raise NothingMatched("nothing was done")

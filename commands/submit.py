@@ -8,6 +8,7 @@ import typer
 
 from ..jobs.config.backends import require_known
 from ..jobs.errors import BadInput, RunsFailed, VtjobsError
+from ..jobs.units import plural
 from .options import (
     BackendName,
     DryRun,
@@ -28,7 +29,7 @@ from .options import (
 if TYPE_CHECKING:
     from ..jobs.grid.entries import Given
     from ..orchestrator.loop.context import Context
-    from ..orchestrator.requests.summary import Summary
+    from ..orchestrator.requests.summary import Estimate, Summary
 
 
 def submit(
@@ -125,7 +126,7 @@ def submitted(document: "Summary") -> str:
     ):
         if number := getattr(document, state):
             parts.append(f"{number} already {state}")
-    return f"grid {document.grid_id}: {document.runs} runs, {', '.join(parts)}"
+    return f"grid {document.grid_id}: {plural(document.runs, 'run')}, {', '.join(parts)}"
 
 
 def wait_for(context: "Context", words: list[str]) -> None:
@@ -142,7 +143,7 @@ def wait_for(context: "Context", words: list[str]) -> None:
     say(", ".join(f"{number} {state}" for state, number in sorted(counts.items())))
     bad = sum(number for state, number in counts.items() if state != "completed")
     if bad:
-        raise RunsFailed(f"{bad} runs did not complete; see: vtjobs failures {words[0]}")
+        raise RunsFailed(f"{plural(bad, 'run')} did not complete; see: vtjobs failures {words[0]}")
 
 
 def plan(
@@ -171,23 +172,30 @@ def plan(
     for rule, number in document.excluded.items():
         terminal.write(f"excluded by {rule}: {number}")
     for allocation in document.allocations:
-        what = f"{allocation.gpus} GPUs" if allocation.gpus else f"{allocation.ranks} CPU ranks"
-        where = f"{allocation.count} allocation(s) on {allocation.backend}"
+        what = (
+            plural(allocation.gpus, "GPU")
+            if allocation.gpus
+            else plural(allocation.ranks, "CPU rank")
+        )
+        where = f"{plural(allocation.count, 'allocation')} on {allocation.backend}"
         if allocation.places > allocation.count:
-            where += f" for {allocation.places} jobs"
-        lanes = f"{allocation.at_a_time} runs at a time"
+            where += f" for {plural(allocation.places, 'job')}"
+        lanes = f"{plural(allocation.at_a_time, 'run')} at a time"
         if allocation.nodes > 1:
             lanes += f" on {allocation.nodes} nodes"
         terminal.write(f"{where}: {lanes}, {what} each")
-    estimate = document.estimate
-    unknown = (
-        f", {estimate.runs_without_history} runs without history"
-        if estimate.runs_without_history
-        else ""
-    )
-    terminal.write(
-        f"estimate: {estimate.run_hours:.2f} run-hours, {estimate.gpu_hours:.2f} GPU-hours{unknown}"
-    )
+    terminal.write(_hours(document.estimate))
+
+
+def _hours(estimate: "Estimate") -> str:
+    """Return what the runs will take, and of how many nothing is known."""
+    unknown = plural(estimate.runs_without_history, "run")
+    if estimate.run_hours is None or estimate.gpu_hours is None:
+        return f"estimate: unknown ({unknown} without history)"
+    text = f"estimate: {estimate.run_hours:.2f} run-hours, {estimate.gpu_hours:.2f} GPU-hours"
+    if estimate.runs_without_history:
+        text += f"; unknown for {unknown} without history"
+    return text
 
 
 def prepared(

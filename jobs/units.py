@@ -1,4 +1,4 @@
-"""Durations and sizes as people write them."""
+"""Numbers, durations and sizes as people write them."""
 
 import math
 import re
@@ -50,3 +50,8 @@ def format_bytes(count: float) -> str:
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
         count /= 1024
     return f"{count:.1f} TiB"
+
+
+def plural(count: int, word: str) -> str:
+    """Write a number of things: `1 run`, `12 runs`."""
+    return f"{count} {word}" if count == 1 else f"{count} {word}s"

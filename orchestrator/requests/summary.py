@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ...db import lookups, queries, records
 from ...db.engine import reading
 from ...jobs.documents import Document
+from ...jobs.run.spec import CellSpec
 from ...jobs.run.states import RunState
 from ...jobs.workspace.stored_grid import FrozenGrid
 from ..loop.context import Context
@@ -39,10 +40,12 @@ class Planned(Document, frozen=True, kw_only=True):
 class Estimate(Document, frozen=True, kw_only=True):
     """What the runs will take, by the ledger's history."""
 
-    run_hours: float
-    gpu_hours: float
+    run_hours: float | None
+    """Of the runs with history; null if no run has any."""
+    gpu_hours: float | None
+    """Of the runs with history; null if no run has any."""
     runs_without_history: int
-    """Runs that nothing is known of."""
+    """Runs that nothing is known of; the hours do not include them."""
 
 
 class Summary(Document, frozen=True, kw_only=True):
@@ -129,29 +132,47 @@ def _allocations(prepared: "Prepared", runs: int) -> list[Planned]:
 
 
 def _estimate(context: Context | None, frozen: FrozenGrid, to_do: list[Any]) -> Estimate:
-    """Estimate from the ledger's own history.
-
-    The same cell, else the same backbone, dataset and recipe.
-    """
-    history: dict[str, tuple[float, int]] = {}
-    rows: dict[str, records.CellRow] = {}
-    if context is not None:
-        with reading(context.ledger.engine) as connection:
-            history = queries.seconds_per_run(connection)
-            rows = queries.cell_rows(connection, set(history))
-    alike: dict[tuple[str, str, str], float] = {}
-    for cell_id, (seconds, _) in history.items():
-        row = rows[cell_id]
-        alike[row.backbone, row.dataset, row.recipe] = seconds
-    total, unknown = 0.0, 0
-    for _, index, _, _ in to_do:
-        cell = frozen.cells[index]
-        key = (cell.labels["backbone"], cell.labels["dataset"], cell.labels["recipe"])
-        known = history[cell.cell_id][0] if cell.cell_id in history else alike.get(key)
-        total += known or 0.0
-        unknown += known is None
+    """Estimate from the ledger's own history; see `_seconds`."""
+    known = [] if context is None else _seconds(context, frozen, to_do)
+    total = sum(known)
+    is_known = bool(known) or not to_do
+    gpu_hours = round(total * frozen.settings.resources.gpus / 3600, 4)
     return Estimate(
-        run_hours=round(total / 3600, 4),
-        gpu_hours=round(total * frozen.settings.resources.gpus / 3600, 4),
-        runs_without_history=unknown,
+        run_hours=round(total / 3600, 4) if is_known else None,
+        gpu_hours=gpu_hours if is_known else None,
+        runs_without_history=len(to_do) - len(known),
     )
+
+
+def _seconds(context: Context, frozen: FrozenGrid, to_do: list[Any]) -> list[float]:
+    """Return the seconds of each run of which something is known.
+
+    The mean of its cell, else the mean per epoch of the cells with its backbone and dataset.
+    """
+    with reading(context.ledger.engine) as connection:
+        history = queries.seconds_per_run(connection)
+        rows = queries.cell_rows(connection, set(history))
+    per_epoch = _seconds_per_epoch(history, rows)
+    found: dict[int, float] = {}
+    for index in {run[1] for run in to_do}:
+        cell = frozen.cells[index]
+        alike = per_epoch.get((cell.labels["backbone"], cell.labels["dataset"]))
+        if cell.cell_id in history:
+            found[index] = history[cell.cell_id][0]
+        elif alike is not None:
+            found[index] = alike * cell.spec.settings.recipe.epochs
+    return [seconds for run in to_do if (seconds := found.get(run[1])) is not None]
+
+
+def _seconds_per_epoch(
+    history: dict[str, tuple[float, int]], rows: dict[str, records.CellRow]
+) -> dict[tuple[str, str], float]:
+    """Return (backbone, dataset) -> mean seconds of an epoch of the runs that completed."""
+    sums: dict[tuple[str, str], list[float]] = {}
+    for cell_id, (seconds, runs) in history.items():
+        row = rows[cell_id]
+        epochs = CellSpec.stored(row.spec).settings.recipe.epochs
+        both = sums.setdefault((row.backbone, row.dataset), [0.0, 0.0])
+        both[0] += seconds * runs
+        both[1] += epochs * runs
+    return {key: seconds / epochs for key, (seconds, epochs) in sums.items() if epochs}

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vtjobs.jobs.units import format_bytes, format_duration, parse_duration_s
+from vtjobs.jobs.units import format_bytes, format_duration, parse_duration_s, plural
 
 
 @pytest.mark.parametrize(
@@ -68,3 +68,7 @@ def test_a_duration_is_shown_within_a_hundredth_or_a_minute(seconds: int) -> Non
 )
 def test_a_size_has_a_binary_unit(count: int, text: str) -> None:
     assert format_bytes(count) == text
+
+
+def test_one_thing_has_no_s() -> None:
+    assert (plural(0, "run"), plural(1, "run"), plural(12, "run")) == ("0 runs", "1 run", "12 runs")

@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, event
+from sqlalchemy import Engine, event, update
 
+from vtjobs.db import models as m
+from vtjobs.db.engine import writing
 from vtjobs.jobs.atomic_files import read_json
 from vtjobs.jobs.errors import BadInput
 from vtjobs.jobs.workspace.allocation import Allocation
@@ -52,7 +54,36 @@ def test_a_plan_writes_nothing(quiet_lab: Lab) -> None:
 
 def test_a_plan_says_how_much_it_cannot_estimate(quiet_lab: Lab) -> None:
     document = summary(quiet_lab.context, quiet_lab.prepare(tiny_grid(seeds="3")))
-    assert document.estimate == Estimate(run_hours=0, gpu_hours=0, runs_without_history=3)
+    assert document.estimate == Estimate(run_hours=None, gpu_hours=None, runs_without_history=3)
+
+
+def test_a_plan_estimates_the_runs_with_history_and_counts_the_others(quiet_lab: Lab) -> None:
+    seconds_of_runs(quiet_lab, tiny_grid(seeds="1"), 36.0)
+    both = tiny_grid(seeds="2").replace(
+        "backbones:", "backbones:\n  - vit_tiny_patch16_224: {depth: 1, patch_size: 8}"
+    )
+    document = summary(quiet_lab.context, quiet_lab.prepare(both))
+    assert document.estimate == Estimate(run_hours=0.01, gpu_hours=0, runs_without_history=2)
+
+
+def test_a_cell_without_history_is_estimated_from_its_backbone_and_dataset_by_epochs(
+    quiet_lab: Lab,
+) -> None:
+    seconds_of_runs(quiet_lab, tiny_grid(seeds="1", epochs=2), 36.0)
+    longer = quiet_lab.prepare(tiny_grid(heads="[relvit]", seeds="1", epochs=4))
+    document = summary(quiet_lab.context, longer)
+    assert document.estimate == Estimate(run_hours=0.02, gpu_hours=0, runs_without_history=0)
+
+
+def seconds_of_runs(lab: Lab, text: str, seconds: float) -> None:
+    """Let the runs of a grid have completed, each in this time."""
+    lab.submit(text)
+    lab.tick()
+    with writing(lab.context.ledger.engine) as connection:
+        connection.execute(
+            update(m.attempts).values(state="completed", started_at=0.0, ended_at=seconds)
+        )
+        connection.execute(update(m.runs).values(state="completed"))
 
 
 def test_resources_that_this_machine_has_not_are_refused_before_anything_is_written(
