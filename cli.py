@@ -42,6 +42,7 @@ COMMANDS: tuple[Callable[..., None], ...] = (
     watch.runs,
     watch.show,
     watch.logs,
+    submit.wait,
     watch.failures,
     watch.why,
     results.report,

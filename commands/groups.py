@@ -10,7 +10,7 @@ from ..jobs.errors import nearest
 GROUPS: dict[str, tuple[str, ...]] = {
     "First steps": ("init", "plan", "submit", "status", "report"),
     "Submit": ("run", "hold", "release", "cancel", "retry", "rerun", "supervise"),
-    "Watch": ("runs", "show", "logs", "why", "failures"),
+    "Watch": ("runs", "show", "logs", "wait", "why", "failures"),
     "Results": ("compare", "variance", "mcnemar", "against", "papers", "evaluate", "export"),
     "Seeds": ("power", "topup"),
     "Keep": ("doctor", "gc", "data", "ledger", "config", "schema", "catalog", "measure", "help"),
@@ -18,6 +18,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
 # What other tools call it, and what vtjobs calls it.
 SYNONYMS: dict[str, str] = {
     "abort": "cancel",
+    "attach": "wait",
     "delete": "gc",
     "explain": "why",
     "info": "show",
@@ -45,8 +46,8 @@ SYNONYMS: dict[str, str] = {
 # Close names are suggested among these alone: a typing mistake must not end in a change.
 READING = frozenset(
     (
-        *("init", "plan", "status", "report", "runs", "show", "logs", "why", "failures"),
-        *("compare", "variance", "mcnemar", "against", "papers", "power"),
+        *("init", "plan", "status", "report", "runs", "show", "logs", "wait", "why"),
+        *("failures", "compare", "variance", "mcnemar", "against", "papers", "power"),
         *("doctor", "config", "schema", "catalog", "help"),
     )
 )

@@ -15,6 +15,7 @@ from .options import (
     Json,
     MaxRuns,
     RunId,
+    Selector,
     Set,
     Source,
     Workspace,
@@ -23,6 +24,7 @@ from .options import (
     make_pass,
     one_run,
     open_workspace,
+    pasted,
     selection,
 )
 
@@ -138,12 +140,29 @@ def wait_for(context: "Context", words: list[str]) -> None:
     from ..orchestrator.loop.wait import wait
     from .printing.terminal import Progress, say
 
-    with Progress() as progress:
-        counts = wait(context, selection(words), progress.show)
+    chosen = selection(words)
+    these = pasted(context, words)
+    try:
+        with Progress() as progress:
+            counts = wait(context, chosen, progress.show)
+    except KeyboardInterrupt:
+        say("stopped waiting; the runs go on. To see them, wait again, or cancel them:")
+        for command in ("status", "wait", "cancel"):
+            say(f"  vtjobs {command} {these}")
+        raise
     say(", ".join(f"{number} {state}" for state, number in sorted(counts.items())))
     bad = sum(number for state, number in counts.items() if state != "completed")
     if bad:
-        raise RunsFailed(f"{plural(bad, 'run')} did not complete; see: vtjobs failures {words[0]}")
+        raise RunsFailed(f"{plural(bad, 'run')} did not complete; see: vtjobs failures {these}")
+
+
+def wait(selector: Selector = None, workspace: Workspace = None) -> None:
+    """Wait until runs have ended.
+
+    Exit code 4 if any did not complete. Ctrl-C stops the waiting, not the runs.
+    """
+    context = open_workspace(workspace)
+    wait_for(context, selector or [])
 
 
 def plan(

@@ -272,6 +272,11 @@ def test_plan_writes_nothing(cli: Cli) -> None:
     assert not cli.workspace.exists()
 
 
+def test_a_wait_for_completed_runs_ends_at_once(trained: Cli) -> None:
+    done = trained("wait", "tiny", "head=relvit")
+    assert done.returncode == 0 and "2 completed" in done.stderr
+
+
 def test_plan_estimates_from_the_ledgers_own_history(trained: Cli) -> None:
     document = trained.json("plan", "grid.yaml", "--set", "seeds=4")
     assert document["new"] == 4

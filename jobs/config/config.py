@@ -22,6 +22,10 @@ class Setting:
     origin: str
 
 
+# Origins of settings that come from no file and no variable.
+DEFAULT = "default"
+COMMAND_LINE = "command line"
+
 DEFAULTS: dict[str, Any] = {
     "workspace": "./runs",
     "data": "~/.local/share/vtjobs/data",
@@ -85,7 +89,7 @@ def load_config(
     """
     environ = os.environ if environ is None else environ
     folder = folder or Path.cwd()
-    found = {key: Setting(value=value, origin="default") for key, value in DEFAULTS.items()}
+    found = {key: Setting(value=value, origin=DEFAULT) for key, value in DEFAULTS.items()}
     for path in (_user_file(environ), _project_file(folder)):
         if path is not None and path.is_file():
             more = _from_file(path)
@@ -98,7 +102,7 @@ def load_config(
     found |= _from_environment(environ)
     given = {key: value for key, value in (overrides or {}).items() if value is not None}
     found |= {
-        key: Setting(value=_checked(key, value, "--"), origin="command line")
+        key: Setting(value=_checked(key, value, "--"), origin=COMMAND_LINE)
         for key, value in given.items()
     }
     settings = {key: _absolute(key, setting, folder) for key, setting in found.items()}

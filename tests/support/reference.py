@@ -43,6 +43,7 @@ EXAMPLES = {
     "init": "vtjobs init grid.yaml",
     "plan": "vtjobs plan tiny.yaml",
     "submit": "vtjobs submit tiny.yaml --wait",
+    "wait": "vtjobs wait tiny",
     "status": "vtjobs status",
     "report": "vtjobs report tiny",
     "runs": "vtjobs runs tiny",
