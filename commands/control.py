@@ -1,6 +1,8 @@
 """Cancel, retry, hold and release runs."""
 
-from typing import Annotated, Any
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,8 +17,18 @@ from .options import (
     confirm,
     make_pass,
     open_workspace,
+    pasted,
     select_ids,
 )
+
+if TYPE_CHECKING:
+    from ..orchestrator.loop.context import Context
+    from ..orchestrator.requests.actions import Done
+
+    Action = Callable[[Context, Sequence[str]], Done]
+
+# So many runs with the same reason are named one by one.
+MOST_NAMED = 3
 
 
 def retry(
@@ -27,12 +39,7 @@ def retry(
     workspace: Workspace = None,
 ) -> None:
     """Retry failed or cancelled runs from their last checkpoint."""
-    from ..orchestrator.requests import actions
-
-    def action(context: Any, chosen: list[str]) -> Any:
-        return actions.retry(context, chosen, clean=False)
-
-    _act(selector, "retry", action, yes=yes, dry_run=dry_run, as_json=as_json, workspace=workspace)
+    _try_again(selector, False, yes, dry_run, as_json, workspace)
 
 
 def rerun(
@@ -44,14 +51,32 @@ def rerun(
 ) -> None:
     """Start runs again from scratch, as new attempts.
 
-    Earlier attempts are kept.
+    Earlier attempts are kept. The result of a completed run leaves the reports until the new
+    attempt has completed, and is replaced by the new one's.
     """
+    _try_again(selector, True, yes, dry_run, as_json, workspace)
+
+
+def _try_again(
+    words: list[str] | None,
+    clean: bool,
+    yes: bool,
+    dry_run: bool,
+    as_json: bool,
+    workspace: str | None,
+) -> None:
     from ..orchestrator.requests import actions
 
-    def action(context: Any, chosen: list[str]) -> Any:
-        return actions.retry(context, chosen, clean=True)
-
-    _act(selector, "rerun", action, yes=yes, dry_run=dry_run, as_json=as_json, workspace=workspace)
+    _act(
+        words,
+        "rerun" if clean else "retry",
+        partial(actions.retry, clean=clean),
+        partial(actions.retryable, clean=clean),
+        yes=yes,
+        dry_run=dry_run,
+        as_json=as_json,
+        workspace=workspace,
+    )
 
 
 def cancel(
@@ -68,6 +93,7 @@ def cancel(
         selector,
         "cancel",
         actions.cancel,
+        actions.cancellable,
         yes=yes,
         dry_run=dry_run,
         as_json=as_json,
@@ -158,29 +184,74 @@ def supervise(
 def _act(
     words: list[str] | None,
     what: str,
-    action: Any,
+    action: "Action",
+    preview: "Action | None" = None,
     *,
     yes: bool,
     dry_run: bool,
     as_json: bool,
     workspace: str | None,
 ) -> None:
+    """Ask, act and report.
+
+    Args:
+        words: select the runs.
+        what: the command's name.
+        action: changes runs.
+        preview: says which runs the action would change; all if absent.
+        yes: whether to skip the question.
+        dry_run: whether only to print the runs.
+        as_json: whether to print the document.
+        workspace: as given on the command line.
+    """
+    from ..orchestrator.requests import actions
     from .printing import terminal
 
     context = open_workspace(workspace)
     make_pass(context, start=False)
     chosen = select_ids(context, words)
+    over = preview(context, chosen).passed_over if preview is not None else {}
+    chosen = [run_id for run_id in chosen if run_id not in over]
     if dry_run:
-        terminal.write("\n".join(chosen))
+        _pass_over(over)
+        terminal.write("".join(f"{run_id}\n" for run_id in chosen), end="")
         return
-    confirm(len(chosen), what, yes=yes)
+    replaced = actions.completed_among(context, chosen) if what == "rerun" else []
+    confirm(len(chosen), what, yes=yes, replaced=len(replaced))
     done = action(context, chosen)
+    done = actions.Done(run_ids=done.run_ids, passed_over=over | done.passed_over)
     if what not in ("cancel", "hold"):
         make_pass(context)
     if as_json:
         terminal.emit_json(done)
-    for run_id, reason in done.passed_over.items():
-        terminal.say(f"{run_id[:8]} {reason}")
+    _pass_over(done.passed_over)
     terminal.say(f"{what}: {plural(len(done.run_ids), 'run')}")
+    if replaced:
+        named = [run_id[:8] for run_id in replaced] if len(replaced) <= MOST_NAMED else ["RUN"]
+        terminal.say(_way_back(pasted(context, named), len(replaced)))
     if not done.run_ids:
         raise NothingMatched("nothing was done")
+
+
+def _way_back(run: str, count: int) -> str:
+    """Return how an old result is brought back; after the new start it cannot be."""
+    results = "1 result is" if count == 1 else f"{count} results are"
+    return (
+        f"{results} out of the reports until the new attempt has completed. As long as it has not "
+        f"started, this brings the old result back: vtjobs cancel {run} && vtjobs retry {run}"
+    )
+
+
+def _pass_over(reasons: dict[str, str]) -> None:
+    """Print why runs were passed over: each run, or one for many with the same reason."""
+    from .printing.terminal import say
+
+    alike: dict[str, list[str]] = {}
+    for run_id, reason in reasons.items():
+        alike.setdefault(reason, []).append(run_id[:8])
+    for reason, ids in alike.items():
+        if len(ids) > MOST_NAMED:
+            say(f"{len(ids)} runs are passed over, such as {ids[0]}, which {reason}")
+        else:
+            for short in ids:
+                say(f"{short} {reason}")

@@ -12,6 +12,7 @@ import typer
 
 from ..jobs.config.backends import BACKENDS, names
 from ..jobs.errors import BadInput, Refused
+from ..jobs.units import plural
 
 if TYPE_CHECKING:
     from ..jobs.config.config import Config
@@ -183,10 +184,18 @@ def one_run(context: "Context", word: str) -> str:
     return found[0]
 
 
-def confirm(count: int, what: str, *, yes: bool) -> None:
-    if yes or count <= ASK_ABOVE:
+def confirm(count: int, what: str, *, yes: bool, replaced: int = 0) -> None:
+    """Ask before a change of many runs, or of any run whose result is replaced.
+
+    Raises:
+        Refused: the user says no, or there is no terminal to ask on.
+    """
+    if yes or (count <= ASK_ABOVE and not replaced):
         return
+    change = f"{what} {plural(count, 'run')}"
+    if replaced:
+        change += f" and replace {plural(replaced, 'result')}"
     if not sys.stdin.isatty():
-        raise Refused(f"this would {what} {count} runs. Repeat with --yes to confirm")
-    if not typer.confirm(f"{what} {count} runs?", err=True):
+        raise Refused(f"this would {change}. Repeat with --yes to confirm")
+    if not typer.confirm(f"{change}?", err=True):
         raise Refused("nothing was done")

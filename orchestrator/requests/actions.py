@@ -27,23 +27,25 @@ class Done(Document, frozen=True, kw_only=True, omit_defaults=False):
     """Run -> why it was passed over."""
 
 
+def cancellable(context: Context, run_ids: Sequence[str]) -> Done:
+    """Return what `cancel` would do: runs that have a result are passed over."""
+    states = _states(context, run_ids)
+    ended = (RunState.COMPLETED, RunState.DIVERGED)
+    over = {run_id: f"is already {states[run_id]}" for run_id in run_ids if states[run_id] in ended}
+    return Done(run_ids=[run_id for run_id in run_ids if run_id not in over], passed_over=over)
+
+
 def cancel(context: Context, run_ids: Sequence[str]) -> Done:
     """Forbid every attempt so far to start or to go on; the agents notice within seconds."""
-    states = _states(context, run_ids)
-    chosen = [
-        run_id
-        for run_id in run_ids
-        if states[run_id] not in (RunState.COMPLETED, RunState.DIVERGED)
-    ]
+    done = cancellable(context, run_ids)
     through: dict[str, int] = {}
-    for run_id in chosen:
+    for run_id in done.run_ids:
         number = _highest(context, run_id) + 1
         context.workspace.run(run_id).cancel(number)
         through[run_id] = number
     context.ledger.set_cancelled(through)
-    _end_allocations(context, set(chosen))
-    over = {run_id: f"is already {states[run_id]}" for run_id in run_ids if run_id not in through}
-    return Done(run_ids=chosen, passed_over=over)
+    _end_allocations(context, set(done.run_ids))
+    return done
 
 
 def _end_allocations(context: Context, chosen: set[str]) -> None:
@@ -60,10 +62,15 @@ def _highest(context: Context, run_id: str) -> int:
     return max(folder.highest_claim(), folder.highest_cancel(), last)
 
 
-def retry(context: Context, run_ids: Sequence[str], *, clean: bool) -> Done:
-    """Give runs new tries: from the last checkpoint, or (clean) from nothing."""
+def completed_among(context: Context, run_ids: Sequence[str]) -> list[str]:
+    """Return the completed ones: a rerun replaces their results."""
     states = _states(context, run_ids)
-    granted: dict[str, int] = {}
+    return [run_id for run_id in run_ids if states[run_id] == RunState.COMPLETED]
+
+
+def retryable(context: Context, run_ids: Sequence[str], *, clean: bool) -> Done:
+    """Return what `retry` would do."""
+    states = _states(context, run_ids)
     over: dict[str, str] = {}
     live = _live(context, run_ids)
     for run_id in run_ids:
@@ -76,14 +83,19 @@ def retry(context: Context, run_ids: Sequence[str], *, clean: bool) -> Done:
             over[run_id] = "is pending and needs no retry"
         elif state == RunState.BLOCKED:
             over[run_id] = "is blocked by its parent stage. Retry the parent run instead"
-        else:
-            granted[run_id] = _highest(context, run_id)
+    return Done(run_ids=[run_id for run_id in run_ids if run_id not in over], passed_over=over)
+
+
+def retry(context: Context, run_ids: Sequence[str], *, clean: bool) -> Done:
+    """Give runs new tries: from the last checkpoint, or (clean) from nothing."""
+    done = retryable(context, run_ids, clean=clean)
+    granted = {run_id: _highest(context, run_id) for run_id in done.run_ids}
     for run_id, highest in granted.items():
         folder = make_folder(context.workspace.run(run_id).grants)
         touch_new(folder / (f"{highest:04d}-clean" if clean else f"{highest:04d}"))
     context.ledger.grant_try(granted, clean=clean)
     reset(context, _grids_of(context, list(granted)))
-    return Done(run_ids=list(granted), passed_over=over)
+    return done
 
 
 def hold(context: Context, run_ids: Sequence[str]) -> Done:
