@@ -101,9 +101,21 @@ def config(workspace: str | None, **overrides: Any) -> "Config":
 
 def open_workspace(workspace: str | None, *, create: bool = False) -> "Context":
     """Open a workspace to change something in it."""
+    return _opened(config(workspace), create=create)
+
+
+def _opened(settings: "Config", *, create: bool = False, to_read: bool = False) -> "Context":
+    from ..jobs.config.which_workspace import not_found, remember
+    from ..jobs.workspace.paths import NoWorkspace
     from ..orchestrator.loop.context import open_context
 
-    return open_context(config(workspace), create=create)
+    try:
+        context = open_context(settings, create=create, to_read=to_read)
+    except NoWorkspace:
+        raise not_found(settings) from None
+    if create:
+        remember(settings)
+    return context
 
 
 def look_into(workspace: str | None) -> "Context":
@@ -111,9 +123,7 @@ def look_into(workspace: str | None) -> "Context":
 
     Nothing is started, cancelled or submitted. A workspace of somebody else will do.
     """
-    from ..orchestrator.loop.context import open_context
-
-    context = open_context(config(workspace), to_read=True)
+    context = _opened(config(workspace), to_read=True)
     look_again(context)
     return context
 

@@ -263,6 +263,19 @@ def test_a_workspace_that_is_not_there_changes_nothing_and_says_so(cli: Cli) -> 
     assert not cli.workspace.exists()
 
 
+def test_a_command_in_another_folder_names_the_workspace_that_was_used_last(
+    cli: Cli, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    state = {"XDG_STATE_HOME": str(elsewhere / "state")}
+    cli.ok("submit", cli.write("grid.yaml", GRID), "--hold", **state)
+    done = Cli(elsewhere, cli.cache)("status", **state)
+    assert done.returncode == 5
+    assert "the last one used" in done.stderr
+    command = done.stderr.splitlines()[-1].rpartition(": vtjobs ")[2]
+    assert "pending" in cli.ok(*command.split()).lower()
+
+
 def test_plan_writes_nothing(cli: Cli) -> None:
     cli.write("grid.yaml", GRID)
     document = cli.json("plan", "grid.yaml")

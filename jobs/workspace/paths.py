@@ -20,6 +20,10 @@ class WorkspaceUnreadable(VtjobsError):
     exit_code = 5
 
 
+class NoWorkspace(WorkspaceUnreadable):
+    """The folder is no workspace."""
+
+
 @dataclass(frozen=True, slots=True)
 class RunFolder:
     """The paths of one run."""
@@ -206,7 +210,8 @@ class Workspace:
         """Return the workspace's identity.
 
         Raises:
-            WorkspaceUnreadable: the identity file is missing or cannot be read.
+            NoWorkspace: there is no identity file.
+            WorkspaceUnreadable: it cannot be read.
             BadInput: the workspace was written by a newer vtjobs.
         """
         try:
@@ -214,7 +219,7 @@ class Workspace:
         except (OSError, ValueError) as error:
             raise WorkspaceUnreadable(f"workspace {self.root} cannot be read: {error}") from None
         if identity is None:
-            raise WorkspaceUnreadable(
+            raise NoWorkspace(
                 f"{self.root} is not a vtjobs workspace (no workspace.json). Is the file system "
                 "mounted? Set VTJOBS_WORKSPACE or --workspace to use another one"
             )

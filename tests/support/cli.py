@@ -77,7 +77,11 @@ class Cli:
     def environment(self, **more: str) -> dict[str, str]:
         ours = ("VTJOBS_", "XDG_")
         clean = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
-        own = {"XDG_CACHE_HOME": str(self.cache), "VTJOBS_FENCE_S": "0.5"}
+        own = {
+            "XDG_CACHE_HOME": str(self.cache),
+            "XDG_STATE_HOME": str(self.cache / "state"),
+            "VTJOBS_FENCE_S": "0.5",
+        }
         return {**clean, **own, **self.env, **more}
 
     def start(self, *words: str, **env: str) -> subprocess.Popen[str]:
