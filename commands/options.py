@@ -52,6 +52,13 @@ BackendName = Annotated[
         autocompletion=names,
     ),
 ]
+NoDataCheck = Annotated[
+    bool,
+    typer.Option(
+        "--no-data-check",
+        help="No check that the datasets are there, for nodes with a data folder of their own.",
+    ),
+]
 MaxRuns = Annotated[
     int | None,
     typer.Option(

@@ -10,6 +10,7 @@ from .options import (
     BackendName,
     DryRun,
     Json,
+    NoDataCheck,
     Selector,
     Set,
     Source,
@@ -110,6 +111,7 @@ def topup(
     dry_run: DryRun = False,
     settings: Set = None,
     backend: BackendName = None,
+    no_data_check: NoDataCheck = False,
     as_json: Json = False,
     workspace: Workspace = None,
 ) -> None:
@@ -122,7 +124,7 @@ def topup(
     from ..orchestrator.requests.summary import summary
     from ..orchestrator.requests.topup import chooser, left_out, seeds_of_cells
     from .printing import terminal
-    from .submit import prepared, submitted, wait_for
+    from .submit import check_data, prepared, submitted, wait_for
 
     given, (source, at) = source, _file_of(source, workspace)
     backend = backend or at
@@ -157,6 +159,8 @@ def topup(
     if lost := left_out(wider.expansion, target):
         message = f"cannot add {', '.join(lost[:5])}: exclude, include or overrides names that seed"
         raise BadInput(f"{source}: {message}. Add the seeds to the grid file by hand")
+    if not no_data_check:
+        check_data(workspace, wider)
     document = summary(context, wider) if dry_run else submit(context, wider)
     if not dry_run:
         make_pass(context)

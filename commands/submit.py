@@ -14,6 +14,7 @@ from .options import (
     DryRun,
     Json,
     MaxRuns,
+    NoDataCheck,
     RunId,
     Selector,
     Set,
@@ -31,6 +32,7 @@ from .options import (
 if TYPE_CHECKING:
     from ..jobs.grid.entries import Given
     from ..orchestrator.loop.context import Context
+    from ..orchestrator.requests.submit import Prepared
     from ..orchestrator.requests.summary import Estimate, Summary
 
 
@@ -62,6 +64,7 @@ def submit(
     settings: Set = None,
     max_runs: MaxRuns = None,
     backend: BackendName = None,
+    no_data_check: NoDataCheck = False,
     as_json: Json = False,
     workspace: Workspace = None,
 ) -> None:
@@ -70,13 +73,15 @@ def submit(
     Submitting the same grid again is safe.
     """
     if dry_run:
-        plan(source, settings, max_runs, backend, as_json, workspace)
+        plan(source, settings, max_runs, backend, no_data_check, as_json, workspace)
         return
     from ..orchestrator.requests.submit import submit as store
     from .printing import terminal
 
     # First, so that a grid with a mistake in it makes neither workspace nor ledger.
     grid = prepared(workspace, source, settings, max_runs, backend)
+    if not no_data_check:
+        check_data(workspace, grid)
     with _told_when_interrupted(workspace, grid.frozen.grid_id):
         context = open_workspace(workspace, create=True)
         make_pass(context, start=False)
@@ -170,6 +175,7 @@ def plan(
     settings: Set = None,
     max_runs: MaxRuns = None,
     backend: BackendName = None,
+    no_data_check: NoDataCheck = False,
     as_json: Json = False,
     workspace: Workspace = None,
 ) -> None:
@@ -180,9 +186,10 @@ def plan(
     from ..orchestrator.requests.summary import summary
     from .printing import terminal
 
-    exists = config(workspace).workspace.identity.exists()
-    context = look_into(workspace) if exists else None
     grid = prepared(workspace, source, settings, max_runs, backend)
+    if not no_data_check:
+        check_data(workspace, grid)
+    context = _existing(workspace)
     document = summary(context, grid)
     if as_json:
         terminal.emit_json(document)
@@ -215,6 +222,22 @@ def _hours(estimate: "Estimate") -> str:
     if estimate.runs_without_history:
         text += f"; unknown for {unknown} without history"
     return text
+
+
+def check_data(workspace: str | None, grid: "Prepared") -> None:
+    """Refuse a grid whose data is missing; say what cannot be seen from here."""
+    from ..orchestrator.requests.data_check import require_data
+    from .printing.terminal import say
+
+    if grid.data.is_complete:
+        return
+    if (warning := require_data(_existing(workspace), grid)) is not None:
+        say(f"warning: {warning}")
+
+
+def _existing(workspace: str | None) -> "Context | None":
+    exists = config(workspace).workspace.identity.exists()
+    return look_into(workspace) if exists else None
 
 
 def prepared(

@@ -52,7 +52,7 @@ def _named_by(setting: Setting) -> str:
 def _above(folder: Path) -> Path | None:
     """Return the nearest workspace with the default name in a folder above this one."""
     for parent in folder.parents:
-        root = parent / DEFAULTS["workspace"]
+        root = parent / str(DEFAULTS["workspace"])
         if Workspace(root).identity.is_file():
             return root
     return None

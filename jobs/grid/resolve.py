@@ -91,10 +91,14 @@ class Resolver:
             )
             return None
         return canonical(
-            {"args": args, "model": short["model"], "weights": self._weights(entry, weights)}
+            {
+                "args": args,
+                "model": short["model"],
+                "weights": self._weights(entry, weights, short["model"]),
+            }
         )
 
-    def _weights(self, entry: Entry, weights: Any) -> dict[str, str] | None:
+    def _weights(self, entry: Entry, weights: Any, model: str) -> dict[str, str] | None:
         if weights is None:
             return None
         path = Path(str(weights)).expanduser()
@@ -109,10 +113,10 @@ class Resolver:
             places = [self.data_root / "weights" / f"{path}{suffix}" for suffix in WEIGHTS_FILES]
             path = next((place for place in places if place.is_file()), places[0])
         if not path.is_file():
-            fix = (
-                "Download it once with: vtjobs data prepare"
-                f" weights:{weights if named else 'MODEL'}"
-            )
+            fetch = weights if named else model
+            fix = f"Download it once with: vtjobs data prepare weights:{fetch}"
+            if not named:
+                fix += f", and set weights: {fetch}"
             self.problem((*entry.path, entry.name, "weights"), f"{path}: no such file", fix)
             return None
         sha = f"sha256:{file_sha256(path)}"

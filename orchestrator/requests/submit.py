@@ -25,6 +25,7 @@ from ..loop.guard import choose_canary, set_canary
 from ..loop.plan import check_precision, check_world_size, shape_of
 from .actions import mark_held
 from .backbone_check import check_backbones
+from .data_check import DataCheck, look
 from .declarations import declarations
 from .summary import Summary, summary
 
@@ -43,6 +44,7 @@ class Prepared:
     shape: Shape
     """Of the allocations, and how many runs one hosts."""
     room: Room
+    data: DataCheck
 
 
 def prepare(
@@ -93,6 +95,13 @@ def prepare(
         warnings=warnings,
         shape=shape,
         room=room,
+        data=look(
+            expansion,
+            document,
+            data_root=config.data_root,
+            sets=grid.data.sets,
+            is_here=shape.backend == "local",
+        ),
     )
 
 

@@ -21,6 +21,7 @@ from vtjobs.orchestrator.loop.context import Context, open_context
 from vtjobs.orchestrator.loop.plan import shape_of
 from vtjobs.orchestrator.loop.tick import tick
 from vtjobs.orchestrator.requests import actions
+from vtjobs.orchestrator.requests.data_check import DataCheck
 from vtjobs.orchestrator.requests.submit import Prepared, submit
 
 from ..support.postgres import roomy_memory
@@ -127,6 +128,7 @@ class History:
             warnings=[],
             shape=shape,
             room=room,
+            data=DataCheck(absent={}, unseen=frozenset(), folder=Path()),
         )
         submit(context, prepared, canary=self.profile.canary)
 

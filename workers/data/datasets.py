@@ -13,6 +13,7 @@ from torch import Tensor
 
 from ...jobs.errors import VtjobsError
 from ...jobs.grid import catalogue
+from ...jobs.grid.dataset_files import remedy
 from ...jobs.run.settings import DatasetSettings
 from ..randomness import Streams
 from . import image_trees
@@ -154,7 +155,8 @@ def load(
         except (RuntimeError, FileNotFoundError) as error:
             if isinstance(error, RuntimeError) and "not found" not in str(error).lower():
                 raise
-            raise DataError(_not_there(name, data_root)) from error
+            where = f"dataset {name} is not in {data_root}"
+            raise DataError(f"{where}. {remedy(name, data_root)}") from error
     else:
         raise DataError(f"unknown dataset {name!r}")
     counts = {"train": dataset.train, "test": dataset.test}
@@ -167,13 +169,6 @@ def load(
     ):
         raise DataError(f"dataset {name}: {split} labels outside its {dataset.classes} classes")
     return loaded
-
-
-def _not_there(name: str, data_root: Path) -> str:
-    layout = catalogue.datasets()[name].get("layout")
-    if layout is None:
-        return f"dataset {name} is not in {data_root / name}. Run: vtjobs data prepare {name}"
-    return f"dataset {name} is not in {data_root}, expected {layout}"
 
 
 def _digits300(_: Path, split: str) -> ImageSet:

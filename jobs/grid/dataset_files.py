@@ -1,0 +1,53 @@
+"""Whether the files of a known dataset are there, by their names and sizes: nothing is read."""
+
+import os
+from collections.abc import Iterable
+from itertools import islice
+from pathlib import Path
+
+from . import catalogue
+
+
+def needs_files(name: str) -> bool:
+    """Return whether a known dataset has files in the data folder."""
+    return bool(catalogue.datasets()[name].get("files"))
+
+
+def missing(name: str, data_root: Path, sets: Iterable[str] = ()) -> str | None:
+    """Return what a known dataset lacks, such as `no svhn/test_32x32.mat`; None if it is whole.
+
+    Args:
+        name: of a dataset of the catalogue.
+        data_root: the data folder.
+        sets: further evaluation sets that are needed.
+    """
+    facts = catalogue.datasets()[name]
+    wanted: dict[str, int] = dict(facts.get("files", {}))
+    for one in sets:
+        wanted |= facts.get("sets", {}).get(one, {}).get("files", {})
+    for relative, least in wanted.items():
+        found = _size(data_root / relative, is_folder=relative.endswith("/"), least=least)
+        if found is None:
+            return f"no {relative}"
+        if found < least:
+            return f"{relative} is incomplete"
+    return None
+
+
+def _size(path: Path, *, is_folder: bool, least: int) -> int | None:
+    """Return a file's bytes or a folder's entries, counted up to `least`; None if it is absent."""
+    try:
+        if not is_folder:
+            return path.stat().st_size if path.is_file() else None
+        with os.scandir(path) as entries:
+            return sum(1 for _ in islice(entries, least))
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def remedy(name: str, data_root: Path) -> str:
+    """Return how a known dataset gets into the data folder, as a sentence without a full stop."""
+    layout = catalogue.datasets()[name].get("layout")
+    if layout is None:
+        return f"Run: vtjobs data prepare {name}"
+    return f"vtjobs cannot download it; expected {data_root}/{layout}"
