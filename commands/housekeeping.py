@@ -158,9 +158,15 @@ def _data(names: list[str], *, verify: bool) -> None:
         "--data",
         str(config(None).data_root),
     ]
-    done = subprocess.run([*command, *(["--verify"] if verify else []), "--", *names])
-    if done.returncode:
-        raise typer.Exit(done.returncode)
+    process = subprocess.Popen([*command, *(["--verify"] if verify else []), "--", *names])
+    try:
+        code = process.wait()
+    except KeyboardInterrupt:
+        # The terminal interrupts it as well: it removes what it has downloaded in part.
+        process.wait()
+        raise
+    if code:
+        raise typer.Exit(code)
 
 
 def data_list(as_json: Json = False) -> None:

@@ -1,5 +1,6 @@
 """Check this machine and this workspace before they disappoint somebody."""
 
+import json
 import os
 import platform
 import shutil
@@ -17,11 +18,13 @@ from ...db.engine import (
     parse_url,
     schema_version,
 )
-from ...jobs.config.backends import names, part
+from ...jobs.config.backends import is_known, names, part
 from ...jobs.config.config import Config
 from ...jobs.config.host import cpu_count, visible_gpus
 from ...jobs.documents import Document
 from ...jobs.errors import VtjobsError
+from ...jobs.grid.catalogue import datasets
+from ...jobs.grid.dataset_files import missing, needs_files, remedy
 from ...jobs.units import format_bytes
 from ..backends.base import Finding
 from ..loop.context import ledger_url
@@ -88,17 +91,30 @@ def examine(config: Config, *, probe: bool = False) -> list[Finding]:
 
 
 def _backends(config: Config, *, probe: bool) -> list[Finding]:
-    """Ask the backend in use; where that is this machine, whatever schedulers may be here too."""
-    used = config.get("backend")
+    """Ask the backends in use; where that is this machine, whatever schedulers may be here too."""
+    used = {config.get("backend"), *_backends_of_grids(config)}
     found: list[Finding] = []
-    for name in names() if used == "local" else [used]:
+    for name in names() if "local" in used else sorted(used):
         module = part(name, "doctor")
         if module is None:
             continue
         try:
-            found += module.examine(config, in_use=name == used, probe=probe)
+            found += module.examine(config, in_use=name in used, probe=probe)
         except VtjobsError as error:
             found.append(Finding(name, False, str(error)))
+    return found
+
+
+def _backends_of_grids(config: Config) -> set[str]:
+    """Return the backends that the workspace's grids go to."""
+    found: set[str] = set()
+    for path in config.workspace.grids.glob("*/grid.json"):
+        try:
+            name = str(json.loads(path.read_bytes())["backend"])
+        except (OSError, ValueError, KeyError):
+            # Another check is about damaged grids.
+            continue
+        found |= {name} if is_known(name) else set()
     return found
 
 
@@ -166,12 +182,30 @@ def _shared_memory(_: Config) -> Finding:
 
 def _data(config: Config) -> Finding:
     root = config.data_root
-    present = sorted(path.name for path in root.iterdir()) if root.is_dir() else []
-    return Finding(
-        name="data",
-        ok=True,
-        text=f"{root}: {', '.join(present) or 'no datasets prepared (digits needs none)'}",
-    )
+    lacks = {name: missing(name, root) for name in datasets() if needs_files(name)}
+    whole = [name for name, lack in lacks.items() if lack is None]
+    if any((root / "weights").glob("*")):
+        whole.append("weights")
+    text = f"{root}: {', '.join(whole) or 'no datasets prepared (digits needs none)'}"
+    begun = _begun(root, lacks)
+    if not begun:
+        return Finding(name="data", ok=True, text=text)
+    gaps = ", ".join(f"{name} is incomplete ({lacks[name]})" for name in begun)
+    fix = ". ".join(remedy(name, root) for name in begun)
+    return Finding(name="data", ok=False, text=f"{text}; {gaps}", fix=fix)
+
+
+def _begun(root: Path, lacks: dict[str, str | None]) -> list[str]:
+    """Return datasets whose folder is there and holds no whole dataset, one for each folder."""
+    by_folder: dict[str, list[str]] = {}
+    for name in lacks:
+        folder = next(iter(datasets()[name]["files"])).split("/")[0]
+        by_folder.setdefault(folder, []).append(name)
+    return [
+        names[0]
+        for folder, names in by_folder.items()
+        if (root / folder).is_dir() and all(lacks[name] is not None for name in names)
+    ]
 
 
 def _sqlite(_: Config) -> Finding:

@@ -7,8 +7,10 @@ weights.
 """
 
 import argparse
+import shutil
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from ...jobs.atomic_files import make_folder
@@ -17,10 +19,15 @@ from ...jobs.grid import catalogue
 from ...jobs.grid.image_folder import describe_folder, file_sha256
 from ..data.datasets import DataError, load
 from .each import each
+from .transfer import Transfer
 
 # What can be fetched from where it was published; the others lie on a cluster already, or need an
 # account.
 _FETCHED = ("cifar10", "cifar100", "svhn", "flowers102")
+
+
+# The exit code after Ctrl-C.
+INTERRUPTED = 130
 
 
 def prepare(name: str, root: Path, *, download: bool = True) -> str:
@@ -41,9 +48,18 @@ def prepare(name: str, root: Path, *, download: bool = True) -> str:
     known = catalogue.datasets()
     if name not in known:
         raise BadInput(f"unknown dataset {name!r}. {suggest(name, known)}")
-    facts, dataset = known[name], catalogue.dataset(name)
-    if download and name in _FETCHED:
-        _download(name, make_folder(root / name))
+    source = str(known[name].get("fetched_as", name))
+    try:
+        return _verified(name, root)
+    except DataError:
+        if not download or source not in _FETCHED:
+            raise
+    return _fetched(name, source, root)
+
+
+def _verified(name: str, root: Path) -> str:
+    """Read a dataset below a data folder; return the line that says what is there."""
+    facts, dataset = catalogue.datasets()[name], catalogue.dataset(name)
     for split in ("train", "test"):
         found = load(dataset, split, data_root=root, paths={})
         classes = len(set(found.labels.tolist()))
@@ -63,6 +79,36 @@ def prepare(name: str, root: Path, *, download: bool = True) -> str:
     )
 
 
+def _fetched(name: str, source: str, root: Path) -> str:
+    """Download a dataset beside its place, verify it there, and move it in.
+
+    What a killed attempt left beside it is removed. What lies in its place already is copied, since
+    it may be the archive, and stays if the download fails.
+    """
+    folder, stage = root / source, root / f".{source}.part"
+    shutil.rmtree(stage, ignore_errors=True)
+    try:
+        place = make_folder(stage) / source
+        if folder.is_dir():
+            shutil.copytree(folder, place)
+        else:
+            make_folder(place)
+        _download(source, place)
+        told = _verified(name, stage)
+        if folder.exists():
+            folder.rename(stage / "before")
+        place.rename(folder)
+    except (OSError, RuntimeError) as error:
+        raise DataError(f"dataset {name} cannot be downloaded to {folder}: {error}") from error
+    except DataError as error:
+        # It names the folder beside, which nobody knows.
+        message = f"dataset {name}: the download to {folder} is not whole"
+        raise DataError(f"{message}. Run again: vtjobs data prepare {name}") from error
+    finally:
+        shutil.rmtree(stage, ignore_errors=True)
+    return told
+
+
 def _count(files: int) -> None:
     print(f"\r{files} files", end="", file=sys.stderr, flush=True)
 
@@ -78,10 +124,9 @@ def _download(name: str, folder: Path) -> None:
         ],
         "flowers102": lambda: datasets.Flowers102(str(folder), download=True),
     }
-    try:
-        fetch[name]()
-    except (OSError, RuntimeError) as error:
-        raise DataError(f"dataset {name} cannot be downloaded to {folder}: {error}") from error
+    # torchvision reports to tqdm, which writes ten lines a second into a log file.
+    datasets.utils.tqdm = partial(Transfer, name)
+    fetch[name]()
 
 
 def _weights(model: str, root: Path) -> str:
@@ -99,10 +144,13 @@ def _weights(model: str, root: Path) -> str:
         except (OSError, RuntimeError) as error:
             raise DataError(f"weights of {model} cannot be downloaded: {error}") from error
         staged = path.with_suffix(".part")
-        save_file(
-            {name: tensor.contiguous().clone() for name, tensor in state.items()}, str(staged)
-        )
-        staged.rename(path)
+        try:
+            save_file(
+                {name: tensor.contiguous().clone() for name, tensor in state.items()}, str(staged)
+            )
+            staged.rename(path)
+        finally:
+            staged.unlink(missing_ok=True)
     return f"{path}: sha256:{file_sha256(path)}"
 
 
@@ -113,9 +161,12 @@ def main() -> int:
     parser.add_argument("--verify", action="store_true")
     parser.add_argument("names", nargs="+")
     options = parser.parse_args()
-    return each(
-        options.names, lambda name: prepare(name, options.data, download=not options.verify)
-    )
+    try:
+        return each(
+            options.names, lambda name: prepare(name, options.data, download=not options.verify)
+        )
+    except KeyboardInterrupt:
+        return INTERRUPTED
 
 
 if __name__ == "__main__":

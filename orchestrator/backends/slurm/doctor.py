@@ -52,7 +52,7 @@ def examine(config: Config, *, in_use: bool, probe: bool) -> list[Finding]:
         found = [Finding("slurm", False, str(error))]
     if not in_use and not probe and not found[0].ok:
         # Its commands are installed and nothing is meant to go there.
-        return [Finding("slurm", True, f"not in use ({found[0].text})")]
+        return [Finding("slurm", True, "not in use (checks: VTJOBS_BACKEND=slurm vtjobs doctor)")]
     return found
 
 

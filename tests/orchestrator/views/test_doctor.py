@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from vtjobs.jobs.config.config import Config, load_config
+from vtjobs.jobs.grid import catalogue
 from vtjobs.orchestrator.backends.base import Finding
 from vtjobs.orchestrator.loop.context import open_context
 from vtjobs.orchestrator.views.doctor import examine
@@ -70,6 +71,29 @@ def test_a_ledger_that_does_not_answer_is_a_finding_without_its_password(tmp_pat
     assert not any("canary-word" in finding.text + finding.fix for finding in found.values())
 
 
+def test_an_empty_folder_is_no_dataset(tmp_path: Path) -> None:
+    (tmp_path / "data" / "cifar10").mkdir(parents=True)
+    found = findings(config(tmp_path, data=str(tmp_path / "data")))["data"]
+    assert not found.ok and "cifar10 is incomplete (no cifar10/" in found.text
+    assert found.fix == "Run: vtjobs data prepare cifar10"
+
+
+def test_a_dataset_is_called_prepared_if_its_files_are_there(tmp_path: Path) -> None:
+    for name in catalogue.datasets()["svhn"]["files"]:
+        (tmp_path / "data" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "data" / name).write_bytes(b"x")
+    found = findings(config(tmp_path, data=str(tmp_path / "data")))["data"]
+    assert (found.ok, found.text) == (True, f"{tmp_path}/data: svhn")
+
+
+def test_of_datasets_that_share_a_folder_one_is_enough(tmp_path: Path) -> None:
+    for part in ("train", "val"):
+        for number in range(100):
+            (tmp_path / "data" / "imagenet1k" / part / str(number)).mkdir(parents=True)
+    found = findings(config(tmp_path, data=str(tmp_path / "data")))["data"]
+    assert (found.ok, found.text) == (True, f"{tmp_path}/data: imagenet100")
+
+
 # SLURM --------------------------------------------------------------------------------------------
 
 AWAY = "slurm_load_ctl_conf error: Unable to contact slurm controller (connect failure)"
@@ -112,7 +136,20 @@ def test_a_cluster_that_is_away_is_a_fault_only_where_runs_go_there(
         findings(config(tmp_path))["slurm"],
     )
     assert (used.ok, unused.ok) == (False, True)
-    assert "Unable to contact slurm controller" in used.text and "not in use" in unused.text
+    assert "Unable to contact slurm controller" in used.text
+    assert unused.text == "not in use (checks: VTJOBS_BACKEND=slurm vtjobs doctor)"
+
+
+def test_a_cluster_that_is_away_is_a_fault_where_a_grid_goes_there(
+    tmp_path: Path, commands: Commands
+) -> None:
+    commands.prints("sbatch", "")
+    commands.fails("scontrol", AWAY)
+    open_context(config(tmp_path), create=True)
+    grid = tmp_path / "runs" / "grids" / "one-12345678"
+    grid.mkdir()
+    (grid / "grid.json").write_text('{"backend": "slurm"}')
+    assert not findings(config(tmp_path))["slurm"].ok
 
 
 def test_settings_of_a_site_that_are_not_allowed_are_a_finding_and_reach_no_command(

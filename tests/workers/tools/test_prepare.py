@@ -1,7 +1,15 @@
 """Data is made ready once, on the login node."""
 
+import os
+import re
+import signal
 import subprocess
 import sys
+import threading
+import time
+from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +18,14 @@ import torch
 from torchvision import datasets as published
 
 from vtjobs.jobs.errors import BadInput
-from vtjobs.jobs.grid import catalogue
+from vtjobs.jobs.grid import catalogue, dataset_files
 from vtjobs.jobs.grid.image_folder import file_sha256
 from vtjobs.workers.checkpoints.weights import read_weights
 from vtjobs.workers.data.datasets import DataError
 from vtjobs.workers.tools import prepare as module
 from vtjobs.workers.tools.prepare import prepare
 
+from ...support.lab import wait_for
 from ...support.published import write_svhn
 from ...support.training import image_folder
 
@@ -62,15 +71,133 @@ def test_what_was_downloaded_in_part_is_not_called_ready(
 def test_a_download_that_fails_is_told_with_the_place(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def no_network(*_: Any, **__: Any) -> None:
-        raise OSError("Network is unreachable")
-
-    monkeypatch.setattr(published, "CIFAR10", no_network)
+    monkeypatch.setattr(published.CIFAR10, "url", "http://127.0.0.1:9/cifar-10-python.tar.gz")
     with pytest.raises(
-        DataError,
-        match=f"cifar10 cannot be downloaded to {tmp_path}/cifar10: Network is unreachable",
+        DataError, match=f"cifar10 cannot be downloaded to {tmp_path}/cifar10: .*refused"
     ):
         prepare("cifar10", tmp_path)
+
+
+class Publisher:
+    """A server of small stand-ins for the two files of SVHN."""
+
+    def __init__(self, folder: Path, patch: pytest.MonkeyPatch) -> None:
+        write_svhn(folder, published.SVHN, each=80, patch=patch)
+        self.stalls = False
+        self.gone: set[str] = set()
+        publisher = self
+
+        class Handler(SimpleHTTPRequestHandler):
+            def send_head(self) -> Any:
+                if self.path.strip("/") in publisher.gone:
+                    self.send_error(404)
+                    return None
+                return super().send_head()
+
+            def copyfile(self, source: Any, outputfile: Any) -> None:
+                if publisher.stalls:
+                    outputfile.write(source.read(100_000))
+                    outputfile.flush()
+                    time.sleep(30)
+                super().copyfile(source, outputfile)
+
+            def log_message(self, *_: Any) -> None:
+                pass
+
+        class Server(ThreadingHTTPServer):
+            def handle_error(self, *_: Any) -> None:
+                # A client that has gone.
+                pass
+
+        self.server = Server(("127.0.0.1", 0), partial(Handler, directory=str(folder)))
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        place = f"http://127.0.0.1:{self.server.server_port}"
+        moved = {
+            split: [f"{place}/{name}", name, md5]
+            for split, (_, name, md5) in published.SVHN.split_list.items()
+        }
+        patch.setattr(published.SVHN, "split_list", moved)
+        facts = catalogue.datasets()["svhn"]
+        patch.setitem(facts, "train", 80)
+        patch.setitem(facts, "test", 80)
+
+
+@pytest.fixture
+def publisher(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Publisher]:
+    made = Publisher(tmp_path / "published", monkeypatch)
+    yield made
+    made.server.shutdown()
+    made.server.server_close()
+
+
+def names_below(root: Path) -> list[str]:
+    return sorted(path.name for path in root.iterdir())
+
+
+def in_child(publisher: Publisher, root: Path, number: int) -> int:
+    """Prepare SVHN in a process that gets a signal while it downloads; return how it ended."""
+    publisher.stalls = True
+    pid = os.fork()
+    if pid == 0:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        sys.argv = ["prepare", "--data", str(root), "svhn"]
+        os._exit(module.main())
+    wait_for(lambda: list(root.glob(".svhn.part/svhn/*.mat")))
+    os.kill(pid, number)
+    publisher.stalls = False
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def test_a_download_tells_its_bytes_and_rate_and_leaves_the_dataset_alone(
+    tmp_path: Path, publisher: Publisher, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = tmp_path / "data"
+    assert prepare("svhn", root).startswith("svhn: 80 train, 80 test")
+    assert names_below(root) == ["svhn"] and dataset_files.missing("svhn", root) is None
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 2
+    assert all(re.fullmatch(r"svhn: \S+ KiB of \S+ KiB, \S+ [KM]iB/s", line) for line in lines)
+
+
+def test_a_download_that_fails_in_the_middle_leaves_nothing(
+    tmp_path: Path, publisher: Publisher
+) -> None:
+    publisher.gone = {"test_32x32.mat"}
+    root = tmp_path / "data"
+    with pytest.raises(DataError, match=f"svhn cannot be downloaded to {root}/svhn: "):
+        prepare("svhn", root)
+    assert names_below(root) == []
+
+
+def test_what_was_placed_by_hand_stays_if_the_download_fails(
+    tmp_path: Path, publisher: Publisher
+) -> None:
+    (tmp_path / "data" / "svhn").mkdir(parents=True)
+    mine = tmp_path / "data" / "svhn" / "train_32x32.mat"
+    mine.write_bytes(b"mine")
+    publisher.gone = {"test_32x32.mat"}
+    with pytest.raises(DataError, match="cannot be downloaded"):
+        prepare("svhn", tmp_path / "data")
+    assert mine.read_bytes() == b"mine"
+    publisher.gone = set()
+    assert prepare("svhn", tmp_path / "data").startswith("svhn: 80 train")
+
+
+def test_an_interrupted_download_leaves_nothing(tmp_path: Path, publisher: Publisher) -> None:
+    root = tmp_path / "data"
+    assert in_child(publisher, root, signal.SIGINT) == 130
+    assert names_below(root) == []
+
+
+def test_a_killed_download_leaves_a_folder_that_is_no_dataset_and_the_next_one_removes_it(
+    tmp_path: Path, publisher: Publisher
+) -> None:
+    root = tmp_path / "data"
+    assert in_child(publisher, root, signal.SIGKILL) == -signal.SIGKILL
+    assert names_below(root) == [".svhn.part"]
+    assert dataset_files.missing("svhn", root) == "no svhn/train_32x32.mat"
+    prepare("svhn", root)
+    assert names_below(root) == ["svhn"]
 
 
 def test_a_folder_is_counted_and_fingerprinted_by_its_content(
