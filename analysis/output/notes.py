@@ -6,7 +6,12 @@ from ..findings import epochs, reversals
 from ..findings.cell import Cell
 from ..findings.comparisons import Comparisons
 from ..findings.declared import declaration_notes
-from .wording import label_of
+from .wording import columns, ranges, title_of
+
+# Up to so many cells are named in a sentence; more are counted.
+FEW = 3
+# Up to so many sets of missing seeds have a line of their own.
+MOST = 8
 
 
 def report_notes(cells: Sequence[Cell], decimals: int) -> list[str]:
@@ -58,10 +63,7 @@ def notes(cells: Sequence[Cell]) -> list[str]:
         found.append(
             "; ".join(f"{name} as in the {_PRESETS[fidelity]}" for name, fidelity in presets) + "."
         )
-    for cell in cells:
-        if cell.missing_seeds:
-            label = label_of(cell)
-            found.append(f"{label}: seeds {', '.join(map(str, cell.missing_seeds))} are missing.")
+    found += _missing_notes(cells)
     if apart := sum(cell.apart for cell in cells):
         found.append(
             f"{apart} runs belong to a variance study (streams of randomness varied separately) "
@@ -73,6 +75,33 @@ def notes(cells: Sequence[Cell]) -> list[str]:
         how = "all bit for bit" if not inexact else f"{inexact} of them not bit for bit"
         found.append(f"{resumed} runs were interrupted and resumed, {how}.")
     return found
+
+
+def _missing_notes(cells: Sequence[Cell]) -> list[str]:
+    """Say which seeds are missing, once for all cells that lack the same ones."""
+    lacking: dict[tuple[int, ...], list[Cell]] = {}
+    for cell in cells:
+        if cell.missing_seeds:
+            lacking.setdefault(tuple(cell.missing_seeds), []).append(cell)
+    most = sorted(lacking.items(), key=lambda item: -len(item[1]))
+    names = columns(cells)
+    found = [f"{_called(those, names)}: {_are_missing(seeds)}." for seeds, those in most[:MOST]]
+    if rest := [cell for _, those in most[MOST:] for cell in those]:
+        cells_have = "cell has" if len(rest) == 1 else "cells have"
+        found.append(f"{len(rest)} more {cells_have} missing seeds.")
+    return found
+
+
+def _called(cells: Sequence[Cell], names: Sequence[str]) -> str:
+    """Name a few cells; count many."""
+    if len(cells) > FEW:
+        return f"{len(cells)} cells"
+    return "; ".join(title_of(cell, names) for cell in cells)
+
+
+def _are_missing(seeds: Sequence[int]) -> str:
+    many = len(seeds) > 1
+    return f"seed{'s' if many else ''} {ranges(seeds)} {'are' if many else 'is'} missing"
 
 
 def comparison_notes(document: Comparisons) -> list[str]:

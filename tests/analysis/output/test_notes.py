@@ -1,0 +1,51 @@
+"""The notes below a report: what is missing, once per cause."""
+
+from vtjobs.analysis.findings.cell import Cell
+from vtjobs.analysis.output.notes import MOST, notes
+from vtjobs.analysis.output.wording import ranges
+
+from ...support.cells import cell
+
+
+def lacking(seeds: list[int], *, rate: float = 0.1, **more: object) -> Cell:
+    """Return a cell that lacks these seeds."""
+    return cell("drloc", {100: 90.0}, missing_seeds=seeds, axes={"train.lr": rate}, **more)
+
+
+def missing(cells: list[Cell]) -> list[str]:
+    return [note for note in notes(cells) if "missing" in note]
+
+
+def test_cells_that_lack_the_same_seeds_are_one_line_that_counts_them() -> None:
+    cells = [lacking(list(range(50)), rate=rate / 10) for rate in range(24)]
+    assert missing(cells) == ["24 cells: seeds 0-49 are missing."]
+
+
+def test_few_cells_are_named_with_the_axes_that_they_differ_in() -> None:
+    cells = [lacking([0, 1, 2, 7], rate=0.1), lacking([0, 1, 2, 7], rate=0.2)]
+    assert missing(cells) == [
+        "vit digits drloc train.lr=0.1; vit digits drloc train.lr=0.2: seeds 0-2, 7 are missing."
+    ]
+
+
+def test_one_seed_is_missing_in_the_singular() -> None:
+    assert missing([lacking([2])]) == ["vit digits drloc: seed 2 is missing."]
+
+
+def test_every_set_of_missing_seeds_is_a_line_the_most_frequent_first() -> None:
+    cells = [lacking([1]), *(lacking([3, 4], rate=rate) for rate in (1.0, 2.0, 3.0, 4.0))]
+    assert missing(cells) == [
+        "4 cells: seeds 3, 4 are missing.",
+        "vit digits drloc train.lr=0.1: seed 1 is missing.",
+    ]
+
+
+def test_many_sets_of_missing_seeds_end_in_a_count() -> None:
+    cells = [lacking([seed], rate=seed) for seed in range(MOST + 5)]
+    found = missing(cells)
+    assert len(found) == MOST + 1 and found[-1] == "5 more cells have missing seeds."
+
+
+def test_numbers_in_a_row_are_a_range_from_three_on() -> None:
+    assert ranges([0, 1, 3, 4, 5, 9]) == "0, 1, 3-5, 9"
+    assert ranges([7]) == "7"
