@@ -29,6 +29,7 @@ def status(
     workspace: Workspace = None,
 ) -> None:
     """Show how many runs are in each state."""
+    from ..orchestrator.views.documents import HELD
     from ..orchestrator.views.documents import status as view
     from .printing import terminal
 
@@ -40,8 +41,11 @@ def status(
     if quiet:
         terminal.write("\n".join(grid.grid_id for grid in document.grids))
         return
-    rows = [[grid.grid_id, *map(str, grid.runs.values())] for grid in document.grids]
-    terminal.print_table(["GRID", *map(str.upper, document.runs)], rows, right=tuple(range(1, 9)))
+    any_held = any(grid.held for grid in document.grids)
+    words = [word for word in document.shown if any_held or word != HELD]
+    rows = [[grid.grid_id, *(str(grid.shown[word]) for word in words)] for grid in document.grids]
+    heading = ["GRID", *map(str.upper, words)]
+    terminal.print_table(heading, rows, right=tuple(range(1, len(heading))))
     for note in document.damaged_journals:
         terminal.say(f"warning: damaged journal, set aside: {note}")
 

@@ -10,7 +10,7 @@ from ..jobs.documents import from_plain
 from ..jobs.errors import NothingMatched
 from ..jobs.names import RUN_ID_PREFIX
 from ..jobs.run.selector import Condition, Selection
-from ..jobs.run.states import LIVE, AttemptState, FailureClass
+from ..jobs.run.states import LIVE, AttemptState, FailureClass, RunState
 from ..jobs.workspace.grid_settings import GridSettings
 from . import models as m
 from .parts import in_parts
@@ -183,6 +183,39 @@ def status_counts(connection: Connection, selection: Selection | None = None) ->
             where(connection, selection)
         )
     return {row[0]: row[1] for row in connection.execute(query)}
+
+
+def counts_by_grid(connection: Connection, selection: Selection) -> dict[str, dict[str, int]]:
+    """Return grid -> state -> how many of the selected runs it has in it.
+
+    A run counts in every grid that has it.
+    """
+    found: dict[str, dict[str, int]] = defaultdict(dict)
+    query = (
+        select(m.grid_runs.c.grid_id, m.runs.c.state, func.count())
+        .join(m.runs, m.runs.c.run_id == m.grid_runs.c.run_id)
+        .group_by(m.grid_runs.c.grid_id, m.runs.c.state)
+    )
+    if selection.names or selection.conditions:
+        query = query.join(m.cells, m.cells.c.cell_id == m.runs.c.cell_id)
+        query = query.where(where(connection, selection))
+    for grid_id, state, count in connection.execute(query):
+        found[grid_id][state] = count
+    return dict(found)
+
+
+def pending_by_grid(connection: Connection, selection: Selection) -> dict[str, set[str]]:
+    """Return grid -> the selected runs of it that are pending."""
+    found: dict[str, set[str]] = defaultdict(set)
+    query = (
+        select(m.grid_runs.c.grid_id, m.runs.c.run_id)
+        .join(m.runs, m.runs.c.run_id == m.grid_runs.c.run_id)
+        .join(m.cells, m.cells.c.cell_id == m.runs.c.cell_id)
+        .where(m.runs.c.state == RunState.PENDING, where(connection, selection))
+    )
+    for grid_id, run_id in connection.execute(query):
+        found[grid_id].add(run_id)
+    return dict(found)
 
 
 def live_attempts(connection: Connection) -> list[Any]:

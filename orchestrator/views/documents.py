@@ -5,7 +5,7 @@ The terminal and `--json` are two prints of them.
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,8 @@ from .causes import Cause, cause_of
 from .remedies import remedy
 
 SCHEMA_VERSION = 1
+# How a pending run is shown that the user holds.
+HELD = "held"
 _ATTEMPT_TIMES = ("submitted_at", "started_at", "ended_at", "heartbeat_at")
 
 
@@ -47,6 +49,13 @@ class GridCounts(Document, frozen=True, kw_only=True):
     name: str
     runs: dict[str, int]
     """State -> runs in it, every state."""
+    held: int
+    """Those of the pending runs that are on hold."""
+
+    @property
+    def shown(self) -> dict[str, int]:
+        """The word that a run is shown by -> runs; every run is counted once."""
+        return _shown_counts(self.runs, self.held)
 
 
 class Status(Document, frozen=True, kw_only=True):
@@ -62,11 +71,26 @@ class Status(Document, frozen=True, kw_only=True):
     grids: list[GridCounts]
     """The grids, each with its runs."""
     held: int
-    """Runs on hold."""
+    """Those of the pending runs that are on hold."""
     unreachable: list[Unreachable]
     """Schedulers that could not be asked."""
     damaged_journals: list[str]
     """`run/attempt: why` of journals that were set aside."""
+
+    @property
+    def shown(self) -> dict[str, int]:
+        """The word that a run is shown by -> runs; every run is counted once."""
+        return _shown_counts(self.runs, self.held)
+
+
+def _shown_counts(states: dict[str, int], held: int) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for state, count in states.items():
+        if state == RunState.PENDING:
+            found |= {state: count - held, HELD: held}
+        else:
+            found[state] = count
+    return found
 
 
 class RunView(Document, frozen=True, kw_only=True):
@@ -277,22 +301,36 @@ def status(context: Context, selection: Selection) -> Status:
     with reading(context.ledger.engine) as connection:
         counts = queries.status_counts(connection, selection)
         settings = queries.grid_settings(connection)
-        grids = []
-        for grid_id, facts in settings.items():
-            mine = queries.status_counts(connection, Selection(names=(grid_id,)))
-            if mine and (
-                not selection.names or grid_id in selection.names or facts.name in selection.names
-            ):
-                name = facts.name
-                grids.append(GridCounts(grid_id=grid_id, name=name, runs=_all_states(mine)))
+        listed = [
+            grid_id
+            for grid_id, facts in settings.items()
+            if {grid_id, facts.name} & set(selection.names)
+        ]
+        # The row of a grid that is named has all of its runs: a name alone means the newest grid.
+        of_rows = replace(selection, names=()) if listed else selection
+        by_grid = queries.counts_by_grid(connection, of_rows)
+        held = held_runs(context.workspace, settings)
+        waiting = queries.pending_by_grid(connection, of_rows) if held else {}
+        waiting_here = queries.pending_by_grid(connection, selection) if held else {}
+        held_here = held & set[str]().union(*waiting_here.values())
         damaged = queries.damaged_journals(connection)
+    grids = [
+        GridCounts(
+            grid_id=grid_id,
+            name=settings[grid_id].name,
+            runs=_all_states(by_grid[grid_id]),
+            held=len(held & waiting.get(grid_id, set())),
+        )
+        for grid_id in listed or settings
+        if grid_id in by_grid
+    ]
     return Status(
         schema_version=SCHEMA_VERSION,
         as_of=iso(context.clock()),
         workspace=str(context.workspace.root),
         runs=_all_states(counts),
         grids=grids,
-        held=len(held_runs(context.workspace, set(settings))),
+        held=len(held_here),
         unreachable=[
             Unreachable(backend=name, since=iso(fact.since), reason=fact.reason)
             for name, fact in scheduler_notes.away(context.ledger).items()
@@ -381,7 +419,7 @@ def _shown_state(context: Context, row: records.RunRow, is_held: bool) -> str:
     ):
         return "unknown"
     if row.state == RunState.PENDING and is_held:
-        return "held"
+        return HELD
     return row.state
 
 

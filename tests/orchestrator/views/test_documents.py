@@ -1,6 +1,7 @@
 """What the reading commands show."""
 
 import json
+from collections import Counter
 
 import pytest
 
@@ -113,6 +114,35 @@ def test_a_held_run_is_shown_as_held(quiet_lab: Lab) -> None:
     actions.hold(quiet_lab.context, runs)
     assert document(quiet_lab, runs[0]).shown_state == "held"
     assert documents.status(quiet_lab.context, ALL).held == 1
+
+
+def test_every_run_is_counted_under_one_shown_word_and_a_cancelled_one_is_not_held(
+    quiet_lab: Lab, runs: list[str]
+) -> None:
+    held = quiet_lab.submit(tiny_grid(name="other", seeds="[7, 8, 9]"))
+    actions.hold(quiet_lab.context, held)
+    actions.cancel(quiet_lab.context, held[:1])
+    found = documents.status(quiet_lab.context, ALL, Report())
+    (other,) = [grid for grid in found.grids if grid.name == "other"]
+    assert (found.held, other.held, other.runs["pending"]) == (2, 2, 2)
+    assert {word: count for word, count in other.shown.items() if count} == {
+        "held": 2, "cancelled": 1,
+    }  # fmt: skip
+    shown = Counter(run.shown_state for run in documents.runs(quiet_lab.context, ALL))
+    assert sum(found.shown.values()) == sum(shown.values()) == 7
+    assert shown == {word: count for word, count in found.shown.items() if count}
+
+
+def test_status_counts_the_selected_runs_of_each_grid(quiet_lab: Lab, runs: list[str]) -> None:
+    held = quiet_lab.submit(tiny_grid(name="other", seeds="[7, 8]"))
+    actions.hold(quiet_lab.context, held)
+    found = documents.status(quiet_lab.context, parse_selection(["seed=0,7"]), Report())
+    assert [(grid.name, sum(grid.shown.values()), grid.held) for grid in found.grids] == [
+        ("tiny", 1, 0),
+        ("other", 1, 1),
+    ]
+    of_run = documents.status(quiet_lab.context, parse_selection([runs[0]]), Report())
+    assert [(grid.name, grid.runs["completed"]) for grid in of_run.grids] == [("tiny", 1)]
 
 
 def test_show_tells_all_of_a_run(quiet_lab: Lab, runs: list[str]) -> None:
