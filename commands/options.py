@@ -186,7 +186,7 @@ def selection(words: list[str] | None, *, default_all: bool = False) -> Any:
 
 def select_ids(context: "Context", words: list[str] | None) -> list[str]:
     from ..db.engine import reading
-    from ..db.queries import select_ids
+    from ..db.selected import select_ids
 
     with reading(context.ledger.engine) as connection:
         return select_ids(connection, selection(words))

@@ -84,7 +84,7 @@ def power(
 
 def _is_grid(context: "Context", word: str) -> bool:
     from ..db.engine import reading
-    from ..db.queries import resolve_grids
+    from ..db.selected import resolve_grids
 
     with reading(context.ledger.engine) as connection:
         return bool(resolve_grids(connection, word))
@@ -179,7 +179,8 @@ def _file_of(source: str, workspace: str | None) -> tuple[str, str | None]:
     As given, or as the workspace keeps a grid of this name or id.
     """
     from ..db.engine import reading
-    from ..db.queries import grid_settings, resolve_grids
+    from ..db.queries import grid_settings
+    from ..db.selected import resolve_grids
 
     if Path(source).suffix in (".yaml", ".yml") or Path(source).is_file():
         return source, None

@@ -4,108 +4,17 @@ import json
 from collections import defaultdict
 from typing import Any
 
-from sqlalchemy import Connection, Select, and_, func, not_, or_, select
+from sqlalchemy import Connection, Select, and_, func, select
 
 from ..jobs.documents import from_plain
-from ..jobs.errors import NothingMatched
-from ..jobs.names import RUN_ID_PREFIX
-from ..jobs.run.selector import Condition, Selection
+from ..jobs.run.selector import Selection
 from ..jobs.run.states import LIVE, AttemptState, FailureClass, RunState
 from ..jobs.workspace.grid_settings import GridSettings
 from . import models as m
 from .parts import in_parts
 from .records import AttemptRow, CellRow, CheckpointRow, EventRow, JobRow, ResultRow, RunRow
 from .rows import Row
-
-_CONDITION_COLUMNS = {
-    "backbone": m.cells.c.backbone,
-    "dataset": m.cells.c.dataset,
-    "head": m.cells.c.head,
-    "recipe": m.cells.c.recipe,
-    "stage": m.cells.c.stage,
-    "cell": m.cells.c.cell_id,
-    "state": m.runs.c.state,
-    "run": m.runs.c.run_id,
-}
-
-
-def resolve_grids(connection: Connection, name: str) -> list[str]:
-    """Return the ids of the grids that a name or an id means.
-
-    The newest submission of that name.
-    """
-    by_id = (
-        connection.execute(select(m.grids.c.grid_id).where(m.grids.c.grid_id == name))
-        .scalars()
-        .all()
-    )
-    if by_id:
-        return list(by_id)
-    newest = (
-        select(m.grids.c.grid_id)
-        .where(m.grids.c.name == name)
-        .order_by(m.grids.c.submitted_at.desc())
-        .limit(1)
-    )
-    return list(connection.execute(newest).scalars())
-
-
-def where(connection: Connection, selection: Selection) -> Any:
-    """Turn a selection into a condition on runs joined with cells.
-
-    Raises:
-        NothingMatched: a word is neither a grid nor the beginning of a run's id.
-    """
-    parts = [_condition(connection, condition) for condition in selection.conditions]
-    if selection.names:
-        parts.append(or_(*(_named(connection, name) for name in selection.names)))
-    return and_(*parts) if parts else and_(True)
-
-
-def _named(connection: Connection, name: str) -> Any:
-    grids = resolve_grids(connection, name)
-    if grids:
-        return m.runs.c.run_id.in_(
-            select(m.grid_runs.c.run_id).where(m.grid_runs.c.grid_id.in_(grids))
-        )
-    if RUN_ID_PREFIX.match(name):
-        matches = m.runs.c.run_id.like(f"{name}%")
-        if connection.execute(select(m.runs.c.run_id).where(matches).limit(1)).first() is not None:
-            return matches
-    raise NothingMatched(f"no run and no grid {name!r}")
-
-
-def _condition(connection: Connection, condition: Condition) -> Any:
-    values = list(condition.values)
-    found: Any
-    if condition.field == "grid":
-        grids = [grid for value in values for grid in resolve_grids(connection, value)]
-        found = m.runs.c.run_id.in_(
-            select(m.grid_runs.c.run_id).where(m.grid_runs.c.grid_id.in_(grids))
-        )
-    elif condition.field == "seed":
-        # A place in a study's design is no seed.
-        found = and_(m.runs.c.seed.in_([int(value) for value in values]), m.runs.c.streams == "")
-    else:
-        found = _CONDITION_COLUMNS[condition.field].in_(values)
-    return not_(found) if condition.negated else found
-
-
-def select_ids(connection: Connection, selection: Selection) -> list[str]:
-    """Return the ids of the selected runs.
-
-    Raises:
-        NothingMatched: there are none.
-    """
-    query = select(m.runs.c.run_id).join(m.cells, m.cells.c.cell_id == m.runs.c.cell_id)
-    found = list(
-        connection.execute(
-            query.where(where(connection, selection)).order_by(m.runs.c.run_id)
-        ).scalars()
-    )
-    if not found:
-        raise NothingMatched("no run matches")
-    return found
+from .selected import nothing, where
 
 
 def _of_attempts(what: Any, table: Any) -> Any:
@@ -165,7 +74,7 @@ def list_runs(
     )
     rows = connection.execute(query.limit(limit) if limit else query).mappings().all()
     if not rows:
-        raise NothingMatched("no run matches")
+        raise nothing(connection, selection)
     return [_run_row(row) for row in rows]
 
 

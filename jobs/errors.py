@@ -101,11 +101,23 @@ class DamagedJournal(VtjobsError):
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Return "did you mean …?" for the known name closest to `name`, or "" where none is close."""
-    known = list(known)
-    folded = {candidate.lower(): candidate for candidate in known}
-    match = difflib.get_close_matches(str(name).lower(), folded, n=1, cutoff=0.6)
+    """Return "did you mean …?" for the known name closest to `name`, or "" where none is close.
+
+    The one name that `name` is a whole part of comes before all that are spelled alike: `gpus` is
+    meant for gpus_per_node, and not for gpu, which is another thing.
+    """
+    folded = {str(candidate).lower(): str(candidate) for candidate in known}
+    asked = str(name).lower()
+    whole = [word for word in folded if _is_part(asked, word)]
+    if asked not in folded and len(whole) == 1:
+        return f"did you mean {folded[whole[0]]!r}?"
+    match = difflib.get_close_matches(asked, folded, n=1, cutoff=0.6)
     return f"did you mean {folded[match[0]]!r}?" if match else ""
+
+
+def _is_part(part: str, name: str) -> bool:
+    """Return whether `name` begins with the word and goes on, or is a dotted path to it."""
+    return bool(part) and (name.startswith(f"{part}_") or name.endswith(f".{part}"))
 
 
 def one_of(known: Iterable[str], *, most: int = 12) -> str:

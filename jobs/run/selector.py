@@ -4,11 +4,14 @@ all                          every run
 3f2a91                       a run id or a prefix of one (at least 4 digits)
 quickstart                   a grid's name or id (a built-in grid's or a file's name works too)
 backbone=swin_t seed!=3      conditions; several values are separated by commas; all must hold
+train.lr=1e-3                the same on an axis of a grid; numbers are compared as numbers
 """
 
+import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from ..errors import BadInput, suggest
 from ..names import RUN_ID_PREFIX, name_problem
@@ -29,6 +32,12 @@ FIELDS = (
     "run",
     "cell",
 )
+# How runs are shown in words that are no states, and what to select instead.
+_SHOWN = {
+    "held": "a pending run on hold. Select state=pending",
+    "cancelling": "a run that is being cancelled. Select state=queued,running",
+    "unknown": "a running run without a sign of life. Select state=running",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +47,11 @@ class Condition:
     field: str
     values: tuple[str, ...]
     negated: bool = False
+
+    @property
+    def word(self) -> str:
+        """The condition as it is written on a command line."""
+        return f"{self.field}{'!=' if self.negated else '='}{','.join(self.values)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,20 +98,46 @@ def parse_selection(words: Sequence[str], *, default_all: bool = False) -> Selec
     return Selection(everything=everything, names=tuple(names), conditions=tuple(conditions))
 
 
+def axis_text(value: Any) -> str:
+    """Return an axis's value as a condition writes it: numbers, true, null and lists as JSON."""
+    if isinstance(value, str):
+        return value
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False, default=str)
+
+
 def _condition(word: str) -> Condition:
     field, _, value = word.partition("=")
     negated = field.endswith("!")
     field = field.rstrip("!")
-    if field not in FIELDS:
-        raise BadInput(f"{word}: unknown field {field!r}. {suggest(field, FIELDS)}")
-    values = tuple(part for part in value.split(",") if part)
+    if not field:
+        # Any other field may be an axis: only the ledger knows those.
+        raise BadInput(f"{word}: unknown field ''. Fields: {', '.join(FIELDS)}")
+    values = tuple(part for part in _split(value) if part)
     if not values:
         raise BadInput(f"{word}: a value is missing after '='")
     if field in ("state", "status"):
         field = "state"
         for part in values:
-            if part not in set(RunState):
-                raise BadInput(f"{word}: no state {part!r}. {suggest(part, RunState)}")
+            _check_state(word, part)
     if field == "seed" and not all(_SEED.match(part) for part in values):
         raise BadInput(f"{word}: seeds are whole numbers of at most ten digits")
     return Condition(field=field, values=values, negated=negated)
+
+
+def _check_state(word: str, state: str) -> None:
+    if state in _SHOWN:
+        raise BadInput(f"{word}: {state} is shown for {_SHOWN[state]}")
+    if state not in set(RunState):
+        raise BadInput(f"{word}: no state {state!r}. {suggest(state, RunState)}")
+
+
+def _split(value: str) -> list[str]:
+    """Split at commas, but not at those in brackets: `drloc(weight=0.5,mode=l1)`, `[0.9,0.99]`."""
+    parts, depth = [""], 0
+    for sign in value:
+        depth += (sign in "([{") - (sign in ")]}")
+        if sign == "," and depth <= 0:
+            parts.append("")
+        else:
+            parts[-1] += sign
+    return parts

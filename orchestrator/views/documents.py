@@ -10,10 +10,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from ...db import lookups, queries, records, scheduler_notes
+from ...db import lookups, queries, records, scheduler_notes, selected
 from ...db.engine import reading
 from ...jobs.atomic_files import read_json
 from ...jobs.documents import Document, field, to_plain
+from ...jobs.errors import NothingMatched
 from ...jobs.grid import fidelity
 from ...jobs.run.design import seed_text
 from ...jobs.run.selector import Selection
@@ -297,9 +298,15 @@ def iso(at: float | None) -> str | None:
 
 
 def status(context: Context, selection: Selection) -> Status:
-    """Return how many runs are in each state, over all and per grid."""
+    """Return how many runs are in each state, over all and per grid.
+
+    Raises:
+        NothingMatched: a condition has a value that no run has.
+    """
     with reading(context.ledger.engine) as connection:
         counts = queries.status_counts(connection, selection)
+        if not counts and (unknown := selected.absent(connection, selection)):
+            raise NothingMatched("\n".join(unknown))
         settings = queries.grid_settings(connection)
         listed = [
             grid_id

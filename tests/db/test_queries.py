@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from vtjobs.db import models as m
-from vtjobs.db import queries
+from vtjobs.db import queries, selected
 from vtjobs.db.engine import reading
 from vtjobs.db.ingest import ingest_live
 from vtjobs.db.scheduler_notes import set_words
@@ -39,7 +39,7 @@ def furnished(world: World) -> World:
 def chosen(world: World, *words: str) -> list[dict[str, object]]:
     """Return the selected runs with their cells' labels, by the query under test."""
     with reading(world.ledger.engine) as connection:
-        ids = queries.select_ids(connection, parse_selection(words))
+        ids = selected.select_ids(connection, parse_selection(words))
     cells = {row["cell_id"]: row for row in world.rows(m.cells)}
     runs = {row["run_id"]: {**cells[row["cell_id"]], **row} for row in world.rows(m.runs)}
     assert len(ids) == len(set(ids))

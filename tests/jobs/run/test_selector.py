@@ -30,6 +30,20 @@ def test_conditions_narrow_the_names_beside_them() -> None:
     assert (found.everything, found.names, len(found.conditions)) == (False, ("quickstart",), 1)
 
 
+def test_commas_in_brackets_belong_to_a_value() -> None:
+    (head, betas) = parse_selection(
+        ["head=drloc(weight=0.5,mode=l1),relvit", "train.betas=[0.9,0.99],[0.9,0.999]"]
+    ).conditions
+    assert head.values == ("drloc(weight=0.5,mode=l1)", "relvit")
+    assert betas.values == ("[0.9,0.99]", "[0.9,0.999]")
+
+
+def test_a_condition_is_written_as_it_was_read() -> None:
+    for word in ("train.lr!=0.1,0.2", "head=drloc(weight=0.5)"):
+        (condition,) = parse_selection([word]).conditions
+        assert condition.word == word
+
+
 def test_status_is_another_word_for_state() -> None:
     assert parse_selection(["status=failed"]) == parse_selection(["state=failed"])
 
@@ -43,11 +57,12 @@ def test_no_word_is_everything_only_where_the_command_says_so() -> None:
 @pytest.mark.parametrize(
     ("word", "says"),
     [
-        ("hed=drloc", "unknown field 'hed'. Did you mean 'head'?"),
         ("=x", "unknown field ''"),
         ("backbone=", "a value is missing after '='"),
         ("backbone=,", "a value is missing after '='"),
         ("status=don", "no state 'don'"),
+        ("status=faild", "no state 'faild'. Did you mean 'failed'?"),
+        ("state=held", "held is shown for a pending run on hold. Select state=pending"),
         ("seed=x", "seeds are whole numbers"),
         ("seed=-1", "seeds are whole numbers"),
         ("seed=²", "seeds are whole numbers"),

@@ -122,7 +122,7 @@ def test_every_run_is_counted_under_one_shown_word_and_a_cancelled_one_is_not_he
     held = quiet_lab.submit(tiny_grid(name="other", seeds="[7, 8, 9]"))
     actions.hold(quiet_lab.context, held)
     actions.cancel(quiet_lab.context, held[:1])
-    found = documents.status(quiet_lab.context, ALL, Report())
+    found = documents.status(quiet_lab.context, ALL)
     (other,) = [grid for grid in found.grids if grid.name == "other"]
     assert (found.held, other.held, other.runs["pending"]) == (2, 2, 2)
     assert {word: count for word, count in other.shown.items() if count} == {
@@ -136,12 +136,12 @@ def test_every_run_is_counted_under_one_shown_word_and_a_cancelled_one_is_not_he
 def test_status_counts_the_selected_runs_of_each_grid(quiet_lab: Lab, runs: list[str]) -> None:
     held = quiet_lab.submit(tiny_grid(name="other", seeds="[7, 8]"))
     actions.hold(quiet_lab.context, held)
-    found = documents.status(quiet_lab.context, parse_selection(["seed=0,7"]), Report())
+    found = documents.status(quiet_lab.context, parse_selection(["seed=0,7"]))
     assert [(grid.name, sum(grid.shown.values()), grid.held) for grid in found.grids] == [
         ("tiny", 1, 0),
         ("other", 1, 1),
     ]
-    of_run = documents.status(quiet_lab.context, parse_selection([runs[0]]), Report())
+    of_run = documents.status(quiet_lab.context, parse_selection([runs[0]]))
     assert [(grid.name, grid.runs["completed"]) for grid in of_run.grids] == [("tiny", 1)]
 
 
