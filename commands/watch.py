@@ -55,51 +55,33 @@ def runs(
     limit: Annotated[
         int | None, typer.Option(min=1, help="Maximum number of runs [default: all].")
     ] = None,
+    sort: Annotated[
+        str | None,
+        typer.Option(
+            help="Column to sort by, e.g. state; -top1: largest first [default: as in the grid].",
+        ),
+    ] = None,
     as_json: Json = False,
     quiet: Quiet = False,
     workspace: Workspace = None,
 ) -> None:
     """List runs with state, progress and result."""
-    from ..jobs.run.design import seed_text
-    from ..jobs.units import format_duration
     from ..orchestrator.views import documents
     from .printing import terminal
+    from .printing.runs import print_runs, sorted_by
 
     context = look_into(workspace)
-    found = documents.runs(context, selection(selector, default_all=True), limit=limit)
+    # What comes first is known once all are sorted.
+    most = None if sort else limit
+    found = documents.runs(context, selection(selector, default_all=True), limit=most)
+    if sort:
+        found = sorted_by(found, sort)[:limit]
     if as_json:
         terminal.emit_json(found)
     elif quiet:
         terminal.write("\n".join(run.run_id for run in found))
     else:
-        rows = [
-            [
-                run.run_id[:8],
-                run.backbone,
-                run.dataset,
-                run.head,
-                seed_text(run.seed, run.streams),
-                run.shown_state,
-                str(run.epoch or ""),
-                str(run.attempts),
-                format_duration(run.seconds) if run.seconds else "",
-                "" if run.top1 is None else f"{run.top1:.2f}",
-            ]
-            for run in found
-        ]
-        heading = [
-            "RUN",
-            "BACKBONE",
-            "DATASET",
-            "HEAD",
-            "SEED",
-            "STATE",
-            "EPOCH",
-            "TRIES",
-            "TIME",
-            "TOP1",
-        ]
-        terminal.print_table(heading, rows, right=(4, 6, 7, 8, 9), colour=5)
+        print_runs(found)
 
 
 def show(

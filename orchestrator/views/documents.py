@@ -100,6 +100,8 @@ class RunView(Document, frozen=True, kw_only=True):
     run_id: str
     grid_id: str
     """Whose settings hold: the newest submission."""
+    cell_id: str
+    """Shared with the runs that differ in the seed alone."""
     backbone: str
     dataset: str
     head: str
@@ -239,7 +241,6 @@ class RunDetails(RunView, frozen=True, kw_only=True):
     schema_version: int
     settings: Settings
     """What is set for head and recipe, and who says so."""
-    cell_id: str
     parent: str | None
     """The run of the stage before."""
     folder: str
@@ -373,6 +374,7 @@ def _facts(
     return {
         "run_id": row.run_id,
         "grid_id": row.grid_id,
+        "cell_id": row.cell_id,
         "backbone": row.backbone,
         "dataset": row.dataset,
         "head": row.head,
@@ -454,7 +456,6 @@ def show(context: Context, run_id: str) -> RunDetails:
             head=fidelity.of_head(settings.head, row.backbone, row.recipe),
             recipe=fidelity.of_recipe(settings.recipe, row.recipe),
         ),
-        cell_id=row.cell_id,
         parent=row.parent,
         folder=str(folder.path),
         spec=to_plain(spec) | {"recipe": spec.recipe.in_full()}
