@@ -16,6 +16,7 @@ from ..jobs.units import plural
 
 if TYPE_CHECKING:
     from ..jobs.config.config import Config
+    from ..jobs.run.selector import Selection
     from ..orchestrator.loop.context import Context
     from ..orchestrator.loop.tick import Report
 
@@ -190,6 +191,15 @@ def select_ids(context: "Context", words: list[str] | None) -> list[str]:
 
     with reading(context.ledger.engine) as connection:
         return select_ids(connection, selection(words))
+
+
+def names_one_grid(context: "Context", chosen: "Selection") -> bool:
+    """Whether a selection is one grid by its name, or a part of it."""
+    from ..db.engine import reading
+    from ..db.selected import named_grids
+
+    with reading(context.ledger.engine) as connection:
+        return len(named_grids(connection, chosen)) == 1
 
 
 def one_run(context: "Context", word: str) -> str:

@@ -12,6 +12,7 @@ from .options import (
     Workspace,
     look_again,
     look_into,
+    names_one_grid,
     one_run,
     selection,
     unreachable,
@@ -73,7 +74,8 @@ def runs(
     context = look_into(workspace)
     # What comes first is known once all are sorted.
     most = None if sort else limit
-    found = documents.runs(context, selection(selector, default_all=True), limit=most)
+    chosen = selection(selector, default_all=True)
+    found = documents.runs(context, chosen, limit=most)
     if sort:
         found = sorted_by(found, sort)[:limit]
     if as_json:
@@ -81,7 +83,7 @@ def runs(
     elif quiet:
         terminal.write("\n".join(run.run_id for run in found))
     else:
-        print_runs(found)
+        print_runs(found, of_one_grid=names_one_grid(context, chosen))
 
 
 def show(

@@ -44,6 +44,17 @@ def all_grids_of(connection: Connection, run_ids: Iterable[str]) -> set[str]:
     return found
 
 
+def grids_of(connection: Connection, run_id: str) -> list[str]:
+    """Return every grid that has a run, the newest first."""
+    query = (
+        select(m.grids.c.grid_id)
+        .join(m.grid_runs, m.grid_runs.c.grid_id == m.grids.c.grid_id)
+        .where(m.grid_runs.c.run_id == run_id)
+        .order_by(m.grids.c.submitted_at.desc(), m.grids.c.grid_id)
+    )
+    return list(connection.execute(query).scalars())
+
+
 def holds_runs(connection: Connection) -> bool:
     """Return whether the ledger has a run at all."""
     return connection.execute(select(m.runs.c.run_id).limit(1)).first() is not None

@@ -46,6 +46,14 @@ def resolve_grids(connection: Connection, name: str) -> list[str]:
     return list(connection.execute(newest).scalars())
 
 
+def named_grids(connection: Connection, selection: Selection) -> list[str]:
+    """Return the grids that a selection names, none where it also names single runs."""
+    conditions = [one for one in selection.conditions if one.field == "grid" and not one.negated]
+    names = selection.names or [value for one in conditions for value in one.values]
+    found = [resolve_grids(connection, name) for name in names]
+    return [grid_id for grids in found for grid_id in grids] if all(found) else []
+
+
 def where(connection: Connection, selection: Selection) -> Any:
     """Turn a selection into a condition on runs joined with cells.
 

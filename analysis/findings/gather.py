@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 
-from ...db import lookups, queries
+from ...db import lookups, queries, selected
 from ...db.engine import Connection, reading
 from ...db.ledger import Ledger
 from ...db.results import by_epoch
@@ -46,7 +46,7 @@ class Report(Document, frozen=True, kw_only=True):
     vtjobs: str
     """The version that wrote it."""
     grids: list[GridName]
-    """The grids that the runs belong to."""
+    """The grids that were asked for, else those that the runs belong to."""
     metric: str
     set: str
     select: Select
@@ -95,7 +95,9 @@ def gather(
     }
     with reading(ledger.engine) as connection:
         rows = queries.list_runs(connection, selection)
-        grids = queries.grid_settings(connection, {row.grid_id for row in rows})
+        # A run that two grids have counts as the newer one's, whichever was asked for.
+        asked = set(selected.named_grids(connection, selection))
+        grids = queries.grid_settings(connection, asked or {row.grid_id for row in rows})
         seconds = queries.seconds_per_run(connection)
         scored = by_epoch(connection, run_ids, plan.metric).get(plan.set, {})
         interrupted = lookups.interrupted_epochs(connection, list(run_ids))

@@ -53,24 +53,25 @@ SORTS: dict[str, Callable[["RunView"], Any]] = {
 }
 
 
-def print_runs(runs: Sequence["RunView"]) -> None:
-    """Print the table of the runs."""
+def print_runs(runs: Sequence["RunView"], *, of_one_grid: bool = False) -> None:
+    """Print the table of the runs; `of_one_grid`: one was asked for, whatever others have them."""
     from . import terminal
 
-    columns = columns_of(runs)
+    columns = columns_of(runs, of_one_grid=of_one_grid)
     heading = [name for name, _ in columns]
     rows = [[text(run) for _, text in columns] for run in runs]
     right = tuple(index for index, name in enumerate(heading) if name in _NUMBERS)
     terminal.print_table(heading, rows, right=right, colour=heading.index("STATE"))
 
 
-def columns_of(runs: Sequence["RunView"]) -> list[Column]:
+def columns_of(runs: Sequence["RunView"], *, of_one_grid: bool = False) -> list[Column]:
     """Return the columns; runs of different cells never have the same labels."""
     axes = sorted({name for run in runs for name in run.axes})
     grid: Column = ("GRID", lambda run: run.grid_id)
+    grids = [] if of_one_grid else [grid]
     further = [*_FURTHER, *map(_axis, axes)]
     named = [
-        *(column for column in (grid,) if _varies(column, runs)),
+        *(column for column in grids if _varies(column, runs)),
         *_LABELS,
         *(column for column in further if _varies(column, runs)),
     ]

@@ -257,6 +257,8 @@ class RunDetails(RunView, frozen=True, kw_only=True):
     """Those that were announced."""
     history: list[Change]
     """Every change of state."""
+    grids: list[str]
+    """Every grid that has the run, the newest first."""
 
 
 class FailureGroup(Document, frozen=True, kw_only=True):
@@ -441,6 +443,7 @@ def show(context: Context, run_id: str) -> RunDetails:
         events = queries.events_of(connection, run_id)
         checkpoints = queries.checkpoints_of(connection, run_id)
         results = queries.results_of(connection, [run_id])
+        grids = lookups.grids_of(connection, run_id)
         cell = queries.cell_rows(connection, {row.cell_id})[row.cell_id]
     held = run_id in held_runs(context.workspace, {row.grid_id})
     # A run's own description is written when it starts; until then its cell has most of it.
@@ -475,6 +478,7 @@ def show(context: Context, run_id: str) -> RunDetails:
             for point in checkpoints
         ],
         history=[Change(**(asdict(event) | {"at": iso(event.at)})) for event in events],
+        grids=grids,
     )
 
 

@@ -56,6 +56,11 @@ def test_stages_recipes_and_grids_are_columns_where_they_differ() -> None:
     assert found[:7] == ["RUN", "GRID", "BACKBONE", "DATASET", "HEAD", "RECIPE", "STAGE"]
 
 
+def test_a_grid_that_was_asked_for_by_name_is_no_column() -> None:
+    two = [run("a"), run("b", head="drloc", grid_id="edit-2")]
+    assert [heading for heading, _ in columns_of(two, of_one_grid=True)] == PLAIN
+
+
 def test_cells_that_no_label_tells_apart_are_told_apart_by_their_ids() -> None:
     assert "CELL" not in headings(run("a"), run("a", seed=1))
     assert [line[4] for line in lines(run("a"), run("b"))] == ["a", "b"]

@@ -137,3 +137,24 @@ def test_fields_and_values_are_those_of_the_ledger(swept: World) -> None:
         assert selected.values(connection, "train.betas") == ["[0.9,0.999]", "[0.9,0.99]"]
         assert selected.values(connection, "seed") == ["0", "1"]
         assert selected.values(connection, "grid")[:2] == ["swept", "plain"]
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (["swept"], ["swept"]),
+        (["swept", "plain", "seed=0"], ["swept", "plain"]),
+        (["grid=plain"], ["plain"]),
+        (["grid!=plain"], []),
+        (["all"], []),
+        (["head=drloc"], []),
+    ],
+)
+def test_a_selection_tells_which_grids_it_names(
+    swept: World, words: list[str], named: list[str]
+) -> None:
+    with reading(swept.ledger.engine) as connection:
+        found = selected.named_grids(connection, parse_selection(words))
+        run_id = ids(swept, "plain")[0]
+        assert selected.named_grids(connection, parse_selection(["swept", run_id])) == []
+    assert [grid_id.rpartition("-")[0] for grid_id in found] == named

@@ -5,6 +5,7 @@ from collections import Counter
 
 import pytest
 
+from vtjobs.commands.printing.show import lines
 from vtjobs.db.scheduler_notes import note_away, set_words
 from vtjobs.jobs.documents import to_plain
 from vtjobs.jobs.errors import SchedulerUnreachable
@@ -157,6 +158,14 @@ def test_show_tells_all_of_a_run(quiet_lab: Lab, runs: list[str]) -> None:
     steps = [(event.before, event.after, event.source) for event in found.history]
     assert ("queued", "running", "journal") in steps and ("running", "failed", "journal") in steps
     assert json.dumps(to_plain(found))
+
+
+def test_show_lists_every_grid_that_has_a_run(quiet_lab: Lab, runs: list[str]) -> None:
+    quiet_lab.submit(tiny_grid(name="edit", seeds="1"))
+    found = documents.show(quiet_lab.context, runs[0])
+    assert [grid_id.rpartition("-")[0] for grid_id in found.grids] == ["edit", "tiny"]
+    assert found.grids[0] == found.grid_id
+    assert lines(found)[0] == f"run      {runs[0]}  ({found.grids[0]}, also in {found.grids[1]})"
 
 
 def test_failures_are_grouped_by_cause(quiet_lab: Lab, runs: list[str]) -> None:
