@@ -90,6 +90,8 @@ def submit(
     if as_json:
         terminal.emit_json(document)
     terminal.say(submitted(document))
+    if left := leftover(document):
+        terminal.say(left)
     if canary:
         terminal.say(
             "only the canary runs start now; once they have passed, the next vtjobs command, "
@@ -134,6 +136,17 @@ def submitted(document: "Summary") -> str:
         if number := getattr(document, state):
             parts.append(f"{number} already {state}")
     return f"grid {document.grid_id}: {plural(document.runs, 'run')}, {', '.join(parts)}"
+
+
+def leftover(document: "Summary", *, planned: bool = False) -> str:
+    """Return what is left of the submission before and how to cancel it, or ""."""
+    left = document.leftover
+    if left is None:
+        return ""
+    runs, wait = ("run", "waits or runs") if left.runs == 1 else ("runs", "wait or run")
+    what = f"{left.runs} {runs} of {left.grid_id} that this grid does not have still {wait}"
+    how = "Cancel with" if not planned else "Once this grid is submitted, cancel with"
+    return f"{what}. {how}: {left.cancel}"
 
 
 def wait_for(context: "Context", words: list[str]) -> None:
@@ -195,6 +208,8 @@ def plan(
         terminal.emit_json(document)
         return
     terminal.write(submitted(document))
+    if left := leftover(document, planned=True):
+        terminal.write(left)
     for rule, number in document.excluded.items():
         terminal.write(f"excluded by {rule}: {number}")
     for allocation in document.allocations:

@@ -55,6 +55,46 @@ def grids_of(connection: Connection, run_id: str) -> list[str]:
     return list(connection.execute(query).scalars())
 
 
+def submission_before(connection: Connection, name: str, grid_id: str) -> str | None:
+    """Return the newest submission of a grid's name but this one."""
+    query = (
+        select(m.grids.c.grid_id)
+        .where(m.grids.c.name == name, m.grids.c.grid_id != grid_id)
+        .order_by(m.grids.c.submitted_at.desc())
+        .limit(1)
+    )
+    return connection.execute(query).scalar()
+
+
+def unsettled_runs(connection: Connection, grid_id: str) -> set[str]:
+    """Return the runs of a grid that still wait or run."""
+    query = (
+        select(m.runs.c.run_id)
+        .join(m.grid_runs, m.grid_runs.c.run_id == m.runs.c.run_id)
+        .where(
+            m.grid_runs.c.grid_id == grid_id,
+            m.runs.c.state.in_([state for state in RunState if not state.is_terminal]),
+        )
+    )
+    return set(connection.execute(query).scalars())
+
+
+def grids_of_other_names(
+    connection: Connection, run_ids: Iterable[str], name: str
+) -> dict[str, set[str]]:
+    """Return grid -> those of the runs that it has, for grids that are not called so."""
+    found: dict[str, set[str]] = {}
+    for part in in_parts(run_ids):
+        query = (
+            select(m.grid_runs.c.grid_id, m.grid_runs.c.run_id)
+            .join(m.grids, m.grids.c.grid_id == m.grid_runs.c.grid_id)
+            .where(m.grid_runs.c.run_id.in_(part), m.grids.c.name != name)
+        )
+        for row in connection.execute(query):
+            found.setdefault(row.grid_id, set()).add(row.run_id)
+    return found
+
+
 def holds_runs(connection: Connection) -> bool:
     """Return whether the ledger has a run at all."""
     return connection.execute(select(m.runs.c.run_id).limit(1)).first() is not None

@@ -48,6 +48,17 @@ class Estimate(Document, frozen=True, kw_only=True):
     """Runs that nothing is known of; the hours do not include them."""
 
 
+class Leftover(Document, frozen=True, kw_only=True):
+    """Runs of the submission before, of the same name, that this one no longer has."""
+
+    grid_id: str
+    """The submission before."""
+    runs: int
+    """Those that still wait or run, and that no grid of another name has."""
+    cancel: str
+    """The command that cancels them, once this grid is submitted."""
+
+
 class Summary(Document, frozen=True, kw_only=True):
     """What `vtjobs plan` shows and `vtjobs submit` did."""
 
@@ -84,6 +95,8 @@ class Summary(Document, frozen=True, kw_only=True):
     """What they will take."""
     warnings: list[str]
     """What may not be as it was meant."""
+    leftover: Leftover | None
+    """What is left of the submission before; null where nothing is."""
 
 
 def summary(context: Context | None, prepared: "Prepared") -> Summary:
@@ -109,6 +122,29 @@ def summary(context: Context | None, prepared: "Prepared") -> Summary:
         allocations=_allocations(prepared, len(to_do)),
         estimate=_estimate(context, frozen, to_do),
         warnings=prepared.warnings,
+        leftover=_leftover(context, frozen),
+    )
+
+
+def _leftover(context: Context | None, frozen: FrozenGrid) -> Leftover | None:
+    """Return which runs of the newest other submission of this name are no longer wanted."""
+    if context is None:
+        return None
+    with reading(context.ledger.engine) as connection:
+        before = lookups.submission_before(connection, frozen.settings.name, frozen.grid_id)
+        if before is None:
+            return None
+        waiting = lookups.unsettled_runs(connection, before) - {run[0] for run in frozen.runs}
+        others = lookups.grids_of_other_names(connection, waiting, frozen.settings.name)
+    wanted = set[str]().union(*others.values())
+    if not waiting - wanted:
+        return None
+    spared = ",".join([frozen.grid_id, *sorted(others)])
+    states = ",".join(state for state in RunState if not state.is_terminal)
+    return Leftover(
+        grid_id=before,
+        runs=len(waiting - wanted),
+        cancel=f"vtjobs cancel grid={before} 'grid!={spared}' state={states}",
     )
 
 

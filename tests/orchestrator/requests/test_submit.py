@@ -1,6 +1,7 @@
 """Submitting: idempotent, and repaired after a kill at any of its steps."""
 
 import os
+import shlex
 import signal
 import traceback
 from collections import Counter
@@ -12,11 +13,14 @@ import pytest
 from sqlalchemy import Engine, event, update
 
 from vtjobs.db import models as m
-from vtjobs.db.engine import writing
+from vtjobs.db.engine import reading, writing
+from vtjobs.db.selected import select_ids
 from vtjobs.jobs.atomic_files import read_json
-from vtjobs.jobs.errors import BadInput
+from vtjobs.jobs.errors import BadInput, NothingMatched
+from vtjobs.jobs.run.selector import parse_selection
 from vtjobs.jobs.workspace.allocation import Allocation
 from vtjobs.orchestrator.loop.dispatch import LAUNCH_S
+from vtjobs.orchestrator.requests import actions
 from vtjobs.orchestrator.requests.submit import submit
 from vtjobs.orchestrator.requests.summary import Estimate, summary
 
@@ -41,6 +45,41 @@ def test_two_grids_share_their_common_runs_and_an_edited_grid_adds_only_what_is_
     submit(quiet_lab.context, quiet_lab.prepare(tiny_grid(name="one", seeds="2")))
     wider = submit(quiet_lab.context, quiet_lab.prepare(tiny_grid(name="two", seeds="3")))
     assert (wider.runs, wider.new) == (3, 1)
+
+
+def test_an_edited_grid_counts_what_still_waits_of_the_one_before_and_its_command_cancels_just_that(
+    quiet_lab: Lab,
+) -> None:
+    before = quiet_lab.submit(tiny_grid(name="edit", seeds="[0, 1, 2, 3]"))
+    quiet_lab.submit(tiny_grid(name="other", seeds="[2]"))
+    actions.cancel(quiet_lab.context, before[3:])
+    edited = quiet_lab.prepare(tiny_grid(name="edit", seeds="[0, 9]"))
+    planned = summary(quiet_lab.context, edited).leftover
+    assert planned is not None and planned.runs == 1
+    document = submit(quiet_lab.context, edited)
+    assert document.leftover == planned
+    command, what, *words = shlex.split(planned.cancel)
+    assert (command, what) == ("vtjobs", "cancel")
+    with reading(quiet_lab.context.ledger.engine) as connection:
+        assert select_ids(connection, parse_selection(words)) == before[1:2]
+
+
+def test_the_command_for_what_is_left_refuses_before_the_edited_grid_is_submitted(
+    quiet_lab: Lab,
+) -> None:
+    quiet_lab.submit(tiny_grid(name="edit", seeds="[0, 1]"))
+    planned = summary(quiet_lab.context, quiet_lab.prepare(tiny_grid(name="edit", seeds="[0]")))
+    assert planned.leftover is not None
+    words = shlex.split(planned.leftover.cancel)[2:]
+    with reading(quiet_lab.context.ledger.engine) as connection, pytest.raises(NothingMatched):
+        select_ids(connection, parse_selection(words))
+
+
+def test_nothing_is_left_of_the_same_grid_or_of_one_that_was_widened(quiet_lab: Lab) -> None:
+    quiet_lab.submit(tiny_grid(name="edit", seeds="2"))
+    for seeds in ("2", "3"):
+        prepared = quiet_lab.prepare(tiny_grid(name="edit", seeds=seeds))
+        assert summary(quiet_lab.context, prepared).leftover is None
 
 
 def test_a_plan_writes_nothing(quiet_lab: Lab) -> None:
