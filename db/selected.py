@@ -252,7 +252,7 @@ def _absent(connection: Connection, condition: Condition) -> list[str]:
     for text in condition.values:
         if any(map(_matcher((text,)), there)):
             continue
-        near = did_you_mean(text, texts) if _number(text) is None else ""
+        near = did_you_mean(text, texts)
         known = f"Known: {_listed(texts)}" if texts else ""
         found.append(_sentences(f"{field}={text}: no run has this {field}", near, known))
     return found

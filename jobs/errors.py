@@ -104,15 +104,27 @@ def nearest(name: str, known: Iterable[str]) -> str:
     """Return "did you mean …?" for the known name closest to `name`, or "" where none is close.
 
     The one name that `name` is a whole part of comes before all that are spelled alike: `gpus` is
-    meant for gpus_per_node, and not for gpu, which is another thing.
+    meant for gpus_per_node, and not for gpu, which is another thing. A number is no slip of the
+    pen: 0.1 is not meant for 0.01.
     """
     folded = {str(candidate).lower(): str(candidate) for candidate in known}
     asked = str(name).lower()
+    if is_number(asked):
+        return ""
     whole = [word for word in folded if _is_part(asked, word)]
     if asked not in folded and len(whole) == 1:
         return f"did you mean {folded[whole[0]]!r}?"
     match = difflib.get_close_matches(asked, folded, n=1, cutoff=0.6)
     return f"did you mean {folded[match[0]]!r}?" if match else ""
+
+
+def is_number(text: str) -> bool:
+    """Return whether a text is a number, however it is written."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _is_part(part: str, name: str) -> bool:

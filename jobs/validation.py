@@ -1,5 +1,7 @@
 """Turn pydantic's findings into mistakes that name file, line, key and fix."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
@@ -25,9 +27,21 @@ _KINDS = {
 
 
 def validate(
-    model: type[Model], data: Any, document: Document, path: Path_ = ()
+    model: type[Model],
+    data: Any,
+    document: Document,
+    path: Path_ = (),
+    *,
+    homes: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[Model | None, list[Problem]]:
     """Check `data`, which stands at `path` of the document.
+
+    Args:
+        model: what it must fit.
+        data: the value.
+        document: the file.
+        path: where the value stands.
+        homes: key -> the dotted path where the file has it; proposed where it stands elsewhere.
 
     Returns:
         The instance, or None and every mistake found.
@@ -36,11 +50,18 @@ def validate(
         return model.model_validate(data), []
     except ValidationError as error:
         return None, [
-            problem_of(found, model, document, path) for found in error.errors(include_url=False)
+            problem_of(found, model, document, path, homes)
+            for found in error.errors(include_url=False)
         ]
 
 
-def problem_of(found: Any, model: type[BaseModel], document: Document, path: Path_) -> Problem:
+def problem_of(
+    found: Any,
+    model: type[BaseModel],
+    document: Document,
+    path: Path_,
+    homes: Mapping[str, str] = MappingProxyType({}),
+) -> Problem:
     """Return one of pydantic's findings as a mistake in the document."""
     # In angle brackets: the name of one form of a value that has several, which is no part of the
     # file.
@@ -48,12 +69,15 @@ def problem_of(found: Any, model: type[BaseModel], document: Document, path: Pat
     kind = found["type"]
     if kind == "extra_forbidden":
         key = str(found["loc"][-1])
-        return document.problem(
-            where, f"unknown key {key!r}", suggest(key, _fields(model, found["loc"][:-1]))
-        )
+        fix = _home(homes[key]) if key in homes else suggest(key, _fields(model, found["loc"][:-1]))
+        return document.problem(where, f"unknown key {key!r}", fix)
     if kind == "missing":
         return document.problem(where, "is required")
     return document.problem(where, _message(found))
+
+
+def _home(path: str) -> str:
+    return f"Did you mean {path!r}?" if "." in path else f"{path} is a key of the file itself"
 
 
 def _fields(model: type[BaseModel], loc: tuple[Any, ...]) -> list[str]:

@@ -107,6 +107,9 @@ def test_every_mistake_of_a_file_is_told_at_once_in_the_files_order(cli: Cli) ->
         (["--set", "train.epochs=ten"], "expected a whole number, got text 'ten'"),
         (["--set", "=3"], "write PATH=VALUE"),
         (["--set", "seeds.range=3"], "seeds is not a mapping"),
+        (["--set", "epochs=10"], "epochs: unknown key 'epochs'. Did you mean 'train.epochs'?"),
+        (["--set", "train.walltime=1h"], "Did you mean 'resources.walltime'?"),
+        (["--set", "resources.gpus=1"], "Did you mean 'gpus_per_node'?"),
         (["--set", "name=[1"], "'[' opened here is never closed"),
         (["--max-runs", "1"], "2 runs (limit 1; raise it with --max-runs)"),
         (["--max-runs", "0"], "--max-runs"),
@@ -155,6 +158,12 @@ def test_a_file_in_the_place_of_the_workspace_is_refused(cli: Cli) -> None:
 
 def test_a_missing_grid_is_refused_with_the_nearest_built_in_one(cli: Cli) -> None:
     assert "Did you mean 'quickstart'?" in refused(cli, "submit", "quickstar")
+
+
+@pytest.mark.parametrize("typed", ["grid", "gird.yaml", "./grid"])
+def test_a_missing_grid_is_refused_with_the_file_that_lies_there(cli: Cli, typed: str) -> None:
+    cli.write(HERE, GOOD)
+    assert "Did you mean 'grid.yaml'?" in refused(cli, "submit", typed)
 
 
 @pytest.fixture(scope="module")

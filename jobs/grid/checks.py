@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from ..errors import BadInput, Problem, suggest
+from ..errors import BadInput, Problem, did_you_mean, suggest
 from ..names import name_problem
 from ..run.design import Design
 from ..run.spec import BASELINE, EACH
@@ -12,7 +12,7 @@ from ..units import format_duration
 from ..validation import validate
 from . import catalogue
 from .entries import Given
-from .schema import Grid, Stage
+from .schema import HOMES, Grid, Stage
 
 
 def grid_document(source: str, *, changes: Given | None = None) -> Document:
@@ -36,7 +36,7 @@ def grid_document(source: str, *, changes: Given | None = None) -> Document:
 
 def check_grid(document: Document) -> tuple[Grid | None, list[Problem]]:
     """Check a document against the schema; return the grid, or None, and every mistake found."""
-    grid, problems = validate(Grid, document.data, document)
+    grid, problems = validate(Grid, document.data, document, homes=HOMES)
     problems += _list_problems(document)
     if grid is not None:
         problems += _stage_problems(grid, document)
@@ -48,14 +48,23 @@ def check_grid(document: Document) -> tuple[Grid | None, list[Problem]]:
 
 def _source(source: str) -> Document:
     path = Path(source)
-    if path.suffix in (".yaml", ".yml") or "/" in source or path.exists():
+    if path.exists():
         return read(path)
+    if path.suffix in (".yaml", ".yml") or "/" in source:
+        raise BadInput(Problem(file=source, message="no such file", fix=_near_file(path)))
     if source not in catalogue.grid_names():
-        raise BadInput(
-            f"{source}: no such file, and no built-in grid."
-            f" {suggest(source, catalogue.grid_names())}"
-        )
+        near = _near_file(path)
+        fix = near or suggest(source, catalogue.grid_names())
+        raise BadInput(f"{source}: no such file, and no built-in grid. {fix}")
     return parse(catalogue.grid_source(source), file=source)
+
+
+def _near_file(path: Path) -> str:
+    """Return the question for a grid file beside it whose name is like this one's, or ""."""
+    files = {file.stem: str(file) for file in path.parent.glob("*.y*ml")}
+    if path.name in files:
+        return f"Did you mean {files[path.name]!r}?"
+    return did_you_mean(str(path), files.values())
 
 
 def _change(document: Document, path: str, value: Any) -> None:

@@ -24,6 +24,7 @@ from .heads import HEADS, preset
 from .image_folder import describe_folder, file_sha256
 from .model_names import model_names
 from .recipe import Inconsistent, Recipe
+from .schema import HOMES
 
 WEIGHTS_FILES = (".safetensors", ".pth", ".pt", ".bin", ".pth.tar")
 IMAGENET = {"mean": [0.485, 0.456, 0.406], "std": [0.229, 0.224, 0.225]}
@@ -365,7 +366,7 @@ class Resolver:
             recipe = Recipe.model_validate(values)
         except ValidationError as error:
             for found in error.errors(include_url=False):
-                problem = problem_of(found, Recipe, self.document, ())
+                problem = problem_of(found, Recipe, self.document, (), HOMES)
                 where = next((sources[key] for key in _keys_of(found) if key in sources), path)
                 self.problem(where, problem.message, problem.fix)
             return None

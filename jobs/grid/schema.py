@@ -319,3 +319,16 @@ class Grid(Strict):
             None if isinstance(self.backend, str) else getattr(self.backend, name, None)
         )
         return found.model_dump(mode="json", exclude_unset=True) if found is not None else {}
+
+
+# Key -> its dotted path, for a key that stands in the wrong place.
+HOMES = {
+    name: f"{part}.{name}"
+    for part, model in (
+        ("compare", Compare),
+        ("data", Data),
+        ("resources", Resources),
+        ("train", Recipe),
+    )
+    for name in model.model_fields
+} | {name: name for name in Grid.model_fields}

@@ -26,5 +26,9 @@ def test_a_member_of_an_enum_is_proposed_by_its_word() -> None:
     assert suggest("faild", RunState).startswith("Did you mean 'failed'? Allowed: blocked, ")
 
 
+def test_no_other_number_is_proposed_for_a_number() -> None:
+    assert suggest("0.1", ["0.01", "0.001"]) == "Allowed: 0.001, 0.01"
+
+
 def test_nothing_is_proposed_where_nothing_is_close() -> None:
     assert did_you_mean("epochs", ["name", "seeds"]) == ""
