@@ -5,7 +5,6 @@ Their options, and the way from a command line to workspace, ledger and runs.
 
 import sys
 from datetime import datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -13,6 +12,7 @@ import typer
 from ..jobs.config.backends import BACKENDS, names
 from ..jobs.errors import BadInput, Refused
 from ..jobs.units import plural
+from .completion import complete_grid, complete_run, complete_selection
 
 if TYPE_CHECKING:
     from ..jobs.config.config import Config
@@ -70,33 +70,19 @@ MaxRuns = Annotated[
 ]
 
 
-def _complete_grid(incomplete: str) -> list[str]:
-    from ..jobs.grid.catalogue import grid_names
-
-    files = [str(path) for path in Path().glob(f"{incomplete}*.yaml")]
-    return [name for name in [*grid_names(), *files] if name.startswith(incomplete)]
-
-
-def _complete_selection(incomplete: str) -> list[str]:
-    from ..jobs.run.selector import FIELDS
-
-    grids = sorted(
-        {path.name.rpartition("-")[0] for path in config(None).workspace.grids.glob("*")}
-    )
-    words = ["all", *grids, *(f"{field}=" for field in FIELDS)]
-    return [word for word in words if word.startswith(incomplete)]
-
-
-RunId = Annotated[str, typer.Argument(help="Run id, or the beginning of one.")]
+RunId = Annotated[
+    str,
+    typer.Argument(help="Run id, or the beginning of one.", autocompletion=complete_run),
+]
 Source = Annotated[
     str,
-    typer.Argument(help="Grid file, or name of a built-in grid.", autocompletion=_complete_grid),
+    typer.Argument(help="Grid file, or name of a built-in grid.", autocompletion=complete_grid),
 ]
 Selector = Annotated[
     list[str] | None,
     typer.Argument(
         help="Runs to select: all, run ids, grid names, or conditions such as backbone=swin_t.",
-        autocompletion=_complete_selection,
+        autocompletion=complete_selection,
     ),
 ]
 

@@ -84,6 +84,12 @@ def select_ids(connection: Connection, selection: Selection) -> list[str]:
     return found
 
 
+def run_ids(connection: Connection, begun: str, *, most: int) -> list[str]:
+    """Return at most so many runs whose ids begin so."""
+    query = select(m.runs.c.run_id).where(m.runs.c.run_id.startswith(begun, autoescape=True))
+    return list(connection.execute(query.order_by(m.runs.c.run_id).limit(most)).scalars())
+
+
 def nothing(connection: Connection, selection: Selection) -> NothingMatched:
     """Return the error for a selection of no runs: what is not there, or that nothing fits."""
     unknown = absent(connection, selection)
