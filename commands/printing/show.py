@@ -14,13 +14,13 @@ def lines(document: "RunDetails") -> list[str]:
     axes = " ".join(f"{name}={value}" for name, value in document.axes.items())
     seed = seed_text(document.seed, document.streams)
     what = f"{document.backbone} on {document.dataset}, {document.head}, seed {seed} {axes}"
-    last = document.attempts[-1] if document.attempts else None
+    newest = document.attempts[-1] if document.attempts else None
     # The reason of a failed run is its last attempt's signature, which has no numbers.
-    reason = last.message if last and last.signature == document.reason else document.reason
-    newest, *others = document.grids
+    reason = newest.message if newest and newest.signature == document.reason else document.reason
+    of_grid, *others = document.grids
     also = f", also in {', '.join(others)}" if others else ""
     found = [
-        f"run      {document.run_id}  ({newest}{also})",
+        f"run      {document.run_id}  ({of_grid}{also})",
         f"what     {what.rstrip()}",
         f"recipe   {document.recipe}" + (f", stage {document.stage}" if document.stage else ""),
         f"state    {document.shown_state}" + (f": {reason}" if reason else ""),
