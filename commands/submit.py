@@ -94,11 +94,24 @@ def submit(
         terminal.say(left)
     if canary:
         terminal.say(
-            "only the canary runs start now; once they have passed, the next vtjobs command, "
-            "or `vtjobs supervise`, starts the rest"
+            "only the canary runs start now. The first pass after they have passed starts the rest:"
+            " on this machine the queue makes passes, elsewhere `vtjobs supervise` does"
         )
     if wait:
         wait_for(context, [document.grid_id])
+    else:
+        _say_what_follows(context, grid, held=hold)
+
+
+def _say_what_follows(context: "Context", grid: "Prepared", *, held: bool) -> None:
+    """Say how the runs go on, where to watch them and how to stop them."""
+    from .printing.terminal import say
+
+    settings = grid.frozen.settings
+    backend = context.backend(settings.backend)
+    name = pasted(context, [settings.grid_id])
+    say(f"They are on hold. Start: vtjobs release {name}" if held else backend.goes_on)
+    say(f"Watch: vtjobs status {name}. Stop: vtjobs cancel {name}")
 
 
 @contextmanager

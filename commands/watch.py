@@ -30,8 +30,8 @@ def status(
     workspace: Workspace = None,
 ) -> None:
     """Show how many runs are in each state."""
-    from ..orchestrator.views.documents import HELD
     from ..orchestrator.views.documents import status as view
+    from ..orchestrator.views.shown import HELD
     from .printing import terminal
 
     context = look_into(workspace)
@@ -201,7 +201,7 @@ def why(run: RunId, as_json: Json = False, workspace: Workspace = None) -> None:
     if as_json:
         terminal.emit_json(document)
         return
-    terminal.write(f"{document.run_id[:8]} is {document.state}: {document.sentence}")
+    terminal.write(f"{document.run_id[:8]} is {document.shown_state}: {document.sentence}")
     if document.action:
         word = "never" if document.verdict == "never" else "next"
         terminal.write(f"{word}: {document.action}")

@@ -24,6 +24,7 @@ from sqlalchemy import (
     update,
 )
 
+from ..jobs.config.host import user_here
 from ..jobs.documents import to_plain
 from ..jobs.errors import BadInput
 from ..jobs.run.spec import canonical
@@ -429,7 +430,8 @@ class Ledger:
                 )
                 row = {"run_id": run_id, "number": through}
                 connection.execute(
-                    insert(m.events), event_row(row, None, "cancelled", "user", now, "cancel")
+                    insert(m.events),
+                    event_row(row, None, "cancelled", "user", now, f"cancel by {user_here()}"),
                 )
             derive_runs(connection, set(run_ids), now)
 
@@ -447,7 +449,7 @@ class Ledger:
                     .values(tries_from=highest, clean_next=_clean(highest, clean), not_before=0.0)
                 )
                 row = {"run_id": run_id, "number": highest}
-                word = "rerun" if clean else "retry"
+                word = f"{'rerun' if clean else 'retry'} by {user_here()}"
                 connection.execute(
                     insert(m.events), event_row(row, None, "pending", "user", now, word)
                 )

@@ -41,6 +41,7 @@ def list_runs(
                 for name in ("backbone", "dataset", "head", "recipe", "stage", "axes")
             ),
             _of_attempts(func.count(), tried).label("attempts"),
+            attempt.c.number.label("attempt"),
             attempt.c.state.label("attempt_state"),
             *(
                 attempt.c[name]

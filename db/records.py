@@ -31,6 +31,9 @@ class RunRow:
     micro_split: int
     not_before: float
     attempts: int
+    """How many there were."""
+    attempt: int | None
+    """Number of the latest one; a number may be left out."""
     attempt_state: str | None
     epoch: int | None
     step: int | None

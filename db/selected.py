@@ -118,6 +118,9 @@ def _values(connection: Connection, field: str) -> list[Any]:
         query = select(m.grids.c.grid_id, m.grids.c.name).order_by(m.grids.c.submitted_at.desc())
         rows = list(connection.execute(query))
         return list(dict.fromkeys([row.name for row in rows] + [row.grid_id for row in rows]))
+    if field == "user":
+        users = set(filter(None, _submitters(connection).values()))
+        return sorted(users | {user.partition("@")[0] for user in users})
     if field == "seed":
         seeds = select(m.runs.c.seed).where(m.runs.c.streams == "").distinct()
         return sorted(connection.execute(seeds).scalars())
@@ -179,6 +182,8 @@ def _condition(connection: Connection, condition: Condition) -> Any:
     elif condition.field == "seed":
         # A place in a study's design is no seed.
         found = and_(m.runs.c.seed.in_([int(value) for value in given]), m.runs.c.streams == "")
+    elif condition.field == "user":
+        found = _in_grids(_grids_of_users(connection, set(given)))
     elif condition.field in _COLUMNS:
         found = _COLUMNS[condition.field].in_(given)
     else:
@@ -193,6 +198,17 @@ def _known_grid(connection: Connection, name: str) -> list[str]:
         near, there = _instead(connection, name)
         raise NothingMatched(_sentences(f"no grid {name!r}", near, there))
     return grids
+
+
+def _grids_of_users(connection: Connection, users: set[str]) -> list[str]:
+    """Return the grids that these submitted, each named with or without the host."""
+    by = _submitters(connection)
+    return [grid for grid, user in by.items() if {user, user.partition("@")[0]} & users]
+
+
+def _submitters(connection: Connection) -> dict[str, str]:
+    rows = connection.execute(select(m.grids.c.grid_id, m.grids.c.settings))
+    return {row.grid_id: json.loads(row.settings).get("submitted_by", "") for row in rows}
 
 
 def _of_axis(connection: Connection, condition: Condition) -> Any:

@@ -1,6 +1,7 @@
 """What this machine has, found without loading anything heavy."""
 
 import os
+import pwd
 import socket
 import subprocess
 from pathlib import Path
@@ -40,6 +41,15 @@ def address_towards(host: str) -> str:
         except OSError:
             return ""
         return str(probe.getsockname()[0])
+
+
+def user_here() -> str:
+    """Return who runs this process, and where: user@host."""
+    try:
+        name = pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        name = str(os.geteuid())
+    return f"{name}@{socket.gethostname()}"
 
 
 def cpu_count() -> int:

@@ -31,6 +31,7 @@ FIELDS = (
     "status",
     "run",
     "cell",
+    "user",
 )
 # How runs are shown in words that are no states, and what to select instead.
 _SHOWN = {

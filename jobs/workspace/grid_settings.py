@@ -70,3 +70,5 @@ class GridSettings(Document, frozen=True, kw_only=True, omit_defaults=False):
     """Rule of the grid -> the number of combinations that it left out."""
     declarations: list[Declaration] = field(default_factory=list)
     """The last one holds."""
+    submitted_by: str = ""
+    """user@host of the latest submission; empty: it was not recorded."""

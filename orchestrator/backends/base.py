@@ -162,6 +162,8 @@ class Backend(Protocol):
     """With what its word of a job begins that was cancelled there; empty: it has no such word."""
     explains_by_word: bool
     """Whether `explain` asks nobody: the scheduler's word says it all."""
+    goes_on: str
+    """How submitted runs go on when nobody looks, and what they need somebody for: a sentence."""
     nodes_change: bool
     """Whether its nodes may be others tomorrow. The GPUs of a run that asks for none in particular
     are then settled when its grid is submitted.

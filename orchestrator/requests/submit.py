@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from ...db import queries
 from ...db.engine import reading
 from ...jobs.config.config import Config
-from ...jobs.config.host import gpu_capability
+from ...jobs.config.host import gpu_capability, user_here
 from ...jobs.config.site import configured, settings_of
 from ...jobs.documents import changed
 from ...jobs.errors import BadInput, Problem
@@ -221,7 +221,8 @@ def submit(
     document = summary(context, prepared)
     declared = declarations(context, prepared.frozen, amend)
     frozen = replace(
-        prepared.frozen, settings=changed(prepared.frozen.settings, declarations=declared)
+        prepared.frozen,
+        settings=changed(prepared.frozen.settings, declarations=declared, submitted_by=user_here()),
     )
     write_grid(context.workspace, frozen, prepared.text)
     chosen = {run[0] for run in frozen.runs}

@@ -19,17 +19,15 @@ from ...jobs.grid import fidelity
 from ...jobs.run.design import seed_text
 from ...jobs.run.selector import Selection
 from ...jobs.run.spec import Axes, CellSpec, RunSpec
-from ...jobs.run.states import AttemptState, FailureClass, RunState
+from ...jobs.run.states import FailureClass, RunState
 from ...jobs.workspace.grid_settings import GridSettings
-from ...jobs.workspace.journal import LEASE_S
 from ...jobs.workspace.markers import held_runs
 from ..loop.context import Context
 from .causes import Cause, cause_of
 from .remedies import remedy
+from .shown import HELD, shown_state
 
 SCHEMA_VERSION = 1
-# How a pending run is shown that the user holds.
-HELD = "held"
 _ATTEMPT_TIMES = ("submitted_at", "started_at", "ended_at", "heartbeat_at")
 
 
@@ -52,6 +50,8 @@ class GridCounts(Document, frozen=True, kw_only=True):
     """State -> runs in it, every state."""
     held: int
     """Those of the pending runs that are on hold."""
+    submitted_by: str
+    """user@host of its latest submission; empty: it was not recorded."""
 
     @property
     def shown(self) -> dict[str, int]:
@@ -330,6 +330,7 @@ def status(context: Context, selection: Selection) -> Status:
             name=settings[grid_id].name,
             runs=_all_states(by_grid[grid_id]),
             held=len(held & waiting.get(grid_id, set())),
+            submitted_by=settings[grid_id].submitted_by,
         )
         for grid_id in listed or settings
         if grid_id in by_grid
@@ -386,7 +387,7 @@ def _facts(
         "seed": row.seed,
         "streams": row.streams,
         "state": row.state,
-        "shown_state": _shown_state(context, row, is_held),
+        "shown_state": shown_state(context, row, is_held),
         "reason": row.reason,
         "scheduler": row.word,
         "attempts": row.attempts,
@@ -405,33 +406,6 @@ def _seconds(context: Context, row: records.RunRow) -> float | None:
     if row.started_at is None:
         return None
     return round((row.ended_at or context.clock()) - row.started_at, 1)
-
-
-def _is_cancelled_there(context: Context, row: records.RunRow) -> bool:
-    """Whether the scheduler calls the run's job cancelled.
-
-    That is not believed while processes may live on a lost node.
-    """
-    if not row.word or row.backend is None:
-        return False
-    word = context.backend(row.backend).cancelled_word
-    return bool(word) and row.word.startswith(word)
-
-
-def _shown_state(context: Context, row: records.RunRow, is_held: bool) -> str:
-    """Return the state with what is only shown, never stored: cancelling, unknown, held, later."""
-    live = row.attempt_state is not None and not AttemptState(row.attempt_state).is_terminal
-    if live and (row.cancelled_through >= row.attempts or _is_cancelled_there(context, row)):
-        return "cancelling"
-    if (
-        row.state == RunState.RUNNING
-        and row.heartbeat_at
-        and context.clock() - row.heartbeat_at > LEASE_S
-    ):
-        return "unknown"
-    if row.state == RunState.PENDING and is_held:
-        return HELD
-    return row.state
 
 
 def show(context: Context, run_id: str) -> RunDetails:

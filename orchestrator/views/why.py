@@ -6,11 +6,12 @@ from ...jobs.documents import Document
 from ...jobs.run.selector import Selection
 from ...jobs.run.states import AttemptState, FailureClass, RunState
 from ...jobs.units import format_duration
-from ...jobs.workspace.markers import Closed, Marker, closed
+from ...jobs.workspace.markers import Closed, Marker, closed, held_runs
 from ..backends.base import WaitKind
 from ..loop.context import Context
 from .causes import Cause, cause_of
 from .remedies import remedy
+from .shown import shown_state
 
 
 class Explanation(Document, frozen=True, kw_only=True):
@@ -19,6 +20,8 @@ class Explanation(Document, frozen=True, kw_only=True):
     schema_version: int
     run_id: str
     state: str
+    shown_state: str
+    """As `runs` shows it: also cancelling, unknown or held."""
     verdict: str
     """wait (it goes on by itself), act (somebody has to do something), never (as asked it cannot
     start), running or ended.
@@ -66,6 +69,7 @@ def why(context: Context, run_id: str) -> Explanation:
         schema_version=1,
         run_id=run_id,
         state=row.state,
+        shown_state=shown_state(context, row, _is_held(context, row)),
         verdict=verdict,
         sentence=sentence,
         action=action,
@@ -90,6 +94,10 @@ def _cause(context: Context, row: records.RunRow, attempts: list[records.Attempt
         signature=last.signature if last else "",
         error=last.error if last else "",
     )
+
+
+def _is_held(context: Context, row: records.RunRow) -> bool:
+    return row.run_id in held_runs(context.workspace, {row.grid_id})
 
 
 def _pending(context: Context, row: records.RunRow, cause: Cause) -> Answer:

@@ -42,6 +42,7 @@ class LocalBackend:
     hands_on = False
     cancelled_word = ""
     explains_by_word = True
+    goes_on = "The runs go on without this terminal, retries and later stages included."
     nodes_change = False
 
     def __init__(self, workspace: Workspace, *, folder: Path | None = None) -> None:

@@ -39,6 +39,10 @@ class RayBackend:
     hands_on = True
     cancelled_word = "STOPPED"
     explains_by_word = False
+    goes_on = (
+        "The runs go on without this terminal: jobs that end retry and hand on. A job that dies"
+        " without a word needs a pass: vtjobs supervise"
+    )
     nodes_change = True
 
     def __init__(

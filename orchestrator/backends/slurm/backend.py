@@ -28,6 +28,10 @@ class SlurmBackend:
     hands_on = True
     cancelled_word = "CANCELLED"
     explains_by_word = True
+    goes_on = (
+        "The runs go on without this terminal: jobs that end retry and hand on. A job that dies"
+        " without a word needs a pass: vtjobs supervise"
+    )
     nodes_change = False
 
     def __init__(

@@ -14,6 +14,7 @@ from vtjobs.jobs.run.states import RunState
 from vtjobs.jobs.workspace.journal import LEASE_S
 from vtjobs.orchestrator.requests import actions
 from vtjobs.orchestrator.views import documents
+from vtjobs.orchestrator.views.why import why
 
 from ...support.grids import tiny_grid
 from ...support.journals import ended, journal, scored, started
@@ -191,3 +192,21 @@ def test_logs_are_those_of_the_last_attempt_that_left_any(quiet_lab: Lab, runs: 
     (folder / "rank-0.log").write_text("hello")
     quiet_lab.run(runs[0]).attempt(2).mkdir()
     assert [path.name for path in documents.logs_of(quiet_lab.context, runs[0])] == ["rank-0.log"]
+
+
+def test_a_run_that_is_tried_again_after_a_cancel_is_cancelling_no_more(quiet_lab: Lab) -> None:
+    (run_id,) = quiet_lab.submit(tiny_grid(seeds="1"))
+    quiet_lab.tick()
+    actions.cancel(quiet_lab.context, [run_id])
+    assert document(quiet_lab, run_id).shown_state == "cancelling"
+    journal(quiet_lab, run_id, 1, ended("cancelled", "cancelled"))
+    quiet_lab.tick()
+    actions.retry(quiet_lab.context, [run_id], clean=False)
+    quiet_lab.tick()
+    # The number of the new attempt lies behind the cancel; there are fewer attempts than that.
+    words = {
+        document(quiet_lab, run_id).shown_state,
+        documents.show(quiet_lab.context, run_id).shown_state,
+        why(quiet_lab.context, run_id).shown_state,
+    }
+    assert words == {"queued"}

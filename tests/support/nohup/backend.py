@@ -41,6 +41,7 @@ class NohupBackend:
     hands_on = False
     cancelled_word = ""
     explains_by_word = True
+    goes_on = "The runs go on without this terminal."
     nodes_change = False
 
     def __init__(self, config: Config) -> None:
