@@ -153,7 +153,7 @@ def test_a_follower_starts_no_run_and_ends_quietly_with_an_interrupt(
 ) -> None:
     (run_id,) = quiet_lab.submit(tiny_grid(seeds="1"))
     follower = Cli(quiet_lab.folder, cache).start("logs", run_id, "-f")
-    assert first_line(follower).startswith(f"{run_id[:8]} waits: ready: ")
+    assert first_line(follower).startswith(f"{run_id[:8]} waits: it is ready")
     with pytest.raises(subprocess.TimeoutExpired):
         follower.wait(timeout=3)
     assert quiet_lab.attempts(run_id) == []

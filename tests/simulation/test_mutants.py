@@ -92,7 +92,7 @@ def offsets_are_forgotten(patch: pytest.MonkeyPatch) -> None:
 
 def retries_without_end(patch: pytest.MonkeyPatch) -> None:
     """The policy gives every failure another try."""
-    from vtjobs.db import machine
+    from vtjobs.jobs.run import derive as machine
     from vtjobs.jobs.run.retry import judge
 
     patch.setattr(

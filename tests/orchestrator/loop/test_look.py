@@ -19,6 +19,8 @@ from ...support.journals import ended, journal, scored, started
 from ...support.lab import Lab
 
 STRANGER = "nobody"
+# What a command may import: another user may not be able to read this interpreter's files.
+ROOMS = ("jobs", "db", "orchestrator", "commands")
 
 
 def test_a_due_run_stays_where_it_is(quiet_lab: Lab) -> None:
@@ -112,8 +114,10 @@ def _as_stranger(home: Path, *arguments: str) -> "subprocess.CompletedProcess[st
     """Run a command as another UNIX user, from modules that this process has read already."""
     identity = pwd.getpwnam(STRANGER)
     script = (
-        "import os, sys; from vtjobs.cli import main; import vtjobs.db.queries, "
-        "vtjobs.orchestrator.views.documents, vtjobs.commands.watch, vtjobs.commands.control; "
+        "import importlib, os, pkgutil, sys, vtjobs; from vtjobs.cli import main\n"
+        f"for room in {ROOMS!r}:\n"
+        "    for found in pkgutil.walk_packages([f'{vtjobs.__path__[0]}/{room}'], f'vtjobs.{room}.'):\n"
+        "        if '.migrations' not in found.name: importlib.import_module(found.name)\n"
         f"os.setgroups([]); os.setgid({identity.pw_gid}); os.setuid({identity.pw_uid}); "
         f"sys.argv = {['vtjobs', *arguments]!r}; main()"
     )
