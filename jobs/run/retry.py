@@ -14,6 +14,10 @@ STALLED_LIMIT = 3
 NEVER_STARTED_LIMIT = 10
 
 DETERMINISTIC = frozenset((FailureClass.SETUP_ERROR, FailureClass.NO_CHECKPOINT))
+# Failures that another run of the grid is likely to repeat, and how many runs that fail alike are
+# enough to start no further one.
+BLAMED = DETERMINISTIC | {FailureClass.USER_ERROR, FailureClass.REFUSED, FailureClass.DATA}
+ALIKE_RUNS = 3
 ONCE = frozenset((FailureClass.DATA, FailureClass.NO_RESULT))
 
 

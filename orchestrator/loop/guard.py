@@ -13,17 +13,12 @@ from ...db.engine import reading
 from ...db.lookups import FailedRun
 from ...jobs.atomic_files import read_json, to_json, write_new, write_over
 from ...jobs.run.error_text import message_of
-from ...jobs.run.retry import DETERMINISTIC
-from ...jobs.run.states import FailureClass, RunState
+from ...jobs.run.retry import ALIKE_RUNS, BLAMED
+from ...jobs.run.states import RunState
 from ...jobs.workspace.paths import Workspace
 from ...jobs.workspace.stored_grid import FrozenGrid
 from ..backends.base import WaitKind
 from .context import Context
-
-# Runs of a grid that fail alike, for a reason that trying again does not mend, before nothing more
-# is submitted.
-BREAKER_RUNS = 3
-_BLAMED = DETERMINISTIC | {FailureClass.USER_ERROR, FailureClass.REFUSED, FailureClass.DATA}
 
 
 def guard(context: Context, *, acts: bool = True) -> list[str]:
@@ -114,7 +109,7 @@ def _watch_failures(context: Context, *, acts: bool) -> list[str]:
     """
     alike: dict[tuple[str, str, str], list[FailedRun]] = defaultdict(list)
     with reading(context.ledger.engine) as connection:
-        for row in lookups.failed_runs(connection, _BLAMED):
+        for row in lookups.failed_runs(connection, BLAMED):
             alike[row.grid_id, row.failure, row.signature].append(row)
         waiting = (RunState.PENDING, RunState.QUEUED)
         pending = lookups.runs_by_grid(connection, waiting) if alike else {}
@@ -122,7 +117,7 @@ def _watch_failures(context: Context, *, acts: bool) -> list[str]:
     for (grid_id, failure, signature), rows in sorted(alike.items()):
         forgiven = read_json(context.workspace.marker(grid_id, "forgiven")) or {}
         fresh = [row for row in rows if forgiven.get(row.run_id, 0) < row.number]
-        if len(fresh) < BREAKER_RUNS or not pending.get(grid_id):
+        if len(fresh) < ALIKE_RUNS or not pending.get(grid_id):
             continue
         with reading(context.ledger.engine) as connection:
             errors = lookups.newest_errors(connection, [fresh[0].run_id])

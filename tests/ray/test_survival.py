@@ -54,7 +54,9 @@ def test_a_run_goes_on_from_its_last_checkpoint_whichever_of_its_processes_is_ki
         kill({1: children(template), 2: [agent], 3: [parent_of(agent)]}[number])
         wait_for(lambda agent=agent, template=template: gone([agent, template]))
         saved.append(candidates(run.folder, number + 1)[0].step)
-        wait_for(lambda number=number: (user.ok("status"), run.record(number + 1).start)[1])
+        wait_for(
+            lambda number=number: (user.ok("supervise", "--once"), run.record(number + 1).start)[1]
+        )
     found = finish(user, run)
     assert [(attempt["state"], attempt["failure"]) for attempt in found[:3]] == [
         ("failed", "crash"),

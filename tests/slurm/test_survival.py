@@ -174,7 +174,7 @@ def test_a_run_preempted_without_grace_goes_on_from_its_last_periodic_checkpoint
         wait_for(lambda: gone(agents(user)), 90)
     assert run.record(1).end is None, "there was no time to say how it ended"
     saved = newest_checkpoint(run, 1)
-    wait_for(lambda: (user.ok("status"), run.record(2).start)[1], 120)
+    wait_for(lambda: (user.ok("supervise", "--once"), run.record(2).start)[1], 120)
     document = run.show()
     assert state_of(document, 1) == "preempted"
     assert sources(document, 1, "preempted")[0] in ("squeue", "sacct")
@@ -232,7 +232,7 @@ def test_the_zombie_of_a_node_whose_daemon_died_fences_itself_and_nothing_more_o
     node = run.trains(1, epochs=3)
     zombie = [process for pid in agents(user) for process in family(pid)]
     slurm.kill(node)
-    wait_for(lambda: (user.ok("status"), run.record(2).start)[1], 180)
+    wait_for(lambda: (user.ok("supervise", "--once"), run.record(2).start)[1], 180)
     claimed_at = time.monotonic()
     assert not gone(zombie), "the agent is not a zombie"
     wait_for(lambda: gone(zombie), 30)
@@ -430,10 +430,18 @@ def test_an_array_that_the_crashed_controller_forgot_is_submitted_again_and_who_
         assert int(stranger) < int(job), "the controller gives ids away again"
         slurm.ask("scancel", stranger)
     wait_for(lambda: gone(agents(user)), 60)
-    wait_for(lambda: (user.ok("status"), first.record(2).start or second.record(2).start)[1], 180)
+    wait_for(
+        lambda: (user.ok("supervise", "--once"), first.record(2).start or second.record(2).start)[
+            1
+        ],
+        180,
+    )
     # The one that waited is not judged in the first two minutes: it might have been cancelled this
     # very moment.
-    wait_for(lambda: (user.ok("status"), attempts(second.show())[0]["state"] == "lost")[1], 180)
+    wait_for(
+        lambda: (user.ok("supervise", "--once"), attempts(second.show())[0]["state"] == "lost")[1],
+        180,
+    )
     ends = [
         (attempts(run.show())[0]["state"], attempts(run.show())[0]["failure"])
         for run in (first, second)

@@ -161,7 +161,7 @@ def test_a_cancel_that_the_controller_could_not_hear_is_carried_out_later(user: 
     assert done.returncode == 5, done.stderr
     user.cluster.up()
     assert len(user.queue()) == 1
-    wait_for(lambda: user("status") and user.queue() == [])
+    wait_for(lambda: user("supervise", "--once") and user.queue() == [])
     user.wait_states({"cancelled": 2})
 
 
@@ -207,7 +207,7 @@ def test_alike_failures_stop_a_grid(user: SlurmUser) -> None:
     )
     site = f'setup: ["export PYTHONPATH={user.folder}"]'
     user.submit(slurm_grid(seeds="8", site=site, more="heads: [supervised]\nmax_running: 2"))
-    wait_for(lambda: "runs failed with the same error" in user("status").stderr)
+    wait_for(lambda: "runs failed with the same error" in user("supervise", "--once").stderr)
     wait_for(lambda: user.states().keys() == {"failed", "pending"} and user.queue() == [])
     states = user.states()
     # Beside the third one that failed, another was under way.

@@ -103,7 +103,8 @@ class SlurmUser(Cli):
         )
 
     def wait_states(self, wanted: dict[str, int]) -> None:
-        wait_for(lambda: self.states() == wanted)
+        """Make passes, as `vtjobs supervise` does, until this many runs are in each state."""
+        wait_for(lambda: (self("supervise", "--once"), self.states() == wanted)[1])
 
     # What the cluster says ------------------------------------------------------------------------
 

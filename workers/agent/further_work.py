@@ -14,6 +14,7 @@ from ...jobs.atomic_files import read_json, to_json, write_new
 from ...jobs.config.node import OnNode
 from ...jobs.documents import from_plain
 from ...jobs.errors import VtjobsError
+from ...jobs.run.retry import ALIKE_RUNS, BLAMED
 from ...jobs.run.states import AttemptState, FailureClass, RunState
 from ...jobs.workspace.allocation import Allocation, Place, Task
 from ...jobs.workspace.grid_settings import GridSettings
@@ -79,11 +80,16 @@ class FurtherWork:
         self._grids = dict.fromkeys(task.grid_id for task in allocation.tasks[index])
         self._submissions = Submissions(workspace)
         self._search_at = 0.0
+        # Runs that failed here in a way that others are likely to repeat.
+        self._alike: set[str] = set()
 
     def after(self, task: Task, state: AttemptState, failure: FailureClass | None) -> None:
         """Note how an attempt of this place ended: its run may be due again, or a later stage."""
         if state is AttemptState.COMPLETED:
             self._search_at = 0.0
+            self._alike.clear()
+        elif failure in BLAMED:
+            self._alike.add(task.run_id)
         if state not in _FAILED:
             return
         folder = self.workspace.run(task.run_id)
@@ -142,7 +148,8 @@ class FurtherWork:
         )
 
     def _next_waiting(self) -> Task | None:
-        if self.clock() < self._search_at:
+        if self.clock() < self._search_at or len(self._alike) >= ALIKE_RUNS:
+            # Whoever makes the next pass trips the grid's breaker.
             return None
         self._submissions.refresh()
         for grid_id in self._grids:

@@ -83,7 +83,9 @@ def hand_on(
     )
     write_new(workspace.allocation(token), to_json(successor.to_dict()))
     here = on_node(allocation.shape.backend)
-    command = here.successor(allocation.argv, token, exclude=exclude, waits=waits, delay_s=delay_s)
+    # The command has those that the allocation avoided already.
+    more = [avoid] if avoid else []
+    command = here.successor(allocation.argv, token, exclude=more, waits=waits, delay_s=delay_s)
     if _submit(here, token, command):
         logger.info("%s: handed on to %s", allocation.token, token)
     else:

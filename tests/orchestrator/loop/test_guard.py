@@ -6,9 +6,10 @@ from collections.abc import Sequence
 import pytest
 
 from vtjobs.db import scheduler_notes
+from vtjobs.jobs.run.retry import ALIKE_RUNS
 from vtjobs.orchestrator.backends.base import Waiting
 from vtjobs.orchestrator.backends.slurm.pending import explain
-from vtjobs.orchestrator.loop.guard import BREAKER_RUNS, guard
+from vtjobs.orchestrator.loop.guard import guard
 from vtjobs.orchestrator.loop.tick import Report, tick
 from vtjobs.orchestrator.requests import actions
 from vtjobs.orchestrator.requests.submit import submit
@@ -140,7 +141,7 @@ def problems(lab: Lab) -> list[str]:
 
 
 def test_two_that_fail_alike_stop_nothing(quiet_lab: Lab, many: list[str]) -> None:
-    fail(quiet_lab, *many[: BREAKER_RUNS - 1])
+    fail(quiet_lab, *many[: ALIKE_RUNS - 1])
     assert problems(quiet_lab) == []
     assert len(queued(quiet_lab, many)) == 4
 
@@ -148,7 +149,7 @@ def test_two_that_fail_alike_stop_nothing(quiet_lab: Lab, many: list[str]) -> No
 def test_three_that_fail_alike_stop_the_grid_and_say_so_each_time(
     quiet_lab: Lab, many: list[str]
 ) -> None:
-    fail(quiet_lab, *many[:BREAKER_RUNS])
+    fail(quiet_lab, *many[:ALIKE_RUNS])
     for _ in range(2):
         (problem,) = problems(quiet_lab)
         assert (
@@ -160,7 +161,7 @@ def test_three_that_fail_alike_stop_the_grid_and_say_so_each_time(
 
 
 def test_the_stop_names_a_real_error_with_its_numbers(quiet_lab: Lab, many: list[str]) -> None:
-    for number, run_id in enumerate(many[:BREAKER_RUNS]):
+    for number, run_id in enumerate(many[:ALIKE_RUNS]):
         fail(quiet_lab, run_id, signature="ValueError: #", error=f"ValueError: {number}7\n")
     (problem,) = problems(quiet_lab)
     assert re.search(r"\(user_error: ValueError: [012]7\); 3 runs are held back", problem)

@@ -164,7 +164,7 @@ def test_a_killed_template_costs_its_runs_an_attempt_and_the_agent_goes_on_with_
     lab: Lab,
 ) -> None:
     runs = lab.submit(
-        tiny_grid(seeds="1", epochs=ENDLESS) + "",
+        tiny_grid(seeds="1", epochs=ENDLESS, extra="retries: 1"),
     ) + lab.submit(tiny_grid(name="next", seeds="[5]"))
     agent = start(lab, lab.allocate(runs, lanes=1))
     wait_for(lambda: is_training(lab, runs[0]))

@@ -13,6 +13,7 @@ import pytest
 from vtjobs.db.ingest import ingest_live
 from vtjobs.jobs.atomic_files import read_json, to_json, write_over
 from vtjobs.jobs.workspace.allocation import Allocation
+from vtjobs.orchestrator.backends.slurm.on_node import SlurmNode
 
 from ...support.grids import tiny_grid
 from ...support.lab import Lab, children, wait_for
@@ -184,3 +185,12 @@ def test_a_node_whose_gpus_are_not_real_trains_on_the_cpu_and_keeps_their_ids(la
     assert agent.wait(timeout=60) == 0
     start = lab.record(run_id, 1).start
     assert start is not None and start.gpus == ["4", "5"]
+
+
+def test_a_successor_avoids_nodes_starts_at_once_or_later(lab: Lab, commands: Commands) -> None:
+    argv = ("sbatch", "--exclude=bad7", "--dependency=afterany:{job}", "{token}")
+    node = SlurmNode()
+    now = node.successor(argv, "vtj-2", exclude=["bad8"], waits=False)
+    assert now == ["sbatch", "--exclude=bad7,bad8", "vtj-2"]
+    later = node.successor(argv, "vtj-2", delay_s=120)
+    assert "--begin=now+120" in later and "--exclude=bad7" in later

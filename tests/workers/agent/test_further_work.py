@@ -185,3 +185,12 @@ def test_with_too_little_walltime_left_it_takes_on_nothing(lab: Lab) -> None:
     assert agent.wait(timeout=120) == 0
     lab.tick(start=False)
     assert [lab.state(run_id) for run_id in runs] == ["completed", "pending"]
+
+
+def test_after_three_runs_that_failed_alike_no_further_one_is_taken_on(quiet_lab: Lab) -> None:
+    runs = quiet_lab.submit(tiny_grid(seeds="5", extra="retries: 1"))
+    allocation = quiet_lab.allocate(runs[:3])
+    work = further(quiet_lab, allocation)
+    for task in allocation.all_tasks:
+        work.after(task, AttemptState.FAILED, FailureClass.SETUP_ERROR)
+    assert work.next() is None
