@@ -192,5 +192,6 @@ def test_after_three_runs_that_failed_alike_no_further_one_is_taken_on(quiet_lab
     allocation = quiet_lab.allocate(runs[:3])
     work = further(quiet_lab, allocation)
     for task in allocation.all_tasks:
+        journal(quiet_lab, task.run_id, 1, ended("failed", FailureClass.SETUP_ERROR))
         work.after(task, AttemptState.FAILED, FailureClass.SETUP_ERROR)
     assert work.next() is None
