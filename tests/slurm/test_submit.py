@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from vtjobs.jobs.workspace.lineage import completed_by
+from vtjobs.jobs.workspace.paths import RunFolder
+
 from ..support.postgres import PostgresServer
 from ..support.slurm import SlurmCluster
 from ..support.slurm_user import LATER, SlurmUser, counted, processes, slurm_grid, wait_for
@@ -221,8 +224,24 @@ def test_what_a_limit_keeps_out_waits_says_so_and_goes_later(
     assert "limit" in answer["sentence"]
     for job in user.queue():
         user.cluster.ask("scancel", job)
-    wait_for(lambda: user.states() == {"queued": 2, "cancelled": 3})
+    user.wait_states({"queued": 2, "cancelled": 3})
     assert {run["attempts"] for run in user.runs()} == {1}
+
+
+def test_a_grid_beyond_a_limit_ends_with_no_command_after_its_submission(
+    user: SlurmUser, three_at_most: None
+) -> None:
+    user.submit(slurm_grid(seeds="8"))
+    assert sum(user.states().get(state, 0) for state in ("queued", "running")) <= 3
+    # Journals alone: nobody makes a pass, and nobody looks.
+    runs = [user.workspace / run["run_id"][:2] / run["run_id"] for run in user.runs()]
+    wait_for(lambda: all(_has_completed(RunFolder(run)) for run in runs))
+    assert user.states() == {"completed": 8}
+    assert {run["attempts"] for run in user.runs()} == {1}
+
+
+def _has_completed(run: RunFolder) -> bool:
+    return completed_by(run, 1 << 30) is not None
 
 
 # Nothing hostile gets through ---------------------------------------------------------------------
