@@ -30,8 +30,8 @@ logger = logging.getLogger("vtjobs.local")
 TICK_S = 0.3
 # How long a runner with nothing to do waits for more.
 LINGER_S = 2.0
-# How far two starts of a keeper lie apart at least.
-KEEPER_EVERY_S = 5.0
+# How far two starts of a keeper lie apart at least, and at most after failures.
+KEEPER_EVERY_S = (5.0, 300.0)
 
 
 class Runner:
@@ -49,7 +49,8 @@ class Runner:
         self.codes: dict[int, int] = {}
         self._shown_at = -HEARTBEAT_S
         self._keeper: int | None = None
-        self._keeper_at = -KEEPER_EVERY_S
+        self._keeper_wait = KEEPER_EVERY_S[0]
+        self._keeper_at = -self._keeper_wait
 
     def run(self) -> None:
         """Serve until queue and machine are empty and nothing will be due."""
@@ -67,10 +68,13 @@ class Runner:
             code = self.codes.pop(self._keeper)
             logger.info("keeper ended with %d", code)
             self._keeper = None
+            # One that cannot open the ledger from here will not be able to in five seconds.
+            longer = min(KEEPER_EVERY_S[1], self._keeper_wait * 2)
+            self._keeper_wait = longer if code else KEEPER_EVERY_S[0]
         return self._keeper is not None
 
     def _start_keeper(self, folder: Path) -> None:
-        if time.monotonic() - self._keeper_at < KEEPER_EVERY_S:
+        if time.monotonic() - self._keeper_at < self._keeper_wait:
             return
         self._keeper_at = time.monotonic()
         module = "vtjobs.orchestrator.loop.keep"

@@ -5,18 +5,19 @@ import pwd
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
 
 from vtjobs.jobs.run.states import RunState
+from vtjobs.orchestrator.backends.base import JobView, Key, Place
 from vtjobs.orchestrator.loop.tick import look
 
 from ...support.grids import tiny_grid
 from ...support.journals import ended, journal, scored, started
-from ...support.lab import Lab
+from ...support.lab import Lab, SleepingBackend
 
 STRANGER = "nobody"
 # What a command may import: another user may not be able to read this interpreter's files.
@@ -54,6 +55,30 @@ def test_a_lost_submission_is_not_repeated(quiet_lab: Lab) -> None:
     quiet_lab.allocate([run_id], backend="slurm")
     quiet_lab.clock.ahead_s = 600
     assert look(quiet_lab.context).resubmitted == 0
+
+
+class CountingBackend(SleepingBackend):
+    """The queue of this machine, asked as seldom as a cluster's."""
+
+    poll_s = 30.0
+    asked = 0
+
+    def observe(self, places: Sequence[Place]) -> dict[Key, JobView]:
+        type(self).asked += 1
+        return super().observe(places)
+
+
+def test_the_scheduler_is_asked_once_in_thirty_seconds_however_many_look(quiet_lab: Lab) -> None:
+    quiet_lab.submit(tiny_grid(seeds="1"))
+    quiet_lab.tick()
+    for _ in range(6):
+        context = quiet_lab.open()
+        context._backends["local"] = CountingBackend(context.workspace)
+        look(context)
+    assert CountingBackend.asked == 1
+    quiet_lab.clock.ahead_s = 31
+    look(context)
+    assert CountingBackend.asked == 2
 
 
 def test_a_tripped_breaker_is_said_and_not_set(quiet_lab: Lab) -> None:
