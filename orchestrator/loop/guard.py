@@ -7,6 +7,7 @@ obey alike.
 """
 
 from collections import defaultdict
+from collections.abc import Container
 
 from ...db import lookups, queries, scheduler_notes
 from ...db.engine import reading
@@ -21,32 +22,34 @@ from ..backends.base import WaitKind
 from .context import Context
 
 
-def guard(context: Context, *, acts: bool = True) -> list[str]:
+def guard(context: Context, *, asked: Container[str] | None = None) -> list[str]:
     """Release canaries that have passed, trip breakers; return what the user should know.
 
     Args:
         context: workspace, ledger, backends.
-        acts: False to say it only: no marker is written, and no scheduler is asked.
+        asked: None: a pass. Otherwise it is said only, no marker is written, and no scheduler is
+            asked but these.
     """
+    acts = asked is None
     found: list[str] = []
     for folder in sorted(context.workspace.grids.glob("*")):
         if (folder / "canary.json").exists():
             found += _watch_canary(context, folder.name, acts=acts)
-    return found + _watch_failures(context, acts=acts) + _watch_queue(context, asks=acts)
+    return found + _watch_failures(context, acts=acts) + _watch_queue(context, asked)
 
 
-def _watch_queue(context: Context, *, asks: bool) -> list[str]:
+def _watch_queue(context: Context, asked: Container[str] | None) -> list[str]:
     """Say which queued runs will not start by themselves."""
     with reading(context.ledger.engine) as connection:
         words = queries.waiting_words(connection)
     away = scheduler_notes.away(context.ledger)
     found = []
     for row in words:
-        waiting = (
-            None
-            if row.backend in away or not (asks or context.backend(row.backend).explains_by_word)
-            else context.backend(row.backend).explain(row.word, token=row.token)
-        )
+        backend = context.backend(row.backend)
+        may_ask = asked is None or row.backend in asked or backend.explains_by_word
+        if row.backend in away or not may_ask:
+            continue
+        waiting = backend.explain(row.word, token=row.token)
         if waiting is None or waiting.kind is WaitKind.WAIT:
             continue
         never = "can never start" if waiting.kind is WaitKind.NEVER else "will not start by itself"

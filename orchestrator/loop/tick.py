@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...db import queries, scheduler_notes
+from ...db.due import due_runs
 from ...db.engine import reading
 from ...db.ingest import ingest_live
 from ...db.ledger import Ledger
@@ -40,6 +41,8 @@ class Report:
     """Backends that could not be asked, since when and why: what hangs on them is unknown, and was
     left alone.
     """
+    asked: set[str] = field(default_factory=set)
+    """Backends whose turn to be asked it was."""
     problems: list[str] = field(default_factory=list)
     """Why some grids cannot start here, and what keeps runs from starting at all."""
 
@@ -57,7 +60,7 @@ def tick(context: Context, *, start: bool = True) -> Report:
     require_workspace(context)
     report = Report()
     live = _take_in(context, report, acts=True)
-    report.problems += guard(context)
+    report.problems += guard(context, asked=None)
     if start:
         started = dispatch(context)
         report.launched = started.attempts
@@ -84,11 +87,22 @@ def look(context: Context) -> Report:
     require_workspace(context)
     report = Report()
     if context.keeps_ledger:
-        _take_in(context, report, acts=False)
+        live = _take_in(context, report, acts=False)
+        _forget_away(context.ledger, {row.backend for row in live} | _awaited(context))
     if context.is_owner:
-        report.problems += guard(context, acts=False) + _asleep(context)
+        report.problems += guard(context, asked=report.asked) + _asleep(context)
     report.unreachable = scheduler_notes.away(context.ledger)
     return report
+
+
+def _awaited(context: Context) -> set[str]:
+    """Return the backends that pending runs wait for, where one is away."""
+    if not scheduler_notes.away(context.ledger):
+        return set()
+    with reading(context.ledger.engine) as connection:
+        grids = {run.grid_id for run in due_runs(connection, float("inf"))}
+        settings = queries.grid_settings(connection, grids)
+    return {found.backend for found in settings.values()}
 
 
 def _asleep(context: Context) -> list[str]:
@@ -117,7 +131,7 @@ def _take_in(context: Context, report: Report, *, acts: bool) -> list[Any]:
     with reading(context.ledger.engine) as connection:
         live = queries.live_attempts(connection)
     asked_at = context.clock()
-    views = _observe(context, live) if context.is_owner else {}
+    views = _observe(context, live, report) if context.is_owner else {}
     report.events = ingest_live(context.ledger, context.workspace)
     if adopt_allocations(context.ledger, context.workspace, known_tokens(context.ledger)):
         # A successor may be at work already.
@@ -140,7 +154,7 @@ def place_of(row: Any) -> Place:
     )
 
 
-def _observe(context: Context, live: list[Any]) -> dict[Key, JobView]:
+def _observe(context: Context, live: list[Any], report: Report) -> dict[Key, JobView]:
     """Ask each backend once about all its places, at most as often as it may be asked."""
     places: dict[str, dict[Key, Place]] = defaultdict(dict)
     for row in live:
@@ -153,6 +167,7 @@ def _observe(context: Context, live: list[Any]) -> dict[Key, JobView]:
         backend = context.backend(name)
         if not scheduler_notes.may_ask(context.ledger, name, "asked", every_s=backend.poll_s):
             continue
+        report.asked.add(name)
         try:
             views |= backend.observe(list(mine.values()))
             scheduler_notes.note_away(context.ledger, name, None)

@@ -115,6 +115,8 @@ class Agent:
             # Before all else: little time may be left.
             left = [*self.waiting, *self.further.pending]
             hand_on_stopped(self.workspace, self.allocation, self.done, left)
+        elif not self.node and self.stopping is None:
+            self._pass_on()
         if not self.node:
             submit_unsent(self.workspace, self.allocation.shape.backend)
         if self.forge is not None:
@@ -276,6 +278,18 @@ class Agent:
         except (OSError, ValueError, KeyError, VtjobsError) as error:
             # The next pass over the workspace retries it.
             logger.warning("run %s: cannot be retried from here: %s", hosted.task.run_id, error)
+
+    def _pass_on(self) -> None:
+        """Submit what is due and can no longer be served here, where nobody else would.
+
+        Retries, or one run of the grid that waits: its agent takes on the next one.
+        """
+        further = self.further
+        if self._gave_up or not self.scheduler.waits:
+            return
+        delay_s = further.delay_s if self.scheduler.delays else 0.0
+        left = further.pending or list(filter(None, [further.next(here=False)]))
+        hand_on(self.workspace, self.allocation, left, delay_s=delay_s)
 
     def _sleep(self) -> None:
         with selectors.DefaultSelector() as selector:

@@ -103,8 +103,10 @@ class FurtherWork:
             micro_split=task.micro_split * (2 if verdict.halve_micro_batch else 1),
             is_claimed=False,
         )
-        avoid = self.scheduler.avoids and failure in NODE_FAULTS
-        if avoid or (self.scheduler.delays and verdict.wait_s > WAIT_HERE_S):
+        can_submit = bool(self.allocation.argv)
+        avoid = can_submit and self.scheduler.avoids and failure in NODE_FAULTS
+        later = can_submit and self.scheduler.delays and verdict.wait_s > WAIT_HERE_S
+        if avoid or later:
             self.elsewhere.append(Retry(task=again, delay_s=verdict.wait_s, avoids_node=avoid))
         else:
             self.retries.append((self.clock() + verdict.wait_s, again))
@@ -117,13 +119,21 @@ class FurtherWork:
         """The retries that have not begun."""
         return [task for _, task in self.retries]
 
-    def next(self) -> Task | None:
+    @property
+    def delay_s(self) -> float:
+        """Seconds until the last of these may start."""
+        return max(0.0, *(at - self.clock() for at, _ in self.retries), 0.0)
+
+    def next(self, *, here: bool = True) -> Task | None:
         """Claim a run that is due and return its attempt; None: there is none at this time.
 
         What cannot be read at this moment is looked for again later.
+
+        Args:
+            here: whether it is served at this place, which is then written down.
         """
         try:
-            return self._next_retry() or self._next_waiting()
+            return self._next_retry() or self._next_waiting(here=here)
         except (OSError, ValueError, KeyError, VtjobsError) as error:
             logger.warning("cannot look for further runs: %s", error)
             self._search_at = self.clock() + SEARCH_EVERY_S
@@ -147,7 +157,7 @@ class FurtherWork:
             and closed(self.workspace, task.grid_id)(task.run_id) is None
         )
 
-    def _next_waiting(self) -> Task | None:
+    def _next_waiting(self, *, here: bool) -> Task | None:
         if self.clock() < self._search_at or len(self._alike) >= ALIKE_RUNS:
             # Whoever makes the next pass trips the grid's breaker.
             return None
@@ -159,7 +169,7 @@ class FurtherWork:
                 task = self._unsubmitted(run_id, grid_id, parent)
                 if task is None or why_closed(run_id) is not None:
                     continue
-                if taken := self._take(task):
+                if taken := self._take(task, here=here):
                     return taken
         self._search_at = self.clock() + SEARCH_EVERY_S
         return None
@@ -187,13 +197,15 @@ class FurtherWork:
             parent=parent,
         )
 
-    def _take(self, task: Task) -> Task | None:
+    def _take(self, task: Task, *, here: bool = True) -> Task | None:
         """Claim the run and write that down; None where somebody else was faster."""
         folder = self.workspace.run(task.run_id)
         number = next_number(folder, above=task.attempt)
         if not folder.claim(number):
             return None
         taken = dataclasses.replace(task, attempt=number, is_claimed=True)
+        if not here:
+            return taken
         content = dataclasses.replace(
             self.allocation,
             token=f"vtj-{secrets.token_hex(8)}",

@@ -194,3 +194,36 @@ def test_a_successor_avoids_nodes_starts_at_once_or_later(lab: Lab, commands: Co
     assert now == ["sbatch", "--exclude=bad7,bad8", "vtj-2"]
     later = node.successor(argv, "vtj-2", delay_s=120)
     assert "--begin=now+120" in later and "--exclude=bad7" in later
+
+
+def test_an_agent_without_walltime_left_submits_what_its_grid_still_waits_for(
+    lab: Lab, commands: Commands
+) -> None:
+    runs = lab.submit(tiny_grid(seeds="2"))
+    allocation = lab.allocate(
+        runs[:1], backend="slurm", walltime_s=600, lead_s=500, argv=handed_to(commands)
+    )
+    agent = start_agent(lab, allocation, **ELEMENT, PATH=commands.path)
+    assert agent.wait(timeout=60) == 0
+    successor = successor_of(lab, allocation)
+    assert successor is not None and successor.inside is None
+    assert [task.run_id for task in successor.all_tasks] == runs[1:]
+    assert commands.calls("sbatch") == [f"--after=40_0 {successor.token}"]
+
+
+def test_what_could_not_be_submitted_is_tried_by_the_next_agent_that_ends(
+    lab: Lab, commands: Commands
+) -> None:
+    commands.answers("sbatch", "exit 1")
+    (other,) = lab.submit(tiny_grid(name="other", seeds="[7]"))
+    last = lab.allocate([other], backend="slurm", walltime_s=600, lead_s=500)
+    runs = lab.submit(tiny_grid(seeds="2"))
+    first = lab.allocate(
+        runs[:1], backend="slurm", walltime_s=600, lead_s=500, argv=handed_to(commands)
+    )
+    assert start_agent(lab, first, **ELEMENT, PATH=commands.path).wait(timeout=60) == 0
+    (unsent,) = lab.context.workspace.allocations.glob("*.unsent")
+    commands.answers("sbatch", "exit 0")
+    assert start_agent(lab, last, **ELEMENT, PATH=commands.path).wait(timeout=60) == 0
+    assert not unsent.exists()
+    assert commands.calls("sbatch")[-1] == f"--after=40_0 {unsent.stem}"

@@ -81,7 +81,7 @@ def test_another_allocation_serves_what_this_node_should_not(
     quiet_lab: Lab, failure: FailureClass, delay_s: float, avoids: bool
 ) -> None:
     (run_id,) = quiet_lab.submit(tiny_grid(seeds="1"))
-    work = further(quiet_lab, quiet_lab.allocate([run_id]), CHOOSY)
+    work = further(quiet_lab, quiet_lab.allocate([run_id], argv=("true", "{token}")), CHOOSY)
     fail(quiet_lab, work, failure)
     (retry,) = work.elsewhere
     assert (retry.delay_s, retry.avoids_node) == (delay_s, avoids)
