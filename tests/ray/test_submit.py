@@ -98,7 +98,7 @@ def test_a_request_that_lost_its_nodes_can_never_start_and_says_why(
         lambda: (found := user.json("why", run.run_id))["verdict"] == "never" and found
     )
     assert "no node has the resource 'rare'" in answer["sentence"]
-    assert "can never start" in user("status").stderr
+    wait_for(lambda: "can never start" in user("status").stderr)
 
 
 def test_ray_keeps_a_job_off_the_nodes_that_it_is_to_avoid(user: Cli, ray: RayCluster) -> None:
