@@ -24,6 +24,8 @@ _COLOURS = {
     "blocked": "yellow",
     "cancelled": "yellow",
     "cancelling": "yellow",
+    "suspended": "yellow",
+    "requeued": "yellow",
     "unknown": "magenta",
     "held": "yellow",
 }

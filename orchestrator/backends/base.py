@@ -3,7 +3,7 @@
 One module or package beside this one per scheduler.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, NamedTuple, Protocol
@@ -15,6 +15,10 @@ from ...jobs.workspace.grid_settings import GridSettings
 # So long after its last sign of life an attempt that a scheduler lacks is given up, even where not
 # all that happened is ever known.
 UNSETTLED_S = 3600.0
+
+
+# How runs are shown that somebody changed in their scheduler.
+CANCELLING, SUSPENDED, REQUEUED = "cancelling", "suspended", "requeued"
 
 
 class JobState(StrEnum):
@@ -158,8 +162,8 @@ class Backend(Protocol):
     """Whether it can start an allocation after another one has ended."""
     hands_on: bool
     """Whether its agents may take a while to hand on what they stopped."""
-    cancelled_word: str
-    """With what its word of a job begins that was cancelled there; empty: it has no such word."""
+    shown_words: Mapping[str, str]
+    """With what its word for a job begins -> how a run that has started there is shown."""
     explains_by_word: bool
     """Whether `explain` asks nobody: the scheduler's word says it all."""
     goes_on: str

@@ -227,7 +227,8 @@ def _apply(
         decided[action.decision].append((row, view))
         if action.decision is Decision.END:
             moves.append(_move(row, view, action))
-        elif view.raw[:WORD_CHARS] != row.word:
+        elif view.raw[:WORD_CHARS] != row.word and (row.started_at or 0.0) < asked_at:
+            # Of a run that has started since, the scheduler said how it waited.
             words.append((row.run_id, row.number, view.raw[:WORD_CHARS]))
     for token, (row, view) in {
         row.token: (row, view) for row, view in decided[Decision.ACCEPTED]

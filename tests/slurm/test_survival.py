@@ -323,7 +323,7 @@ def test_a_job_that_is_suspended_and_resumed_stays_one_attempt(
     until(lambda: user.json("status")["runs"]["running"] == 1, "it is running", 20)
     time.sleep(2)
     before = len(run.events(1, "epoch"))
-    assert run.show()["shown_state"] == "running"
+    until(lambda: run.show()["shown_state"] == "suspended", "it is shown as suspended", 20)
     assert len(run.events(1, "epoch")) == before, "it is not suspended"
     slurm.ask("scontrol", "resume", job)
     document = finish(user, run)

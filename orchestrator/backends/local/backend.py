@@ -14,8 +14,9 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 from ....jobs.atomic_files import make_folder
 from ....jobs.config.config import Config
@@ -40,7 +41,7 @@ class LocalBackend:
     look_s = 0.0
     chains = False
     hands_on = False
-    cancelled_word = ""
+    shown_words: Mapping[str, str] = MappingProxyType({})
     explains_by_word = True
     goes_on = "The runs go on without this terminal, retries and later stages included."
     nodes_change = False

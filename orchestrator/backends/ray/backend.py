@@ -9,6 +9,7 @@ import hashlib
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from ....jobs.atomic_files import read_json
@@ -17,7 +18,7 @@ from ....jobs.config.site import configured
 from ....jobs.errors import BadInput, Problem, SchedulerUnreachable
 from ....jobs.workspace.allocation import Allocation, Shape
 from ....jobs.workspace.grid_settings import GridSettings
-from ..base import JobView, Key, Place, Room, Submission, Waiting
+from ..base import CANCELLING, JobView, Key, Place, Room, Submission, Waiting
 from . import cluster
 from .api import Api, Refused
 from .observe import forgotten, given_up, look
@@ -37,7 +38,7 @@ class RayBackend:
     name = "ray"
     chains = False
     hands_on = True
-    cancelled_word = "STOPPED"
+    shown_words = MappingProxyType({"STOPPED": CANCELLING})
     explains_by_word = False
     goes_on = (
         "The runs go on without this terminal: jobs that end retry and hand on. A job that dies"

@@ -3,6 +3,7 @@
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from ....jobs.config.config import Config
@@ -11,7 +12,7 @@ from ....jobs.units import format_duration
 from ....jobs.workspace.allocation import Allocation, Shape
 from ....jobs.workspace.grid_settings import GridSettings
 from ....jobs.workspace.paths import Workspace
-from ..base import JobView, Key, Place, Room, Submission, Waiting
+from ..base import CANCELLING, REQUEUED, SUSPENDED, JobView, Key, Place, Room, Submission, Waiting
 from . import cluster
 from .observe import look
 from .pending import explain
@@ -26,7 +27,16 @@ class SlurmBackend:
     name = "slurm"
     chains = True
     hands_on = True
-    cancelled_word = "CANCELLED"
+    shown_words = MappingProxyType(
+        {
+            "CANCELLED": CANCELLING,
+            "SUSPENDED": SUSPENDED,
+            "STOPPED": SUSPENDED,
+            "PENDING": REQUEUED,
+            "REQUEUE": REQUEUED,
+            "SPECIAL_EXIT": REQUEUED,
+        }
+    )
     explains_by_word = True
     goes_on = (
         "The runs go on without this terminal: jobs that end retry and hand on. A job that dies"

@@ -92,12 +92,16 @@ def test_a_cancelled_run_that_still_has_an_agent_is_shown_as_cancelling(
     assert document(quiet_lab, runs[2]).shown_state == "cancelling"
 
 
-@pytest.mark.parametrize(("word", "shown"), [("GONE by 1000", "cancelling"), ("FINE", "running")])
+@pytest.mark.parametrize(
+    ("word", "shown"),
+    [("GONE by 1000", "cancelling"), ("FROZEN", "suspended"), ("FINE", "running")],
+)
 def test_a_job_that_was_cancelled_in_the_scheduler_is_shown_by_the_backends_own_word(
     quiet_lab: Lab, runs: list[str], monkeypatch: pytest.MonkeyPatch, word: str, shown: str
 ) -> None:
     backend = quiet_lab.context.backend("local")
-    monkeypatch.setattr(backend, "cancelled_word", "GONE")
+    words = {"GONE": "cancelling", "FROZEN": "suspended"}
+    monkeypatch.setattr(backend, "shown_words", words)
     set_words(quiet_lab.context.ledger, [(runs[2], 1, word)])
     assert document(quiet_lab, runs[2]).shown_state == shown
 
@@ -210,3 +214,14 @@ def test_a_run_that_is_tried_again_after_a_cancel_is_cancelling_no_more(quiet_la
         why(quiet_lab.context, run_id).shown_state,
     }
     assert words == {"queued"}
+
+
+def test_a_run_that_somebody_put_back_into_the_queue_is_shown_so_once_it_is_silent(
+    quiet_lab: Lab, runs: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backend = quiet_lab.context.backend("local")
+    monkeypatch.setattr(backend, "shown_words", {"PENDING": "requeued"})
+    set_words(quiet_lab.context.ledger, [(runs[2], 1, "PENDING Resources")])
+    assert document(quiet_lab, runs[2]).shown_state == "running", "it was said before the start"
+    quiet_lab.clock.ahead_s = 120
+    assert document(quiet_lab, runs[2]).shown_state == "requeued"

@@ -5,7 +5,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 
 from vtjobs.jobs.atomic_files import make_folder
 from vtjobs.jobs.config.config import Config
@@ -39,7 +40,7 @@ class NohupBackend:
     look_s = 0.0
     chains = False
     hands_on = False
-    cancelled_word = ""
+    shown_words: Mapping[str, str] = MappingProxyType({})
     explains_by_word = True
     goes_on = "The runs go on without this terminal."
     nodes_change = False
