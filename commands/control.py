@@ -154,13 +154,25 @@ def supervise(
         bool, typer.Option("--once", help="One pass, then exit; for cron or scrontab.")
     ] = False,
     every: Annotated[float, typer.Option(min=1, help="Seconds between passes.")] = 30.0,
+    install: Annotated[
+        bool, typer.Option("--install", help="Make passes from cron: write a line into its table.")
+    ] = False,
+    remove: Annotated[bool, typer.Option("--remove", help="Take that line out again.")] = False,
+    status: Annotated[bool, typer.Option("--status", help="Say whether it is there.")] = False,
+    table: Annotated[
+        str | None,
+        typer.Option("--with", help="crontab or scrontab [default: the first that is here]."),
+    ] = None,
     workspace: Workspace = None,
 ) -> None:
     """Keep a workspace running until Ctrl-C or SIGTERM.
 
     Each pass reads the journals, asks the scheduler for job states and submits the runs that are
-    due.
+    due. With --install passes are made from cron, every minute or as --every says.
     """
+    if install or remove or status:
+        _in_cron(workspace, table, install=install, remove=remove, every_s=every)
+        return
     import signal
     import threading
 
@@ -179,6 +191,25 @@ def supervise(
         signal.signal(number, lambda *_: stop.set())
     with alone(context):
         keep_going(context, stop, say, every_s=every)
+
+
+def _in_cron(
+    workspace: str | None, asked: str | None, *, install: bool, remove: bool, every_s: float
+) -> None:
+    from ..orchestrator.housekeeping import cron
+    from .printing.terminal import say, write
+
+    # It must be there: a line for a folder that is none would fail every minute.
+    settings = open_workspace(workspace).config
+    table = cron.choose(asked)
+    if install:
+        write(cron.install(table, settings, every_s=every_s))
+        say(f"written to {table}. Take it out again: vtjobs supervise --remove")
+    elif remove:
+        say(f"removed from {table}" if cron.remove(table, settings) else f"not in {table}")
+    else:
+        line = cron.installed(table, settings)
+        write(line if line is not None else f"not in {table}")
 
 
 def _act(

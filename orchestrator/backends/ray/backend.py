@@ -42,7 +42,7 @@ class RayBackend:
     explains_by_word = False
     goes_on = (
         "The runs go on without this terminal: jobs that end retry and hand on. A job that dies"
-        " without a word needs a pass: vtjobs supervise"
+        " without a word needs a pass: vtjobs supervise, or from cron: vtjobs supervise --install"
     )
     nodes_change = True
 
