@@ -12,7 +12,18 @@ from typing import Annotated
 
 import typer
 
-from .commands import catalog, control, housekeeping, papers, results, seeds, submit, watch, weights
+from .commands import (
+    catalog,
+    control,
+    housekeeping,
+    options,
+    papers,
+    results,
+    seeds,
+    submit,
+    watch,
+    weights,
+)
 from .commands.groups import Commands
 from .jobs.errors import BadInput, SchedulerUnreachable, VtjobsError
 
@@ -80,7 +91,7 @@ def _print_version(wanted: bool) -> None:
 
 
 @app.callback()
-def options(
+def every_command(
     version: Annotated[
         bool,
         typer.Option("--version", callback=_print_version, is_eager=True, help="Version number."),
@@ -132,7 +143,7 @@ _group("config", "Show settings and their origin.", show=housekeeping.config_sho
 
 def main() -> None:
     """Run the command line; every error is one message and an exit code."""
-    os.umask(0o077)
+    options.umask = os.umask(options.PRIVATE)
     sys.unraisablehook = _not_lost
     try:
         code = app(standalone_mode=False) or _unreachable()

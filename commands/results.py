@@ -11,6 +11,7 @@ from .options import (
     Quiet,
     Selector,
     Workspace,
+    for_others,
     look_into,
     selection,
 )
@@ -134,7 +135,8 @@ def _write_page(
         raise BadInput(f"--html {folder} is a file. Give a folder (created if missing)")
     context, chosen, plan = _planned(selector, given, "table", workspace)
     document = gather(context.ledger, context.workspace, chosen, plan)
-    written = page.write(document, folder)
+    with for_others():
+        written = page.write(document, folder)
     terminal.say(
         f"{written['page']} written, {len(written['figures']) // 3} figures in {folder / 'figures'}"
     )

@@ -4,6 +4,7 @@ Variance, published numbers, how many more seeds.
 """
 
 import json
+import os
 from collections.abc import Iterator
 from math import sqrt
 from pathlib import Path
@@ -155,6 +156,18 @@ def test_a_report_is_written_as_one_page_with_figures_and_data_beside_it(study: 
     before = {path.name: path.read_bytes() for path in (out / "figures").iterdir()}
     assert study.json("report", "tiny", "--html", str(out))["page"] == str(out / "report.html")
     assert {path.name: path.read_bytes() for path in (out / "figures").iterdir()} == before
+
+
+def test_a_report_can_be_read_by_those_whom_the_users_umask_allows(study: Cli) -> None:
+    out = study.folder / "shared"
+    mask = os.umask(0o027)
+    try:
+        done = study.process("report", "tiny", "--html", str(out))
+    finally:
+        os.umask(mask)
+    assert done.returncode == 0, done.stderr
+    modes = {path.stat().st_mode & 0o777 for path in (out, *out.rglob("*"))}
+    assert modes == {0o750, 0o640}
 
 
 def test_a_page_goes_into_a_folder(study: Cli) -> None:
