@@ -20,6 +20,7 @@ from ...db.engine import reading
 from ...jobs.config.config import load_config
 from ...jobs.errors import VtjobsError
 from ...jobs.workspace.markers import closed
+from ..backends.local.secrets import take_secrets
 from .context import Context, open_context
 from .tick import Report, tick
 
@@ -82,6 +83,8 @@ def main() -> int:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", stream=sys.stderr)
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
+    # Not in the environment that it was started with, which others may read.
+    os.environ.update(take_secrets())
     try:
         config = load_config({"workspace": options.workspace}, folder=options.folder)
         keep(open_context(config))

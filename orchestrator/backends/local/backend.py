@@ -20,7 +20,7 @@ from types import MappingProxyType
 
 from ....jobs.atomic_files import make_folder
 from ....jobs.config.config import Config
-from ....jobs.config.host import cpu_count, visible_gpus
+from ....jobs.config.host import clean_environment, cpu_count, visible_gpus
 from ....jobs.errors import BadInput, Problem
 from ....jobs.workspace.allocation import Allocation, Shape
 from ....jobs.workspace.grid_settings import GridSettings
@@ -28,6 +28,7 @@ from ....jobs.workspace.journal import HEARTBEAT_S, LEASE_S
 from ....jobs.workspace.paths import Workspace
 from ..base import JobState, JobView, Key, Place, Room, Submission, SubmitOutcome, Waiting, WaitKind
 from .entries import End, Need, Running, read, write
+from .secrets import hand_secrets, secrets
 
 MOST_TASKS = 64
 LOCK = "runner.lock"
@@ -246,16 +247,16 @@ class LocalQueue:
         if self.folder_of_settings is not None:
             command += ["--folder", str(self.folder_of_settings.resolve())]
         try:
-            subprocess.Popen(
+            process = subprocess.Popen(
                 command,
-                stdin=subprocess.DEVNULL,
+                stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
-                # Whole: its passes need the ledger that this one has. Agents get a clean one.
-                env=os.environ,
+                env=clean_environment(),
                 cwd="/",
             )
+            hand_secrets(process, secrets())
         finally:
             os.close(log)
 

@@ -11,6 +11,7 @@ import argparse
 import logging
 import os
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -24,6 +25,7 @@ from ....jobs.workspace.journal import HEARTBEAT_S
 from ....jobs.workspace.paths import Workspace
 from .backend import LocalQueue
 from .entries import End, Need, ProcessIdentity, Running, process_identity, write
+from .secrets import hand_secrets, take_secrets
 
 logger = logging.getLogger("vtjobs.local")
 
@@ -40,11 +42,18 @@ class Runner:
     Args:
         workspace: whose queue it serves.
         folder: where the keeper finds its settings; None: there is no keeper.
+        variables: for the keeper alone; see `secrets`.
     """
 
-    def __init__(self, workspace: Workspace, folder: Path | None = None) -> None:
+    def __init__(
+        self,
+        workspace: Workspace,
+        folder: Path | None = None,
+        variables: dict[str, str] | None = None,
+    ) -> None:
         self.workspace = workspace
         self.folder = folder
+        self.variables = variables or {}
         self.queue = LocalQueue(workspace)
         self.codes: dict[int, int] = {}
         self._shown_at = -HEARTBEAT_S
@@ -80,8 +89,10 @@ class Runner:
         module = "vtjobs.orchestrator.loop.keep"
         root = str(self.workspace.root)
         command = [sys.executable, "-m", module, "--workspace", root, "--folder", str(folder)]
+        process = subprocess.Popen(command, stdin=subprocess.PIPE)
+        hand_secrets(process, self.variables)
         # Reaped with the agents.
-        self._keeper = os.spawnve(os.P_NOWAIT, sys.executable, command, os.environ)
+        self._keeper = process.pid
 
     def tick(self) -> bool:
         """Note ends, start what fits; return whether there is anything to do."""
@@ -226,12 +237,13 @@ def main() -> int:
         return 0
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
+    variables = take_secrets() if options.folder is not None else {}
     free = True
     # Somebody may have queued more while the lock was still held, and so have started no runner.
     while free and (queue.waiting() or queue.running()):
         with queue.lock() as free:
             if free:
-                Runner(workspace, options.folder).run()
+                Runner(workspace, options.folder, variables).run()
     return 0
 
 
