@@ -135,11 +135,11 @@ class Agent:
     def _takes_on(self) -> bool:
         """Whether further runs are served here.
 
-        The other nodes of an allocation know only what it began with; and a run should at least
-        reach its next checkpoint.
+        The other nodes of an allocation know only what it began with; whoever runs one in the
+        foreground wants no other; and a run should at least reach its next checkpoint.
         """
         shape = self.allocation.shape
-        if shape.nodes > 1 or self._gave_up:
+        if shape.nodes > 1 or self._gave_up or self.mirror:
             return False
         if shape.walltime_s is None:
             return True

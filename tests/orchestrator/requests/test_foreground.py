@@ -17,3 +17,10 @@ def test_a_held_run_is_refused_and_keeps_its_tries(quiet_lab: Lab) -> None:
     with pytest.raises(VtjobsError, match=f"may not start: held. .*vtjobs release {run_id[:8]}"):
         run_here(quiet_lab.context, run_id)
     assert not quiet_lab.context.workspace.run(run_id).attempts()
+
+
+def test_only_the_run_that_was_asked_for_is_trained(quiet_lab: Lab) -> None:
+    first, second = quiet_lab.submit(tiny_grid(seeds="2"))
+    assert run_here(quiet_lab.context, first) == "completed"
+    assert quiet_lab.state(second) == "pending"
+    assert not quiet_lab.run(second).path.exists()
