@@ -94,6 +94,8 @@ class FurtherWork:
             return
         folder = self.workspace.run(task.run_id)
         settings = self._settings(task.grid_id)
+        if not self._is_as_asked(settings):
+            return
         verdict = verdict_of(folder, settings)
         if verdict.state is not RunState.PENDING or (verdict.wait_s and not self.scheduler.waits):
             return
@@ -113,6 +115,22 @@ class FurtherWork:
 
     def _settings(self, grid_id: str) -> GridSettings:
         return from_plain(read_json(self.workspace.grid(grid_id) / "grid.json"), GridSettings)
+
+    def _is_as_asked(self, settings: GridSettings) -> bool:
+        """Whether runs of the grid would still get a place like this one.
+
+        A grid may have been submitted again since, with other resources or to another backend.
+        """
+        shape, asked = self.allocation.shape, settings.resources
+        if (settings.backend, asked.nodes, asked.threads) != (
+            shape.backend,
+            shape.nodes,
+            shape.threads,
+        ):
+            return False
+        if not shape.gpus:
+            return not asked.gpus_per_node and asked.cpu_ranks == shape.ranks
+        return asked.gpus_per_node in (None, shape.gpus) and asked.gpu == shape.gpu
 
     @property
     def pending(self) -> list[Task]:
@@ -163,6 +181,8 @@ class FurtherWork:
             return None
         self._submissions.refresh()
         for grid_id in self._grids:
+            if not self._is_as_asked(self._settings(grid_id)):
+                continue
             stored = read_json(self.workspace.grid(grid_id) / "runs.json") or {"runs": []}
             why_closed = closed(self.workspace, grid_id)
             for run_id, _, _, parent in stored["runs"]:

@@ -196,10 +196,20 @@ def test_a_successor_avoids_nodes_starts_at_once_or_later(lab: Lab, commands: Co
     assert "--begin=now+120" in later and "--exclude=bad7" in later
 
 
+def submitted_to_slurm(lab: Lab) -> list[str]:
+    """Submit two runs, and have their grid go to SLURM, which is not here to be asked."""
+    runs = lab.submit(tiny_grid(seeds="2"))
+    for path in lab.context.workspace.grids.glob("*/grid.json"):
+        settings = read_json(path)
+        if settings["name"] == "tiny":
+            write_over(path, to_json(settings | {"backend": "slurm"}))
+    return runs
+
+
 def test_an_agent_without_walltime_left_submits_what_its_grid_still_waits_for(
     lab: Lab, commands: Commands
 ) -> None:
-    runs = lab.submit(tiny_grid(seeds="2"))
+    runs = submitted_to_slurm(lab)
     allocation = lab.allocate(
         runs[:1], backend="slurm", walltime_s=600, lead_s=500, argv=handed_to(commands)
     )
@@ -217,7 +227,7 @@ def test_what_could_not_be_submitted_is_tried_by_the_next_agent_that_ends(
     commands.answers("sbatch", "exit 1")
     (other,) = lab.submit(tiny_grid(name="other", seeds="[7]"))
     last = lab.allocate([other], backend="slurm", walltime_s=600, lead_s=500)
-    runs = lab.submit(tiny_grid(seeds="2"))
+    runs = submitted_to_slurm(lab)
     first = lab.allocate(
         runs[:1], backend="slurm", walltime_s=600, lead_s=500, argv=handed_to(commands)
     )

@@ -195,3 +195,15 @@ def test_after_three_runs_that_failed_alike_no_further_one_is_taken_on(quiet_lab
         journal(quiet_lab, task.run_id, 1, ended("failed", FailureClass.SETUP_ERROR))
         work.after(task, AttemptState.FAILED, FailureClass.SETUP_ERROR)
     assert work.next() is None
+
+
+@pytest.mark.parametrize("change", ["resources: {gpus_per_node: 0, threads: 2}", "nothing"])
+def test_runs_that_ask_for_another_place_by_now_are_left_to_a_pass(
+    quiet_lab: Lab, change: str
+) -> None:
+    text = tiny_grid(seeds="2")
+    runs = quiet_lab.submit(text)
+    work = further(quiet_lab, quiet_lab.allocate(runs[:1]))
+    if change != "nothing":
+        quiet_lab.submit(text.replace("resources: {gpus_per_node: 0}", change))
+    assert (work.next() is None) is (change != "nothing")
