@@ -21,7 +21,7 @@ from ...jobs.workspace.grid_settings import GridSettings
 from ...jobs.workspace.history import next_number, verdict_of
 from ...jobs.workspace.lineage import completed_by, read_attempt
 from ...jobs.workspace.markers import closed
-from ...jobs.workspace.paths import Workspace
+from ...jobs.workspace.paths import RunFolder, Workspace
 from ...jobs.workspace.submissions import Submissions
 
 logger = logging.getLogger("vtjobs.agent")
@@ -35,6 +35,15 @@ NODE_FAULTS = (FailureClass.HARDWARE, FailureClass.COMMUNICATION)
 SEARCH_EVERY_S = 30.0
 # A longer back-off is not waited for on the node, where the scheduler can delay a job.
 WAIT_HERE_S = 60.0
+
+
+def _may_be_at_work(folder: RunFolder) -> bool:
+    """Whether the newest attempt that claimed the run has not said that it ended.
+
+    Whether it is lost is the scheduler's to tell.
+    """
+    newest = folder.highest_claim()
+    return newest > 0 and read_attempt(folder, newest).end is None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,7 +213,7 @@ class FurtherWork:
         if newest is not None and granted < newest.attempt:
             # A scheduler has it, or it has ended: then its own agent retries it.
             return None
-        if folder.highest_cancel() > granted:
+        if folder.highest_cancel() > granted or _may_be_at_work(folder):
             return None
         if parent is not None and completed_by(self.workspace.run(parent), 1 << 30) is None:
             return None

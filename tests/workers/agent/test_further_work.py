@@ -207,3 +207,15 @@ def test_runs_that_ask_for_another_place_by_now_are_left_to_a_pass(
     if change != "nothing":
         quiet_lab.submit(text.replace("resources: {gpus_per_node: 0}", change))
     assert (work.next() is None) is (change != "nothing")
+
+
+def test_a_rerun_of_what_another_agent_trains_is_not_taken_on(quiet_lab: Lab) -> None:
+    runs = quiet_lab.submit(tiny_grid(seeds="2"))
+    work = further(quiet_lab, quiet_lab.allocate(runs[:1]))
+    quiet_lab.allocate(runs[1:])
+    quiet_lab.run(runs[1]).claim(1)
+    journal(quiet_lab, runs[1], 1, started())
+    grants = quiet_lab.run(runs[1]).grants
+    grants.mkdir()
+    (grants / "0001-clean").touch()
+    assert work.next() is None
