@@ -34,6 +34,8 @@ class OnNode:
 
     job = ""
     """The scheduler's id of the job that this process belongs to."""
+    restarts = 0
+    """How often the scheduler has started this job before."""
     signals_walltime = False
     """Whether it sends USR2 before the walltime ends; if not, the agent keeps the time itself."""
     explains_stops = False
@@ -90,6 +92,17 @@ class OnNode:
             delay_s: how long it waits at least, in seconds, where the scheduler `delays`.
         """
         return [part.replace("{token}", token).replace("{job}", self.job) for part in argv]
+
+    def may_start_again(self) -> bool:
+        """Whether the scheduler can be asked to put this job back into its queue."""
+        return False
+
+    def start_again(self) -> bool:
+        """Put this job back into the queue; return whether the scheduler does so.
+
+        It ends this process soon after, or before this returns.
+        """
+        return False
 
     def environment(self) -> dict[str, str]:
         """Return what the command that submits a successor needs beside `clean_environment()`."""

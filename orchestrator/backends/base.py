@@ -168,6 +168,8 @@ class Backend(Protocol):
     """Whether `explain` asks nobody: the scheduler's word says it all."""
     goes_on: str
     """How submitted runs go on when nobody looks, and what they need somebody for: a sentence."""
+    when_full: str
+    """Why a run waits that it has no room for at this time: a sentence."""
     nodes_change: bool
     """Whether its nodes may be others tomorrow. The GPUs of a run that asks for none in particular
     are then settled when its grid is submitted.

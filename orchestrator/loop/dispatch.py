@@ -232,10 +232,12 @@ def launch(context: Context, allocation: Allocation, *, claimed: bool) -> Submit
     write_new(context.workspace.allocation(token), to_json(allocation.to_dict()))
     backend = context.backend(allocation.shape.backend)
     submission = backend.submit(allocation)
+    if submission.outcome is not SubmitOutcome.UNCLEAR:
+        # The agent that could not submit it need not be helped any more.
+        context.workspace.unsent(token).unlink(missing_ok=True)
     match submission.outcome:
         case SubmitOutcome.ACCEPTED:
             ledger.accepted(token, submission.job_id, source=backend.name)
-            context.workspace.unsent(token).unlink(missing_ok=True)
             scheduler_notes.note_away(ledger, backend.name, None)
             backend.wake()
         case SubmitOutcome.REFUSED | SubmitOutcome.LATER:

@@ -20,6 +20,7 @@ from ...db.engine import reading
 from ...jobs.config.config import load_config
 from ...jobs.errors import VtjobsError
 from ...jobs.workspace.markers import closed
+from ..backends.local.backend import LocalQueue
 from ..backends.local.secrets import take_secrets
 from .context import Context, open_context
 from .tick import Report, tick
@@ -36,11 +37,13 @@ BACK_OFF_S = (5.0, 300.0)
 def keep(context: Context) -> None:
     """Make passes until nothing is left to do, or the process that started this one is gone."""
     context.be_patient()
-    parent, wait_s = os.getppid(), BUSY_S
+    parent, wait_s, queue = os.getppid(), BUSY_S, LocalQueue(context.workspace)
     while os.getppid() == parent:
         try:
+            # What an agent at work was to take on is left to it, and started where it has ended.
+            was_serving = bool(queue.running())
             report = tick(context)
-            if not is_needed(context, report):
+            if not was_serving and not is_needed(context, report):
                 return
             happened = report.events or report.ended or report.launched
             wait_s = BUSY_S if happened else min(CALM_S, wait_s * 1.5)

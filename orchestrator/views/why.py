@@ -164,8 +164,7 @@ def _limit(context: Context, grid_id: str) -> str:
         most = settings.max_running
         return f"max_running is reached: {most} runs of its grid are queued or running"
     if scheduler_notes.is_full(context.ledger, settings.backend):
-        limit = f"{settings.backend}'s limit on submitted jobs is reached"
-        return f"{limit}; the run is submitted as other jobs end"
+        return context.backend(settings.backend).when_full
     return ""
 
 

@@ -16,6 +16,7 @@ from vtjobs.orchestrator.loop.context import open_context
 from vtjobs.orchestrator.loop.tick import tick
 
 from ..conftest import end_processes
+from ..support import unattended
 from ..support.cli import Cli
 from ..support.lab import children, parent_of, weights_of
 from ..support.ray import RayCluster
@@ -242,3 +243,11 @@ def user_of_same(user: Cli, folder: Path, cache: Path) -> Cli:
     """Return another user, elsewhere, of the same clusters."""
     folder.mkdir()
     return Cli(folder, cache, dict(user.env))
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1200)
+def test_sixty_runs_with_faults_stages_and_a_back_off_end_by_themselves(user: Cli) -> None:
+    unattended.submit(user, backend="{ray: {}}", resources="gpus_per_node: 1")
+    # Two nodes with a GPU each.
+    unattended.check(user, places=2)

@@ -7,9 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from vtjobs.jobs.workspace.lineage import completed_by
-from vtjobs.jobs.workspace.paths import RunFolder
-
 from ..support.postgres import PostgresServer
 from ..support.slurm import SlurmCluster
 from ..support.slurm_user import LATER, SlurmUser, counted, processes, slurm_grid, wait_for
@@ -32,15 +29,6 @@ def small(tmp_path: Path, cache: Path, small_cluster: SlurmCluster) -> Iterator[
     """A user of the small cluster."""
     yield SlurmUser(tmp_path, cache, cluster=small_cluster)
     small_cluster.settle()
-
-
-@pytest.fixture
-def three_at_most(slurm: SlurmCluster) -> Iterator[None]:
-    """This user may have three jobs in the queue."""
-    limit = ("sacctmgr", "-i", "modify", "user", slurm.ask("id", "-un"), "set")
-    slurm.ask(*limit, "MaxSubmitJobs=3")
-    yield
-    slurm.ask(*limit, "MaxSubmitJobs=-1")
 
 
 # What is submitted --------------------------------------------------------------------------------
@@ -211,37 +199,6 @@ def test_a_controller_that_nothing_hangs_on_any_more_is_forgotten(user: SlurmUse
 def test_without_accounting_daemon_runs_go_their_way(user: SlurmUser) -> None:
     user.cluster.kill("slurmdbd")
     assert "1 completed" in user.submit(slurm_grid(), "--wait")
-
-
-def test_what_a_limit_keeps_out_waits_says_so_and_goes_later(
-    user: SlurmUser, three_at_most: None
-) -> None:
-    user.submit(slurm_grid(seeds="5", site=LATER))
-    assert user.states() == {"queued": 3, "pending": 2}
-    waiting = [run["run_id"] for run in user.runs() if run["state"] == "pending"]
-    answer = user.why(waiting[0])
-    assert answer["verdict"] == "wait"
-    assert "limit" in answer["sentence"]
-    for job in user.queue():
-        user.cluster.ask("scancel", job)
-    user.wait_states({"queued": 2, "cancelled": 3})
-    assert {run["attempts"] for run in user.runs()} == {1}
-
-
-def test_a_grid_beyond_a_limit_ends_with_no_command_after_its_submission(
-    user: SlurmUser, three_at_most: None
-) -> None:
-    user.submit(slurm_grid(seeds="8"))
-    assert sum(user.states().get(state, 0) for state in ("queued", "running")) <= 3
-    # Journals alone: nobody makes a pass, and nobody looks.
-    runs = [user.workspace / run["run_id"][:2] / run["run_id"] for run in user.runs()]
-    wait_for(lambda: all(_has_completed(RunFolder(run)) for run in runs))
-    assert user.states() == {"completed": 8}
-    assert {run["attempts"] for run in user.runs()} == {1}
-
-
-def _has_completed(run: RunFolder) -> bool:
-    return completed_by(run, 1 << 30) is not None
 
 
 # Nothing hostile gets through ---------------------------------------------------------------------

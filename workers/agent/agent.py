@@ -27,6 +27,7 @@ from .attempt import STOP_GRACE_S, HostedRun, Lane
 from .follower import PeerRun
 from .further_work import FurtherWork
 from .orders import read_order
+from .second_service import serve_again, tasks_of_place
 from .successor import hand_on, hand_on_stopped, submit_unsent
 from .template_client import Forge, TemplateDied
 
@@ -61,7 +62,9 @@ class Agent:
         self.scheduler = on_node(allocation.shape.backend)
         self.workspace = workspace
         self.allocation = allocation
-        self.waiting: deque[Task] = deque(allocation.tasks[index])
+        self.index = index
+        again = self.scheduler.restarts and tasks_of_place(workspace, allocation, index)
+        self.waiting: deque[Task] = deque(again or allocation.tasks[index])
         self.lanes = self._make_lanes()
         self.active: list[HostedRun] = []
         self.done: list[HostedRun] = []
@@ -111,17 +114,24 @@ class Agent:
                 self._serve()
             except TemplateDied as error:
                 self._bury(str(error))
+        if not self.node:
+            self._leave()
+        if self.forge is not None:
+            self.forge.close()
+        return self._exit_code()
+
+    def _leave(self) -> None:
+        """See that others go on with what is left, and with what others could not submit."""
         if self._hands_on():
             # Before all else: little time may be left.
             left = [*self.waiting, *self.further.pending]
             hand_on_stopped(self.workspace, self.allocation, self.done, left)
-        elif not self.node and self.stopping is None:
+        elif self.stopping is None:
             self._pass_on()
-        if not self.node:
-            submit_unsent(self.workspace, self.allocation.shape.backend)
-        if self.forge is not None:
-            self.forge.close()
-        return self._exit_code()
+        submit_unsent(self.workspace, self.allocation.shape.backend)
+        # A job that somebody wants to end stays ended.
+        if self.stopping in (None, AttemptState.TIMEOUT) and not self._gave_up:
+            serve_again(self.workspace, self.allocation, self.index, self.scheduler)
 
     def _has_work(self) -> bool:
         """Whether a run waits to be started here; where none does, further ones are looked for."""

@@ -66,7 +66,7 @@ def hand_on(
     Returns:
         The successor's token; None where there is nothing to hand on, or no command for it.
     """
-    tasks = tuple(_next(workspace, task) for task in due if _is_ours(workspace, task))
+    tasks = tuple(_next(workspace, task) for task in due if is_ours(workspace, task))
     if not tasks or not allocation.argv:
         return None
     token = f"vtj-{secrets.token_hex(8)}"
@@ -95,26 +95,28 @@ def hand_on(
 
 
 def submit_unsent(workspace: Workspace, backend: str) -> None:
-    """Submit what agents of this backend could not, and whose file nobody else has taken."""
+    """Submit what agents of this backend could not, up to the first that is refused again."""
     here = on_node(backend)
     for path in sorted(workspace.allocations.glob("vtj-*.unsent")):
         content = read_json(path) or {}
-        taken = path.with_suffix(f".sending-{secrets.token_hex(4)}")
-        if content.get("backend") != backend or not _take(path, taken):
+        if content.get("backend") != backend or (taken := take_unsent(path)) is None:
             continue
         if _submit(here, path.stem, content["command"]):
             logger.info("%s: submitted for an agent that could not", path.stem)
             taken.unlink(missing_ok=True)
         else:
             taken.rename(path)
+            return
 
 
-def _take(path: Path, taken: Path) -> bool:
+def take_unsent(path: Path) -> Path | None:
+    """Take a submission that was refused; return its new name, None where somebody was faster."""
+    taken = path.with_suffix(f".sending-{secrets.token_hex(4)}")
     try:
         path.rename(taken)
     except FileNotFoundError:
-        return False
-    return True
+        return None
+    return taken
 
 
 def _submit(here: OnNode, token: str, command: Sequence[str]) -> bool:
@@ -128,13 +130,17 @@ def _submit(here: OnNode, token: str, command: Sequence[str]) -> bool:
             preexec_fn=ignore_signals,
             env={**clean_environment(), **here.environment()},
         )
+    except subprocess.CalledProcessError as error:
+        # What it said stands above this in the log.
+        logger.error("%s: not submitted: %s ended with %d", token, command[0], error.returncode)
+        return False
     except (OSError, subprocess.SubprocessError) as error:
-        logger.error("%s: could not be submitted (%s); the next agent tries it", token, error)
+        logger.error("%s: not submitted: %s", token, error)
         return False
     return True
 
 
-def _is_ours(workspace: Workspace, task: Task) -> bool:
+def is_ours(workspace: Workspace, task: Task) -> bool:
     """Whether nobody has cancelled the run or taken it over meanwhile.
 
     Its neighbours may end much later than it.

@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
-from ....jobs.atomic_files import make_folder
+from ....jobs.atomic_files import make_folder, read_json
 from ....jobs.config.config import Config
 from ....jobs.config.host import clean_environment, cpu_count, visible_gpus
 from ....jobs.errors import BadInput, Problem
@@ -45,6 +45,7 @@ class LocalBackend:
     shown_words: Mapping[str, str] = MappingProxyType({})
     explains_by_word = True
     goes_on = "The runs go on without this terminal, retries and later stages included."
+    when_full = "it is taken on by its grid's agent as soon as that has a free place"
     nodes_change = False
 
     def __init__(self, workspace: Workspace, *, folder: Path | None = None) -> None:
@@ -63,14 +64,29 @@ class LocalBackend:
                 fix = "Write gpus_per_node: 0 to train on the CPU"
                 raise BadInput(Problem(key="gpus_per_node", message=message, fix=fix))
             most = present // shape.gpus
-            return Room(lanes=min(slots or most, most), tasks=MOST_TASKS)
+            return self._room(min(slots or most, most), shape, settings)
         cores = shape.ranks * shape.threads
         if cores > cpu_count():
             need = f"{shape.ranks} ranks of {shape.threads} threads need {cores} cores"
             raise BadInput(
                 Problem(key="cpu_ranks", message=f"{need}, this machine has {cpu_count()}")
             )
-        return Room(lanes=slots or max(1, cpu_count() // cores), tasks=MOST_TASKS)
+        return self._room(slots or max(1, cpu_count() // cores), shape, settings)
+
+    def _room(self, lanes: int, shape: Shape, settings: GridSettings) -> Room:
+        # An agent that has all lanes takes the grid's further runs on by itself: sooner than a new
+        # one starts, which would have to wait for its end.
+        served = (
+            Allocation.from_dict(data)
+            for token in self.queue.running()
+            if (data := read_json(self.workspace.allocation(token))) is not None
+        )
+        is_taken = any(
+            (one.lanes, one.shape) == (lanes, shape)
+            and any(task.grid_id == settings.grid_id for task in one.all_tasks)
+            for one in served
+        )
+        return Room(lanes=lanes, tasks=MOST_TASKS, free=0 if is_taken else None)
 
     def rehearse(self, shape: Shape, room: Room) -> None:
         return

@@ -44,6 +44,7 @@ class RayBackend:
         "The runs go on without this terminal: jobs that end retry and hand on. A job that dies"
         " without a word needs a pass: vtjobs supervise, or from cron: vtjobs supervise --install"
     )
+    when_full = "ray's limit on submitted jobs is reached; the run is submitted as other jobs end"
     nodes_change = True
 
     def __init__(

@@ -42,6 +42,7 @@ class SlurmBackend:
         "The runs go on without this terminal: jobs that end retry and hand on. A job that dies"
         " without a word needs a pass: vtjobs supervise, or from cron: vtjobs supervise --install"
     )
+    when_full = "slurm's limit on submitted jobs is reached; the run is submitted as other jobs end"
     nodes_change = False
 
     def __init__(

@@ -3,6 +3,7 @@
 The walltime, a preemption or somebody's scancel look alike, and only the first two go on.
 """
 
+import logging
 import os
 import re
 import shutil
@@ -13,10 +14,14 @@ from collections.abc import Sequence
 from ....jobs.config.node import UNEXPLAINED, OnNode, Ruling, ignore_signals
 from ....jobs.run.states import AttemptState
 
+logger = logging.getLogger("vtjobs.agent")
+
 # A controller that does not answer in time is busy with the very event; ranks are saving meanwhile.
 DEADLINE_S = 3.0
 # A TERM that the controller cannot explain yet is asked about again.
 AGAIN_S = 0.5
+# A node must have let go of a job before it is given the same one again.
+AGAIN_AFTER_S = 20
 _FIELD = re.compile(r"(\w+)=(\S*)")
 _NO_TIME = ("", "None", "N/A", "Unknown")
 
@@ -33,6 +38,7 @@ class SlurmNode(OnNode):
     def __init__(self) -> None:
         array, task = os.environ.get("SLURM_ARRAY_JOB_ID"), os.environ.get("SLURM_ARRAY_TASK_ID")
         self.job = f"{array}_{task}" if array and task else os.environ.get("SLURM_JOB_ID", "")
+        self.restarts = int(os.environ.get("SLURM_RESTART_COUNT") or 0)
         self.signals_walltime = self.explains_stops = bool(self.job)
         self.term_grace_s = self._grace_s if self.job else None
         self._inquiry: Inquiry | None = None
@@ -68,18 +74,45 @@ class SlurmNode(OnNode):
         return [*found[:1], *more, *rest]
 
     def why_stopped(self) -> Ruling | None:
-        self._inquiry = self._inquiry or Inquiry(self.job)
+        self._inquiry = self._inquiry or Inquiry(self.job, self.restarts)
         return self._inquiry.look()
 
     def submits(self) -> bool:
         return shutil.which("sbatch") is not None
 
+    def may_start_again(self) -> bool:
+        # Jobs are submitted with --no-requeue: after a fault it is vtjobs that decides.
+        return bool(self.job) and _scontrol("update", f"JobId={self.job}", "Requeue=1")
+
+    def start_again(self) -> bool:
+        if not _scontrol("requeue", self.job):
+            return False
+        # By itself SLURM waits for two minutes. Where it does not take this, nothing is lost.
+        _scontrol("update", f"JobId={self.job}", f"StartTime=now+{AGAIN_AFTER_S}")
+        return True
+
+
+def _scontrol(*words: str) -> bool:
+    try:
+        subprocess.run(
+            ["scontrol", *words],
+            check=True,
+            timeout=30,
+            stdin=subprocess.DEVNULL,
+            preexec_fn=ignore_signals,
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        logger.error("%s", error)
+        return False
+    return True
+
 
 class Inquiry:
     """A question to the controller that is asked from the agent's loop and never holds it up."""
 
-    def __init__(self, job: str) -> None:
+    def __init__(self, job: str, restarts: int) -> None:
         self._job = job
+        self._restarts = restarts
         self._deadline = time.monotonic() + DEADLINE_S
         self._again_at = 0.0
         self._process: subprocess.Popen[str] | None = None
@@ -121,7 +154,7 @@ class Inquiry:
         # all.
         text, _ = self._process.communicate()
         self._process = None
-        return interpret(text)
+        return interpret(text, self._restarts)
 
     def _close(self) -> None:
         if self._process is not None:
@@ -129,12 +162,16 @@ class Inquiry:
             self._process.communicate()
 
 
-def interpret(text: str) -> Ruling | None:
+def interpret(text: str, restarts: int = 0) -> Ruling | None:
     """Return what one line of `scontrol -o show job` says about a TERM, or None where it says
     nothing (yet).
 
     While a job ends its state reads COMPLETING, whatever ended it; reason and PreemptTime tell the
     causes apart. A preempted job that has been granted time to save is still RUNNING.
+
+    Args:
+        text: the line.
+        restarts: how often the job had been started before.
     """
     fields: dict[str, str] = {}
     for name, value in _FIELD.findall(text):
@@ -147,8 +184,9 @@ def interpret(text: str) -> Ruling | None:
         return Ruling(state=AttemptState.PREEMPTED)
     if state == "NODE_FAIL" or reason == "NodeDown":
         return UNEXPLAINED
-    # A job that somebody put back into the queue looks the same, but counts its restarts.
-    is_ended = state == "COMPLETING" and reason == "None" and fields.get("Restarts") == "0"
+    # A job that somebody put back into the queue looks the same, but counts one restart more.
+    is_again = fields.get("Restarts") != str(restarts)
+    is_ended = state == "COMPLETING" and reason == "None" and not is_again
     if is_ended or state == "CANCELLED":
         return Ruling(state=AttemptState.CANCELLED, signature="cancelled in SLURM")
     return None

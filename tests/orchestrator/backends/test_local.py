@@ -16,7 +16,7 @@ from vtjobs.jobs.atomic_files import read_json, to_json, write_new
 from vtjobs.jobs.config.host import clean_environment, cpu_count
 from vtjobs.jobs.documents import asdict, changed, to_plain
 from vtjobs.jobs.errors import BadInput
-from vtjobs.jobs.workspace.allocation import Allocation, Shape
+from vtjobs.jobs.workspace.allocation import Allocation, Shape, Task
 from vtjobs.jobs.workspace.journal import LEASE_S
 from vtjobs.jobs.workspace.paths import Workspace
 from vtjobs.orchestrator.backends.base import JobState, JobView, Place, Room, SubmitOutcome
@@ -39,11 +39,13 @@ from ...support.grid_settings import grid_settings
 from ...support.lab import wait_for
 
 
-def allocation(workspace: Workspace, number: int, *, ranks: int = 1) -> Allocation:
-    """Write down an allocation that hosts nothing."""
+def allocation(
+    workspace: Workspace, number: int, *, ranks: int = 1, tasks: tuple[Task, ...] = ()
+) -> Allocation:
+    """Write down an allocation that hosts nothing, or these."""
     made = Allocation(
         token=f"vtj-{number:016x}", created_at=float(number), shape=Shape(backend="local", ranks=ranks), lanes=1,
-        tasks=((),), data_root="/none",
+        tasks=(tasks,), data_root="/none",
     )  # fmt: skip
     write_new(workspace.allocation(made.token), to_json(made.to_dict()))
     return made
@@ -72,6 +74,15 @@ def room(backend: LocalBackend, *, ranks: int, gpus: int, slots: int | None) -> 
     return backend.room(
         Shape(backend="local", ranks=ranks, gpus=gpus), grid_settings(site={"slots": slots})
     )
+
+
+def test_a_grid_whose_agent_has_all_lanes_is_given_no_second_agent(backend: LocalBackend) -> None:
+    asked = {"ranks": 1, "gpus": 0, "slots": 1}
+    assert room(backend, **asked).free is None
+    task = Task(run_id="0a", attempt=1, grid_id=grid_settings().grid_id)
+    pretend_running(backend, allocation(backend.workspace, 1, tasks=(task,)).token, os.getpid())
+    assert room(backend, **asked).free == 0
+    assert room(backend, **asked | {"slots": 2}).free is None, "a lane more could be used"
 
 
 def test_several_nodes_are_bad_input(backend: LocalBackend) -> None:

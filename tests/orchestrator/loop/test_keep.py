@@ -8,6 +8,7 @@ from vtjobs.orchestrator.loop.keep import is_needed
 from vtjobs.orchestrator.loop.tick import tick
 from vtjobs.orchestrator.requests import actions
 
+from ...support import unattended
 from ...support.cli import Cli
 from ...support.grids import tiny_grid
 from ...support.journals import ended, journal, started
@@ -89,3 +90,12 @@ def test_with_nothing_live_and_nothing_due_the_keeper_ends(quiet_lab: Lab) -> No
     assert is_needed(quiet_lab.context, tick(quiet_lab.context))
     journal(quiet_lab, run_id, 1, started(), ended("completed"))
     assert not is_needed(quiet_lab.context, tick(quiet_lab.context))
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1200)
+def test_sixty_runs_with_faults_stages_and_a_back_off_end_by_themselves(cli: Cli) -> None:
+    unattended.submit(
+        cli, backend=f"{{local: {{slots: {unattended.PLACES}}}}}", resources="gpus_per_node: 0"
+    )
+    unattended.check(cli)

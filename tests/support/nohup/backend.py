@@ -42,6 +42,7 @@ class NohupBackend:
     hands_on = False
     shown_words: Mapping[str, str] = MappingProxyType({})
     explains_by_word = True
+    when_full = "it waits for this machine"
     goes_on = "The runs go on without this terminal."
     nodes_change = False
 

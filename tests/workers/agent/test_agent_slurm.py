@@ -12,6 +12,7 @@ import pytest
 
 from vtjobs.db.ingest import ingest_live
 from vtjobs.jobs.atomic_files import read_json, to_json, write_over
+from vtjobs.jobs.run.states import ExitCode
 from vtjobs.jobs.workspace.allocation import Allocation
 from vtjobs.orchestrator.backends.slurm.on_node import SlurmNode
 
@@ -237,3 +238,62 @@ def test_what_could_not_be_submitted_is_tried_by_the_next_agent_that_ends(
     assert start_agent(lab, last, **ELEMENT, PATH=commands.path).wait(timeout=60) == 0
     assert not unsent.exists()
     assert commands.calls("sbatch")[-1] == f"--after=40_0 {unsent.stem}"
+
+
+# At a limit -----------------------------------------------------------------------------------------
+
+
+def handed_on_at_a_limit(lab: Lab, commands: Commands) -> tuple[str, Allocation]:
+    """Have a walltime end a run while the scheduler takes no further job."""
+    commands.answers("sbatch", "exit 1")
+    (run_id,) = lab.submit(tiny_grid(seeds="1", epochs=200))
+    allocation = lab.allocate(
+        [run_id], backend="slurm", checkpoint_every_s=3600, argv=handed_to(commands)
+    )
+    agent = start_agent(lab, allocation, **ELEMENT, PATH=commands.path)
+    wait_for(lambda: is_training(lab, run_id))
+    agent.send_signal(signal.SIGUSR2)
+    assert agent.wait(timeout=20) == 75
+    return run_id, allocation
+
+
+def test_a_job_at_a_limit_is_put_back_and_goes_on_with_its_own_run(
+    lab: Lab, commands: Commands
+) -> None:
+    commands.answers("scontrol", "exit 0")
+    run_id, allocation = handed_on_at_a_limit(lab, commands)
+    assert commands.calls("scontrol") == [
+        "update JobId=40_0 Requeue=1",
+        "requeue 40_0",
+        "update JobId=40_0 StartTime=now+20",
+    ]
+    assert not list(lab.context.workspace.allocations.glob("*.unsent"))
+    again = start_agent(lab, allocation, **ELEMENT, SLURM_RESTART_COUNT="1", PATH=commands.path)
+    assert again.wait(timeout=60) == 0
+    first, second = lab.record(run_id, 1), lab.record(run_id, 2)
+    assert first.end is not None and second.start is not None and second.end is not None
+    assert second.start.resumed_step == first.end.step
+    assert second.end.state == "completed"
+
+
+def test_where_jobs_cannot_be_put_back_the_next_agent_submits_what_a_limit_refused(
+    lab: Lab, commands: Commands
+) -> None:
+    commands.answers("scontrol", "exit 1")
+    run_id, _ = handed_on_at_a_limit(lab, commands)
+    assert commands.calls("scontrol") == ["update JobId=40_0 Requeue=1"]
+    assert list(lab.context.workspace.allocations.glob("*.unsent"))
+    assert lab.run(run_id).highest_claim() == 1
+
+
+def test_a_job_that_was_put_back_by_somebody_else_runs_nothing_twice(
+    lab: Lab, commands: Commands
+) -> None:
+    (run_id,) = lab.submit(tiny_grid(seeds="1"))
+    allocation = lab.allocate([run_id], backend="slurm")
+    codes = [
+        start_agent(lab, allocation, **ELEMENT, SLURM_RESTART_COUNT=count).wait(timeout=60)
+        for count in "01"
+    ]
+    assert codes == [ExitCode.COMPLETED, ExitCode.SUPERSEDED]
+    assert lab.run(run_id).highest_claim() == 1

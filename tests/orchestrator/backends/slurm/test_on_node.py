@@ -23,7 +23,7 @@ def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Commands:
 
 def ask(job: str = "40_3") -> tuple[Ruling, float]:
     """Ask as the agent's loop does; return the ruling and the longest that one look took."""
-    inquiry, longest = Inquiry(job), 0.0
+    inquiry, longest = Inquiry(job, 0), 0.0
 
     def look() -> Ruling | None:
         nonlocal longest
