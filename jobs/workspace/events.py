@@ -9,6 +9,29 @@ from ..run.states import AttemptState, FailureClass
 Metrics = dict[str, int | float | str | None]
 
 
+class Usage(Document, frozen=True, kw_only=True, omit_defaults=False):
+    """What an attempt uses, over all of it so far. A figure that nobody could take is null."""
+
+    images_per_s: float | None = None
+    """Images that all ranks trained on per second of training, without the evaluations."""
+    data_wait: float | None = None
+    """Share of that time, 0 to 1, in which rank 0 waited for its batches."""
+    peak_memory_bytes: int | None = None
+    """The most that PyTorch had allocated on rank 0's GPU."""
+    gpu_utilisation: float | None = None
+    """Share of the time, 0 to 1, in which a kernel ran: mean over node 0's GPUs and looks every
+    30 s, by NVML. Runs that share a card have the card's.
+    """
+    gpu_used_bytes: int | None = None
+    """The most memory in use on one of these GPUs at a look, by whatever process."""
+    cpu_cores: float | None = None
+    """CPU time of the ranks on node 0 and of what they started, per second of the attempt."""
+    rss_bytes: int | None = None
+    """The most memory that was resident in these processes at a look. Pages that they share count
+    once for each.
+    """
+
+
 class Event(Document, frozen=True, kw_only=True):
     """What every event has."""
 
@@ -66,6 +89,7 @@ class Epoch(Event, frozen=True, kw_only=True):
     step: int
     metrics: Metrics
     """Of training: loss, learning rate…"""
+    usage: Usage | None = None
 
 
 class Evaluation(Event, frozen=True, kw_only=True):
@@ -85,6 +109,7 @@ class Checkpoint(Event, frozen=True, kw_only=True):
     epoch: int
     step: int
     bytes: int
+    usage: Usage | None = None
 
 
 class RejectedCheckpoint(Event, frozen=True, kw_only=True):
@@ -124,6 +149,7 @@ class End(Event, frozen=True, kw_only=True):
     """False where nobody could say why the scheduler stopped the attempt: the end is then left to
     the scheduler's own word.
     """
+    usage: Usage | None = None
 
 
 TYPES: dict[str, type[Event]] = {

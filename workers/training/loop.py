@@ -28,8 +28,9 @@ from .fingerprint import fingerprints, of_weights
 from .group import BUFFERS_STAY, Group, StopVote
 from .mixup import make_mixup
 from .objective import Objective
+from .pace import Pace
 from .plan import TrainingPlan
-from .run_log import EpochFacts, Pace, RunLog, Scores
+from .run_log import EpochFacts, RunLog, Scores
 from .trainee import (
     frozen_statistics,
     layers_with_statistics,
@@ -64,7 +65,7 @@ class Training:
         log: RunLog | None = None,
     ) -> None:
         self.spec, self.plan, self.group, self.report = spec, plan, group, report
-        self.log, self.pace = log, Pace()
+        self.log, self.pace = log, Pace(group.device)
         self.recipe = spec.recipe
         self.streams = Streams(spec.seeds)
         self.vote = StopVote(group, wants_stop, self._checkpoint_due)
@@ -241,7 +242,7 @@ class Training:
     def _accumulate(self, indices: Tensor, virtual_rank: int, examples: int, last: bool) -> None:
         """Add one virtual rank's gradients; an example weighs 1 / examples of the whole batch."""
         position = Position(epoch=self.epoch, step=self.step, virtual_rank=virtual_rank)
-        images, labels = self.source.batch(indices, position)
+        images, labels = self.pace.waiting(self.source.batch, indices, position)
         if not len(labels):
             if last and self.group.world_size > 1:
                 self._backward_nothing(self.model)
@@ -355,25 +356,22 @@ class Training:
                 return False
         metrics = self._epoch_metrics()
         if self.group.is_primary:
-            self.report("epoch", epoch=epoch, step=self.global_step, metrics=metrics)
+            place = {"epoch": epoch, "step": self.global_step}
+            self.report("epoch", **place, metrics=metrics, usage=self.pace.usage)
             for name, of_set in (scores or {}).items():
-                self.report(
-                    "evaluation", epoch=epoch, step=self.global_step, set=name, metrics=of_set
-                )
+                self.report("evaluation", **place, set=name, metrics=of_set)
             if self.log is not None:
                 self.log.epoch(self._facts(metrics, scores or {}))
         return True
 
     def _facts(self, metrics: dict[str, float], scores: Scores) -> EpochFacts:
-        device = self.group.device
-        on_gpu = device.type == "cuda"
         return EpochFacts(
             epoch=self.epoch + 1,
             epochs=self.recipe.epochs,
             metrics=metrics,
             scores=scores,
             images_per_s=self.pace.images_per_s,
-            memory_bytes=torch.cuda.max_memory_allocated(device) if on_gpu else None,
+            memory_bytes=self.pace.peak_memory_bytes,
             left_s=self.pace.left_s(self.total_steps - self.global_step),
         )
 
@@ -437,7 +435,8 @@ class Training:
             origin=self.plan.origin,
             correct=self.examiner.correct,
         )
-        self.report("checkpoint", epoch=self.epoch, step=self.global_step, bytes=size)
+        place = {"epoch": self.epoch, "step": self.global_step}
+        self.report("checkpoint", **place, bytes=size, usage=self.pace.usage)
         if not self.plan.superseded():
             checkpoint.keep_newest(self.plan.folder)
         self._saved_at = time.monotonic()

@@ -1,6 +1,5 @@
 """What rank 0 writes into its log for people: how the run starts, each epoch, how it ends."""
 
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -13,46 +12,6 @@ Scores = Mapping[str, Mapping[str, float]]
 """Set -> metric -> value."""
 
 BETWEEN = "  "
-
-
-class Pace:
-    """How fast this attempt trains. It counts in Python alone and never waits for the device."""
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._began: float | None = None
-        self._epoch_began = self._trained_at = 0.0
-        self._images = self._steps = 0
-
-    def begin_epoch(self) -> None:
-        """Note that an epoch, or what is left of it, starts."""
-        self._epoch_began = self._clock()
-        if self._began is None:
-            self._began = self._epoch_began
-        self._images = 0
-
-    def step(self, images: int) -> None:
-        """Count a step of all ranks."""
-        self._images += images
-        self._steps += 1
-
-    def end_steps(self) -> None:
-        """Note that the epoch's steps are done; what follows is its evaluation."""
-        self._trained_at = self._clock()
-
-    @property
-    def images_per_s(self) -> float | None:
-        """Images that all ranks trained on per second; None if this attempt did none of the epoch's
-        steps.
-        """
-        seconds = self._trained_at - self._epoch_began
-        return self._images / seconds if self._images and seconds > 0 else None
-
-    def left_s(self, steps: int) -> float | None:
-        """Return how long `steps` further steps take, with the evaluations and checkpoints."""
-        if self._began is None or not self._steps:
-            return None
-        return (self._clock() - self._began) / self._steps * steps
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

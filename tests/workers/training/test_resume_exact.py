@@ -46,10 +46,11 @@ class Reference:
 
 
 def numbers(events: list[dict[str, Any]]) -> list[Any]:
-    """Return what was reported of epochs and evaluations, but for the time they took."""
+    """Return what was reported of epochs and evaluations, but for the time they took and used."""
     told = [event for event in events if event["kind"] in ("epoch", "evaluation")]
     for event in told:
         event["metrics"].pop("epoch_seconds", None)
+        event.pop("usage", None)
     return told
 
 

@@ -5,11 +5,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from vtjobs.jobs.run.spec import seeds_of
 from vtjobs.jobs.workspace.lineage import Candidate
-from vtjobs.workers.training.run_log import EpochFacts, Pace, RunLog
+from vtjobs.workers.training.run_log import EpochFacts, RunLog
 
 from ...support.training import contents, differences, newest, run_spec, training
 
@@ -107,36 +105,6 @@ def test_streams_that_vary_apart_are_named_in_the_first_line() -> None:
     RunLog(lines.append).start(apart, world_size=1, attempt=1, resumed=None)
     assert "  seed order 4  " in lines[0]
     assert lines[0].endswith("  attempt 1  from the beginning")
-
-
-class Clock:
-    """A clock that a test moves."""
-
-    now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-def test_the_time_left_follows_from_all_epochs_of_this_attempt_with_their_evaluations() -> None:
-    clock = Clock()
-    pace = Pace(clock)
-    for _ in range(2):
-        pace.begin_epoch()
-        pace.step(64)
-        pace.step(36)
-        clock.now += 4.0
-        pace.end_steps()
-        clock.now += 1.0
-    assert pace.images_per_s == pytest.approx(25.0)
-    assert pace.left_s(6) == pytest.approx(6 * 10 / 4)
-
-
-def test_an_attempt_that_only_evaluates_knows_no_speed() -> None:
-    pace = Pace(Clock())
-    pace.begin_epoch()
-    pace.end_steps()
-    assert (pace.images_per_s, pace.left_s(8)) == (None, None)
 
 
 def test_training_writes_a_line_for_each_epoch(tmp_path: Path) -> None:

@@ -1,0 +1,82 @@
+"""How fast an attempt trains, and what keeps it waiting."""
+
+import time
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
+
+import torch
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Pace:
+    """How fast this attempt trains. It counts in Python alone and never waits for the device."""
+
+    def __init__(self, device: torch.device, clock: Callable[[], float] = time.monotonic) -> None:
+        self._device = device
+        self._clock = clock
+        self._began: float | None = None
+        # Of the epoch that is being trained, or was trained last.
+        self._epoch_began = self._trained_at = 0.0
+        self._epoch_images = 0
+        # Of the attempt, its steps and waiting; of the epochs before this one, their seconds.
+        self._images = self._steps = 0
+        self._wait_s = self._earlier_s = 0.0
+
+    def begin_epoch(self) -> None:
+        """Note that an epoch, or what is left of it, starts."""
+        self._earlier_s += self._trained_at - self._epoch_began
+        self._epoch_began = self._trained_at = self._clock()
+        if self._began is None:
+            self._began = self._epoch_began
+        self._epoch_images = 0
+
+    def waiting(self, give: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Return what `give` returns, and count the time until then as waiting."""
+        asked = self._clock()
+        given = give(*args, **kwargs)
+        self._wait_s += self._clock() - asked
+        return given
+
+    def step(self, images: int) -> None:
+        """Count a step of all ranks."""
+        self._images += images
+        self._epoch_images += images
+        self._steps += 1
+        self._trained_at = self._clock()
+
+    def end_steps(self) -> None:
+        """Note that the epoch's steps are done; what follows is its evaluation."""
+        self._trained_at = self._clock()
+
+    @property
+    def images_per_s(self) -> float | None:
+        """Images that all ranks trained on per second; None if this attempt did none of the epoch's
+        steps.
+        """
+        seconds = self._trained_at - self._epoch_began
+        return self._epoch_images / seconds if self._epoch_images and seconds > 0 else None
+
+    @property
+    def peak_memory_bytes(self) -> int | None:
+        """The most that PyTorch had allocated on this rank's GPU so far; None on the CPU."""
+        on_gpu = self._device.type == "cuda"
+        return torch.cuda.max_memory_allocated(self._device) if on_gpu else None
+
+    @property
+    def usage(self) -> dict[str, float | None]:
+        """What this attempt's training has used so far, as the journal's `Usage` names it."""
+        seconds = self._earlier_s + self._trained_at - self._epoch_began
+        known = self._images > 0 and seconds > 0
+        return {
+            "images_per_s": round(self._images / seconds, 1) if known else None,
+            "data_wait": round(min(1.0, self._wait_s / seconds), 4) if known else None,
+            "peak_memory_bytes": self.peak_memory_bytes,
+        }
+
+    def left_s(self, steps: int) -> float | None:
+        """Return how long `steps` further steps take, with the evaluations and checkpoints."""
+        if self._began is None or not self._steps:
+            return None
+        return (self._clock() - self._began) / self._steps * steps
