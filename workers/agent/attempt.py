@@ -18,7 +18,6 @@ from ...jobs.workspace.journal import HEARTBEAT_S, Line
 from ...jobs.workspace.paths import RunFolder, Workspace
 from ...jobs.workspace.stored_grid import write_spec
 from ..environment import origin, trains_on_gpu, write_environment
-from ..errors import alike
 from ..orders import Order, RankOrder
 from ..pipes import STOP, CappedLog, LineReader
 from ..process import DUMP_SIGNAL, send_signal
@@ -28,10 +27,11 @@ from .attempt_journal import AttemptJournal
 from .blame import Weight, blame, weigh
 from .claim import claim_or_refuse, overruled
 from .hang_watch import Pulse
+from .meter import Meter
 from .orders import loader_workers, make_order, publish_order
 from .other_nodes import LOOK_S, OtherNodes
 from .outcome import KillCause, Killed, Outcome, judge_ranks, set_up_failure
-from .resume import NoCheckpoint, choose_resume, from_parent
+from .resume import choose_resume, from_parent
 from .template_client import Forge, RankProcess, TemplateDied
 
 FENCE_S = float(os.environ.get("VTJOBS_FENCE_S", "10"))
@@ -100,6 +100,7 @@ class HostedRun:
         now = time.monotonic()
         self._beat_at = self._fence_at = self._progress_at = now
         self._pulse = Pulse(allocation.hang_s)
+        self._meter = Meter(lane.gpus)
         self._dumped = False
 
     # Start ----------------------------------------------------------------------------------------
@@ -131,15 +132,6 @@ class HostedRun:
                 return
             write_environment(attempt / "environment.json")
             self._launch(spec)
-        except NoCheckpoint as error:
-            self._end(
-                Outcome(
-                    state=AttemptState.FAILED,
-                    failure=FailureClass.NO_CHECKPOINT,
-                    signature=alike(str(error)),
-                    error=str(error),
-                )
-            )
         except TemplateDied:
             raise
         except (OSError, ValueError, KeyError, VtjobsError) as error:
@@ -334,6 +326,7 @@ class HostedRun:
                     self._progress_at = self._beat_at = now
                     self.journal.write("progress", **self.position)
         else:
+            self._meter.complete(event)
             self.journal.write(kind, **event)
             self._beat_at = now
             self.position |= {name: event[name] for name in ("epoch", "step") if name in event}
@@ -352,6 +345,7 @@ class HostedRun:
         if any(status not in (None, ExitCode.COMPLETED, ExitCode.STOPPED) for status in statuses):
             self._kill_by(now + LAST_WORDS_S)
         self._watch_hang(now)
+        self._meter.look(rank.pid for rank in self.ranks if rank.status is None)
         if why := self.others.look(now):
             self._kill_by(now + LAST_WORDS_S, Killed(KillCause.PEER, why))
         if self._kill_at is not None and now >= self._kill_at:
@@ -438,7 +432,7 @@ class HostedRun:
         self.ended = outcome
         if self.journal is not None:
             try:
-                self.journal.end(outcome, self.position)
+                self.journal.end(outcome, self.position, self._meter.usage)
             except OSError as error:
                 self.ended = Outcome(
                     state=AttemptState.FAILED, failure=FailureClass.STORAGE, signature=str(error)

@@ -36,7 +36,7 @@ class AttemptJournal:
         """Append an event, stamped with the time."""
         self._writer.write(kind, at=time.time(), **fields)
 
-    def end(self, outcome: Outcome, position: dict[str, int]) -> None:
+    def end(self, outcome: Outcome, position: dict[str, int], usage: dict[str, Any]) -> None:
         """Write the end record and close."""
         self._reserve.unlink(missing_ok=True)
         self.write(
@@ -51,5 +51,6 @@ class AttemptJournal:
             step=position.get("step"),
             **({"host": outcome.host} if outcome.host else {}),
             **({} if outcome.explained else {"explained": False}),
+            **({"usage": usage} if usage else {}),
         )
         self._writer.close()

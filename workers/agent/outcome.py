@@ -10,6 +10,7 @@ from ...jobs.run.states import EXIT_OF_CLASS, AttemptState, ExitCode, FailureCla
 from ..errors import STORAGE_ERRORS, alike
 from ..reports import RankError
 from .oom import oom_kills
+from .resume import NoCheckpoint
 from .template_client import RankProcess
 
 
@@ -188,14 +189,13 @@ def _unexplained(ranks: Sequence[RankProcess], killed: Killed | None) -> Outcome
 
 def set_up_failure(error: Exception) -> Outcome:
     """Return how an attempt ended that its agent could not start."""
-    stored = isinstance(error, OSError) and error.errno in STORAGE_ERRORS
     text = f"{type(error).__name__}: {error}"
-    return Outcome(
-        state=AttemptState.FAILED,
-        failure=FailureClass.STORAGE if stored else FailureClass.SETUP_ERROR,
-        signature=alike(text),
-        error=text,
-    )
+    failure = FailureClass.SETUP_ERROR
+    if isinstance(error, NoCheckpoint):
+        text, failure = str(error), FailureClass.NO_CHECKPOINT
+    elif isinstance(error, OSError) and error.errno in STORAGE_ERRORS:
+        failure = FailureClass.STORAGE
+    return Outcome(state=AttemptState.FAILED, failure=failure, signature=alike(text), error=text)
 
 
 def _crash(rank: RankProcess, why: str) -> Outcome:

@@ -1,0 +1,30 @@
+"""A module in the place of NVML's package, for what no card here can show: its answers and faults."""
+
+UUID = "GPU-5c8e1f00-0000-0000-0000-000000000001"
+# Two equal cards: 87 % busy with 7 GiB in use, and one that is split.
+WORKS = f"""
+class NVMLError(Exception): pass
+class NotSupported(NVMLError): pass
+class Facts:
+    def __init__(self, **facts): self.__dict__.update(facts)
+def nvmlInit(): pass
+def nvmlDeviceGetCount(): return 2
+def nvmlDeviceGetName(card): return "H100"
+def nvmlDeviceGetHandleByIndex(index):
+    if index > 1: raise NVMLError("no such card")
+    return index
+def nvmlDeviceGetHandleByUUID(uuid):
+    if uuid != "{UUID}": raise NVMLError("no such card")
+    return 0
+def nvmlDeviceGetMigMode(card):
+    if card == 0: raise NotSupported("not supported")
+    return [1, 1]
+def nvmlDeviceGetUtilizationRates(card): return Facts(gpu=87, memory=10)
+def nvmlDeviceGetMemoryInfo(card): return Facts(total=80 << 30, free=73 << 30, used=7 << 30)
+"""
+HANGS = """
+import time
+def nvmlInit():
+    print("asked", flush=True)
+    time.sleep(1e6)
+"""

@@ -1,0 +1,64 @@
+"""What processes use, as /proc tells it."""
+
+import os
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessUse:
+    """What a process and its descendants use."""
+
+    cpu_s: float
+    """CPU time so far, with that of descendants that have ended."""
+    rss_bytes: int
+    """Resident memory now, added up over the processes."""
+
+
+def use_of_trees(roots: Iterable[int]) -> dict[int, ProcessUse]:
+    """Return what each of these processes uses with its descendants; a dead one is left out.
+
+    One pass over /proc: a kernel need not say which children a process has.
+    """
+    found = {pid: (parent, use) for pid, parent, use in _all()}
+    children: dict[int, list[int]] = defaultdict(list)
+    for pid, (parent, _) in found.items():
+        children[parent].append(pid)
+    uses: dict[int, ProcessUse] = {}
+    for root in roots:
+        if root in found:
+            members = [found[pid][1] for pid in _tree(root, children)]
+            cpu_s = sum(use.cpu_s for use in members)
+            uses[root] = ProcessUse(cpu_s, sum(use.rss_bytes for use in members))
+    return uses
+
+
+def _tree(root: int, children: dict[int, list[int]]) -> Iterator[int]:
+    left = [root]
+    while left:
+        pid = left.pop()
+        yield pid
+        left += children.get(pid, ())
+
+
+def _all() -> Iterator[tuple[int, int, ProcessUse]]:
+    """Yield process, parent and use of every process that can be seen."""
+    for name in os.listdir("/proc"):
+        if not name.isdigit():
+            continue
+        try:
+            with open(f"/proc/{name}/stat", "rb", buffering=0) as stream:
+                line = stream.read(4096)
+        except OSError:
+            # It has ended since.
+            continue
+        # Behind the program's name, which may hold anything: state, parent; and from the twelfth
+        # on the ticks of its own and of its children that were waited for; later its pages.
+        fields = line.rpartition(b")")[2].split()
+        ticks = sum(map(int, fields[11:15]))
+        use = ProcessUse(ticks / _TICKS_PER_S, int(fields[21]) * _PAGE_BYTES)
+        yield int(name), int(fields[1]), use
