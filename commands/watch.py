@@ -33,6 +33,7 @@ def status(
     from ..orchestrator.views.documents import status as view
     from ..orchestrator.views.shown import HELD
     from .printing import terminal
+    from .printing.show import gpu_hours_text
 
     context = look_into(workspace)
     document = view(context, selection(selector, default_all=True))
@@ -47,6 +48,8 @@ def status(
     rows = [[grid.grid_id, *(str(grid.shown[word]) for word in words)] for grid in document.grids]
     heading = ["GRID", *map(str.upper, words)]
     terminal.print_table(heading, rows, right=tuple(range(1, len(heading))))
+    if document.gpu_hours is not None and document.gpu_hours.total:
+        terminal.write(f"GPU-hours: {gpu_hours_text(document.gpu_hours)}")
     for note in document.damaged_journals:
         terminal.say(f"warning: damaged journal, set aside: {note}")
 

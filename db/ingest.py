@@ -9,9 +9,8 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-from sqlalchemy import Connection, Engine, bindparam, case, select, update
+from sqlalchemy import Connection, Engine, bindparam, select, update
 
 from ..jobs.errors import DamagedJournal
 from ..jobs.run.states import LIVE, AttemptState, FailureClass
@@ -21,7 +20,6 @@ from ..jobs.workspace.events import (
     Epoch,
     Evaluation,
     Event,
-    Progress,
     Start,
     typed,
 )
@@ -32,6 +30,7 @@ from . import models as m
 from .engine import reading, writing
 from .ledger import DUE, Ledger, insert_new
 from .parts import in_parts
+from .progress import note_progress, write_progress
 from .results import summarise
 from .rows import Row
 from .run_state import derive_runs
@@ -73,15 +72,7 @@ class Batch:
         if isinstance(event, Evaluation) and node.startswith(EVALUATION_NODE):
             # Scores that were computed later are no sign of life of the attempt.
             return
-        live = self.progress[run_id, attempt]
-        live["heartbeat_at"] = event.at
-        if isinstance(event, Checkpoint):
-            live["checkpoint_step"] = event.step
-        if isinstance(event, Progress | Epoch | Checkpoint | End):
-            position = {"epoch": event.epoch, "step": event.step}
-            if isinstance(event, Progress):
-                position["steps"] = event.steps
-            live |= {name: value for name, value in position.items() if value is not None}
+        note_progress(self.progress[run_id, attempt], event)
 
     def _sort(self, key: Key, event: Event) -> None:
         run_id, attempt, node = key
@@ -222,7 +213,7 @@ def _commit(ledger: Ledger, workspace: Workspace, batch: Batch) -> set[tuple[str
             if rows:
                 connection.execute(insert_new(connection, table), rows)
         _write_offsets(connection, batch.offsets)
-        _write_progress(connection, batch.progress)
+        write_progress(connection, batch.progress)
         changed = {start[0] for start in batch.starts if _started(ledger, connection, *start)}
         for run_id, attempt, event in batch.ends:
             done = _completed_before(workspace.run(run_id), attempt, event)
@@ -293,30 +284,6 @@ def _write_due(connection: Connection, lineage: set[tuple[str, int]]) -> None:
         .values(state=DUE),
         [{"b_run": run_id, "b_attempt": attempt, "b_node": node} for run_id, attempt, node in keys],
     )
-
-
-def _write_progress(connection: Connection, progress: dict[tuple[str, int], Row]) -> None:
-    by_fields: dict[tuple[str, ...], list[Row]] = defaultdict(list)
-    for (run_id, attempt), fields in progress.items():
-        if fields:
-            by_fields[tuple(sorted(fields))].append(
-                {"b_run": run_id, "b_attempt": attempt, **fields}
-            )
-    for names, rows in by_fields.items():
-        connection.execute(
-            update(m.attempts)
-            .where(
-                m.attempts.c.run_id == bindparam("b_run"),
-                m.attempts.c.number == bindparam("b_attempt"),
-            )
-            .values({name: _greater(m.attempts.c[name], bindparam(name)) for name in names}),
-            rows,
-        )
-
-
-def _greater(column: Any, value: Any) -> Any:
-    # A reader that was overtaken by another one brings what is old already.
-    return case((column > value, column), else_=value)
 
 
 def _started(

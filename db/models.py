@@ -132,6 +132,7 @@ attempts = Table(
     Column("epoch", Integer),
     Column("step", Integer),
     Column("steps", Integer),
+    Column("usage", Text),  # JSON of jobs.workspace.events.Usage
     # Two submitters cannot both have a live attempt at one run.
     Index(
         "one_live_attempt",

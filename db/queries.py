@@ -9,6 +9,7 @@ from sqlalchemy import Connection, Select, and_, func, select
 from ..jobs.documents import from_plain
 from ..jobs.run.selector import Selection
 from ..jobs.run.states import LIVE, AttemptState, FailureClass, RunState
+from ..jobs.workspace.events import Usage
 from ..jobs.workspace.grid_settings import GridSettings
 from . import models as m
 from .parts import in_parts
@@ -198,7 +199,12 @@ def grid_settings(
 def attempts_of(connection: Connection, run_id: str) -> list[AttemptRow]:
     """Return every attempt at a run, oldest first."""
     query = select(m.attempts).where(m.attempts.c.run_id == run_id).order_by(m.attempts.c.number)
-    return [AttemptRow(**row) for row in connection.execute(query).mappings()]
+    return [_attempt_row(row) for row in connection.execute(query).mappings()]
+
+
+def _attempt_row(row: Any) -> AttemptRow:
+    usage = None if row["usage"] is None else from_plain(json.loads(row["usage"]), Usage)
+    return AttemptRow(**{**row, "usage": usage})
 
 
 def job_of(connection: Connection, run_id: str) -> JobRow | None:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from ..jobs.run.spec import Axes
+from ..jobs.workspace.events import Usage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,6 +119,8 @@ class AttemptRow:
     epoch: int | None
     step: int | None
     steps: int | None
+    usage: Usage | None
+    """As its journal last said."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

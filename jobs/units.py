@@ -1,7 +1,8 @@
-"""Numbers, durations and sizes as people write them."""
+"""Numbers, times, durations and sizes as people write them."""
 
 import math
 import re
+from datetime import UTC, datetime
 
 _SUFFIX_S = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*([smhd])\Z", re.ASCII)
@@ -41,6 +42,15 @@ def format_duration(seconds: float) -> str:
     if whole < 86400:
         return f"{whole // 3600}h{whole % 3600 // 60:02d}m"
     return f"{whole // 86400}d{whole % 86400 // 3600:02d}h"
+
+
+def iso(at: float | None) -> str | None:
+    """Write seconds since 1970 as ISO 8601 in UTC."""
+    return (
+        datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+        if at
+        else None
+    )
 
 
 def format_bytes(count: float) -> str:

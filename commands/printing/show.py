@@ -2,11 +2,15 @@
 
 from typing import TYPE_CHECKING, Any
 
+from ...jobs.documents import asdict
 from ...jobs.run.design import seed_text
 from ...jobs.units import format_bytes
 
 if TYPE_CHECKING:
-    from ...orchestrator.views.documents import AttemptView, RunDetails
+    from ...db.gpu_hours import GpuHours
+    from ...jobs.workspace.events import Usage
+    from ...orchestrator.views.attempts import AttemptView
+    from ...orchestrator.views.documents import RunDetails
 
 
 def lines(document: "RunDetails") -> list[str]:
@@ -30,7 +34,7 @@ def lines(document: "RunDetails") -> list[str]:
         found.append(f"parent   {document.parent}")
     found += _settings(document)
     found += ["", "attempts"]
-    found += [f"  {_attempt(attempt)}" for attempt in document.attempts] or ["  none yet"]
+    found += [line for attempt in document.attempts for line in _attempt(attempt)] or ["  none yet"]
     if document.results:
         found += ["", "results"]
         for result in document.results:
@@ -73,8 +77,8 @@ def _text(value: Any) -> str:
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
-def _attempt(attempt: "AttemptView") -> str:
-    text = f"{attempt.number}: {attempt.state}"
+def _attempt(attempt: "AttemptView") -> list[str]:
+    text = f"  {attempt.number}: {attempt.state}"
     if attempt.failure:
         where = f" at {attempt.place}" if attempt.place else ""
         text += f" ({attempt.failure}: {attempt.message}{where})"
@@ -87,4 +91,29 @@ def _attempt(attempt: "AttemptView") -> str:
         )
     if attempt.step is not None and attempt.steps:
         text += f", step {attempt.step}/{attempt.steps}"
-    return text
+    used = "" if attempt.usage is None else _usage(attempt.usage)
+    spent = f"GPU-hours: {gpu_hours_text(attempt.gpu_hours)}" if attempt.gpu_hours.total else ""
+    return [text, *(f"     {line}" for line in (used, spent) if line)]
+
+
+def _usage(usage: "Usage") -> str:
+    """Return what is known of an attempt's usage."""
+    figures = (
+        (usage.images_per_s, "{:.0f} img/s", 1),
+        (usage.data_wait, "waiting for data {:.0f} %", 100),
+        (usage.gpu_utilisation, "GPU {:.0f} %", 100),
+        (usage.cpu_cores, "CPU {:.1f} cores", 1),
+    )
+    sizes = (
+        (usage.peak_memory_bytes, "peak memory {}"),
+        (usage.gpu_used_bytes, "GPU memory in use {}"),
+        (usage.rss_bytes, "RSS {}"),
+    )
+    found = [text.format(unit * value) for value, text, unit in figures if value is not None]
+    found += [text.format(format_bytes(value)) for value, text in sizes if value is not None]
+    return ", ".join(found)
+
+
+def gpu_hours_text(hours: "GpuHours") -> str:
+    """Return what became of GPU-hours, as one phrase."""
+    return ", ".join(f"{value:.2f} {name}" for name, value in asdict(hours).items())

@@ -6,12 +6,12 @@ The terminal and `--json` are two prints of them.
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from ...db import lookups, queries, records, scheduler_notes, selected
-from ...db.engine import reading
+from ...db.engine import Connection, reading
+from ...db.gpu_hours import GpuHours, added, gpu_hours
 from ...jobs.atomic_files import read_json
 from ...jobs.documents import Document, field, to_plain
 from ...jobs.errors import NothingMatched
@@ -20,15 +20,16 @@ from ...jobs.run.design import seed_text
 from ...jobs.run.selector import Selection
 from ...jobs.run.spec import Axes, CellSpec, RunSpec
 from ...jobs.run.states import FailureClass, RunState
+from ...jobs.units import iso
 from ...jobs.workspace.grid_settings import GridSettings
 from ...jobs.workspace.markers import held_runs
 from ..loop.context import Context
+from .attempts import AttemptView, CheckpointView, attempt_views
 from .causes import Cause, cause_of
 from .remedies import remedy
 from .shown import HELD, shown_state
 
 SCHEMA_VERSION = 1
-_ATTEMPT_TIMES = ("submitted_at", "started_at", "ended_at", "heartbeat_at")
 
 
 class Unreachable(Document, frozen=True, kw_only=True):
@@ -77,6 +78,8 @@ class Status(Document, frozen=True, kw_only=True):
     """Schedulers that could not be asked."""
     damaged_journals: list[str]
     """`run/attempt: why` of journals that were set aside."""
+    gpu_hours: GpuHours | None = None
+    """Of the selected runs' attempts, where the selection names grids."""
 
     @property
     def shown(self) -> dict[str, int]:
@@ -161,65 +164,6 @@ class ResultView(Document, frozen=True, kw_only=True):
     best_epoch: int
 
 
-class AttemptView(Document, frozen=True, kw_only=True):
-    """One attempt at a run."""
-
-    number: int
-    """From 1."""
-    token: str
-    """Of its allocation."""
-    array_index: int
-    """Its element of the job array."""
-    state: str
-    failure: str | None
-    """The class of the failure."""
-    signature: str
-    """The error, the same for one cause."""
-    message: str
-    """The error's own line, in full and with its numbers."""
-    place: str
-    """File and line of your code where it was raised, such as `head.py:11`; or nothing."""
-    error: str
-    """The end of the traceback."""
-    exit_code: int | None
-    """The agent's."""
-    word: str
-    """What the scheduler last said of it."""
-    submitted_at: str | None
-    started_at: str | None
-    ended_at: str | None
-    heartbeat_at: str | None
-    host: str | None
-    world_size: int | None
-    """Ranks of all nodes."""
-    gpus: int
-    """Of one node."""
-    resumed_attempt: int | None
-    """The attempt whose checkpoint it went on from."""
-    resumed_step: int | None
-    """The step of that checkpoint."""
-    exact: bool | None
-    """Whether the resume equals an uninterrupted run bit for bit."""
-    checkpoint_step: int | None
-    """Its newest checkpoint."""
-    epoch: int | None
-    step: int | None
-    steps: int | None
-
-
-class CheckpointView(Document, frozen=True, kw_only=True):
-    """A checkpoint that was announced."""
-
-    attempt: int
-    epoch: int
-    step: int
-    bytes: int
-    """Of all its files."""
-    at: str | None
-    on_disk: bool
-    """Whether it is still there: older ones are removed."""
-
-
 class Change(Document, frozen=True, kw_only=True):
     """One change of an attempt's state."""
 
@@ -291,15 +235,6 @@ class FailureGroup(Document, frozen=True, kw_only=True):
     """What to do about the runs that have ended, or nothing."""
 
 
-def iso(at: float | None) -> str | None:
-    """Write seconds since 1970 as ISO 8601 in UTC."""
-    return (
-        datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-        if at
-        else None
-    )
-
-
 def status(context: Context, selection: Selection) -> Status:
     """Return how many runs are in each state, over all and per grid.
 
@@ -324,6 +259,7 @@ def status(context: Context, selection: Selection) -> Status:
         waiting_here = queries.pending_by_grid(connection, selection) if held else {}
         held_here = held & set[str]().union(*waiting_here.values())
         damaged = queries.damaged_journals(connection)
+        spent = _spent(connection, selection) if counts else None
     grids = [
         GridCounts(
             grid_id=grid_id,
@@ -349,7 +285,17 @@ def status(context: Context, selection: Selection) -> Status:
         damaged_journals=[
             f"{row['run_id']}/{row['attempt']:04d}: {row['note']}" for row in damaged
         ],
+        gpu_hours=spent,
     )
+
+
+def _spent(connection: Connection, selection: Selection) -> GpuHours | None:
+    # It takes a look at every attempt, which is too much for a whole workspace.
+    if not selected.named_grids(connection, selection):
+        return None
+    chosen = selected.select_ids(connection, selection)
+    by_run = gpu_hours(connection, chosen)
+    return added(hours for of_run in by_run.values() for hours in of_run.values())
 
 
 def _all_states(counts: dict[str, int]) -> dict[str, int]:
@@ -418,6 +364,7 @@ def show(context: Context, run_id: str) -> RunDetails:
         checkpoints = queries.checkpoints_of(connection, run_id)
         results = queries.results_of(connection, [run_id])
         grids = lookups.grids_of(connection, run_id)
+        hours = gpu_hours(connection, [run_id]).get(run_id, {})
         cell = queries.cell_rows(connection, {row.cell_id})[row.cell_id]
     held = run_id in held_runs(context.workspace, {row.grid_id})
     # A run's own description is written when it starts; until then its cell has most of it.
@@ -427,7 +374,7 @@ def show(context: Context, run_id: str) -> RunDetails:
     last = attempts[-1].number if attempts else 0
     facts = _facts(context, row, None, held)
     return RunDetails(
-        **(facts | {"attempts": [_attempt(context, row.grid_id, attempt) for attempt in attempts]}),
+        **(facts | {"attempts": attempt_views(context.workspace, row.grid_id, attempts, hours)}),
         schema_version=SCHEMA_VERSION,
         settings=Settings(
             head=fidelity.of_head(settings.head, row.backbone, row.recipe),
@@ -459,13 +406,6 @@ def show(context: Context, run_id: str) -> RunDetails:
 def _result(row: records.ResultRow) -> ResultView:
     facts = asdict(row)
     return ResultView(**{name: facts[name] for name in ResultView.__struct_fields__})
-
-
-def _attempt(context: Context, grid_id: str, row: records.AttemptRow) -> AttemptView:
-    cause = cause_of(context.workspace, grid_id, signature=row.signature, error=row.error)
-    facts = asdict(row) | {name: iso(getattr(row, name)) for name in _ATTEMPT_TIMES}
-    facts |= {"message": cause.message, "place": cause.where}
-    return AttemptView(**{name: facts[name] for name in AttemptView.__struct_fields__})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,9 +11,10 @@ from vtjobs.db import ingest as ingest_module
 from vtjobs.db import models as m
 from vtjobs.db.engine import reading, writing
 from vtjobs.db.ingest import ingest, ingest_evaluations, ingest_live
-from vtjobs.db.queries import damaged_journals
+from vtjobs.db.queries import attempts_of, damaged_journals
 from vtjobs.jobs.atomic_files import make_folder
 from vtjobs.jobs.run.states import AttemptState
+from vtjobs.jobs.workspace.events import Usage
 from vtjobs.jobs.workspace.journal import JournalWriter
 
 from ..support.ledgers import World, journal_bytes, measured, paper_grid
@@ -263,13 +264,48 @@ def test_two_readers_in_turn_lose_and_double_nothing(world: World) -> None:
     assert len(world.rows(m.epoch_metrics)) == 4 and world.states() == {run_id: "completed"}
 
 
+def used(world: World, run_id: str, kind: str, *, step: int = 20, **usage: Any) -> None:
+    """Write an event that says what the attempt uses."""
+    fields: dict[str, Any] = {"epoch": {"metrics": {}}, "checkpoint": {"bytes": 1}}[kind]
+    world.write(run_id, 1, kind, epoch=step // 10 - 1, step=step, usage=usage, **fields)
+
+
+def usage_of(world: World, run_id: str) -> Usage | None:
+    with reading(world.ledger.engine) as connection:
+        return attempts_of(connection, run_id)[0].usage
+
+
+def test_an_attempts_usage_is_what_its_newest_event_says(world: World) -> None:
+    run_id = launched(world)
+    world.start(run_id, 1)
+    world.epoch(run_id, 1, 0, 50.0)
+    ingest_live(world.ledger, world.workspace)
+    assert usage_of(world, run_id) is None, "an older agent says nothing of it"
+    used(world, run_id, "epoch", images_per_s=900.5, rss_bytes=5)
+    used(world, run_id, "checkpoint", images_per_s=800.0, data_wait=0.25, rss_bytes=6)
+    ingest_live(world.ledger, world.workspace)
+    assert usage_of(world, run_id) == Usage(images_per_s=800.0, data_wait=0.25, rss_bytes=6)
+    world.write(run_id, 1, "heartbeat")
+    world.end(run_id, 1, "completed")
+    ingest_live(world.ledger, world.workspace)
+    assert usage_of(world, run_id) == Usage(images_per_s=800.0, data_wait=0.25, rss_bytes=6)
+
+
+def test_a_figure_of_a_newer_agent_is_passed_over(world: World) -> None:
+    run_id = launched(world)
+    world.start(run_id, 1)
+    used(world, run_id, "epoch", cpu_cores=2.0, watts=300)
+    assert ingest_live(world.ledger, world.workspace) == 2
+    assert usage_of(world, run_id) == Usage(cpu_cores=2.0)
+
+
 def test_a_slower_reader_does_not_set_progress_or_offset_back(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run_id = launched(world)
     world.start(run_id)
     world.epoch(run_id, 1, 0, 50.0)
-    world.checkpoint(run_id, 1, 10)
+    used(world, run_id, "checkpoint", step=10, cpu_cores=3.0)
     faster = world.open(world.url)
     real = ingest_module._commit
 
@@ -278,7 +314,7 @@ def test_a_slower_reader_does_not_set_progress_or_offset_back(
         # commits.
         monkeypatch.setattr(ingest_module, "_commit", real)
         world.epoch(run_id, 1, 1, 60.0)
-        world.checkpoint(run_id, 1, 20)
+        used(world, run_id, "checkpoint", cpu_cores=1.5)
         assert ingest(faster, world.workspace, [(run_id, 1)]) == 9
         return real(*arguments)
 
@@ -291,6 +327,7 @@ def test_a_slower_reader_does_not_set_progress_or_offset_back(
         world.rows(m.journals)[0]["read_bytes"] == world.folder(run_id).journal(1, 0).stat().st_size
     )
     assert len(world.rows(m.checkpoints)) == 2
+    assert usage_of(world, run_id) == Usage(cpu_cores=1.5)
 
 
 def test_large_journals_are_read_in_portions_with_the_same_outcome(

@@ -4,11 +4,13 @@ import multiprocessing
 import os
 from typing import Any
 
+import pytest
 from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import inspect, text
+from sqlalchemy.exc import IntegrityError
 
 from vtjobs.db import queries
 from vtjobs.db.engine import (
@@ -74,6 +76,35 @@ def test_the_runs_of_an_older_ledger_are_those_of_seeds(ledger_url: str) -> None
     with reading(engine) as connection:
         (row,) = queries.list_runs(connection, Selection(everything=True))
     assert (row.seed, row.streams) == (3, None)
+    engine.dispose()
+
+
+def test_the_attempts_of_an_older_ledger_say_nothing_of_what_they_used(ledger_url: str) -> None:
+    engine = open_engine(parse_url(ledger_url))
+    with writing(engine) as connection:
+        config: Any = alembic_config()
+        config.attributes["connection"] = connection
+        command.upgrade(config, "0002")
+        connection.execute(
+            text("INSERT INTO cells VALUES ('c', 'm', '', 'b', 'd', 'h', 'r', '{}', true, '{}')")
+        )
+        columns = "run_id, cell_id, grid_id, seed, state, tries, created_at, changed_at"
+        connection.execute(
+            text(f"INSERT INTO runs ({columns}) VALUES ('r', 'c', 'g', 3, 'running', 3, 0, 0)")
+        )
+        columns = "run_id, number, token, state, submitted_at, step"
+        connection.execute(
+            text(f"INSERT INTO attempts ({columns}) VALUES ('r', 1, 't', 'running', 5, 7)")
+        )
+    assert upgrade(engine) == ("0002", SCHEMA_VERSION)
+    with reading(engine) as connection:
+        (row,) = queries.attempts_of(connection, "r")
+    assert (row.step, row.usage) == (7, None)
+    # What keeps two attempts at one run from living at once is there still.
+    with pytest.raises(IntegrityError), engine.begin() as connection:
+        connection.execute(
+            text(f"INSERT INTO attempts ({columns}) VALUES ('r', 2, 't', 'running', 6, 0)")
+        )
     engine.dispose()
 
 

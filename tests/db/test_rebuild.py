@@ -1,5 +1,6 @@
 """A ledger that was made anew from the workspace equals the one that was lost."""
 
+import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -99,6 +100,19 @@ def test_finished_runs_and_their_numbers_come_back(
     ingest_live(world.ledger, world.workspace)
     lose_and_rebuild()
     assert set(world.states().values()) == {"completed"}
+
+
+def test_what_attempts_used_comes_back(world: World, lose_and_rebuild: Callable[[], None]) -> None:
+    run_ids = world.submit(paper_grid(seeds=2))
+    world.launch(*run_ids)
+    for run_id in run_ids:
+        world.start(run_id, 1)
+        usage = {"images_per_s": 812.5, "rss_bytes": 5 << 30}
+        world.write(run_id, 1, "epoch", epoch=0, step=10, metrics={}, usage=usage)
+    world.end(run_ids[0], 1, "preempted", "stopped")
+    ingest_live(world.ledger, world.workspace)
+    lose_and_rebuild()
+    assert all(json.loads(row["usage"])["rss_bytes"] == 5 << 30 for row in world.rows(m.attempts))
 
 
 def test_what_was_found_is_counted(world: World) -> None:

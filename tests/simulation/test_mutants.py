@@ -85,7 +85,7 @@ def cancel_is_not_marked(patch: pytest.MonkeyPatch) -> None:
 
 def offsets_are_forgotten(patch: pytest.MonkeyPatch) -> None:
     """What was read of a journal is not written down with what was found there."""
-    patch.setattr(ingest, "_write_progress", lambda connection, progress: None)
+    patch.setattr(ingest, "write_progress", lambda connection, progress: None)
     patch.setattr(ingest, "insert_new", lambda connection, table: ledger.insert(table))
     patch.setattr(ingest, "_write_offsets", lambda connection, rows: None)
 
