@@ -40,6 +40,7 @@ bench: .venv/.ready-test
 	$(PYTHON) benchmarks/expand.py
 	$(PYTHON) benchmarks/ledger.py
 	$(PYTHON) benchmarks/warm.py
+	$(PYTHON) benchmarks/recording.py
 	$(PYTHON) benchmarks/submit.py
 	$(PYTHON) benchmarks/ray.py
 
