@@ -205,7 +205,12 @@ def _tell(error: VtjobsError) -> int:
     if "--json" in sys.argv:
         from .commands.printing.terminal import emit_json
 
-        emit_json({"error": {"message": str(error), "exit_code": error.exit_code}})
+        try:
+            emit_json({"error": {"message": str(error), "exit_code": error.exit_code}})
+            sys.stdout.flush()
+        except BrokenPipeError:
+            # The error itself stands on stderr, and in the exit code.
+            _reader_left()
     for line in str(error).splitlines() or [type(error).__doc__ or "failed"]:
         _write(f"error: {line}", to_stderr=True)
     return error.exit_code

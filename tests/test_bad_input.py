@@ -225,13 +225,12 @@ def test_an_ascii_terminal_of_20_columns_gets_no_traceback(cli: Cli, words: list
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize("command", ["schema", "--help", "data list", "config show"])
-def test_a_reader_that_has_left_is_no_error(cli: Cli, command: str) -> None:
+def without_a_reader(cli: Cli, *words: str) -> "subprocess.CompletedProcess[str]":
+    """Run a command whose output nobody reads any more."""
     reading, writing = os.pipe()
     os.close(reading)
-    words = [sys.executable, "-m", "vtjobs.cli", *command.split()]
     done = subprocess.run(
-        words,
+        [sys.executable, "-m", "vtjobs.cli", *words],
         cwd=cli.folder,
         env=cli.environment(),
         stdout=writing,
@@ -239,7 +238,22 @@ def test_a_reader_that_has_left_is_no_error(cli: Cli, command: str) -> None:
         text=True,
     )
     os.close(writing)
+    return done
+
+
+@pytest.mark.parametrize("command", ["schema", "--help", "data list", "config show"])
+def test_a_reader_that_has_left_is_no_error(cli: Cli, command: str) -> None:
+    done = without_a_reader(cli, *command.split())
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_an_error_is_still_told_to_a_person_where_the_reader_of_its_json_has_left(
+    cli: Cli,
+) -> None:
+    cli.write(HERE, "name: x\nbackbons: [swin_t]\n")
+    done = without_a_reader(cli, "plan", HERE, "--json")
+    assert done.returncode == 2
+    assert done.stderr and all(line.startswith("error: ") for line in done.stderr.splitlines())
 
 
 @pytest.mark.parametrize("delay", [0.0, 0.1, 0.3])
