@@ -133,6 +133,8 @@ attempts = Table(
     Column("step", Integer),
     Column("steps", Integer),
     Column("usage", Text),  # JSON of jobs.workspace.events.Usage
+    Column("trained_s", Double),  # from its first step to `step`
+    Column("starts_at", Double),  # when the scheduler expects it to start
     # Two submitters cannot both have a live attempt at one run.
     Index(
         "one_live_attempt",

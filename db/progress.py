@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import Connection, bindparam, case, update
 
 from ..jobs.documents import to_plain
-from ..jobs.workspace.events import Checkpoint, End, Epoch, Event, Progress
+from ..jobs.workspace.events import Checkpoint, End, Epoch, Event, Progress, Start
 from . import models as m
 from .rows import Row
 
@@ -17,13 +17,24 @@ def note_progress(row: Row, event: Event) -> None:
     row["heartbeat_at"] = event.at
     if isinstance(event, Checkpoint):
         row["checkpoint_step"] = event.step
-    if isinstance(event, Progress | Epoch | Checkpoint | End):
-        position = {"epoch": event.epoch, "step": event.step}
-        if isinstance(event, Progress):
-            position["steps"] = event.steps
-        row |= {name: value for name, value in position.items() if value is not None}
+    row |= {name: value for name, value in _position(event).items() if value is not None}
     if isinstance(event, Epoch | Checkpoint | End) and event.usage is not None:
         row["usage"] = event.usage
+
+
+def _position(event: Event) -> Row:
+    """Return how far an event says that training has come."""
+    match event:
+        case Start():
+            return {"step": event.resumed_step, "steps": event.steps}
+        case Progress():
+            place = {"epoch": event.epoch, "step": event.step, "steps": event.steps}
+            return place | {"trained_s": event.trained_s}
+        case Epoch() | Checkpoint():
+            return {"epoch": event.epoch, "step": event.step, "trained_s": event.trained_s}
+        case End():
+            return {"epoch": event.epoch, "step": event.step}
+    return {}
 
 
 def write_progress(connection: Connection, progress: dict[tuple[str, int], Row]) -> None:

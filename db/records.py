@@ -121,6 +121,10 @@ class AttemptRow:
     steps: int | None
     usage: Usage | None
     """As its journal last said."""
+    trained_s: float | None
+    """Seconds from its first step to `step`."""
+    starts_at: float | None
+    """When the scheduler expects it to start."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

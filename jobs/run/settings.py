@@ -221,6 +221,11 @@ class CellSettings(Document, frozen=True, kw_only=True):
     recipe: RecipeSettings
 
     @property
+    def steps(self) -> int:
+        """The optimizer steps of a whole run."""
+        return self.recipe.epochs * self.recipe.steps_per_epoch(self.dataset.trained_on)
+
+    @property
     def shape(self) -> ModelShape:
         """What the backbone is made for."""
         return ModelShape(

@@ -61,6 +61,8 @@ class Start(Event, frozen=True, kw_only=True):
     """Whether the resume equals an uninterrupted run bit for bit."""
     software: dict[str, str] = field(default_factory=dict)
     """Package -> version."""
+    steps: int | None = None
+    """Of the whole run."""
 
 
 class Fingerprints(Event, frozen=True, kw_only=True):
@@ -79,6 +81,8 @@ class Progress(Event, frozen=True, kw_only=True):
     step: int | None = None
     steps: int | None = None
     """Of the whole run."""
+    trained_s: float | None = None
+    """Seconds from this attempt's first step to `step`, evaluations included."""
 
 
 class Epoch(Event, frozen=True, kw_only=True):
@@ -90,6 +94,8 @@ class Epoch(Event, frozen=True, kw_only=True):
     metrics: Metrics
     """Of training: loss, learning rate…"""
     usage: Usage | None = None
+    trained_s: float | None = None
+    """Seconds from this attempt's first step to `step`, evaluations included."""
 
 
 class Evaluation(Event, frozen=True, kw_only=True):
@@ -110,6 +116,8 @@ class Checkpoint(Event, frozen=True, kw_only=True):
     step: int
     bytes: int
     usage: Usage | None = None
+    trained_s: float | None = None
+    """Seconds from this attempt's first step to `step`, evaluations included."""
 
 
 class RejectedCheckpoint(Event, frozen=True, kw_only=True):

@@ -83,6 +83,41 @@ def test_a_journal_becomes_rows_states_and_results(world: World) -> None:
     }
 
 
+def test_the_length_of_a_run_is_known_from_its_start_on_and_where_a_resume_begins(
+    world: World,
+) -> None:
+    run_id = launched(world)
+    facts = {"attempt": 1, "resumed_attempt": None, "resumed_step": None, "steps": 400}
+    world.folder(run_id).claim(1)
+    world.write(run_id, 1, "start", **facts)
+    ingest_live(world.ledger, world.workspace)
+    (attempt,) = world.attempts(run_id)
+    assert (attempt["step"], attempt["steps"]) == (None, 400)
+    world.write(run_id, 1, "end", state="preempted")
+    ingest_live(world.ledger, world.workspace)
+    world.launch(run_id)
+    world.folder(run_id).claim(2)
+    world.write(run_id, 2, "start", **facts | {"resumed_attempt": 1, "resumed_step": 120})
+    ingest_live(world.ledger, world.workspace)
+    assert [(row["step"], row["steps"]) for row in world.attempts(run_id)] == [
+        (None, 400),
+        (120, 400),
+    ]
+
+
+@pytest.mark.parametrize("kind", ["progress", "epoch", "checkpoint"])
+def test_the_seconds_that_an_attempt_has_trained_belong_to_its_newest_step(
+    world: World, kind: str
+) -> None:
+    run_id = launched(world)
+    world.start(run_id)
+    world.write(run_id, 1, "progress", epoch=0, step=4, steps=40, trained_s=2.0)
+    world.write(run_id, 1, kind, epoch=1, step=8, trained_s=5.5, metrics={}, bytes=1)
+    ingest_live(world.ledger, world.workspace)
+    (attempt,) = world.attempts(run_id)
+    assert (attempt["step"], attempt["trained_s"]) == (8, 5.5)
+
+
 def test_an_end_record_brings_class_signature_and_error(world: World) -> None:
     run_id = launched(world)
     world.start(run_id)

@@ -35,7 +35,9 @@ from .resume import choose_resume, from_parent
 from .template_client import Forge, RankProcess, TemplateDied
 
 FENCE_S = float(os.environ.get("VTJOBS_FENCE_S", "10"))
+# How often progress is journalled: every few seconds, and of a short run every twentieth of it.
 PROGRESS_S = 5.0
+PROGRESS_SHARE = 0.05
 # After the first failure, peers get this long to say what they saw.
 LAST_WORDS_S = 5.0
 # After its own ranks are gone, node 0 gives the other nodes this long to say what they saw.
@@ -89,6 +91,8 @@ class HostedRun:
         # Why the scheduler stopped it, where that had to be asked.
         self.ruling: Ruling | None = None
         self.position: dict[str, int] = {}
+        # The step that the last progress record has; None before the first one.
+        self._told_step: int | None = None
         self.start_step = 0
         self.checkpoint_step = 0
         self._kill_at: float | None = None
@@ -177,6 +181,7 @@ class HostedRun:
             world_size=shape.world_size,
             exact=exact,
             software=here.software,
+            steps=spec.steps,
         )
         self._gather(
             make_order(
@@ -322,9 +327,10 @@ class HostedRun:
         elif kind == "mark":
             if rank == 0 and "step" in event:
                 self.position = {name: event[name] for name in ("epoch", "step", "steps")}
-                if now - self._progress_at >= PROGRESS_S:
+                if self._has_advanced(now):
                     self._progress_at = self._beat_at = now
-                    self.journal.write("progress", **self.position)
+                    self._told_step = event["step"]
+                    self.journal.write("progress", **self.position, trained_s=event["trained_s"])
         else:
             self._meter.complete(event)
             self.journal.write(kind, **event)
@@ -332,6 +338,12 @@ class HostedRun:
             self.position |= {name: event[name] for name in ("epoch", "step") if name in event}
             if kind == "checkpoint":
                 self.checkpoint_step = event["step"]
+
+    def _has_advanced(self, now: float) -> bool:
+        """Return whether it is time for the next progress record."""
+        if self._told_step is None or now - self._progress_at >= PROGRESS_S:
+            return True
+        return self.position["step"] - self._told_step >= PROGRESS_SHARE * self.position["steps"]
 
     def _watch(self, now: float) -> None:
         assert self.journal is not None

@@ -357,7 +357,7 @@ class Training:
         metrics = self._epoch_metrics()
         if self.group.is_primary:
             place = {"epoch": epoch, "step": self.global_step}
-            self.report("epoch", **place, metrics=metrics, usage=self.pace.usage)
+            self.report("epoch", **place, **self.pace.so_far, metrics=metrics)
             for name, of_set in (scores or {}).items():
                 self.report("evaluation", **place, set=name, metrics=of_set)
             if self.log is not None:
@@ -436,7 +436,7 @@ class Training:
             correct=self.examiner.correct,
         )
         place = {"epoch": self.epoch, "step": self.global_step}
-        self.report("checkpoint", **place, bytes=size, usage=self.pace.usage)
+        self.report("checkpoint", **place, **self.pace.so_far, bytes=size)
         if not self.plan.superseded():
             checkpoint.keep_newest(self.plan.folder)
         self._saved_at = time.monotonic()
@@ -470,5 +470,6 @@ class Training:
                     "epoch": self.epoch,
                     "step": self.global_step,
                     "steps": self.total_steps,
+                    "trained_s": self.pace.trained_s,
                 }
             self.report("mark", phase=phase, **position)

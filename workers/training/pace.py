@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 import torch
 
@@ -75,8 +75,19 @@ class Pace:
             "peak_memory_bytes": self.peak_memory_bytes,
         }
 
+    @property
+    def trained_s(self) -> float | None:
+        """Seconds since this attempt's first step began; None before."""
+        return None if self._began is None else self._clock() - self._began
+
+    @property
+    def so_far(self) -> dict[str, Any]:
+        """What the events of training say of its pace."""
+        return {"trained_s": self.trained_s, "usage": self.usage}
+
     def left_s(self, steps: int) -> float | None:
         """Return how long `steps` further steps take, with the evaluations and checkpoints."""
-        if self._began is None or not self._steps:
+        trained_s = self.trained_s
+        if trained_s is None or not self._steps:
             return None
-        return (self._clock() - self._began) / self._steps * steps
+        return trained_s / self._steps * steps

@@ -13,6 +13,7 @@ import pytest
 
 from vtjobs.db.ingest import ingest_live
 from vtjobs.jobs.atomic_files import read_json
+from vtjobs.jobs.run.spec import RunSpec
 from vtjobs.jobs.workspace.allocation import Allocation
 from vtjobs.jobs.workspace.journal import read_all
 from vtjobs.orchestrator.requests import actions
@@ -69,6 +70,23 @@ def test_a_term_to_every_process_of_the_step_stops_saves_and_costs_no_try(lab: L
     assert not lab.run(runs[2]).journals(1), "what had not begun was left alone"
     ingest_live(lab.context.ledger, lab.context.workspace)
     assert [lab.state(run_id) for run_id in runs[:2]] == ["pending"] * 2
+
+
+def test_a_run_that_takes_seconds_tells_its_length_before_its_first_step_and_then_how_far_it_is(
+    lab: Lab, forge: Forge
+) -> None:
+    (run_id,) = lab.submit(tiny_grid(seeds="1", epochs=3))
+    serve(forge, lab.host(lab.allocate([run_id]), forge))
+    events = read_all(lab.run(run_id).journal(1, 0))
+    steps = events[0]["steps"]
+    assert (events[0]["kind"], steps) == (
+        "start",
+        RunSpec.parse(lab.run(run_id).spec.read_text()).steps,
+    )
+    first = next(event for event in events if event["kind"] == "progress")
+    assert (first["step"], first["steps"], first["trained_s"]) == (0, steps, None)
+    trained = [event["trained_s"] for event in events if event["kind"] == "epoch"]
+    assert len(trained) == 3 and 0 < trained[0] < trained[1] < trained[2]
 
 
 def queued(lab: Lab, run_ids: list[str], *, walltime_s: int) -> str:

@@ -181,6 +181,16 @@ def test_the_total_loss_is_the_entropy_plus_the_weighted_loss_of_the_head(tmp_pa
     assert told[0]["train_loss"] == pytest.approx(expected, rel=1e-6)
 
 
+@pytest.mark.parametrize("val", [None, 0.2])
+@pytest.mark.parametrize("drop_last", [False, True])
+def test_a_description_says_how_many_steps_its_training_takes(
+    tmp_path: Path, drop_last: bool, val: float | None
+) -> None:
+    spec = run_spec(epochs=3, drop_last=drop_last)
+    spec = changed(spec, dataset=changed(spec.dataset, val=val))
+    assert training(spec, tmp_path).total_steps == spec.steps
+
+
 def test_the_learning_rate_that_is_reported_is_the_last_steps(tmp_path: Path) -> None:
     told: list[float] = []
     report = lambda kind, **event: told.append(event["metrics"]["lr"]) if kind == "epoch" else None  # noqa: E731
