@@ -203,7 +203,7 @@ def _needs(
     from ..analysis.findings.cells import planned
     from ..analysis.findings.declared import settle
     from ..analysis.findings.power import Goal, for_effect, for_looks, for_precision, with_hours
-    from ..db import queries
+    from ..db import pace, queries
     from ..db.engine import reading
 
     if (half_width is not None and effect is not None) or (
@@ -227,7 +227,7 @@ def _needs(
     else:
         needs = for_looks(cells, plan) if by_looks else for_effect(cells, plan)
     with reading(context.ledger.engine) as connection:
-        seconds = queries.seconds_per_run(connection)
+        seconds = pace.seconds_per_run(connection)
         rows = queries.list_runs(connection, chosen)
         grids = queries.grid_settings(connection, {row.grid_id for row in rows})
     gpus = {row.cell_id: grids[row.grid_id].resources.gpus for row in rows}

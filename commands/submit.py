@@ -30,8 +30,10 @@ from .options import (
 )
 
 if TYPE_CHECKING:
+    from ..db.records import RunRow
     from ..jobs.grid.entries import Given
     from ..orchestrator.loop.context import Context
+    from ..orchestrator.loop.tick import Report
     from ..orchestrator.requests.submit import Prepared
     from ..orchestrator.requests.summary import Estimate, Summary
 
@@ -169,13 +171,18 @@ def wait_for(context: "Context", words: list[str]) -> None:
         RunsFailed: some did not complete.
     """
     from ..orchestrator.loop.wait import wait
+    from ..orchestrator.views.eta import etas
     from .printing.terminal import Progress, say
 
     chosen = selection(words)
     these = pasted(context, words)
     try:
         with Progress() as progress:
-            counts = wait(context, chosen, progress.show)
+
+            def show(rows: "list[RunRow]", report: "Report") -> None:
+                progress.show(rows, report, etas(context, chosen).all)
+
+            counts = wait(context, chosen, show)
     except KeyboardInterrupt:
         say("stopped waiting; the runs go on. To see them, wait again, or cancel them:")
         for command in ("status", "wait", "cancel"):
@@ -243,10 +250,14 @@ def plan(
 
 def _hours(estimate: "Estimate") -> str:
     """Return what the runs will take, and of how many nothing is known."""
+    from .printing.terminal import eta_text
+
     unknown = plural(estimate.runs_without_history, "run")
     if estimate.run_hours is None or estimate.gpu_hours is None:
         return f"estimate: unknown ({unknown} without history)"
     text = f"estimate: {estimate.run_hours:.2f} run-hours, {estimate.gpu_hours:.2f} GPU-hours"
+    if estimate.eta is not None and estimate.eta.slots:
+        text += f", {eta_text(estimate.eta)} with {plural(estimate.eta.slots, 'run')} at a time"
     if estimate.runs_without_history:
         text += f"; unknown for {unknown} without history"
     return text

@@ -47,7 +47,12 @@ def status(
     words = [word for word in document.shown if any_held or word != HELD]
     rows = [[grid.grid_id, *(str(grid.shown[word]) for word in words)] for grid in document.grids]
     heading = ["GRID", *map(str.upper, words)]
-    terminal.print_table(heading, rows, right=tuple(range(1, len(heading))))
+    numbers = tuple(range(1, len(heading)))
+    if document.eta is not None:
+        heading.append("ETA")
+        for row, grid in zip(rows, document.grids, strict=True):
+            row.append("" if grid.eta is None else terminal.eta_text(grid.eta).removeprefix("eta "))
+    terminal.print_table(heading, rows, right=numbers)
     if document.gpu_hours is not None and document.gpu_hours.total:
         terminal.write(f"GPU-hours: {gpu_hours_text(document.gpu_hours)}")
     for note in document.damaged_journals:

@@ -142,6 +142,7 @@ def live_attempts(connection: Connection) -> list[Any]:
             table.word,
             table.submitted_at,
             table.started_at,
+            table.starts_at,
             table.heartbeat_at,
             table.exit_code,
             table.host,
@@ -286,17 +287,3 @@ def damaged_journals(connection: Connection) -> list[Row]:
     """Return the journals that were set aside because a line in them is damaged."""
     query = select(m.journals).where(m.journals.c.state == "damaged")
     return [dict(row) for row in connection.execute(query).mappings()]
-
-
-def seconds_per_run(connection: Connection) -> dict[str, tuple[float, int]]:
-    """Return cell_id -> (mean seconds of a completed attempt that began from nothing, how many)."""
-    table = m.attempts.c
-    query = (
-        select(m.runs.c.cell_id, func.avg(table.ended_at - table.started_at), func.count())
-        .join(m.runs, m.runs.c.run_id == table.run_id)
-        .where(
-            table.state == "completed", table.resumed_step.is_(None), table.started_at.is_not(None)
-        )
-        .group_by(m.runs.c.cell_id)
-    )
-    return {row[0]: (float(row[1]), int(row[2])) for row in connection.execute(query)}

@@ -48,6 +48,20 @@ def set_words(ledger: Ledger, words: Sequence[tuple[str, int, str]]) -> None:
         )
 
 
+def set_starts(ledger: Ledger, starts: Sequence[tuple[str, int, float]]) -> None:
+    """Write down when live attempts have started or are expected to: (run, attempt, when)."""
+    if not starts:
+        return
+    mine = (m.attempts.c.run_id == bindparam("b_run")) & (
+        m.attempts.c.number == bindparam("b_number")
+    )
+    with writing(ledger.engine) as connection:
+        connection.execute(
+            update(m.attempts).where(mine).values(starts_at=bindparam("b_at")),
+            [{"b_run": run_id, "b_number": number, "b_at": at} for run_id, number, at in starts],
+        )
+
+
 def take_turn(ledger: Ledger, name: str, *, every_s: float) -> bool:
     """Become the one who does something that is done at most so often.
 

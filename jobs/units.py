@@ -53,6 +53,16 @@ def iso(at: float | None) -> str | None:
     )
 
 
+def format_range(low_s: float, high_s: float) -> str:
+    """Write a range of seconds in one unit: `12–16 min`; `12 min` where both ends agree."""
+    bounds = ((120, 1, "s"), (90 * 60, 60, "min"), (36 * 3600, 3600, "h"), (math.inf, 86400, "d"))
+    size, unit = next((size, unit) for most, size, unit in bounds if high_s < most)
+    # Tenths where a whole unit is much.
+    digits = 1 if size > 60 and high_s < 10 * size else 0
+    low, high = (f"{max(seconds / size, 10**-digits):.{digits}f}" for seconds in (low_s, high_s))
+    return f"{high} {unit}" if low == high else f"{low}–{high} {unit}"
+
+
 def format_bytes(count: float) -> str:
     """Write a number of bytes with a binary unit."""
     for unit in ("B", "KiB", "MiB", "GiB"):

@@ -413,7 +413,7 @@ def test_why_tells_the_clusters_reason_and_what_to_do(cli: Cli, cluster: Command
     token = next(
         word[11:] for word in cluster.calls("sbatch")[-1].split() if word.startswith("--job-name=")
     )
-    cluster.prints("squeue", f"34|0-1|PENDING|PartitionTimeLimit||N/A|{token}")
+    cluster.prints("squeue", f"34|0-1|PENDING|PartitionTimeLimit||N/A|N/A|{token}")
     time.sleep(1.1)
     told = cli("status")
     assert told.returncode == 0 and "2 queued run(s) can never start" in told.stderr

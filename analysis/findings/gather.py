@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 
-from ...db import lookups, queries, selected
+from ...db import lookups, pace, queries, selected
 from ...db.engine import Connection, reading
 from ...db.ledger import Ledger
 from ...db.results import by_epoch
@@ -98,7 +98,7 @@ def gather(
         # A run that two grids have counts as the newer one's, whichever was asked for.
         asked = set(selected.named_grids(connection, selection))
         grids = queries.grid_settings(connection, asked or {row.grid_id for row in rows})
-        seconds = queries.seconds_per_run(connection)
+        seconds = pace.seconds_per_run(connection)
         scored = by_epoch(connection, run_ids, plan.metric).get(plan.set, {})
         interrupted = lookups.interrupted_epochs(connection, list(run_ids))
         further = _further_sets(connection, run_ids, plan)

@@ -8,11 +8,14 @@ import os
 import sys
 import time
 from collections import Counter
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from ...jobs.names import one_line, printable
 from ...jobs.run.design import seed_text
-from ...jobs.units import format_duration
+from ...jobs.units import format_range
+
+if TYPE_CHECKING:
+    from ...jobs.run.eta import Eta
 
 _COLOURS = {
     "completed": "green",
@@ -30,6 +33,8 @@ _COLOURS = {
     "held": "yellow",
 }
 PLAIN_EVERY_S = 10.0
+# What stands for a sign that a stream's encoding lacks.
+_PLAIN = {"±": "+-", "−": "-", "–": "-", "—": "-", "…": "...", "α": "alpha"}
 
 
 def is_terminal() -> bool:
@@ -71,7 +76,7 @@ def _encodable(text: str, stream: TextIO) -> str:
     try:
         text.encode(encoding)
     except UnicodeEncodeError:
-        for sign, plain in {"±": "+-", "−": "-", "—": "-", "…": "...", "α": "alpha"}.items():
+        for sign, plain in _PLAIN.items():
             text = text.replace(sign, plain)
         return text.encode(encoding, "replace").decode(encoding)
     return text
@@ -121,6 +126,13 @@ def print_table(
         console.print(shown)
 
 
+def eta_text(eta: "Eta") -> str:
+    """Return when runs will have ended: `eta 12–16 min`."""
+    if eta.low_s is None or eta.high_s is None:
+        return "eta unknown"
+    return f"eta {format_range(eta.low_s, eta.high_s)}"
+
+
 class Progress:
     """Live progress of a set of runs on stderr.
 
@@ -128,11 +140,9 @@ class Progress:
     """
 
     def __init__(self) -> None:
-        self._began = time.monotonic()
         self._live: Any = None
         self._said_at = 0.0
         self._said = ""
-        self._done_at_start: int | None = None
 
     def __enter__(self) -> "Progress":
         if sys.stderr.isatty():
@@ -147,35 +157,27 @@ class Progress:
         if self._live is not None:
             self._live.stop()
 
-    def show(self, rows: list[Any], report: Any) -> None:
-        """Show where the runs stand."""
-        line = self.line(rows)
+    def show(self, rows: list[Any], report: Any, eta: "Eta | None") -> None:
+        """Show where the runs stand, and when they will have ended."""
+        standing, left = self.line(rows), f"  {eta_text(eta)}" if eta is not None else ""
         if report.unreachable:
-            line += f"  ({', '.join(report.unreachable)} unreachable)"
+            left += f"  ({', '.join(report.unreachable)} unreachable)"
         if self._live is not None:
-            self._live.update(self._panel(rows, line))
+            self._live.update(self._panel(rows, standing + left))
             return
         now = time.monotonic()
-        if (
-            line.split("  eta")[0] != self._said and now - self._said_at >= PLAIN_EVERY_S
-        ) or not self._said:
-            say(line)
-            self._said, self._said_at = line.split("  eta")[0], now
+        has_changed = standing != self._said and now - self._said_at >= PLAIN_EVERY_S
+        if has_changed or not self._said:
+            say(standing + left)
+            self._said, self._said_at = standing, now
 
     def line(self, rows: list[Any]) -> str:
-        """Return one line: counts by state, share of the work done, time left."""
+        """Return one line: counts by state, share of the work done."""
         counts = Counter(row.state for row in rows)
         share = sum(_share(row) for row in rows) / len(rows)
         done = sum(row.state == "completed" for row in rows)
-        if self._done_at_start is None:
-            self._done_at_start = done
-        base = self._done_at_start / len(rows)
-        elapsed = time.monotonic() - self._began
         states = ", ".join(f"{number} {state}" for state, number in sorted(counts.items()))
-        left = ""
-        if share - base > 0.02 and share < 1:
-            left = f"  eta {format_duration(elapsed * (1 - share) / (share - base))}"
-        return f"{done}/{len(rows)} completed ({share:4.0%}): {states}{left}"
+        return f"{done}/{len(rows)} completed ({share:4.0%}): {states}"
 
     def _panel(self, rows: list[Any], line: str) -> Any:
         from rich.console import Group

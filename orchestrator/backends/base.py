@@ -68,6 +68,8 @@ class JobView:
     """
     failure: FailureClass | None = None
     ended_at: float | None = None
+    starts_at: float | None = None
+    """When it has started, or the scheduler expects it to; None where it does not say."""
     source: str = ""
     """Which query said so, where a backend has several."""
     is_settled: bool = True
@@ -128,6 +130,8 @@ class Room:
     """Most places of one allocation."""
     free: int | None = None
     """Places that may be submitted now; None where the site has no limit."""
+    at_once: int | None = None
+    """Places that can run at a time; None where nobody knows."""
     spread: int | None = None
     """Places that can run at a time, where runs are to be spread over these rather than to fill the
     first.

@@ -219,12 +219,15 @@ def _apply(
         live = queries.live_attempts(connection)
     moves: list[Row] = []
     words: list[tuple[str, int, str]] = []
+    starts: list[tuple[str, int, float]] = []
     for row in live:
         view = views.get((row.token, row.array_index))
         if view is None:
             continue
         action = decide(_attempt(context, row, view), view, now=asked_at)
         decided[action.decision].append((row, view))
+        if row.started_at is None and view.starts_at not in (None, row.starts_at):
+            starts.append((row.run_id, row.number, view.starts_at))
         if action.decision is Decision.END:
             moves.append(_move(row, view, action))
         elif view.raw[:WORD_CHARS] != row.word and (row.started_at or 0.0) < asked_at:
@@ -236,6 +239,7 @@ def _apply(
         context.ledger.accepted(token, view.job_id, source=view.source or row.backend)
     report.ended += context.ledger.transitions(moves)
     scheduler_notes.set_words(context.ledger, words)
+    scheduler_notes.set_starts(context.ledger, starts)
     return decided
 
 

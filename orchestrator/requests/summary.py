@@ -4,10 +4,12 @@ import math
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from ...db import lookups, queries, records
+from ...db import lookups, pace
 from ...db.engine import reading
 from ...jobs.documents import Document
-from ...jobs.run.spec import CellSpec
+from ...jobs.run.eta import Eta, Left, Waiting, estimate, together
+from ...jobs.run.pace import CellFacts, History, Kind
+from ...jobs.run.selector import Selection
 from ...jobs.run.states import RunState
 from ...jobs.workspace.stored_grid import FrozenGrid
 from ..loop.context import Context
@@ -46,6 +48,8 @@ class Estimate(Document, frozen=True, kw_only=True):
     """Of the runs with history; null if no run has any."""
     runs_without_history: int
     """Runs that nothing is known of; the hours do not include them."""
+    eta: Eta | None
+    """When the last has ended, had the grid its machines to itself; null: nothing is to be done."""
 
 
 class Leftover(Document, frozen=True, kw_only=True):
@@ -120,7 +124,7 @@ def summary(context: Context | None, prepared: "Prepared") -> Summary:
         **{str(state): counts.get(state, 0) for state in RunState},
         excluded=frozen.settings.excluded,
         allocations=_allocations(prepared, len(to_do)),
-        estimate=_estimate(context, frozen, to_do),
+        estimate=_estimate(context, prepared, to_do),
         warnings=prepared.warnings,
         leftover=_leftover(context, frozen),
     )
@@ -167,48 +171,65 @@ def _allocations(prepared: "Prepared", runs: int) -> list[Planned]:
     ]
 
 
-def _estimate(context: Context | None, frozen: FrozenGrid, to_do: list[Any]) -> Estimate:
-    """Estimate from the ledger's own history; see `_seconds`."""
-    known = [] if context is None else _seconds(context, frozen, to_do)
-    total = sum(known)
-    is_known = bool(known) or not to_do
-    gpu_hours = round(total * frozen.settings.resources.gpus / 3600, 4)
+def _estimate(context: Context | None, prepared: "Prepared", to_do: list[Any]) -> Estimate:
+    """Estimate from the ledger's own history: hours of all, and the time until the last has ended
+    where nothing else is at work.
+    """
+    frozen, found = prepared.frozen, _to_do(prepared.frozen, to_do)
+    known = History() if context is None else _history(context, frozen, found)
+    paces = known.paces(one.cell_id for one in found)
+    seconds = [paces[one.cell_id].seconds * one.runs for one in found if one.cell_id in paces]
+    runs = sum(one.runs for one in found if one.cell_id in paces)
+    is_known = bool(seconds) or not to_do
+    hours = round(sum(seconds) / 3600, 4)
+    slots = _slots(prepared, len(to_do))
+    left = Left(underway=[], waiting=found, openings={"": [0.0] * slots})
     return Estimate(
-        run_hours=round(total / 3600, 4) if is_known else None,
-        gpu_hours=gpu_hours if is_known else None,
-        runs_without_history=len(to_do) - len(known),
+        run_hours=hours if is_known else None,
+        gpu_hours=round(hours * frozen.settings.resources.gpus, 4) if is_known else None,
+        runs_without_history=len(to_do) - runs,
+        eta=together(list(estimate(left, known, 0.0).values())),
     )
 
 
-def _seconds(context: Context, frozen: FrozenGrid, to_do: list[Any]) -> list[float]:
-    """Return the seconds of each run of which something is known.
-
-    The mean of its cell, else the mean per epoch of the cells with its backbone and dataset.
-    """
-    with reading(context.ledger.engine) as connection:
-        history = queries.seconds_per_run(connection)
-        rows = queries.cell_rows(connection, set(history))
-    per_epoch = _seconds_per_epoch(history, rows)
-    found: dict[int, float] = {}
-    for index in {run[1] for run in to_do}:
+def _to_do(frozen: FrozenGrid, runs: list[Any]) -> list[Waiting]:
+    """Return what would be started, the runs of a cell together."""
+    counts = Counter(run[1] for run in runs)
+    found = []
+    for index, count in counts.items():
         cell = frozen.cells[index]
-        alike = per_epoch.get((cell.labels["backbone"], cell.labels["dataset"]))
-        if cell.cell_id in history:
-            found[index] = history[cell.cell_id][0]
-        elif alike is not None:
-            found[index] = alike * cell.spec.settings.recipe.epochs
-    return [seconds for run in to_do if (seconds := found.get(run[1])) is not None]
+        # A parent that has completed holds nobody up.
+        parent = cell.parent if cell.parent in counts else None
+        found.append(
+            Waiting(
+                grid_id=frozen.grid_id,
+                cell_id=cell.cell_id,
+                runs=count,
+                parent_cell=None if parent is None else frozen.cells[parent].cell_id,
+            )
+        )
+    return found
 
 
-def _seconds_per_epoch(
-    history: dict[str, tuple[float, int]], rows: dict[str, records.CellRow]
-) -> dict[tuple[str, str], float]:
-    """Return (backbone, dataset) -> mean seconds of an epoch of the runs that completed."""
-    sums: dict[tuple[str, str], list[float]] = {}
-    for cell_id, (seconds, runs) in history.items():
-        row = rows[cell_id]
-        epochs = CellSpec.stored(row.spec).settings.recipe.epochs
-        both = sums.setdefault((row.backbone, row.dataset), [0.0, 0.0])
-        both[0] += seconds * runs
-        both[1] += epochs * runs
-    return {key: seconds / epochs for key, (seconds, epochs) in sums.items() if epochs}
+def _history(context: Context, frozen: FrozenGrid, to_do: list[Waiting]) -> History:
+    """Return what the ledger has seen of the grid's cells, or of cells alike."""
+    wanted = {one.cell_id for one in to_do}
+    facts = {
+        cell.cell_id: CellFacts(
+            kind=Kind(cell.labels["backbone"], cell.labels["dataset"]),
+            epochs=pace.epochs_of(cell.spec.recipe),
+        )
+        for cell in frozen.cells
+        if cell.cell_id in wanted
+    }
+    with reading(context.ledger.engine) as connection:
+        running = pace.underway(connection, Selection(), {})
+        return pace.history(connection, wanted, running, facts)
+
+
+def _slots(prepared: "Prepared", runs: int) -> int:
+    """Return how many runs will train at a time, if the machines are free."""
+    room = prepared.room
+    limits = [runs, prepared.frozen.settings.max_running]
+    limits += [room.lanes * most for most in (room.at_once, room.free) if most is not None]
+    return min(limit for limit in limits if limit is not None)

@@ -4,7 +4,7 @@ The terminal and `--json` are two prints of them.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from ...jobs.documents import Document, field, to_plain
 from ...jobs.errors import NothingMatched
 from ...jobs.grid import fidelity
 from ...jobs.run.design import seed_text
+from ...jobs.run.eta import Eta
 from ...jobs.run.selector import Selection
 from ...jobs.run.spec import Axes, CellSpec, RunSpec
 from ...jobs.run.states import FailureClass, RunState
@@ -26,6 +27,7 @@ from ...jobs.workspace.markers import held_runs
 from ..loop.context import Context
 from .attempts import AttemptView, CheckpointView, attempt_views
 from .causes import Cause, cause_of
+from .eta import etas, etas_of_runs
 from .remedies import remedy
 from .shown import HELD, shown_state
 
@@ -53,6 +55,10 @@ class GridCounts(Document, frozen=True, kw_only=True):
     """Those of the pending runs that are on hold."""
     submitted_by: str
     """user@host of its latest submission; empty: it was not recorded."""
+    eta: Eta | None
+    """When its runs will have ended, those on hold and those of a newer grid left out; null: none
+    is left.
+    """
 
     @property
     def shown(self) -> dict[str, int]:
@@ -78,6 +84,8 @@ class Status(Document, frozen=True, kw_only=True):
     """Schedulers that could not be asked."""
     damaged_journals: list[str]
     """`run/attempt: why` of journals that were set aside."""
+    eta: Eta | None
+    """When the runs will have ended, those on hold left out; null: none is left."""
     gpu_hours: GpuHours | None = None
     """Of the selected runs' attempts, where the selection names grids."""
 
@@ -139,6 +147,8 @@ class RunView(Document, frozen=True, kw_only=True):
     """Of the latest attempt."""
     top1: float | None
     """On the test set, at the last epoch."""
+    eta: Eta | None
+    """When it will have ended; null: it does not run."""
 
 
 class Settings(Document, frozen=True, kw_only=True):
@@ -260,6 +270,7 @@ def status(context: Context, selection: Selection) -> Status:
         held_here = held & set[str]().union(*waiting_here.values())
         damaged = queries.damaged_journals(connection)
         spent = _spent(connection, selection) if counts else None
+    left = etas(context, selection)
     grids = [
         GridCounts(
             grid_id=grid_id,
@@ -267,6 +278,7 @@ def status(context: Context, selection: Selection) -> Status:
             runs=_all_states(by_grid[grid_id]),
             held=len(held & waiting.get(grid_id, set())),
             submitted_by=settings[grid_id].submitted_by,
+            eta=left.grids.get(grid_id),
         )
         for grid_id in listed or settings
         if grid_id in by_grid
@@ -286,6 +298,7 @@ def status(context: Context, selection: Selection) -> Status:
             f"{row['run_id']}/{row['attempt']:04d}: {row['note']}" for row in damaged
         ],
         gpu_hours=spent,
+        eta=left.all,
     )
 
 
@@ -312,9 +325,20 @@ def runs(context: Context, selection: Selection, *, limit: int | None = None) ->
             if row.metric == "top1" and row.set_name == "test"
         }
     held = held_runs(context.workspace, {row.grid_id for row in rows})
+    left = _etas_of(context, rows)
     return [
-        RunView(**_facts(context, row, scores.get(row.run_id), row.run_id in held)) for row in rows
+        RunView(
+            **_facts(context, row, scores.get(row.run_id), row.run_id in held),
+            eta=left.get(row.run_id),
+        )
+        for row in rows
     ]
+
+
+def _etas_of(context: Context, rows: Sequence[records.RunRow]) -> dict[str, Eta]:
+    """Return run -> when it will have ended, of those that run."""
+    running = {row.run_id for row in rows if row.state == RunState.RUNNING}
+    return etas_of_runs(context, running) if running else {}
 
 
 def _facts(
@@ -375,6 +399,7 @@ def show(context: Context, run_id: str) -> RunDetails:
     facts = _facts(context, row, None, held)
     return RunDetails(
         **(facts | {"attempts": attempt_views(context.workspace, row.grid_id, attempts, hours)}),
+        eta=_etas_of(context, [row]).get(run_id),
         schema_version=SCHEMA_VERSION,
         settings=Settings(
             head=fidelity.of_head(settings.head, row.backbone, row.recipe),

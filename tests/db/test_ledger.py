@@ -399,6 +399,14 @@ def test_the_schedulers_words_are_kept_per_attempt(world: World) -> None:
     assert len(world.rows(m.events)) == events, "a word is no change of state"
 
 
+def test_an_expected_start_is_kept_per_attempt(world: World) -> None:
+    first, second = world.submit(paper_grid(seeds=2))
+    world.launch(first, second)
+    scheduler_notes.set_starts(world.ledger, [(first, 1, 1795.0)])
+    scheduler_notes.set_starts(world.ledger, [])
+    assert [world.attempts(run_id)[0]["starts_at"] for run_id in (first, second)] == [1795.0, None]
+
+
 def test_many_ends_are_one_transaction_and_each_is_checked(world: World) -> None:
     run_ids = world.submit(paper_grid(seeds=4, retries=1))
     world.launch(*run_ids)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from vtjobs.db import models as m
-from vtjobs.db import queries, selected
+from vtjobs.db import pace, queries, selected
 from vtjobs.db.engine import reading
 from vtjobs.db.ingest import ingest_live
 from vtjobs.db.scheduler_notes import set_words
@@ -154,7 +154,7 @@ def test_details_of_a_run_are_in_their_order(furnished: World) -> None:
             "loss",
         }
         assert [row.state for row in queries.live_attempts(connection)] == ["running", "queued"]
-        ((seconds, count),) = queries.seconds_per_run(connection).values()
+        ((seconds, count),) = pace.seconds_per_run(connection).values()
     assert count == 1 and seconds > 0
 
 

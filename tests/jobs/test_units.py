@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vtjobs.jobs.units import format_bytes, format_duration, parse_duration_s, plural
+from vtjobs.jobs.units import format_bytes, format_duration, format_range, parse_duration_s, plural
 
 
 @pytest.mark.parametrize(
@@ -16,6 +16,20 @@ from vtjobs.jobs.units import format_bytes, format_duration, parse_duration_s, p
 )  # fmt: skip
 def test_a_duration_is_read_as_people_write_it(text: str, seconds: int) -> None:
     assert parse_duration_s(text) == seconds
+
+
+@pytest.mark.parametrize(
+    ("low_s", "high_s", "text"),
+    [
+        (0, 0, "1 s"), (3, 5.4, "3–5 s"), (45, 119, "45–119 s"), (90, 200, "2–3 min"),
+        (720, 960, "12–16 min"), (730, 740, "12 min"), (6000, 9000, "1.7–2.5 h"),
+        (40_000, 50_000, "11–14 h"), (100_000, 200_000, "1.2–2.3 d"), (8e5, 2e6, "9–23 d"),
+    ],
+)  # fmt: skip
+def test_a_range_of_time_has_one_unit_and_one_figure_where_both_ends_agree(
+    low_s: float, high_s: float, text: str
+) -> None:
+    assert format_range(low_s, high_s) == text
 
 
 @pytest.mark.parametrize(

@@ -86,7 +86,7 @@ class LocalBackend:
             and any(task.grid_id == settings.grid_id for task in one.all_tasks)
             for one in served
         )
-        return Room(lanes=lanes, tasks=MOST_TASKS, free=0 if is_taken else None)
+        return Room(lanes=lanes, tasks=MOST_TASKS, free=0 if is_taken else None, at_once=1)
 
     def rehearse(self, shape: Shape, room: Room) -> None:
         return
@@ -180,13 +180,26 @@ class LocalQueue:
         running = read(self.entry("running", token), Running)
         if running is not None:
             if running.is_alive:
-                return JobView(state=JobState.RUNNING, job_id=token, raw=f"pid {running.pid}")
+                return JobView(
+                    state=JobState.RUNNING,
+                    job_id=token,
+                    raw=f"pid {running.pid}",
+                    starts_at=self._written_at("running", token),
+                )
             return JobView(state=JobState.ENDED, job_id=token, raw=f"pid {running.pid} is gone")
         if self.entry("queue", token).exists():
-            return JobView(state=JobState.QUEUED, job_id=token, raw="queued")
+            # With nothing before it, it starts at once.
+            starts_at = None if self.running() else self._written_at("queue", token)
+            return JobView(state=JobState.QUEUED, job_id=token, raw="queued", starts_at=starts_at)
         if self.entry("running", token).exists() or self.entry("ended", token).exists():
             return self.view(token)
         return self._view_elsewhere(token)
+
+    def _written_at(self, where: str, token: str) -> float | None:
+        try:
+            return self.entry(where, token).stat().st_mtime
+        except FileNotFoundError:
+            return None
 
     def _view_elsewhere(self, token: str) -> JobView:
         """Look into the queues of the other hosts that share the workspace.

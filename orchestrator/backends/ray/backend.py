@@ -95,6 +95,7 @@ class RayBackend:
         return Room(
             lanes=lanes,
             tasks=lanes if alone else max(lanes, MOST_TASKS),
+            at_once=None if site.get("autoscale") else slots,
             spread=None if alone else slots,
             free=max(0, most - live),
             site=resolved,

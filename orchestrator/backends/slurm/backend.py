@@ -78,7 +78,14 @@ class SlurmBackend:
             "exclusive": lanes > 1 or part.is_exclusive,
         }
         free = None if limits.jobs is None else max(0, limits.jobs - self._mine())
-        return Room(lanes=lanes, tasks=lanes, places=limits.array_size, free=free, site=resolved)
+        return Room(
+            lanes=lanes,
+            tasks=lanes,
+            places=limits.array_size,
+            free=free,
+            at_once=site.get("array_parallelism"),
+            site=resolved,
+        )
 
     def _partition(self, site: Mapping[str, Any]) -> cluster.Partition:
         if time.monotonic() - self._asked_at >= cluster.FRESH_S:

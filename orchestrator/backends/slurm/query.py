@@ -29,6 +29,8 @@ class Row:
     nodes: str = ""
     exit_code: str = ""
     ended_at: float | None = None
+    starts_at: float | None = None
+    """Of a waiting one, what the scheduler expects."""
 
 
 def squeue(*, deadline_s: float) -> list[Row]:
@@ -38,14 +40,14 @@ def squeue(*, deadline_s: float) -> list[Row]:
     Raises:
         SchedulerUnreachable: it could not be asked.
     """
-    fields = "--format=%F|%K|%T|%r|%N|%e|%j"
+    fields = "--format=%F|%K|%T|%r|%N|%e|%S|%j"
     text = ask(
         ["squeue", f"--user={user()}", "--noheader", "--all", "--states=all", fields],
         deadline_s=deadline_s,
     )
     found: list[Row] = []
     for line in text.splitlines():
-        job, element, state, reason, nodes, end, name = line.split("|", 6)
+        job, element, state, reason, nodes, end, start, name = line.split("|", 7)
         found += [
             Row(
                 source="squeue",
@@ -56,6 +58,7 @@ def squeue(*, deadline_s: float) -> list[Row]:
                 reason=reason,
                 nodes=nodes,
                 ended_at=_time(end),
+                starts_at=_time(start),
             )
             for index in ([0] if element == "N/A" else expand(element))
         ]

@@ -44,7 +44,12 @@ def view_of(row: Row) -> JobView:
     raw += f" exit {row.exit_code}" if row.exit_code not in ("", "0:0") else ""
     if word in _QUEUED:
         return JobView(
-            state=JobState.QUEUED, job_id=row.job_id, raw=raw, reason=row.reason, source=row.source
+            state=JobState.QUEUED,
+            job_id=row.job_id,
+            raw=raw,
+            reason=row.reason,
+            starts_at=row.starts_at,
+            source=row.source,
         )
     if word in _ENDS:
         end, failure = _ENDS[word]
@@ -57,7 +62,13 @@ def view_of(row: Row) -> JobView:
             ended_at=row.ended_at,
             source=row.source,
         )
-    return JobView(state=JobState.RUNNING, job_id=row.job_id, raw=raw, source=row.source)
+    return JobView(
+        state=JobState.RUNNING,
+        job_id=row.job_id,
+        raw=raw,
+        starts_at=row.starts_at,
+        source=row.source,
+    )
 
 
 def is_known(word: str) -> bool:

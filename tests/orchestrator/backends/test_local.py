@@ -56,6 +56,20 @@ def backend(quiet_workspace: Workspace) -> LocalBackend:
     return LocalBackend(quiet_workspace)
 
 
+def test_the_queue_says_when_it_has_started_an_allocation_or_is_about_to(
+    backend: LocalBackend, quiet_workspace: Workspace
+) -> None:
+    first, second = allocation(quiet_workspace, 1), allocation(quiet_workspace, 2)
+    began = time.time()
+    backend.submit(first)
+    backend.submit(second)
+    about = backend.queue.view(first.token).starts_at
+    assert about is not None and about == pytest.approx(began, abs=60)
+    pretend_running(backend, first.token, os.getpid())
+    assert backend.queue.view(first.token).starts_at is not None
+    assert backend.queue.view(second.token).starts_at is None
+
+
 def pretend_running(backend: LocalBackend, token: str, pid: int) -> Running:
     """Note a process as the agent of an allocation."""
     identity = process_identity(pid) or ProcessIdentity(pid=pid, started="", boot="")

@@ -91,9 +91,14 @@ def test_a_plan_writes_nothing(quiet_lab: Lab) -> None:
     assert quiet_lab.states() == {}
 
 
+def hours(estimate: Estimate) -> tuple[float | None, float | None, int]:
+    return estimate.run_hours, estimate.gpu_hours, estimate.runs_without_history
+
+
 def test_a_plan_says_how_much_it_cannot_estimate(quiet_lab: Lab) -> None:
     document = summary(quiet_lab.context, quiet_lab.prepare(tiny_grid(seeds="3")))
-    assert document.estimate == Estimate(run_hours=None, gpu_hours=None, runs_without_history=3)
+    assert hours(document.estimate) == (None, None, 3)
+    assert document.estimate.eta is not None and document.estimate.eta.high_s is None
 
 
 def test_a_plan_estimates_the_runs_with_history_and_counts_the_others(quiet_lab: Lab) -> None:
@@ -102,7 +107,24 @@ def test_a_plan_estimates_the_runs_with_history_and_counts_the_others(quiet_lab:
         "backbones:", "backbones:\n  - vit_tiny_patch16_224: {depth: 1, patch_size: 8}"
     )
     document = summary(quiet_lab.context, quiet_lab.prepare(both))
-    assert document.estimate == Estimate(run_hours=0.01, gpu_hours=0, runs_without_history=2)
+    assert hours(document.estimate) == (0.01, 0, 2)
+
+
+def test_a_plan_says_when_the_last_will_have_ended_had_it_the_machine_to_itself(
+    quiet_lab: Lab,
+) -> None:
+    seconds_of_runs(quiet_lab, tiny_grid(seeds="1"), 36.0)
+    four = quiet_lab.prepare(tiny_grid(seeds="5", extra="backend: {local: {slots: 2}}"))
+    found = summary(quiet_lab.context, four).estimate.eta
+    assert found is not None and found.low_s is not None and found.high_s is not None
+    assert (found.basis, found.slots, found.unknown) == ("cell", 2, 0)
+    assert (found.low_s + found.high_s) / 2 == pytest.approx(72.0)
+
+
+def test_a_plan_that_has_nothing_to_do_has_no_end(quiet_lab: Lab) -> None:
+    seconds_of_runs(quiet_lab, tiny_grid(seeds="1"), 36.0)
+    done = summary(quiet_lab.context, quiet_lab.prepare(tiny_grid(seeds="1")))
+    assert done.estimate.eta is None
 
 
 def test_a_cell_without_history_is_estimated_from_its_backbone_and_dataset_by_epochs(
@@ -111,7 +133,7 @@ def test_a_cell_without_history_is_estimated_from_its_backbone_and_dataset_by_ep
     seconds_of_runs(quiet_lab, tiny_grid(seeds="1", epochs=2), 36.0)
     longer = quiet_lab.prepare(tiny_grid(heads="[relvit]", seeds="1", epochs=4))
     document = summary(quiet_lab.context, longer)
-    assert document.estimate == Estimate(run_hours=0.02, gpu_hours=0, runs_without_history=0)
+    assert hours(document.estimate) == (0.02, 0, 0)
 
 
 def seconds_of_runs(lab: Lab, text: str, seconds: float) -> None:

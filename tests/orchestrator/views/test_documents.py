@@ -14,6 +14,7 @@ from vtjobs.jobs.run.states import RunState
 from vtjobs.jobs.workspace.journal import LEASE_S
 from vtjobs.orchestrator.requests import actions
 from vtjobs.orchestrator.views import documents
+from vtjobs.orchestrator.views.eta import etas
 from vtjobs.orchestrator.views.why import why
 
 from ...support.grids import tiny_grid
@@ -71,6 +72,35 @@ def test_status_says_what_could_not_be_asked_and_which_journals_are_damaged(
     assert away.since.endswith("Z")
     (note,) = found.damaged_journals
     assert note.startswith(f"{runs[2]}/0001") and "damaged line" in note
+
+
+def test_status_and_runs_say_when_what_is_left_will_have_ended(
+    quiet_lab: Lab, runs: list[str]
+) -> None:
+    found = documents.status(quiet_lab.context, ALL)
+    # One trains, at a speed that nothing is known of yet; the completed one is of the same cell.
+    assert found.eta is not None and found.eta == found.grids[0].eta
+    assert (found.eta.basis, found.eta.slots, found.eta.unknown) == ("cell", 1, 0)
+    assert document(quiet_lab, runs[2]).eta is not None
+    assert [document(quiet_lab, run_id).eta for run_id in (runs[0], runs[3])] == [None, None]
+
+
+def test_runs_on_hold_are_not_waited_for_and_a_settled_grid_has_no_estimate(
+    quiet_lab: Lab,
+) -> None:
+    found = quiet_lab.submit(tiny_grid(seeds="2"))
+    assert etas(quiet_lab.context, ALL).all is not None
+    actions.hold(quiet_lab.context, found)
+    assert etas(quiet_lab.context, ALL).grids == {}
+    assert documents.status(quiet_lab.context, ALL).eta is None
+
+
+def test_an_estimate_is_of_the_runs_that_are_selected(quiet_lab: Lab, runs: list[str]) -> None:
+    assert etas(quiet_lab.context, parse_selection([runs[0]])).all is None
+    running = etas(quiet_lab.context, parse_selection([runs[2]])).all
+    both = etas(quiet_lab.context, ALL).all
+    assert running is not None and both is not None and running.high_s is not None
+    assert both.high_s is not None and running.high_s <= both.high_s
 
 
 def test_a_run_shows_its_place_progress_and_result(quiet_lab: Lab, runs: list[str]) -> None:

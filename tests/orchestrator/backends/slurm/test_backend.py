@@ -46,8 +46,8 @@ def slurm(commands: Commands, workspace: Workspace) -> SlurmBackend:
     commands.prints("sacctmgr", "lab|100||normal,other|")
     commands.prints(
         "squeue",
-        "34|4-6%2|PENDING|Priority||N/A|vtj-1\n34|3|RUNNING|None|gpu0|N/A|vtj-1\n34|2|COMPLETING|None|gpu0|1|vtj-1\n"
-        "34|1|COMPLETED|None|gpu0|1|vtj-1\n34|0|BOOT_FAIL|None|gpu0|1|vtj-1\n35|N/A|DEADLINE|None|gpu0|1|vtj-2",
+        "34|4-6%2|PENDING|Priority||N/A|N/A|vtj-1\n34|3|RUNNING|None|gpu0|N/A|N/A|vtj-1\n34|2|COMPLETING|None|gpu0|1|N/A|vtj-1\n"
+        "34|1|COMPLETED|None|gpu0|1|N/A|vtj-1\n34|0|BOOT_FAIL|None|gpu0|1|N/A|vtj-1\n35|N/A|DEADLINE|None|gpu0|1|N/A|vtj-2",
     )
     return SlurmBackend(workspace)
 
@@ -242,7 +242,7 @@ PLACES = [
 ]
 
 
-QUEUED = "34|3|RUNNING|None|gpu0|N/A|vtj-1\n35|N/A|PENDING|None||N/A|vtj-2\n"
+QUEUED = "34|3|RUNNING|None|gpu0|N/A|N/A|vtj-1\n35|N/A|PENDING|None||N/A|N/A|vtj-2\n"
 
 
 def test_a_cancel_names_elements_and_leaves_what_is_not_known_to_be_there(
@@ -280,7 +280,7 @@ def test_nothing_to_end_is_no_call(slurm: SlurmBackend, commands: Commands) -> N
 def test_many_places_are_ended_in_commands_of_a_bearable_length(
     slurm: SlurmBackend, commands: Commands
 ) -> None:
-    commands.prints("squeue", "34|0-1200|PENDING|None||N/A|vtj-1\n")
+    commands.prints("squeue", "34|0-1200|PENDING|None||N/A|N/A|vtj-1\n")
     commands.prints("scancel", "")
     slurm.cancel(
         [Place(token="vtj-1", index=index, job_id="34", is_array=True) for index in range(1201)]

@@ -11,7 +11,7 @@ from ....support.scheduler import Commands
 
 NOW = 1_000_000.0
 AWAY = "slurm_load_jobs error: Unable to contact slurm controller (connect failure)"
-OTHER = "60|N/A|RUNNING|None|gpu1|N/A|somebody's"
+OTHER = "60|N/A|RUNNING|None|gpu1|N/A|N/A|somebody's"
 
 
 def place(
@@ -40,7 +40,7 @@ def cluster(commands: Commands) -> Commands:
 
 def test_what_squeue_shows_holds_and_sacct_is_not_asked(cluster: Commands) -> None:
     cluster.prints(
-        "squeue", "34|0|RUNNING|None|gpu0|N/A|vtj-1\n34|1-2%2|PENDING|Resources||N/A|vtj-1"
+        "squeue", "34|0|RUNNING|None|gpu0|N/A|N/A|vtj-1\n34|1-2%2|PENDING|Resources||N/A|N/A|vtj-1"
     )
     found = seen(place(0), place(1), place(2))
     assert [view.state for view in found.values()] == [
@@ -55,7 +55,7 @@ def test_what_squeue_shows_holds_and_sacct_is_not_asked(cluster: Commands) -> No
 def test_of_two_jobs_of_one_allocation_the_one_on_record_counts(
     cluster: Commands, order: int
 ) -> None:
-    lines = ["34|0|RUNNING|None|gpu0|N/A|vtj-1", "35|0|FAILED|None|gpu1|999999|vtj-1"]
+    lines = ["34|0|RUNNING|None|gpu0|N/A|N/A|vtj-1", "35|0|FAILED|None|gpu1|999999|N/A|vtj-1"]
     cluster.prints("squeue", "\n".join(lines[::order]))
     assert one(place()).state is JobState.RUNNING
     assert one(place(job_id="35")).state is JobState.ENDED
@@ -70,7 +70,7 @@ def test_many_places_cost_one_call_of_each_command(cluster: Commands) -> None:
 
 
 def test_a_submission_whose_reply_was_lost_is_found_by_its_name(cluster: Commands) -> None:
-    cluster.prints("squeue", "34|0|PENDING|Priority||N/A|vtj-1")
+    cluster.prints("squeue", "34|0|PENDING|Priority||N/A|N/A|vtj-1")
     found = one(place(job_id=None, age_s=1))
     assert (found.state, found.job_id, found.source) == (JobState.QUEUED, "34", "squeue")
 
@@ -110,7 +110,7 @@ def test_an_array_that_neither_knows_is_absent_as_a_whole(cluster: Commands) -> 
 def test_an_element_of_a_known_array_that_vanished_before_it_started_was_cancelled(
     cluster: Commands,
 ) -> None:
-    cluster.prints("squeue", "34|0|RUNNING|None|gpu0|N/A|vtj-1")
+    cluster.prints("squeue", "34|0|RUNNING|None|gpu0|N/A|N/A|vtj-1")
     found = one(place(3))
     assert (found.state, found.end, found.failure) == (
         JobState.ENDED, AttemptState.CANCELLED, FailureClass.CANCELLED,
@@ -128,7 +128,7 @@ def test_a_job_that_is_unknown_as_a_whole_was_forgotten_and_not_cancelled(
 @pytest.mark.parametrize("where", ["squeue", "sacct"])
 def test_an_array_is_known_by_any_of_its_elements(cluster: Commands, where: str) -> None:
     lines = {
-        "squeue": "34|0|RUNNING|None|gpu0|N/A|vtj-1",
+        "squeue": "34|0|RUNNING|None|gpu0|N/A|N/A|vtj-1",
         "sacct": "34_0|COMPLETED|0:0|999999|gpu0|None|vtj-1",
     }
     cluster.prints(where, lines[where])
@@ -153,7 +153,7 @@ def test_what_the_controller_has_forgotten_is_asked_of_accounting(cluster: Comma
 
 
 def test_accounting_that_is_away_says_nothing_about_jobs(cluster: Commands) -> None:
-    cluster.prints("squeue", "34|0|RUNNING|None|gpu0|N/A|vtj-1")
+    cluster.prints("squeue", "34|0|RUNNING|None|gpu0|N/A|N/A|vtj-1")
     cluster.fails("sacct", "sacct: error: Problem talking to the database: Connection refused")
     found = seen(place(0), place(1), place(2, job_id=None))
     assert {key: view.state for key, view in found.items()} == {("vtj-1", 0): JobState.RUNNING}

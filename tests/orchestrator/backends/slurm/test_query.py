@@ -14,14 +14,14 @@ from ....support.scheduler import Commands
 
 # As SLURM 22.05.8 printed it, times as seconds since 1970.
 SQUEUE = """
-35|0|COMPLETED|None|gpu0|1795269017|tok-1
-34|1|FAILED|NonZeroExitCode|gpu0|1795269017|tok-1
-34|4-10%2|PENDING|JobArrayTaskLimit||N/A|tok-1
-34|3|RUNNING|None|gpu0|1795269317|tok-1
-43|N/A|COMPLETED|None|gpu0|1795269030|tok-3
-42|0-12:3|PENDING|JobHeldUser||N/A|tok-2
-50|N/A|PENDING|ReqNodeNotAvail, UnavailableNodes:gpu3||N/A|tok-4
-61|N/A|PENDING|Priority||N/A|my own | job
+35|0|COMPLETED|None|gpu0|1795269017|N/A|tok-1
+34|1|FAILED|NonZeroExitCode|gpu0|1795269017|N/A|tok-1
+34|4-10%2|PENDING|JobArrayTaskLimit||N/A|1795270000|tok-1
+34|3|RUNNING|None|gpu0|1795269317|N/A|tok-1
+43|N/A|COMPLETED|None|gpu0|1795269030|N/A|tok-3
+42|0-12:3|PENDING|JobHeldUser||N/A|N/A|tok-2
+50|N/A|PENDING|ReqNodeNotAvail, UnavailableNodes:gpu3||N/A|N/A|tok-4
+61|N/A|PENDING|Priority||N/A|N/A|my own | job
 """
 SACCT = """
 34_0|COMPLETED|0:0|1795269017|gpu0|None|tok-1
@@ -55,6 +55,7 @@ def test_squeue_gives_a_row_for_every_element(commands: Commands) -> None:
         1795269317.0,
     )
     assert rows["tok-1", 7].ended_at is None
+    assert (rows["tok-1", 7].starts_at, rows["tok-1", 0].starts_at) == (1795270000.0, None)
     assert rows["tok-3", 0].state == "COMPLETED"
 
 

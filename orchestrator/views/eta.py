@@ -1,0 +1,70 @@
+"""When unfinished runs will have ended: what the ledger has of them, put to `jobs.run.eta`."""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from ...db import pace, queries
+from ...db.engine import reading
+from ...jobs.run.eta import Eta, Left, Waiting, estimate, of_runs, together
+from ...jobs.run.pace import History
+from ...jobs.run.selector import Selection
+from ...jobs.workspace.markers import held_runs
+from ..loop.context import Context
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Etas:
+    """When selected runs will have ended."""
+
+    grids: Mapping[str, Eta]
+    """Grid -> its runs that are selected; grids that have nothing left are left out."""
+
+    @property
+    def all(self) -> Eta | None:
+        """All of them; None where nothing is left."""
+        return together(list(self.grids.values()))
+
+
+def etas(context: Context, selection: Selection) -> Etas:
+    """Estimate when the selected runs will have ended; a handful of queries, however many runs."""
+    now = context.clock()
+    with reading(context.ledger.engine) as connection:
+        settings = queries.grid_settings(connection)
+        backends = {grid_id: found.backend for grid_id, found in settings.items()}
+        running = pace.underway(connection, selection, backends)
+        waiting = pace.waiting(connection, selection, backends, now)
+        held = pace.held_waiting(connection, held_runs(context.workspace, settings))
+        left = Left(
+            underway=running,
+            waiting=[*_not_held(waiting, held)],
+            openings=pace.openings(connection),
+        )
+        if not any(one.is_selected for one in left.all):
+            return Etas(grids={})
+        # Where nothing says when the first starts, what they take does not help.
+        is_going = running or left.openings
+        known = pace.history(connection, left.cell_ids, running) if is_going else History()
+    return Etas(grids=estimate(left, known, now))
+
+
+def etas_of_runs(context: Context, run_ids: Collection[str]) -> dict[str, Eta]:
+    """Estimate when each of these runs will have ended, of those that train."""
+    now = context.clock()
+    with reading(context.ledger.engine) as connection:
+        running = pace.underway(connection, Selection(), {})
+        asked = [run for run in running if run.run_id in run_ids]
+        known = pace.history(connection, {run.cell_id for run in asked}, running)
+    return of_runs(asked, known, now)
+
+
+def _not_held(waiting: Iterable[Waiting], held: dict[tuple[str, str], int]) -> Iterable[Waiting]:
+    """Leave out the runs that are on hold: they do not go on by themselves."""
+    for group in waiting:
+        key = group.grid_id, group.cell_id
+        kept = min(group.runs, held.get(key, 0))
+        if not kept:
+            yield group
+            continue
+        held[key] -= kept
+        if group.runs > kept:
+            yield replace(group, runs=group.runs - kept)
