@@ -35,8 +35,11 @@ from vtjobs.db import queries
 from vtjobs.db.engine import reading, writing
 from vtjobs.db.ingest import ingest
 from vtjobs.jobs.atomic_files import make_folder
-from vtjobs.jobs.run.selector import parse_selection
+from vtjobs.jobs.config.config import load_config
+from vtjobs.jobs.run.selector import Selection, parse_selection
 from vtjobs.jobs.run.states import AttemptState, RunState
+from vtjobs.orchestrator.loop.context import Context
+from vtjobs.orchestrator.views.eta import etas
 
 CELLS, SEEDS = 20_000, 5
 JOURNALS, EVENTS = 64, 2_000
@@ -108,6 +111,26 @@ def journal(number: int) -> bytes:
     )
 
 
+def attempt(run_id: str, token: str, state: RunState) -> dict[str, Any]:
+    """Return a run's attempt: halfway if the run trains, else whole."""
+    trains = state == RunState.RUNNING
+    return {
+        "run_id": run_id,
+        "number": 1,
+        "token": token,
+        "state": AttemptState.RUNNING if trains else AttemptState.COMPLETED,
+        "submitted_at": 1.0,
+        "started_at": 2.0,
+        "ended_at": None if trains else 3.0,
+        "heartbeat_at": 3.0,
+        "host": "node17",
+        "epoch": 50 if trains else 100,
+        "step": 4900 if trains else 9800,
+        "steps": 9800,
+        "trained_s": 0.5 if trains else 1.0,
+    }
+
+
 def fill(world: World) -> None:
     """Put 100,000 runs of 20,000 cells into the ledger, with attempts and results, 1,000 runs to a
     grid.
@@ -118,22 +141,9 @@ def fill(world: World) -> None:
         frozen = paper_grid(f"grid{number}", cells=size, seeds=SEEDS, first_cell=number * size)
         world.ledger.add_grid(frozen)
         attempts, results = [], []
+        states = {run[0]: draw.choice(STATES) for run in frozen.runs}
         for run_id, cell, *_ in frozen.runs:
-            attempts.append(
-                {
-                    "run_id": run_id,
-                    "number": 1,
-                    "token": f"vtj-{number}",
-                    "state": AttemptState.COMPLETED,
-                    "submitted_at": 1.0,
-                    "started_at": 2.0,
-                    "ended_at": 3.0,
-                    "host": "node17",
-                    "epoch": 100,
-                    "step": 9800,
-                    "steps": 9800,
-                }
-            )
+            attempts.append(attempt(run_id, f"vtj-{number}", states[run_id]))
             for metric in ("top1", "top5", "loss"):
                 value = draw.gauss(70, 2)
                 place = {"last": value, "last_epoch": 99, "best": value, "best_epoch": 99}
@@ -142,7 +152,7 @@ def fill(world: World) -> None:
         with writing(world.ledger.engine) as connection:
             connection.execute(insert(m.attempts), attempts)
             connection.execute(insert(m.results), results)
-            changed = [{"s": draw.choice(STATES), "r": run[0]} for run in frozen.runs]
+            changed = [{"s": state, "r": run_id} for run_id, state in states.items()]
             connection.execute(text("UPDATE runs SET state = :s WHERE run_id = :r"), changed)
     if world.ledger.engine.dialect.name == "postgresql":
         # What its autovacuum does by itself after a while.
@@ -207,6 +217,11 @@ class Work:
     def counts(self) -> float:
         return self.read(queries.status_counts) * 1e3
 
+    def etas(self) -> float:
+        """When all of them will have ended: 5,000 train, 10,000 wait."""
+        context = Context(load_config({}), self.world.workspace, self.world.ledger)
+        return timed(lambda: etas(context, Selection())) * 1e3
+
     def runs(self) -> float:
         chosen = parse_selection(["grid17"])
         return self.read(lambda connection: queries.list_runs(connection, chosen)) * 1e3
@@ -269,6 +284,7 @@ def databases(folder: Path) -> Iterator[dict[str, Work]]:
 
 ROWS = [
     ("status counts, 100,000 runs", "counts", "ms", {"SQLite": 50, "PostgreSQL": 50}),
+    ("estimate their end", "etas", "ms", {"SQLite": 1_000, "PostgreSQL": 1_000}),
     ("list a grid of 1,000 runs", "runs", "ms", {}),
     (
         "report of 1,000 cells, of 100,000 runs",

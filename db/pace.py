@@ -88,13 +88,14 @@ def history(
         facts: of the cells; None: the ledger has them.
     """
     wanted = set(cell_ids)
-    seen = with_running(_seen_of_cells(connection, wanted), running)
+    own = _seen_of_cells(connection, wanted)
+    seen = with_running(own, running)
     if not (missing := wanted - seen.keys()):
         return History(cells=seen, facts={})
     known = dict(facts) if facts is not None else _facts_of(connection, missing)
     others = _seen_alike(connection, {known[cell_id].kind for cell_id in missing})
-    seen = with_running(others | _seen_of_cells(connection, wanted), running)
-    return History(cells=seen, facts=_facts_of(connection, seen) | known)
+    alike = _facts_of(connection, others.keys() | {run.cell_id for run in running})
+    return History(cells=with_running(others | own, running), facts=alike | known)
 
 
 def _facts_of(connection: Connection, cell_ids: Iterable[str]) -> dict[str, CellFacts]:
