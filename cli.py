@@ -16,7 +16,6 @@ from .commands import (
     catalog,
     control,
     housekeeping,
-    options,
     papers,
     results,
     seeds,
@@ -143,7 +142,6 @@ _group("config", "Show settings and their origin.", show=housekeeping.config_sho
 
 def main() -> None:
     """Run the command line; every error is one message and an exit code."""
-    options.umask = os.umask(options.PRIVATE)
     sys.unraisablehook = _not_lost
     try:
         code = app(standalone_mode=False) or _unreachable()

@@ -3,10 +3,7 @@
 Their options, and the way from a command line to workspace, ledger and runs.
 """
 
-import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -28,11 +25,6 @@ if TYPE_CHECKING:
 unreachable: list[str] = []
 # Warnings of this command so far: a command may look more than once.
 _told: set[str] = set()
-
-# What files are made with: the workspace's are the user's alone. A report is for others, too, and
-# gets the mask that the user has.
-PRIVATE = 0o077
-umask = PRIVATE
 
 # Above so many runs, a change asks first.
 ASK_ABOVE = 10
@@ -203,16 +195,6 @@ def one_run(context: "Context", word: str) -> str:
             f"{word!r} is ambiguous ({len(found)} runs match). Type more characters of the run id"
         )
     return found[0]
-
-
-@contextmanager
-def for_others() -> Iterator[None]:
-    """Make files as the user's umask says."""
-    before = os.umask(umask)
-    try:
-        yield
-    finally:
-        os.umask(before)
 
 
 def confirm(count: int, what: str, *, yes: bool, replaced: int = 0) -> None:

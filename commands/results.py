@@ -11,7 +11,6 @@ from .options import (
     Quiet,
     Selector,
     Workspace,
-    for_others,
     look_into,
     selection,
 )
@@ -135,8 +134,7 @@ def _write_page(
         raise BadInput(f"--html {folder} is a file. Give a folder (created if missing)")
     context, chosen, plan = _planned(selector, given, "table", workspace)
     document = gather(context.ledger, context.workspace, chosen, plan)
-    with for_others():
-        written = page.write(document, folder)
+    written = page.write(document, folder)
     terminal.say(
         f"{written['page']} written, {len(written['figures']) // 3} figures in {folder / 'figures'}"
     )

@@ -13,6 +13,7 @@ from sqlalchemy import Engine, create_engine, event, text
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError
 
+from ..jobs.atomic_files import make_folder
 from ..jobs.errors import BadInput, LedgerUnreachable, VtjobsError
 
 # The newest file in migrations/versions; a test holds it against alembic's own head.
@@ -133,7 +134,7 @@ def open_engine(url: URL, *, read_only: bool = False) -> Engine:
         refuse_network(path, file_system_of(path))
         if read_only:
             return _read_only(url, path)
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_folder(path.parent)
         engine = create_engine(url, connect_args={"timeout": BUSY_TIMEOUT_S})
         event.listen(engine, "connect", _sqlite_connect)
         event.listen(engine, "begin", _sqlite_begin)
@@ -147,7 +148,7 @@ def _read_only(url: URL, path: Path) -> Engine:
     """Open a SQLite file that belongs to somebody else."""
     # A log beside the file means that its owner has it open, or was killed: then only SQLite's own
     # locks keep what is read whole. Without one nobody writes, and no companion may be created.
-    mode = "mode=ro" if Path(f"{path}-wal").exists() else "immutable=1"
+    mode = "mode=ro&readonly_shm=1" if Path(f"{path}-wal").exists() else "immutable=1"
     address = f"file:{quote(str(path))}?{mode}"
 
     def connect() -> sqlite3.Connection:
@@ -309,11 +310,3 @@ def wait_for(engine: Engine, seconds: float) -> None:
             if time.monotonic() > deadline:
                 raise
             time.sleep(0.5)
-
-
-def private(path: Path) -> None:
-    """Make a SQLite ledger and its companions readable by its owner only."""
-    for suffix in ("", "-wal", "-shm"):
-        companion = Path(f"{path}{suffix}")
-        if companion.exists():
-            companion.chmod(0o600)

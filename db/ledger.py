@@ -6,7 +6,6 @@ Each one transaction, each transition a compare-and-set that leaves an event.
 import dataclasses
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 from sqlalchemy import (
@@ -32,7 +31,7 @@ from ..jobs.run.states import TRANSITIONS, AttemptState, FailureClass, RunState
 from ..jobs.workspace.allocation import Allocation
 from ..jobs.workspace.stored_grid import FrozenGrid
 from . import models as m
-from .engine import check_schema, open_engine, parse_url, private, reading, writing
+from .engine import check_schema, open_engine, parse_url, reading, writing
 from .parts import in_parts
 from .rows import Row, attempt_row, cell_row, event_row
 from .run_state import derive_runs
@@ -103,8 +102,6 @@ class Ledger:
             from .upgrade import upgrade
 
             upgrade(engine)
-            if engine.url.drivername == "sqlite":
-                private(Path(str(engine.url.database)))
         ledger = cls(engine, clock)
         ledger._check_owner(workspace_id, create)
         return ledger

@@ -1,7 +1,10 @@
 """Bring a ledger's schema up to date with Alembic."""
 
+from pathlib import Path
+
 from sqlalchemy import Engine
 
+from ..jobs.atomic_files import touch_new
 from .engine import check_schema, schema_version, writing
 
 
@@ -30,6 +33,9 @@ def upgrade(engine: Engine) -> tuple[str | None, str]:
         raise NewerLedger(
             f"the ledger (schema {before}) was written by a newer vtjobs; upgrade vtjobs"
         )
+    if engine.url.drivername == "sqlite":
+        # SQLite would make it with a mode of its own. Its companions get the mode of this one.
+        touch_new(Path(str(engine.url.database)))
     config = alembic_config()
     # Two first commands at once: the second waits and then finds nothing to do.
     with writing(engine) as connection:

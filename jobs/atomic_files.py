@@ -1,16 +1,66 @@
 """Small file operations that other processes may watch.
 
 Whole or not at all, and on disk when they return.
+
+`open_file` and `make_folder` are the one door through which the files of a workspace are made.
+Their modes are what the umask leaves; below a folder that a group shares they are the group's.
 """
 
 import json
 import os
 import secrets
+import shutil
+import stat
 from pathlib import Path
 from typing import Any
 
-FILE_MODE = 0o600
-FOLDER_MODE = 0o700
+# A folder that a group shares, and the files in it. The set-group-ID bit gives what is made there
+# the folder's group.
+SHARED_FOLDER, SHARED_FILE = 0o2770, 0o660
+
+
+def open_file(path: Path, flags: int) -> int:
+    """Open a file to write, and make it if it is not there; return the handle."""
+    handle = os.open(path, flags | os.O_CREAT, 0o666)
+    if is_shared(path.parent):
+        share_file(handle)
+    return handle
+
+
+def share_file(handle: int) -> None:
+    """Give an open file the mode of files that a group shares, if it is this user's."""
+    found = os.fstat(handle)
+    if found.st_uid == os.geteuid() and stat.S_IMODE(found.st_mode) != SHARED_FILE:
+        os.fchmod(handle, SHARED_FILE)
+
+
+def make_folder(folder: Path) -> Path:
+    """Create a folder and its parents."""
+    if not folder.is_dir():
+        make_folder(folder.parent)
+        folder.mkdir(exist_ok=True)
+    # Of a folder that is there, too: who made it may be between these two lines, or was killed.
+    if is_shared(folder.parent) and not is_shared(folder) and folder.stat().st_uid == os.geteuid():
+        folder.chmod(SHARED_FOLDER)
+    return folder
+
+
+def make_private_folder(folder: Path) -> Path:
+    """Create a folder that only this user can enter, for what is not in a workspace."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return folder
+
+
+def share_folder(folder: Path, group: str) -> None:
+    """Let a group share a folder, and with it whatever is made there from now on."""
+    shutil.chown(folder, group=group)
+    # After the group: changing that may take the set-group-ID bit away.
+    folder.chmod(SHARED_FOLDER)
+
+
+def is_shared(folder: Path) -> bool:
+    """Return whether a group shares a folder: its mode says so, also to agents on other nodes."""
+    return stat.S_IMODE(folder.stat().st_mode) == SHARED_FOLDER
 
 
 def fsync_folder(folder: Path) -> None:
@@ -48,7 +98,7 @@ def write_over(path: Path, data: bytes) -> None:
 def touch_new(path: Path) -> bool:
     """Create an empty file by O_EXCL, durably; return whether this call created it."""
     try:
-        handle = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, FILE_MODE)
+        handle = open_file(path, os.O_EXCL | os.O_WRONLY)
     except FileExistsError:
         return False
     os.fsync(handle)
@@ -57,10 +107,13 @@ def touch_new(path: Path) -> bool:
     return True
 
 
-def make_folder(folder: Path) -> Path:
-    """Create a folder and its parents, private to the user."""
-    folder.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
-    return folder
+def current_umask() -> int:
+    """Return the umask of this process."""
+    # It can only be read by setting it, and other threads may be making files.
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("Umask:"):
+            return int(line.split()[1], 8)
+    return 0o077
 
 
 def read_json(path: Path) -> Any | None:
@@ -90,7 +143,7 @@ def to_json(value: Any) -> bytes:
 
 def _stage(path: Path, data: bytes) -> Path:
     staged = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    handle = os.open(staged, os.O_CREAT | os.O_EXCL | os.O_WRONLY, FILE_MODE)
+    handle = open_file(staged, os.O_EXCL | os.O_WRONLY)
     try:
         view = memoryview(data)
         while view:

@@ -61,6 +61,16 @@ def cli(tmp_path: Path, cache: Path) -> Iterator[Cli]:
     end_processes(user.workspace)
 
 
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """A folder that other users can reach; pytest's own cannot be."""
+    with tempfile.TemporaryDirectory(prefix="vtjobs-open-") as folder:
+        path = Path(folder)
+        path.chmod(0o755)
+        yield path
+        end_processes(path / "runs")
+
+
 def finished(folder: Path, cache: Path, grid: str) -> Iterator[Cli]:
     """Yield a user whose one grid has finished, for a module's tests that only read."""
     user = Cli(folder, cache)

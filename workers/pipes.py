@@ -7,6 +7,7 @@ from codecs import getincrementaldecoder
 from pathlib import Path
 from typing import Any
 
+from ..jobs.atomic_files import open_file
 from ..jobs.names import printable
 from ..jobs.workspace.journal import Line
 
@@ -108,7 +109,7 @@ class CappedLog:
         self.open = True
         self._part = cap_bytes // 3
         self._written = 0
-        self._file = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600)
+        self._file = open_file(path, os.O_WRONLY | os.O_APPEND)
         self._head_full = False
 
     def pump(self) -> None:
@@ -143,7 +144,7 @@ class CappedLog:
         """Keep the first part as `.head`, and the part before the current one as `.previous`."""
         suffix = ".previous" if self._head_full else ".head"
         os.replace(self.path, self.path.with_name(self.path.name + suffix))
-        fresh = os.open(self.path, os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600)
+        fresh = open_file(self.path, os.O_WRONLY | os.O_APPEND)
         os.close(self._file)
         self._file, self._head_full, self._written = fresh, True, 0
 

@@ -12,6 +12,7 @@ from typing import Any
 from ..errors import BadInput, Problem, suggest
 from ..workspace.paths import Workspace
 from .backends import BACKENDS, is_known, require_known
+from .group import require_group
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +32,8 @@ DEFAULTS: dict[str, Any] = {
     "data": "~/.local/share/vtjobs/data",
     "ledger": None,
     "backend": "local",
+    # The UNIX group that shares the workspace; None: files are made as the umask says.
+    "group": None,
     "local.slots": None,
     **{name: {} for name in BACKENDS if name != "local"},
     # How often a scheduler is asked about running work, in seconds.
@@ -164,7 +167,9 @@ def _from_file(path: Path) -> dict[str, Setting]:
             try:
                 checked = _checked(name, item, "")
             except BadInput as error:
-                raise BadInput(document.problem((key,), error.problems[0].message)) from None
+                (found_wrong,) = error.problems
+                problem = document.problem((key,), found_wrong.message, found_wrong.fix)
+                raise BadInput(problem) from None
             if name in _PATHS and not str(checked).startswith("~"):
                 checked = str(path.parent / str(checked))
             found[name] = Setting(value=checked, origin=str(path))
@@ -186,6 +191,8 @@ def _checked(key: str, value: Any, where: str) -> Any:
         require_known(value, f"{name}{key}: ")
     if not isinstance(value, str) or "\0" in value or "\n" in value:
         raise BadInput(f"{name}{key}: expected text, got {value!r}")
+    if key == "group":
+        require_group(value, name)
     return value
 
 

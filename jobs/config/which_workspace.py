@@ -4,7 +4,7 @@ import contextlib
 import shlex
 from pathlib import Path
 
-from ..atomic_files import make_folder, write_over
+from ..atomic_files import make_private_folder, write_over
 from ..workspace.paths import NoWorkspace, Workspace
 from .config import COMMAND_LINE, DEFAULT, DEFAULTS, Config, Setting
 
@@ -65,7 +65,7 @@ def remember(config: Config) -> None:
         return
     # A hint for later: a full or read-only home is no reason to fail.
     with contextlib.suppress(OSError):
-        make_folder(path.parent)
+        make_private_folder(path.parent)
         write_over(path, f"{config.workspace.root.resolve()}\n".encode())
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ..atomic_files import make_folder, read_cache, to_json, write_over
+from ..atomic_files import make_private_folder, read_cache, to_json, write_over
 from ..errors import BadInput
 from ..run.spec import digest
 
@@ -22,7 +22,7 @@ TEST_FOLDERS = ("test", "val")
 def cache_folder() -> Path:
     """Return the folder for what can be computed again."""
     base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    return make_folder(Path(base) / "vtjobs")
+    return make_private_folder(Path(base) / "vtjobs")
 
 
 def file_sha256(path: Path) -> str:

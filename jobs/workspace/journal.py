@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..atomic_files import open_file
 from ..errors import DamagedJournal
 from .events import TYPES, typed
 
@@ -104,8 +105,7 @@ class JournalWriter:
     """
 
     def __init__(self, path: Path) -> None:
-        flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_APPEND
-        self._handle = os.open(path, flags, 0o600)
+        self._handle = open_file(path, os.O_EXCL | os.O_WRONLY | os.O_APPEND)
         self._seq = 0
         parent = os.open(path.parent, os.O_RDONLY)
         os.fsync(parent)

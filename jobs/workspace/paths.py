@@ -1,5 +1,6 @@
 """Every path of a workspace, and the claims and cancels that fence the attempts of a run."""
 
+import grp
 import os
 import pwd
 import socket
@@ -8,7 +9,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..atomic_files import make_folder, read_json, to_json, touch_new, write_new
+from ..atomic_files import (
+    is_shared,
+    make_folder,
+    read_json,
+    share_folder,
+    to_json,
+    touch_new,
+    write_new,
+)
 from ..errors import BadInput, VtjobsError
 
 VERSION = 1
@@ -170,15 +179,21 @@ class Workspace:
             if len(shard.name) == 2 and shard.is_dir():
                 yield from sorted(entry.name for entry in shard.iterdir() if len(entry.name) == 16)
 
-    def create(self) -> "Workspace":
+    def create(self, *, group: str | None = None) -> "Workspace":
         """Make the workspace where there is none yet.
+
+        Args:
+            group: that shares a new one; None: its files are made as the umask says.
 
         Raises:
             BadInput: the folder cannot be written, or belongs to somebody else.
         """
         try:
-            make_folder(self.root)
+            # Not make_folder: a folder above it that a group shares does not share it by itself.
+            self.root.mkdir(parents=True, exist_ok=True)
             if not self.identity.exists():
+                if group is not None:
+                    share_folder(self.root, group)
                 data = {
                     "id": uuid.uuid4().hex,
                     "version": VERSION,
@@ -193,6 +208,12 @@ class Workspace:
             ) from None
         self.check()
         return self
+
+    def is_shared(self, group: str | None = None) -> bool:
+        """Whether a group shares the workspace: this one, or any."""
+        if not is_shared(self.root):
+            return False
+        return group is None or self.root.stat().st_gid == grp.getgrnam(group).gr_gid
 
     def is_owned(self) -> bool:
         """Whether this user made the workspace."""

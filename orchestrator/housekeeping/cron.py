@@ -1,11 +1,13 @@
 """One line in the user's crontab (or SLURM's scrontab) that makes passes over a workspace."""
 
+import os
 import shlex
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+from ...jobs.atomic_files import open_file
 from ...jobs.config.config import Config
 from ...jobs.errors import BadInput, VtjobsError
 
@@ -46,6 +48,8 @@ def install(table: str, config: Config, *, every_s: float) -> str:
             f"the ledger is named by {origin}, which {table} does not have. Write `ledger:` into"
             " vtjobs.yaml or ~/.config/vtjobs/config.yaml"
         )
+    # Here, so that it has the mode of the workspace's files; cron's shell appends to it.
+    os.close(open_file(_log(config), os.O_WRONLY))
     line = _line(config, every_s=every_s)
     asked = list(_ASKED) if table == "scrontab" else []
     _write(table, [*_others(table, config), *asked, line])
@@ -68,11 +72,15 @@ def installed(table: str, config: Config) -> str | None:
 def _line(config: Config, *, every_s: float) -> str:
     root, folder = config.workspace.root.resolve(), (config.folder or Path.cwd()).resolve()
     command = [sys.executable, "-P", "-m", "vtjobs.cli", "supervise", "--once", "-W", str(root)]
-    log = shlex.quote(str(root / "supervise.log"))
+    log = shlex.quote(str(_log(config)))
     text = f"cd {shlex.quote(str(folder))} && {shlex.join(command)} >> {log} 2>&1 {_mark(config)}"
     minutes = max(1, round(every_s / 60))
     # To cron an unescaped % ends the line.
     return f"*/{minutes} * * * * " + text.replace("%", r"\%")
+
+
+def _log(config: Config) -> Path:
+    return config.workspace.root.resolve() / "supervise.log"
 
 
 def _mark(config: Config) -> str:

@@ -1,6 +1,7 @@
 """A workspace, its ledger and its backends, opened together."""
 
 import os
+import shlex
 import socket
 import time
 from collections.abc import Callable
@@ -9,10 +10,10 @@ from pathlib import Path
 
 from ...db.engine import file_system_of, is_network, parse_url
 from ...db.ledger import Ledger
-from ...jobs.atomic_files import make_folder
+from ...jobs.atomic_files import make_private_folder
 from ...jobs.config.backends import part
 from ...jobs.config.config import Config
-from ...jobs.errors import BadInput
+from ...jobs.errors import BadInput, LedgerUnreachable, Problem
 from ...jobs.workspace.paths import Workspace, WorkspaceUnreadable
 from ..backends.base import Backend
 
@@ -86,7 +87,7 @@ def ledger_url(config: Config, identity: dict[str, str]) -> str:
             " ledger in PostgreSQL and set VTJOBS_LEDGER to its URL on every host"
         )
     state = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
-    return str(make_folder(Path(state) / "vtjobs") / f"{identity['id']}.sqlite")
+    return str(make_private_folder(Path(state) / "vtjobs") / f"{identity['id']}.sqlite")
 
 
 def make_backend(name: str, config: Config, *, clock: Clock = time.time) -> Backend:
@@ -121,20 +122,22 @@ def open_context(
     if config.get("ledger"):
         parse_url(str(config.get("ledger")))
     if create:
-        workspace.create()
+        workspace.create(group=config.get("group"))
     identity = workspace.check()
-    if not to_read and not os.access(workspace.root, os.W_OK):
-        raise BadInput(
-            f"workspace {workspace.root} belongs to {workspace.owner()}, and you may not write"
-            " there. Choose a workspace of your own with --workspace"
-        )
+    is_owner = workspace.is_owned()
+    if not to_read:
+        _require_ours(config, workspace, is_owner=is_owner)
     url = ledger_url(config, identity)
     if "://" not in url and not Path(url).exists():
+        if to_read and not is_owner and Path(url).parent == workspace.root:
+            raise LedgerUnreachable(
+                f"the ledger {url} is not there. {workspace.owner()}, whose workspace it is, makes"
+                " it with: vtjobs ledger rebuild"
+            )
         from ...db.rebuild import make_ledger
 
         # A lost ledger is made anew from the workspace, which is the truth.
         make_ledger(Path(url), workspace, workspace_id=identity["id"], clock=clock)
-    is_owner = workspace.is_owned()
     keeps_ledger = is_owner or _is_mine(url)
     ledger = Ledger.open(
         url,
@@ -152,6 +155,32 @@ def open_context(
         is_owner=is_owner,
         keeps_ledger=keeps_ledger,
     )
+
+
+def _require_ours(config: Config, workspace: Workspace, *, is_owner: bool) -> None:
+    """Refuse to change a workspace of somebody else, or one that is not shared as configured.
+
+    Raises:
+        BadInput: with what to do.
+    """
+    # A group's members could write. They read: the agents and the ledger are the owner's.
+    may_write = os.access(workspace.root, os.W_OK) and (is_owner or not workspace.is_shared())
+    if not may_write:
+        raise BadInput(
+            f"workspace {workspace.root} belongs to {workspace.owner()}, and you may not write"
+            " there. Choose a workspace of your own with --workspace"
+        )
+    group = config.get("group")
+    if group is not None and not workspace.is_shared(group):
+        root = shlex.quote(str(workspace.root.resolve()))
+        fix = (
+            f"Share it: chgrp -R {shlex.quote(group)} {root}"
+            f" && find {root} -type d -exec chmod 2770 {{}} +"
+            f" && find {root} -type f -exec chmod 660 {{}} +"
+        )
+        message = f"the workspace {workspace.root} is not shared with {group!r} yet"
+        origin = config.settings["group"].origin
+        raise BadInput(Problem(file=origin, key="group", message=message, fix=fix))
 
 
 def _is_mine(url: str) -> bool:

@@ -82,7 +82,6 @@ def main() -> int:
         "--folder", type=Path, required=True, help="where vtjobs.yaml is looked for"
     )
     options = parser.parse_args()
-    os.umask(0o077)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", stream=sys.stderr)
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)

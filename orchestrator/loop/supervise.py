@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
 
+from ...jobs.atomic_files import open_file
 from ...jobs.errors import LedgerUnreachable, VtjobsError
 from .context import Context
 from .tick import Report, tick
@@ -30,7 +31,7 @@ def alone(context: Context) -> Iterator[None]:
         VtjobsError: there is one already.
     """
     path = context.workspace.root / f"supervise-{socket.gethostname()}.lock"
-    handle = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    handle = open_file(path, os.O_RDWR)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -130,14 +130,21 @@ def test_a_database_without_our_tables_is_one_clear_error(ledger_url: str) -> No
     assert "has no tables. Run: vtjobs ledger rebuild" in str(caught.value)
 
 
-def test_a_sqlite_ledger_is_private_to_its_owner(tmp_path: Path) -> None:
-    world = World(tmp_path / "runs", str(tmp_path / "state" / "ledger.sqlite"))
-    world.submit(paper_grid())
-    modes = {
-        path.name: stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "state").iterdir()
-    }
-    assert modes and set(modes.values()) == {0o600}
-    assert stat.S_IMODE((tmp_path / "state").stat().st_mode) == 0o700
+@pytest.mark.parametrize(("folder", "file"), [(0o2770, 0o660), (0o700, 0o644)])
+def test_a_sqlite_ledger_and_its_companions_have_the_modes_of_files_in_their_folder(
+    tmp_path: Path, folder: int, file: int
+) -> None:
+    state = tmp_path / "state"
+    state.mkdir()
+    state.chmod(folder)
+    mask = os.umask(0o022)
+    try:
+        world = World(tmp_path / "runs", str(state / "ledger.sqlite"))
+        world.submit(paper_grid())
+    finally:
+        os.umask(mask)
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in state.iterdir()}
+    assert modes == dict.fromkeys(["ledger.sqlite", "ledger.sqlite-wal", "ledger.sqlite-shm"], file)
     world.close()
 
 

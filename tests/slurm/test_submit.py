@@ -1,5 +1,8 @@
 """From a grid to jobs: what is submitted, once and no more, whatever happens meanwhile."""
 
+import grp
+import os
+import stat
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -40,6 +43,24 @@ def test_a_grid_is_one_array_and_leaves_few_files_until_it_starts(user: SlurmUse
     assert user.states() == {"queued": 20}
     files = [path for path in user.workspace.rglob("*") if path.is_file()]
     assert len(files) <= 3 * 20, files
+
+
+def test_a_group_shares_also_what_slurm_opens_and_what_an_agent_writes(user: SlurmUser) -> None:
+    # This user's first group, which every user has: who may give files away is tested elsewhere.
+    user.write("vtjobs.yaml", f"group: {grp.getgrgid(os.getegid()).gr_name}\n")
+    mask = os.umask(0o077)
+    try:
+        done = user.process("submit", user.write("grid.yaml", slurm_grid()), "--wait")
+    finally:
+        os.umask(mask)
+    assert done.returncode == 0, done.stderr
+    modes = {
+        str(path.relative_to(user.workspace)): stat.S_IMODE(path.stat().st_mode)
+        for path in user.workspace.rglob("*")
+    }
+    logs = [name for name in modes if name.startswith("allocations/") and name.endswith(".log")]
+    assert len(logs) == 1
+    assert {name: oct(mode) for name, mode in modes.items() if mode not in (0o660, 0o2770)} == {}
 
 
 @pytest.mark.long

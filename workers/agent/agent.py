@@ -414,7 +414,6 @@ def main() -> int:
     )
     parser.add_argument("--mirror", action="store_true", help="copy the ranks' output to stderr")
     options = parser.parse_args()
-    os.umask(0o077)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", stream=sys.stderr)
     workspace = Workspace(options.workspace)
     try:

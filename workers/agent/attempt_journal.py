@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from ...jobs.atomic_files import open_file
 from ...jobs.workspace.journal import JournalWriter
 from .outcome import Outcome
 
@@ -26,7 +27,7 @@ class AttemptJournal:
     def __init__(self, path: Path) -> None:
         self._writer = JournalWriter(path)
         self._reserve = path.with_name(f".{path.stem}.reserve")
-        with self._reserve.open("wb") as stream:
+        with open(open_file(self._reserve, os.O_WRONLY), "wb") as stream:
             try:
                 os.posix_fallocate(stream.fileno(), 0, RESERVE_BYTES)
             except OSError:

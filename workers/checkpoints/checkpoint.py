@@ -16,7 +16,7 @@ import numpy
 import torch
 from torch import Tensor
 
-from ...jobs.atomic_files import fsync_folder, make_folder
+from ...jobs.atomic_files import fsync_folder, make_folder, open_file
 from ...jobs.documents import to_plain
 from ..environment import Origin
 from .manifest import CORRECT, EMA, MANIFEST, MODEL, STATE, Manifest, StoredFile
@@ -64,7 +64,7 @@ def save(
     total = sum(len(data) for data in contents.values())
     _require_space(folder, total)
     staged = folder / f"{STAGE_PREFIX}{step}-{secrets.token_hex(4)}"
-    staged.mkdir(mode=0o700)
+    make_folder(staged)
     try:
         files = {name: _write(staged / name, data) for name, data in contents.items()}
         manifest = Manifest(run_id=run_id, epoch=epoch, step=step, files=files, origin=origin)
@@ -124,7 +124,7 @@ def _require_space(folder: Path, needed: int) -> None:
 def _write(path: Path, data: bytes) -> StoredFile:
     import hashlib
 
-    handle = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+    handle = open_file(path, os.O_EXCL | os.O_WRONLY)
     try:
         view = memoryview(data)
         while view:

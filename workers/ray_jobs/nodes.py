@@ -20,6 +20,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
+from ...jobs.atomic_files import current_umask, open_file
 from ...jobs.run.states import ExitCode
 from ...jobs.workspace.paths import Workspace
 from ..process import die_with_parent
@@ -45,13 +46,14 @@ class NodeAgent:
         self._lock = threading.Lock()
         self._signal = 0
 
-    def serve(self, command: list[str], log: str) -> int:
+    def serve(self, command: list[str], log: str, *, umask: int) -> int:
         """Run the agent to its end; return its exit code, negative for a signal."""
         import ray
 
+        os.umask(umask)
         # Named as Ray names it: what it is to avoid is told by that.
         environment = {**os.environ, "VTJOBS_NODE": ray.util.get_node_ip_address()}  # type: ignore[no-untyped-call]
-        handle = os.open(log, os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600)
+        handle = open_file(Path(log), os.O_WRONLY | os.O_APPEND)
         try:
             with self._lock:
                 self._child = subprocess.Popen(
@@ -95,7 +97,6 @@ def main() -> int:
         "--avoid", type=json.loads, help="a label selector that every node has to meet"
     )
     options = parser.parse_args()
-    os.umask(0o077)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", stream=sys.stderr)
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -157,7 +158,9 @@ def _serve(ray: Any, options: argparse.Namespace, actors: list[Any], stop: threa
     command += ["--token", options.token, "--index", "0", "--node"]
     ends = {
         actor.serve.remote(
-            [*command, str(node)], str(workspace.agent_log(options.token, 0, node))
+            [*command, str(node)],
+            str(workspace.agent_log(options.token, 0, node)),
+            umask=current_umask(),
         ): node
         for node, actor in enumerate(actors)
     }

@@ -118,7 +118,6 @@ def main() -> int:
     parser.add_argument("--crop-pct", type=float)
     parser.add_argument("run_ids", nargs="+")
     options = parser.parse_args()
-    os.umask(0o077)
 
     def tell(run_id: str) -> str:
         found = score(

@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
-from ....jobs.atomic_files import make_folder, read_json
+from ....jobs.atomic_files import make_folder, open_file, read_json
 from ....jobs.config.config import Config
 from ....jobs.config.host import clean_environment, cpu_count, visible_gpus
 from ....jobs.errors import BadInput, Problem
@@ -263,7 +263,7 @@ class LocalQueue:
         with self.lock() as free:
             if not free:
                 return
-        log = os.open(self.root / "runner.log", os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600)
+        log = open_file(self.root / "runner.log", os.O_WRONLY | os.O_APPEND)
         module = "vtjobs.orchestrator.backends.local.queue_process"
         command = [
             sys.executable,
@@ -297,7 +297,9 @@ class LocalQueue:
 
     def show_life(self) -> None:
         """Tell other hosts that this queue is served."""
-        (make_folder(self.root) / LOCK).touch(mode=0o600)
+        path = make_folder(self.root) / LOCK
+        os.close(open_file(path, os.O_WRONLY))
+        os.utime(path)
 
     def lock(self) -> "RunnerLock":
         return RunnerLock(make_folder(self.root) / LOCK)
@@ -312,7 +314,7 @@ class RunnerLock:
 
     def __enter__(self) -> bool:
         # Not inherited by agents: the lock must be free when the runner is gone.
-        self._handle = os.open(self._path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        self._handle = open_file(self._path, os.O_RDWR)
         try:
             fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -16,7 +16,7 @@ import sys
 import time
 from pathlib import Path
 
-from ....jobs.atomic_files import read_json
+from ....jobs.atomic_files import open_file, read_json
 from ....jobs.config.host import clean_environment, cpu_count, visible_gpus
 from ....jobs.documents import asdict
 from ....jobs.errors import VtjobsError
@@ -189,9 +189,7 @@ class Runner:
         entry = Running(**asdict(identity), gpus=gpus, cores=cores)
         if not write(self.queue.entry("running", token), entry):
             return
-        log = os.open(
-            self.workspace.agent_log(token, 0, 0), os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600
-        )
+        log = open_file(self.workspace.agent_log(token, 0, 0), os.O_WRONLY | os.O_APPEND)
         null = os.open(os.devnull, os.O_RDONLY)
         for source, target in ((null, 0), (log, 1), (log, 2)):
             os.dup2(source, target)
@@ -218,7 +216,6 @@ def main() -> int:
     parser.add_argument("--token", help="the allocation to add")
     parser.add_argument("--folder", type=Path, help="where the settings are found")
     options = parser.parse_args()
-    os.umask(0o077)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", stream=sys.stderr)
     workspace = Workspace(options.workspace)
     try:

@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ....jobs.atomic_files import read_json
+from ....jobs.atomic_files import current_umask, open_file, read_json
 from ....jobs.errors import SchedulerUnreachable, VtjobsError
 from ....jobs.workspace.allocation import Allocation
 from ....jobs.workspace.paths import Workspace
@@ -41,6 +41,8 @@ def submit(api: Api, allocation: Allocation, workspace: Workspace) -> Submission
     except SchedulerUnreachable:
         # A bad node is better than none.
         avoid = []
+    # Here, so that it has the mode of the workspace's files; the shell on the node appends to it.
+    os.close(open_file(workspace.agent_log(allocation.token, 0, 0), os.O_WRONLY))
     try:
         api.ask(JOBS, body=request(allocation, workspace, avoid=avoid), deadline_s=DEADLINE_S)
     except Refused as error:
@@ -108,7 +110,9 @@ def entrypoint(allocation: Allocation, workspace: Workspace, *, avoid: Sequence[
 
 def line_of(site: Mapping[str, Any], command: Sequence[str]) -> str:
     """Return the shell lines that end as a command, after the site's own."""
-    return "\n".join(["umask 077", "cd /", *site.get("setup", ()), f"exec {shlex.join(command)}"])
+    # Ray's processes have the umask of whoever started the cluster.
+    mask = f"umask {current_umask():04o}"
+    return "\n".join([mask, "cd /", *site.get("setup", ()), f"exec {shlex.join(command)}"])
 
 
 def kind_of(need: Need, nodes_each: int, workspace: Workspace) -> str:

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from ....jobs.atomic_files import make_folder, write_new
+from ....jobs.atomic_files import is_shared, make_folder, write_new
 from ....jobs.config.host import scrubbed_names
 from ....jobs.workspace.allocation import Allocation
 from ....jobs.workspace.paths import Workspace
@@ -96,7 +96,9 @@ def script(allocation: Allocation, workspace: Workspace) -> str:
     command += ["-P", "-m", "vtjobs.workers.agent", "--workspace", str(workspace.root.resolve())]
     # 22.05 and later do not hand --cpus-per-task on to srun.
     start = 'exec srun --unbuffered --kill-on-bad-exit=1 --cpus-per-task="$SLURM_CPUS_PER_TASK"'
-    return "\n".join([*setup, f'{start} {shlex.join(command)} --token "$1"'])
+    # SLURM has made the log as the submitter's umask says.
+    share = ["chmod 660 /proc/self/fd/1"] if is_shared(workspace.allocations) else []
+    return "\n".join([*share, *setup, f'{start} {shlex.join(command)} --token "$1"'])
 
 
 def stored_script(allocation: Allocation, workspace: Workspace) -> Path:

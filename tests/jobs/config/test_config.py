@@ -1,5 +1,7 @@
 """Where settings come from, and which wins."""
 
+import grp
+import os
 from pathlib import Path
 
 import pytest
@@ -94,6 +96,11 @@ def test_an_empty_variable_is_not_set(tmp_path: Path) -> None:
         ),
         ("data: /x\nslurm: gpu\n", "vtjobs.yaml:2: slurm: expected a mapping"),
         ("slurm: [gpu]\n", "slurm: expected a mapping"),
+        (
+            "group: no-such-group\n",
+            "vtjobs.yaml:1: group: no group 'no-such-group' on this machine. Your groups: ",
+        ),
+        ("group: 3\n", "group: expected text, got 3"),
         ("poll_s: 0\n", "poll_s: expected a whole number of at least 1, got 0"),
         ("poll_s: 2.5\n", "poll_s: expected a whole number of at least 1, got 2.5"),
         ("- a\n", "expected a mapping. Keys: workspace, data, ledger"),
@@ -118,6 +125,7 @@ def test_a_mistake_in_a_settings_file_is_told_with_file_and_line(
         ("VTJOBS_MAX_RUNS", "1e3"),
         ("VTJOBS_BACKEND", "x"),
         ("VTJOBS_POLL_S", "often"),
+        ("VTJOBS_GROUP", "no-such-group"),
     ],
 )
 def test_a_bad_variable_is_named(tmp_path: Path, name: str, value: str) -> None:
@@ -157,3 +165,18 @@ def test_a_sites_settings_are_no_variable(tmp_path: Path) -> None:
         load_config(environ={"VTJOBS_SLURM": "{partition: gpu}"}, folder=tmp_path).get("slurm")
         == {}
     )
+
+
+def test_a_group_is_one_that_the_user_is_in(tmp_path: Path) -> None:
+    mine = {os.getegid(), *os.getgroups()}
+    own, other = (
+        next(found.gr_name for found in grp.getgrall() if (found.gr_gid in mine) is is_mine)
+        for is_mine in (True, False)
+    )
+    assert load_config(environ={"VTJOBS_GROUP": own}, folder=tmp_path).get("group") == own
+    (tmp_path / "vtjobs.yaml").write_text(f"max_runs: 3\ngroup: {other}\n")
+    with pytest.raises(BadInput) as caught:
+        load_config(environ={}, folder=tmp_path)
+    assert caught.value.exit_code == 2
+    where = f"{tmp_path}/vtjobs.yaml:2: group: you are not in the group {other!r}."
+    assert str(caught.value).startswith(f"{where} Ask to be added to it, then log in again. Your")

@@ -126,7 +126,6 @@ def test_a_writer_numbers_its_events_and_they_are_there_at_once(tmp_path: Path) 
         assert read_all(path)[-1]["kind"] == "heartbeat"
     writer.close()
     assert [event["seq"] for event in read_all(path)] == [1, 2, 3]
-    assert path.stat().st_mode & 0o777 == 0o600
 
 
 def test_a_line_that_does_not_fit_its_kind_is_damaged_and_an_unknown_kind_is_not(

@@ -1,15 +1,8 @@
 """Looking takes in what happened, and starts, cancels and submits nothing."""
 
-import os
-import pwd
 import shutil
-import subprocess
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
-
-import pytest
 
 from vtjobs.jobs.run.states import RunState
 from vtjobs.orchestrator.backends.base import JobView, Key, Place
@@ -18,10 +11,7 @@ from vtjobs.orchestrator.loop.tick import look
 from ...support.grids import tiny_grid
 from ...support.journals import ended, journal, scored, started
 from ...support.lab import Lab, SleepingBackend
-
-STRANGER = "nobody"
-# What a command may import: another user may not be able to read this interpreter's files.
-ROOMS = ("jobs", "db", "orchestrator", "commands")
+from ...support.strangers import as_stranger, needs_root
 
 
 def test_a_due_run_stays_where_it_is(quiet_lab: Lab) -> None:
@@ -101,7 +91,7 @@ def test_it_says_that_nobody_serves_the_queue(quiet_lab: Lab) -> None:
     assert "vtjobs supervise --once" in problem
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+@needs_root
 def test_another_user_sees_the_runs_and_writes_nothing(open_folder: Path) -> None:
     lab = Lab(open_folder, asleep=True)
     runs = lab.submit(tiny_grid(seeds="2"))
@@ -110,20 +100,13 @@ def test_another_user_sees_the_runs_and_writes_nothing(open_folder: Path) -> Non
     lab.context.ledger.engine.dispose()
     _open_for_all(open_folder)
     before = _contents(lab.root)
-    shown = _as_stranger(open_folder, "status", "--json", "--workspace", str(lab.root))
+    shown = as_stranger(open_folder, "status", "--json", "--workspace", str(lab.root))
     assert shown.returncode == 0, shown.stderr
     assert '"queued": 2' in shown.stdout
-    refused = _as_stranger(open_folder, "cancel", "all", "--workspace", str(lab.root))
+    refused = as_stranger(open_folder, "cancel", "all", "--workspace", str(lab.root))
     assert refused.returncode == 2
     assert "may not write" in refused.stderr
     assert _contents(lab.root) == before
-
-
-@pytest.fixture
-def open_folder() -> Iterator[Path]:
-    """A folder that other users can reach; pytest's own cannot be."""
-    with TemporaryDirectory() as folder:
-        yield Path(folder)
 
 
 def _open_for_all(root: Path) -> None:
@@ -133,21 +116,3 @@ def _open_for_all(root: Path) -> None:
 
 def _contents(root: Path) -> dict[str, bytes]:
     return {str(path): path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file()}
-
-
-def _as_stranger(home: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
-    """Run a command as another UNIX user, from modules that this process has read already."""
-    identity = pwd.getpwnam(STRANGER)
-    script = (
-        "import importlib, os, pkgutil, sys, vtjobs; from vtjobs.cli import main\n"
-        f"for room in {ROOMS!r}:\n"
-        "    for found in pkgutil.walk_packages([f'{vtjobs.__path__[0]}/{room}'], f'vtjobs.{room}.'):\n"
-        "        if '.migrations' not in found.name: importlib.import_module(found.name)\n"
-        f"os.setgroups([]); os.setgid({identity.pw_gid}); os.setuid({identity.pw_uid}); "
-        f"sys.argv = {['vtjobs', *arguments]!r}; main()"
-    )
-    environment = {"PATH": os.environ["PATH"], "HOME": str(home), "LANG": "C.UTF-8"}
-    command = [sys.executable, "-B", "-c", script]
-    return subprocess.run(
-        command, capture_output=True, text=True, env=environment, cwd="/", timeout=60
-    )

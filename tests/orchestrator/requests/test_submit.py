@@ -1,5 +1,6 @@
 """Submitting: idempotent, and repaired after a kill at any of its steps."""
 
+import grp
 import os
 import shlex
 import signal
@@ -16,12 +17,13 @@ from vtjobs.db import models as m
 from vtjobs.db.engine import reading, writing
 from vtjobs.db.selected import select_ids
 from vtjobs.jobs.atomic_files import read_json
+from vtjobs.jobs.config.config import load_config
 from vtjobs.jobs.errors import BadInput, NothingMatched
 from vtjobs.jobs.run.selector import parse_selection
 from vtjobs.jobs.workspace.allocation import Allocation
 from vtjobs.orchestrator.loop.dispatch import LAUNCH_S
 from vtjobs.orchestrator.requests import actions
-from vtjobs.orchestrator.requests.submit import submit
+from vtjobs.orchestrator.requests.submit import prepare, submit
 from vtjobs.orchestrator.requests.summary import Estimate, summary
 
 from ...support.grids import tiny_grid
@@ -80,6 +82,15 @@ def test_nothing_is_left_of_the_same_grid_or_of_one_that_was_widened(quiet_lab: 
     for seeds in ("2", "3"):
         prepared = quiet_lab.prepare(tiny_grid(name="edit", seeds=seeds))
         assert summary(quiet_lab.context, prepared).leftover is None
+
+
+def test_a_group_that_shares_the_workspace_is_no_part_of_a_run(quiet_lab: Lab) -> None:
+    alone = quiet_lab.prepare(tiny_grid())
+    environ = {"HOME": str(quiet_lab.folder), "VTJOBS_GROUP": grp.getgrgid(os.getegid()).gr_name}
+    config = load_config(environ=environ, folder=quiet_lab.folder)
+    source, at = str(quiet_lab.folder / "grid.yaml"), alone.frozen.settings.submitted_at
+    shared = prepare(config, source, changes={}, max_runs=10, at=at)
+    assert shared.frozen == alone.frozen
 
 
 def test_a_plan_writes_nothing(quiet_lab: Lab) -> None:

@@ -97,13 +97,6 @@ def test_a_hostile_pickle_is_not_run(tmp_path: Path) -> None:
     assert not witness.exists()
 
 
-def test_files_and_folders_are_the_users_alone(tmp_path: Path) -> None:
-    save(tmp_path / "checkpoints", 1)
-    place = tmp_path / "checkpoints" / "step-000000001"
-    assert place.stat().st_mode & 0o777 == 0o700
-    assert {path.stat().st_mode & 0o777 for path in place.iterdir()} == {0o600}
-
-
 def test_the_two_newest_are_kept(tmp_path: Path) -> None:
     for step in range(1, 6):
         save(tmp_path, step)

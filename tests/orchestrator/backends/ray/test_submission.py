@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 
+from vtjobs.jobs.atomic_files import current_umask
 from vtjobs.jobs.errors import BadInput
 from vtjobs.jobs.workspace.allocation import Allocation, Shape, Task
 from vtjobs.jobs.workspace.paths import Workspace
+from vtjobs.orchestrator.backends.base import SubmitOutcome
 from vtjobs.orchestrator.backends.ray.api import Api, Refused, auth_token, is_loopback
 from vtjobs.orchestrator.backends.ray.cluster import Node
-from vtjobs.orchestrator.backends.ray.submission import bad_nodes, request
+from vtjobs.orchestrator.backends.ray.submission import bad_nodes, request, submit
 
 SITE: dict[str, Any] = {
     "cpus": 8,
@@ -38,11 +40,25 @@ def test_a_job_becomes_the_agent_and_logs_into_the_workspace(tmp_path: Path) -> 
     assert found["submission_id"] == "vtj-1"
     assert (found["entrypoint_num_cpus"], found["entrypoint_num_gpus"]) == (8, 1)
     line = found["entrypoint"]
-    assert line.startswith("umask 077\ncd /\nmodule load x  # with a remark\nexec ")
+    assert line.startswith(
+        f"umask {current_umask():04o}\ncd /\nmodule load x  # with a remark\nexec "
+    )
     words = shlex.split(line.partition("exec ")[2])
     assert words[:4] == ["/opt/py thon", "-P", "-m", "vtjobs.workers.agent"]
     assert words[words.index("--workspace") + 1] == str(workspace.root)
     assert words[-3:] == [">>", str(workspace.allocations / "vtj-1-0-0.log"), "2>&1"]
+
+
+def test_a_log_is_made_where_it_is_submitted_with_the_modes_of_the_workspace(
+    tmp_path: Path,
+) -> None:
+    workspace = Workspace(tmp_path / "runs").create()
+    workspace.allocations.chmod(0o2770)
+    # Nobody listens there.
+    found = submit(Api("http://127.0.0.1:9", insecure=True), allocation(), workspace)
+    assert found.outcome is SubmitOutcome.UNCLEAR
+    log = workspace.agent_log("vtj-1", 0, 0)
+    assert log.stat().st_mode & 0o777 == 0o660
 
 
 def test_a_job_of_several_nodes_takes_nothing_itself(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """From an allocation to sbatch's command line and the job's script."""
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -274,6 +275,22 @@ def test_what_is_submitted_is_our_options_and_our_script_alone(
     assert (tmp_path / "script").read_text() == f"#!/bin/bash\n{job.script(given, workspace)}\n"
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted([*before, "argv", "script"])
     assert run_by_bash(tmp_path / "script", commands, tmp_path / "empty") == agent(workspace.root)
+
+
+def test_a_group_that_shares_the_workspace_shares_the_log_before_anything_can_fail(
+    commands: Commands, tmp_path: Path
+) -> None:
+    workspace = Workspace(tmp_path / "runs").create()
+    assert "chmod" not in job.script(allocation(), workspace)
+    workspace.allocations.chmod(0o2770)
+    script, log = (
+        job.stored_script(allocation(site={"setup": ["false"]}), workspace),
+        tmp_path / "log",
+    )
+    commands.prints("srun", "")
+    with open(os.open(log, os.O_CREAT | os.O_WRONLY, 0o600), "wb") as stream:
+        subprocess.run(["bash", "-e", str(script), "vtj-1"], stdout=stream, check=False)
+    assert log.stat().st_mode & 0o777 == 0o660
 
 
 def test_a_percent_sign_of_the_path_is_no_pattern_of_the_log(tmp_path: Path) -> None:
