@@ -1,7 +1,9 @@
 """From a URL to a checked connection: pragmas, locks, network file systems, schema version."""
 
+import fcntl
 import os
 import sqlite3
+import struct
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,6 +23,11 @@ SCHEMA_VERSION = "0003"
 
 BUSY_TIMEOUT_S = 30
 CONNECT_TIMEOUT_S = 5
+# How long a reader waits for a log that is being opened.
+OPENING_S = 2.0
+
+# Offset and length of the bytes that SQLite locks while a file is read (its file format, os.h).
+SHARED_BYTES = (0x40000002, 510)
 
 # PostgreSQL's advisory lock that a writer holds until its transaction ends.
 WRITER_LOCK = 7089301
@@ -146,17 +153,56 @@ def open_engine(url: URL, *, read_only: bool = False) -> Engine:
 
 def _read_only(url: URL, path: Path) -> Engine:
     """Open a SQLite file that belongs to somebody else."""
-    # A log beside the file means that its owner has it open, or was killed: then only SQLite's own
-    # locks keep what is read whole. Without one nobody writes, and no companion may be created.
-    mode = "mode=ro&readonly_shm=1" if Path(f"{path}-wal").exists() else "immutable=1"
-    address = f"file:{quote(str(path))}?{mode}"
-
-    def connect() -> sqlite3.Connection:
-        return sqlite3.connect(address, uri=True, timeout=BUSY_TIMEOUT_S, isolation_level=None)
-
-    engine = create_engine(url, creator=connect)
-    event.listen(engine, "begin", _sqlite_begin)
+    engine = create_engine(url, creator=lambda: Reader(str(path)))
+    event.listen(engine, "begin", _begin_to_read)
     return engine
+
+
+def _begin_to_read(connection: Connection) -> None:
+    """Begin, with the state that is going to be read.
+
+    Its owner may be opening the file at this moment: the log is there before its index.
+    """
+    raw = connection.connection.dbapi_connection
+    assert isinstance(raw, Reader)
+    deadline = time.monotonic() + OPENING_S
+    while time.monotonic() < deadline:
+        try:
+            raw.execute("BEGIN")
+            # Nothing is read before the first statement.
+            raw.execute("PRAGMA schema_version").fetchone()
+            return
+        except sqlite3.OperationalError:
+            raw.rollback()
+            time.sleep(0.01)
+    connection.exec_driver_sql("BEGIN")
+
+
+class Reader(sqlite3.Connection):
+    """A connection that writes nothing, not even beside the file, where it might be allowed to.
+
+    A log beside the file means that its owner has it open, or was killed: then only SQLite's own
+    locks keep what is read whole. Without one nobody writes, and no companion may be created.
+    """
+
+    def __init__(self, path: str) -> None:
+        # SQLite's own shared lock, which lasts as long as this connection: who writes does not take
+        # the log away between our look and SQLite's, which would make a new one.
+        try:
+            self._handle = os.open(path, os.O_RDONLY)
+        except OSError as error:
+            raise sqlite3.OperationalError(f"cannot be opened: {error.strerror}") from None
+        lock = struct.pack("hhqqi", fcntl.F_RDLCK, os.SEEK_SET, *SHARED_BYTES, 0)
+        fcntl.fcntl(self._handle, fcntl.F_OFD_SETLKW, lock)
+        mode = "mode=ro&readonly_shm=1" if Path(f"{path}-wal").exists() else "immutable=1"
+        address = f"file:{quote(path)}?{mode}"
+        super().__init__(address, uri=True, timeout=BUSY_TIMEOUT_S, isolation_level=None)
+
+    def close(self) -> None:
+        super().close()
+        if self._handle >= 0:
+            os.close(self._handle)
+            self._handle = -1
 
 
 def _sqlite_connect(connection: object, _: object) -> None:

@@ -5,6 +5,10 @@ import sqlite3
 import stat
 import subprocess
 import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -13,6 +17,7 @@ from sqlalchemy import text
 from vtjobs.db import engine as engine_module
 from vtjobs.db import models as m
 from vtjobs.db.engine import (
+    SCHEMA_VERSION,
     NewerLedger,
     OlderLedger,
     check_schema,
@@ -146,6 +151,48 @@ def test_a_sqlite_ledger_and_its_companions_have_the_modes_of_files_in_their_fol
     modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in state.iterdir()}
     assert modes == dict.fromkeys(["ledger.sqlite", "ledger.sqlite-wal", "ledger.sqlite-shm"], file)
     world.close()
+
+
+def test_a_reader_is_not_in_the_way_of_an_owner_who_opens_and_closes_the_file(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "ledger.sqlite"
+    World(tmp_path / "runs", str(path)).close()
+    with _opening_and_closing(path):
+        before = set(tmp_path.iterdir())
+        deadline = time.monotonic() + 2.0
+        while time.monotonic() < deadline:
+            engine = open_engine(parse_url(str(path)), read_only=True)
+            assert schema_version(engine) == SCHEMA_VERSION
+            engine.dispose()
+    companions = {Path(f"{path}-wal"), Path(f"{path}-shm")}
+    assert set(tmp_path.iterdir()) - companions == before - companions
+
+
+@contextmanager
+def _opening_and_closing(path: Path) -> Iterator[None]:
+    """Have another process write to the file again and again, each time with a new connection."""
+    script = (
+        "import sys\nfrom sqlalchemy import text\n"
+        "from vtjobs.db.engine import open_engine, parse_url, writing\n"
+        "while True:\n"
+        "    engine = open_engine(parse_url(sys.argv[1]))\n"
+        "    with writing(engine) as connection:\n"
+        "        connection.execute(text(\"UPDATE meta SET value = value || '1'\"))\n"
+        "    engine.dispose()\n"
+        "    print('.', flush=True)\n"
+    )
+    process = subprocess.Popen([sys.executable, "-c", script, str(path)], stdout=subprocess.PIPE)
+    assert process.stdout is not None and process.stdout.readline()
+    # Or it would wait for somebody who reads what it prints.
+    drain = threading.Thread(target=process.stdout.read)
+    drain.start()
+    try:
+        yield
+    finally:
+        process.kill()
+        process.wait()
+        drain.join()
 
 
 def _damaged(tmp_path: Path, how: str) -> tuple[World, Path]:
