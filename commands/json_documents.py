@@ -7,7 +7,7 @@ from typing import Any
 DOCUMENTS = {
     "plan": "orchestrator.requests.summary:Summary",
     "submit": "orchestrator.requests.summary:Summary",
-    "status": "orchestrator.views.documents:Status",
+    "status": "orchestrator.views.status:Status",
     "runs": "orchestrator.views.documents:RunView[]",
     "show": "orchestrator.views.documents:RunDetails",
     "why": "orchestrator.views.why:Explanation",

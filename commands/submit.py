@@ -172,16 +172,19 @@ def wait_for(context: "Context", words: list[str]) -> None:
     """
     from ..orchestrator.loop.wait import wait
     from ..orchestrator.views.eta import etas
+    from ..orchestrator.views.shown import Words
     from .printing.terminal import Progress, say
+
+    def show(rows: "list[RunRow]", report: "Report") -> None:
+        # The hold markers may have changed since the last look.
+        shown = Words(context)
+        words = [shown.of(row) for row in rows]
+        progress.show(rows, words, report, etas(context, chosen).all)
 
     chosen = selection(words)
     these = pasted(context, words)
     try:
         with Progress() as progress:
-
-            def show(rows: "list[RunRow]", report: "Report") -> None:
-                progress.show(rows, report, etas(context, chosen).all)
-
             counts = wait(context, chosen, show)
     except KeyboardInterrupt:
         say("stopped waiting; the runs go on. To see them, wait again, or cancel them:")

@@ -30,8 +30,7 @@ def status(
     workspace: Workspace = None,
 ) -> None:
     """Show how many runs are in each state."""
-    from ..orchestrator.views.documents import status as view
-    from ..orchestrator.views.shown import HELD
+    from ..orchestrator.views.status import status as view
     from .printing import terminal
     from .printing.show import gpu_hours_text
 
@@ -43,9 +42,13 @@ def status(
     if quiet:
         terminal.write("\n".join(grid.grid_id for grid in document.grids))
         return
-    any_held = any(grid.held for grid in document.grids)
-    words = [word for word in document.shown if any_held or word != HELD]
-    rows = [[grid.grid_id, *(str(grid.shown[word]) for word in words)] for grid in document.grids]
+    met = {word for grid in document.grids for word, count in grid.shown.items() if count}
+    every = dict.fromkeys([*document.shown, *sorted(met)])
+    # Every state has its column; what is only shown has one where there is any.
+    words = [word for word in every if word in met or word in document.runs]
+    rows = [
+        [grid.grid_id, *(str(grid.shown.get(word, 0)) for word in words)] for grid in document.grids
+    ]
     heading = ["GRID", *map(str.upper, words)]
     numbers = tuple(range(1, len(heading)))
     if document.eta is not None:

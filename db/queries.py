@@ -2,13 +2,14 @@
 
 import json
 from collections import defaultdict
+from dataclasses import fields
 from typing import Any
 
 from sqlalchemy import Connection, Select, and_, func, select
 
 from ..jobs.documents import from_plain
 from ..jobs.run.selector import Selection
-from ..jobs.run.states import LIVE, AttemptState, FailureClass, RunState
+from ..jobs.run.states import LIVE, AttemptState, FailureClass
 from ..jobs.workspace.events import Usage
 from ..jobs.workspace.grid_settings import GridSettings
 from . import models as m
@@ -80,8 +81,11 @@ def list_runs(
     return [_run_row(row) for row in rows]
 
 
+_RUN_COLUMNS = tuple(column.name for column in fields(RunRow))
+
+
 def _run_row(row: Any) -> RunRow:
-    found = {name: row[name] for name in RunRow.__slots__}
+    found = {name: row[name] for name in _RUN_COLUMNS}
     streams = json.loads(row["streams"]) if row["streams"] else None
     return RunRow(**{**found, "axes": json.loads(row["axes"]), "streams": streams})
 
@@ -94,39 +98,6 @@ def status_counts(connection: Connection, selection: Selection | None = None) ->
             where(connection, selection)
         )
     return {row[0]: row[1] for row in connection.execute(query)}
-
-
-def counts_by_grid(connection: Connection, selection: Selection) -> dict[str, dict[str, int]]:
-    """Return grid -> state -> how many of the selected runs it has in it.
-
-    A run counts in every grid that has it.
-    """
-    found: dict[str, dict[str, int]] = defaultdict(dict)
-    query = (
-        select(m.grid_runs.c.grid_id, m.runs.c.state, func.count())
-        .join(m.runs, m.runs.c.run_id == m.grid_runs.c.run_id)
-        .group_by(m.grid_runs.c.grid_id, m.runs.c.state)
-    )
-    if selection.names or selection.conditions:
-        query = query.join(m.cells, m.cells.c.cell_id == m.runs.c.cell_id)
-        query = query.where(where(connection, selection))
-    for grid_id, state, count in connection.execute(query):
-        found[grid_id][state] = count
-    return dict(found)
-
-
-def pending_by_grid(connection: Connection, selection: Selection) -> dict[str, set[str]]:
-    """Return grid -> the selected runs of it that are pending."""
-    found: dict[str, set[str]] = defaultdict(set)
-    query = (
-        select(m.grid_runs.c.grid_id, m.runs.c.run_id)
-        .join(m.runs, m.runs.c.run_id == m.grid_runs.c.run_id)
-        .join(m.cells, m.cells.c.cell_id == m.runs.c.cell_id)
-        .where(m.runs.c.state == RunState.PENDING, where(connection, selection))
-    )
-    for grid_id, run_id in connection.execute(query):
-        found[grid_id].add(run_id)
-    return dict(found)
 
 
 def live_attempts(connection: Connection) -> list[Any]:

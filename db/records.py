@@ -7,11 +7,40 @@ from ..jobs.workspace.events import Usage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunRow:
+class Standing:
+    """What the word follows from by which a run is shown."""
+
+    grid_id: str
+    """Whose settings and markers hold: the newest submission."""
+    state: str
+    cancelled_through: int
+    attempt: int | None
+    """Number of the latest one; a number may be left out."""
+    attempt_state: str | None
+    started_at: float | None
+    heartbeat_at: float | None
+    word: str | None
+    """What the scheduler last said of its latest attempt."""
+    backend: str | None
+    """Where that attempt went."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlikeRow(Standing):
+    """Runs that stand alike, counted."""
+
+    of_grid: str | None
+    """The grid that has them; None: they are not counted by grid."""
+    run_id: str | None
+    """Their only one, if it may be on hold."""
+    runs: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRow(Standing):
     """A run with its cell's labels and its latest attempt."""
 
     run_id: str
-    grid_id: str
     cell_id: str
     backbone: str
     dataset: str
@@ -22,34 +51,23 @@ class RunRow:
     seed: int
     """Or the place in the design, where streams vary apart."""
     streams: dict[str, int] | None
-    state: str
     reason: str
     parent: str | None
     tries: int
     tries_from: int
-    cancelled_through: int
     clean_next: bool
     micro_split: int
     not_before: float
     attempts: int
     """How many there were."""
-    attempt: int | None
-    """Number of the latest one; a number may be left out."""
-    attempt_state: str | None
     epoch: int | None
     step: int | None
     steps: int | None
     host: str | None
-    started_at: float | None
     ended_at: float | None
-    heartbeat_at: float | None
     failure: str | None
     signature: str | None
     token: str | None
-    word: str | None
-    """What the scheduler last said of its latest attempt."""
-    backend: str | None
-    """Where that attempt went."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

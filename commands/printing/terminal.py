@@ -157,13 +157,21 @@ class Progress:
         if self._live is not None:
             self._live.stop()
 
-    def show(self, rows: list[Any], report: Any, eta: "Eta | None") -> None:
-        """Show where the runs stand, and when they will have ended."""
-        standing, left = self.line(rows), f"  {eta_text(eta)}" if eta is not None else ""
+    def show(self, rows: list[Any], words: list[str], report: Any, eta: "Eta | None") -> None:
+        """Show where the runs stand, and when they will have ended.
+
+        Args:
+            rows: the runs.
+            words: what each of them is shown by.
+            report: what the last look came to.
+            eta: the estimate.
+        """
+        standing, left = self.line(rows, words), f"  {eta_text(eta)}" if eta is not None else ""
         if report.unreachable:
             left += f"  ({', '.join(report.unreachable)} unreachable)"
         if self._live is not None:
-            self._live.update(self._panel(rows, standing + left))
+            running = [row for row, word in zip(rows, words, strict=True) if word == "running"]
+            self._live.update(self._panel(running[:16], standing + left))
             return
         now = time.monotonic()
         has_changed = standing != self._said and now - self._said_at >= PLAIN_EVERY_S
@@ -171,9 +179,9 @@ class Progress:
             say(standing + left)
             self._said, self._said_at = standing, now
 
-    def line(self, rows: list[Any]) -> str:
-        """Return one line: counts by state, share of the work done."""
-        counts = Counter(row.state for row in rows)
+    def line(self, rows: list[Any], words: list[str]) -> str:
+        """Return one line: counts by shown word, share of the work done."""
+        counts = Counter(words)
         share = sum(_share(row) for row in rows) / len(rows)
         done = sum(row.state == "completed" for row in rows)
         states = ", ".join(f"{number} {state}" for state, number in sorted(counts.items()))
@@ -186,7 +194,7 @@ class Progress:
         from rich.text import Text
 
         grid = Table.grid(padding=(0, 2))
-        for row in [row for row in rows if row.state == "running"][:16]:
+        for row in rows:
             bar = ProgressBar(total=100, completed=100 * _share(row), width=24)
             name = (
                 f"{row.run_id[:8]}  {row.backbone} {row.dataset} {row.head} seed"

@@ -4,17 +4,16 @@ The terminal and `--json` are two prints of them.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from ...db import lookups, queries, records, scheduler_notes, selected
-from ...db.engine import Connection, reading
-from ...db.gpu_hours import GpuHours, added, gpu_hours
+from ...db import lookups, queries, records
+from ...db.engine import reading
+from ...db.gpu_hours import gpu_hours
 from ...jobs.atomic_files import read_json
 from ...jobs.documents import Document, field, to_plain
-from ...jobs.errors import NothingMatched
 from ...jobs.grid import fidelity
 from ...jobs.run.design import seed_text
 from ...jobs.run.eta import Eta
@@ -23,86 +22,14 @@ from ...jobs.run.spec import Axes, CellSpec, RunSpec
 from ...jobs.run.states import FailureClass, RunState
 from ...jobs.units import iso
 from ...jobs.workspace.grid_settings import GridSettings
-from ...jobs.workspace.markers import held_runs
 from ..loop.context import Context
 from .attempts import AttemptView, CheckpointView, attempt_views
 from .causes import Cause, cause_of
-from .eta import etas, etas_of_runs
+from .eta import etas_of_runs
 from .remedies import remedy
-from .shown import HELD, shown_state
+from .shown import Words
 
 SCHEMA_VERSION = 1
-
-
-class Unreachable(Document, frozen=True, kw_only=True):
-    """A scheduler that could not be asked."""
-
-    backend: str
-    since: str | None
-    """ISO 8601, UTC."""
-    reason: str
-    """Why."""
-
-
-class GridCounts(Document, frozen=True, kw_only=True):
-    """The runs of one grid."""
-
-    grid_id: str
-    name: str
-    runs: dict[str, int]
-    """State -> runs in it, every state."""
-    held: int
-    """Those of the pending runs that are on hold."""
-    submitted_by: str
-    """user@host of its latest submission; empty: it was not recorded."""
-    eta: Eta | None
-    """When its runs will have ended, those on hold and those of a newer grid left out; null: none
-    is left.
-    """
-
-    @property
-    def shown(self) -> dict[str, int]:
-        """The word that a run is shown by -> runs; every run is counted once."""
-        return _shown_counts(self.runs, self.held)
-
-
-class Status(Document, frozen=True, kw_only=True):
-    """What `vtjobs status` shows."""
-
-    schema_version: int
-    as_of: str | None
-    """When it was looked; ISO 8601, UTC."""
-    workspace: str
-    """Its folder."""
-    runs: dict[str, int]
-    """State -> runs in it, every state."""
-    grids: list[GridCounts]
-    """The grids, each with its runs."""
-    held: int
-    """Those of the pending runs that are on hold."""
-    unreachable: list[Unreachable]
-    """Schedulers that could not be asked."""
-    damaged_journals: list[str]
-    """`run/attempt: why` of journals that were set aside."""
-    eta: Eta | None
-    """When the runs will have ended, those on hold left out; null: none is left."""
-    gpu_hours: GpuHours | None = None
-    """Of the selected runs' attempts, where the selection names grids."""
-
-    @property
-    def shown(self) -> dict[str, int]:
-        """The word that a run is shown by -> runs; every run is counted once."""
-        return _shown_counts(self.runs, self.held)
-
-
-def _shown_counts(states: dict[str, int], held: int) -> dict[str, int]:
-    found: dict[str, int] = {}
-    for state, count in states.items():
-        if state == RunState.PENDING:
-            found |= {state: count - held, HELD: held}
-        else:
-            found[state] = count
-    return found
 
 
 class RunView(Document, frozen=True, kw_only=True):
@@ -127,8 +54,8 @@ class RunView(Document, frozen=True, kw_only=True):
     state: str
     """pending, blocked, queued, running, completed, diverged, failed or cancelled."""
     shown_state: str
-    """The same, or what is never stored: cancelling, held, or unknown (no heartbeat for ten
-    minutes).
+    """The same, or what is never stored: cancelling, held, suspended or requeued (by somebody in
+    the scheduler), or unknown (no heartbeat for ten minutes).
     """
     reason: str
     """Why it is in this state, if it is not obvious."""
@@ -245,76 +172,6 @@ class FailureGroup(Document, frozen=True, kw_only=True):
     """What to do about the runs that have ended, or nothing."""
 
 
-def status(context: Context, selection: Selection) -> Status:
-    """Return how many runs are in each state, over all and per grid.
-
-    Raises:
-        NothingMatched: a condition has a value that no run has.
-    """
-    with reading(context.ledger.engine) as connection:
-        counts = queries.status_counts(connection, selection)
-        if not counts and (unknown := selected.absent(connection, selection)):
-            raise NothingMatched("\n".join(unknown))
-        settings = queries.grid_settings(connection)
-        listed = [
-            grid_id
-            for grid_id, facts in settings.items()
-            if {grid_id, facts.name} & set(selection.names)
-        ]
-        # The row of a grid that is named has all of its runs: a name alone means the newest grid.
-        of_rows = replace(selection, names=()) if listed else selection
-        by_grid = queries.counts_by_grid(connection, of_rows)
-        held = held_runs(context.workspace, settings)
-        waiting = queries.pending_by_grid(connection, of_rows) if held else {}
-        waiting_here = queries.pending_by_grid(connection, selection) if held else {}
-        held_here = held & set[str]().union(*waiting_here.values())
-        damaged = queries.damaged_journals(connection)
-        spent = _spent(connection, selection) if counts else None
-    left = etas(context, selection)
-    grids = [
-        GridCounts(
-            grid_id=grid_id,
-            name=settings[grid_id].name,
-            runs=_all_states(by_grid[grid_id]),
-            held=len(held & waiting.get(grid_id, set())),
-            submitted_by=settings[grid_id].submitted_by,
-            eta=left.grids.get(grid_id),
-        )
-        for grid_id in listed or settings
-        if grid_id in by_grid
-    ]
-    return Status(
-        schema_version=SCHEMA_VERSION,
-        as_of=iso(context.clock()),
-        workspace=str(context.workspace.root),
-        runs=_all_states(counts),
-        grids=grids,
-        held=len(held_here),
-        unreachable=[
-            Unreachable(backend=name, since=iso(fact.since), reason=fact.reason)
-            for name, fact in scheduler_notes.away(context.ledger).items()
-        ],
-        damaged_journals=[
-            f"{row['run_id']}/{row['attempt']:04d}: {row['note']}" for row in damaged
-        ],
-        gpu_hours=spent,
-        eta=left.all,
-    )
-
-
-def _spent(connection: Connection, selection: Selection) -> GpuHours | None:
-    # It takes a look at every attempt, which is too much for a whole workspace.
-    if not selected.named_grids(connection, selection):
-        return None
-    chosen = selected.select_ids(connection, selection)
-    by_run = gpu_hours(connection, chosen)
-    return added(hours for of_run in by_run.values() for hours in of_run.values())
-
-
-def _all_states(counts: dict[str, int]) -> dict[str, int]:
-    return {str(state): counts.get(state, 0) for state in RunState}
-
-
 def runs(context: Context, selection: Selection, *, limit: int | None = None) -> list[RunView]:
     """Return the selected runs, one document each."""
     with reading(context.ledger.engine) as connection:
@@ -324,13 +181,9 @@ def runs(context: Context, selection: Selection, *, limit: int | None = None) ->
             for row in queries.results_of(connection, [row.run_id for row in rows])
             if row.metric == "top1" and row.set_name == "test"
         }
-    held = held_runs(context.workspace, {row.grid_id for row in rows})
-    left = _etas_of(context, rows)
+    words, left = Words(context), _etas_of(context, rows)
     return [
-        RunView(
-            **_facts(context, row, scores.get(row.run_id), row.run_id in held),
-            eta=left.get(row.run_id),
-        )
+        RunView(**_facts(words, row, scores.get(row.run_id)), eta=left.get(row.run_id))
         for row in rows
     ]
 
@@ -341,9 +194,7 @@ def _etas_of(context: Context, rows: Sequence[records.RunRow]) -> dict[str, Eta]
     return etas_of_runs(context, running) if running else {}
 
 
-def _facts(
-    context: Context, row: records.RunRow, score: float | None, is_held: bool
-) -> dict[str, Any]:
+def _facts(words: Words, row: records.RunRow, score: float | None) -> dict[str, Any]:
     return {
         "run_id": row.run_id,
         "grid_id": row.grid_id,
@@ -357,7 +208,7 @@ def _facts(
         "seed": row.seed,
         "streams": row.streams,
         "state": row.state,
-        "shown_state": shown_state(context, row, is_held),
+        "shown_state": words.of(row),
         "reason": row.reason,
         "scheduler": row.word,
         "attempts": row.attempts,
@@ -367,7 +218,7 @@ def _facts(
         "host": row.host,
         "started_at": iso(row.started_at),
         "ended_at": iso(row.ended_at),
-        "seconds": _seconds(context, row),
+        "seconds": _seconds(words.context, row),
         "top1": score,
     }
 
@@ -390,13 +241,12 @@ def show(context: Context, run_id: str) -> RunDetails:
         grids = lookups.grids_of(connection, run_id)
         hours = gpu_hours(connection, [run_id]).get(run_id, {})
         cell = queries.cell_rows(connection, {row.cell_id})[row.cell_id]
-    held = run_id in held_runs(context.workspace, {row.grid_id})
     # A run's own description is written when it starts; until then its cell has most of it.
     spec = RunSpec.parse(folder.spec.read_text()) if folder.spec.exists() else None
     cell_spec = CellSpec.stored(cell.spec)
     settings = spec or cell_spec.settings
     last = attempts[-1].number if attempts else 0
-    facts = _facts(context, row, None, held)
+    facts = _facts(Words(context), row, None)
     return RunDetails(
         **(facts | {"attempts": attempt_views(context.workspace, row.grid_id, attempts, hours)}),
         eta=_etas_of(context, [row]).get(run_id),

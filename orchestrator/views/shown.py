@@ -3,36 +3,75 @@
 from ...db import records
 from ...jobs.run.states import AttemptState, RunState
 from ...jobs.workspace.journal import HEARTBEAT_S, LEASE_S
-from ..backends.base import CANCELLING, REQUEUED
+from ...jobs.workspace.markers import held_runs
+from ..backends.base import CANCELLING, REQUEUED, SUSPENDED
 from ..loop.context import Context
 
 # How a pending run is shown that the user holds.
 HELD = "held"
+# How a run is shown that has given no sign of life for long.
+UNKNOWN = "unknown"
+# Every word, from waiting to ended. A lab's own backend may have more.
+WORDS = (
+    RunState.PENDING,
+    HELD,
+    RunState.BLOCKED,
+    RunState.QUEUED,
+    RunState.RUNNING,
+    CANCELLING,
+    SUSPENDED,
+    REQUEUED,
+    UNKNOWN,
+    RunState.COMPLETED,
+    RunState.DIVERGED,
+    RunState.FAILED,
+    RunState.CANCELLED,
+)
 
 
-def shown_state(context: Context, row: records.RunRow, is_held: bool) -> str:
-    """Return the word: the state, or what the ledger does not have as one.
+class Words:
+    """The words of many runs. A grid's hold marker is read once."""
 
-    - cancelling: it was cancelled, and may still be at work;
-    - suspended, requeued: by somebody in the scheduler, after it had started;
-    - unknown: it has given no sign of life for long;
-    - held: by the user.
-    """
-    is_live = row.attempt_state is not None and not AttemptState(row.attempt_state).is_terminal
-    is_running = row.state == RunState.RUNNING
-    there = _there(context, row) if is_live else ""
-    if is_live and (row.cancelled_through >= (row.attempt or 0) or there == CANCELLING):
+    def __init__(self, context: Context) -> None:
+        self.context = context
+        self._held: dict[str, set[str]] = {}
+
+    def of(self, row: records.RunRow | records.AlikeRow) -> str:
+        """Return the word of a run, or of runs that stand alike.
+
+        - cancelling: it was cancelled, and may still be at work;
+        - suspended, requeued: by somebody in the scheduler, after it had started;
+        - unknown: it has given no sign of life for long;
+        - held: by the user.
+        """
+        if row.state == RunState.PENDING:
+            return HELD if row.run_id in self.held(row.grid_id) else row.state
+        if row.attempt_state is None or AttemptState(row.attempt_state).is_terminal:
+            return row.state
+        return _at_work(self.context, row)
+
+    def held(self, grid_id: str) -> set[str]:
+        """Return the runs that the user holds by this grid."""
+        if grid_id not in self._held:
+            self._held[grid_id] = held_runs(self.context.workspace, (grid_id,))
+        return self._held[grid_id]
+
+
+def _at_work(context: Context, row: records.Standing) -> str:
+    """Return the word of a run whose latest attempt is live."""
+    there = _there(context, row)
+    if row.cancelled_through >= (row.attempt or 0) or there == CANCELLING:
         return CANCELLING
-    if is_running and there and (there != REQUEUED or _is_silent(context, row)):
+    if row.state != RunState.RUNNING:
+        return row.state
+    if there and (there != REQUEUED or _is_silent(context, row)):
         return there
-    if is_running and row.heartbeat_at and context.clock() - row.heartbeat_at > LEASE_S:
-        return "unknown"
-    if row.state == RunState.PENDING and is_held:
-        return HELD
+    if row.heartbeat_at and context.clock() - row.heartbeat_at > LEASE_S:
+        return UNKNOWN
     return row.state
 
 
-def _is_silent(context: Context, row: records.RunRow) -> bool:
+def _is_silent(context: Context, row: records.Standing) -> bool:
     """Whether several heartbeats are missing.
 
     Of one that has just started the scheduler's last word may still be why it waited.
@@ -41,7 +80,7 @@ def _is_silent(context: Context, row: records.RunRow) -> bool:
     return context.clock() - seen_at > 3 * HEARTBEAT_S
 
 
-def _there(context: Context, row: records.RunRow) -> str:
+def _there(context: Context, row: records.Standing) -> str:
     """Return how the scheduler's word for the job would show the run, or "".
 
     An end there is not believed while processes may live on a lost node.

@@ -6,12 +6,12 @@ from ...jobs.documents import Document
 from ...jobs.run.selector import Selection
 from ...jobs.run.states import AttemptState, FailureClass, RunState
 from ...jobs.units import format_duration
-from ...jobs.workspace.markers import Closed, Marker, closed, held_runs
+from ...jobs.workspace.markers import Closed, Marker, closed
 from ..backends.base import WaitKind
 from ..loop.context import Context
 from .causes import Cause, cause_of
 from .remedies import remedy
-from .shown import shown_state
+from .shown import Words
 
 
 class Explanation(Document, frozen=True, kw_only=True):
@@ -69,7 +69,7 @@ def why(context: Context, run_id: str) -> Explanation:
         schema_version=1,
         run_id=run_id,
         state=row.state,
-        shown_state=shown_state(context, row, _is_held(context, row)),
+        shown_state=Words(context).of(row),
         verdict=verdict,
         sentence=sentence,
         action=action,
@@ -94,10 +94,6 @@ def _cause(context: Context, row: records.RunRow, attempts: list[records.Attempt
         signature=last.signature if last else "",
         error=last.error if last else "",
     )
-
-
-def _is_held(context: Context, row: records.RunRow) -> bool:
-    return row.run_id in held_runs(context.workspace, {row.grid_id})
 
 
 def _pending(context: Context, row: records.RunRow, cause: Cause) -> Answer:

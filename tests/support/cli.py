@@ -24,7 +24,7 @@ PRELOADED = (
     "vtjobs.cli",
     "vtjobs.orchestrator.requests.submit",
     "vtjobs.orchestrator.loop.tick",
-    "vtjobs.orchestrator.views.documents",
+    "vtjobs.orchestrator.views.status",
     "vtjobs.orchestrator.backends.local.backend",
     "vtjobs.analysis.findings.gather",
     "vtjobs.analysis.output.page",

@@ -1,106 +1,28 @@
 """What the reading commands show."""
 
 import json
-from collections import Counter
 
 import pytest
 
 from vtjobs.commands.printing.show import lines
-from vtjobs.db.scheduler_notes import note_away, set_words
+from vtjobs.db.scheduler_notes import set_words
 from vtjobs.jobs.documents import to_plain
-from vtjobs.jobs.errors import SchedulerUnreachable
 from vtjobs.jobs.run.selector import Selection, parse_selection
-from vtjobs.jobs.run.states import RunState
 from vtjobs.jobs.workspace.journal import LEASE_S
 from vtjobs.orchestrator.requests import actions
 from vtjobs.orchestrator.views import documents
-from vtjobs.orchestrator.views.eta import etas
 from vtjobs.orchestrator.views.why import why
 
 from ...support.grids import tiny_grid
-from ...support.journals import ended, journal, scored, started
+from ...support.journals import ended, journal
 from ...support.lab import Lab
 
 ALL = Selection()
 
 
-@pytest.fixture
-def runs(quiet_lab: Lab) -> list[str]:
-    """Four runs: completed, failed, running, queued."""
-    found = quiet_lab.submit(tiny_grid(seeds="4", extra="retries: 1"))
-    quiet_lab.tick()
-    journal(quiet_lab, found[0], 1, started(), scored(91.5), ended("completed"))
-    failure = ended(
-        "failed",
-        "user_error",
-        signature="ValueError: no at x.py:f",
-        error='Traceback (most recent call last):\n  File "x.py", line 3, in f\nValueError: no 17\n',
-        exit_code=70,
-    )
-    journal(quiet_lab, found[1], 1, started(host="h2"), failure)
-    journal(quiet_lab, found[2], 1, started(), ("progress", {"epoch": 1, "step": 3, "steps": 16}))
-    quiet_lab.tick()
-    return found
-
-
 def document(lab: Lab, run_id: str) -> documents.RunView:
     (found,) = [run for run in documents.runs(lab.context, ALL) if run.run_id == run_id]
     return found
-
-
-def test_status_counts_every_state_and_names_each_grid(quiet_lab: Lab, runs: list[str]) -> None:
-    found = documents.status(quiet_lab.context, ALL)
-    assert set(found.runs) == set(RunState)
-    assert {state: count for state, count in found.runs.items() if count} == {
-        "completed": 1, "failed": 1, "running": 1, "queued": 1,
-    }  # fmt: skip
-    (grid,) = found.grids
-    assert grid.name == "tiny" and grid.runs == found.runs
-    assert found.schema_version == 1 and json.dumps(to_plain(found))
-
-
-def test_status_says_what_could_not_be_asked_and_which_journals_are_damaged(
-    quiet_lab: Lab, runs: list[str]
-) -> None:
-    path = quiet_lab.run(runs[2]).journal(1, 0)
-    path.write_bytes(path.read_bytes() + b"00000000 {}\n00000000 {}\n")
-    quiet_lab.tick()
-    note_away(quiet_lab.context.ledger, "slurm", SchedulerUnreachable("no answer"))
-    found = documents.status(quiet_lab.context, ALL)
-    (away,) = found.unreachable
-    assert (away.backend, away.reason) == ("slurm", "no answer")
-    assert away.since.endswith("Z")
-    (note,) = found.damaged_journals
-    assert note.startswith(f"{runs[2]}/0001") and "damaged line" in note
-
-
-def test_status_and_runs_say_when_what_is_left_will_have_ended(
-    quiet_lab: Lab, runs: list[str]
-) -> None:
-    found = documents.status(quiet_lab.context, ALL)
-    # One trains, at a speed that nothing is known of yet; the completed one is of the same cell.
-    assert found.eta is not None and found.eta == found.grids[0].eta
-    assert (found.eta.basis, found.eta.slots, found.eta.unknown) == ("cell", 1, 0)
-    assert document(quiet_lab, runs[2]).eta is not None
-    assert [document(quiet_lab, run_id).eta for run_id in (runs[0], runs[3])] == [None, None]
-
-
-def test_runs_on_hold_are_not_waited_for_and_a_settled_grid_has_no_estimate(
-    quiet_lab: Lab,
-) -> None:
-    found = quiet_lab.submit(tiny_grid(seeds="2"))
-    assert etas(quiet_lab.context, ALL).all is not None
-    actions.hold(quiet_lab.context, found)
-    assert etas(quiet_lab.context, ALL).grids == {}
-    assert documents.status(quiet_lab.context, ALL).eta is None
-
-
-def test_an_estimate_is_of_the_runs_that_are_selected(quiet_lab: Lab, runs: list[str]) -> None:
-    assert etas(quiet_lab.context, parse_selection([runs[0]])).all is None
-    running = etas(quiet_lab.context, parse_selection([runs[2]])).all
-    both = etas(quiet_lab.context, ALL).all
-    assert running is not None and both is not None and running.high_s is not None
-    assert both.high_s is not None and running.high_s <= both.high_s
 
 
 def test_a_run_shows_its_place_progress_and_result(quiet_lab: Lab, runs: list[str]) -> None:
@@ -149,36 +71,6 @@ def test_a_held_run_is_shown_as_held(quiet_lab: Lab) -> None:
     runs = quiet_lab.submit(tiny_grid(name="other", seeds="[7]"))
     actions.hold(quiet_lab.context, runs)
     assert document(quiet_lab, runs[0]).shown_state == "held"
-    assert documents.status(quiet_lab.context, ALL).held == 1
-
-
-def test_every_run_is_counted_under_one_shown_word_and_a_cancelled_one_is_not_held(
-    quiet_lab: Lab, runs: list[str]
-) -> None:
-    held = quiet_lab.submit(tiny_grid(name="other", seeds="[7, 8, 9]"))
-    actions.hold(quiet_lab.context, held)
-    actions.cancel(quiet_lab.context, held[:1])
-    found = documents.status(quiet_lab.context, ALL)
-    (other,) = [grid for grid in found.grids if grid.name == "other"]
-    assert (found.held, other.held, other.runs["pending"]) == (2, 2, 2)
-    assert {word: count for word, count in other.shown.items() if count} == {
-        "held": 2, "cancelled": 1,
-    }  # fmt: skip
-    shown = Counter(run.shown_state for run in documents.runs(quiet_lab.context, ALL))
-    assert sum(found.shown.values()) == sum(shown.values()) == 7
-    assert shown == {word: count for word, count in found.shown.items() if count}
-
-
-def test_status_counts_the_selected_runs_of_each_grid(quiet_lab: Lab, runs: list[str]) -> None:
-    held = quiet_lab.submit(tiny_grid(name="other", seeds="[7, 8]"))
-    actions.hold(quiet_lab.context, held)
-    found = documents.status(quiet_lab.context, parse_selection(["seed=0,7"]))
-    assert [(grid.name, sum(grid.shown.values()), grid.held) for grid in found.grids] == [
-        ("tiny", 1, 0),
-        ("other", 1, 1),
-    ]
-    of_run = documents.status(quiet_lab.context, parse_selection([runs[0]]))
-    assert [(grid.name, grid.runs["completed"]) for grid in of_run.grids] == [("tiny", 1)]
 
 
 def test_show_tells_all_of_a_run(quiet_lab: Lab, runs: list[str]) -> None:

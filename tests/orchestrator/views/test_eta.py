@@ -1,0 +1,46 @@
+"""When the runs of the ledger will have ended."""
+
+from vtjobs.jobs.run.eta import Eta
+from vtjobs.jobs.run.selector import parse_selection
+from vtjobs.orchestrator.requests import actions
+from vtjobs.orchestrator.views import documents
+from vtjobs.orchestrator.views.eta import etas
+from vtjobs.orchestrator.views.status import status
+
+from ...support.grids import tiny_grid
+from ...support.lab import Lab
+from ...support.views import ALL
+
+
+def of_run(lab: Lab, run_id: str) -> Eta | None:
+    (found,) = [run for run in documents.runs(lab.context, ALL) if run.run_id == run_id]
+    return found.eta
+
+
+def test_status_and_runs_say_when_what_is_left_will_have_ended(
+    quiet_lab: Lab, runs: list[str]
+) -> None:
+    found = status(quiet_lab.context, ALL)
+    # One trains, at a speed that nothing is known of yet; the completed one is of the same cell.
+    assert found.eta is not None and found.eta == found.grids[0].eta
+    assert (found.eta.basis, found.eta.slots, found.eta.unknown) == ("cell", 1, 0)
+    assert of_run(quiet_lab, runs[2]) is not None
+    assert [of_run(quiet_lab, run_id) for run_id in (runs[0], runs[3])] == [None, None]
+
+
+def test_runs_on_hold_are_not_waited_for_and_a_settled_grid_has_no_estimate(
+    quiet_lab: Lab,
+) -> None:
+    found = quiet_lab.submit(tiny_grid(seeds="2"))
+    assert etas(quiet_lab.context, ALL).all is not None
+    actions.hold(quiet_lab.context, found)
+    assert etas(quiet_lab.context, ALL).grids == {}
+    assert status(quiet_lab.context, ALL).eta is None
+
+
+def test_an_estimate_is_of_the_runs_that_are_selected(quiet_lab: Lab, runs: list[str]) -> None:
+    assert etas(quiet_lab.context, parse_selection([runs[0]])).all is None
+    running = etas(quiet_lab.context, parse_selection([runs[2]])).all
+    both = etas(quiet_lab.context, ALL).all
+    assert running is not None and both is not None and running.high_s is not None
+    assert both.high_s is not None and running.high_s <= both.high_s
