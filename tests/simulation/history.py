@@ -30,6 +30,7 @@ from .cluster import Cluster
 from .people import Process
 from .profile import Profile, draw
 from .seams import Wire, simulated
+from .views import Views
 from .watch import Violation, Watch
 from .world import BEGIN, World
 
@@ -63,6 +64,7 @@ class History:
         self.cluster = Cluster(self.world, profile, self.config.workspace)
         self.watch = Watch(self.world, self.cluster, profile)
         self.cluster.watch = self.watch
+        self.views = Views(self.config, self.world)
         self.running: list[Process] = []
         self.wire = Wire(self.world, self.cluster, self.running)
         names = ("one", "two", "user")
@@ -88,6 +90,7 @@ class History:
         finally:
             for process in self.people:
                 process.leave()
+            self.views.leave()
         return Told(
             seed=self.world.seed,
             runs=len(self.watch.runs),
@@ -164,6 +167,7 @@ class History:
         done = process.do(what, action)
         if not self.running:
             self.watch.look()
+            self.views.look()
         return done
 
     # Who comes and goes ---------------------------------------------------------------------------
@@ -266,6 +270,7 @@ class History:
         self.world.note("ledger lost")
         for process in self.people:
             process.leave()
+        self.views.leave()
         for path in self.config.workspace.root.glob("ledger.sqlite*"):
             path.unlink()
         self.watch.ledger_lost()
