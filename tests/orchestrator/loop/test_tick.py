@@ -1,6 +1,7 @@
 """One pass over the workspace."""
 
 import json
+import os
 import shutil
 
 import pytest
@@ -36,6 +37,27 @@ def test_an_agent_that_died_without_a_word_costs_its_run_no_try(quiet_lab: Lab) 
         ("lost", "agent_died"),
         ("queued", None),
     ]
+
+
+def test_the_schedulers_word_for_the_start_is_kept_until_the_run_has_started(
+    quiet_lab: Lab,
+) -> None:
+    (run_id,) = quiet_lab.submit(tiny_grid(seeds="1"))
+    quiet_lab.tick()
+    quiet_lab.tick()
+    expected = quiet_lab.attempts(run_id)[0].starts_at
+    assert expected is not None
+    journal(quiet_lab, run_id, 1, started())
+    quiet_lab.tick()
+    os.utime(
+        quiet_lab.context.workspace.local_queue() / "queue" / f"{token(quiet_lab, run_id)}.json"
+    )
+    quiet_lab.tick()
+    assert quiet_lab.attempts(run_id)[0].starts_at == expected
+
+
+def token(lab: Lab, run_id: str) -> str:
+    return str(lab.attempts(run_id)[0].token)
 
 
 def test_three_infrastructure_ends_without_a_new_checkpoint_are_a_failure(quiet_lab: Lab) -> None:
