@@ -42,8 +42,8 @@ def etas(context: Context, selection: Selection) -> Etas:
         if not any(one.is_selected for one in left.all):
             return Etas(grids={})
         # Where nothing says when the first starts, what they take does not help.
-        is_going = running or left.openings
-        known = pace.history(connection, left.cell_ids, running) if is_going else History()
+        is_known = running or left.openings or any(one.not_before for one in left.waiting)
+        known = pace.history(connection, left.cell_ids, running) if is_known else History()
     return Etas(grids=estimate(left, known, now))
 
 

@@ -8,6 +8,7 @@ from vtjobs.orchestrator.views.eta import etas
 from vtjobs.orchestrator.views.status import status
 
 from ...support.grids import tiny_grid
+from ...support.journals import ended, journal, started
 from ...support.lab import Lab
 from ...support.views import ALL
 
@@ -36,6 +37,16 @@ def test_runs_on_hold_are_not_waited_for_and_a_settled_grid_has_no_estimate(
     actions.hold(quiet_lab.context, found)
     assert etas(quiet_lab.context, ALL).grids == {}
     assert status(quiet_lab.context, ALL).eta is None
+
+
+def test_a_retry_that_waits_for_its_back_off_alone_has_an_estimate(quiet_lab: Lab) -> None:
+    first, second = quiet_lab.submit(tiny_grid(seeds="2", extra="retries: 3"))
+    quiet_lab.tick()
+    journal(quiet_lab, first, 1, started(), ended("completed"))
+    journal(quiet_lab, second, 1, started(), ended("failed", "storage"))
+    quiet_lab.tick(start=False)
+    found = etas(quiet_lab.context, ALL).all
+    assert found is not None and found.low_s is not None and found.low_s > 60
 
 
 def test_an_estimate_is_of_the_runs_that_are_selected(quiet_lab: Lab, runs: list[str]) -> None:
