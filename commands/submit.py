@@ -107,12 +107,21 @@ def submit(
 
 def _say_what_follows(context: "Context", grid: "Prepared", *, held: bool) -> None:
     """Say how the runs go on, where to watch them and how to stop them."""
+    from ..jobs.workspace.reach import read_reach
     from .printing.terminal import say
 
     settings = grid.frozen.settings
     backend = context.backend(settings.backend)
     name = pasted(context, [settings.grid_id])
-    say(f"They are on hold. Start: vtjobs release {name}" if held else backend.goes_on)
+    goes_on = backend.goes_on
+    seen = read_reach(context.workspace, settings.backend)
+    if seen is not None and not seen.answers:
+        install = pasted(context, ["supervise", "--install"])
+        goes_on = (
+            f"Jobs cannot retry or hand on: a node did not reach {settings.backend} ({seen})."
+            f" Passes do it. From cron: vtjobs {install}"
+        )
+    say(f"They are on hold. Start: vtjobs release {name}" if held else goes_on)
     say(f"Watch: vtjobs status {name}. Stop: vtjobs cancel {name}")
 
 

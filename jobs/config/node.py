@@ -72,6 +72,13 @@ class OnNode:
         """Whether a successor can be submitted from here."""
         return True
 
+    def question(self) -> list[str]:
+        """Return the command that shows whether the scheduler answers on this node.
+
+        It succeeds if it does. Empty where that is no question.
+        """
+        return []
+
     def successor(
         self,
         argv: Sequence[str],

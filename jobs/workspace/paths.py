@@ -164,6 +164,10 @@ class Workspace:
         """What an agent could not submit: the command for it."""
         return self.allocations / f"{token}.unsent"
 
+    def reach(self, backend: str) -> Path:
+        """Whether a node reached its scheduler, as last seen."""
+        return self.root / f"reach-{backend}.json"
+
     def agent_log(self, token: str, index: int, node: int) -> Path:
         return self.allocations / f"{token}-{index}-{node}.log"
 

@@ -6,6 +6,7 @@ What vtjobs says, and what it leaves alone.
 import json
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -228,7 +229,44 @@ def test_the_doctor_asks_a_node(user: SlurmUser) -> None:
     assert checks["slurm_accounting"]["text"] == "sacct answers"
     assert checks["slurm_partition"]["ok"] and "8 v100 GPUs" in checks["slurm_partition"]["text"]
     assert checks["probe_workspace"]["ok"] and checks["probe_clock"]["ok"], checks
-    assert "may submit successors" in checks["probe_handover"]["text"]
+    assert "a node reached the controller" in checks["slurm_handover"]["text"]
+
+
+def test_a_node_that_does_not_reach_the_controller_is_known_from_the_first_job_on(
+    user: SlurmUser,
+) -> None:
+    def handover() -> dict[str, object]:
+        done = user("doctor", "--json", VTJOBS_BACKEND="slurm")
+        checks = {check["name"]: check for check in json.loads(done.stdout)["checks"]}
+        return dict(checks["slurm_handover"])
+
+    user.submit(slurm_grid(name="first"), "--hold")
+    assert str(handover()["text"]).startswith("not known yet")
+    # Such a node has everything but SLURM's commands; the job script itself needs srun.
+    path = _without_slurm(user)
+    site = f'setup: ["export PATH={path}"]'
+    user.submit(slurm_grid(name="blind", seeds="[1]", site=site), "--wait")
+    seen = handover()
+    assert not seen["ok"] and "no command to submit with" in str(seen["text"]), seen
+    said = user.submit(slurm_grid(name="seeing", seeds="[2]"))
+    assert "Jobs cannot retry or hand on: a node did not reach slurm (gpu" in said
+    assert "Passes do it. From cron: vtjobs supervise --install" in said
+    user.ok("wait", "seeing")
+    assert "a node reached the controller (gpu" in str(handover()["text"])
+    assert "Jobs cannot" not in user.submit(slurm_grid(name="seeing", seeds="[2]"))
+
+
+def _without_slurm(user: SlurmUser) -> Path:
+    """Make a folder with every program but those that ask or tell SLURM."""
+    folder = user.folder / "programs"
+    folder.mkdir()
+    absent = {"sbatch", "squeue", "scontrol", "sacct", "scancel", "sinfo"}
+    for program in Path("/usr/bin").iterdir():
+        if program.name not in absent:
+            (folder / program.name).symlink_to(program)
+    if not (folder / "srun").exists():
+        (folder / "srun").symlink_to(user.cluster.ask("which", "srun"))
+    return folder
 
 
 def test_supervise_drives_a_grid_to_its_end_two_at_a_time(user: SlurmUser) -> None:

@@ -23,6 +23,7 @@ from ...jobs.run.states import AttemptState, ExitCode, FailureClass
 from ...jobs.workspace.allocation import Allocation, Task
 from ...jobs.workspace.lineage import read_attempt
 from ...jobs.workspace.paths import Workspace
+from ..reach import inquiry, take_answer
 from .attempt import STOP_GRACE_S, HostedRun, Lane
 from .follower import PeerRun
 from .further_work import FurtherWork
@@ -78,6 +79,9 @@ class Agent:
             clock=time.time,
             scheduler=self.scheduler,
         )
+        # One agent of an allocation asks for all.
+        asks = not node and not index and not mirror
+        self.asked = inquiry(workspace, allocation.shape.backend, self.scheduler) if asks else None
         self.forge: Forge | None = None
         self.templates = 0
         self.began = self._busy_at = time.monotonic()
@@ -175,6 +179,7 @@ class Agent:
             elif self.forge.ready:
                 self._fill(self.forge)
         self._sleep()
+        self.asked = take_answer(self.asked, self.workspace, self.allocation.shape.backend)
         if self.forge is not None:
             self.forge.hear()
         for hosted in self.active:

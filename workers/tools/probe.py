@@ -13,7 +13,8 @@ from typing import Any
 
 from ...jobs.atomic_files import read_json
 from ...jobs.config.host import cpu_count, visible_gpus
-from ...jobs.config.node import on_node
+from ...jobs.config.node import OnNode, on_node
+from ..reach import Inquiry
 
 
 def probe(workspace: Path, backend: str) -> dict[str, Any]:
@@ -21,9 +22,9 @@ def probe(workspace: Path, backend: str) -> dict[str, Any]:
 
     Returns:
         `host`, `time` (seconds since 1970), `workspace_id` (None where the folder is not seen
-        here), `writable`, `cpus`, `gpus` (as granted), `submits` (whether this node may submit),
-        and of torch: `torch`, `devices` (name and compute capability of each GPU), `architectures`
-        of the wheel, `nccl`.
+        here), `writable`, `cpus`, `gpus` (as granted), `reach` (why the scheduler does not answer
+        here, empty if it does), and of torch: `torch`, `devices` (name and compute capability of
+        each GPU), `architectures` of the wheel, `nccl`.
     """
     here = on_node(backend)
     identity = read_json(workspace / "workspace.json") or {}
@@ -34,9 +35,16 @@ def probe(workspace: Path, backend: str) -> dict[str, Any]:
         "writable": os.access(workspace, os.W_OK),
         "cpus": cpu_count(),
         "gpus": visible_gpus(),
-        "submits": here.submits(),
+        "reach": _reach(here),
         **_torch(),
     }
+
+
+def _reach(here: OnNode) -> str:
+    asked = Inquiry(here)
+    while (seen := asked.answer()) is None:
+        time.sleep(0.05)
+    return seen.reason
 
 
 def _torch() -> dict[str, Any]:

@@ -16,6 +16,8 @@ from ....jobs.config.host import clean_environment
 from ....jobs.config.site import configured
 from ....jobs.errors import SchedulerUnreachable, VtjobsError
 from ....jobs.units import format_duration
+from ....jobs.workspace.paths import Workspace
+from ....jobs.workspace.reach import Reach, note_reach, read_reach
 from ..base import Finding
 from . import cluster
 from .shell import NoAccounting, ask, reason_of
@@ -47,7 +49,9 @@ def examine(config: Config, *, in_use: bool, probe: bool) -> list[Finding]:
         site = configured(config, "slurm")
         found = findings(site)
         if probe and found[0].ok:
-            found += ask_node(config.workspace.root.resolve(), site)
+            found += ask_node(config.workspace, site)
+        elif found[0].ok:
+            found.append(handover(read_reach(config.workspace, "slurm"), site))
     except VtjobsError as error:
         found = [Finding("slurm", False, str(error))]
     if not in_use and not probe and not found[0].ok:
@@ -149,8 +153,23 @@ def _preemption(config: Mapping[str, str]) -> Finding:
     )
 
 
-def ask_node(workspace: Path, site: Mapping[str, Any]) -> list[Finding]:
+def handover(seen: Reach | None, site: Mapping[str, Any]) -> Finding:
+    """Say whether jobs can retry and hand on: what a node saw last of the controller."""
+    name = "slurm_handover"
+    if not site.get("handover", True):
+        return Finding(name, True, "off: vtjobs supervise submits retries and successors")
+    if seen is None:
+        text = "not known yet: the first job to start looks, or now: vtjobs doctor --probe"
+        return Finding(name, True, text)
+    if seen.answers:
+        return Finding(name, True, f"a node reached the controller ({seen})")
+    fix = "Set slurm.handover: false, and run: vtjobs supervise --install"
+    return Finding(name, False, f"a node did not reach the controller ({seen})", fix)
+
+
+def ask_node(place: Workspace, site: Mapping[str, Any]) -> list[Finding]:
     """Run the probe on one node, through srun, and judge what it saw."""
+    workspace = place.root.resolve()
     options = [
         f"--{name}={site[name]}"
         for name in ("partition", "account", "qos", "constraint")
@@ -214,7 +233,11 @@ def ask_node(workspace: Path, site: Mapping[str, Any]) -> list[Finding]:
                 "vtjobs must be installed where the nodes see it; see slurm.python and setup",
             )
         ]
-    return judge(seen, began=began, ended=time.time(), expected=_identity(workspace))
+    reach = Reach(at=seen["time"], host=seen["host"], reason=seen["reach"])
+    if place.identity.exists() and place.is_owned():
+        note_reach(place, "slurm", reach)
+    found = judge(seen, began=began, ended=time.time(), expected=_identity(workspace))
+    return [*found, handover(reach, site)]
 
 
 def _identity(workspace: Path) -> str | None:
@@ -258,12 +281,6 @@ def judge(
             "" if skew <= MOST_SKEW_S else "Fix NTP",
         )
     )
-    may = (
-        "may submit successors"
-        if seen["submits"]
-        else "has no sbatch: set slurm.handover: false and use supervise"
-    )
-    found.append(Finding("probe_handover", True, f"the node {may}", ""))
     return [*found, *_devices(seen)]
 
 

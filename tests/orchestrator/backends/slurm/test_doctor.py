@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from vtjobs.jobs.workspace.reach import Reach
 from vtjobs.orchestrator.backends.slurm import doctor
 from vtjobs.orchestrator.backends.slurm.doctor import MOST_SKEW_S, findings, judge
 
@@ -16,7 +17,7 @@ SOUND = {
     "writable": True,
     "cpus": 8,
     "gpus": ["0"],
-    "submits": True,
+    "reach": "",
     "torch": "2.6.0",
     "architectures": ["sm_70", "sm_80", "sm_90"],
     "nccl": True,
@@ -72,9 +73,21 @@ def test_a_clock_may_differ_a_little(time: float, ok: bool) -> None:
     assert (found[0], bool(found[2])) == (ok, not ok)
 
 
-def test_a_node_without_sbatch_cannot_hand_on_and_that_is_said() -> None:
-    ok, text, _ = judged(submits=False)["probe_handover"]
-    assert ok and "slurm.handover: false" in text
+@pytest.mark.parametrize(
+    ("seen", "site", "ok", "says"),
+    [
+        (None, {}, True, "not known yet: the first job to start looks, or now: vtjobs doctor"),
+        (Reach(at=0.0, host="gpu0", reason=""), {}, True, "a node reached the controller (gpu0, "),
+        (Reach(at=0.0, host="gpu0", reason="away"), {}, False, "a node did not reach"),
+        (Reach(at=0.0, host="gpu0", reason="away"), {"handover": False}, True, "off: vtjobs sup"),
+    ],
+)
+def test_it_says_what_a_node_saw_last_of_the_controller(
+    seen: Reach | None, site: dict[str, Any], ok: bool, says: str
+) -> None:
+    name, found, text, fix = doctor.handover(seen, site)
+    assert (name, found, bool(fix)) == ("slurm_handover", ok, not ok)
+    assert text.startswith(says)
 
 
 @pytest.mark.parametrize(
