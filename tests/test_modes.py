@@ -122,9 +122,11 @@ def test_a_member_of_the_group_reads_everything_and_changes_nothing(shared: Umas
         done = as_stranger(shared.folder, *words, *place, groups=[GID])
         assert done.returncode == 0, f"{words}: {done.stdout}{done.stderr}"
         assert done.stdout
-    refused = as_stranger(shared.folder, "cancel", "all", *place, groups=[GID])
-    assert refused.returncode == 2, refused.stderr
-    assert "belongs to root, and you may not write there" in refused.stderr
+    as_stranger(shared.folder, "doctor", *place, groups=[GID])
+    for words in (["cancel", "all"], ["ledger", "rebuild", "--yes"]):
+        refused = as_stranger(shared.folder, *words, *place, groups=[GID])
+        assert refused.returncode == 2, refused.stderr
+        assert "belongs to root, and you may not write there" in refused.stderr
     assert contents(shared.workspace) == before
     assert as_stranger(shared.folder, "status", *place).returncode != 0
 

@@ -12,12 +12,18 @@ from ...db.rebuild import make_ledger, rebuild
 from ...db.upgrade import upgrade
 from ...jobs.config.config import Config
 from ...jobs.errors import BadInput
-from ..loop.context import ledger_url
+from ..loop.context import ledger_url, require_ours
 
 
 def upgrade_ledger(config: Config) -> str:
-    """Apply missing migrations; return a line that says what was done."""
-    engine = open_engine(parse_url(ledger_url(config, config.workspace.check())))
+    """Apply missing migrations; return a line that says what was done.
+
+    Raises:
+        BadInput: the workspace is somebody else's.
+    """
+    identity = config.workspace.check()
+    require_ours(config)
+    engine = open_engine(parse_url(ledger_url(config, identity)))
     before, after = upgrade(engine)
     return (
         f"schema {after}, nothing to do"
@@ -30,9 +36,11 @@ def rebuild_ledger(config: Config, *, progress: Callable[[str, int], None]) -> d
     """Set the ledger aside and make it anew; return how much was found.
 
     Raises:
-        BadInput: a PostgreSQL ledger that is not empty; that one is its owner's to drop.
+        BadInput: the workspace is somebody else's; or a PostgreSQL ledger is not empty: that one is
+            its owner's to drop.
     """
     identity = config.workspace.check()
+    require_ours(config)
     url = parse_url(ledger_url(config, identity))
     if url.drivername == "sqlite":
         path = Path(str(url.database))

@@ -126,7 +126,7 @@ def open_context(
     identity = workspace.check()
     is_owner = workspace.is_owned()
     if not to_read:
-        _require_ours(config, workspace, is_owner=is_owner)
+        require_ours(config)
     url = ledger_url(config, identity)
     if "://" not in url and not Path(url).exists():
         if to_read and not is_owner and Path(url).parent == workspace.root:
@@ -157,14 +157,16 @@ def open_context(
     )
 
 
-def _require_ours(config: Config, workspace: Workspace, *, is_owner: bool) -> None:
+def require_ours(config: Config) -> None:
     """Refuse to change a workspace of somebody else, or one that is not shared as configured.
 
     Raises:
         BadInput: with what to do.
     """
+    workspace = config.workspace
     # A group's members could write. They read: the agents and the ledger are the owner's.
-    may_write = os.access(workspace.root, os.W_OK) and (is_owner or not workspace.is_shared())
+    is_open = workspace.is_owned() or not workspace.is_shared()
+    may_write = is_open and os.access(workspace.root, os.W_OK)
     if not may_write:
         raise BadInput(
             f"workspace {workspace.root} belongs to {workspace.owner()}, and you may not write"

@@ -150,11 +150,11 @@ def _workspace(config: Config) -> Finding:
     if not root.exists():
         return Finding(name="workspace", ok=True, text=f"{root} (will be created; {kind})")
     config.workspace.check()
-    with tempfile.TemporaryFile(dir=root):
-        pass
     facts = root.stat()
     if facts.st_uid != os.getuid():
         return Finding(name="workspace", ok=False, text=f"{root} belongs to user {facts.st_uid}")
+    with tempfile.TemporaryFile(dir=root):
+        pass
     shared = "shared" if is_network(kind) else "local"
     return Finding(name="workspace", ok=True, text=f"{root} ({kind}, {shared})")
 
@@ -219,7 +219,7 @@ def _ledger(config: Config) -> Finding:
     if not config.workspace.identity.exists():
         return Finding(name="ledger", ok=True, text="none yet")
     url = parse_url(ledger_url(config, config.workspace.check()))
-    found = schema_version(open_engine(url))
+    found = schema_version(open_engine(url, read_only=not config.workspace.is_owned()))
     where = url.render_as_string(hide_password=True)
     if found is None:
         return Finding(name="ledger", ok=True, text=f"{where}: none yet")
