@@ -204,7 +204,7 @@ def _in_cron(
     table = cron.choose(asked)
     if install:
         write(cron.install(table, settings, every_s=every_s))
-        say(f"written to {table}. Take it out again: vtjobs supervise --remove")
+        say(f"written to {table}. Take it out again: vtjobs supervise --remove{settings.where}")
     elif remove:
         say(f"removed from {table}" if cron.remove(table, settings) else f"not in {table}")
     else:

@@ -116,6 +116,8 @@ def init(
     ),
 ) -> None:
     """Write a grid file to start from."""
+    import shlex
+
     from ..jobs.atomic_files import write_new
     from ..jobs.grid.catalogue import grid_source
     from .printing.terminal import say
@@ -126,7 +128,7 @@ def init(
         path, grid_source("quickstart").replace(b"name: quickstart", b"name: my-grid")
     ):
         raise BadInput(f"{path} exists already")
-    say(f"{path} written. Edit it, then check it with: vtjobs plan {path}")
+    say(f"{path} written. Edit it, then check it with: vtjobs plan {shlex.quote(str(path))}")
 
 
 Names = Annotated[

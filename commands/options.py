@@ -157,12 +157,7 @@ def pasted(context: "Context", words: list[str]) -> str:
     """Return what selects the same runs in the same workspace, for a command to be pasted."""
     import shlex
 
-    from ..jobs.config.config import COMMAND_LINE
-
-    text = shlex.join(words)
-    if context.config.settings["workspace"].origin == COMMAND_LINE:
-        text += f" -W {shlex.quote(str(context.workspace.root))}"
-    return text
+    return shlex.join(words) + context.where
 
 
 def selection(words: list[str] | None, *, default_all: bool = False) -> Any:

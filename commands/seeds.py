@@ -73,7 +73,8 @@ def power(
     if document.runs and selector and len(selector) == 1 and _is_grid(context, selector[0]):
         goal = {"--half-width": half_width, "--effect": effect, "--metric": metric}
         options = [f"{name} {value}" for name, value in goal.items() if value is not None]
-        document = changed(document, command=" ".join(["vtjobs topup", selector[0], *options]))
+        command = f"vtjobs topup {' '.join([selector[0], *options])}{context.where}"
+        document = changed(document, command=command)
     if as_json:
         terminal.emit_json(document)
     else:

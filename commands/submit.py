@@ -202,6 +202,9 @@ def wait_for(context: "Context", words: list[str]) -> None:
         raise
     say(", ".join(f"{number} {state}" for state, number in sorted(counts.items())))
     bad = sum(number for state, number in counts.items() if state != "completed")
+    if bad == counts.get("cancelled", 0) > 0:
+        # They have no failure to be shown.
+        raise RunsFailed(f"{plural(bad, 'run')} did not complete; to go on: vtjobs retry {these}")
     if bad:
         raise RunsFailed(f"{plural(bad, 'run')} did not complete; see: vtjobs failures {these}")
 

@@ -143,7 +143,9 @@ def logs(
 
     context = look_into(workspace)
     run_id = one_run(context, run)
-    wanted = Wanted(run=context.workspace.run(run_id), attempt=attempt, rank=rank)
+    wanted = Wanted(
+        run=context.workspace.run(run_id), attempt=attempt, rank=rank, where=context.where
+    )
     if not follow:
         print_logs(wanted, standing(context, run_id))
         return

@@ -274,13 +274,19 @@ def translated(engine: Engine) -> Iterator[None]:
         raise
 
 
+def _where(engine: Engine) -> str:
+    """Return what a command ends with that means the workspace of this ledger."""
+    return str(engine.get_execution_options().get("vtjobs_where", ""))
+
+
 def _explained(engine: Engine, error: DBAPIError) -> VtjobsError | None:
     """Say what a database's error means for the user, or None where it is a mistake of ours."""
     reason = str(error.orig).strip().split("\n")[0]
     where = engine.url.render_as_string(hide_password=True)
     if "malformed" in reason or "not a database" in reason:
         return VtjobsError(
-            f"ledger {where} is damaged ({reason}). Rebuild it with: vtjobs ledger rebuild"
+            f"ledger {where} is damaged ({reason}). Rebuild it with:"
+            f" vtjobs ledger rebuild{_where(engine)}"
         )
     if "locked" in reason or "lock timeout" in reason:
         holders = (
@@ -290,7 +296,9 @@ def _explained(engine: Engine, error: DBAPIError) -> VtjobsError | None:
             f"ledger {where} is busy: locked for over {BUSY_TIMEOUT_S} s{holders}. Try again"
         )
     if "no such table" in reason or (reason.startswith("relation") and "does not exist" in reason):
-        return VtjobsError(f"ledger {where} has no tables. Run: vtjobs ledger rebuild")
+        return VtjobsError(
+            f"ledger {where} has no tables. Run: vtjobs ledger rebuild{_where(engine)}"
+        )
     if (
         isinstance(error, OperationalError)
         or error.connection_invalidated
@@ -339,7 +347,7 @@ def check_schema(engine: Engine) -> bool:
             f"the ledger (schema {found}) was written by a newer vtjobs; upgrade vtjobs"
         )
     if found < SCHEMA_VERSION:
-        needs = f"this vtjobs needs {SCHEMA_VERSION}. Run: vtjobs ledger upgrade"
+        needs = f"this vtjobs needs {SCHEMA_VERSION}. Run: vtjobs ledger upgrade{_where(engine)}"
         raise OlderLedger(f"the ledger has schema {found}, {needs}")
     return True
 

@@ -82,6 +82,7 @@ class Ledger:
         workspace_id: str,
         create: bool = False,
         read_only: bool = False,
+        where: str = "",
         clock: Clock = time.time,
     ) -> "Ledger":
         """Open the ledger of a workspace.
@@ -91,6 +92,7 @@ class Ledger:
             workspace_id: the workspace that the ledger must belong to.
             create: whether an empty database gets its tables.
             read_only: whether a SQLite file is opened so that nothing can be written.
+            where: what a command ends with that an error names, see `Config.where`.
             clock: gives the time, in seconds since 1970.
 
         Raises:
@@ -98,6 +100,7 @@ class Ledger:
             OlderLedger, NewerLedger: the schema does not fit.
         """
         engine = open_engine(parse_url(url), read_only=read_only)
+        engine.update_execution_options(vtjobs_where=where)
         if not check_schema(engine) and create:
             from .upgrade import upgrade
 

@@ -158,10 +158,15 @@ class _Reader:
     def fail(self, message: str, line: int, fix: str = "") -> BadInput:
         return BadInput(Problem(file=self.file, line=line, message=message, fix=fix))
 
+    def _empty(self) -> BadInput:
+        # `vtjobs init` alone would not replace this very file.
+        fix = "For a grid file to start from: vtjobs init new-grid.yaml"
+        return BadInput(Problem(file=self.file, message="empty", fix=fix))
+
     def document(self) -> Any:
         self.loader.get_event()
         if self.loader.check_event(yaml.StreamEndEvent):
-            raise BadInput(Problem(file=self.file, message="empty", fix="Start from: vtjobs init"))
+            raise self._empty()
         self.loader.get_event()
         data = self.node((), 0)
         self.loader.get_event()
@@ -172,7 +177,7 @@ class _Reader:
         if count > 1:
             raise BadInput(Problem(file=self.file, message=f"{count} YAML documents, expected 1"))
         if data is None:
-            raise BadInput(Problem(file=self.file, message="empty", fix="Start from: vtjobs init"))
+            raise self._empty()
         return data
 
     def node(self, path: Path_, depth: int) -> Any:

@@ -34,7 +34,7 @@ def refused(cli: Cli, *words: str, code: int = 2, **env: str) -> str:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("", "grid.yaml: empty. Start from: vtjobs init"),
+        ("", "grid.yaml: empty. For a grid file to start from: vtjobs init new-grid.yaml"),
         ("name: [a, b\n", "grid.yaml:1: '[' opened here is never closed"),
         (with_line("seeds", "2\nseeds: 3"), "grid.yaml:9: 'seeds' given twice (first at line 8)"),
         (with_line("backbone", "[vit_mini]"), "unknown key 'backbone'. Did you mean 'backbones'?"),

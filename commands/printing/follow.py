@@ -29,6 +29,8 @@ class Wanted:
     """None: the newest that has a log and, when following, those after it."""
     rank: int | None
     """None: all ranks."""
+    where: str = ""
+    """What a command that is printed ends with, see `Config.where`."""
 
     @property
     def short_id(self) -> str:
@@ -236,7 +238,11 @@ def _name_attempt(wanted: Wanted, attempt: int, standing: Standing) -> None:
 
 
 def _tell_end(wanted: Wanted, standing: Standing) -> None:
-    more = "" if standing.state == "completed" else f". See: vtjobs why {wanted.short_id}"
+    more = (
+        ""
+        if standing.state == "completed"
+        else f". See: vtjobs why {wanted.short_id}{wanted.where}"
+    )
     say(f"{wanted.short_id} is {standing.state}{more}")
 
 
@@ -244,9 +250,9 @@ def _nothing(wanted: Wanted) -> NothingMatched:
     rank = "" if wanted.rank is None else f"rank {wanted.rank} of "
     if wanted.attempt is None:
         return NothingMatched(
-            f"{rank}{wanted.short_id} has no log. See: vtjobs why {wanted.short_id}"
+            f"{rank}{wanted.short_id} has no log. See: vtjobs why {wanted.short_id}{wanted.where}"
         )
     return NothingMatched(
         f"{rank}attempt {wanted.attempt} of {wanted.short_id} has no log."
-        f" See: vtjobs show {wanted.short_id}"
+        f" See: vtjobs show {wanted.short_id}{wanted.where}"
     )

@@ -4,6 +4,7 @@ Command line > VTJOBS_* > vtjobs.yaml upwards > the user's file > defaults.
 """
 
 import os
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -68,6 +69,16 @@ class Config:
     @property
     def workspace(self) -> Workspace:
         return Workspace(Path(self.get("workspace")))
+
+    @property
+    def where(self) -> str:
+        """What a command that is printed ends with, so that it means this workspace when pasted.
+
+        The option if it was typed, or nothing: what else names the workspace still holds there.
+        """
+        if self.settings["workspace"].origin != COMMAND_LINE:
+            return ""
+        return f" -W {shlex.quote(str(self.get('workspace')))}"
 
     @property
     def data_root(self) -> Path:

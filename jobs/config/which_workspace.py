@@ -22,7 +22,7 @@ def not_found(config: Config, folder: Path | None = None) -> NoWorkspace:
     if setting.origin == DEFAULT:
         lines[0] += (
             f": the default, {DEFAULTS['workspace']}, as no vtjobs.yaml with a workspace was found "
-            f"in {folder} or above. The first vtjobs submit makes it"
+            f"in {folder} or above. The first `vtjobs submit` makes it"
         )
     else:
         lines[0] += f", named by {_named_by(setting)}. Is the file system mounted?"

@@ -95,6 +95,7 @@ class Waiting:
     """The scheduler's own word."""
     sentence: str
     action: str = ""
+    """What to do; `{run}` stands for the run in a command of vtjobs."""
 
 
 Key = tuple[str, int]

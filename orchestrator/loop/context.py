@@ -40,6 +40,11 @@ class Context:
     """Whether the ledger is this user's to write."""
     _backends: dict[str, Backend] = field(default_factory=dict)
 
+    @property
+    def where(self) -> str:
+        """What a command that is printed ends with, see `Config.where`."""
+        return self.config.where
+
     def backend(self, name: str) -> Backend:
         """Return a backend by its name."""
         if name not in self._backends:
@@ -144,6 +149,7 @@ def open_context(
         workspace_id=identity["id"],
         create=create,
         read_only=to_read and not keeps_ledger,
+        where=config.where,
         clock=clock,
     )
     return Context(

@@ -55,7 +55,7 @@ def _watch_queue(context: Context, asked: Container[str] | None) -> list[str]:
         never = "can never start" if waiting.kind is WaitKind.NEVER else "will not start by itself"
         found.append(
             f"{row.grid_id}: {row.runs} queued run(s) {never}: {waiting.sentence} "
-            f"({waiting.reason}). See: vtjobs why {row.run_id[:8]}"
+            f"({waiting.reason}). See: vtjobs why {row.run_id[:8]}{context.where}"
         )
     return found
 
@@ -101,7 +101,8 @@ def _watch_canary(context: Context, grid_id: str, *, acts: bool) -> list[str]:
         return []
     return [
         f"{grid_id}: {len(sick)} of {len(runs)} canary runs failed, so the rest is held back. "
-        f"See: vtjobs failures {sick[0][:8]}. To start the rest anyway: vtjobs release {grid_id}"
+        f"See: vtjobs failures {sick[0][:8]}{context.where}. To start the rest anyway:"
+        f" vtjobs release {grid_id}{context.where}"
     ]
 
 
@@ -136,7 +137,8 @@ def _watch_failures(context: Context, *, acts: bool) -> list[str]:
         found.append(
             f"{grid_id}: stopped after {len(fresh)} runs failed with the same error "
             f"({failure}: {message}); {pending[grid_id]} runs are held back. "
-            f"Fix the cause, then run: vtjobs retry {grid_id}, or vtjobs release {grid_id}"
+            f"Fix the cause, then run: vtjobs retry {grid_id}{context.where}. To go on without"
+            f" a change: vtjobs release {grid_id}{context.where}"
         )
     return found
 

@@ -111,7 +111,7 @@ def _asleep(context: Context) -> list[str]:
         names = {row.backend for row in queries.live_attempts(connection)}
     return [
         f"runs wait in the {name} queue, and nothing serves it (was this machine restarted?). "
-        "Start it again: vtjobs supervise --once"
+        f"Start it again: vtjobs supervise --once{context.where}"
         for name in sorted(names)
         if context.backend(name).is_asleep()
     ]

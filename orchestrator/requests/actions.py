@@ -78,7 +78,9 @@ def retryable(context: Context, run_ids: Sequence[str], *, clean: bool) -> Done:
         if run_id in live:
             over[run_id] = f"is {state}; cancel it first"
         elif state == RunState.COMPLETED and not clean:
-            over[run_id] = f"is completed. To train it again: vtjobs rerun {run_id[:8]}"
+            over[run_id] = (
+                f"is completed. To train it again: vtjobs rerun {run_id[:8]}{context.where}"
+            )
         elif state == RunState.PENDING and not clean:
             over[run_id] = "is pending and needs no retry"
         elif state == RunState.BLOCKED:

@@ -37,7 +37,7 @@ def run_here(context: Context, run_id: str) -> str:
             f"run {run_id} is {row.state}; only a pending run can start in the foreground"
         )
     if kept := closed(context.workspace, row.grid_id)(run_id):
-        remedy = f"Let it start: vtjobs release {run_id[:8]}"
+        remedy = f"Let it start: vtjobs release {run_id[:8]}{context.where}"
         raise VtjobsError(f"run {run_id} may not start: {kept.text}. {remedy}")
     here = changed(settings, backend="local", site={"slots": 1})
     shape = shape_of(here, backend)

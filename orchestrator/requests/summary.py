@@ -148,7 +148,7 @@ def _leftover(context: Context | None, frozen: FrozenGrid) -> Leftover | None:
     return Leftover(
         grid_id=before,
         runs=len(waiting - wanted),
-        cancel=f"vtjobs cancel grid={before} 'grid!={spared}' state={states}",
+        cancel=f"vtjobs cancel grid={before} 'grid!={spared}' state={states}{context.where}",
     )
 
 

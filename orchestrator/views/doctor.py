@@ -166,7 +166,10 @@ def _disk(config: Config) -> Finding:
     free = shutil.disk_usage(folder).free
     ok = free >= LOW_DISK_BYTES
     return Finding(
-        name="disk", ok=ok, text=f"{format_bytes(free)} free", fix="" if ok else "vtjobs gc all"
+        name="disk",
+        ok=ok,
+        text=f"{format_bytes(free)} free",
+        fix="" if ok else f"vtjobs gc all{config.where}",
     )
 
 
@@ -224,5 +227,5 @@ def _ledger(config: Config) -> Finding:
     if found is None:
         return Finding(name="ledger", ok=True, text=f"{where}: none yet")
     ok = found == SCHEMA_VERSION
-    fix = "" if ok else "vtjobs ledger upgrade" if found < SCHEMA_VERSION else "upgrade vtjobs"
-    return Finding(name="ledger", ok=ok, text=f"{where}: schema {found}", fix=fix)
+    fix = f"vtjobs ledger upgrade{config.where}" if found < SCHEMA_VERSION else "upgrade vtjobs"
+    return Finding(name="ledger", ok=ok, text=f"{where}: schema {found}", fix="" if ok else fix)

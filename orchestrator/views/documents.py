@@ -336,19 +336,19 @@ def _group(
         sample=sample.run_id,
         log=next(iter(map(str, logs_of(context, sample.run_id))), None),
         run_ids=[member.run_id for member in members],
-        next=f"vtjobs logs {sample.run_id[:8]}",
-        remedy=_remedy(members, cause, ends.settings[sample.grid_id]),
+        next=f"vtjobs logs {sample.run_id[:8]}{context.where}",
+        remedy=_remedy(members, cause, ends.settings[sample.grid_id], context.where),
     )
 
 
-def _remedy(members: list[records.RunRow], cause: Cause, settings: GridSettings) -> str:
+def _remedy(members: list[records.RunRow], cause: Cause, settings: GridSettings, where: str) -> str:
     """Return what to do about those of a group that have ended; the others go on by themselves."""
     sample = members[0]
     over = [row.run_id for row in members if row.state in (RunState.FAILED, RunState.DIVERGED)]
     if not over:
-        return f"vtjobs why {sample.run_id[:8]}" if sample.state == RunState.BLOCKED else ""
+        return f"vtjobs why {sample.run_id[:8]}{where}" if sample.state == RunState.BLOCKED else ""
     failure = FailureClass(sample.failure) if sample.failure else None
-    return remedy(failure, cause, run_ids=over, settings=settings)
+    return remedy(failure, cause, run_ids=over, settings=settings, where=where)
 
 
 def _common(members: Iterable[records.RunRow]) -> dict[str, Any]:

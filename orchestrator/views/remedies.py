@@ -17,6 +17,7 @@ def remedy(
     *,
     run_ids: Sequence[str],
     settings: GridSettings,
+    where: str,
 ) -> str:
     """Return what to do about runs that ended in the same way.
 
@@ -25,11 +26,12 @@ def remedy(
         cause: what ended them.
         run_ids: those that have ended.
         settings: of their grid.
+        where: what a command that is printed ends with, see `Config.where`.
     """
     runs = " ".join(run_id[:8] for run_id in run_ids)
     if len(run_ids) > MOST_NAMED:
         runs = f"{settings.grid_id} status=failed"
-    retry = f"vtjobs retry {runs}"
+    retry = f"vtjobs retry {runs}{where}"
     if cause.place is not None and failure in (FailureClass.USER_ERROR, FailureClass.SETUP_ERROR):
         if cause.place.head:
             # Its source is a part of the run: the same run would fail again.
@@ -38,9 +40,11 @@ def remedy(
     if failure is FailureClass.OUT_OF_MEMORY:
         return _of_memory(cause, retry, settings)
     if failure is FailureClass.NO_CHECKPOINT:
-        return f"vtjobs rerun {runs}"
-    log = f"vtjobs logs {run_ids[0][:8]}"
-    return _REMEDIES.get(failure, "{retry}").format(retry=retry, log=log)
+        return f"vtjobs rerun {runs}{where}"
+    log = f"vtjobs logs {run_ids[0][:8]}{where}"
+    return _REMEDIES.get(failure, "{retry}").format(
+        retry=retry, log=log, gc=f"vtjobs gc {settings.grid_id}{where}"
+    )
 
 
 _REMEDIES: dict[FailureClass | None, str] = {
@@ -56,7 +60,7 @@ _REMEDIES: dict[FailureClass | None, str] = {
         "Lower train.lr, lengthen train.warmup_epochs, set train.clip_grad or use bf16 instead of"
         f" fp16, {_NEW_RUNS}. Changed settings make new runs"
     ),
-    FailureClass.STORAGE: "Free space on the file system (see vtjobs gc), then run: {retry}",
+    FailureClass.STORAGE: "Free space on the file system, such as with: {gc}. Then run: {retry}",
     FailureClass.REFUSED: (
         "Change what the scheduler refuses in the grid file, submit it again, then run: {retry}"
     ),

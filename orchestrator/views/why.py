@@ -61,7 +61,7 @@ def why(context: Context, run_id: str) -> Explanation:
                 "",
             )
         case RunState.BLOCKED:
-            action = f"vtjobs why {row.parent[:8]}" if row.parent else ""
+            action = f"vtjobs why {row.parent[:8]}{context.where}" if row.parent else ""
             verdict, sentence, reason = "act", row.reason, row.reason
         case _:
             verdict, sentence, action, reason = _ended(context, row, attempts, cause)
@@ -81,8 +81,11 @@ def why(context: Context, run_id: str) -> Explanation:
 
 
 Answer = tuple[str, str, str, str]
+
+
 # The queue, agents that end and `vtjobs supervise` make passes; so does whoever cannot wait.
-NOW = "vtjobs supervise --once"
+def _now(context: Context) -> str:
+    return f"vtjobs supervise --once{context.where}"
 
 
 def _cause(context: Context, row: records.RunRow, attempts: list[records.AttemptRow]) -> Cause:
@@ -99,7 +102,7 @@ def _cause(context: Context, row: records.RunRow, attempts: list[records.Attempt
 def _pending(context: Context, row: records.RunRow, cause: Cause) -> Answer:
     kept = closed(context.workspace, row.grid_id)(row.run_id)
     if kept is not None:
-        return _kept(kept, row)
+        return _kept(kept, row, context.where)
     with reading(context.ledger.engine) as connection:
         name = queries.grid_settings(connection, {row.grid_id})[row.grid_id].backend
     if fact := scheduler_notes.away(context.ledger).get(name):
@@ -114,7 +117,7 @@ def _pending(context: Context, row: records.RunRow, cause: Cause) -> Answer:
         return "wait", sentence, "", row.reason
     if row.failure == FailureClass.SKIPPED and row.signature:
         sentence = f"its last attempt did not start: {row.signature}"
-        return "wait", sentence, NOW, ""
+        return "wait", sentence, _now(context), ""
     if row.not_before > context.clock():
         seconds = row.not_before - context.clock()
         return (
@@ -132,19 +135,29 @@ def _pending(context: Context, row: records.RunRow, cause: Cause) -> Answer:
         return (
             "wait",
             f"it waits for its parent stage {row.parent[:8]}",
-            f"vtjobs why {row.parent[:8]}",
+            f"vtjobs why {row.parent[:8]}{context.where}",
             "",
         )
-    return "wait", "it is ready, and starts with the next pass over the workspace", NOW, ""
+    return (
+        "wait",
+        "it is ready, and starts with the next pass over the workspace",
+        _now(context),
+        "",
+    )
 
 
-def _kept(kept: Closed, row: records.RunRow) -> Answer:
+def _kept(kept: Closed, row: records.RunRow, where: str) -> Answer:
     match kept.marker:
         case Marker.HOLD:
-            return "act", "it is on hold", f"vtjobs release {row.run_id[:8]}", kept.text
+            return "act", "it is on hold", f"vtjobs release {row.run_id[:8]}{where}", kept.text
         case Marker.BREAKER:
             text = f"its grid was stopped, as several runs failed with the same error ({kept.text})"
-            return "act", text, f"Fix the cause, then run: vtjobs retry {row.grid_id}", kept.text
+            return (
+                "act",
+                text,
+                f"Fix the cause, then run: vtjobs retry {row.grid_id}{where}",
+                kept.text,
+            )
         case Marker.CANARY:
             sentence = "it waits until the canary runs of its grid have finished their first epoch"
             return "wait", sentence, "", kept.text
@@ -185,7 +198,8 @@ def _queued(
     sentence = f"{job_row.backend} job {job_row.job}: {waiting.sentence}"
     if waiting.kind is WaitKind.NEVER:
         sentence += "; as requested it can never start"
-    return str(waiting.kind), sentence, waiting.action, waiting.reason
+    action = waiting.action.replace("{run}", f"{attempt.run_id[:8]}{context.where}")
+    return str(waiting.kind), sentence, action, waiting.reason
 
 
 def _ended(
@@ -197,7 +211,12 @@ def _ended(
         case RunState.COMPLETED:
             return "ended", _completion(attempts), "", ""
         case RunState.CANCELLED:
-            return "ended", _cancellation(last), f"vtjobs retry {row.run_id[:8]}", reason
+            return (
+                "ended",
+                _cancellation(last),
+                f"vtjobs retry {row.run_id[:8]}{context.where}",
+                reason,
+            )
     with reading(context.ledger.engine) as connection:
         settings = queries.grid_settings(connection, {row.grid_id})[row.grid_id]
     action = remedy(
@@ -205,6 +224,7 @@ def _ended(
         cause,
         run_ids=[row.run_id],
         settings=settings,
+        where=context.where,
     )
     if row.reason and (last is None or row.reason != last.signature):
         # Several attempts led to it; the last one's error alone does not say why it was given up.

@@ -24,9 +24,12 @@ def refusal(raw: str | bytes) -> str:
 @pytest.mark.parametrize(
     ("raw", "says"),
     [
-        (b"", "grid.yaml: empty. Start from: vtjobs init"),
-        (b"# only\n# comments\n", "grid.yaml: empty. Start from: vtjobs init"),
-        (b"---\n", "grid.yaml: empty. Start from: vtjobs init"),
+        (b"", "grid.yaml: empty. For a grid file to start from: vtjobs init new-grid.yaml"),
+        (
+            b"# only\n# comments\n",
+            "grid.yaml: empty. For a grid file to start from: vtjobs init new-grid.yaml",
+        ),
+        (b"---\n", "grid.yaml: empty. For a grid file to start from: vtjobs init new-grid.yaml"),
         (b"a: 1\nb: 2\nc: \xff\n", "grid.yaml:3: not valid UTF-8 (byte 0xff)"),
         ("a: 1\n".encode("utf-16"), "not valid UTF-8"),
         (b"a: 1\nb: \0\n", "grid.yaml:2: NUL byte"),

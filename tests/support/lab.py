@@ -72,7 +72,9 @@ class Lab:
     def open(self) -> Context:
         """Open the workspace as another process would: with a ledger connection of its own."""
         config = load_config(
-            {"workspace": str(self.root)}, environ={"HOME": str(self.folder)}, folder=self.folder
+            {},
+            environ={"HOME": str(self.folder), "VTJOBS_WORKSPACE": str(self.root)},
+            folder=self.folder,
         )
         context = open_context(config, create=True, clock=self.clock)
         if self.asleep:

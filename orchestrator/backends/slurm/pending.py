@@ -45,7 +45,7 @@ _REASONS: dict[str, tuple[WaitKind, str, str]] = {
     "JobHoldMaxRequeue": (
         _ACT,
         "SLURM requeued it too often and holds it",
-        "Run vtjobs cancel on it, then vtjobs retry",
+        "Run: vtjobs cancel {run}. Once it is cancelled, run: vtjobs retry {run}",
     ),
     "job requeued in held state": (
         _ACT,
@@ -70,7 +70,7 @@ _REASONS: dict[str, tuple[WaitKind, str, str]] = {
     "DependencyNeverSatisfied": (
         _NEVER,
         "its dependency on another job can never be satisfied",
-        "Run vtjobs cancel on it, then vtjobs retry",
+        "Run: vtjobs cancel {run}. Once it is cancelled, run: vtjobs retry {run}",
     ),
     "PartitionTimeLimit": (
         _NEVER,

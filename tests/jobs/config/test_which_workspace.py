@@ -17,7 +17,7 @@ def test_the_default_path_is_explained(tmp_path: Path) -> None:
     said = str(not_found(config(tmp_path), tmp_path))
     assert said == (
         f"{tmp_path}/runs is not a vtjobs workspace (no workspace.json): the default, ./runs, as no "
-        f"vtjobs.yaml with a workspace was found in {tmp_path} or above. The first vtjobs submit "
+        f"vtjobs.yaml with a workspace was found in {tmp_path} or above. The first `vtjobs submit` "
         "makes it"
     )
 
