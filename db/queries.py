@@ -244,6 +244,15 @@ def results_of(connection: Connection, run_ids: list[str]) -> list[ResultRow]:
     return found
 
 
+def scored(connection: Connection, selection: Selection) -> set[tuple[str, str]]:
+    """Return the sets and metrics that any of the selected runs has a result of."""
+    query = select(m.results.c.set_name, m.results.c.metric).distinct()
+    query = query.join(m.runs, m.runs.c.run_id == m.results.c.run_id)
+    query = query.join(m.cells, m.cells.c.cell_id == m.runs.c.cell_id)
+    query = query.where(where(connection, selection))
+    return {(row[0], row[1]) for row in connection.execute(query)}
+
+
 def cell_rows(connection: Connection, cell_ids: set[str]) -> dict[str, CellRow]:
     """Return cells by id."""
     found: dict[str, CellRow] = {}

@@ -8,7 +8,7 @@ import time
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ...db import queries
+from ...db import queries, selected
 from ...db.engine import reading
 from ...db.ledger import Ledger
 from ...jobs.documents import asdict
@@ -60,6 +60,7 @@ def settle(ledger: Ledger, selection: Selection, given: dict[str, Any]) -> Compa
     Raises:
         BadInput: a value that cannot be.
     """
+    _check_scored(ledger, selection, given)
     declared = _declared(ledger, selection)
     base: dict[str, Any] = {}
     if declared and declared[-1].compare is not None:
@@ -93,9 +94,27 @@ def settle(ledger: Ledger, selection: Selection, given: dict[str, Any]) -> Compa
     return replace(plan, metric=epochs.metric_of(plan.metric, plan.select))
 
 
+def _check_scored(ledger: Ledger, selection: Selection, given: dict[str, Any]) -> None:
+    """Refuse a metric or a set that nothing was scored by, while others were."""
+    asked = {name: given[name] for name in ("metric", "set") if given.get(name) is not None}
+    if not asked:
+        return
+    with reading(ledger.engine) as connection:
+        found = queries.scored(connection, selection)
+    # The averaged weights' metric is chosen by `--select`, and has no name of its own there.
+    metrics = {metric.removeprefix("ema_") for _, metric in found} | {one[1] for one in found}
+    known = {"metric": metrics, "set": {one[0] for one in found}}
+    for name, value in asked.items():
+        if found and value not in known[name]:
+            raise BadInput(f"--{name} {value}: unknown. {suggest(value, sorted(known[name]))}")
+
+
 def _declared(ledger: Ledger, selection: Selection) -> list[Declaration]:
     with reading(ledger.engine) as connection:
-        grids = {row.grid_id for row in queries.list_runs(connection, selection)}
+        # A grid that is named has its declaration, also where a newer one shares its runs.
+        grids = set(selected.named_grids(connection, selection))
+        if len(grids) != 1:
+            grids = {row.grid_id for row in queries.list_runs(connection, selection)}
         if len(grids) != 1:
             return []
         settings = queries.grid_settings(connection, grids)

@@ -5,8 +5,9 @@ Command line > VTJOBS_* > vtjobs.yaml upwards > the user's file > defaults.
 
 import os
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,12 @@ DEFAULTS: dict[str, Any] = {
     "poll_s": 30,
     "max_runs": 100_000,
 }
+# Variables that are read elsewhere: by agents and ranks, or by tests.
+_PREFIX = "VTJOBS_"
+_NO_SETTINGS = frozenset(
+    _PREFIX + name
+    for name in ("DEVICE", "FENCE_S", "HOST", "LOG_CAP_BYTES", "NODE", "RAY_DEV", "SIMULATED_RUNS")
+)
 _PATHS = frozenset(("workspace", "data"))
 _WHOLE = frozenset(("local.slots", "max_runs", "poll_s"))
 
@@ -139,13 +146,25 @@ def _project_file(folder: Path) -> Path | None:
 
 def _from_environment(environ: Mapping[str, str]) -> dict[str, Setting]:
     names = {
-        "VTJOBS_" + key.upper().replace(".", "_"): key for key in DEFAULTS if not _is_mapping(key)
+        _PREFIX + key.upper().replace(".", "_"): key for key in DEFAULTS if not _is_mapping(key)
     }
+    known = {*names, *_NO_SETTINGS}
+    for name in sorted(environ.keys() - known):
+        # A name that is like none of ours may be somebody else's.
+        if name.startswith(_PREFIX) and (near := _like(name, known)):
+            raise BadInput(f"{name}: no such variable. Did you mean {near}?")
     return {
         names[name]: Setting(value=_checked(names[name], value, name), origin=name)
         for name, value in environ.items()
         if name in names and value
     }
+
+
+def _like(name: str, known: Iterable[str]) -> str:
+    """Return the variable that a name is a slip of the pen for, or ""."""
+    ends = [one.removeprefix(_PREFIX) for one in known]
+    near = get_close_matches(name.removeprefix(_PREFIX), ends, n=1, cutoff=0.7)
+    return _PREFIX + near[0] if near else ""
 
 
 def _from_file(path: Path) -> dict[str, Setting]:

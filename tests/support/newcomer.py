@@ -11,6 +11,7 @@ import socket
 import tempfile
 from pathlib import Path
 
+from ..conftest import end_processes
 from .cli import Cli
 from .grids import tiny_grid
 from .tmux import Terminal, a_terminal
@@ -101,7 +102,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="vtjobs-newcomer-") as name:
         folder = Path(name) / "lab"
         folder.mkdir()
-        GOLDEN.write_text(transcript(folder, Path(name) / "cache"))
+        try:
+            GOLDEN.write_text(transcript(folder, Path(name) / "cache"))
+        finally:
+            end_processes(folder / "runs")
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """A study of streams: what is missing, and whether values and what they decided go together."""
 
+import dataclasses
 import math
 from typing import Any
 
@@ -30,7 +31,7 @@ CELL = cell("h", [80.0])
 
 
 def run_row(number: int, streams: dict[str, int], state: str = "completed") -> RunRow:
-    fields: dict[str, Any] = dict.fromkeys(RunRow.__slots__)
+    fields: dict[str, Any] = {one.name: None for one in dataclasses.fields(RunRow)}
     seed = seed_label(streams)
     apart = (
         {"seed": number, "streams": streams} if seed is None else {"seed": seed, "streams": None}

@@ -133,6 +133,24 @@ def test_a_bad_variable_is_named(tmp_path: Path, name: str, value: str) -> None:
         load_config(environ={name: value}, folder=tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [("VTJOBS_BAKCEND", "VTJOBS_BACKEND"), ("VTJOBS_WORKSPCE", "VTJOBS_WORKSPACE")],
+)
+def test_a_slip_of_the_pen_in_a_variables_name_is_refused(
+    tmp_path: Path, name: str, meant: str
+) -> None:
+    with pytest.raises(BadInput, match=f"{name}: no such variable. Did you mean {meant}"):
+        load_config(environ={name: "x"}, folder=tmp_path)
+
+
+@pytest.mark.parametrize(
+    "name", ["VTJOBS_SIMULATED_RUNS", "VTJOBS_DEVICE", "VTJOBS_FENCE_S", "VTJOBS_OF_OUR_LAB"]
+)
+def test_a_variable_that_is_no_setting_is_left_alone(tmp_path: Path, name: str) -> None:
+    assert load_config(environ={name: "x"}, folder=tmp_path).get("backend") == "local"
+
+
 def test_the_backend_and_how_often_it_is_asked_are_settings_like_others(tmp_path: Path) -> None:
     plain = load_config(environ={}, folder=tmp_path)
     assert (plain.get("backend"), plain.get("poll_s"), plain.get("slurm")) == ("local", 30, {})

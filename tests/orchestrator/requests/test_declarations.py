@@ -18,6 +18,7 @@ from vtjobs.jobs.workspace.stored_grid import read_grid
 from vtjobs.orchestrator.requests.submit import submit
 
 from ...support.grids import tiny_grid
+from ...support.journals import ended, journal, scored, started
 from ...support.lab import Lab
 
 NOTHING = dict.fromkeys(("test", "alpha", "margin", "min_effect", "metric", "set"))
@@ -99,6 +100,34 @@ def test_a_comparison_follows_the_declaration_unless_the_command_says_otherwise(
     other = _plan(quiet_lab, test="welch")
     assert (other.test, other.metric, other.declared) == (Test.WELCH, "loss", [])
     assert "Post hoc" in declaration_notes(other.declared)[0]
+
+
+def test_a_grid_keeps_its_declaration_where_a_newer_one_shares_its_runs(quiet_lab: Lab) -> None:
+    _declared(quiet_lab, _grid("{test: paired}", name="older"))
+    _declared(quiet_lab, _grid(None, name="newer"))
+    older = settle(quiet_lab.context.ledger, Selection(names=("older",)), NOTHING)
+    assert older.test is Test.PAIRED and older.declared
+    newer = settle(quiet_lab.context.ledger, Selection(names=("newer",)), NOTHING)
+    assert not newer.declared
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"metric": "top2"}, "--metric top2: unknown. .*Allowed: .*top1"),
+        ({"set": "tset"}, "--set tset: unknown. Did you mean 'test'.*Allowed: test"),
+    ],
+)
+def test_a_metric_or_set_that_nothing_was_scored_by_is_told(
+    quiet_lab: Lab, given: dict[str, Any], message: str
+) -> None:
+    (run_id,) = quiet_lab.submit(tiny_grid(seeds="1"))
+    assert _plan(quiet_lab, **given), "nothing was scored yet: any name may come"
+    quiet_lab.tick()
+    journal(quiet_lab, run_id, 1, started(), scored(91.5), ended("completed"))
+    quiet_lab.tick()
+    with pytest.raises(BadInput, match=message):
+        _plan(quiet_lab, **given)
 
 
 def test_runs_of_several_grids_have_no_common_declaration(quiet_lab: Lab) -> None:
