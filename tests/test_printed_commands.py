@@ -44,6 +44,7 @@ NAMED = {
 ELSEWHERE = {
     f"vtjobs data prepare {BLANK}": "downloads; tests/workers/tools/test_prepare.py",
     f"vtjobs data prepare weights:{BLANK}": "downloads; tests/workers/tools/test_prepare.py",
+    "vtjobs doctor --probe": "submits a job; tests/slurm/test_waiting.py",
     "vtjobs gc all": "a full disk; tests/orchestrator/housekeeping/test_gc.py",
     "vtjobs supervise --install": "writes cron's table; tests/orchestrator/housekeeping/test_cron.py",
     "vtjobs supervise --remove": "writes cron's table; tests/orchestrator/housekeeping/test_cron.py",
@@ -173,7 +174,9 @@ def of_another_workspace(desk: Desk) -> str:
 
 def of_an_older_ledger(desk: Desk) -> str:
     old = "UPDATE alembic_version SET version_num = '0001'"
-    return _of_a_ledger(desk, "ALTER TABLE runs DROP COLUMN streams", old)
+    since = ("runs.streams", "attempts.usage", "attempts.trained_s", "attempts.starts_at")
+    drops = (f"ALTER TABLE {name.replace('.', ' DROP COLUMN ')}" for name in since)
+    return _of_a_ledger(desk, *drops, old)
 
 
 def of_a_ledger_without_tables(desk: Desk) -> str:

@@ -39,7 +39,7 @@ def test_an_estimate_is_a_range_or_unknown(
 
 def test_runs_count_by_their_steps_from_the_first_look_on() -> None:
     rows = [Row("completed"), Row("running", 30, 120), Row("running", None, 120), Row("queued")]
-    line = Progress().line(rows)
+    line = Progress().line(rows, [row.state for row in rows])
     assert line == "1/4 completed ( 31%): 1 completed, 1 queued, 2 running"
 
 
@@ -47,8 +47,8 @@ def test_a_line_says_when_the_runs_will_have_ended_and_who_cannot_be_asked(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     report = Report(unreachable={"slurm": Away(0.0, "no answer")})
-    Progress().show([Row("queued")], report, an_eta(720, 960))
+    Progress().show([Row("queued")], ["queued"], report, an_eta(720, 960))
     said = capsys.readouterr().err
     assert said == "0/1 completed (  0%): 1 queued  eta 12–16 min  (slurm unreachable)\n"
-    Progress().show([Row("completed")], Report(), None)
+    Progress().show([Row("completed")], ["completed"], Report(), None)
     assert capsys.readouterr().err == "1/1 completed (100%): 1 completed\n"

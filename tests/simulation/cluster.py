@@ -152,13 +152,14 @@ class Cluster:
         waiting = {element.index for element in job.elements if element.state == "PENDING"}
         if waiting:
             place = ranges(waiting) if job.is_array else "N/A"
-            found.append(f"{job.id}|{place}|PENDING|Priority||N/A|{job.token}")
+            found.append(f"{job.id}|{place}|PENDING|Priority||N/A|N/A|{job.token}")
         for element in job.elements:
             if element.state == "PENDING":
                 continue
             place = str(element.index) if job.is_array else "N/A"
             end = "N/A" if element.ended_at is None else f"{element.ended_at:.0f}"
-            found.append(f"{job.id}|{place}|{element.state}|None|{element.node}|{end}|{job.token}")
+            where = f"{element.state}|None|{element.node}"
+            found.append(f"{job.id}|{place}|{where}|{end}|N/A|{job.token}")
         return found
 
     def _scancel(self, arguments: Sequence[str]) -> None:

@@ -157,7 +157,7 @@ def handover(seen: Reach | None, site: Mapping[str, Any]) -> Finding:
     """Say whether jobs can retry and hand on: what a node saw last of the controller."""
     name = "slurm_handover"
     if not site.get("handover", True):
-        return Finding(name, True, "off: vtjobs supervise submits retries and successors")
+        return Finding(name, True, "off: retries and successors are submitted by vtjobs supervise")
     if seen is None:
         text = "not known yet: the first job to start looks, or now: vtjobs doctor --probe"
         return Finding(name, True, text)

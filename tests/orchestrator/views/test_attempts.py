@@ -14,6 +14,7 @@ from vtjobs.jobs.documents import to_plain
 from vtjobs.jobs.run.selector import parse_selection
 from vtjobs.jobs.workspace.journal import JournalWriter
 from vtjobs.orchestrator.views import documents
+from vtjobs.orchestrator.views.status import status
 
 from ...support.grids import tiny_grid
 from ...support.journals import journal, started
@@ -114,10 +115,10 @@ def test_status_of_a_grid_sums_the_gpu_hours_of_the_selected_runs(
     quiet_lab: Lab, spent: list[str]
 ) -> None:
     def summed(*words: str) -> GpuHours | None:
-        return documents.status(quiet_lab.context, parse_selection(list(words))).gpu_hours
+        return status(quiet_lab.context, parse_selection(list(words))).gpu_hours
 
     assert summed("tiny") == GpuHours(useful=2.0, lost=1.0, failed=2.0, superseded=0.0)
     assert summed("tiny", "seed=0") == GpuHours(useful=0.0, lost=0.0, failed=2.0, superseded=0.0)
     assert summed("tiny", "status=completed") is None, "no run is selected"
     assert summed("all") is None, "a whole workspace may have a hundred thousand attempts"
-    assert json.dumps(to_plain(documents.status(quiet_lab.context, parse_selection(["tiny"]))))
+    assert json.dumps(to_plain(status(quiet_lab.context, parse_selection(["tiny"]))))
