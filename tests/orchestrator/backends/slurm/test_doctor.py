@@ -79,7 +79,12 @@ def test_a_clock_may_differ_a_little(time: float, ok: bool) -> None:
         (None, {}, True, "not known yet: the first job to start looks, or now: vtjobs doctor"),
         (Reach(at=0.0, host="gpu0", reason=""), {}, True, "a node reached the controller (gpu0, "),
         (Reach(at=0.0, host="gpu0", reason="away"), {}, False, "a node did not reach"),
-        (Reach(at=0.0, host="gpu0", reason="away"), {"handover": False}, True, "off: retries and successors"),
+        (
+            Reach(at=0.0, host="gpu0", reason="away"),
+            {"handover": False},
+            True,
+            "off: retries and successors",
+        ),
     ],
 )
 def test_it_says_what_a_node_saw_last_of_the_controller(
