@@ -46,7 +46,16 @@ DEFAULTS: dict[str, Any] = {
 _PREFIX = "VTJOBS_"
 _NO_SETTINGS = frozenset(
     _PREFIX + name
-    for name in ("DEVICE", "FENCE_S", "HOST", "LOG_CAP_BYTES", "NODE", "RAY_DEV", "SIMULATED_RUNS")
+    for name in (
+        "DEVICE",
+        "FENCE_S",
+        "GPU_LOOK_S",
+        "HOST",
+        "LOG_CAP_BYTES",
+        "NODE",
+        "RAY_DEV",
+        "SIMULATED_RUNS",
+    )
 )
 _PATHS = frozenset(("workspace", "data"))
 _WHOLE = frozenset(("local.slots", "max_runs", "poll_s"))

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ..errors import DamagedJournal
 from ..run.states import AttemptState
-from .events import Checkpoint, End, Start, typed
+from .events import Checkpoint, End, Epoch, Start, typed
 from .journal import read_all
 from .paths import RunFolder
 
@@ -29,6 +29,8 @@ class AttemptRecord:
     end: End | None
     announced: tuple[int, ...]
     """Steps of the checkpoints that it journalled."""
+    epochs: int
+    """Epochs that it finished."""
 
 
 def read_attempt(folder: RunFolder, number: int) -> AttemptRecord:
@@ -47,6 +49,7 @@ def read_attempt(folder: RunFolder, number: int) -> AttemptRecord:
         start=next((event for event in reversed(known) if isinstance(event, Start)), None),
         end=next((event for event in reversed(known) if isinstance(event, End)), None),
         announced=tuple(event.step for event in known if isinstance(event, Checkpoint)),
+        epochs=sum(isinstance(event, Epoch) for event in known),
     )
 
 

@@ -11,9 +11,11 @@ deterministic failure came too often
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import Enum, auto
+from functools import cache
 from typing import Any
 
 from ..atomic_files import read_json
+from .lineage import read_attempt
 from .paths import Workspace
 
 
@@ -45,7 +47,11 @@ def closed(workspace: Workspace, grid_id: str) -> Callable[[str], Closed | None]
     canary = _marker(workspace, grid_id, "canary")
     breaker = _marker(workspace, grid_id, "breaker")
     held, first = frozenset(hold.get("runs", ())), frozenset(canary.get("runs", ()))
-    waits = bool(first) and not canary.get("passed")
+
+    @cache
+    def waits() -> bool:
+        # Nobody may have made a pass since the canary's first epochs.
+        return bool(first) and not canary.get("passed") and not _have_trained(workspace, first)
 
     def why(run_id: str) -> Closed | None:
         if run_id in held:
@@ -53,7 +59,7 @@ def closed(workspace: Workspace, grid_id: str) -> Callable[[str], Closed | None]
         if breaker:
             cause = breaker.get("message") or breaker.get("signature", "")
             return Closed(Marker.BREAKER, f"circuit breaker: {cause}")
-        if waits and run_id not in first:
+        if run_id not in first and waits():
             return Closed(Marker.CANARY, "waits for the canary")
         return None
 
@@ -66,6 +72,17 @@ def held_runs(workspace: Workspace, grid_ids: Iterable[str]) -> set[str]:
     for grid_id in grid_ids:
         found |= set(_marker(workspace, grid_id, "hold").get("runs", ()))
     return found
+
+
+def _have_trained(workspace: Workspace, run_ids: Iterable[str]) -> bool:
+    """Whether each of these runs has finished an epoch, as far as the journals can be read."""
+    try:
+        return all(
+            any(read_attempt(folder, number).epochs for number in folder.attempts())
+            for folder in map(workspace.run, run_ids)
+        )
+    except OSError:
+        return False
 
 
 def _marker(workspace: Workspace, grid_id: str, name: str) -> dict[str, Any]:

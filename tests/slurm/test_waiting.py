@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from vtjobs.jobs.workspace.lineage import read_attempt
+from vtjobs.jobs.workspace.lineage import completed_by, read_attempt
 from vtjobs.jobs.workspace.paths import Workspace
 
 from ..support.slurm import SlurmCluster
@@ -191,14 +191,26 @@ def test_a_queued_agent_waits_for_a_canary_that_was_asked_for_later(user: SlurmU
     user.submit(text, "--canary")
     first, *others = [run["run_id"] for run in user.runs()]
     folder = Workspace(user.workspace)
-    user.let_start()
+    (array,) = user.queue()
+    for element in (1, 2):
+        user.cluster.ask("scontrol", "update", f"jobid={array}_{element}", "starttime=now")
     # No command looks meanwhile: it is the agents that hold back.
     wait_for(lambda: all(read_attempt(folder.run(run_id), 1).end is not None for run_id in others))
+    user.let_start()
     user.wait_states({"completed": 1, "queued": 2})
     assert [user.ends(run_id)[0] for run_id in others] == [("superseded", "skipped")] * 2
     user.let_start()
     user.wait_states({"completed": 3})
     assert user.ends(first) == [("completed", None)]
+
+
+def test_a_canarys_own_job_takes_the_rest_on_with_no_command(user: SlurmUser) -> None:
+    user.submit(slurm_grid(seeds="3"), "--canary")
+    folder = Workspace(user.workspace)
+    runs = [folder.run(run["run_id"]) for run in user.runs()]
+    wait_for(lambda: all(completed_by(run, 1 << 30) is not None for run in runs))
+    assert len(user.accounted("JobID")) == 1
+    assert user.states() == {"completed": 3}
 
 
 def test_alike_failures_stop_a_grid(user: SlurmUser) -> None:

@@ -85,8 +85,12 @@ def _take(workspace: Workspace, path: Path, unsent: Allocation, place: Place) ->
 
 
 def _read(workspace: Workspace, token: str) -> Allocation | None:
-    data = read_json(workspace.allocation(token))
-    return None if data is None else Allocation.from_dict(data)
+    try:
+        data = read_json(workspace.allocation(token))
+        return None if data is None else Allocation.from_dict(data)
+    except (OSError, ValueError, TypeError, KeyError):
+        # Damaged, or of a newer vtjobs: whoever makes the next pass says so.
+        return None
 
 
 def _fits(unsent: Allocation, own: Allocation) -> bool:

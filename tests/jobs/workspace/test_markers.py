@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from vtjobs.jobs.atomic_files import to_json, write_over
+from vtjobs.jobs.atomic_files import make_folder, to_json, write_over
+from vtjobs.jobs.workspace.journal import JournalWriter
 from vtjobs.jobs.workspace.markers import closed
 from vtjobs.jobs.workspace.paths import Workspace
 
@@ -43,6 +44,26 @@ def test_before_the_canary_has_passed_only_it_may_start(workspace: Workspace) ->
     assert reasons(workspace, "a", "b") == ["", "waits for the canary"]
     mark(workspace, "canary", runs=["a"], passed=True)
     assert reasons(workspace, "a", "b") == ["", ""]
+
+
+def test_a_canary_passes_with_the_first_epochs_of_its_runs_though_nobody_makes_a_pass(
+    workspace: Workspace,
+) -> None:
+    mark(workspace, "canary", runs=["a", "b"], passed=False)
+    train(workspace, "a")
+    assert reasons(workspace, "b", "c") == ["", "waits for the canary"]
+    train(workspace, "b")
+    assert reasons(workspace, "c") == [""]
+
+
+def train(workspace: Workspace, run_id: str) -> None:
+    """Have a run finish its first epoch."""
+    folder = workspace.run(run_id)
+    make_folder(folder.attempt(1))
+    writer = JournalWriter(folder.journal(1, 0))
+    writer.write("start", at=1.0, attempt=1)
+    writer.write("epoch", at=2.0, epoch=1, step=8, metrics={})
+    writer.close()
 
 
 def test_a_canary_without_runs_keeps_nobody(workspace: Workspace) -> None:
