@@ -100,6 +100,8 @@ def test_thirty_readers_ask_the_scheduler_in_turns_and_change_nothing(
             VTJOBS_POLL_S=str(POLL_S),
         )  # fmt: skip
 
+    # The commands above have asked; one of the readers is to be the next.
+    time.sleep(POLL_S)
     began = time.monotonic()
     others = [stranger(number) for number in range(STRANGERS)]
     with ThreadPoolExecutor(OWNERS) as pool:
