@@ -53,7 +53,6 @@ _NO_SETTINGS = frozenset(
         "HOST",
         "LOG_CAP_BYTES",
         "NODE",
-        "RAY_DEV",
         "SIMULATED_RUNS",
     )
 )

@@ -50,7 +50,8 @@ def numbers(events: list[dict[str, Any]]) -> list[Any]:
     told = [event for event in events if event["kind"] in ("epoch", "evaluation")]
     for event in told:
         event["metrics"].pop("epoch_seconds", None)
-        event.pop("usage", None)
+        for times in ("usage", "trained_s"):
+            event.pop(times, None)
     return told
 
 
