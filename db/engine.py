@@ -1,12 +1,12 @@
 """From a URL to a checked connection: pragmas, locks, network file systems, schema version."""
 
+import contextlib
 import fcntl
 import os
 import sqlite3
 import struct
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import quote
 
@@ -193,7 +193,9 @@ class Reader(sqlite3.Connection):
         except OSError as error:
             raise sqlite3.OperationalError(f"cannot be opened: {error.strerror}") from None
         lock = struct.pack("hhqqi", fcntl.F_RDLCK, os.SEEK_SET, *SHARED_BYTES, 0)
-        fcntl.fcntl(self._handle, fcntl.F_OFD_SETLKW, lock)
+        # A file system without locks has none to hold: its readers take what they find.
+        with contextlib.suppress(OSError):
+            fcntl.fcntl(self._handle, fcntl.F_OFD_SETLKW, lock)
         mode = "mode=ro&readonly_shm=1" if Path(f"{path}-wal").exists() else "immutable=1"
         address = f"file:{quote(path)}?{mode}"
         super().__init__(address, uri=True, timeout=BUSY_TIMEOUT_S, isolation_level=None)
@@ -239,14 +241,14 @@ def _sqlite_begin(connection: Connection) -> None:
     connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
 
 
-@contextmanager
+@contextlib.contextmanager
 def reading(engine: Engine) -> Iterator[Connection]:
     """Give a connection for reading."""
     with translated(engine), engine.connect() as connection:
         yield connection
 
 
-@contextmanager
+@contextlib.contextmanager
 def writing(engine: Engine) -> Iterator[Connection]:
     """Give a connection in one write transaction; it is committed when the block ends well.
 
@@ -263,7 +265,7 @@ def writing(engine: Engine) -> Iterator[Connection]:
         yield connection
 
 
-@contextmanager
+@contextlib.contextmanager
 def translated(engine: Engine) -> Iterator[None]:
     """Turn a database that is away or busy into LedgerUnreachable."""
     try:

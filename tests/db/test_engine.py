@@ -1,5 +1,7 @@
 """From a URL to a checked connection."""
 
+import errno
+import fcntl
 import os
 import sqlite3
 import stat
@@ -167,6 +169,21 @@ def test_a_reader_is_not_in_the_way_of_an_owner_who_opens_and_closes_the_file(
             engine.dispose()
     companions = {Path(f"{path}-wal"), Path(f"{path}-shm")}
     assert set(tmp_path.iterdir()) - companions == before - companions
+
+
+def test_a_file_system_without_locks_is_read_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "ledger.sqlite"
+    World(tmp_path / "runs", str(path)).close()
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "fcntl", refuse)
+    engine = open_engine(parse_url(str(path)), read_only=True)
+    assert schema_version(engine) == SCHEMA_VERSION
+    engine.dispose()
 
 
 @contextmanager
