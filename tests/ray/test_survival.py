@@ -248,6 +248,7 @@ def user_of_same(user: Cli, folder: Path, cache: Path) -> Cli:
 @pytest.mark.long
 @pytest.mark.timeout(1200)
 def test_sixty_runs_with_faults_stages_and_a_back_off_end_by_themselves(user: Cli) -> None:
-    unattended.submit(user, backend="{ray: {}}", resources="gpus_per_node: 1")
-    # Two nodes with a GPU each.
+    # Other tests leave the cluster with more nodes than the two that it has at first.
+    limit = "max_running: 2"
+    unattended.submit(user, backend="{ray: {}}", resources="gpus_per_node: 1", more=limit)
     unattended.check(user, places=2)

@@ -48,7 +48,7 @@ class Faulty(torch.nn.Module):
 """
 
 
-def submit(user: Cli, *, backend: str, resources: str) -> None:
+def submit(user: Cli, *, backend: str, resources: str, more: str = "") -> None:
     """Submit the grid; nothing else is typed after it."""
     user.write("faulty.py", FAULTY)
     faults = user.folder / "faults"
@@ -66,6 +66,7 @@ train: {{epochs: 1, warmup_epochs: 0, batch_size: 128}}
 resources: {{{resources}}}
 backend: {backend}
 retries: 5
+{more}
 stages:
   - {{name: pretrain, heads: [{{"faulty.py:Faulty": {{weight: 0.1, faults: {faults}}}}}]}}
   - {{name: finetune, heads: [supervised], init_from: pretrain}}
