@@ -83,7 +83,7 @@ def test_where_a_walltime_ends_all_jobs_at_a_limit_they_go_on_with_no_command(
     user.submit(slurm_grid(seeds="3", epochs=ENDLESS, walltime="1m", site="lead: 10s"))
     workspace = Workspace(user.workspace)
     runs = [workspace.run(run["run_id"]) for run in user.runs()]
-    jobs = user.queue("%i")
+    jobs = user.queue()
 
     def second_starts() -> bool:
         return all(read_attempt(run, 2).start is not None for run in runs)
@@ -93,8 +93,8 @@ def test_where_a_walltime_ends_all_jobs_at_a_limit_they_go_on_with_no_command(
         first, second = read_attempt(run, 1), read_attempt(run, 2)
         assert first.end is not None and second.start is not None
         assert (first.end.state, second.start.resumed_step) == ("timeout", first.end.step)
-    # All the same: a job that was put back keeps its place and its number.
-    assert user.queue("%i") == jobs
+    # All the same: jobs that were put back keep their array and its number.
+    assert user.queue() == jobs
     user.ok("cancel", "all")
     user.wait_states({"cancelled": 3})
     wait_for(lambda: user.queue() == [])
