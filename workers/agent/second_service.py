@@ -57,13 +57,18 @@ def _refused(workspace: Workspace) -> Iterator[Path]:
     """
     deadline = time.monotonic() + OTHERS_S
     while True:
+        # Looked at before and after: one that is tried may come back between the two looks.
+        was_tried = _others_try(workspace)
         yield from workspace.allocations.glob("vtj-*.unsent")
-        trying = [_changed(path) for path in workspace.allocations.glob("vtj-*.sending-*")]
-        # One that is older was left by an agent that is gone.
-        is_tried = any(time.time() - at < SENDING_S for at in trying)
-        if not is_tried or time.monotonic() > deadline:
+        if not (was_tried or _others_try(workspace)) or time.monotonic() > deadline:
             return
         time.sleep(0.2)
+
+
+def _others_try(workspace: Workspace) -> bool:
+    trying = [_changed(path) for path in workspace.allocations.glob("vtj-*.sending-*")]
+    # One that is older was left by an agent that is gone.
+    return any(time.time() - at < SENDING_S for at in trying)
 
 
 def _take(workspace: Workspace, path: Path, unsent: Allocation, place: Place) -> bool:
