@@ -111,6 +111,9 @@ class OnNode:
         """
         return False
 
+    def start_no_more(self) -> None:
+        """Have the scheduler not start this job again by itself, now that it has done so."""
+
     def environment(self) -> dict[str, str]:
         """Return what the command that submits a successor needs beside `clean_environment()`."""
         return {}

@@ -113,6 +113,8 @@ class Agent:
             self._give_up(
                 f"each run needs {self.allocation.shape.gpus} GPUs, the allocation has too few"
             )
+        if self.scheduler.restarts and not self.node:
+            self.scheduler.start_no_more()
         while self._has_work() or self.active or self._unsettled:
             try:
                 self._serve()

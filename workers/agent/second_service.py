@@ -11,18 +11,17 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from ...jobs.atomic_files import read_json, to_json, write_new
+from ...jobs.atomic_files import to_json, write_new
 from ...jobs.config.node import OnNode
 from ...jobs.workspace.allocation import Allocation, Place, Task
 from ...jobs.workspace.lineage import read_attempt
 from ...jobs.workspace.paths import Workspace
-from .successor import is_ours, take_unsent
+from .successor import is_ours, others_try, read_allocation, take_unsent, unsent_files
 
 logger = logging.getLogger("vtjobs.agent")
 
-# So long the tries of others are waited for, and so long one of them may take.
+# So long the tries of others are waited for.
 OTHERS_S = 5.0
-SENDING_S = 60.0
 
 
 def serve_again(workspace: Workspace, allocation: Allocation, index: int, here: OnNode) -> bool:
@@ -39,7 +38,7 @@ def serve_again(workspace: Workspace, allocation: Allocation, index: int, here: 
     """
     place = Place(token=allocation.token, index=index)
     for path in _refused(workspace):
-        unsent = _read(workspace, path.stem)
+        unsent = read_allocation(workspace, path.stem)
         if unsent is None or not _fits(unsent, allocation):
             continue
         if not here.may_start_again():
@@ -58,17 +57,11 @@ def _refused(workspace: Workspace) -> Iterator[Path]:
     deadline = time.monotonic() + OTHERS_S
     while True:
         # Looked at before and after: one that is tried may come back between the two looks.
-        was_tried = _others_try(workspace)
-        yield from workspace.allocations.glob("vtj-*.unsent")
-        if not (was_tried or _others_try(workspace)) or time.monotonic() > deadline:
+        was_tried = others_try(workspace)
+        yield from unsent_files(workspace)
+        if not (was_tried or others_try(workspace)) or time.monotonic() > deadline:
             return
         time.sleep(0.2)
-
-
-def _others_try(workspace: Workspace) -> bool:
-    trying = [_changed(path) for path in workspace.allocations.glob("vtj-*.sending-*")]
-    # One that is older was left by an agent that is gone.
-    return any(time.time() - at < SENDING_S for at in trying)
 
 
 def _take(workspace: Workspace, path: Path, unsent: Allocation, place: Place) -> bool:
@@ -89,15 +82,6 @@ def _take(workspace: Workspace, path: Path, unsent: Allocation, place: Place) ->
     return bool(tasks)
 
 
-def _read(workspace: Workspace, token: str) -> Allocation | None:
-    try:
-        data = read_json(workspace.allocation(token))
-        return None if data is None else Allocation.from_dict(data)
-    except (OSError, ValueError, TypeError, KeyError):
-        # Damaged, or of a newer vtjobs: whoever makes the next pass says so.
-        return None
-
-
 def _fits(unsent: Allocation, own: Allocation) -> bool:
     """Whether a job like this one would serve it, on any node that may serve this one."""
     return (unsent.shape, unsent.lanes, unsent.exclude) == (own.shape, own.lanes, own.exclude)
@@ -114,7 +98,7 @@ def tasks_of_place(workspace: Workspace, allocation: Allocation, index: int) -> 
     place = Place(token=allocation.token, index=index)
     paths = sorted(workspace.allocations.glob("vtj-*.json"), key=_changed, reverse=True)
     for path in paths:
-        content = _read(workspace, path.stem)
+        content = read_allocation(workspace, path.stem)
         if content is not None and content.inside == place:
             return tuple(task for task in content.all_tasks if _waits(workspace, task))
     return ()

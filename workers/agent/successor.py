@@ -5,12 +5,13 @@ not take at this moment lies beside the allocation's file as `<token>.unsent`, a
 that ends tries it again.
 """
 
+import contextlib
 import dataclasses
 import logging
 import secrets
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from ...jobs.atomic_files import read_json, to_json, write_new
@@ -22,6 +23,9 @@ from ...jobs.workspace.paths import Workspace
 from .attempt import HostedRun
 
 logger = logging.getLogger("vtjobs.agent")
+
+# An agent that takes longer over a submission is gone.
+SENDING_S = 90.0
 
 
 def hand_on_stopped(
@@ -97,16 +101,33 @@ def hand_on(
 def submit_unsent(workspace: Workspace, backend: str) -> None:
     """Submit what agents of this backend could not, up to the first that is refused again."""
     here = on_node(backend)
-    for path in sorted(workspace.allocations.glob("vtj-*.unsent")):
-        content = read_json(path) or {}
+    for path in sorted(unsent_files(workspace)):
+        token, content = path.stem, read_json(path) or {}
         if content.get("backend") != backend or (taken := take_unsent(path)) is None:
             continue
-        if _submit(here, path.stem, content["command"]):
-            logger.info("%s: submitted for an agent that could not", path.stem)
-            taken.unlink(missing_ok=True)
-        else:
-            taken.rename(path)
+        if _is_wanted(workspace, token) and not _submit(here, token, content["command"]):
+            taken.rename(workspace.unsent(token))
             return
+        logger.info("%s: is no longer unsent", token)
+        taken.unlink(missing_ok=True)
+
+
+def unsent_files(workspace: Workspace) -> list[Path]:
+    """Return the files of refused submissions that no other agent tries at this moment."""
+    tried = [path for path, at in _being_tried(workspace) if time.time() - at >= SENDING_S]
+    return [*workspace.allocations.glob("vtj-*.unsent"), *tried]
+
+
+def others_try(workspace: Workspace) -> bool:
+    """Whether other agents try refused submissions at this moment."""
+    return any(time.time() - at < SENDING_S for _, at in _being_tried(workspace))
+
+
+def _being_tried(workspace: Workspace) -> Iterator[tuple[Path, float]]:
+    """Yield what was taken to be tried, and when; an agent may have died over it."""
+    for path in workspace.allocations.glob("vtj-*.sending-*"):
+        with contextlib.suppress(FileNotFoundError):
+            yield path, path.stat().st_ctime
 
 
 def take_unsent(path: Path) -> Path | None:
@@ -117,6 +138,27 @@ def take_unsent(path: Path) -> Path | None:
     except FileNotFoundError:
         return None
     return taken
+
+
+def _is_wanted(workspace: Workspace, token: str) -> bool:
+    """Whether an allocation has a run that nobody has cancelled, and whose attempt is not taken."""
+    allocation = read_allocation(workspace, token)
+    return allocation is not None and any(
+        is_ours(workspace, task) and workspace.run(task.run_id).highest_claim() < task.attempt
+        for task in allocation.all_tasks
+    )
+
+
+def read_allocation(workspace: Workspace, token: str) -> Allocation | None:
+    """Return an allocation; None where its file is gone or cannot be read.
+
+    Damaged, or of a newer vtjobs: whoever makes the next pass says so.
+    """
+    try:
+        data = read_json(workspace.allocation(token))
+        return None if data is None else Allocation.from_dict(data)
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
 
 
 def _submit(here: OnNode, token: str, command: Sequence[str]) -> bool:

@@ -95,6 +95,10 @@ class SlurmNode(OnNode):
         _scontrol("update", f"JobId={self.job}", f"StartTime=now+{AGAIN_AFTER_S}")
         return True
 
+    def start_no_more(self) -> None:
+        # It would put the job back after a preemption or the death of a node, too.
+        _scontrol("update", f"JobId={self.job}", "Requeue=0")
+
 
 def _scontrol(*words: str) -> bool:
     try:

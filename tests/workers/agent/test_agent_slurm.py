@@ -270,6 +270,7 @@ def test_a_job_at_a_limit_is_put_back_and_goes_on_with_its_own_run(
     assert not list(lab.context.workspace.allocations.glob("*.unsent"))
     again = start_agent(lab, allocation, **ELEMENT, SLURM_RESTART_COUNT="1", PATH=commands.path)
     assert again.wait(timeout=60) == 0
+    assert commands.calls("scontrol")[3:] == ["update JobId=40_0 Requeue=0"]
     first, second = lab.record(run_id, 1), lab.record(run_id, 2)
     assert first.end is not None and second.start is not None and second.end is not None
     assert second.start.resumed_step == first.end.step

@@ -1,11 +1,15 @@
-"""What an agent hands on when its walltime is near."""
+"""What an agent hands on when its walltime is near, and what becomes of a refused submission."""
 
+import json
 from pathlib import Path
+
+import pytest
 
 from vtjobs.jobs.atomic_files import read_json
 from vtjobs.jobs.workspace.allocation import Allocation, Shape, Task
 from vtjobs.jobs.workspace.paths import Workspace
-from vtjobs.workers.agent.successor import hand_on_stopped
+from vtjobs.workers.agent import successor
+from vtjobs.workers.agent.successor import hand_on_stopped, submit_unsent, unsent_files
 
 
 def test_a_run_that_never_started_is_still_to_start_from_nothing(tmp_path: Path) -> None:
@@ -17,8 +21,8 @@ def test_a_run_that_never_started_is_still_to_start_from_nothing(tmp_path: Path)
     )  # fmt: skip
     token = hand_on_stopped(workspace, made, [], [waiting])
     assert token is not None
-    successor = Allocation.from_dict(read_json(workspace.allocation(token)))
-    assert [(task.attempt, task.clean) for task in successor.all_tasks] == [(3, True)]
+    handed_on = Allocation.from_dict(read_json(workspace.allocation(token)))
+    assert [(task.attempt, task.clean) for task in handed_on.all_tasks] == [(3, True)]
 
 
 def test_what_was_cancelled_or_taken_over_meanwhile_is_not_handed_on(tmp_path: Path) -> None:
@@ -34,5 +38,56 @@ def test_what_was_cancelled_or_taken_over_meanwhile_is_not_handed_on(tmp_path: P
     )  # fmt: skip
     token = hand_on_stopped(workspace, made, [], [mine, cancelled, taken])
     assert token is not None
-    successor = Allocation.from_dict(read_json(workspace.allocation(token)))
-    assert [task.run_id for task in successor.all_tasks] == [mine.run_id]
+    handed_on = Allocation.from_dict(read_json(workspace.allocation(token)))
+    assert [task.run_id for task in handed_on.all_tasks] == [mine.run_id]
+
+
+def refused(workspace: Workspace, run_id: str, command: list[str]) -> Path:
+    """Leave a submission of one run that the scheduler did not take."""
+    token = f"vtj-{run_id}"
+    made = Allocation(
+        token=token, created_at=1.0, shape=Shape(backend="local"), lanes=1, data_root="/none",
+        tasks=((Task(run_id=run_id, attempt=2, grid_id="g"),),), argv=("true", "{token}"),
+    )  # fmt: skip
+    workspace.allocation(token).write_text(json.dumps(made.to_dict()))
+    path = workspace.unsent(token)
+    path.write_text(json.dumps({"backend": "local", "command": command}))
+    return path
+
+
+def test_a_refused_submission_is_tried_again_and_kept_while_it_is_refused(tmp_path: Path) -> None:
+    workspace = Workspace(tmp_path).create()
+    path = refused(workspace, "aa" * 8, ["false"])
+    submit_unsent(workspace, "local")
+    assert unsent_files(workspace) == [path]
+    path.write_text(json.dumps({"backend": "local", "command": ["true"]}))
+    submit_unsent(workspace, "local")
+    assert unsent_files(workspace) == []
+
+
+def test_what_an_agent_died_over_is_submitted_by_the_next_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workspace = Workspace(tmp_path).create()
+    taken = successor.take_unsent(refused(workspace, "aa" * 8, ["touch", f"{tmp_path}/sent"]))
+    assert taken is not None
+    # Another agent may be at it.
+    submit_unsent(workspace, "local")
+    assert not (tmp_path / "sent").exists()
+    monkeypatch.setattr(successor, "SENDING_S", 0.0)
+    submit_unsent(workspace, "local")
+    assert (tmp_path / "sent").exists()
+    assert unsent_files(workspace) == []
+
+
+@pytest.mark.parametrize("ended", ["cancelled", "claimed"])
+def test_a_refused_submission_that_nobody_wants_any_more_is_dropped(
+    tmp_path: Path, ended: str
+) -> None:
+    workspace = Workspace(tmp_path).create()
+    refused(workspace, "aa" * 8, ["touch", f"{tmp_path}/sent"])
+    run = workspace.run("aa" * 8)
+    _ = run.cancel(2) if ended == "cancelled" else run.claim(2)
+    submit_unsent(workspace, "local")
+    assert not (tmp_path / "sent").exists()
+    assert unsent_files(workspace) == []
