@@ -1,12 +1,9 @@
 """The node agent: serves one allocation on one node, the same under every backend.
 
-python -m vtjobs.workers.agent --workspace DIR --token TOKEN [--index 0] [--node 0]
-
 Of an allocation of several nodes, node 0's agent claims, decides and hands on; the others follow
 it.
 """
 
-import argparse
 import logging
 import os
 import selectors
@@ -14,20 +11,16 @@ import signal
 import sys
 import time
 from collections import deque
-from pathlib import Path
 
-from ...jobs.atomic_files import read_json
 from ...jobs.config.node import Ruling, on_node
 from ...jobs.errors import VtjobsError
 from ...jobs.run.states import AttemptState, ExitCode, FailureClass
 from ...jobs.workspace.allocation import Allocation, Task
-from ...jobs.workspace.lineage import read_attempt
 from ...jobs.workspace.paths import Workspace
 from ..reach import inquiry, take_answer
 from .attempt import STOP_GRACE_S, HostedRun, Lane
-from .follower import PeerRun
+from .follower import OrderWatch, PeerRun
 from .further_work import FurtherWork
-from .orders import read_order
 from .second_service import serve_again, tasks_of_place
 from .successor import hand_on, hand_on_stopped, submit_unsent
 from .template_client import Forge, TemplateDied
@@ -35,8 +28,6 @@ from .template_client import Forge, TemplateDied
 logger = logging.getLogger("vtjobs.agent")
 
 TICK_S = 0.25
-# How often the agent of another node looks for what node 0 ordered.
-FOLLOW_S = 0.5
 # Of the time between the walltime's signal and the walltime, what the end record and the successor
 # may take.
 HAND_ON_S = 15.0
@@ -84,8 +75,8 @@ class Agent:
         self.asked = inquiry(workspace, allocation.shape.backend, self.scheduler) if asks else None
         self.forge: Forge | None = None
         self.templates = 0
-        self.began = self._busy_at = time.monotonic()
-        self._follow_at = 0.0
+        self.began = time.monotonic()
+        self._ordered = OrderWatch(workspace, allocation)
         self._gave_up = False
         self._wake_read, self._wake_write = os.pipe()
 
@@ -215,45 +206,25 @@ class Agent:
                     busy.add(lane.index)
 
     def _follow(self, forge: Forge) -> None:
-        """Start this node's ranks of what node 0 has ordered.
-
-        Let go of what it has ended without.
-        """
-        now = time.monotonic()
-        if self.stopping is not None or now < self._follow_at:
+        """Start this node's ranks of what node 0 has ordered."""
+        if self.stopping is not None:
             return
-        self._follow_at = now + FOLLOW_S
         busy = {hosted.lane.index for hosted in self.active}
-        for task in list(self.waiting):
-            folder = self.workspace.run(task.run_id)
-            try:
-                order = read_order(folder, task.attempt, token=self.allocation.token)
-                is_over = read_attempt(folder, task.attempt).end is not None
-            except OSError as error:
-                logger.warning("cannot read what node 0 ordered, trying again: %s", error)
-                continue
-            if is_over:
-                self.waiting.remove(task)
-            elif order is not None and order.lane not in busy:
-                self.waiting.remove(task)
-                lane = self.lanes[order.lane]
-                hosted = PeerRun(
-                    self.workspace,
-                    self.allocation,
-                    task,
-                    lane,
-                    forge,
-                    node=self.node,
-                    mirror=self.mirror,
-                )
-                self.active.append(hosted)
-                hosted.follow(order)
-                if hosted.ended is not None:
-                    self._retire(hosted)
-        self._busy_at = now if self.active else self._busy_at
-        if now - self._busy_at > self.allocation.hang_s:
-            logger.error("node 0 has ordered nothing for %.0f s", now - self._busy_at)
-            self.waiting.clear()
+        for task, order in self._ordered.take(self.waiting, busy):
+            hosted = PeerRun(
+                self.workspace,
+                self.allocation,
+                task,
+                self.lanes[order.lane],
+                forge,
+                node=self.node,
+                mirror=self.mirror,
+            )
+            self.active.append(hosted)
+            hosted.follow(order)
+            if hosted.ended is not None:
+                self._retire(hosted)
+        self._ordered.check(self.waiting, is_busy=bool(self.active))
 
     def _retire(self, hosted: HostedRun) -> None:
         assert hosted.ended is not None
@@ -406,34 +377,3 @@ class Agent:
         if len(self.done) == 1 and not self.waiting and self.done[0].ended is not None:
             return int(self.done[0].ended.exit_code)
         return int(ExitCode.STOPPED if self.waiting else ExitCode.COMPLETED)
-
-
-def main() -> int:
-    """Parse the command line and serve."""
-    parser = argparse.ArgumentParser(prog="vtjobs.workers.agent")
-    parser.add_argument("--workspace", type=Path, required=True)
-    parser.add_argument("--token", required=True)
-    parser.add_argument(
-        "--index", type=int, help="element of the job array; default: as the scheduler says"
-    )
-    parser.add_argument(
-        "--node", type=int, help="which node of the allocation; default: as the scheduler says"
-    )
-    parser.add_argument("--mirror", action="store_true", help="copy the ranks' output to stderr")
-    options = parser.parse_args()
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", stream=sys.stderr)
-    workspace = Workspace(options.workspace)
-    try:
-        workspace.check()
-    except VtjobsError as error:
-        logger.error("%s", error)
-        return error.exit_code
-    data = read_json(workspace.allocation(options.token))
-    if data is None:
-        logger.error("%s: no such allocation", options.token)
-        return int(ExitCode.SETUP_ERROR)
-    allocation = Allocation.from_dict(data)
-    here = on_node(allocation.shape.backend)
-    index = here.index() if options.index is None else options.index
-    node = here.node() if options.node is None else options.node
-    return Agent(workspace, allocation, index, node=node, mirror=options.mirror).run()
