@@ -10,6 +10,7 @@ from ..jobs.workspace.allocation import Allocation, Place, Task
 from . import models as m
 from .engine import writing
 from .ledger import DUE, Ledger, insert_new
+from .moves import move_attempt
 from .rows import Row, attempt_row, event_row
 from .run_state import derive_runs
 
@@ -121,5 +122,12 @@ def _give_up_below(ledger: Ledger, connection: Connection, task: Task) -> None:
             state, failure = AttemptState.CANCELLED, FailureClass.CANCELLED
         elif row.state in (AttemptState.SUBMITTING, AttemptState.QUEUED):
             failure = FailureClass.NOT_SUBMITTED
-        change: Row = {"source": "vtjobs", "raw": "a later attempt", "failure": failure}
-        ledger._transition(connection, task.run_id, row.number, state, **change)
+        move_attempt(
+            connection,
+            (task.run_id, row.number),
+            state,
+            source="vtjobs",
+            now=ledger.clock(),
+            raw="a later attempt",
+            failure=failure,
+        )

@@ -29,6 +29,7 @@ from ..jobs.workspace.paths import RunFolder, Workspace
 from . import models as m
 from .engine import reading, writing
 from .ledger import DUE, Ledger, insert_new
+from .moves import move_attempt
 from .parts import in_parts
 from .progress import note_progress, write_progress
 from .results import summarise
@@ -298,8 +299,14 @@ def _started(
     mine = (m.attempts.c.run_id == run_id) & (m.attempts.c.number == attempt)
     connection.execute(update(m.attempts).where(mine).values(**facts))
     running = AttemptState.RUNNING
-    return ledger._transition(
-        connection, run_id, attempt, running, source="journal", raw="start", at=event.at
+    return move_attempt(
+        connection,
+        (run_id, attempt),
+        running,
+        source="journal",
+        now=ledger.clock(),
+        raw="start",
+        at=event.at,
     )
 
 
@@ -365,12 +372,12 @@ def _ended(
             .values(signature=fields["signature"], exit_code=event.exit_code)
         )
         return False
-    return ledger._transition(
+    return move_attempt(
         connection,
-        run_id,
-        attempt,
+        (run_id, attempt),
         state,
         source="journal",
+        now=ledger.clock(),
         raw=raw,
         at=event.at,
         error=event.error,

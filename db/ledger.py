@@ -17,7 +17,6 @@ from sqlalchemy import (
     delete,
     func,
     insert,
-    literal,
     select,
     true,
     update,
@@ -27,13 +26,14 @@ from ..jobs.config.host import user_here
 from ..jobs.documents import to_plain
 from ..jobs.errors import BadInput
 from ..jobs.run.spec import canonical
-from ..jobs.run.states import TRANSITIONS, AttemptState, FailureClass, RunState
+from ..jobs.run.states import AttemptState, FailureClass, RunState
 from ..jobs.workspace.allocation import Allocation
 from ..jobs.workspace.stored_grid import FrozenGrid
 from . import models as m
 from .engine import check_schema, open_engine, parse_url, reading, writing
+from .moves import move_all, move_attempt
 from .parts import in_parts
-from .rows import Row, attempt_row, cell_row, event_row
+from .rows import Row, attempt_row, cell_row, event_row, run_row
 from .run_state import derive_runs
 
 Clock = Callable[[], float]
@@ -44,12 +44,6 @@ LATER_S = 60.0
 # The state of a journal that must be read once more, although its attempt has ended: others build
 # upon it.
 DUE = "due"
-
-ATTEMPT_FIELDS = frozenset(column.name for column in m.attempts.columns) - {
-    "run_id",
-    "number",
-    "state",
-}
 
 
 def insert_new(connection: Connection, table: Table) -> Any:
@@ -150,7 +144,7 @@ class Ledger:
                 insert_new(connection, m.cells), [cell_row(cell) for cell in frozen.cells]
             )
             new = [run for run in frozen.runs if run[0] not in known]
-            rows = [self._run_row(frozen, run, now) for run in new]
+            rows = [run_row(frozen, run, now) for run in new]
             if rows:
                 connection.execute(insert_new(connection, m.runs), rows)
             pairs = [
@@ -179,24 +173,6 @@ class Ledger:
         """Return those of the runs that the ledger has."""
         with reading(self.engine) as connection:
             return self._known(connection, run_ids)
-
-    def _run_row(
-        self, frozen: FrozenGrid, run: tuple[str, int, int, str | None], now: float
-    ) -> Row:
-        run_id, cell, index, parent = run
-        seed, streams = frozen.seed_of(index)
-        return {
-            "run_id": run_id,
-            "cell_id": frozen.cells[cell].cell_id,
-            "grid_id": frozen.grid_id,
-            "seed": seed,
-            "streams": streams,
-            "parent": parent,
-            "state": RunState.PENDING,
-            "tries": frozen.settings.retries,
-            "created_at": now,
-            "changed_at": now,
-        }
 
     # Allocations and attempts ---------------------------------------------------------------------
 
@@ -283,8 +259,13 @@ class Ledger:
                 .where(m.allocations.c.token == token)
                 .values(job_id=job_id, launching_until=0.0)
             )
-            self._move_all(
-                connection, token, AttemptState.SUBMITTING, AttemptState.QUEUED, source, job_id
+            move_all(
+                connection,
+                token,
+                (AttemptState.SUBMITTING, AttemptState.QUEUED),
+                source=source,
+                raw=job_id,
+                now=self.clock(),
             )
 
     def refused(self, token: str, reason: str, *, source: str, later: bool = False) -> bool:
@@ -310,10 +291,15 @@ class Ledger:
                 self._put_off(connection, token, [row.run_id for row in rows], reason)
                 return True
             for run_id, number in rows:
-                fields: Row = {"failure": FailureClass.REFUSED, "signature": reason}
-                state = AttemptState.FAILED
-                self._transition(
-                    connection, run_id, number, state, source=source, raw=reason, **fields
+                move_attempt(
+                    connection,
+                    (run_id, number),
+                    AttemptState.FAILED,
+                    source=source,
+                    now=self.clock(),
+                    raw=reason,
+                    failure=FailureClass.REFUSED,
+                    signature=reason,
                 )
             derive_runs(connection, {row.run_id for row in rows}, self.clock())
         return True
@@ -325,30 +311,6 @@ class Ledger:
         wait = {"not_before": self.clock() + LATER_S, "reason": reason}
         for part in in_parts(run_ids):
             connection.execute(update(m.runs).where(m.runs.c.run_id.in_(part)).values(**wait))
-
-    def _move_all(
-        self,
-        connection: Connection,
-        token: str,
-        before: AttemptState,
-        after: AttemptState,
-        source: str,
-        raw: str,
-    ) -> None:
-        now = self.clock()
-        mine = (m.attempts.c.token == token) & (m.attempts.c.state == before)
-        moved = select(
-            m.attempts.c.run_id,
-            m.attempts.c.number,
-            literal(now),
-            literal(source),
-            literal(str(before)),
-            literal(str(after)),
-            literal(raw),
-        ).where(mine)
-        names = ["run_id", "attempt", "at", "source", "before", "after", "raw"]
-        connection.execute(insert(m.events).from_select(names, moved))
-        connection.execute(update(m.attempts).where(mine).values(state=after))
 
     # Transitions ----------------------------------------------------------------------------------
 
@@ -383,38 +345,12 @@ class Ledger:
             return 0
         with writing(self.engine) as connection:
             for move in moves:
-                if self._transition(connection, **move):
-                    moved.add(move["run_id"])
+                fields = {"now": self.clock(), **move}
+                attempt = fields.pop("run_id"), fields.pop("number")
+                if move_attempt(connection, attempt, fields.pop("to"), **fields):
+                    moved.add(attempt[0])
             derive_runs(connection, moved, self.clock())
         return len(moved)
-
-    def _transition(
-        self,
-        connection: Connection,
-        run_id: str,
-        number: int,
-        to: AttemptState,
-        *,
-        source: str,
-        raw: str = "",
-        at: float | None = None,
-        **fields: Any,
-    ) -> bool:
-        assert fields.keys() <= ATTEMPT_FIELDS, fields
-        at = self.clock() if at is None else at
-        key = (m.attempts.c.run_id == run_id) & (m.attempts.c.number == number)
-        before = connection.execute(select(m.attempts.c.state).where(key)).scalar()
-        if before is None or to not in TRANSITIONS[AttemptState(before)]:
-            return False
-        if to.is_terminal:
-            fields.setdefault("ended_at", at)
-        mine = update(m.attempts).where(key, m.attempts.c.state == before)
-        done = connection.execute(mine.values(state=to, **fields))
-        if done.rowcount != 1:
-            return False
-        row = {"run_id": run_id, "number": number}
-        connection.execute(insert(m.events), event_row(row, before, to, source, at, raw[:2000]))
-        return True
 
     # What users ask for ---------------------------------------------------------------------------
 

@@ -3,8 +3,9 @@
 import json
 from typing import Any
 
-from ..jobs.run.states import AttemptState
+from ..jobs.run.states import AttemptState, RunState
 from ..jobs.workspace.allocation import Allocation
+from ..jobs.workspace.stored_grid import FrozenGrid
 
 Row = dict[str, Any]
 """Column -> value, as SQLAlchemy takes and gives rows that are no record."""
@@ -20,6 +21,24 @@ def cell_row(cell: Any) -> Row:
         "axes": json.dumps(cell.axes),
         "is_baseline": cell.is_baseline,
         "spec": cell.spec.to_json(),
+    }
+
+
+def run_row(frozen: FrozenGrid, run: tuple[str, int, int, str | None], now: float) -> Row:
+    """Return the row of a run that is new: its id, the indices of its cell and seed, its parent."""
+    run_id, cell, index, parent = run
+    seed, streams = frozen.seed_of(index)
+    return {
+        "run_id": run_id,
+        "cell_id": frozen.cells[cell].cell_id,
+        "grid_id": frozen.grid_id,
+        "seed": seed,
+        "streams": streams,
+        "parent": parent,
+        "state": RunState.PENDING,
+        "tries": frozen.settings.retries,
+        "created_at": now,
+        "changed_at": now,
     }
 
 

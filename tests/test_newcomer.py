@@ -8,6 +8,7 @@ from .conftest import end_processes
 from .support import newcomer, tmux
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not tmux.is_there(), reason="tmux is not installed")
 def test_a_newcomer_sees_what_is_on_file(tmp_path: Path, cache: Path) -> None:
     folder = tmp_path / "lab"

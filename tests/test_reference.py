@@ -27,6 +27,7 @@ def test_every_command_has_an_example() -> None:
     assert EVERY.keys() == reference.EXAMPLES.keys()
 
 
+@pytest.mark.long
 def test_every_example_of_the_reference_works_and_begins_as_it_is_shown(
     tmp_path: Path, cache: Path
 ) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from ..support.slurm import SlurmCluster
 from ..support.slurm_user import LATER, SlurmUser, slurm_grid
-from ..support.strangers import needs_root, start_as_stranger
+from ..support.strangers import contents, needs_root, start_as_stranger
 
 COMMANDS = (
     "sbatch",
@@ -69,15 +69,6 @@ def open_user(open_folder: Path, cache: Path, slurm: SlurmCluster) -> Iterator[S
     made.env["VTJOBS_POLL_S"] = str(POLL_S)
     made.write("vtjobs.yaml", f"group: {grp.getgrgid(os.getegid()).gr_name}\n")
     yield made
-
-
-def contents(root: Path) -> dict[str, tuple[int, int, bytes]]:
-    """Return of every file who owns it, when it was changed, and what is in it."""
-    return {
-        str(path): (path.stat().st_uid, path.stat().st_mtime_ns, path.read_bytes())
-        for path in root.rglob("*")
-        if path.is_file()
-    }
 
 
 @needs_root

@@ -59,3 +59,12 @@ def start_as_stranger(
         env=environment,
         cwd="/",
     )
+
+
+def contents(root: Path) -> dict[str, tuple[int, int, bytes]]:
+    """Return of every file who owns it, when it was changed, and what is in it."""
+    return {
+        str(path): (path.stat().st_uid, path.stat().st_mtime_ns, path.read_bytes())
+        for path in root.rglob("*")
+        if path.is_file()
+    }

@@ -14,26 +14,6 @@ from ...support.grids import tiny_grid
 from ...support.journals import ended, journal, started
 from ...support.lab import Lab, wait_for
 
-# Fails as often as there are files to take.
-FAULTY = """\
-from pathlib import Path
-
-import torch
-
-
-class Faulty(torch.nn.Module):
-    def __init__(self, grids, faults: str = ""):
-        super().__init__()
-        self.faults, self.calls = Path(faults), 0
-
-    def forward(self, grids, generator, places=None):
-        self.calls += self.training
-        # Not in the first step, which is tried before anything is submitted.
-        for fault in self.faults.glob("*") if self.calls == 5 else ():
-            fault.unlink(missing_ok=True)
-            raise RuntimeError("a fault that costs a try")
-        return grids[-1].sum() * 0.0, {}
-"""
 STAGES = """\
 max_running: 2
 retries: 5
@@ -44,7 +24,7 @@ stages:
 
 
 def test_retries_and_stages_start_with_no_command_after_the_submission(cli: Cli) -> None:
-    cli.write("faulty.py", FAULTY)
+    cli.write("faulty.py", unattended.FAULTY)
     faults = cli.folder / "faults"
     faults.mkdir()
     (faults / "once").touch()
