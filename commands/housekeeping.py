@@ -197,7 +197,7 @@ def ledger_upgrade(workspace: Workspace = None) -> None:
 def ledger_rebuild(yes: Yes = False, workspace: Workspace = None) -> None:
     """Rebuild the ledger from the workspace.
 
-    An existing SQLite ledger is renamed, not deleted. A PostgreSQL ledger must be empty.
+    The old ledger is kept: a SQLite file is renamed, PostgreSQL rows are copied to a SQLite file.
     """
     from ..orchestrator.housekeeping.ledger_upkeep import rebuild_ledger
     from .printing.terminal import say, write
@@ -206,8 +206,10 @@ def ledger_rebuild(yes: Yes = False, workspace: Workspace = None) -> None:
         sys.stdin.isatty() and typer.confirm("Move the ledger aside and rebuild it?", err=True)
     ):
         raise Refused("this would rebuild the ledger. Repeat with --yes to confirm")
-    found = rebuild_ledger(config(workspace), progress=lambda what, count: say(f"{count} {what}"))
-    write(", ".join(f"{number} {what}" for what, number in found.items()))
+    done = rebuild_ledger(config(workspace), progress=lambda what, count: say(f"{count} {what}"))
+    if done.kept is not None:
+        say(f"the old ledger is kept in {done.kept}")
+    write(", ".join(f"{number} {what}" for what, number in done.found.items()))
 
 
 def config_show(

@@ -3,16 +3,18 @@
 import os
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ...db.engine import open_engine, parse_url
+from ...db.engine import open_engine, parse_url, reading
 from ...db.ledger import Ledger
-from ...db.rebuild import make_ledger, rebuild
+from ...db.lookups import holds_runs
+from ...db.rebuild import make_ledger
+from ...db.refill import keep_copy, refill
 from ...db.upgrade import upgrade
 from ...jobs.config.config import Config
-from ...jobs.errors import BadInput
-from ..loop.context import ledger_url, require_ours
+from ..loop.context import ledger_url, require_ours, state_folder
 
 
 def upgrade_ledger(config: Config) -> str:
@@ -32,48 +34,50 @@ def upgrade_ledger(config: Config) -> str:
     )
 
 
-def rebuild_ledger(config: Config, *, progress: Callable[[str, int], None]) -> dict[str, int]:
-    """Set the ledger aside and make it anew; return how much was found.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rebuilt:
+    """What a rebuild found, and where the old ledger is now."""
+
+    found: dict[str, int]
+    kept: Path | None
+    """None: there was none, or it was empty."""
+
+
+def rebuild_ledger(config: Config, *, progress: Callable[[str, int], None]) -> Rebuilt:
+    """Set the ledger aside and make it anew.
+
+    A SQLite file is renamed. The rows of a PostgreSQL ledger are copied into a SQLite file in this
+    user's state folder, and replaced in one transaction.
 
     Raises:
-        BadInput: the workspace is somebody else's; or a PostgreSQL ledger is not empty: that one is
-            its owner's to drop.
+        BadInput: the workspace is somebody else's.
     """
     identity = config.workspace.check()
     require_ours(config)
     url = parse_url(ledger_url(config, identity))
     if url.drivername == "sqlite":
         path = Path(str(url.database))
-        _set_aside(path)
-        return make_ledger(path, config.workspace, workspace_id=identity["id"], progress=progress)
-    if _holds_runs(config, identity["id"]):
-        raise BadInput(
-            "the PostgreSQL ledger is not empty; drop its tables or name another database, then"
-            " repeat"
-        )
-    ledger = Ledger.open(
-        url.render_as_string(hide_password=False), workspace_id=identity["id"], create=True
-    )
-    return rebuild(ledger, config.workspace, progress)
+        kept = _set_aside(path)
+        found = make_ledger(path, config.workspace, workspace_id=identity["id"], progress=progress)
+        return Rebuilt(found=found, kept=kept)
+    address = url.render_as_string(hide_password=False)
+    ledger = Ledger.open(address, workspace_id=identity["id"], create=True)
+    with reading(ledger.engine) as connection:
+        is_empty = not holds_runs(connection)
+    kept = None if is_empty else keep_copy(ledger, state_folder(), workspace_id=identity["id"])
+    found = refill(ledger, config.workspace, replace=True, progress=progress)
+    return Rebuilt(found=found, kept=kept)
 
 
-def _set_aside(path: Path) -> None:
-    stamp = time.strftime("%Y%m%d-%H%M%S")
+def _set_aside(path: Path) -> Path | None:
+    """Rename a ledger; return its new name, or None where there is none."""
+    kept = Path(f"{path}.{time.strftime('%Y%m%d-%H%M%S')}")
     # The write-ahead log belongs to its database: they move together, the database last.
     for suffix in ("-wal", "-shm", ""):
         old = Path(f"{path}{suffix}")
         if old.exists():
-            os.replace(old, f"{path}.{stamp}{suffix}")
-
-
-def _holds_runs(config: Config, workspace_id: str) -> bool:
-    from ...db import lookups
-    from ...db.engine import reading
-
-    url = ledger_url(config, config.workspace.check())
-    ledger = Ledger.open(url, workspace_id=workspace_id, create=True)
-    with reading(ledger.engine) as connection:
-        return lookups.holds_runs(connection)
+            os.replace(old, f"{kept}{suffix}")
+    return kept if kept.exists() else None
 
 
 def shown_settings(config: Config) -> dict[str, dict[str, Any]]:

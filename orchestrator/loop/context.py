@@ -10,11 +10,13 @@ from pathlib import Path
 
 from ...db.engine import file_system_of, is_network, parse_url
 from ...db.ledger import Ledger
+from ...db.refill import require_whole
 from ...jobs.atomic_files import make_private_folder
 from ...jobs.config.backends import part
 from ...jobs.config.config import Config
 from ...jobs.errors import BadInput, LedgerUnreachable, Problem
 from ...jobs.workspace.paths import Workspace, WorkspaceUnreadable
+from ...jobs.workspace.stored_grid import grid_ids
 from ..backends.base import Backend
 
 # How long a scheduler's answer is waited for where nobody is waiting for ours.
@@ -91,8 +93,13 @@ def ledger_url(config: Config, identity: dict[str, str]) -> str:
             f"the ledger of {root} is on host {identity['ledger_host']}. Work there, or keep the"
             " ledger in PostgreSQL and set VTJOBS_LEDGER to its URL on every host"
         )
+    return str(state_folder() / f"{identity['id']}.sqlite")
+
+
+def state_folder() -> Path:
+    """Return this user's folder on this machine for ledgers that no workspace can hold."""
     state = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
-    return str(make_private_folder(Path(state) / "vtjobs") / f"{identity['id']}.sqlite")
+    return make_private_folder(Path(state) / "vtjobs")
 
 
 def make_backend(name: str, config: Config, *, clock: Clock = time.time) -> Backend:
@@ -144,14 +151,17 @@ def open_context(
         # A lost ledger is made anew from the workspace, which is the truth.
         make_ledger(Path(url), workspace, workspace_id=identity["id"], clock=clock)
     keeps_ledger = is_owner or _is_mine(url)
+    # One without tables is a lost one where the workspace has grids.
+    is_lost = keeps_ledger and bool(grid_ids(workspace))
     ledger = Ledger.open(
         url,
         workspace_id=identity["id"],
-        create=create,
+        create=create or is_lost,
         read_only=to_read and not keeps_ledger,
         where=config.where,
         clock=clock,
     )
+    require_whole(ledger, workspace, may_fill=keeps_ledger, where=config.where)
     return Context(
         config,
         workspace,

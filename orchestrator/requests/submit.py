@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from ...db import queries
 from ...db.engine import reading
+from ...jobs.atomic_files import make_folder
 from ...jobs.config.config import Config
 from ...jobs.config.host import gpu_capability, user_here
 from ...jobs.config.site import configured, settings_of
@@ -224,14 +225,16 @@ def submit(
         prepared.frozen,
         settings=changed(prepared.frozen.settings, declarations=declared, submitted_by=user_here()),
     )
-    write_grid(context.workspace, frozen, prepared.text)
     chosen = {run[0] for run in frozen.runs}
     # A run follows its newest grid; one that is held in another stays held.
     held = chosen if hold else _held_elsewhere(context, chosen)
+    # Its markers come before the grid: who finds it stored may start its runs.
+    make_folder(context.workspace.grid(frozen.grid_id))
     if held:
         mark_held(context, frozen.grid_id, held, held=True)
     if canary:
         set_canary(context.workspace, frozen.grid_id, choose_canary(frozen, chosen))
+    write_grid(context.workspace, frozen, prepared.text)
     context.ledger.add_grid(frozen)
     return document
 
