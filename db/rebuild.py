@@ -10,9 +10,10 @@ from pathlib import Path
 
 from sqlalchemy import select
 
-from ..jobs.atomic_files import fsync_folder, read_json
+from ..jobs.atomic_files import fsync_folder
+from ..jobs.errors import DamagedFile
 from ..jobs.run.states import LIVE
-from ..jobs.workspace.allocation import Allocation
+from ..jobs.workspace.allocation import Allocation, read_allocation
 from ..jobs.workspace.paths import Workspace
 from ..jobs.workspace.stored_grid import grid_ids, read_grid
 from . import models as m
@@ -112,11 +113,10 @@ def _allocations(workspace: Workspace, known: Container[str] = ()) -> list[Alloc
 
 def _allocation(path: Path) -> Allocation | None:
     try:
-        data = read_json(path)
-        return None if data is None else Allocation.from_dict(data)
-    except (ValueError, TypeError, KeyError) as error:
-        # One damaged file, or one of a newer vtjobs, must not keep every command from working.
-        logger.warning("%s: passed over (%s)", path, error)
+        return read_allocation(path)
+    except DamagedFile as error:
+        # One such file must not keep every command from working.
+        logger.warning("warning: %s. It is passed over", error)
         return None
 
 

@@ -14,6 +14,8 @@ import stat
 from pathlib import Path
 from typing import Any
 
+from .errors import DamagedFile
+
 # A folder that a group shares, and the files in it. The set-group-ID bit gives what is made there
 # the folder's group.
 SHARED_FOLDER, SHARED_FILE = 0o2770, 0o660
@@ -117,11 +119,29 @@ def current_umask() -> int:
 
 
 def read_json(path: Path) -> Any | None:
-    """Return the JSON in a file, or None where there is no such file."""
+    """Return the JSON in a file, or None where there is no such file.
+
+    Raises:
+        DamagedFile: it holds no JSON.
+    """
     try:
         return json.loads(path.read_bytes())
     except FileNotFoundError:
         return None
+    except (ValueError, RecursionError) as error:
+        raise DamagedFile(f"{path} is damaged: {error}") from None
+
+
+def read_mapping(path: Path) -> dict[str, Any]:
+    """Return the mapping in a file, empty where there is no such file.
+
+    Raises:
+        DamagedFile: it holds something else.
+    """
+    found = read_json(path)
+    if not isinstance(found, dict | None):
+        raise DamagedFile(f"{path} is damaged: not a mapping")
+    return found or {}
 
 
 def read_cache(path: Path) -> dict[str, Any]:
@@ -130,10 +150,9 @@ def read_cache(path: Path) -> dict[str, Any]:
     Empty where it is missing or damaged.
     """
     try:
-        found = read_json(path)
-    except ValueError:
+        return read_mapping(path)
+    except DamagedFile:
         return {}
-    return found if isinstance(found, dict) else {}
 
 
 def to_json(value: Any) -> bytes:

@@ -88,6 +88,10 @@ class SeedsMissing(VtjobsError):
     exit_code = 8
 
 
+class DamagedFile(VtjobsError, ValueError):
+    """A file of the workspace is empty, cut short, or of another program or version."""
+
+
 class DamagedJournal(VtjobsError):
     """A journal has a damaged line that is not its tail; what lies before it is sound."""
 

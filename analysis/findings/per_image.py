@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from ...jobs.documents import Document
-from ...jobs.run.spec import Axes, RunSpec
+from ...jobs.run.spec import Axes
 from ...jobs.workspace.lineage import completed_by
 from ...jobs.workspace.paths import Workspace
+from ...jobs.workspace.stored_grid import read_spec
 from .cell import Cell
 from .study import AnyStudy
 
@@ -179,7 +180,7 @@ def mcnemar(one: Any, other: Any) -> McNemar:
 
 def images_of(workspace: Workspace, run_id: str, set_name: str) -> tuple[Any, ...]:
     """Return what decides which images a run's set has: equal where they are the same ones."""
-    spec = RunSpec.parse(workspace.run(run_id).spec.read_text())
+    spec = read_spec(workspace.run(run_id))
     dataset = spec.dataset
     is_drawn = set_name == "val" and dataset.val is not None
     drawn = (dataset.val, spec.seeds["split"]) if is_drawn else ()

@@ -2,7 +2,12 @@
 
 import dataclasses
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
+
+from ..atomic_files import read_json
+from ..documents import Unfit
+from ..errors import DamagedFile
 
 SCHEMA = 1
 HANG_S = 300.0
@@ -108,10 +113,30 @@ class Allocation:
         """Read the file's content.
 
         Raises:
-            KeyError, TypeError: the content is not an allocation of this version.
+            Unfit: the content is not an allocation of this version.
         """
+        try:
+            return cls._read(data)
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
+            raise Unfit(f"no allocation of this version of vtjobs ({error!r})") from None
+
+    @classmethod
+    def _read(cls, data: dict[str, Any]) -> "Allocation":
         shape = Shape(**{**data["shape"], "sets": tuple(data["shape"].get("sets", ()))})
         tasks = tuple(tuple(Task(**task) for task in part) for part in data["tasks"])
         lists = {name: tuple(data.get(name, ())) for name in ("argv", "after", "exclude")}
         inside = Place(**data["inside"]) if data.get("inside") else None
         return cls(**{**data, "shape": shape, "tasks": tasks, **lists, "inside": inside})
+
+
+def read_allocation(path: Path) -> Allocation | None:
+    """Return the allocation in a file, or None where there is no such file.
+
+    Raises:
+        DamagedFile: it is cut short, or of a newer version of vtjobs.
+    """
+    data = read_json(path)
+    try:
+        return None if data is None else Allocation.from_dict(data)
+    except Unfit as error:
+        raise DamagedFile(f"{path} is damaged: {error}") from None

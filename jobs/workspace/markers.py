@@ -8,13 +8,16 @@ its first epoch <grid>/breaker.json   {"class", "signature", "message", "runs"} 
 deterministic failure came too often
 """
 
+import contextlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import Enum, auto
 from functools import cache
+from pathlib import Path
 from typing import Any
 
-from ..atomic_files import read_json
+from ..atomic_files import read_mapping
+from ..errors import DamagedFile
 from .lineage import read_attempt
 from .paths import Workspace
 
@@ -43,9 +46,14 @@ def closed(workspace: Workspace, grid_id: str) -> Callable[[str], Closed | None]
 
     That function returns None for a run that may start.
     """
-    hold = _marker(workspace, grid_id, "hold")
-    canary = _marker(workspace, grid_id, "canary")
-    breaker = _marker(workspace, grid_id, "breaker")
+    try:
+        hold = read_marker(workspace, grid_id, "hold")
+        canary = read_marker(workspace, grid_id, "canary")
+        breaker = read_marker(workspace, grid_id, "breaker")
+    except DamagedFile as error:
+        # Whatever it said, a release is the way to say otherwise.
+        unreadable = Closed(Marker.BREAKER, str(error))
+        return lambda run_id: unreadable
     held, first = frozenset(hold.get("runs", ())), frozenset(canary.get("runs", ()))
 
     @cache
@@ -70,7 +78,8 @@ def held_runs(workspace: Workspace, grid_ids: Iterable[str]) -> set[str]:
     """Return the runs that the hold markers of these grids name."""
     found: set[str] = set()
     for grid_id in grid_ids:
-        found |= set(_marker(workspace, grid_id, "hold").get("runs", ()))
+        with contextlib.suppress(DamagedFile):
+            found |= set(read_marker(workspace, grid_id, "hold").get("runs", ()))
     return found
 
 
@@ -85,5 +94,27 @@ def _have_trained(workspace: Workspace, run_ids: Iterable[str]) -> bool:
         return False
 
 
-def _marker(workspace: Workspace, grid_id: str, name: str) -> dict[str, Any]:
-    return read_json(workspace.marker(grid_id, name)) or {}
+def damaged_markers(workspace: Workspace, grid_id: str) -> list[Path]:
+    """Return those of a grid's markers that cannot be read."""
+    found: list[Path] = []
+    for name in ("hold", "canary", "breaker"):
+        try:
+            read_marker(workspace, grid_id, name)
+        except DamagedFile:
+            found.append(workspace.marker(grid_id, name))
+    return found
+
+
+def read_marker(workspace: Workspace, grid_id: str, name: str) -> dict[str, Any]:
+    """Return what a marker says; empty where there is none.
+
+    Raises:
+        DamagedFile: it cannot be read, or does not say which runs it concerns.
+    """
+    path = workspace.marker(grid_id, name)
+    found = read_mapping(path)
+    runs = found.get("runs", [])
+    is_sound = isinstance(runs, list) and all(isinstance(run_id, str) for run_id in runs)
+    if not is_sound or (path.exists() and "runs" not in found):
+        raise DamagedFile(f"{path} is damaged: it names no runs")
+    return found

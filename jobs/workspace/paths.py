@@ -3,22 +3,25 @@
 import grp
 import os
 import pwd
+import shlex
 import socket
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from ..atomic_files import (
     is_shared,
     make_folder,
+    read_cache,
     read_json,
     share_folder,
     to_json,
     touch_new,
     write_new,
 )
-from ..errors import BadInput, VtjobsError
+from ..errors import BadInput, DamagedFile, VtjobsError
 
 VERSION = 1
 
@@ -122,6 +125,14 @@ class RunFolder:
         return _numbers(self.path / "attempts")
 
 
+def _is_identity(found: Any) -> bool:
+    """Return whether what was read of an identity file is one."""
+    names = {"id": str, "version": int, "ledger_host": str}
+    return isinstance(found, dict) and all(
+        isinstance(found.get(name), kind) for name, kind in names.items()
+    )
+
+
 def _numbers(folder: Path) -> list[int]:
     try:
         return sorted(int(name) for name in os.listdir(folder) if name.isascii() and name.isdigit())
@@ -142,6 +153,11 @@ class Workspace:
     @property
     def identity(self) -> Path:
         return self.root / "workspace.json"
+
+    @property
+    def identity_copy(self) -> Path:
+        """What the identity is restored from where it was removed."""
+        return self.root / "workspace.copy.json"
 
     @property
     def grids(self) -> Path:
@@ -191,6 +207,7 @@ class Workspace:
 
         Raises:
             BadInput: the folder cannot be written, or belongs to somebody else.
+            WorkspaceUnreadable: its identity is lost.
         """
         try:
             # Not make_folder: a folder above it that a group shares does not share it by itself.
@@ -198,20 +215,36 @@ class Workspace:
             if not self.identity.exists():
                 if group is not None:
                     share_folder(self.root, group)
-                data = {
-                    "id": uuid.uuid4().hex,
-                    "version": VERSION,
-                    "ledger_host": socket.gethostname(),
-                }
-                write_new(self.identity, to_json(data))
+                self._write_identity()
             for folder in (self.grids, self.allocations):
                 make_folder(folder)
+            identity = self.check()
+            if not self.identity_copy.exists() and self.is_owned():
+                write_new(self.identity_copy, to_json(identity))
         except OSError as error:
             raise BadInput(
                 f"workspace {self.root} is not writable: {error.strerror or error}"
             ) from None
-        self.check()
         return self
+
+    def _write_identity(self) -> None:
+        """Give the folder an identity: the one that it had, or a new one.
+
+        Raises:
+            WorkspaceUnreadable: it had one that is lost. Its ledger would not know a new one.
+        """
+        had = read_cache(self.identity_copy)
+        if not had and self.grids.is_dir() and any(self.grids.iterdir()):
+            raise WorkspaceUnreadable(
+                f"{self.root} holds grids but neither {self.identity.name} nor its copy"
+                f" {self.identity_copy.name}. Restore one of them from a backup"
+            )
+        new = {
+            "id": uuid.uuid4().hex,
+            "version": VERSION,
+            "ledger_host": socket.gethostname(),
+        }
+        write_new(self.identity, to_json(had or new))
 
     def is_shared(self, group: str | None = None) -> bool:
         """Whether a group shares the workspace: this one, or any."""
@@ -241,14 +274,21 @@ class Workspace:
         """
         try:
             identity = read_json(self.identity)
-        except (OSError, ValueError) as error:
+        except OSError as error:
             raise WorkspaceUnreadable(f"workspace {self.root} cannot be read: {error}") from None
+        except DamagedFile:
+            identity = ""
+        if not _is_identity(identity) and self.identity_copy.exists():
+            command = shlex.join(["cp", str(self.identity_copy), str(self.identity)])
+            raise WorkspaceUnreadable(
+                f"{self.identity} is missing or damaged. Restore it from its copy: {command}"
+            )
         if identity is None:
             raise NoWorkspace(
                 f"{self.root} is not a vtjobs workspace (no workspace.json). Is the file system "
                 "mounted? Set VTJOBS_WORKSPACE or --workspace to use another one"
             )
-        if not isinstance(identity, dict) or not isinstance(identity.get("version"), int):
+        if not _is_identity(identity):
             raise WorkspaceUnreadable(
                 f"workspace {self.root} cannot be read: {self.identity.name} is damaged"
             )

@@ -7,13 +7,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ..atomic_files import make_folder, read_json, to_json, write_new, write_over
+from ..atomic_files import make_folder, read_json, read_mapping, to_json, write_over
 from ..documents import from_plain, to_plain
+from ..errors import DamagedFile
 from ..run.comparing import CompareSettings
 from ..run.design import StudyDesign
-from ..run.spec import Axes, CellSpec, canonical, seed_label, seeds_of
+from ..run.spec import Axes, CellSpec, RunSpec, canonical, digest, seed_label, seeds_of
 from .grid_settings import GridSettings, ResourceSettings
-from .paths import Workspace
+from .paths import RunFolder, Workspace
 
 if TYPE_CHECKING:
     # Reading commands read frozen grids; only submission needs the schema and its pydantic.
@@ -148,25 +149,67 @@ def write_grid(workspace: Workspace, frozen: FrozenGrid, text: bytes) -> None:
         for cell in frozen.cells
     ]
     stored = {"cells": cells, "runs": frozen.runs, "streams": frozen.streams}
-    write_new(folder / "runs.json", json.dumps(stored).encode())
+    if not _is_sound(folder / "runs.json"):
+        write_over(folder / "runs.json", json.dumps(stored).encode())
     # Last: a folder without it is a submission that was cut off, and counts for nothing.
     write_over(folder / "grid.json", to_json(to_plain(frozen.settings)))
+
+
+def _is_sound(path: Path) -> bool:
+    """Return whether a file of runs is there and can be read."""
+    try:
+        return bool(_read_runs(path))
+    except DamagedFile:
+        return False
 
 
 def read_grid(workspace: Workspace, grid_id: str) -> FrozenGrid | None:
     """Read a stored grid, or None where its submission was cut off."""
     folder = workspace.grid(grid_id)
-    settings = read_json(folder / "grid.json")
-    stored = read_json(folder / "runs.json")
-    if settings is None or stored is None:
+    settings = read_settings(workspace, grid_id)
+    stored = _read_runs(folder / "runs.json")
+    if settings is None or not stored:
         return None
     cells = [FrozenCell(**{**cell, "spec": CellSpec(**cell["spec"])}) for cell in stored["cells"]]
     return FrozenGrid(
-        settings=from_plain(settings, GridSettings),
+        settings=settings,
         cells=cells,
         runs=[tuple(run) for run in stored["runs"]],
         streams=_streams(stored),
     )
+
+
+def read_settings(workspace: Workspace, grid_id: str) -> GridSettings | None:
+    """Return the settings of a stored grid, or None where its submission was cut off.
+
+    Raises:
+        DamagedFile: they cannot be read.
+    """
+    path = workspace.grid(grid_id) / "grid.json"
+    try:
+        found = read_json(path)
+        return None if found is None else from_plain(found, GridSettings)
+    except ValueError as error:
+        raise _damaged(path, error) from None
+
+
+def _read_runs(path: Path) -> dict[str, Any]:
+    """Return the cells, runs and streams of a stored grid, empty where there is no such file."""
+    try:
+        stored = read_mapping(path)
+        for cell in stored.get("cells", ()):
+            FrozenCell(**{**cell, "spec": CellSpec(**cell["spec"])})
+        is_sound = not stored or (stored["cells"] and all(len(run) == 4 for run in stored["runs"]))
+    except (ValueError, TypeError, KeyError) as error:
+        raise _damaged(path, error) from None
+    if not is_sound:
+        raise _damaged(path, ValueError("no runs"))
+    return stored
+
+
+def _damaged(path: Path, error: Exception) -> DamagedFile:
+    reason = str(error) if isinstance(error, DamagedFile) else f"{path} is damaged ({error!r})"
+    return DamagedFile(f"{reason}. To write it again, submit the grid file again")
 
 
 def _streams(stored: dict[str, Any]) -> dict[int, dict[str, int]]:
@@ -174,23 +217,44 @@ def _streams(stored: dict[str, Any]) -> dict[int, dict[str, int]]:
 
 
 def write_spec(workspace: Workspace, grid_id: str, run_id: str) -> None:
-    """Write a run's description into its folder, where it is not there yet.
+    """Write a run's description into its folder, where it is not there yet or is damaged.
 
     Raises:
         KeyError: the grid, or the run in it, is not stored.
     """
     folder = workspace.run(run_id)
-    if folder.spec.exists():
+    if _describes(folder.spec, run_id):
         return
-    stored = read_json(workspace.grid(grid_id) / "runs.json") or {"runs": []}
-    run = next((run for run in stored["runs"] if run[0] == run_id), None)
+    stored = read_mapping(workspace.grid(grid_id) / "runs.json")
+    run = next((run for run in stored.get("runs", ()) if run[0] == run_id), None)
     if run is None:
         raise KeyError(f"grid {grid_id} has no run {run_id}")
     _, cell, seed, parent = run
     spec = CellSpec(**stored["cells"][cell]["spec"])
     make_folder(folder.path)
     seeds = canonical(_streams(stored).get(seed) or seeds_of(seed))
-    write_new(folder.spec, spec.text(seeds=seeds, init_from=parent).encode())
+    # A run is named by its description, so whoever else writes it writes the same.
+    write_over(folder.spec, spec.text(seeds=seeds, init_from=parent).encode())
+
+
+def _describes(spec: Path, run_id: str) -> bool:
+    """Return whether a file holds the description that the run is named by."""
+    try:
+        return digest(spec.read_text("utf-8")) == run_id
+    except (FileNotFoundError, UnicodeDecodeError):
+        return False
+
+
+def read_spec(folder: RunFolder) -> RunSpec:
+    """Return a run's description.
+
+    Raises:
+        DamagedFile: it is damaged, or of a newer version.
+    """
+    try:
+        return RunSpec.parse(folder.spec.read_text("utf-8"))
+    except ValueError as error:
+        raise DamagedFile(f"{folder.spec} is damaged: {error}") from None
 
 
 def own_head_file(workspace: Workspace, grid_id: str, name: str) -> str:

@@ -2,8 +2,8 @@
 
 import os
 
-from ..atomic_files import read_json
-from .allocation import Allocation, Task
+from ..errors import DamagedFile
+from .allocation import Task, read_allocation
 from .paths import Workspace
 
 
@@ -31,9 +31,9 @@ class Submissions:
 
     def _take_in(self, token: str) -> None:
         try:
-            data = read_json(self._workspace.allocation(token))
-            tasks = Allocation.from_dict(data).all_tasks if data else []
-        except (ValueError, TypeError, KeyError):
+            allocation = read_allocation(self._workspace.allocation(token))
+            tasks = [] if allocation is None else allocation.all_tasks
+        except DamagedFile:
             # Damaged, or of a newer vtjobs: whoever submits says so.
             tasks = []
         self._read.add(token)

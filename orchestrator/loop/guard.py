@@ -8,14 +8,16 @@ obey alike.
 
 from collections import defaultdict
 from collections.abc import Container
+from pathlib import Path
 
 from ...db import lookups, queries, scheduler_notes
 from ...db.engine import reading
 from ...db.lookups import FailedRun
-from ...jobs.atomic_files import read_json, to_json, write_new, write_over
+from ...jobs.atomic_files import read_cache, read_mapping, to_json, write_new, write_over
 from ...jobs.run.error_text import message_of
 from ...jobs.run.retry import ALIKE_RUNS, BLAMED
 from ...jobs.run.states import RunState
+from ...jobs.workspace.markers import damaged_markers
 from ...jobs.workspace.paths import Workspace
 from ...jobs.workspace.stored_grid import FrozenGrid
 from ..backends.base import WaitKind
@@ -33,9 +35,18 @@ def guard(context: Context, *, asked: Container[str] | None = None) -> list[str]
     acts = asked is None
     found: list[str] = []
     for folder in sorted(context.workspace.grids.glob("*")):
-        if (folder / "canary.json").exists():
+        if damaged := damaged_markers(context.workspace, folder.name):
+            found += [_unreadable(context, folder.name, path) for path in damaged]
+        elif (folder / "canary.json").exists():
             found += _watch_canary(context, folder.name, acts=acts)
     return found + _watch_failures(context, acts=acts) + _watch_queue(context, asked)
+
+
+def _unreadable(context: Context, grid_id: str, marker: Path) -> str:
+    return (
+        f"{grid_id}: {marker} is damaged, so its runs are held back. Remove it, and start them:"
+        f" vtjobs release {grid_id}{context.where}"
+    )
 
 
 def _watch_queue(context: Context, asked: Container[str] | None) -> list[str]:
@@ -78,7 +89,7 @@ def set_canary(workspace: Workspace, grid_id: str, run_ids: list[str]) -> None:
 
 def _watch_canary(context: Context, grid_id: str, *, acts: bool) -> list[str]:
     path = context.workspace.marker(grid_id, "canary")
-    marker = read_json(path) or {}
+    marker = read_mapping(path)
     if marker.get("passed"):
         return []
     runs = list(marker.get("runs", ()))
@@ -119,7 +130,7 @@ def _watch_failures(context: Context, *, acts: bool) -> list[str]:
         pending = lookups.runs_by_grid(connection, waiting) if alike else {}
     found = []
     for (grid_id, failure, signature), rows in sorted(alike.items()):
-        forgiven = read_json(context.workspace.marker(grid_id, "forgiven")) or {}
+        forgiven = read_cache(context.workspace.marker(grid_id, "forgiven"))
         fresh = [row for row in rows if forgiven.get(row.run_id, 0) < row.number]
         if len(fresh) < ALIKE_RUNS or not pending.get(grid_id):
             continue
@@ -153,9 +164,11 @@ def reset(context: Context, grid_ids: set[str]) -> None:
         attempts = lookups.newest_attempts(connection, known)
     for grid_id in known:
         marker = context.workspace.marker
+        for path in damaged_markers(context.workspace, grid_id):
+            path.unlink(missing_ok=True)
         if marker(grid_id, "breaker").exists():
             write_over(marker(grid_id, "forgiven"), to_json(attempts.get(grid_id, {})))
             marker(grid_id, "breaker").unlink(missing_ok=True)
-        canary = read_json(marker(grid_id, "canary"))
+        canary = read_mapping(marker(grid_id, "canary"))
         if canary and not canary.get("passed"):
             write_over(marker(grid_id, "canary"), to_json({**canary, "passed": True}))

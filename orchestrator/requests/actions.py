@@ -7,10 +7,11 @@ from collections.abc import Sequence
 
 from ...db import lookups, queries
 from ...db.engine import reading
-from ...jobs.atomic_files import make_folder, read_json, to_json, touch_new, write_over
+from ...jobs.atomic_files import make_folder, to_json, touch_new, write_over
 from ...jobs.documents import Document, field
-from ...jobs.errors import VtjobsError
+from ...jobs.errors import DamagedFile, VtjobsError
 from ...jobs.run.states import RunState
+from ...jobs.workspace.markers import read_marker
 from ..loop.context import Context
 from ..loop.guard import reset
 from ..loop.tick import cancel_places
@@ -133,7 +134,11 @@ def mark_held(context: Context, grid_id: str, chosen: set[str], *, held: bool) -
     Agents read it before they claim.
     """
     path = context.workspace.marker(grid_id, "hold")
-    before = set((read_json(path) or {}).get("runs", ()))
+    try:
+        before = set(read_marker(context.workspace, grid_id, "hold").get("runs", ()))
+    except DamagedFile:
+        # It holds all runs of the grid, until they are released.
+        return
     after = before | chosen if held else before - chosen
     if after:
         write_over(path, to_json({"runs": sorted(after)}))

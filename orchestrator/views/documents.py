@@ -12,8 +12,9 @@ from typing import Any
 from ...db import lookups, queries, records
 from ...db.engine import reading
 from ...db.gpu_hours import gpu_hours
-from ...jobs.atomic_files import read_json
+from ...jobs.atomic_files import read_cache
 from ...jobs.documents import Document, field, to_plain
+from ...jobs.errors import DamagedFile
 from ...jobs.grid import fidelity
 from ...jobs.run.design import seed_text
 from ...jobs.run.eta import Eta
@@ -22,6 +23,8 @@ from ...jobs.run.spec import Axes, CellSpec, RunSpec
 from ...jobs.run.states import FailureClass, RunState
 from ...jobs.units import iso
 from ...jobs.workspace.grid_settings import GridSettings
+from ...jobs.workspace.paths import RunFolder
+from ...jobs.workspace.stored_grid import read_spec
 from ..loop.context import Context
 from .attempts import AttemptView, CheckpointView, attempt_views
 from .causes import Cause, cause_of
@@ -241,8 +244,7 @@ def show(context: Context, run_id: str) -> RunDetails:
         grids = lookups.grids_of(connection, run_id)
         hours = gpu_hours(connection, [run_id]).get(run_id, {})
         cell = queries.cell_rows(connection, {row.cell_id})[row.cell_id]
-    # A run's own description is written when it starts; until then its cell has most of it.
-    spec = RunSpec.parse(folder.spec.read_text()) if folder.spec.exists() else None
+    spec = _spec(folder)
     cell_spec = CellSpec.stored(cell.spec)
     settings = spec or cell_spec.settings
     last = attempts[-1].number if attempts else 0
@@ -260,7 +262,7 @@ def show(context: Context, run_id: str) -> RunDetails:
         spec=to_plain(spec) | {"recipe": spec.recipe.in_full()}
         if spec
         else to_plain(settings) | {"numerics": cell_spec.numerics},
-        environment=read_json(folder.attempt(last) / "environment.json") if last else None,
+        environment=read_cache(folder.attempt(last) / "environment.json") or None,
         results=[_result(result) for result in results],
         checkpoints=[
             CheckpointView(
@@ -276,6 +278,17 @@ def show(context: Context, run_id: str) -> RunDetails:
         history=[Change(**(asdict(event) | {"at": iso(event.at)})) for event in events],
         grids=grids,
     )
+
+
+def _spec(folder: RunFolder) -> RunSpec | None:
+    """Return a run's own description; None: its cell has most of it.
+
+    It is written when the run starts, and again at its next start where it is damaged.
+    """
+    try:
+        return read_spec(folder)
+    except (FileNotFoundError, DamagedFile):
+        return None
 
 
 def _result(row: records.ResultRow) -> ResultView:

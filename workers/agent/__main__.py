@@ -5,11 +5,10 @@ import logging
 import sys
 from pathlib import Path
 
-from ...jobs.atomic_files import read_json
 from ...jobs.config.node import on_node
-from ...jobs.errors import VtjobsError
+from ...jobs.errors import DamagedFile, VtjobsError
 from ...jobs.run.states import ExitCode
-from ...jobs.workspace.allocation import Allocation
+from ...jobs.workspace.allocation import read_allocation
 from ...jobs.workspace.paths import Workspace
 from .agent import Agent
 
@@ -33,14 +32,16 @@ def main() -> int:
     workspace = Workspace(options.workspace)
     try:
         workspace.check()
+        allocation = read_allocation(workspace.allocation(options.token))
+    except DamagedFile as error:
+        logger.error("%s", error)
+        return int(ExitCode.SETUP_ERROR)
     except VtjobsError as error:
         logger.error("%s", error)
         return error.exit_code
-    data = read_json(workspace.allocation(options.token))
-    if data is None:
+    if allocation is None:
         logger.error("%s: no such allocation", options.token)
         return int(ExitCode.SETUP_ERROR)
-    allocation = Allocation.from_dict(data)
     here = on_node(allocation.shape.backend)
     index = here.index() if options.index is None else options.index
     node = here.node() if options.node is None else options.node

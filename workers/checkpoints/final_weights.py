@@ -7,6 +7,7 @@ from ...jobs.errors import VtjobsError
 from ...jobs.run.spec import RunSpec
 from ...jobs.workspace.lineage import completed_by
 from ...jobs.workspace.paths import Workspace
+from ...jobs.workspace.stored_grid import read_spec
 from .manifest import MODEL, Manifest, Rejected, verify
 
 
@@ -44,5 +45,5 @@ def final_of(workspace: Workspace, run_id: str) -> Final:
         manifest = verify(newest, run_id=run_id, only=(MODEL,))
     except Rejected as error:
         raise NoWeights(f"run {run_id}: its final weights are unusable ({error})") from None
-    spec = RunSpec.parse(folder.spec.read_text())
+    spec = read_spec(folder)
     return Final(spec=spec, attempt=attempt, folder=newest, manifest=manifest)

@@ -8,26 +8,27 @@ A queue on disk, kept going by a process of its own that outlives the terminal.
                          runner.lock            held by the one runner
 """
 
+import contextlib
 import fcntl
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
-from ....jobs.atomic_files import make_folder, open_file, read_json
+from ....jobs.atomic_files import make_folder, open_file
 from ....jobs.config.config import Config
 from ....jobs.config.host import clean_environment, cpu_count, visible_gpus
-from ....jobs.errors import BadInput, Problem
-from ....jobs.workspace.allocation import Allocation, Shape
+from ....jobs.errors import BadInput, DamagedFile, Problem
+from ....jobs.workspace.allocation import Allocation, Shape, read_allocation
 from ....jobs.workspace.grid_settings import GridSettings
 from ....jobs.workspace.journal import HEARTBEAT_S, LEASE_S
 from ....jobs.workspace.paths import Workspace
 from ..base import JobState, JobView, Key, Place, Room, Submission, SubmitOutcome, Waiting, WaitKind
-from .entries import End, Need, Running, read, write
+from .entries import GONE, End, Need, Running, read, write
 from .secrets import hand_secrets, secrets
 
 MOST_TASKS = 64
@@ -76,15 +77,10 @@ class LocalBackend:
     def _room(self, lanes: int, shape: Shape, settings: GridSettings) -> Room:
         # An agent that has all lanes takes the grid's further runs on by itself: sooner than a new
         # one starts, which would have to wait for its end.
-        served = (
-            Allocation.from_dict(data)
-            for token in self.queue.running()
-            if (data := read_json(self.workspace.allocation(token))) is not None
-        )
         is_taken = any(
             (one.lanes, one.shape) == (lanes, shape)
             and any(task.grid_id == settings.grid_id for task in one.all_tasks)
-            for one in served
+            for one in self.queue.served()
         )
         return Room(lanes=lanes, tasks=MOST_TASKS, free=0 if is_taken else None, at_once=1)
 
@@ -160,13 +156,7 @@ class LocalQueue:
         token = allocation.token
         if any(self.entry(where, token).exists() for where in ("running", "ended")):
             return
-        shape = allocation.shape
-        need = Need(
-            created_at=allocation.created_at,
-            gpus=allocation.lanes * shape.gpus,
-            cores=min(cpu_count(), allocation.lanes * shape.ranks * shape.threads),
-        )
-        write(self.folder("queue") / f"{token}.json", need)
+        write(self.folder("queue") / f"{token}.json", needs(allocation))
 
     def view(self, token: str) -> JobView:
         """Say where an allocation stands.
@@ -174,10 +164,8 @@ class LocalQueue:
         The order of looking follows the order of moving, so none is missed.
         """
         if self.entry("ended", token).exists():
-            ended = read(self.entry("ended", token), End)
-            word = ended.word if ended is not None else ""
-            return JobView(state=JobState.ENDED, job_id=token, raw=word)
-        running = read(self.entry("running", token), Running)
+            return JobView(state=JobState.ENDED, job_id=token, raw=self._word(token))
+        running = self._agent(self.entry("running", token))
         if running is not None:
             if running.is_alive:
                 return JobView(
@@ -194,6 +182,34 @@ class LocalQueue:
         if self.entry("running", token).exists() or self.entry("ended", token).exists():
             return self.view(token)
         return self._view_elsewhere(token)
+
+    def _word(self, token: str) -> str:
+        """Return how an allocation ended, as far as its file says."""
+        try:
+            ended = read(self.entry("ended", token), End)
+        except ValueError:
+            return ""
+        return ended.word if ended is not None else ""
+
+    def _agent(self, path: Path) -> Running | None:
+        """Return the agent that a file of the queue names, dead or alive."""
+        try:
+            return read(path, Running)
+        except ValueError:
+            return GONE
+
+    def _need(self, path: Path) -> Need | None:
+        """Return what a queued allocation needs; where its file is damaged, from the allocation."""
+        try:
+            return read(path, Need)
+        except ValueError:
+            pass
+        try:
+            allocation = read_allocation(self.workspace.allocation(path.stem))
+        except DamagedFile:
+            allocation = None
+        # Without both its agent starts, finds no runs and says so.
+        return Need(created_at=0.0, gpus=0, cores=1) if allocation is None else needs(allocation)
 
     def _written_at(self, where: str, token: str) -> float | None:
         try:
@@ -235,7 +251,7 @@ class LocalQueue:
 
     def signal(self, token: str, number: int) -> None:
         """Signal the agent of an allocation, if it is the process that we started."""
-        running = read(self.entry("running", token), Running)
+        running = self._agent(self.entry("running", token))
         if running is not None and running.is_alive:
             try:
                 os.kill(running.pid, number)
@@ -246,7 +262,7 @@ class LocalQueue:
         """Return the queued allocations, oldest first."""
         found = []
         for path in (self.root / "queue").glob("vtj-*.json"):
-            need = read(path, Need)
+            need = self._need(path)
             if need is not None:
                 found.append((path.stem, need))
         return sorted(found, key=lambda item: (item[1].created_at, item[0]))
@@ -254,7 +270,15 @@ class LocalQueue:
     def running(self) -> dict[str, Running]:
         """Return the allocations that have an agent, dead or alive."""
         paths = sorted((self.root / "running").glob("vtj-*.json"))
-        return {path.stem: entry for path in paths if (entry := read(path, Running)) is not None}
+        return {path.stem: entry for path in paths if (entry := self._agent(path)) is not None}
+
+    def served(self) -> Iterator[Allocation]:
+        """Yield the allocations that have an agent and whose file can be read."""
+        for token in self.running():
+            with contextlib.suppress(DamagedFile):
+                allocation = read_allocation(self.workspace.allocation(token))
+                if allocation is not None:
+                    yield allocation
 
     def wake(self) -> None:
         """Start a runner where there is work and nobody does it."""
@@ -303,6 +327,16 @@ class LocalQueue:
 
     def lock(self) -> "RunnerLock":
         return RunnerLock(make_folder(self.root) / LOCK)
+
+
+def needs(allocation: Allocation) -> Need:
+    """Return what an allocation takes of this machine."""
+    shape = allocation.shape
+    return Need(
+        created_at=allocation.created_at,
+        gpus=allocation.lanes * shape.gpus,
+        cores=min(cpu_count(), allocation.lanes * shape.ranks * shape.threads),
+    )
 
 
 class RunnerLock:

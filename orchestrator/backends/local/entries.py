@@ -51,11 +51,18 @@ class End(Document, frozen=True, kw_only=True, omit_defaults=False):
     word: str
 
 
+# What a file without its content stands for: an agent that the power cut ended with it.
+GONE = Running(pid=0, started="", boot="", gpus=[], cores=0)
+
 T = TypeVar("T")
 
 
 def read(path: Path, kind: type[T]) -> T | None:
-    """Return what a file of the queue says, or None where it is not there."""
+    """Return what a file of the queue says, or None where it is not there.
+
+    Raises:
+        ValueError: it is damaged. Files appear whole, so a power cut has taken its content.
+    """
     data = read_json(path)
     return None if data is None else from_plain(data, kind)
 

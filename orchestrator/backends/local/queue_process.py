@@ -16,11 +16,11 @@ import sys
 import time
 from pathlib import Path
 
-from ....jobs.atomic_files import open_file, read_json
+from ....jobs.atomic_files import open_file
 from ....jobs.config.host import clean_environment, cpu_count, visible_gpus
 from ....jobs.documents import asdict
 from ....jobs.errors import VtjobsError
-from ....jobs.workspace.allocation import Allocation
+from ....jobs.workspace.allocation import read_allocation
 from ....jobs.workspace.journal import HEARTBEAT_S
 from ....jobs.workspace.paths import Workspace
 from .backend import LocalQueue
@@ -225,11 +225,11 @@ def main() -> int:
         return error.exit_code
     queue = LocalQueue(workspace)
     if options.action == "submit":
-        data = read_json(workspace.allocation(options.token))
-        if data is None:
+        allocation = read_allocation(workspace.allocation(options.token))
+        if allocation is None:
             logger.error("%s: no such allocation", options.token)
             return 1
-        queue.add(Allocation.from_dict(data))
+        queue.add(allocation)
         queue.wake()
         return 0
     for number in (signal.SIGINT, signal.SIGHUP):
