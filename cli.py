@@ -3,6 +3,7 @@
 Puts the commands together, and turns every error into a message and an exit code.
 """
 
+import errno
 import io
 import os
 import signal
@@ -23,7 +24,7 @@ from .commands import (
     watch,
     weights,
 )
-from .commands.groups import Commands
+from .commands.groups import Command, Commands
 from .jobs.errors import BadInput, SchedulerUnreachable, VtjobsError
 
 # The exit code after Ctrl-C; newer parsers return it themselves.
@@ -72,7 +73,7 @@ COMMANDS: tuple[Callable[..., None], ...] = (
     housekeeping.init,
 )
 for command in COMMANDS:
-    app.command()(command)
+    app.command(cls=Command)(command)
 
 
 def _write(text: str, *, end: str = "\n", to_stderr: bool = False) -> None:
@@ -99,7 +100,7 @@ def every_command(
     """Run grids of vision experiments and get a results table with honest error bars."""
 
 
-@app.command("help")
+@app.command("help", cls=Command)
 def show_help(
     ctx: typer.Context,
     command: Annotated[list[str] | None, typer.Argument(help="Command to explain.")] = None,
@@ -119,7 +120,7 @@ def show_help(
 def _group(name: str, about: str, **commands: Callable[..., None]) -> None:
     group = typer.Typer(help=about, no_args_is_help=True, rich_markup_mode=None)
     for word, function in commands.items():
-        group.command(word)(function)
+        group.command(word, cls=Command)(function)
     app.add_typer(group, name=name)
 
 
@@ -155,7 +156,8 @@ def main() -> None:
     except OSError as error:
         # A full disk, a folder that is not ours: nothing of vtjobs's own doing.
         _write(f"error: {error}", to_stderr=True)
-        code = 1
+        # No program makes a name too long for a file system; a person types it.
+        code = BadInput.exit_code if error.errno == errno.ENAMETOOLONG else 1
     except SystemExit as error:
         # The parser answers a closed pipe with an exit of its own.
         if not isinstance(error.__context__, BrokenPipeError):

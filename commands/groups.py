@@ -1,10 +1,16 @@
 """How `vtjobs --help` groups the commands, and what an unknown command is answered with."""
 
+import math
 from typing import Any
 
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
-from ..jobs.errors import nearest
+from ..jobs.errors import BadInput, nearest
+
+# No path, name or condition is longer, and no whole number that anybody means is larger.
+MOST_CHARACTERS = 4096
+MOST_FOLDERS = 200
+MOST_NUMBER = 2**31 - 1
 
 # The first group is what a newcomer needs; every command stands in exactly one group.
 GROUPS: dict[str, tuple[str, ...]] = {
@@ -77,3 +83,32 @@ class Commands(TyperGroup):
         near = nearest(name, READING)
         hint = f" {near[:1].upper()}{near[1:]}" if near else " See: vtjobs --help"
         ctx.fail(f"no command {name!r}.{hint}")
+
+
+class Command(TyperCommand):
+    """A command that refuses words which no file system, database or terminal can take."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read a command's words.
+
+        Raises:
+            BadInput: one is not UTF-8 or too long, or a number is too large.
+        """
+        for word in args:
+            _require_text(word)
+        rest = super().parse_args(ctx, args)
+        for name, value in ctx.params.items():
+            is_number = isinstance(value, int | float) and not isinstance(value, bool)
+            if is_number and not (math.isfinite(value) and abs(value) <= MOST_NUMBER):
+                raise BadInput(f"--{name.replace('_', '-')}: at most {MOST_NUMBER}, got {value}")
+        return rest
+
+
+def _require_text(word: str) -> None:
+    shown = f"{word[:40]!r}{'…' if len(word) > 40 else ''}"
+    if any("\ud800" <= letter <= "\udfff" for letter in word):
+        raise BadInput(f"{shown}: not valid UTF-8")
+    if len(word) > MOST_CHARACTERS:
+        raise BadInput(f"{shown}: longer than {MOST_CHARACTERS} characters")
+    if word.count("/") > MOST_FOLDERS:
+        raise BadInput(f"{shown}: more than {MOST_FOLDERS} folders")

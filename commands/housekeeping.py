@@ -124,6 +124,8 @@ def init(
 
     if not path.parent.is_dir():
         raise BadInput(f"{path.parent}: no such folder")
+    if path.is_dir():
+        raise BadInput(f"{path}: is a folder, expected the name of a new file")
     if not write_new(
         path, grid_source("quickstart").replace(b"name: quickstart", b"name: my-grid")
     ):

@@ -5,6 +5,8 @@ import re
 from datetime import UTC, datetime
 
 _SUFFIX_S = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+MOST_DIGITS = 40
+MOST_S = 10_000 * 86400
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*([smhd])\Z", re.ASCII)
 _CLOCK = re.compile(r"(?:(\d+)-)?(\d{1,3}):(\d{2}):(\d{2})\Z", re.ASCII)
 
@@ -20,6 +22,8 @@ def parse_duration_s(value: object) -> int:
     if isinstance(value, int | float):
         raise ValueError(f'{value} is ambiguous, write a unit: {value}s, {value}m or "24:00:00"')
     text = value.strip()
+    if len(text) > MOST_DIGITS:
+        raise ValueError(f"cannot read {text[:MOST_DIGITS]}… as a duration: too long")
     if match := _DURATION.match(text):
         seconds = math.ceil(float(match[1]) * _SUFFIX_S[match[2]])
     elif match := _CLOCK.match(text):
@@ -27,8 +31,8 @@ def parse_duration_s(value: object) -> int:
         seconds = ((days * 24 + hours) * 60 + minutes) * 60 + rest
     else:
         raise ValueError(f'cannot read {text!r} as a duration; write 12h, 30m or "24:00:00"')
-    if seconds <= 0:
-        raise ValueError("must be longer than 0 s")
+    if not 0 < seconds <= MOST_S:
+        raise ValueError("must be longer than 0 s and at most 10,000 days")
     return seconds
 
 

@@ -42,6 +42,7 @@ DEFAULTS: dict[str, Any] = {
     "poll_s": 30,
     "max_runs": 100_000,
 }
+MOST_CHARACTERS = 4096
 # Variables that are read elsewhere: by agents and ranks, or by tests.
 _PREFIX = "VTJOBS_"
 _NO_SETTINGS = frozenset(
@@ -225,13 +226,19 @@ def _checked(key: str, value: Any, where: str) -> Any:
         ):
             raise BadInput(f"{name}{key}: expected a whole number of at least 1, got {value!r}")
         return int(text)
+    if not isinstance(value, str) or not _is_text(value):
+        raise BadInput(f"{name}{key}: expected text, got {value!r:.80}")
     if key == "backend":
         require_known(value, f"{name}{key}: ")
-    if not isinstance(value, str) or "\0" in value or "\n" in value:
-        raise BadInput(f"{name}{key}: expected text, got {value!r}")
     if key == "group":
         require_group(value, name)
     return value
+
+
+def _is_text(value: str) -> bool:
+    """Return whether a value can stand in a path, a URL or a message."""
+    is_long = len(value) > MOST_CHARACTERS
+    return not is_long and not any(sign in "\0\n" or "\ud800" <= sign <= "\udfff" for sign in value)
 
 
 def _absolute(key: str, setting: Setting, folder: Path) -> Setting:

@@ -60,8 +60,10 @@ def find(name: str, *, folder: Path) -> Source:
     try:
         text = path.read_text("utf-8")
         tree = ast.parse(text)
-    except (OSError, ValueError, SyntaxError) as error:
-        raise NotAHead(f"{path}: cannot be read as Python ({error})") from None
+    except (OSError, ValueError, SyntaxError, RecursionError, MemoryError) as error:
+        # The last two: nested too deeply for the parser, which has no memory of its own left then.
+        reason = str(error) or "nested too deeply"
+        raise NotAHead(f"{path}: cannot be read as Python ({reason})") from None
     if wanted in HEADS:
         raise NotAHead(f"{wanted} is the name of a built-in head. Rename the class")
     if any(isinstance(node, ast.ImportFrom) and node.level for node in ast.walk(tree)):
