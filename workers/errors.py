@@ -26,3 +26,7 @@ class BackboneError(VtjobsError):
     """timm cannot make this backbone, or it does not fit the head or the weights."""
 
     exit_code = 2
+
+
+class DataError(VtjobsError):
+    """Data is missing, or is not what its fingerprint says."""

@@ -11,9 +11,10 @@ import torch
 from torch import Tensor
 
 from ...jobs.run.settings import DatasetSettings, RecipeSettings
+from ..errors import DataError
 from ..randomness import Streams
 from . import augment
-from .datasets import DataError, ImageSet
+from .datasets import ImageSet
 
 EVAL_BATCH = 256
 

@@ -11,18 +11,14 @@ import numpy
 import torch
 from torch import Tensor
 
-from ...jobs.errors import VtjobsError
 from ...jobs.grid import catalogue
 from ...jobs.grid.dataset_files import remedy
 from ...jobs.run.settings import DatasetSettings
+from ..errors import DataError
 from ..randomness import Streams
 from . import image_trees
 
 Reader = Callable[[int], Any]
-
-
-class DataError(VtjobsError):
-    """Data is missing, or is not what its fingerprint says."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,7 +141,7 @@ def load(
     if name in catalogue.datasets() and split not in catalogue.sets_of(dataset):
         raise DataError(f"dataset {name} has no set {split!r}")
     if name == "folder":
-        loaded = _folder(Path(paths.get(dataset.fingerprint, "")), split)
+        loaded = load_folder(Path(paths.get(dataset.fingerprint, "")), split)
     elif name in _LOADERS:
         try:
             loaded = _LOADERS[name](data_root / name, split)
@@ -260,12 +256,13 @@ def _flowers(root: Path, split: str) -> ImageSet:
         datasets.Flowers102(str(root), split=part)
         for part in (("train", "val") if split == "train" else ("test",))
     ]
-    joined = torch.utils.data.ConcatDataset(parts)
-    labels = [label for part in parts for label in part._labels]
-    return ImageSet(labels=torch.tensor(labels), reader=lambda index: joined[index][0])
+    found = image_trees.Listed(
+        pair for part in parts for pair in zip(part._image_files, part._labels, strict=True)
+    )
+    return ImageSet(labels=found.labels, reader=found.__getitem__)
 
 
-def _folder(root: Path, split: str) -> ImageSet:
+def load_folder(root: Path, split: str) -> ImageSet:
     from torchvision import datasets
 
     split_folder = root / split
@@ -279,7 +276,8 @@ def _folder(root: Path, split: str) -> ImageSet:
         raise DataError(
             f"dataset folder {split_folder} has different classes from {root / 'train'}"
         )
-    return ImageSet(labels=torch.tensor(data.targets), reader=lambda index: data[index][0])
+    found = image_trees.Listed((Path(path), label) for path, label in data.samples)
+    return ImageSet(labels=found.labels, reader=found.__getitem__)
 
 
 def _listed(

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from ...jobs.grid import catalogue
+from ..errors import STORAGE_ERRORS, DataError
 
 V2 = "imagenetv2-matched-frequency-format-val"
 
@@ -27,10 +28,25 @@ class Listed:
         self.labels: Tensor = torch.tensor(labels, dtype=torch.int64)
 
     def __getitem__(self, index: int) -> Any:
+        """Return a picture.
+
+        Raises:
+            DataError: it is damaged or too large; the message names its file.
+            OSError: the file system failed.
+        """
         from PIL import Image
 
-        with Image.open(self.paths[index]) as image:
-            return image.convert("RGB")
+        path = self.paths[index]
+        try:
+            with Image.open(path) as image:
+                return image.convert("RGB")
+        except MemoryError:
+            raise
+        except Exception as error:
+            # Pillow's readers raise whatever they come across: OSError, SyntaxError, struct.error.
+            if isinstance(error, OSError) and error.errno in STORAGE_ERRORS:
+                raise
+            raise DataError(f"image {path} cannot be read: {error}") from error
 
 
 def _pictures(folder: Path) -> list[Path]:

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from ...jobs.run.settings import DatasetSettings, RecipeSettings
+from ..errors import DataError
 from ..process import die_with_parent
 from ..randomness import Streams
 from .batches import Order, Position
@@ -100,8 +101,14 @@ class PilTransform:
         return F.crop(padded, top, left, self.size, self.size)
 
 
-class _Steps(torch.utils.data.Dataset[tuple[Tensor, Tensor]]):
-    """Item = the share of one virtual rank in one step."""
+Share = tuple[Tensor, Tensor]
+
+
+class _Steps(torch.utils.data.Dataset[Share | DataError]):
+    """Item = the share of one virtual rank in one step, or what is wrong with the data.
+
+    What is raised in a loader worker arrives as the text of a traceback.
+    """
 
     def __init__(
         self, transform: PilTransform, order: Order, epoch: int, shares: list[tuple[int, int]]
@@ -114,7 +121,13 @@ class _Steps(torch.utils.data.Dataset[tuple[Tensor, Tensor]]):
     def __len__(self) -> int:
         return len(self.shares)
 
-    def __getitem__(self, item: int) -> tuple[Tensor, Tensor]:
+    def __getitem__(self, item: int) -> Share | DataError:
+        try:
+            return self._share(item)
+        except DataError as error:
+            return error
+
+    def _share(self, item: int) -> Share:
         step, virtual_rank = self.shares[item]
         indices = self.order.step(self.epoch, step)[virtual_rank]
         if not len(indices):
@@ -162,5 +175,8 @@ class PilSource:
     def batch(self, indices: Tensor, position: Position) -> tuple[Tensor, Tensor]:
         expected = next(self._expected)
         assert (position.epoch, (position.step, position.virtual_rank)) == (self._epoch, expected)
-        images, labels = next(self._iterator)
+        share = next(self._iterator)
+        if isinstance(share, DataError):
+            raise share
+        images, labels = share
         return images.to(self.device, non_blocking=True), labels.to(self.device, non_blocking=True)

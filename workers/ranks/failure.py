@@ -52,7 +52,7 @@ def _cause(link: BaseException) -> FailureClass | None:
     """Return the class of an exception that is a cause wherever it stands in a chain."""
     import torch
 
-    from ..data.datasets import DataError
+    from ..errors import DataError
     from ..training.evaluate import Diverged
 
     is_runtime, text = isinstance(link, RuntimeError), str(link)

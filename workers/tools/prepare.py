@@ -10,14 +10,18 @@ import argparse
 import shutil
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
 from ...jobs.atomic_files import make_folder
+from ...jobs.config.host import cpu_count
 from ...jobs.errors import BadInput, did_you_mean, suggest
 from ...jobs.grid import catalogue
 from ...jobs.grid.image_folder import describe_folder, file_sha256
-from ..data.datasets import DataError, load
+from ...jobs.units import plural
+from ..data.datasets import ImageSet, load, load_folder
+from ..errors import DataError
 from .each import each
 from .transfer import Transfer
 
@@ -40,7 +44,10 @@ def prepare(name: str, root: Path, *, download: bool = True) -> str:
     if name.startswith("weights:"):
         return _weights(name.removeprefix("weights:"), root)
     if "/" in name:
-        facts = describe_folder(Path(name).expanduser(), progress=_count)
+        folder = Path(name).expanduser()
+        facts = describe_folder(folder, progress=_count)
+        if not download:
+            _require_readable(name, [load_folder(folder, split) for split in ("train", "test")])
         return (
             f"{name}: {facts['train']} train, {facts['test']} test, {facts['classes']} classes,"
             f" {facts['fingerprint']}"
@@ -48,13 +55,46 @@ def prepare(name: str, root: Path, *, download: bool = True) -> str:
     known = catalogue.datasets()
     if name not in known:
         raise BadInput(f"unknown dataset {name!r}. {suggest(name, known)}")
+    dataset = catalogue.dataset(name)
     source = str(known[name].get("fetched_as", name))
     try:
-        return _verified(name, root)
+        told = _verified(name, root)
     except DataError:
         if not download or source not in _FETCHED:
             raise
-    return _fetched(name, source, root)
+        return _fetched(name, source, root)
+    if not download:
+        parts = [load(dataset, split, data_root=root, paths={}) for split in ("train", "test")]
+        _require_readable(name, parts)
+    return told
+
+
+def _require_readable(name: str, parts: list[ImageSet]) -> None:
+    """Open every image that lies in a file of its own.
+
+    Raises:
+        DataError: with a line for each that cannot be read.
+    """
+    with ThreadPoolExecutor(cpu_count()) as pool:
+        wrong = [
+            problem
+            for images in parts
+            if images.reader is not None
+            for problem in pool.map(partial(_unreadable, images), range(len(images)))
+            if problem
+        ]
+    if wrong:
+        count = f"dataset {name}: {plural(len(wrong), 'image')} cannot be read"
+        raise DataError("\n".join([*wrong, count]))
+
+
+def _unreadable(images: ImageSet, index: int) -> str:
+    """Return why an image cannot be read, or ""."""
+    try:
+        images.pil(index)
+    except (DataError, OSError) as error:
+        return str(error)
+    return ""
 
 
 def _verified(name: str, root: Path) -> str:

@@ -12,7 +12,8 @@ from vtjobs.jobs.grid import catalogue
 from vtjobs.jobs.run.spec import seeds_of
 from vtjobs.workers.data import batches
 from vtjobs.workers.data.batches import EvalSource, Order, Position, TensorSource, resident
-from vtjobs.workers.data.datasets import DataError, ImageSet, load
+from vtjobs.workers.data.datasets import ImageSet, load
+from vtjobs.workers.errors import DataError
 from vtjobs.workers.randomness import Streams
 
 from ...support.training import CPU, run_spec

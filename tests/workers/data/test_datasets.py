@@ -13,7 +13,8 @@ from vtjobs.jobs.grid import catalogue
 from vtjobs.jobs.run.settings import DatasetSettings
 from vtjobs.jobs.run.spec import STREAMS, seeds_of
 from vtjobs.workers.data import datasets
-from vtjobs.workers.data.datasets import DataError, ImageSet, load, load_part
+from vtjobs.workers.data.datasets import ImageSet, load, load_part
+from vtjobs.workers.errors import DataError
 from vtjobs.workers.randomness import Streams
 
 from ...support.published import md5, python2_pickle, write_cifar, write_flowers, write_svhn

@@ -1,6 +1,7 @@
 """The larger datasets, read from small trees in the layouts that they are published in."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,14 @@ from scipy.io import savemat
 
 from vtjobs.jobs.documents import changed
 from vtjobs.jobs.grid import catalogue
-from vtjobs.workers.data.datasets import DOMAINS, DataError, ImageSet, load
+from vtjobs.jobs.run.states import FailureClass
+from vtjobs.workers.data.datasets import DOMAINS, ImageSet, load, load_folder
+from vtjobs.workers.data.image_trees import Listed
+from vtjobs.workers.errors import DataError
+from vtjobs.workers.ranks.failure import classify
 from vtjobs.workers.tools.prepare import prepare
+
+from ...support.training import image_folder
 
 
 def _picture(path: Path, level: int, *, mode: str = "RGB") -> None:
@@ -165,3 +172,46 @@ def test_sizes_and_classes_are_those_of_the_papers_tables(name: str) -> None:
 def test_every_dataset_of_the_catalogue_has_a_fingerprint_of_its_own() -> None:
     prints = [facts["fingerprint"] for facts in catalogue.datasets().values()]
     assert len(set(prints)) == len(prints)
+
+
+def _truncated(path: Path) -> None:
+    Image.effect_noise((64, 64), 50).convert("RGB").save(path, "JPEG")
+    path.write_bytes(path.read_bytes()[:700])
+
+
+def _bomb(path: Path) -> None:
+    Image.new("1", (20_000, 20_000)).save(path, "PNG")
+
+
+def _broken_png(path: Path) -> None:
+    Image.new("RGB", (64, 64)).save(path, "PNG")
+    data = bytearray(path.read_bytes())
+    data[30:34] = b"\xff\xff\xff\xff"
+    path.write_bytes(data)
+
+
+def _empty(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+BROKEN: dict[str, Callable[[Path], None]] = {
+    "truncated JPEG": _truncated, "decompression bomb": _bomb, "broken PNG": _broken_png, "empty": _empty,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", BROKEN)
+def test_an_image_that_cannot_be_read_is_named_and_of_class_data(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "a picture.jpg"
+    BROKEN[kind](path)
+    with pytest.raises(DataError) as caught:
+        Listed([(path, 0)])[0]
+    assert str(path) in str(caught.value)
+    assert classify(caught.value) is FailureClass.DATA
+
+
+def test_an_image_folder_is_read_by_its_paths(tmp_path: Path) -> None:
+    root = image_folder(tmp_path / "images", train=3, test=2)
+    _truncated(next((root / "train").rglob("*.*")))
+    images = load_folder(root, "train")
+    with pytest.raises(DataError, match=r"train/.* cannot be read"):
+        [images.pil(index) for index in range(len(images))]

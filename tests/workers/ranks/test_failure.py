@@ -15,7 +15,8 @@ from PIL import Image
 
 from vtjobs.jobs.grid import catalogue
 from vtjobs.jobs.run.states import ExitCode, FailureClass
-from vtjobs.workers.data.datasets import DataError, load
+from vtjobs.workers.data.datasets import load
+from vtjobs.workers.errors import DataError
 from vtjobs.workers.models import backbones
 from vtjobs.workers.ranks.failure import classify, describe, exit_code, signature
 

@@ -21,7 +21,7 @@ from vtjobs.jobs.errors import BadInput
 from vtjobs.jobs.grid import catalogue, dataset_files
 from vtjobs.jobs.grid.image_folder import file_sha256
 from vtjobs.workers.checkpoints.weights import read_weights
-from vtjobs.workers.data.datasets import DataError
+from vtjobs.workers.errors import DataError
 from vtjobs.workers.tools import prepare as module
 from vtjobs.workers.tools.prepare import prepare
 
@@ -251,3 +251,15 @@ def test_one_name_that_fails_does_not_keep_the_others_from_being_made_ready(tmp_
         and "error: unknown dataset 'nope'" in done.stderr
     )
     assert done.stdout.startswith("digits: 899 train")
+
+
+def test_verifying_names_every_image_that_cannot_be_read(tmp_path: Path) -> None:
+    root = image_folder(tmp_path / "images", train=4, test=2)
+    wrong = sorted((root / "train").rglob("*.*"))[::3] + sorted((root / "test").rglob("*.*"))[:1]
+    for path in wrong:
+        path.write_bytes(path.read_bytes()[:40])
+    prepare(str(root), tmp_path)
+    with pytest.raises(DataError, match=f"{len(wrong)} images cannot be read") as caught:
+        prepare(str(root), tmp_path, download=False)
+    lines = str(caught.value).splitlines()
+    assert [path for path in wrong if not any(str(path) in line for line in lines)] == []
