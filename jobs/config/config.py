@@ -37,6 +37,8 @@ DEFAULTS: dict[str, Any] = {
     # The UNIX group that shares the workspace; None: files are made as the umask says.
     "group": None,
     "local.slots": None,
+    # Variables that agents on this machine inherit beside the usual ones.
+    "local.environment": [],
     **{name: {} for name in BACKENDS if name != "local"},
     # How often a scheduler is asked about running work, in seconds.
     "poll_s": 30,
@@ -59,6 +61,7 @@ _NO_SETTINGS = frozenset(
 )
 _PATHS = frozenset(("workspace", "data"))
 _WHOLE = frozenset(("local.slots", "max_runs", "poll_s"))
+_LISTS = frozenset(("local.environment",))
 
 
 def _is_mapping(key: str) -> bool:
@@ -226,6 +229,9 @@ def _checked(key: str, value: Any, where: str) -> Any:
         ):
             raise BadInput(f"{name}{key}: expected a whole number of at least 1, got {value!r}")
         return int(text)
+    if key in _LISTS:
+        # As text, separated by commas; the backend's settings check each.
+        return value.split(",") if isinstance(value, str) else value
     if not isinstance(value, str) or not _is_text(value):
         raise BadInput(f"{name}{key}: expected text, got {value!r:.80}")
     if key == "backend":

@@ -23,7 +23,12 @@ KEPT = frozenset(name for backend in BACKENDS.values() for name in backend.kept)
 
 def scrubbed_names() -> list[str]:
     """Return the variables of this process that its jobs must not inherit."""
-    return sorted(name for name in os.environ if name.startswith(SCRUBBED) and name not in KEPT)
+    return sorted(filter(is_scrubbed, os.environ))
+
+
+def is_scrubbed(name: str) -> bool:
+    """Return whether no job may inherit a variable, whoever asks for it."""
+    return name.startswith(SCRUBBED) and name not in KEPT
 
 
 def clean_environment() -> dict[str, str]:

@@ -7,19 +7,21 @@ shell, sbatch reads backslashes inside quotes, and Ray hands an entrypoint to a 
 import re
 from typing import Annotated, Any, ClassVar
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from ..errors import BadInput
 from ..strict_yaml import Document
 from ..validation import validate
 from .backends import part
 from .config import Config, Setting
+from .host import is_scrubbed
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}\Z")
 _WORD = re.compile(r"[A-Za-z0-9_./:=,@%+-]{1,512}\Z")
 # The first word of a command; srun would take one with a dash for an option of its own.
 PROGRAM = re.compile(r"[A-Za-z0-9_./][A-Za-z0-9_./:=,@%+-]{0,511}\Z")
 _LINE = re.compile(r"[\x20-\x7e]{1,1000}\Z")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}\Z")
 
 
 def matching(pattern: re.Pattern[str]) -> AfterValidator:
@@ -44,12 +46,19 @@ def _as_list(value: object) -> object:
     return [value] if isinstance(value, str) else value
 
 
+def _may_be_passed(value: str) -> str:
+    if is_scrubbed(value):
+        raise ValueError(f"{value} is never passed on to jobs")
+    return value
+
+
 # One text may stand for a list of one.
 AsList = BeforeValidator(_as_list)
 Name = Annotated[str, matching(_NAME)]
 Word = Annotated[str, matching(_WORD)]
 Program = Annotated[str, matching(PROGRAM)]
 Lines = Annotated[list[Annotated[str, matching(_LINE)]], AsList]
+Variable = Annotated[str, matching(_VARIABLE), AfterValidator(_may_be_passed)]
 
 
 class SiteSettings(BaseModel):
@@ -60,6 +69,14 @@ class SiteSettings(BaseModel):
     # Settings that a stored grid does not keep unless the grid itself names them: they may change
     # while it waits.
     not_stored: ClassVar[frozenset[str]] = frozenset()
+
+    environment: Annotated[list[Variable], AsList] = Field(
+        default_factory=list,
+        description=(
+            "variables of the submitting shell that jobs inherit, in addition to the usual ones;"
+            " such as WANDB_API_KEY"
+        ),
+    )
 
     @classmethod
     def configured(cls, config: Config, name: str) -> Setting:

@@ -7,8 +7,9 @@ from pathlib import Path
 from ...db import lookups, queries
 from ...db.due import one_run
 from ...db.engine import reading
-from ...jobs.atomic_files import to_json, write_new
-from ...jobs.config.host import clean_environment, visible_gpus
+from ...jobs.atomic_files import read_json, to_json, write_new
+from ...jobs.config.environment import job_environment, named_variables
+from ...jobs.config.host import visible_gpus
 from ...jobs.documents import asdict, changed
 from ...jobs.errors import VtjobsError
 from ...jobs.run.states import RunState
@@ -89,7 +90,9 @@ def _serve(context: Context, backend: LocalBackend, token: str, mine: list[str])
         token,
         "--mirror",
     ]
-    environment = {**clean_environment(), "CUDA_VISIBLE_DEVICES": ",".join(mine)}
+    allocation = read_json(context.workspace.allocation(token)) or {}
+    named = named_variables(allocation.get("site") or {})
+    environment = {**job_environment(named), "CUDA_VISIBLE_DEVICES": ",".join(mine)}
     process = subprocess.Popen(command, env=environment)
     identity = process_identity(process.pid) or ProcessIdentity(
         pid=process.pid, started="", boot=""

@@ -119,6 +119,27 @@ def test_ray_keeps_a_job_off_the_nodes_that_it_is_to_avoid(user: Cli, ray: RayCl
         assert ray.jobs()[name]["driver_node_id"] in set(alive) - {bad}
 
 
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_an_agent_inherits_no_key_of_whoever_started_the_cluster_but_what_the_grid_names(
+    user: Cli, ray: RayCluster, nodes: int
+) -> None:
+    # pytest's own variable was there when the cluster was started.
+    (keeper, *_) = ray.daemons(1)
+    assert "PYTEST_" in Path(f"/proc/{keeper}/environ").read_text()
+    text = ray_grid(
+        epochs=ENDLESS,
+        resources=f"nodes: {nodes}",
+        train=f"virtual_ranks: {nodes}",
+        ray="environment: [WANDB_API_KEY, PYTHONHASHSEED]",
+    )
+    user.ok("submit", user.write("grid.yaml", text), WANDB_API_KEY="named", HF_TOKEN="canary")
+    pids = wait_for(lambda: len(found := agents(user)) == nodes and found)
+    for pid in pids:
+        words = Path(f"/proc/{pid}/environ").read_text().split("\0")
+        assert "WANDB_API_KEY=named" in words
+        assert not [word for word in words if word.startswith(("HF_TOKEN=", "PYTEST_"))]
+
+
 # What is refused ----------------------------------------------------------------------------------
 
 

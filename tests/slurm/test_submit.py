@@ -72,6 +72,20 @@ def test_an_array_of_twenty_runs_completes(user: SlurmUser) -> None:
     assert len({line.partition("_")[0] for line in user.accounted("JobID")}) == 1
 
 
+def test_a_job_inherits_no_key_of_the_submitters_shell_but_what_the_grid_names(
+    user: SlurmUser,
+) -> None:
+    script, agents = user.folder / "container", user.folder / "agent.env"
+    script.write_text(f'#!/bin/sh\nenv > {agents}\nexec "$@"\n')
+    script.chmod(0o755)
+    site = f"container: [{script}], environment: WANDB_API_KEY, setup: 'export PLACE=$LAB/x'"
+    keys = {"WANDB_API_KEY": "named", "HF_TOKEN": "canary", "AWS_SECRET_ACCESS_KEY": "canary"}
+    user.submit(slurm_grid(site=site), "--wait", LAB="lab", **keys)
+    found = agents.read_text().splitlines()
+    assert "WANDB_API_KEY=named" in found and "PLACE=lab/x" in found
+    assert not [line for line in found if line.endswith("=canary")]
+
+
 def test_nothing_of_the_submitters_environment_changes_a_job(user: SlurmUser) -> None:
     wishes = {
         "SBATCH_TIMELIMIT": "1",

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from dataclasses import dataclass, field
 
+from ...jobs.config.environment import rank_environment
 from ...jobs.documents import changed, from_plain, to_plain
 from ..orders import RankOrder
 from ..reports import Broken, Exited, Forked, Ready, TemplateReport
@@ -41,7 +42,7 @@ class Forge:
     def __init__(self, *, threads: int, log: int) -> None:
         mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         environment = {
-            **os.environ,
+            **rank_environment(os.environ),
             "OMP_NUM_THREADS": str(threads),
             "MKL_NUM_THREADS": str(threads),
             "OPENBLAS_NUM_THREADS": "1",

@@ -17,10 +17,12 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
-from ...jobs.atomic_files import current_umask, open_file
+from ...jobs.atomic_files import current_umask, open_file, read_json
+from ...jobs.config.environment import job_environment, named_variables
 from ...jobs.run.states import ExitCode
 from ...jobs.workspace.paths import Workspace
 from ..process import die_with_parent
@@ -46,13 +48,22 @@ class NodeAgent:
         self._lock = threading.Lock()
         self._signal = 0
 
-    def serve(self, command: list[str], log: str, *, umask: int) -> int:
-        """Run the agent to its end; return its exit code, negative for a signal."""
+    def serve(self, command: list[str], log: str, *, umask: int, named: Collection[str]) -> int:
+        """Run the agent to its end; return its exit code, negative for a signal.
+
+        Args:
+            command: the agent's.
+            log: where its output goes.
+            umask: of the files that it makes.
+            named: variables that it inherits beside the usual ones and Ray's own.
+        """
         import ray
 
         os.umask(umask)
         # Named as Ray names it: what it is to avoid is told by that.
-        environment = {**os.environ, "VTJOBS_NODE": ray.util.get_node_ip_address()}  # type: ignore[no-untyped-call]
+        own = {name: value for name, value in os.environ.items() if name.startswith("RAY_")}
+        address = ray.util.get_node_ip_address()  # type: ignore[no-untyped-call]
+        environment = {**job_environment(named), **own, "VTJOBS_NODE": address}
         handle = open_file(Path(log), os.O_WRONLY | os.O_APPEND)
         try:
             with self._lock:
@@ -147,6 +158,8 @@ def _gather(ray: Any, options: argparse.Namespace, stop: threading.Event) -> lis
 
 def _serve(ray: Any, options: argparse.Namespace, actors: list[Any], stop: threading.Event) -> int:
     workspace = Workspace(options.workspace)
+    allocation = read_json(workspace.allocation(options.token)) or {}
+    named = sorted(named_variables(allocation.get("site") or {}))
     command = [
         sys.executable,
         "-P",
@@ -161,6 +174,7 @@ def _serve(ray: Any, options: argparse.Namespace, actors: list[Any], stop: threa
             [*command, str(node)],
             str(workspace.agent_log(options.token, 0, node)),
             umask=current_umask(),
+            named=named,
         ): node
         for node, actor in enumerate(actors)
     }

@@ -82,7 +82,10 @@ class LocalBackend:
             and any(task.grid_id == settings.grid_id for task in one.all_tasks)
             for one in self.queue.served()
         )
-        return Room(lanes=lanes, tasks=MOST_TASKS, free=0 if is_taken else None, at_once=1)
+        named = settings.site.get("environment")
+        site = {"environment": named} if named else {}
+        free = 0 if is_taken else None
+        return Room(lanes=lanes, tasks=MOST_TASKS, free=free, at_once=1, site=site)
 
     def rehearse(self, shape: Shape, room: Room) -> None:
         return

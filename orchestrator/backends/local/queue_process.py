@@ -17,7 +17,8 @@ import time
 from pathlib import Path
 
 from ....jobs.atomic_files import open_file
-from ....jobs.config.host import clean_environment, cpu_count, visible_gpus
+from ....jobs.config.environment import job_environment, named_variables
+from ....jobs.config.host import cpu_count, visible_gpus
 from ....jobs.documents import asdict
 from ....jobs.errors import VtjobsError
 from ....jobs.workspace.allocation import read_allocation
@@ -193,7 +194,8 @@ class Runner:
         null = os.open(os.devnull, os.O_RDONLY)
         for source, target in ((null, 0), (log, 1), (log, 2)):
             os.dup2(source, target)
-        environment = clean_environment()
+        allocation = read_json(self.workspace.allocation(token)) or {}
+        environment = job_environment(named_variables(allocation.get("site") or {}))
         environment["CUDA_VISIBLE_DEVICES"] = ",".join(gpus)
         root = str(self.workspace.root)
         command = [

@@ -2,7 +2,7 @@
 
 from pydantic import Field
 
-from ....jobs.config.config import Config, Setting
+from ....jobs.config.config import DEFAULT, Config, Setting
 from ....jobs.config.site import SiteSettings
 
 
@@ -18,9 +18,10 @@ class Local(SiteSettings):
 
     @classmethod
     def configured(cls, config: Config, name: str) -> Setting:
-        """Return `local.slots`: it is a setting of this machine, so it has a variable too."""
-        found = config.settings["local.slots"]
-        return Setting(value={"slots": found.value}, origin=found.origin)
+        """Return `local.slots` and the like: of this machine, so they have variables too."""
+        found = {key: config.settings[f"{name}.{key}"] for key in cls.model_fields}
+        origin = next((one.origin for one in found.values() if one.origin != DEFAULT), DEFAULT)
+        return Setting(value={key: one.value for key, one in found.items()}, origin=origin)
 
 
 SETTINGS = Local

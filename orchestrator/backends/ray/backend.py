@@ -87,6 +87,7 @@ class RayBackend:
             "autoscale": bool(site.get("autoscale")),
             "python": site.get("python"),
             "setup": site.get("setup") or [],
+            "environment": site.get("environment") or [],
             "cpus": need.cpus,
             "gpus": need.gpus,
             "custom": need.as_resources(),

@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from ....jobs.atomic_files import current_umask, open_file, read_json
+from ....jobs.config.backends import BACKENDS
+from ....jobs.config.environment import named_variables, shell_filter
 from ....jobs.errors import SchedulerUnreachable, VtjobsError
 from ....jobs.workspace.allocation import Allocation
 from ....jobs.workspace.paths import Workspace
@@ -69,8 +71,8 @@ def request(
     found: dict[str, Any] = {
         "submission_id": allocation.token,
         "entrypoint": entrypoint(allocation, workspace, avoid=avoid),
-        # Whoever looks at a job may read these: never a secret.
-        "runtime_env": {"env_vars": {"RAY_JOB_STOP_WAIT_TIME_S": str(STOP_WAIT_S)}},
+        # Whoever looks at a job may read these: no secret that the user has not named.
+        "runtime_env": {"env_vars": {**_named(site), "RAY_JOB_STOP_WAIT_TIME_S": str(STOP_WAIT_S)}},
         "metadata": {
             "vtjobs_grid": allocation.all_tasks[0].grid_id,
             "vtjobs_runs": str(len(allocation.all_tasks)),
@@ -112,7 +114,15 @@ def line_of(site: Mapping[str, Any], command: Sequence[str]) -> str:
     """Return the shell lines that end as a command, after the site's own."""
     # Ray's processes have the umask of whoever started the cluster.
     mask = f"umask {current_umask():04o}"
-    return "\n".join([mask, "cd /", *site.get("setup", ()), f"exec {shlex.join(command)}"])
+    # And the environment, with whatever keys were in it.
+    mine = shell_filter(named_variables(site), BACKENDS["ray"].variables)
+    return "\n".join([mask, "cd /", mine, *site.get("setup", ()), f"exec {shlex.join(command)}"])
+
+
+def _named(site: Mapping[str, Any]) -> dict[str, str]:
+    """Return the named variables that this process has; the nodes do not inherit its others."""
+    named = named_variables({"environment": site.get("environment")})
+    return {name: os.environ[name] for name in sorted(named) if name in os.environ}
 
 
 def kind_of(need: Need, nodes_each: int, workspace: Workspace) -> str:

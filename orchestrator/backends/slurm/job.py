@@ -6,13 +6,14 @@ Every option goes on the command line: SBATCH_* variables beat what stands in a 
 """
 
 import hashlib
+import os
 import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from ....jobs.atomic_files import is_shared, make_folder, write_new
-from ....jobs.config.host import scrubbed_names
+from ....jobs.config.environment import job_environment, named_variables
 from ....jobs.workspace.allocation import Allocation
 from ....jobs.workspace.paths import Workspace
 
@@ -125,6 +126,11 @@ def successor(allocation: Allocation, workspace: Workspace) -> tuple[str, ...]:
     )
 
 
+def withheld(allocation: Allocation) -> list[str]:
+    """Return the variables of this process that a job does not get."""
+    return sorted(os.environ.keys() - job_environment(named_variables(allocation.site)).keys())
+
+
 def submission(allocation: Allocation, workspace: Workspace) -> list[str]:
     """Return sbatch's options for the first submission of an allocation."""
     found = options(allocation, workspace, places=len(allocation.tasks))
@@ -135,11 +141,19 @@ def submission(allocation: Allocation, workspace: Workspace) -> list[str]:
     return found
 
 
-def transport(folder: Path, arguments: Sequence[str], token: str) -> "object":
+def transport(
+    folder: Path, arguments: Sequence[str], token: str, *, withheld: Sequence[str]
+) -> "object":
     """Return submitit's executor with our own command line, script and job name.
 
     submitit writes the script, calls sbatch and reads the job's id. Nothing is pickled: the agent
     reads the allocation's file. Its states, results and time-outs are not used.
+
+    Args:
+        folder: where submitit writes.
+        arguments: of sbatch.
+        token: the script's argument.
+        withheld: variables that sbatch does not see, so that the job does not inherit them.
     """
     from submitit.slurm.slurm import SlurmExecutor
 
@@ -150,7 +164,7 @@ def transport(folder: Path, arguments: Sequence[str], token: str) -> "object":
             return f"#!/bin/bash\n{command}\n"
 
         def _make_submission_command(self, submission_file_path: Path) -> list[str]:
-            clean = [part for name in scrubbed_names() for part in ("-u", name)]
+            clean = [part for name in withheld for part in ("-u", name)]
             deadline = ["timeout", "--signal=KILL", str(SUBMIT_DEADLINE_S)]
             return [
                 *deadline,

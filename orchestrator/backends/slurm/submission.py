@@ -10,7 +10,7 @@ from ....jobs.errors import BadInput
 from ....jobs.workspace.allocation import Allocation
 from ....jobs.workspace.paths import Workspace
 from ..base import Submission, SubmitOutcome
-from .job import script, stored_script, submission, transport
+from .job import script, stored_script, submission, transport, withheld
 from .shell import CommandFailed, ask, is_away, reason_of
 
 # SLURM's own words for "no", each with what helps.
@@ -99,7 +99,12 @@ def _submit(allocation: Allocation, workspace: Workspace) -> Submission:
     # script.
     with TemporaryDirectory(prefix="vtjobs-", ignore_cleanup_errors=True) as folder:
         try:
-            executor = transport(Path(folder), submission(allocation, workspace), allocation.token)
+            executor = transport(
+                Path(folder),
+                submission(allocation, workspace),
+                allocation.token,
+                withheld=withheld(allocation),
+            )
         except RuntimeError:
             raise BadInput(
                 "sbatch not found: is this a login node? (--backend local works anywhere)"

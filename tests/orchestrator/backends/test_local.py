@@ -8,11 +8,12 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from vtjobs.jobs.atomic_files import read_json, to_json, write_new
+from vtjobs.jobs.atomic_files import read_json, to_json, write_new, write_over
 from vtjobs.jobs.config.host import clean_environment, cpu_count
 from vtjobs.jobs.documents import asdict, changed, to_plain
 from vtjobs.jobs.errors import BadInput
@@ -221,6 +222,26 @@ def test_agents_inherit_no_secrets_and_no_other_schedulers_words(
     assert "canary" not in found.values()
     assert found["VTJOBS_FENCE_S"] == "3"
     assert found["SLURM_CONF"] == "/etc/slurm/slurm.conf"
+
+
+def test_an_agent_inherits_of_the_shells_keys_only_what_its_grid_names(
+    backend: LocalBackend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found, program = tmp_path / "agent.env", tmp_path / "python"
+    program.write_text(f"#!/bin/sh\nenv > {found}.part\nmv {found}.part {found}\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(program))
+    monkeypatch.setenv("WANDB_API_KEY", "named")
+    monkeypatch.setenv("HF_TOKEN", "canary")
+    settings = grid_settings(site={"environment": ["WANDB_API_KEY"]})
+    room = backend.room(Shape(backend="local"), settings)
+    made = replace(allocation(backend.workspace, 1), site=room.site)
+    write_over(backend.workspace.allocation(made.token), to_json(made.to_dict()))
+    backend.queue.add(made)
+    Runner(backend.workspace).tick()
+    wait_for(found.exists)
+    assert "WANDB_API_KEY=named" in found.read_text()
+    assert "canary" not in found.read_text()
 
 
 def test_the_runner_serves_the_queue_notes_how_each_agent_ended_and_goes(

@@ -10,7 +10,7 @@ from types import MappingProxyType
 
 from vtjobs.jobs.atomic_files import make_folder
 from vtjobs.jobs.config.config import Config
-from vtjobs.jobs.config.host import clean_environment
+from vtjobs.jobs.config.environment import job_environment, named_variables
 from vtjobs.jobs.errors import BadInput, Problem
 from vtjobs.jobs.workspace.allocation import Allocation, Shape
 from vtjobs.jobs.workspace.grid_settings import GridSettings
@@ -58,7 +58,9 @@ class NohupBackend:
             for path in self.folder.glob("*.json")
             if (entry := read(path, ProcessIdentity))
         )
-        return Room(lanes=1, tasks=1, free=max(0, settings.site["limit"] - live))
+        return Room(
+            lanes=1, tasks=1, free=max(0, settings.site["limit"] - live), site=settings.site
+        )
 
     def rehearse(self, shape: Shape, room: Room) -> None:
         return
@@ -80,7 +82,7 @@ class NohupBackend:
                 stdout=stream,
                 stderr=stream,
                 start_new_session=True,
-                env=clean_environment(),
+                env=job_environment(named_variables(allocation.site)),
             )
         entry = process_identity(started.pid) or ProcessIdentity(pid=0, started="", boot="")
         write(self.folder / f"{allocation.token}.json", entry)

@@ -40,9 +40,11 @@ def test_a_job_becomes_the_agent_and_logs_into_the_workspace(tmp_path: Path) -> 
     assert found["submission_id"] == "vtj-1"
     assert (found["entrypoint_num_cpus"], found["entrypoint_num_gpus"]) == (8, 1)
     line = found["entrypoint"]
-    assert line.startswith(
-        f"umask {current_umask():04o}\ncd /\nmodule load x  # with a remark\nexec "
-    )
+    mask, folder, clean, setup, agent = line.split("\n")
+    assert (mask, folder) == (f"umask {current_umask():04o}", "cd /")
+    assert clean.startswith("for name in ")
+    assert setup == "module load x  # with a remark"
+    assert agent.startswith("exec ")
     words = shlex.split(line.partition("exec ")[2])
     assert words[:4] == ["/opt/py thon", "-P", "-m", "vtjobs.workers.agent"]
     assert words[words.index("--workspace") + 1] == str(workspace.root)
