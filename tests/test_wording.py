@@ -14,7 +14,7 @@ from vtjobs.orchestrator.backends.slurm import shell, submission
 from vtjobs.workers.agent.outcome import KillCause, Killed, Outcome, judge_ranks
 from vtjobs.workers.agent.template_client import RankProcess
 from vtjobs.workers.ranks.failure import classify
-from vtjobs.workers.ranks.rendezvous import NotReached
+from vtjobs.workers.ranks.gate import NotReached
 
 from .support.bad_grids import with_line
 

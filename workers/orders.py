@@ -39,7 +39,9 @@ class Order(Document, frozen=True, kw_only=True):
     """tensor or timm: who makes the batches."""
     origin: Origin
     port: int = 0
-    """Where rank 0 listens; 0 where there is one rank only."""
+    """Where rank 0's store listens, for the ranks of its node; 0 where there is one rank only."""
+    gate: int = 0
+    """The port at which the ranks of other nodes are let through to it."""
     hosts: tuple[str, ...] = ()
     """The addresses of rank 0's node, best first."""
 

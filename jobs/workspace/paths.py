@@ -85,6 +85,10 @@ class RunFolder:
         """What node 0 lets the other nodes of an attempt know, so that they start their ranks."""
         return self.attempt(number) / "order.json"
 
+    def key(self, number: int) -> Path:
+        """What an attempt's ranks show each other to be let in."""
+        return self.attempt(number) / "key"
+
     def journals(self, number: int) -> list[Path]:
         return sorted(self.attempt(number).glob("journal-*.jsonl"))
 

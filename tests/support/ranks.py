@@ -156,9 +156,10 @@ def _train(order: dict[str, Any], rank: int, listener: socket.socket) -> int:
         rank,
         world_size,
         device=torch.device("cpu"),
-        host="127.0.0.1",
         port=port,
         listener=None if rank else handle,
+        key="key",
+        is_alone=True,
     )
     if rank or world_size == 1:
         listener.close()

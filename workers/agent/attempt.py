@@ -21,14 +21,15 @@ from ..environment import origin, trains_on_gpu, write_environment
 from ..orders import Order, RankOrder
 from ..pipes import STOP, CappedLog, LineReader
 from ..process import DUMP_SIGNAL, send_signal
-from ..ranks.rendezvous import LOOPBACK, listen, own_addresses
+from ..ranks.gate import Gate
+from ..ranks.rendezvous import listen, own_addresses
 from ..reports import RankError
 from .attempt_journal import AttemptJournal
 from .blame import Weight, blame, weigh
 from .claim import claim_or_refuse, overruled
 from .hang_watch import Pulse
 from .meter import Meter
-from .orders import loader_workers, make_order, publish_order
+from .orders import loader_workers, make_order, publish_order, write_key
 from .other_nodes import LOOK_S, OtherNodes
 from .outcome import KillCause, Killed, Outcome, judge_ranks, set_up_failure
 from .resume import choose_resume, from_parent
@@ -86,6 +87,7 @@ class HostedRun:
         self.ranks: list[RankProcess] = []
         self.events: dict[int, LineReader] = {}
         self.logs: dict[int, CappedLog] = {}
+        self._gate: Gate | None = None
         self.errors: list[RankError] = []
         self.stopping: AttemptState | None = None
         # Why the scheduler stopped it, where that had to be asked.
@@ -198,13 +200,14 @@ class HostedRun:
     def _gather(self, order: Order) -> None:
         """Open rank 0's rendezvous, tell the other nodes, and fork this node's ranks."""
         shape = self.allocation.shape
-        listener = listen(everywhere=shape.nodes > 1) if shape.world_size > 1 else None
-        order = changed(
-            order,
-            port=listener.getsockname()[1] if listener else 0,
-            hosts=tuple(own_addresses(self.host)) if shape.nodes > 1 else (LOOPBACK,),
-        )
-        if shape.nodes > 1:
+        listener = listen() if shape.world_size > 1 else None
+        if listener is not None:
+            key, port = write_key(self.folder, self.task.attempt), listener.getsockname()[1]
+            order = changed(order, port=port)
+        if listener is not None and shape.nodes > 1:
+            hosts = tuple(own_addresses(self.host))
+            self._gate = Gate(hosts, store=port, key=key)
+            order = changed(order, gate=self._gate.port, hosts=hosts)
             token, lane = self.allocation.token, self.lane.index
             publish_order(self.folder, self.task.attempt, order, token=token, lane=lane)
         self._fork_all(order, listener)
@@ -449,6 +452,8 @@ class HostedRun:
                 self.ended = Outcome(
                     state=AttemptState.FAILED, failure=FailureClass.STORAGE, signature=str(error)
                 )
+        if self._gate is not None:
+            self._gate.close()
         for reader in self.events.values():
             reader.close()
         for log in self.logs.values():

@@ -1,6 +1,7 @@
 """How an agent makes the order of an attempt, and node 0 lets the other nodes know of it."""
 
 import os
+import secrets
 
 from ...jobs.atomic_files import read_json, to_json, write_new
 from ...jobs.documents import from_plain, to_plain
@@ -65,6 +66,21 @@ def publish_order(folder: RunFolder, attempt: int, order: Order, *, token: str, 
     published = from_plain({**to_plain(order), "token": token, "lane": lane}, PublishedOrder)
     if not write_new(path, to_json(to_plain(published))):
         raise FileExistsError(f"{path.name} is there already")
+
+
+def write_key(folder: RunFolder, attempt: int) -> str:
+    """Make the key that an attempt's ranks know each other by, and return it.
+
+    For this user's eyes alone, also where a group shares the workspace.
+
+    Raises:
+        FileExistsError: this attempt has one already, so somebody has been here.
+    """
+    key = secrets.token_hex(32)
+    handle = os.open(folder.key(attempt), os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+    with os.fdopen(handle, "w") as file:
+        file.write(key)
+    return key
 
 
 def read_order(folder: RunFolder, attempt: int, *, token: str) -> PublishedOrder | None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ...jobs.run.states import EXIT_OF_CLASS, ExitCode, FailureClass
 from ..errors import STORAGE_ERRORS, BackboneError, alike
-from .rendezvous import NotReached
+from .gate import NotReached
 
 _COMMUNICATION = re.compile(
     r"connection (reset|closed|refused)|gloo|nccl|timed out|broken pipe|socket|store->get|remote"

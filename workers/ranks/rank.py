@@ -74,7 +74,8 @@ def _train(
     from ..training.group import join
     from ..training.loop import Training
     from ..training.plan import TrainingPlan
-    from .rendezvous import interface_of, reach
+    from .gate import Passage, reach
+    from .rendezvous import interface_of
 
     torch.set_num_threads(order.threads)
     if order.device == "cuda":
@@ -83,9 +84,13 @@ def _train(
     else:
         device = torch.device("cpu")
     spec = RunSpec.parse(Path(order.spec).read_text())
-    host = order.hosts[0]
+    run = RunFolder(Path(order.spec).parent)
+    key = run.key(order.attempt).read_text() if order.world_size > 1 else ""
+    port = order.port
     if order.nodes > 1:
-        host, own = reach(list(order.hosts), order.port)
+        host, own = reach(order.hosts, order.gate, key)
+        if mine.rank != mine.local_rank:
+            port = Passage((host, order.gate), key=key).port
         if interface := interface_of(own):
             # By itself gloo would take the interface that the host's name resolves to, which may be
             # the loopback's.
@@ -94,11 +99,11 @@ def _train(
         mine.rank,
         order.world_size,
         device=device,
-        host=host,
-        port=order.port,
+        port=port,
         listener=listener,
+        key=key,
+        is_alone=order.nodes == 1,
     )
-    run = RunFolder(Path(order.spec).parent)
     plan = TrainingPlan(
         run_id=order.run_id,
         folder=Path(order.folder),

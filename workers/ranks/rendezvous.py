@@ -1,30 +1,53 @@
 """How the ranks of one run find each other.
 
-Where rank 0 listens, and by which address it is reached.
+Where one listens, and by which addresses a node is reached.
 """
 
 import fcntl
 import os
 import socket
 import struct
+from collections.abc import Sequence
 
 from ...jobs.config.host import address_towards
 
 LOOPBACK = "127.0.0.1"
-# A reachable node answers at once: the listener is there before its address is published.
-CONNECT_S = 5.0
+# A port that is free at one address may be taken at another.
+_PORT_TRIES = 5
 _SIOCGIFADDR = 0x8915
 
 
-def listen(*, everywhere: bool = False) -> socket.socket:
-    """Open a listening socket on a free port, for rank 0 to be handed.
+def listen(host: str = LOOPBACK, port: int = 0) -> socket.socket:
+    """Open a listening socket, by default on a free port of the loopback interface.
 
-    Of this machine, or of all its interfaces.
+    Raises:
+        OSError: the address is none of this machine's, or the port is taken.
     """
     found = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    found.bind(("" if everywhere else LOOPBACK, 0))
+    try:
+        found.bind((host, port))
+    except OSError:
+        found.close()
+        raise
     found.listen(1024)
     return found
+
+
+def listen_at(hosts: Sequence[str]) -> list[socket.socket]:
+    """Open listening sockets at one free port of each of this node's addresses.
+
+    Of all its interfaces where it does not have one of them itself, as behind a translated address.
+    """
+    for _ in range(_PORT_TRIES):
+        found: list[socket.socket] = []
+        try:
+            for host in hosts:
+                found.append(listen(host, found[0].getsockname()[1] if found else 0))
+            return found
+        except OSError:
+            for one in found:
+                one.close()
+    return [listen("")]
 
 
 def own_addresses(host: str = "") -> list[str]:
@@ -41,30 +64,6 @@ def own_addresses(host: str = "") -> list[str]:
     return list(
         dict.fromkeys(address for address in found if address and not address.startswith("127."))
     ) or [LOOPBACK]
-
-
-class NotReached(ConnectionError):
-    """No address of the node with rank 0 answers."""
-
-
-def reach(hosts: list[str], port: int) -> tuple[str, str]:
-    """Return the first of a node's addresses that answers, and this machine's own address on the
-    way there.
-
-    Raises:
-        NotReached: none does.
-    """
-    for host in hosts:
-        try:
-            with socket.create_connection((host, port), timeout=CONNECT_S) as probe:
-                return host, str(probe.getsockname()[0])
-        except OSError:
-            continue
-    places = ", ".join(hosts)
-    raise NotReached(
-        f"connection refused: node 0 is not reached at {places}; VTJOBS_HOST names its address"
-        " there"
-    )
 
 
 def interface_of(address: str) -> str | None:

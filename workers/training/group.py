@@ -1,5 +1,6 @@
 """The process group of a run's ranks, and how they agree to stop at one common step."""
 
+import json
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -51,9 +52,14 @@ class Group:
         """Return rank 0's value; every rank must call."""
         if self.world_size == 1:
             return value
-        box = [value]
-        torch_dist.broadcast_object_list(box, src=0, group=_cpu_group())
-        return box[0]
+        # As text: torch's own way would unpickle whatever came over the network.
+        data = torch.frombuffer(bytearray(json.dumps(value).encode()), dtype=torch.uint8)
+        size = torch.tensor([data.numel()])
+        torch_dist.broadcast(size, src=0, group=_cpu_group())
+        data = data if self.is_primary else torch.empty(int(size), dtype=torch.uint8)
+        torch_dist.broadcast(data, src=0, group=_cpu_group())
+        found: list[str] = json.loads(bytes(data.tolist()))
+        return found
 
     def barrier(self) -> None:
         """Wait for every rank."""
@@ -69,7 +75,14 @@ def _cpu_group() -> torch_dist.ProcessGroup | None:
 
 
 def join(
-    rank: int, world_size: int, *, device: torch.device, host: str, port: int, listener: int | None
+    rank: int,
+    world_size: int,
+    *,
+    device: torch.device,
+    port: int,
+    listener: int | None,
+    key: str,
+    is_alone: bool,
 ) -> Group:
     """Join the run's process group.
 
@@ -77,14 +90,15 @@ def join(
         rank: this rank.
         world_size: how many there are.
         device: what this rank trains on; gloo serves the CPU, nccl a GPU.
-        host: where rank 0 listens.
-        port: of rank 0.
+        port: on this node's loopback interface, that leads to rank 0's store.
         listener: rank 0's listening socket, bound by the agent, so that no port can be taken
             meanwhile.
+        key: the attempt's. Whoever does not know it finds nothing in the store.
+        is_alone: whether all ranks are on this node.
     """
     if world_size > 1:
-        store = torch_dist.TCPStore(
-            host,
+        server = torch_dist.TCPStore(
+            "127.0.0.1",
             port,
             world_size,
             is_master=rank == 0,
@@ -94,9 +108,10 @@ def join(
             # build.
             use_libuv=False,
         )
+        store = torch_dist.PrefixStore(key, server)
         timeout = timedelta(seconds=COLLECTIVE_TIMEOUT_S)
         backend = "nccl" if device.type == "cuda" else "gloo"
-        if host == "127.0.0.1":
+        if is_alone:
             os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
         torch_dist.init_process_group(
             backend, store=store, rank=rank, world_size=world_size, timeout=timeout
