@@ -7,7 +7,7 @@ from ...jobs.run.selector import Selection
 from ...jobs.run.states import AttemptState, FailureClass, RunState
 from ...jobs.units import format_duration
 from ...jobs.workspace.markers import Closed, Marker, closed
-from ..backends.base import WaitKind
+from ..backends.base import REQUEUED, SUSPENDED, WaitKind
 from ..loop.context import Context
 from .causes import Cause, cause_of
 from .remedies import remedy
@@ -53,13 +53,7 @@ def why(context: Context, run_id: str) -> Explanation:
         case RunState.QUEUED:
             verdict, sentence, action, reason = _queued(context, attempts[-1], job_row)
         case RunState.RUNNING:
-            where = f" on {row.host}" if row.host else ""
-            verdict, sentence, action, reason = (
-                "running",
-                f"attempt {attempts[-1].number}{where}",
-                "",
-                "",
-            )
+            verdict, sentence, action, reason = _running(context, row, attempts[-1], job_row)
         case RunState.BLOCKED:
             action = f"vtjobs why {row.parent[:8]}{context.where}" if row.parent else ""
             verdict, sentence, reason = "act", row.reason, row.reason
@@ -200,6 +194,19 @@ def _queued(
         sentence += "; as requested it can never start"
     action = waiting.action.replace("{run}", f"{attempt.run_id[:8]}{context.where}")
     return str(waiting.kind), sentence, action, waiting.reason
+
+
+def _running(
+    context: Context,
+    row: records.RunRow,
+    attempt: records.AttemptRow,
+    job_row: records.JobRow | None,
+) -> Answer:
+    if job_row is not None and Words(context).of(row) in (SUSPENDED, REQUEUED):
+        # It has begun, and the scheduler has taken its place away.
+        return _queued(context, attempt, job_row)
+    where = f" on {row.host}" if row.host else ""
+    return "running", f"attempt {attempt.number}{where}", "", ""
 
 
 def _ended(

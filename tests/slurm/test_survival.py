@@ -325,6 +325,9 @@ def test_a_job_that_is_suspended_and_resumed_stays_one_attempt(
     before = len(run.events(1, "epoch"))
     until(lambda: run.show()["shown_state"] == "suspended", "it is shown as suspended", 20)
     assert len(run.events(1, "epoch")) == before, "it is not suspended"
+    told = user.json("why", run.run_id)
+    assert (told["verdict"], told["reason"]) == ("act", "SUSPENDED")
+    assert "suspended by an administrator" in told["sentence"]
     slurm.ask("scontrol", "resume", job)
     document = finish(user, run)
     assert [attempt["state"] for attempt in attempts(document)] == ["completed"]

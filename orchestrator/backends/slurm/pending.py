@@ -132,12 +132,21 @@ _FAMILIES: list[tuple[str, WaitKind, str, str]] = [
 ]
 
 
+# Only operators may resume a job; one that a preemption has suspended goes on by itself.
+_SUSPENDED = (
+    "suspended by an administrator or a preemption; it does not train",
+    "If it lasts: ask the site's administrators",
+)
+
+
 def explain(word: str, *, job: str = "") -> Waiting | None:
     """Explain the word of a waiting job, such as `PENDING Resources`.
 
     None where it does not wait.
     """
     state, _, reason = word.partition(" ")
+    if state in ("SUSPENDED", "STOPPED"):
+        return Waiting(kind=_ACT, reason=state, sentence=_SUSPENDED[0], action=_SUSPENDED[1])
     if state not in ("PENDING", "REQUEUE_HOLD", "SPECIAL_EXIT"):
         return None
     reason = reason.strip("() ") or "None"

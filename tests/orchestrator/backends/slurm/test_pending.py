@@ -86,3 +86,10 @@ def test_a_limit_says_whose_it_is(reason: str, says: str) -> None:
 def test_too_long_a_walltime_is_told_as_such() -> None:
     found = explain("PENDING AssocMaxWallDurationPerJobLimit")
     assert found is not None and found.action == "Lower resources.walltime"
+
+
+@pytest.mark.parametrize("word", ["SUSPENDED", "STOPPED"])
+def test_a_job_that_was_suspended_says_who_can_end_that(word: str) -> None:
+    found = explain(word, job="7")
+    assert found is not None and found.kind is WaitKind.ACT
+    assert "administrators" in found.action
