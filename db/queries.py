@@ -1,7 +1,6 @@
 """The reading side: counts, lists and details, as plain records."""
 
 import json
-from collections import defaultdict
 from dataclasses import fields
 from typing import Any
 
@@ -9,7 +8,7 @@ from sqlalchemy import Connection, Select, and_, func, select
 
 from ..jobs.documents import from_plain
 from ..jobs.run.selector import Selection
-from ..jobs.run.states import LIVE, AttemptState, FailureClass
+from ..jobs.run.states import LIVE, AttemptState
 from ..jobs.workspace.events import Usage
 from ..jobs.workspace.grid_settings import GridSettings
 from . import models as m
@@ -130,29 +129,6 @@ def live_attempts(connection: Connection) -> list[Any]:
         .order_by(m.allocations.c.created_at, table.run_id)
     )
     return list(connection.execute(query))
-
-
-# Failures that the node may be to blame for, and how many of them it takes.
-_NODE_FAULTS = {FailureClass.HARDWARE: 1, FailureClass.COMMUNICATION: 2}
-
-
-def bad_nodes(connection: Connection, run_ids: list[str]) -> dict[str, tuple[str, ...]]:
-    """Return the nodes that each of these runs should not be tried on again."""
-    found: dict[tuple[str, str], dict[str, int]] = defaultdict(lambda: defaultdict(int))
-    table = m.attempts.c
-    for start in range(0, len(run_ids), 5000):
-        query = select(table.run_id, table.host, table.failure).where(
-            table.run_id.in_(run_ids[start : start + 5000]),
-            table.failure.in_(_NODE_FAULTS),
-            table.host.is_not(None),
-        )
-        for row in connection.execute(query):
-            found[row.run_id, row.host][row.failure] += 1
-    bad: dict[str, tuple[str, ...]] = {}
-    for (run_id, host), counts in sorted(found.items()):
-        if any(counts[failure] >= most for failure, most in _NODE_FAULTS.items()):
-            bad[run_id] = (*bad.get(run_id, ()), host)
-    return bad
 
 
 def grid_settings(

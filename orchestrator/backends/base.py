@@ -70,6 +70,8 @@ class JobView:
     ended_at: float | None = None
     starts_at: float | None = None
     """When it has started, or the scheduler expects it to; None where it does not say."""
+    node: str = ""
+    """Of one that has ended: the node that may be to blame for that; nothing where none is."""
     source: str = ""
     """Which query said so, where a backend has several."""
     is_settled: bool = True

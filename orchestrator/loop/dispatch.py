@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from ...db import lookups, queries, scheduler_notes
+from ...db import bad_nodes, lookups, queries, scheduler_notes
 from ...db.due import DueRun, due_runs, handing_on
 from ...db.engine import reading
 from ...db.ledger import Ledger
@@ -126,7 +126,7 @@ def _dispatch_grid(
     if room.free is not None:
         scheduler_notes.note_full(context.ledger, backend.name, len(rows) > room.free * room.tasks)
         rows = rows[: room.free * room.tasks]
-    for (after, exclude), group in _alike(context, rows).items():
+    for (after, exclude), group in _alike(context, rows, backend.name).items():
         plan = partial(
             pack,
             shape=shape,
@@ -167,17 +167,20 @@ def _start_group(
 
 
 def _alike(
-    context: Context, rows: list[DueRun]
+    context: Context, rows: list[DueRun], backend: str
 ) -> dict[tuple[tuple[str, ...], tuple[str, ...]], list[Any]]:
     """Put together what may share an allocation.
 
     It waits for the same job, and avoids the same nodes.
     """
     with reading(context.ledger.engine) as connection:
-        bad = queries.bad_nodes(connection, [row.run_id for row in rows if row.last])
+        bad = bad_nodes.bad_nodes(connection, [row.run_id for row in rows if row.last])
+        holes = bad_nodes.black_holes(connection, now=context.clock())
+    for_all = tuple(hole.node for hole in holes if hole.backend == backend)
     found: dict[tuple[tuple[str, ...], tuple[str, ...]], list[Any]] = defaultdict(list)
     for row in rows:
-        found[(row.after,) if row.after else (), bad.get(row.run_id, ())].append(row)
+        avoid = tuple(dict.fromkeys((*bad.get(row.run_id, ()), *for_all)))
+        found[(row.after,) if row.after else (), avoid].append(row)
     return found
 
 

@@ -11,6 +11,7 @@ from collections.abc import Container
 from pathlib import Path
 
 from ...db import lookups, queries, scheduler_notes
+from ...db.bad_nodes import BLACK_HOLE_S, black_holes
 from ...db.engine import reading
 from ...db.lookups import FailedRun
 from ...jobs.atomic_files import read_cache, read_mapping, to_json, write_new, write_over
@@ -39,7 +40,22 @@ def guard(context: Context, *, asked: Container[str] | None = None) -> list[str]
             found += [_unreadable(context, folder.name, path) for path in damaged]
         elif (folder / "canary.json").exists():
             found += _watch_canary(context, folder.name, acts=acts)
-    return found + _watch_failures(context, acts=acts) + _watch_queue(context, asked)
+    found += _watch_failures(context, acts=acts) + _watch_nodes(context)
+    return found + _watch_queue(context, asked)
+
+
+def _watch_nodes(context: Context) -> list[str]:
+    """Say which nodes are avoided because no agent can start there."""
+    unfinished = (RunState.PENDING, RunState.QUEUED, RunState.RUNNING)
+    with reading(context.ledger.engine) as connection:
+        holes = black_holes(connection, now=context.clock())
+        if not holes or not lookups.runs_by_grid(connection, unfinished):
+            return []
+    return [
+        f"{hole.backend}: new jobs avoid {hole.node} for {BLACK_HOLE_S / 3600:.0f} h, as"
+        f" {hole.jobs} failed there ({message_of(hole.error, '')})"
+        for hole in holes
+    ]
 
 
 def _unreadable(context: Context, grid_id: str, marker: Path) -> str:

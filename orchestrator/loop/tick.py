@@ -9,7 +9,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...db import queries, scheduler_notes
+from ...db import bad_nodes, queries, scheduler_notes
 from ...db.due import due_runs
 from ...db.engine import reading
 from ...db.ingest import ingest_live
@@ -20,10 +20,11 @@ from ...jobs.errors import SchedulerUnreachable
 from ...jobs.run.states import AttemptState
 from ...jobs.workspace.allocation import Allocation
 from ..backends.base import JobState, JobView, Key, Place, SubmitOutcome
+from .before_start import words_before_start
 from .context import Context, require_workspace
 from .dispatch import dispatch, known_tokens, launch, stored_allocation
 from .guard import guard
-from .reconcile import Decision, LiveAttempt, decide
+from .reconcile import Action, Decision, LiveAttempt, decide
 
 # So much of a scheduler's word is kept; some reasons list every node.
 WORD_CHARS = 200
@@ -229,7 +230,7 @@ def _apply(
         if row.started_at is None and view.starts_at not in (None, row.starts_at):
             starts.append((row.run_id, row.number, view.starts_at))
         if action.decision is Decision.END:
-            moves.append(_move(row, view, action))
+            moves.append(_move(context, row, view, action))
         elif view.raw[:WORD_CHARS] != row.word and (row.started_at or 0.0) < asked_at:
             # Of a run that has started since, the scheduler said how it waited.
             words.append((row.run_id, row.number, view.raw[:WORD_CHARS]))
@@ -270,8 +271,8 @@ def _attempt(context: Context, row: Any, view: JobView) -> LiveAttempt:
     )
 
 
-def _move(row: Any, view: JobView, action: Any) -> Row:
-    return {
+def _move(context: Context, row: Any, view: JobView, action: Action) -> Row:
+    found = {
         "run_id": row.run_id,
         "number": row.number,
         "to": action.state,
@@ -280,6 +281,16 @@ def _move(row: Any, view: JobView, action: Any) -> Row:
         "failure": action.failure,
         "signature": action.signature,
     }
+    # Whoever starts says by itself where, and what went wrong.
+    if view.node and not _began(context, row):
+        log = context.workspace.agent_log(row.token, row.array_index, 0)
+        found |= {"host": view.node, "error": words_before_start(log, view)}
+    return found
+
+
+def _began(context: Context, row: Any) -> bool:
+    with reading(context.ledger.engine) as connection:
+        return bad_nodes.began(connection, row.token, row.array_index)
 
 
 def cancel_places(context: Context, rows: list[Any], live: list[Any]) -> None:

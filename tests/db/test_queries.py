@@ -158,53 +158,7 @@ def test_details_of_a_run_are_in_their_order(furnished: World) -> None:
     assert count == 1 and seconds > 0
 
 
-# Nodes and schedulers -----------------------------------------------------------------------------
-
-
-def failed_on(world: World, run_id: str, *failures: tuple[str, str]) -> None:
-    """Give a run one ended attempt after another: (class, host)."""
-    for failure, host in failures:
-        world.launch(run_id)
-        number = world.attempts(run_id)[-1]["number"]
-        # A run that was given up is tried again because somebody asked for it.
-        fields = {"failure": failure, "host": host, "signature": f"{number}"}
-        assert world.ledger.transition(
-            run_id, number, AttemptState.FAILED, source="journal", **fields
-        )
-        world.grant(run_id)
-
-
-def bad_nodes(world: World, *run_ids: str) -> dict[str, tuple[str, ...]]:
-    with reading(world.ledger.engine) as connection:
-        return queries.bad_nodes(connection, list(run_ids))
-
-
-def test_a_node_whose_hardware_failed_a_run_is_avoided_by_that_run(world: World) -> None:
-    first, second = world.submit(paper_grid(seeds=2))
-    failed_on(world, first, ("hardware", "gpu3"))
-    assert bad_nodes(world, first, second) == {first: ("gpu3",)}
-
-
-def test_one_broken_connection_blames_no_node_and_two_on_the_same_do(world: World) -> None:
-    (run_id,) = world.submit(paper_grid())
-    failed_on(world, run_id, ("communication", "gpu1"), ("communication", "gpu2"))
-    assert bad_nodes(world, run_id) == {}
-    failed_on(world, run_id, ("communication", "gpu2"))
-    assert bad_nodes(world, run_id) == {run_id: ("gpu2",)}
-
-
-def test_several_bad_nodes_are_told_in_order_and_other_failures_blame_none(world: World) -> None:
-    (run_id,) = world.submit(paper_grid())
-    failed_on(
-        world,
-        run_id,
-        ("hardware", "gpu9"),
-        ("user_error", "gpu1"),
-        ("hardware", "gpu2"),
-        ("storage", "gpu3"),
-    )
-    assert bad_nodes(world, run_id) == {run_id: ("gpu2", "gpu9")}
-    assert bad_nodes(world) == {}
+# Schedulers ----------------------------------------------------------------------------------
 
 
 def test_what_queued_runs_wait_for_is_told_once_per_word(world: World) -> None:

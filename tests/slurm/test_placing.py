@@ -73,6 +73,30 @@ def test_two_runs_of_four_gpus_share_a_node(user: SlurmUser) -> None:
     assert [start.world_size for start in starts] == [4, 4]
 
 
+NO_MODULE = """setup: ['[ $SLURMD_NODENAME != gpu0 ] || { echo "no module cudnn/9"; exit 127; }']"""
+
+
+def test_a_node_where_no_agent_can_start_is_avoided_after_two_jobs(user: SlurmUser) -> None:
+    user.submit(slurm_grid(seeds="3", site=NO_MODULE))
+    said = wait_for(
+        lambda: [
+            line
+            for line in user("supervise", "--once").stderr.splitlines()
+            if "new jobs avoid gpu0" in line
+        ]
+    )
+    assert "no module cudnn/9" in said[0]
+    user.wait_states({"completed": 3})
+    for run_id in ids(user):
+        *swallowed, last = user.show(run_id)["attempts"]
+        assert last["host"] in ("gpu1", "gpu2", "gpu3")
+        # One may have been submitted again before the second showed what is wrong.
+        assert 1 <= len(swallowed) <= 2
+        for attempt in swallowed:
+            assert (attempt["host"], attempt["failure"]) == ("gpu0", "not_submitted")
+            assert attempt["error"].endswith("no module cudnn/9")
+
+
 def test_a_run_spans_two_nodes(user: SlurmUser) -> None:
     text = slurm_grid(train="virtual_ranks: 2", resources="nodes: 2")
     assert "1 completed" in user.submit(text, "--wait")

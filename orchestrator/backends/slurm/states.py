@@ -1,5 +1,7 @@
 """SLURM's words for a job's state, as ours."""
 
+import re
+
 from ....jobs.run.states import AttemptState, FailureClass
 from ..base import JobState, JobView
 from .query import Row
@@ -37,6 +39,21 @@ _ENDS: dict[str, tuple[AttemptState, FailureClass]] = {
 }
 
 
+# A node may be to blame for the end of a job that nobody else has ended.
+_NODES_FAULT = (FailureClass.AGENT_DIED, FailureClass.HARDWARE)
+_FIRST_NODE = re.compile(r"(?P<name>[\w.-]+)(?:\[(?P<number>[0-9]+)[^\]]*\](?P<rest>[\w.-]*))?")
+
+
+def first_node(text: str) -> str:
+    """Return the first node of a list such as `gpu[3,7-9]`; the job's script runs there.
+
+    Nothing where the job was given none.
+    """
+    if (match := _FIRST_NODE.match(text)) is None or " " in text:
+        return ""
+    return match["name"] + (match["number"] or "") + (match["rest"] or "")
+
+
 def view_of(row: Row) -> JobView:
     """Return what a row says. An unknown word counts as running: it proves no end."""
     word = row.state.split(" ")[0].rstrip("+")
@@ -60,6 +77,7 @@ def view_of(row: Row) -> JobView:
             end=end,
             failure=failure,
             ended_at=row.ended_at,
+            node=first_node(row.nodes) if failure in _NODES_FAULT else "",
             source=row.source,
         )
     return JobView(

@@ -412,6 +412,79 @@ def test_runs_that_avoid_the_same_nodes_share_an_allocation(
     assert found == {("g1",): runs[:2], ("g2",): runs[2:3], (): runs[3:]}
 
 
+class BlackHole(SlowScheduler):
+    """A scheduler on whose node gpu1 no agent can start, and which says so in its rows."""
+
+    def observe(self, places: Sequence[Place]) -> dict[Key, JobView]:
+        end = {"end": AttemptState.LOST, "failure": FailureClass.AGENT_DIED}
+        view = JobView(state=JobState.ENDED, raw="FAILED exit 127:0", node="gpu1", **end)
+        return {place.key: view for place in places}
+
+
+@pytest.fixture
+def swallowed(quiet_lab: Lab) -> list[str]:
+    """Runs whose jobs ended on the same node before their agents began."""
+    quiet_lab.context._backends["local"] = BlackHole(quiet_lab.context.workspace)
+    runs = quiet_lab.submit(tiny_grid(name="first", seeds="1"))
+    runs += quiet_lab.submit(tiny_grid(name="second", seeds="[1]"))
+    quiet_lab.tick()
+    for allocation in allocations(quiet_lab):
+        log = quiet_lab.context.workspace.agent_log(allocation.token, 0, 0)
+        log.write_text("loading modules\nmodule: unknown module cudnn/9\n\n")
+    return runs
+
+
+def test_new_jobs_of_all_runs_avoid_a_node_where_agents_cannot_start(
+    quiet_lab: Lab, swallowed: list[str]
+) -> None:
+    fresh = quiet_lab.submit(tiny_grid(name="other", seeds="[7]"))
+    report = tick(quiet_lab.context)
+    made = allocations(quiet_lab)
+    newest = {task.run_id: one.exclude for one in made for task in one.all_tasks}
+    assert newest == {run_id: ("gpu1",) for run_id in [*swallowed, *fresh]}
+    assert report.problems == [
+        "local: new jobs avoid gpu1 for 6 h, as 2 failed there"
+        " (before vtjobs started on gpu1: module: unknown module cudnn/9)"
+    ]
+
+
+def test_what_a_set_up_printed_is_the_error_of_the_attempt(
+    quiet_lab: Lab, swallowed: list[str]
+) -> None:
+    quiet_lab.tick(start=False)
+    attempt = quiet_lab.attempts(swallowed[0])[0]
+    assert (attempt.failure, attempt.host) == ("not_submitted", "gpu1")
+    assert attempt.error.splitlines() == [
+        "before vtjobs started on gpu1: module: unknown module cudnn/9",
+        "loading modules",
+        "module: unknown module cudnn/9",
+    ]
+
+
+def test_a_job_that_printed_nothing_is_asked_about_its_files(
+    quiet_lab: Lab, swallowed: list[str]
+) -> None:
+    folder = quiet_lab.context.workspace.allocations
+    for log in folder.glob("*.log"):
+        log.unlink()
+    quiet_lab.tick(start=False)
+    assert quiet_lab.attempts(swallowed[0])[0].error.startswith(
+        f"before vtjobs started on gpu1: nothing was printed. Is {folder} there?"
+    )
+
+
+def test_a_run_behind_one_that_has_started_blames_no_node(quiet_lab: Lab) -> None:
+    backend = BlackHole(quiet_lab.context.workspace)
+    quiet_lab.context._backends["local"] = backend
+    first, second = quiet_lab.submit(tiny_grid(seeds="2"))
+    made = quiet_lab.allocate([first, second])
+    quiet_lab.context.ledger.accepted(made.token, "1", source="local")
+    journal(quiet_lab, first, 1, started(attempt=1))
+    quiet_lab.clock.ahead_s = 3600
+    quiet_lab.tick(start=False)
+    assert [attempt.host for attempt in quiet_lab.attempts(second)] == [None]
+
+
 def test_an_array_is_no_longer_than_the_site_allows(
     quiet_lab: Lab, chaining: ChainingScheduler
 ) -> None:

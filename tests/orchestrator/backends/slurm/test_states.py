@@ -5,7 +5,7 @@ import pytest
 from vtjobs.jobs.run.states import AttemptState, FailureClass
 from vtjobs.orchestrator.backends.base import JobState
 from vtjobs.orchestrator.backends.slurm.query import Row
-from vtjobs.orchestrator.backends.slurm.states import is_known, view_of
+from vtjobs.orchestrator.backends.slurm.states import first_node, is_known, view_of
 
 QUEUED = ["PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "RESV_DEL_HOLD", "SPECIAL_EXIT"]
 RUNNING = [
@@ -82,3 +82,27 @@ def test_the_raw_word_keeps_reason_and_exit_code(fields: dict[str, str], raw: st
 def test_a_view_says_which_job_and_which_query() -> None:
     found = view_of(row("RUNNING", source="squeue"))
     assert (found.job_id, found.source) == ("34", "squeue")
+
+
+@pytest.mark.parametrize(
+    ("nodes", "first"),
+    [
+        ("gpu3", "gpu3"),
+        ("gpu[3,7-9]", "gpu3"),
+        ("rack1-gpu[01-04],rack2-gpu07", "rack1-gpu01"),
+        ("rack1-gpu07,rack2-gpu[01-04]", "rack1-gpu07"),
+        ("gpu[2-3]-ib.site", "gpu2-ib.site"),
+        ("", ""),
+        ("None assigned", ""),
+    ],
+)
+def test_the_script_of_a_job_runs_on_the_first_of_its_nodes(nodes: str, first: str) -> None:
+    assert first_node(nodes) == first
+
+
+@pytest.mark.parametrize(
+    ("word", "node"),
+    [("FAILED", "gpu3"), ("NODE_FAIL", "gpu3"), ("CANCELLED", ""), ("TIMEOUT", "")],
+)
+def test_a_node_may_be_to_blame_for_a_job_that_nobody_else_has_ended(word: str, node: str) -> None:
+    assert view_of(row(word, nodes="gpu3")).node == node
