@@ -88,6 +88,8 @@ class Allocation:
     """Nodes that failed these runs before."""
     site: dict[str, Any] = field(default_factory=dict)
     """The site's settings as they held when this was submitted."""
+    unstarted: int = 0
+    """Jobs in a row whose walltime ended before any of these runs could start."""
     inside: Place | None = None
     """Where another allocation's agent took these runs on; None: it is submitted by itself."""
     schema_version: int = SCHEMA

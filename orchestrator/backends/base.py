@@ -200,6 +200,10 @@ class Backend(Protocol):
         """Return the GPUs per node of a grid that asks for none in particular."""
         ...
 
+    def default_walltime(self, settings: GridSettings) -> int | None:
+        """Return the time limit, in seconds, of a grid that asks for none; None: there is none."""
+        ...
+
     def argv(self, allocation: Allocation) -> tuple[str, ...]:
         """Return the command that submits a successor; see Allocation.argv."""
         ...

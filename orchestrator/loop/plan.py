@@ -21,6 +21,8 @@ def shape_of(settings: GridSettings, backend: Backend) -> Shape:
     gpus = resources.gpus_per_node
     if gpus is None:
         gpus = backend.default_gpus(settings)
+    # What is not asked for is counted with all the same: the scheduler ends the job after it.
+    walltime_s = resources.walltime or backend.default_walltime(settings)
     return Shape(
         backend=settings.backend,
         nodes=resources.nodes,
@@ -28,8 +30,8 @@ def shape_of(settings: GridSettings, backend: Backend) -> Shape:
         gpus=gpus,
         gpu=resources.gpu if gpus else None,
         threads=resources.threads,
-        walltime_s=resources.walltime,
-        lead_s=_lead(settings.site.get("lead"), resources.walltime),
+        walltime_s=walltime_s,
+        lead_s=_lead(settings.site.get("lead"), walltime_s),
         checkpoint_every_s=settings.checkpoint_every_s,
         evaluate_every=settings.evaluate_every,
         sets=tuple(settings.sets),

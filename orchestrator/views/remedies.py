@@ -55,6 +55,9 @@ _REMEDIES: dict[FailureClass | None, str] = {
     FailureClass.SETUP_ERROR: (
         f"Change the grid file {_NEW_RUNS}, or fix the installation, then run: {{retry}}"
     ),
+    FailureClass.WALLTIME: (
+        "Ask for more resources.walltime in the grid file, submit it again, then run: {retry}"
+    ),
     FailureClass.DATA: "Repair the data, then run: {retry}",
     FailureClass.DIVERGED: (
         "Lower train.lr, lengthen train.warmup_epochs, set train.clip_grad or use bf16 instead of"

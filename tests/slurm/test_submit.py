@@ -10,6 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from vtjobs.jobs.atomic_files import read_json
+from vtjobs.jobs.workspace.allocation import Allocation
+
 from ..support.postgres import PostgresServer
 from ..support.slurm import SlurmCluster
 from ..support.slurm_user import LATER, SlurmUser, counted, processes, slurm_grid, wait_for
@@ -328,3 +331,21 @@ def test_the_ledgers_password_stays_on_the_login_node(
         for path in base.rglob("*")
     ]
     assert not [path for path in places if path.is_file() and secret.encode() in path.read_bytes()]
+
+
+def test_a_grid_without_a_walltime_counts_with_the_one_of_its_partition(user: SlurmUser) -> None:
+    text = slurm_grid(site=LATER).replace(", walltime: 10m", "").replace(": gpu,", ": short,")
+    user.submit(text)
+    assert user.queue("%l") == ["5:00"]
+    (path,) = (user.workspace / "allocations").glob("*.json")
+    shape = Allocation.from_dict(read_json(path)).shape
+    assert (shape.walltime_s, shape.lead_s) == (300, 75)
+    assert "--time=5" in Allocation.from_dict(read_json(path)).argv
+
+
+def test_a_walltime_that_may_end_before_the_first_checkpoint_is_refused(user: SlurmUser) -> None:
+    done = user("submit", user.write("grid.yaml", slurm_grid(walltime="1m")))
+    assert done.returncode == 2
+    assert "resources.walltime: 1m00s may end before a run reaches its first" in done.stderr
+    assert "Ask for 2m00s at least" in done.stderr
+    assert user.queue() == []

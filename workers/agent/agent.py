@@ -14,6 +14,7 @@ from collections import deque
 
 from ...jobs.config.node import Ruling, on_node
 from ...jobs.errors import VtjobsError
+from ...jobs.run.retry import STALLED_LIMIT
 from ...jobs.run.states import AttemptState, ExitCode, FailureClass
 from ...jobs.workspace.allocation import Allocation, Task
 from ...jobs.workspace.paths import Workspace
@@ -121,6 +122,7 @@ class Agent:
         """See that others go on with what is left, and with what others could not submit."""
         if self._hands_on():
             # Before all else: little time may be left.
+            self._give_up_where_time_is_too_short()
             left = [*self.waiting, *self.further.pending]
             hand_on_stopped(self.workspace, self.allocation, self.done, left)
         elif self.stopping is None:
@@ -129,6 +131,15 @@ class Agent:
         # A job that somebody wants to end stays ended.
         if self.stopping in (None, AttemptState.TIMEOUT) and not self._gave_up:
             serve_again(self.workspace, self.allocation, self.index, self.scheduler)
+
+    def _give_up_where_time_is_too_short(self) -> None:
+        """End what never gets to start, however often it is handed on."""
+        before = self.allocation.unstarted
+        if self.stopping is AttemptState.TIMEOUT and not self.done and before + 1 >= STALLED_LIMIT:
+            self._give_up(
+                f"the walltime of {before + 1} jobs in a row ended before the run could start; ask"
+                " for more resources.walltime"
+            )
 
     def _has_work(self) -> bool:
         """Whether a run waits to be started here; where none does, further ones are looked for."""

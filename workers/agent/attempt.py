@@ -45,6 +45,7 @@ LAST_WORDS_S = 5.0
 OTHERS_S = 10.0
 # After a wish to stop, ranks get this long to reach a common step and save.
 STOP_GRACE_S = 120.0
+NO_TIME = "its walltime ended before a new checkpoint"
 LOG_CAP_BYTES = int(os.environ.get("VTJOBS_LOG_CAP_BYTES", str(64 << 20)))
 
 
@@ -368,6 +369,11 @@ class HostedRun:
                 self._killed = Killed(KillCause.LATE, "did not stop in time")
             self._kill()
 
+    @property
+    def has_advanced(self) -> bool:
+        """Whether it made a checkpoint that is newer than the one it went on from."""
+        return self.checkpoint_step > self.start_step
+
     def look_now(self) -> None:
         """Re-read claims and cancels at the next tick."""
         self._fence_at = 0.0
@@ -427,6 +433,8 @@ class HostedRun:
         self._gone_at = now if self._gone_at is None else self._gone_at
         own = judge_ranks(self.ranks, self.errors, stopping=self.stopping, killed=self._killed)
         if (outcome := self._conclude(own, now)) is not None:
+            if outcome.state is AttemptState.TIMEOUT and not self.has_advanced:
+                outcome = dataclasses.replace(outcome, signature=NO_TIME)
             self._end(outcome)
 
     def _conclude(self, own: Outcome, now: float) -> Outcome | None:

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 from ...jobs.atomic_files import read_json, to_json, write_new
 from ...jobs.config.node import OnNode
-from ...jobs.documents import from_plain
 from ...jobs.errors import VtjobsError
 from ...jobs.run.retry import ALIKE_RUNS, BLAMED
 from ...jobs.run.states import AttemptState, FailureClass, RunState
@@ -22,6 +21,7 @@ from ...jobs.workspace.history import next_number, verdict_of
 from ...jobs.workspace.lineage import completed_by, read_attempt
 from ...jobs.workspace.markers import closed
 from ...jobs.workspace.paths import RunFolder, Workspace
+from ...jobs.workspace.stored_grid import read_settings
 from ...jobs.workspace.submissions import Submissions
 
 logger = logging.getLogger("vtjobs.agent")
@@ -102,7 +102,7 @@ class FurtherWork:
         if state not in _FAILED:
             return
         folder = self.workspace.run(task.run_id)
-        settings = self._settings(task.grid_id)
+        settings = read_settings(self.workspace, task.grid_id)
         if not self._is_as_asked(settings):
             return
         verdict = verdict_of(folder, settings)
@@ -121,9 +121,6 @@ class FurtherWork:
             self.elsewhere.append(Retry(task=again, delay_s=verdict.wait_s, avoids_node=avoid))
         else:
             self.retries.append((self.clock() + verdict.wait_s, again))
-
-    def _settings(self, grid_id: str) -> GridSettings:
-        return from_plain(read_json(self.workspace.grid(grid_id) / "grid.json"), GridSettings)
 
     def _is_as_asked(self, settings: GridSettings) -> bool:
         """Whether runs of the grid would still get a place like this one.
@@ -190,7 +187,7 @@ class FurtherWork:
             return None
         self._submissions.refresh()
         for grid_id in self._grids:
-            if not self._is_as_asked(self._settings(grid_id)):
+            if not self._is_as_asked(read_settings(self.workspace, grid_id)):
                 continue
             stored = read_json(self.workspace.grid(grid_id) / "runs.json") or {"runs": []}
             why_closed = closed(self.workspace, grid_id)

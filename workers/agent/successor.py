@@ -17,9 +17,12 @@ from pathlib import Path
 from ...jobs.atomic_files import read_json, to_json, write_new
 from ...jobs.config.host import clean_environment
 from ...jobs.config.node import OnNode, ignore_signals, on_node
-from ...jobs.run.states import AttemptState
+from ...jobs.errors import VtjobsError
+from ...jobs.run.states import AttemptState, RunState
 from ...jobs.workspace.allocation import Allocation, Task
+from ...jobs.workspace.history import verdict_of
 from ...jobs.workspace.paths import Workspace
+from ...jobs.workspace.stored_grid import read_settings
 from .attempt import HostedRun
 
 logger = logging.getLogger("vtjobs.agent")
@@ -33,19 +36,30 @@ def hand_on_stopped(
 ) -> str | None:
     """Submit what a walltime or a preemption cut short; return the successor's token.
 
-    A run that made no new checkpoint is left to the retry policy.
+    A run that made no new checkpoint goes on only while the retry policy lets it.
     """
-    advanced = [
+    stopped = [
         hosted.task
         for hosted in done
         if hosted.ended is not None
         and hosted.ended.state in (AttemptState.TIMEOUT, AttemptState.PREEMPTED)
-        and hosted.checkpoint_step > hosted.start_step
+        and (hosted.has_advanced or _may_go_on(workspace, hosted.task))
     ]
-    # What advanced goes on from its checkpoint; what never started keeps the user's wish to start
+    # What started goes on from its checkpoint; what never started keeps the user's wish to start
     # from nothing.
-    due = [dataclasses.replace(task, clean=False) for task in advanced] + list(waiting)
-    return hand_on(workspace, allocation, due)
+    due = [dataclasses.replace(task, clean=False) for task in stopped] + list(waiting)
+    return hand_on(workspace, allocation, due, unstarted=0 if done else allocation.unstarted + 1)
+
+
+def _may_go_on(workspace: Workspace, task: Task) -> bool:
+    """Whether the retry policy lets a run go on that was stopped before a new checkpoint."""
+    try:
+        settings = read_settings(workspace, task.grid_id)
+        return verdict_of(workspace.run(task.run_id), settings).state is RunState.PENDING
+    except (OSError, ValueError, KeyError, VtjobsError) as error:
+        # The next pass over the workspace sees to it.
+        logger.warning("run %s: cannot be judged from here: %s", task.run_id, error)
+        return False
 
 
 def hand_on(
@@ -56,6 +70,7 @@ def hand_on(
     avoid: str = "",
     waits: bool = True,
     delay_s: float = 0.0,
+    unstarted: int = 0,
 ) -> str | None:
     """Write a successor's file and submit it by the allocation's own command.
 
@@ -66,6 +81,7 @@ def hand_on(
         avoid: this node, if another one shall serve them.
         waits: whether they start only after this job has ended.
         delay_s: how long they wait at least, in seconds.
+        unstarted: see Allocation.unstarted.
 
     Returns:
         The successor's token; None where there is nothing to hand on, or no command for it.
@@ -83,6 +99,7 @@ def hand_on(
         tasks=(tasks,),
         after=(),
         exclude=exclude,
+        unstarted=unstarted,
         inside=None,
     )
     write_new(workspace.allocation(token), to_json(successor.to_dict()))

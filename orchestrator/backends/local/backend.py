@@ -93,6 +93,9 @@ class LocalBackend:
     def default_gpus(self, settings: GridSettings) -> int:
         return 1 if visible_gpus() else 0
 
+    def default_walltime(self, settings: GridSettings) -> int | None:
+        return None
+
     def argv(self, allocation: Allocation) -> tuple[str, ...]:
         module = "vtjobs.orchestrator.backends.local.queue_process"
         root = str(self.workspace.root.resolve())

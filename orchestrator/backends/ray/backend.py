@@ -122,6 +122,9 @@ class RayBackend:
 
     # Submitting -----------------------------------------------------------------------------------
 
+    def default_walltime(self, settings: GridSettings) -> int | None:
+        return None
+
     def argv(self, allocation: Allocation) -> tuple[str, ...]:
         return successor(allocation, self.workspace)
 

@@ -19,6 +19,7 @@ from .pending import explain
 from .query import squeue
 from .shell import ask
 from .states import view_of
+from .walltime import check_walltime, default_walltime
 
 
 class SlurmBackend:
@@ -67,6 +68,7 @@ class SlurmBackend:
         site = settings.site
         part = self._partition(site)
         _check(shape, part)
+        check_walltime(shape)
         node_gpus = site.get("node_gpus") or part.gpus
         lanes = _lanes(shape, settings.resources.pack, node_gpus, whole=part.is_exclusive)
         limits = cluster.limits(
@@ -131,6 +133,9 @@ class SlurmBackend:
         present = site.get("node_gpus") or self._partition(site).gpus
         ranks = settings.virtual_ranks
         return max((count for count in range(1, present + 1) if ranks % count == 0), default=0)
+
+    def default_walltime(self, settings: GridSettings) -> int | None:
+        return default_walltime(settings.site, deadline_s=self.deadline_s)
 
     # Submitting -----------------------------------------------------------------------------------
 

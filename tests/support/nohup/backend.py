@@ -68,6 +68,9 @@ class NohupBackend:
     def default_gpus(self, settings: GridSettings) -> int:
         return 0
 
+    def default_walltime(self, settings: GridSettings) -> int | None:
+        return None
+
     def argv(self, allocation: Allocation) -> tuple[str, ...]:
         return ()
 

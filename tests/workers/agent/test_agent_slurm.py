@@ -170,6 +170,26 @@ def test_an_agent_that_is_stopped_before_its_template_is_ready_ends_at_once_and_
     assert successor is not None and [task.run_id for task in successor.all_tasks] == runs
 
 
+def test_the_third_job_in_a_row_whose_walltime_ends_before_its_run_starts_ends_the_run(
+    lab: Lab, commands: Commands
+) -> None:
+    (run_id,) = lab.submit(tiny_grid(seeds="1", epochs=ENDLESS))
+    made = lab.allocate([run_id], backend="slurm", argv=handed_to(commands))
+    allocation = rewrite(lab, made, unstarted=2)
+    agent = start_agent(lab, allocation, SLURM_JOB_ID="43", PATH=commands.path)
+    wait_for(lambda: children(agent.pid))
+    agent.send_signal(signal.SIGUSR2)
+    assert agent.wait(timeout=20) == ExitCode.SETUP_ERROR
+    assert successor_of(lab, allocation) is None
+    lab.tick(start=False)
+    assert lab.state(run_id) == "failed"
+    (attempt,) = lab.attempts(run_id)
+    assert attempt.signature == (
+        "the walltime of 3 jobs in a row ended before the run could start; ask for more"
+        " resources.walltime"
+    )
+
+
 def test_an_element_of_an_array_serves_its_own_runs(lab: Lab) -> None:
     runs = lab.submit(tiny_grid(seeds="2", epochs=1))
     made = lab.allocate(runs, backend="slurm")

@@ -1,15 +1,23 @@
 """What an agent hands on when its walltime is near, and what becomes of a refused submission."""
 
+import dataclasses
 import json
 from pathlib import Path
 
 import pytest
 
 from vtjobs.jobs.atomic_files import read_json
+from vtjobs.jobs.run.states import AttemptState, FailureClass
 from vtjobs.jobs.workspace.allocation import Allocation, Shape, Task
 from vtjobs.jobs.workspace.paths import Workspace
 from vtjobs.workers.agent import successor
+from vtjobs.workers.agent.attempt import HostedRun, Lane
+from vtjobs.workers.agent.outcome import Outcome
 from vtjobs.workers.agent.successor import hand_on_stopped, submit_unsent, unsent_files
+
+from ...support.grids import tiny_grid
+from ...support.journals import ended, journal, started
+from ...support.lab import Lab
 
 
 def test_a_run_that_never_started_is_still_to_start_from_nothing(tmp_path: Path) -> None:
@@ -40,6 +48,51 @@ def test_what_was_cancelled_or_taken_over_meanwhile_is_not_handed_on(tmp_path: P
     assert token is not None
     handed_on = Allocation.from_dict(read_json(workspace.allocation(token)))
     assert [task.run_id for task in handed_on.all_tasks] == [mine.run_id]
+
+
+def stopped_at_walltimes(lab: Lab, *, times: int) -> Allocation | None:
+    """Let walltimes end a run so often before a new checkpoint; return what is handed on then."""
+    (run_id,) = lab.submit(tiny_grid(seeds="1"))
+    allocation = dataclasses.replace(lab.allocate([run_id]), argv=("true", "{token}"))
+    (task,) = allocation.all_tasks
+    for number in range(1, times + 1):
+        journal(lab, run_id, number, started(attempt=number), ended("timeout", "walltime"))
+    task = dataclasses.replace(task, attempt=times)
+    hosted = HostedRun(lab.context.workspace, allocation, task, Lane(index=0), None)
+    hosted.ended = Outcome(state=AttemptState.TIMEOUT, failure=FailureClass.WALLTIME)
+    token = hand_on_stopped(lab.context.workspace, allocation, [hosted], [])
+    return (
+        None
+        if token is None
+        else Allocation.from_dict(read_json(lab.context.workspace.allocation(token)))
+    )
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_run_without_a_new_checkpoint_is_handed_on_while_the_policy_lets_it(
+    quiet_lab: Lab, times: int
+) -> None:
+    handed_on = stopped_at_walltimes(quiet_lab, times=times)
+    assert handed_on is not None
+    assert [task.attempt for task in handed_on.all_tasks] == [times + 1]
+
+
+def test_three_walltimes_without_a_new_checkpoint_stop_a_run_with_that_reason(
+    quiet_lab: Lab,
+) -> None:
+    assert stopped_at_walltimes(quiet_lab, times=3) is None
+
+
+def test_jobs_in_a_row_that_could_not_start_their_runs_are_counted(tmp_path: Path) -> None:
+    workspace = Workspace(tmp_path).create()
+    waiting = Task(run_id="ab" * 8, attempt=2, grid_id="g")
+    made = Allocation(
+        token="vtj-1", created_at=1.0, shape=Shape(backend="local"), lanes=1, tasks=((waiting,),), data_root="/none",
+        argv=("true", "{token}"), unstarted=1,
+    )  # fmt: skip
+    token = hand_on_stopped(workspace, made, [], [waiting])
+    assert token is not None
+    assert Allocation.from_dict(read_json(workspace.allocation(token))).unstarted == 2
 
 
 def refused(workspace: Workspace, run_id: str, command: list[str]) -> Path:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from vtjobs.jobs.workspace.paths import Workspace
-from vtjobs.orchestrator.backends.slurm import cluster
+from vtjobs.orchestrator.backends.slurm import cluster, walltime
 
 from ....support.scheduler import Commands
 
@@ -22,6 +22,7 @@ def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Commands:
     made = Commands(tmp_path / "bin")
     monkeypatch.setenv("PATH", made.path)
     monkeypatch.setattr(cluster, "_KNOWN", {})
+    monkeypatch.setattr(walltime, "_KNOWN", {})
     return made
 
 
