@@ -100,6 +100,14 @@ class OnNode:
         """
         return [part.replace("{token}", token).replace("{job}", self.job) for part in argv]
 
+    def handed_on(self, reply: str, argv: Sequence[str]) -> None:
+        """Tell the scheduler that another job goes on with what this one served.
+
+        Args:
+            reply: to the command that submitted that job.
+            argv: the allocation's own; see Allocation.argv.
+        """
+
     def may_start_again(self) -> bool:
         """Whether the scheduler can be asked to put this job back into its queue."""
         return False

@@ -5,6 +5,7 @@ Several on a node, one on several nodes, one after another, and away from bad no
 
 import os
 import signal
+from pathlib import Path
 
 import pytest
 
@@ -137,6 +138,28 @@ def test_a_stage_is_queued_behind_the_job_of_its_parent(user: SlurmUser) -> None
     assert len([line for line in user.queue("%E") if line.startswith("afterany:")]) == 1
     user.wait_states({"completed": 2})
     assert {run["attempts"] for run in user.runs()} == {1}
+
+
+def test_a_stage_waits_for_all_the_jobs_that_its_parent_takes(user: SlurmUser) -> None:
+    user.submit(slurm_grid(more=STAGES, epochs=ENDLESS))
+    parent = Workspace(user.workspace).run(stage(user, "pretrain"))
+    wait_for(lambda: "epoch" in journal_of(parent.journal(1, 0)))
+    (first,) = user.cluster.ask("squeue", "-h", "-t", "running", "-o", "%A").split()
+    # As SLURM does when the walltime is near.
+    user.cluster.ask("scancel", "--signal=USR2", first)
+    wait_for(lambda: read_attempt(parent, 2).start is not None)
+    (second,) = user.cluster.ask("squeue", "-h", "-t", "running", "-o", "%A").split()
+    waiting = user.cluster.ask("squeue", "-h", "-t", "pending", "-o", "%E")
+    assert f"afterany:{second}(unfulfilled)" in waiting
+    # What is handed on has not failed.
+    job = user.cluster.ask("scontrol", "-o", "show", "job", first)
+    assert "JobState=COMPLETED" in job
+    assert f"Comment=vtjobs: handed on to job {second}" in job
+    user.ok("cancel", "all")
+
+
+def journal_of(path: Path) -> str:
+    return path.read_text() if path.exists() else ""
 
 
 @pytest.mark.long

@@ -23,7 +23,7 @@ from .attempt import STOP_GRACE_S, HostedRun, Lane
 from .follower import OrderWatch, PeerRun
 from .further_work import FurtherWork
 from .second_service import serve_again, tasks_of_place
-from .successor import hand_on, hand_on_stopped, submit_unsent
+from .successor import hand_on, hand_on_stopped, submit_unsent, was_sent
 from .template_client import Forge, TemplateDied
 
 logger = logging.getLogger("vtjobs.agent")
@@ -79,6 +79,8 @@ class Agent:
         self.began = time.monotonic()
         self._ordered = OrderWatch(workspace, allocation)
         self._gave_up = False
+        # Whether another job goes on with what this one was stopped in.
+        self._goes_on = False
         self._wake_read, self._wake_write = os.pipe()
 
     def _make_lanes(self) -> list[Lane]:
@@ -124,7 +126,8 @@ class Agent:
             # Before all else: little time may be left.
             self._give_up_where_time_is_too_short()
             left = [*self.waiting, *self.further.pending]
-            hand_on_stopped(self.workspace, self.allocation, self.done, left)
+            token = hand_on_stopped(self.workspace, self.allocation, self.done, left)
+            self._goes_on = was_sent(self.workspace, token)
         elif self.stopping is None:
             self._pass_on()
         submit_unsent(self.workspace, self.allocation.shape.backend)
@@ -386,5 +389,8 @@ class Agent:
             # agent as it writes.
             return int(ExitCode.COMPLETED)
         if len(self.done) == 1 and not self.waiting and self.done[0].ended is not None:
-            return int(self.done[0].ended.exit_code)
-        return int(ExitCode.STOPPED if self.waiting else ExitCode.COMPLETED)
+            code = self.done[0].ended.exit_code
+        else:
+            code = ExitCode.STOPPED if self.waiting else ExitCode.COMPLETED
+        # What is handed on has not failed: nobody shall be mailed about it.
+        return int(ExitCode.COMPLETED if code is ExitCode.STOPPED and self._goes_on else code)

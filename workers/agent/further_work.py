@@ -46,6 +46,12 @@ def _may_be_at_work(folder: RunFolder) -> bool:
     return newest > 0 and read_attempt(folder, newest).end is None
 
 
+def _was_skipped(folder: RunFolder, task: Task) -> bool:
+    """Whether an attempt did not start, because its parent was not done or a marker held it."""
+    end = read_attempt(folder, task.attempt).end
+    return end is not None and end.failure is FailureClass.SKIPPED
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retry:
     """A try at a run that another allocation shall serve."""
@@ -207,7 +213,7 @@ class FurtherWork:
         granted, clean = grants[-1] if grants else (0, False)
         if newest is None and folder.attempts():
             return None
-        if newest is not None and granted < newest.attempt:
+        if newest is not None and granted < newest.attempt and not _was_skipped(folder, newest):
             # A scheduler has it, or it has ended: then its own agent retries it.
             return None
         if folder.highest_cancel() > granted or _may_be_at_work(folder):

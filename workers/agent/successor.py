@@ -107,8 +107,9 @@ def hand_on(
     # The command has those that the allocation avoided already.
     more = [avoid] if avoid else []
     command = here.successor(allocation.argv, token, exclude=more, waits=waits, delay_s=delay_s)
-    if _submit(here, token, command):
+    if (reply := _submit(here, token, command)) is not None:
         logger.info("%s: handed on to %s", allocation.token, token)
+        here.handed_on(reply, allocation.argv)
     else:
         unsent = {"backend": allocation.shape.backend, "command": command}
         write_new(workspace.unsent(token), to_json(unsent))
@@ -122,7 +123,7 @@ def submit_unsent(workspace: Workspace, backend: str) -> None:
         token, content = path.stem, read_json(path) or {}
         if content.get("backend") != backend or (taken := take_unsent(path)) is None:
             continue
-        if _is_wanted(workspace, token) and not _submit(here, token, content["command"]):
+        if _is_wanted(workspace, token) and _submit(here, token, content["command"]) is None:
             taken.rename(workspace.unsent(token))
             return
         logger.info("%s: is no longer unsent", token)
@@ -178,25 +179,34 @@ def read_allocation(workspace: Workspace, token: str) -> Allocation | None:
         return None
 
 
-def _submit(here: OnNode, token: str, command: Sequence[str]) -> bool:
+def was_sent(workspace: Workspace, token: str | None) -> bool:
+    """Whether a scheduler has taken a successor."""
+    return token is not None and not workspace.unsent(token).exists()
+
+
+def _submit(here: OnNode, token: str, command: Sequence[str]) -> str | None:
+    """Return what the scheduler replied; None where it did not take it."""
     try:
         # This job's own variables would pass for options of the next one.
-        subprocess.run(
+        done = subprocess.run(
             command,
             check=True,
             timeout=60,
             stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            text=True,
+            errors="replace",
             preexec_fn=ignore_signals,
             env={**clean_environment(), **here.environment()},
         )
     except subprocess.CalledProcessError as error:
         # What it said stands above this in the log.
         logger.error("%s: not submitted: %s ended with %d", token, command[0], error.returncode)
-        return False
+        return None
     except (OSError, subprocess.SubprocessError) as error:
         logger.error("%s: not submitted: %s", token, error)
-        return False
-    return True
+        return None
+    return done.stdout
 
 
 def is_ours(workspace: Workspace, task: Task) -> bool:

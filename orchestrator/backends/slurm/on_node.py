@@ -5,6 +5,7 @@ The walltime, a preemption or somebody's scancel look alike, and only the first 
 
 import logging
 import os
+import random
 import re
 import shutil
 import subprocess
@@ -22,6 +23,12 @@ DEADLINE_S = 3.0
 AGAIN_S = 0.5
 # A node must have let go of a job before it is given the same one again.
 AGAIN_AFTER_S = 20
+# What helps but is not needed may take so long: the walltime is near.
+SOON_S = 3.0
+CHAIN_TRIES = 4
+_SUBMITTED = re.compile(r"Submitted batch job ([0-9]+)")
+# A part of a job's dependency, such as `afterany:39_*(unfulfilled)`.
+_WAITS = re.compile(r"after\w*:[0-9]+")
 _FIELD = re.compile(r"(\w+)=(\S*)")
 _NO_TIME = ("", "None", "N/A", "Unknown")
 
@@ -84,6 +91,38 @@ class SlurmNode(OnNode):
     def submits(self) -> bool:
         return shutil.which("sbatch") is not None
 
+    def handed_on(self, reply: str, argv: Sequence[str]) -> None:
+        found = _SUBMITTED.search(reply)
+        if found is None or not self.job:
+            return
+        self._lengthen_chains(found[1])
+        mark = "--comment="
+        own = [part.removeprefix(mark) for part in argv if part.startswith(mark)]
+        text = "; ".join([*own, f"vtjobs: handed on to job {found[1]}"])
+        _scontrol("update", f"JobId={self.job}", f"Comment={text}", timeout_s=SOON_S)
+
+    def _lengthen_chains(self, successor: str) -> None:
+        """Have the jobs that wait for this one, those of a later stage, wait for its successor too.
+
+        Elements of an array end together, and each of them writes the whole dependency. So it is
+        read again until it says what it should.
+        """
+        for _ in range(CHAIN_TRIES):
+            short = [
+                (job, words)
+                for job, words in _dependencies()
+                if _waits_for(words, self.job.partition("_")[0])
+                and not _waits_for(words, successor)
+                and job != successor
+            ]
+            if not short:
+                return
+            for job, words in short:
+                chain = ",".join([*words, f"afterany:{successor}"])
+                _scontrol("update", f"JobId={job}", f"Dependency={chain}", timeout_s=SOON_S)
+            # Not all at the same moment again.
+            time.sleep(random.uniform(0.2, 0.6))
+
     def may_start_again(self) -> bool:
         # Jobs are submitted with --no-requeue: after a fault it is vtjobs that decides.
         return bool(self.job) and _scontrol("update", f"JobId={self.job}", "Requeue=1")
@@ -100,12 +139,36 @@ class SlurmNode(OnNode):
         _scontrol("update", f"JobId={self.job}", "Requeue=0")
 
 
-def _scontrol(*words: str) -> bool:
+def _dependencies() -> list[tuple[str, list[str]]]:
+    """Return this user's waiting jobs, each with what it waits for."""
+    command = ["squeue", f"--user={os.getuid()}", "--noheader", "--states=PENDING"]
+    try:
+        done = subprocess.run(
+            [*command, "--format=%F|%E"],
+            check=True,
+            timeout=SOON_S,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            text=True,
+            preexec_fn=ignore_signals,
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        logger.warning("jobs of later stages may start too early: %s", error)
+        return []
+    rows = (line.split("|", 1) for line in done.stdout.splitlines())
+    return [(job, _WAITS.findall(words)) for job, words in rows]
+
+
+def _waits_for(words: Sequence[str], job: str) -> bool:
+    return any(word.partition(":")[2] == job for word in words)
+
+
+def _scontrol(*words: str, timeout_s: float = 30.0) -> bool:
     try:
         subprocess.run(
             ["scontrol", *words],
             check=True,
-            timeout=30,
+            timeout=timeout_s,
             stdin=subprocess.DEVNULL,
             preexec_fn=ignore_signals,
         )

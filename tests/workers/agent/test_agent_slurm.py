@@ -56,7 +56,9 @@ def handed_to(commands: Commands) -> tuple[str, ...]:
     return (str(commands.folder / "sbatch"), "--after={job}", "{token}")
 
 
-def stopped_by_term(lab: Lab, commands: Commands, answer: str) -> tuple[str, Allocation]:
+def stopped_by_term(
+    lab: Lab, commands: Commands, answer: str, *, code: int = ExitCode.STOPPED
+) -> tuple[str, Allocation]:
     """Train one run of two as an element of an array, send a TERM, and let the scheduler say this
     about it.
     """
@@ -71,7 +73,7 @@ def stopped_by_term(lab: Lab, commands: Commands, answer: str) -> tuple[str, All
     )
     wait_for(lambda: is_training(lab, runs[0]))
     agent.send_signal(signal.SIGTERM)
-    assert agent.wait(timeout=20) == 75
+    assert agent.wait(timeout=20) == code
     ingest_live(lab.context.ledger, lab.context.workspace)
     assert lab.run(runs[1]).highest_claim() == 0, "what had not begun costs nothing"
     end = end_of(lab, runs[0], 1, 0)
@@ -89,7 +91,7 @@ def stopped_by_term(lab: Lab, commands: Commands, answer: str) -> tuple[str, All
 def test_a_walltime_or_a_preemption_is_handed_on_behind_the_own_job(
     lab: Lab, commands: Commands, line: str, state: str, failure: str
 ) -> None:
-    run_id, allocation = stopped_by_term(lab, commands, f"echo '{line}'")
+    run_id, allocation = stopped_by_term(lab, commands, f"echo '{line}'", code=ExitCode.COMPLETED)
     end = end_of(lab, run_id, 1, 0)
     assert end is not None and (end["state"], end["class"]) == (state, failure)
     assert "explained" not in end
@@ -137,11 +139,33 @@ def test_the_walltimes_signal_needs_no_question(lab: Lab, commands: Commands) ->
     agent = start_agent(lab, allocation, SLURM_JOB_ID="43", PATH=commands.path)
     wait_for(lambda: is_training(lab, run_id))
     agent.send_signal(signal.SIGUSR2)
-    assert agent.wait(timeout=20) == 75
+    assert agent.wait(timeout=20) == 0
     end, successor = end_of(lab, run_id, 1, 0), successor_of(lab, allocation)
     assert end is not None and (end["state"], end["class"]) == ("timeout", "walltime")
     assert successor is not None and commands.calls("sbatch") == [f"--after=43 {successor.token}"]
-    assert not commands.calls("scontrol")
+    # SLURM was asked nothing.
+    assert not any(call.startswith("-o show") for call in commands.calls("scontrol"))
+
+
+def test_a_job_that_is_handed_on_has_not_failed_and_its_comment_says_where_it_goes_on(
+    lab: Lab, commands: Commands
+) -> None:
+    commands.answers("sbatch", "echo Submitted batch job 77")
+    commands.answers("scontrol", "exit 0")
+    commands.prints("squeue", "50|afterany:40_*(unfulfilled)\n51|(null)\n77|afterany:40_0")
+    (run_id,) = lab.submit(tiny_grid(seeds="1", epochs=ENDLESS))
+    argv = (*handed_to(commands), "--comment=mine")
+    made = lab.allocate([run_id], backend="slurm", checkpoint_every_s=3600, argv=argv)
+    agent = start_agent(lab, made, **ELEMENT, PATH=commands.path)
+    wait_for(lambda: is_training(lab, run_id))
+    agent.send_signal(signal.SIGUSR2)
+    assert agent.wait(timeout=40) == ExitCode.COMPLETED
+    end = end_of(lab, run_id, 1, 0)
+    assert end is not None and (end["state"], end["class"]) == ("timeout", "walltime")
+    chained, *_, comment = commands.calls("scontrol")
+    # The job of a later stage waits for the whole chain.
+    assert chained == "update JobId=50 Dependency=afterany:40,afterany:77"
+    assert comment == "update JobId=40_0 Comment=mine; vtjobs: handed on to job 77"
 
 
 def test_slurm_keeps_the_clock_where_it_is_the_scheduler(lab: Lab) -> None:
@@ -160,7 +184,7 @@ def test_an_agent_that_is_stopped_before_its_template_is_ready_ends_at_once_and_
     (template,) = wait_for(lambda: children(agent.pid))
     began = time.monotonic()
     agent.send_signal(signal.SIGUSR2)
-    assert agent.wait(timeout=20) == 75
+    assert agent.wait(timeout=20) == 0
     assert time.monotonic() - began < 3
     assert not Path(f"/proc/{template}").exists()
     for run_id in runs:

@@ -138,6 +138,21 @@ def test_a_stage_follows_once_its_parent_has_completed(quiet_lab: Lab) -> None:
     assert task is not None and (task.run_id, task.parent) == (child, parent)
 
 
+def test_a_stage_that_started_too_early_is_taken_on_once_its_parent_has_completed(
+    quiet_lab: Lab,
+) -> None:
+    text = tiny_grid(seeds="1", extra=STAGES).replace("heads: [supervised]\n", "", 1)
+    parent, child = quiet_lab.submit(text)
+    work = further(quiet_lab, quiet_lab.allocate([parent]))
+    quiet_lab.allocate([child])
+    journal(quiet_lab, child, 1, ended("superseded", "skipped"))
+    quiet_lab.run(parent).claim(1)
+    journal(quiet_lab, parent, 1, started(), ended("completed"))
+    work.after(work.allocation.all_tasks[0], AttemptState.COMPLETED, None)
+    task = work.next()
+    assert task is not None and (task.run_id, task.attempt) == (child, 2)
+
+
 def test_the_ledger_has_what_was_taken_on_at_the_agents_place(quiet_lab: Lab) -> None:
     runs = quiet_lab.submit(tiny_grid(seeds="2"))
     allocation = quiet_lab.allocate(runs[:1])
