@@ -5,7 +5,7 @@ import shutil
 import signal
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,11 +31,23 @@ settings.load_profile("calm")
 SERVICES = frozenset(("postgres", "own_server", "slurm_cluster", "ray_cluster"))
 
 
+# The profile of deploy/slurm-dev on which the tests on SLURM are to run.
+SLURM_PROFILE = os.environ.get("VTJOBS_SLURM_PROFILE")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests that need a service."""
+    """Mark the tests that need a service, and skip those about another shape of cluster."""
     for item in items:
         if SERVICES & set(getattr(item, "fixturenames", ())):
             item.add_marker("clusters")
+        if SLURM_PROFILE and SLURM_PROFILE not in (names := profiles_of(item) or [SLURM_PROFILE]):
+            item.add_marker(pytest.mark.skip(f"is about the profile {' or '.join(names)}"))
+
+
+def profiles_of(item: pytest.Item) -> list[str]:
+    """Return the profiles that a test names; none fits any."""
+    marker = item.get_closest_marker("profiles")
+    return [str(name) for name in marker.args] if marker else []
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
@@ -151,24 +163,37 @@ def postgres() -> Iterator[PostgresServer]:
 
 
 @pytest.fixture(scope="session")
-def slurm_cluster() -> Iterator[SlurmCluster]:
-    """A private SLURM cluster with accounting, started once by each worker that needs one.
-
-    Its tests break it.
-    """
+def slurm_clusters() -> Iterator[Callable[[str], SlurmCluster]]:
+    """Private SLURM clusters by their profile, each started once by each worker that needs it."""
     if lacking := missing():
         pytest.skip(
             f"SLURM is not installed: no {', '.join(lacking)} (apt-get install slurm-wlm slurmdbd"
             " mariadb-server)"
         )
     folder = Path(tempfile.mkdtemp(prefix="vtjobs-slurm-", dir=roomy_memory()))
-    cluster = SlurmCluster(folder / "cluster", "--fast")
+    made: dict[str, SlurmCluster] = {}
+
+    def cluster(profile: str) -> SlurmCluster:
+        if profile not in made:
+            started = SlurmCluster(folder / profile, "--fast", f"--profile={profile}")
+            started.up()
+            made[profile] = started
+        return made[profile]
+
     try:
-        cluster.up()
         yield cluster
     finally:
-        cluster.down()
+        for one in made.values():
+            one.down()
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def slurm_cluster(
+    request: pytest.FixtureRequest, slurm_clusters: Callable[[str], SlurmCluster]
+) -> SlurmCluster:
+    """The cluster that a test breaks: of the profile that is asked for, or that it names."""
+    return slurm_clusters(SLURM_PROFILE or [*profiles_of(request.node), "default"][0])
 
 
 @pytest.fixture(scope="session")

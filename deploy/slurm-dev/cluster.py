@@ -11,14 +11,16 @@ import os
 import shutil
 import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 from processes import Failed, Processes, command, reserve_ports, wait_for
+from profiles import PROFILES, Limits
 from settings import (
-    GPUS_PER_NODE,
     Options,
     daemons,
     gres_conf,
+    most_gpus,
     node_names,
     ports_needed,
     slurm_conf,
@@ -43,7 +45,7 @@ LONGEST_FOLDER = 80
 
 def missing_packages(options: Options) -> list[str]:
     """Return the packages to install before the cluster can start."""
-    needed = PACKAGES | (ACCOUNTING_PACKAGES if options.accounting else {})
+    needed = PACKAGES | (ACCOUNTING_PACKAGES if options.shape.accounting else {})
     path = os.environ.get("PATH", os.defpath) + ":/usr/sbin:/sbin"
     return sorted(
         {package for program, package in needed.items() if not shutil.which(program, path=path)}
@@ -73,7 +75,7 @@ class Cluster:
             (folder / name).mkdir(mode=0o700)
         for name in node_names(options):
             (folder / "spool" / name).mkdir()
-        for index in range(GPUS_PER_NODE):
+        for index in range(most_gpus(options)):
             fake_device(folder / "dev" / f"nvidia{index}")
         write(folder / "munge.key", os.urandom(128))
         write(folder / "slurm.conf", slurm_conf(folder, options, ports).encode())
@@ -81,7 +83,7 @@ class Cluster:
         write(folder / "slurmdbd.conf", slurmdbd_conf(folder, ports).encode())
         write(folder / "env", f"export SLURM_CONF={folder}/slurm.conf\n".encode())
         made = cls(folder, options, ports)
-        if options.accounting:
+        if options.shape.accounting:
             made.make_database()
         write(
             folder / "cluster.json",
@@ -121,7 +123,7 @@ class Cluster:
             "munged",
             self.log,
         )
-        if self.options.accounting:
+        if self.options.shape.accounting:
             self.start_accounting()
         self.processes.start("slurmctld")
         nodes = [name for name in node_names(self.options) if self.processes.start(name)]
@@ -142,6 +144,7 @@ class Cluster:
                 ["add", "account", "lab"],
                 ["add", "user", user, "account=lab"],
                 ["modify", "user", user, "set", "DefaultAccount=lab"],
+                *limiting(self.options.shape.limits, user),
             ):
                 if self.ask("sacctmgr", "-i", *words) is None:
                     raise Failed(f"sacctmgr refused: {' '.join(words)}")
@@ -170,6 +173,17 @@ class Cluster:
         return "\n".join(tails)
 
 
+def limiting(limits: tuple[Limits, ...], user: str) -> Iterator[list[str]]:
+    """Yield what sacctmgr is told to limit a user."""
+    for limit in limits:
+        if limit.qos is None:
+            yield ["modify", "user", user, "set", *limit.values]
+        else:
+            yield ["add", "qos", limit.qos]
+            yield ["modify", "qos", limit.qos, "set", *limit.values]
+            yield ["modify", "user", user, "set", f"qos+={limit.qos}", "DefaultQOS=normal"]
+
+
 def write(path: Path, content: bytes) -> None:
     """Write a file that only its owner may read."""
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
@@ -190,11 +204,14 @@ def parse(argv: list[str]) -> tuple[Path, Options | None]:
         prog="up", description="A private SLURM cluster of virtual nodes in a folder."
     )
     parser.add_argument("folder", metavar="DIR", type=Path, help="where everything of it lives")
-    parser.add_argument("--nodes", type=int, help="virtual nodes of 8 fake GPUs each (default 4)")
+    parser.add_argument(
+        "--profile", choices=list(PROFILES), help="the cluster's shape (default: default)"
+    )
+    parser.add_argument("--nodes", type=int, help="virtual nodes of the first kind")
     parser.add_argument(
         "--no-accounting", dest="accounting", action="store_const", const=False, help="no slurmdbd"
     )
-    parser.add_argument("--max-array-size", type=int, help="MaxArraySize (default 1001)")
+    parser.add_argument("--max-array-size", type=int, help="MaxArraySize")
     parser.add_argument(
         "--grace", type=int, metavar="SECONDS", help="GraceTime of the partition low (default 0)"
     )

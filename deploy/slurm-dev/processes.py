@@ -146,6 +146,10 @@ class Processes:
         self.daemons = daemons
         self.user = getpass.getuser()
 
+    def nodes(self) -> list[str]:
+        """Return the daemons that are nodes."""
+        return [name for name, daemon in self.daemons.items() if daemon.argv[0] == "slurmd"]
+
     def environment(self) -> dict[str, str]:
         """Return an environment for the cluster's programs: nothing of another cluster's in it."""
         kept = {
@@ -196,7 +200,7 @@ class Processes:
 
         No node may start another job, then jobs, then the services that nodes talk to.
         """
-        nodes = [name for name in self.daemons if name.startswith("gpu")]
+        nodes = self.nodes()
         services = [name for name in reversed(self.daemons) if name not in nodes]
         self.end_daemons(nodes, signal.SIGKILL)
         deadline = time.monotonic() + START_WITHIN_S
@@ -228,7 +232,7 @@ class Processes:
         """Return the step daemons of these nodes (of all where none is named) and every process of
         their jobs.
         """
-        wanted = nodes or {name for name in self.daemons if name.startswith("gpu")}
+        wanted = nodes or set(self.nodes())
         children: dict[int, list[int]] = {}
         roots = []
         for pid in (int(entry.name) for entry in Path("/proc").glob("[0-9]*")):

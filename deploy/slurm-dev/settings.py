@@ -5,21 +5,20 @@ Its options, SLURM's configuration files and its daemons' commands.
 
 import getpass
 import socket
-from dataclasses import asdict, dataclass
+from collections import Counter
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-GPUS_PER_NODE = 8
-CPUS_PER_NODE = 32
-MEMORY_MB = 256_000
+from profiles import PROFILES, Nodes, Profile
 
 # SLURM waits half a minute and more in many places; a test of what happens after a fault should
 # not.
 FAST_TIMERS = """
 SlurmdTimeout=20
 KillWait=5
-MinJobAge=30
 SchedulerParameters=batch_sched_delay=0,sched_interval=1,bf_interval=1,bf_resolution=1
 """
+FAST_MIN_JOB_AGE = 30
 # The database is made again from nothing in a second: it need not survive a crash of the machine.
 DATABASE_OPTIONS = [
     "--innodb-buffer-pool-size=32M",
@@ -32,11 +31,13 @@ DATABASE_OPTIONS = [
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What a user chooses once, when the folder is new."""
+    """What a user chooses once, when the folder is new. None leaves it to the profile."""
 
-    nodes: int = 4
-    accounting: bool = True
-    max_array_size: int = 1001
+    profile: str = "default"
+    nodes: int | None = None
+    """How many nodes of the profile's first kind."""
+    accounting: bool | None = None
+    max_array_size: int | None = None
     grace: int = 0
     """Seconds between a preempted job's TERM and its KILL."""
     preempt_mode: str = "REQUEUE"
@@ -44,6 +45,19 @@ class Options:
 
     def as_dict(self) -> dict[str, object]:
         return asdict(self)
+
+    @property
+    def shape(self) -> Profile:
+        """The profile, with what was chosen otherwise."""
+        made = PROFILES[self.profile]
+        if self.nodes is not None:
+            first, *others = made.nodes
+            made = replace(made, nodes=(replace(first, count=self.nodes), *others))
+        if self.accounting is not None:
+            made = replace(made, accounting=self.accounting)
+        if self.max_array_size is not None:
+            made = replace(made, max_array_size=self.max_array_size)
+        return made
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,19 +68,36 @@ class Daemon:
     env: dict[str, str]
 
 
+def nodes_by_kind(shape: Profile) -> list[tuple[Nodes, list[str]]]:
+    """Return the names of each kind's nodes; kinds of one name are counted through."""
+    found, next_of = [], Counter[str]()
+    for kind in shape.nodes:
+        first = next_of[kind.name]
+        names = [f"{kind.name}{first + index}" for index in range(kind.count)]
+        next_of[kind.name] += kind.count
+        found.append((kind, names))
+    return found
+
+
 def node_names(options: Options) -> list[str]:
-    return [f"gpu{index}" for index in range(options.nodes)]
+    return [name for _, names in nodes_by_kind(options.shape) for name in names]
+
+
+def most_gpus(options: Options) -> int:
+    """Return the number of GPUs of the node that has most."""
+    return max(kind.gpus for kind in options.shape.nodes)
 
 
 def ports_needed(options: Options) -> int:
     """Return how many ports the cluster listens on: the controller, accounting and each node."""
-    return 2 + options.nodes
+    return 2 + len(node_names(options))
 
 
 def slurm_conf(folder: Path, options: Options, ports: list[int]) -> str:
     """Return slurm.conf. Daemons listen on the loopback address only."""
     user = getpass.getuser()
     host = socket.gethostname().split(".")[0]
+    shape = options.shape
     text = f"""\
 ClusterName=dev
 SlurmctldHost={host}(127.0.0.1)
@@ -90,28 +121,33 @@ TaskPlugin=task/none
 JobAcctGatherType=jobacct_gather/none
 SelectType=select/cons_tres
 SelectTypeParameters=CR_CPU_Memory
-DefMemPerCPU=1000
 GresTypes=gpu
 SchedulerType=sched/backfill
 PreemptType=preempt/partition_prio
 PreemptMode=REQUEUE
 ReturnToService=1
 MessageTimeout=10
-MaxArraySize={options.max_array_size}
+MaxArraySize={shape.max_array_size}
+EnforcePartLimits={shape.enforce_part_limits}
 MaxJobCount=100000
 SlurmdParameters=config_overrides
 """
     text += FAST_TIMERS if options.fast else ""
+    if shape.def_mem_per_cpu is not None:
+        text += f"DefMemPerCPU={shape.def_mem_per_cpu}\n"
+    if (age := shape.min_job_age or (FAST_MIN_JOB_AGE if options.fast else None)) is not None:
+        text += f"MinJobAge={age}\n"
     return (
         text
-        + accounting_lines(folder, options, ports)
-        + node_lines(options, ports)
+        + accounting_lines(folder, shape, ports)
+        + node_lines(shape, ports)
         + partition_lines(options)
+        + (type_lines(shape) if shape.by_type else "")
     )
 
 
-def accounting_lines(folder: Path, options: Options, ports: list[int]) -> str:
-    if not options.accounting:
+def accounting_lines(folder: Path, shape: Profile, ports: list[int]) -> str:
+    if not shape.accounting:
         return "AccountingStorageType=accounting_storage/none\n"
     return f"""
 AccountingStorageType=accounting_storage/slurmdbd
@@ -123,16 +159,22 @@ AccountingStorageTRES=gres/gpu
 """
 
 
-def node_lines(options: Options, ports: list[int]) -> str:
-    shape = (
-        f"CPUs={CPUS_PER_NODE} RealMemory={MEMORY_MB} Gres=gpu:v100:{GPUS_PER_NODE} State=UNKNOWN"
-    )
-    address = "NodeHostname=localhost NodeAddr=127.0.0.1"
+def node_lines(shape: Profile, ports: list[int]) -> str:
+    places = iter(ports[2:])
     lines = [
-        f"NodeName={name} {address} Port={port} {shape}"
-        for name, port in zip(node_names(options), ports[2:], strict=True)
+        node_line(kind, name, next(places))
+        for kind, names in nodes_by_kind(shape)
+        for name in names
     ]
     return "\n" + "\n".join(lines) + "\n"
+
+
+def node_line(kind: Nodes, name: str, port: int) -> str:
+    gres = f" Gres=gpu:{kind.gpu}:{kind.gpus}" if kind.gpus else ""
+    return (
+        f"NodeName={name} NodeHostname=localhost NodeAddr=127.0.0.1 Port={port}"
+        f" CPUs={kind.cpus} RealMemory={kind.memory_mb}{gres} State=UNKNOWN"
+    )
 
 
 def partition_lines(options: Options) -> str:
@@ -149,10 +191,20 @@ PartitionName=down State=DOWN MaxTime=1-00:00:00 DefaultTime=01:00:00
 """
 
 
+def type_lines(shape: Profile) -> str:
+    """Return a partition for each kind of node: of its type of GPU, or of its name without one."""
+    return "".join(
+        f"PartitionName={kind.gpu or kind.name} Nodes={','.join(names)}\n"
+        for kind, names in nodes_by_kind(shape)
+    )
+
+
 def gres_conf(folder: Path, options: Options) -> str:
     return "".join(
-        f"NodeName={name} Name=gpu Type=v100 File={folder}/dev/nvidia[0-{GPUS_PER_NODE - 1}]\n"
-        for name in node_names(options)
+        f"NodeName={name} Name=gpu Type={kind.gpu} File={folder}/dev/nvidia[0-{kind.gpus - 1}]\n"
+        for kind, names in nodes_by_kind(options.shape)
+        for name in names
+        if kind.gpus
     )
 
 
@@ -192,7 +244,7 @@ def daemons(folder: Path, options: Options) -> dict[str, Daemon]:
         f"--seed-file={folder}/state/munge.seed",
     ]
     found = {"munged": Daemon(argv=munge, env={})}
-    if options.accounting:
+    if options.shape.accounting:
         database = [
             "mariadbd",
             "--no-defaults",

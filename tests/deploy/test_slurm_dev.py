@@ -75,6 +75,7 @@ def test_the_walltime_signal_reaches_the_tasks_of_both_nodes(slurm: SlurmCluster
     ]
 
 
+@pytest.mark.profiles("default", "mixed", "tight", "bare")
 def test_accounting_keeps_a_row_of_a_job(slurm: SlurmCluster) -> None:
     job = slurm.submit("exit 3", "--job-name=three")
     slurm.wait_state(job)
@@ -146,6 +147,60 @@ def test_a_paused_controller_answers_nobody_until_it_is_resumed(slurm: SlurmClus
         slurm.run("squeue", timeout_s=1)
     slurm.resume("slurmctld")
     assert slurm.run("squeue").returncode == 0
+
+
+# Profiles -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.profiles("mixed")
+def test_a_mixed_cluster_gives_each_type_its_own_nodes(slurm: SlurmCluster) -> None:
+    shape = set(slurm.ask("sinfo", "-h", "-p", "gpu", "-o", "%D %G %c").splitlines())
+    assert shape == {"4 gpu:v100:8 32", "2 gpu:a100:4 64", "1 (null) 128"}
+    script = "echo $SLURMD_NODENAME $CUDA_VISIBLE_DEVICES"
+    job = slurm.submit(script, "--gpus-per-node=a100:4")
+    assert slurm.wait_state(job) == "COMPLETED"
+    assert slurm.output(job).strip() in ("gpu4 0,1,2,3", "gpu5 0,1,2,3")
+    assert slurm.ask("sinfo", "-h", "-p", "a100,cpu", "-o", "%P %N").splitlines() == [
+        "a100 gpu[4-5]",
+        "cpu cpu0",
+    ]
+
+
+@pytest.mark.profiles("tight")
+def test_a_tight_cluster_refuses_large_arrays_and_many_jobs(slurm: SlurmCluster) -> None:
+    later = ("--begin=now+1hour", "--wrap=true")
+    assert "Invalid job array" in slurm.run("sbatch", "--array=0-7", *later).stderr
+    slurm.ask("sbatch", "--array=0-2", "--qos=few", *later)
+    assert "QOSMaxSubmitJobPerUserLimit" in slurm.run("sbatch", "--qos=few", *later).stderr
+    slurm.ask("sbatch", "--array=0-6", *later)
+    # Twelve jobs of one user are the association's limit, whatever the QOS.
+    slurm.ask("sbatch", "--array=0-1", *later)
+    assert "AssocMaxSubmitJobLimit" in slurm.run("sbatch", *later).stderr
+
+
+@pytest.mark.profiles("tight")
+def test_a_tight_cluster_accepts_what_it_can_never_run(slurm: SlurmCluster) -> None:
+    job = slurm.submit("true", "--partition=short", "--time=60")
+    until(lambda: slurm.job(job).get("Reason") == "PartitionTimeLimit", "it waits for ever")
+
+
+@pytest.mark.profiles("bare")
+def test_a_bare_cluster_gives_a_job_a_nodes_whole_memory_and_soon_forgets_it(
+    slurm: SlurmCluster,
+) -> None:
+    job = slurm.submit("sleep 1", "--gpus=1")
+    until(lambda: "mem=250G" in slurm.job(job).get("TRES", ""), "it has all memory")
+    # SLURM removes old jobs once a minute.
+    until(lambda: not slurm.job(job), "the controller has forgotten it", 90)
+
+
+@pytest.mark.profiles("no-accounting")
+def test_a_cluster_without_accounting_answers_no_sacct(slurm: SlurmCluster) -> None:
+    assert slurm.wait_state(slurm.submit("true")) == "COMPLETED"
+    assert "accounting storage is disabled" in slurm.run("sacct").stderr.lower()
+
+
+# Side by side -------------------------------------------------------------------------------------
 
 
 def test_two_clusters_run_side_by_side_and_stopping_one_leaves_the_other(
