@@ -1,5 +1,6 @@
 """The documents: links lead somewhere, commands exist, examples are valid."""
 
+import ast
 import json
 import re
 import shlex
@@ -46,6 +47,22 @@ def test_every_relative_link_leads_to_a_file(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text()):
         if "://" not in target:
             assert (page.parent / target).exists(), target
+
+
+def rows_of_faults() -> list[tuple[str, str]]:
+    """Return the last cell of each row of the faults: a file and a function in it."""
+    found = []
+    for line in (ROOT / "docs" / "faults.md").read_text().splitlines():
+        if line.startswith("| ") and not line.startswith("| fault "):
+            path, _, name = line.rsplit("|", 2)[1].strip(" `").partition("::")
+            found.append((path, name))
+    return found
+
+
+@pytest.mark.parametrize(("path", "name"), rows_of_faults())
+def test_every_fault_in_the_documents_has_its_test(path: str, name: str) -> None:
+    tree = ast.parse((ROOT / path).read_text())
+    assert name in {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
 
 
 @cache
