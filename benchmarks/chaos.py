@@ -1,12 +1,13 @@
-"""Random faults on a private SLURM cluster while a grid of 60 runs is trained, and a count of what
-went wrong.
+"""Random faults on a private SLURM cluster while a grid is trained, and a count of what went wrong.
 
-    python benchmarks/chaos.py [--minutes 10] [--seed 1] [--plain-submitit]
+    python benchmarks/chaos.py [--profile default] [--minutes 10] [--runs 60] [--seed 1]
+                               [--plain-submitit]
 
 Ranks, agents, nodes, daemons and the user's own commands are killed, paused, taken away and brought
-back, jobs are preempted and cancelled, all by one seed. Then everything is mended, the grid
-settles, and its workspace is read independently and compared with the ledger. The exit status says
-whether every count is 0.
+back. Jobs are preempted, cancelled, requeued, held and suspended. A node's jobs fail at once, SLURM
+is slow, and the user may submit fewer jobs. One seed decides all of it, on a cluster of any shape.
+Then everything is mended, the grid settles, and its workspace is read independently and compared
+with the ledger. The exit status says whether every count is 0.
 """
 
 import argparse
@@ -25,8 +26,12 @@ from typing import Any
 
 from chaos_audit import Findings, audit, read_attempts, top_of
 from chaos_faults import Site, descendants, play, processes_with, schedule
+from chaos_idle import IdleWatch
 
-RUNS, LONG = 60, 15
+RUNS = 60
+# One run of so many is long.
+LONG_EACH = 4
+AT_A_TIME = 8
 # Epochs of a short run, and of a long one for each minute of faults.
 SHORT, PER_MINUTE = 40, 50
 # When, as shares of the time of faults, the user cancels a run on purpose, with vtjobs.
@@ -48,7 +53,7 @@ checkpoint_every: 3s
 retries: 50
 max_running: {at_a_time}
 resources: {{gpus_per_node: 1, walltime: 30m, pack: 2}}
-backend: {{slurm: {{partition: low}}}}
+backend: {{slurm: {{partition: low, setup: ["{set_up}"]}}}}
 """
 
 
@@ -59,7 +64,7 @@ class User:
         self.site, self.folder, self.rng = site, folder, rng
         self.root = folder / "runs"
         self.env = {
-            **site.env,
+            **site.user_env,
             "VTJOBS_DEVICE": "cpu",
             "VTJOBS_POLL_S": "2",
             "OMP_NUM_THREADS": "1",
@@ -144,6 +149,8 @@ class Wishes:
 
 def main() -> int:
     parser = argparse.ArgumentParser()
+    parser.add_argument("--profile", default="default", help="shape of the cluster")
+    parser.add_argument("--runs", type=int, default=RUNS)
     parser.add_argument("--minutes", type=float, default=10)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument(
@@ -152,14 +159,14 @@ def main() -> int:
     parser.add_argument("--keep", action="store_true", help="leave the folder for a look")
     options = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="vtjobs-chaos-"))
-    site = Site(folder / "c")
-    site.up("--fast")
+    site = Site(folder / "c", options.profile)
+    site.make()
     try:
         if options.plain_submitit:
             from chaos_submitit import plain
 
             return plain(site, folder, minutes=options.minutes, seed=options.seed)
-        return chaos(site, folder, minutes=options.minutes, seed=options.seed)
+        return chaos(site, folder, minutes=options.minutes, seed=options.seed, runs=options.runs)
     finally:
         site.down()
         if options.keep:
@@ -168,19 +175,25 @@ def main() -> int:
             subprocess.run(["rm", "-rf", folder], check=False)
 
 
-def chaos(site: Site, folder: Path, *, minutes: float, seed: int) -> int:
+def chaos(site: Site, folder: Path, *, minutes: float, seed: int, runs: int) -> int:
     """Do to a grid what the schedule says; print what came of it."""
     rng = random.Random(seed)
     user = User(site, folder, rng)
     wishes = Wishes(user.root)
-    long_seeds = list(range(LONG))
+    long = int(PER_MINUTE * minutes)
     text = GRID.format(
-        runs=RUNS, short=SHORT, long=int(PER_MINUTE * minutes), long_seeds=long_seeds, at_a_time=8
+        runs=runs,
+        short=SHORT,
+        long=long,
+        long_seeds=list(range(runs // LONG_EACH)),
+        at_a_time=AT_A_TIME,
+        set_up=site.set_up,
     )
     (folder / "grid.yaml").write_text(text)
     site.workers, site.leaders, site.kill_user = user.ranks, user.agents, user.kill
     site.cancelled = wishes.cancelled
-    faults = schedule(seed, minutes * 60)
+    faults = schedule(seed, minutes * 60, accounting=site.accounting)
+    idle = IdleWatch(site, user.root, AT_A_TIME)
     began = time.monotonic()
     say = lambda line: print(line, file=sys.stderr, flush=True)  # noqa: E731
     cancel_at = {minutes * 60 * share for share in CANCELS}
@@ -199,12 +212,15 @@ def chaos(site: Site, folder: Path, *, minutes: float, seed: int) -> int:
             time.sleep(rng.uniform(0.3, 4.0))
             user.kill()
         user.keep()
+        idle.start()
         play(site, faults, each, say)
         given_up = settle(user, say)
     finally:
         user.kill()
+        idle.over.set()
     ends = Counter(run["state"] for run in user.runs())
-    findings = audit(user.root, wishes.settled(), epochs_of(user, long=int(PER_MINUTE * minutes)))
+    findings = audit(user.root, wishes.settled(), epochs_of(user, runs, long))
+    findings.idle_slots += idle.found
     return report(
         findings,
         Counter(fault.name for fault in faults),
@@ -212,6 +228,7 @@ def chaos(site: Site, folder: Path, *, minutes: float, seed: int) -> int:
         given_up,
         user,
         time.monotonic() - began,
+        idle.longest_s,
     )
 
 
@@ -233,9 +250,9 @@ def settle(user: User, say: Any) -> int:
 
     Have what the policy gave up tried again, and return how often.
     """
-    user.kill()
     given_up, deadline = 0, time.monotonic() + SETTLE_S
     while time.monotonic() < deadline:
+        user.keep()
         found = user.runs()
         counts = Counter(run["state"] for run in found)
         say(f"          {dict(counts)}")
@@ -251,13 +268,13 @@ def settle(user: User, say: Any) -> int:
     return given_up
 
 
-def epochs_of(user: User, *, long: int) -> dict[str, int]:
+def epochs_of(user: User, runs: int, long: int) -> dict[str, int]:
     """Return every run of the grid as it was submitted, with its epochs."""
     found: dict[str, int] = {}
     for path in user.root.glob("grids/*/runs.json"):
         for run_id, _, seed, _ in json.loads(path.read_bytes())["runs"]:
-            found[run_id] = long if seed < LONG else SHORT
-    assert len(found) == RUNS, f"{len(found)} runs were submitted"
+            found[run_id] = long if seed < runs // LONG_EACH else SHORT
+    assert len(found) == runs, f"{len(found)} runs were submitted"
     return found
 
 
@@ -268,6 +285,7 @@ def report(
     given_up: int,
     user: User,
     seconds: float,
+    idle_s: float,
 ) -> int:
     """Print the table; return the exit status."""
     attempts = sum(1 for _ in user.root.glob("??/*/attempts/*/journal-0.jsonl"))
@@ -276,8 +294,8 @@ def report(
         print(f"    {name:<28} {count:>4}")
     states = ", ".join(f"{count} {state}" for state, count in sorted(ends.items()))
     print(
-        f"{RUNS} runs, {attempts} attempts: {states}; {user.kills} commands killed; {given_up}"
-        " retried by the user"
+        f"{sum(ends.values())} runs, {attempts} attempts: {states}; {user.kills} commands killed;"
+        f" {given_up} retried by the user; a slot idle for {idle_s:.0f} s at most"
     )
     bad = 0
     for name in findings.__dataclass_fields__:

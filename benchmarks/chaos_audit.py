@@ -14,6 +14,8 @@ from typing import Any
 
 # A zombie may live this long after a higher attempt has started.
 FENCED_WITHIN_S = 30.0
+# States of a run that nothing leaves by itself.
+SETTLED = frozenset(("completed", "cancelled", "failed", "diverged", "blocked"))
 _TABLES = {"epoch": "epoch_metrics", "evaluation": "evaluations", "checkpoint": "checkpoints"}
 
 
@@ -43,11 +45,13 @@ class Findings:
 
     wrong_states: list[str] = field(default_factory=list)
     lost_runs: list[str] = field(default_factory=list)
+    forgotten_runs: list[str] = field(default_factory=list)
     doubled_runs: list[str] = field(default_factory=list)
     lost_events: list[str] = field(default_factory=list)
     wrong_results: list[str] = field(default_factory=list)
     corrupt_checkpoints: list[str] = field(default_factory=list)
     late_zombies: list[str] = field(default_factory=list)
+    idle_slots: list[str] = field(default_factory=list)
 
 
 def audit(root: Path, wanted: dict[str, str], epochs: dict[str, int]) -> Findings:
@@ -110,7 +114,8 @@ def _judge_state(
         allowed.add("cancelled")
     ends = [(attempt.first("end") or {}).get("state") for attempt in attempts]
     if not allowed:
-        found.lost_runs.append(f"{run_id}: {state}, never completed; ends {ends}")
+        told = found.lost_runs if state in SETTLED else found.forgotten_runs
+        told.append(f"{run_id}: {state}, never completed; ends {ends}")
     elif state not in allowed:
         found.wrong_states.append(
             f"{run_id}: {state}, should be {' or '.join(sorted(allowed))}; ends {ends}"

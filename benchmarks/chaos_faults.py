@@ -1,8 +1,11 @@
 """A private SLURM cluster and what can go wrong on it: one seed, one schedule of faults."""
 
 import contextlib
+import getpass
 import os
 import random
+import shlex
+import shutil
 import signal
 import subprocess
 import time
@@ -11,7 +14,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 SCRIPTS = Path(__file__).resolve().parents[1] / "deploy" / "slurm-dev"
-NODES = ("gpu0", "gpu1", "gpu2", "gpu3")
+# SLURM's commands that a slow controller keeps waiting.
+COMMANDS = ("sbatch", "squeue", "sacct", "scontrol", "scancel", "sinfo")
+SLOW_S = 3
+# Jobs that a user may have in the queue while an administrator limits them.
+FEW_JOBS = 4
 # Seconds between two faults.
 APART_S = (3.0, 9.0)
 # How often each fault is drawn, compared with the others.
@@ -25,9 +32,18 @@ WEIGHTS = {
     "stop slurmdbd": 2,
     "set a node down": 2,
     "scancel": 2,
+    "requeue": 2,
+    "requeue and hold": 2,
+    "hold": 2,
+    "suspend": 2,
+    "black hole": 2,
+    "submit limit": 2,
+    "slow SLURM": 2,
     "preempt": 3,
     "kill the user's command": 4,
 }
+# Those that need accounting.
+ACCOUNTED = frozenset(("stop slurmdbd", "submit limit"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,12 +57,15 @@ class Fault:
     """What decides whom it hits among those that are there."""
 
 
-def schedule(seed: int, seconds: float) -> list[Fault]:
+def schedule(seed: int, seconds: float, *, accounting: bool) -> list[Fault]:
     """Return the faults of a test: the same for the same seed, whoever is under test."""
     rng = random.Random(seed)
+    weights = {
+        name: weight for name, weight in WEIGHTS.items() if accounting or name not in ACCOUNTED
+    }
     found, at_s = [], rng.uniform(8, 12)
     while at_s < seconds:
-        name = rng.choices(list(WEIGHTS), list(WEIGHTS.values()))[0]
+        name = rng.choices(list(weights), list(weights.values()))[0]
         found.append(
             Fault(at_s=at_s, name=name, lasts_s=rng.uniform(2, 30), draw=rng.getrandbits(32))
         )
@@ -62,6 +81,8 @@ class Site:
     """
 
     folder: Path
+    profile: str = "default"
+    """The shape of the cluster, see deploy/slurm-dev/profiles.py."""
     workers: Callable[[], list[int]] = lambda: []
     """Returns the pids of the working processes that a fault may hit."""
     leaders: Callable[[], list[int]] = lambda: []
@@ -70,7 +91,7 @@ class Site:
     cancelled: Callable[[str, str], None] = lambda job, name: None
     """Told of each element of a job that was cancelled: its array's id, its index and its name."""
     log: Callable[[str], None] = lambda text: None
-    mends: list[tuple[float, Callable[[], None]]] = field(default_factory=list)
+    mends: list[tuple[float, Callable[[], object]]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         kept = {
@@ -79,6 +100,41 @@ class Site:
             if not name.startswith(("SLURM", "SBATCH_"))
         }
         self.env = {**kept, "SLURM_CONF": f"{self.folder}/slurm.conf"}
+        self.bin = self.folder.parent / "bin"
+        self.slow = self.folder.parent / "slow"
+        self.limit: int | None = None
+        """Jobs that the user may have in the queue at this moment; None without a limit."""
+
+    @property
+    def accounting(self) -> bool:
+        return self.profile != "no-accounting"
+
+    @property
+    def user_env(self) -> dict[str, str]:
+        """The environment of who works here: SLURM's commands answer slowly while a file exists."""
+        return {**self.env, "PATH": f"{self.bin}:{self.env['PATH']}"}
+
+    def make(self) -> None:
+        """Start the cluster for the first time, and look at what it is."""
+        self.up("--fast", f"--profile={self.profile}")
+        self.nodes = self.run("sinfo", "-h", "-N", "-p", "gpu", "-o", "%N").split()
+        self.limit = self.own_limit = self._limit_of_association() if self.accounting else None
+        self.bin.mkdir()
+        for name in COMMANDS:
+            real = shlex.quote(str(shutil.which(name)))
+            wrapper = self.bin / name
+            slow = f"[ -e {shlex.quote(str(self.slow))} ] && sleep {SLOW_S}"
+            wrapper.write_text(f'#!/bin/bash\n{slow}\nexec {real} "$@"\n')
+            wrapper.chmod(0o755)
+
+    def hole(self, node: str) -> Path:
+        """Return the file that makes a node a black hole: its jobs fail in their set-up."""
+        return self.folder.parent / f"hole-{node}"
+
+    @property
+    def set_up(self) -> str:
+        """The line of shell that every job of the user begins with."""
+        return f"test ! -e {self.hole('')}$SLURMD_NODENAME || exit 127"
 
     def up(self, *options: str) -> None:
         """Start what is not running.
@@ -114,8 +170,17 @@ class Site:
         """Undo everything: all daemons run, all nodes take jobs."""
         self.mend(now=float("inf"))
         self.up()
-        for node in NODES:
+        for node in self.nodes:
             self.give_back(node)
+        # What a controller that was away did not hear.
+        for line in self.run("squeue", "-h", "-r", "-o", "%i|%T|%r").splitlines():
+            job, state, reason = line.split("|")
+            if reason.startswith("JobHeld") or reason.startswith("job requeued in held"):
+                self.run("scontrol", "release", job)
+            if state == "SUSPENDED":
+                self.run("scontrol", "resume", job)
+        if self.accounting:
+            self._set_limit(self.own_limit)
 
     def give_back(self, node: str) -> None:
         state = self.run("sinfo", "-h", "-p", "gpu", "-n", node, "-o", "%t").strip()
@@ -137,6 +202,13 @@ class Site:
             "stop slurmdbd": self._stop_accounting,
             "set a node down": self._set_down,
             "scancel": self._scancel,
+            "requeue": self._requeue,
+            "requeue and hold": self._requeue_and_hold,
+            "hold": self._hold,
+            "suspend": self._suspend,
+            "black hole": self._black_hole,
+            "submit limit": self._few_jobs,
+            "slow SLURM": self._slow,
             "preempt": self._preempt,
             "kill the user's command": self._kill_user,
         }[fault.name](rng)
@@ -178,7 +250,7 @@ class Site:
     def _node(self, rng: random.Random) -> str:
         """Return a node, rather one where somebody is at work."""
         busy = self.run("squeue", "-h", "-t", "running", "-o", "%N").split()
-        node = rng.choice(sorted(set(busy)) or list(NODES))
+        node = rng.choice(sorted(set(busy)) or self.nodes)
         self.log(node)
         return node
 
@@ -194,30 +266,87 @@ class Site:
         self.break_("kill", "slurmdbd")
         return self.up
 
-    def _scancel(self, rng: random.Random) -> None:
-        """Cancel a job, or an element of an array, behind its owner's back."""
+    def _element(self, rng: random.Random, *states: str) -> tuple[str, str] | None:
+        """Return a job of the user, or an element of an array, and its name."""
         lines = self.run(
-            "squeue", "-h", "-r", "-t", "running,pending", "-o", "%F %K %j"
+            "squeue", "-h", "-r", "-t", ",".join(states), "-o", "%F %K %j"
         ).splitlines()
         found = [
             line.split()
             for line in lines
             if "stranger" not in line and "N/A" not in line.split()[0]
         ]
-        if found:
-            job, index, name = rng.choice(sorted(found))
-            element = job if index == "N/A" else f"{job}_{index}"
-            self.log(f"{element} {name}")
-            self.cancelled(element, name)
+        if not found:
+            return None
+        job, index, name = rng.choice(sorted(found))
+        element = job if index == "N/A" else f"{job}_{index}"
+        self.log(f"{element} {name}")
+        return element, name
+
+    def _scancel(self, rng: random.Random) -> None:
+        """Cancel a job behind its owner's back."""
+        if (found := self._element(rng, "running", "pending")) is not None:
+            self.cancelled(*found)
             # With a filter, scancel takes one waiting element for all that wait.
-            self.run("scancel", element)
+            self.run("scancel", found[0])
+
+    def _requeue(self, rng: random.Random) -> None:
+        """Requeue a running job, as an administrator can whatever its owner asked for."""
+        if (found := self._element(rng, "running")) is not None:
+            self.run("scontrol", "update", f"jobid={found[0]}", "requeue=1")
+            self.run("scontrol", "requeue", found[0])
+
+    def _requeue_and_hold(self, rng: random.Random) -> Callable[[], object] | None:
+        if (found := self._element(rng, "running")) is None:
+            return None
+        self.run("scontrol", "update", f"jobid={found[0]}", "requeue=1")
+        self.run("scontrol", "requeuehold", found[0])
+        return lambda: self.run("scontrol", "release", found[0])
+
+    def _hold(self, rng: random.Random) -> Callable[[], object] | None:
+        # One that has started goes on, and is held where it comes back to the queue.
+        if (found := self._element(rng, "running", "pending")) is None:
+            return None
+        self.run("scontrol", "hold", found[0])
+        return lambda: self.run("scontrol", "release", found[0])
+
+    def _suspend(self, rng: random.Random) -> Callable[[], object] | None:
+        if (found := self._element(rng, "running")) is None:
+            return None
+        self.run("scontrol", "suspend", found[0])
+        return lambda: self.run("scontrol", "resume", found[0])
+
+    def _black_hole(self, rng: random.Random) -> Callable[[], object]:
+        hole = self.hole(self._node(rng))
+        hole.touch()
+        return lambda: hole.unlink(missing_ok=True)
+
+    def _few_jobs(self, rng: random.Random) -> Callable[[], object]:
+        self._set_limit(FEW_JOBS)
+        return lambda: self._set_limit(self.own_limit)
+
+    def _slow(self, rng: random.Random) -> Callable[[], object]:
+        self.slow.touch()
+        return lambda: self.slow.unlink(missing_ok=True)
+
+    def _set_limit(self, jobs: int | None) -> None:
+        limit = f"MaxSubmitJobs={-1 if jobs is None else jobs}"
+        self.run("sacctmgr", "-i", "modify", "user", getpass.getuser(), "set", limit)
+        self.limit = jobs
+
+    def _limit_of_association(self) -> int | None:
+        user = f"user={getpass.getuser()}"
+        said = self.run(
+            "sacctmgr", "-nP", "show", "assoc", user, "account=lab", "format=MaxSubmitJobs"
+        ).strip()
+        return int(said) if said else None
 
     def _preempt(self, rng: random.Random) -> None:
         options = [
             "--job-name=stranger",
             "--partition=high",
             "--exclusive",
-            "--gpus-per-node=8",
+            "--gpus-per-node=1",
             "--output=/dev/null",
         ]
         nodes, seconds = rng.randint(1, 2), rng.randint(3, 10)

@@ -47,14 +47,18 @@ def plain(site: Site, folder: Path, *, minutes: float, seed: int) -> int:
     import submitit
 
     (folder / "truth").mkdir()
-    os.environ.update(SLURM_CONF=site.env["SLURM_CONF"], PYTHONPATH=str(Path(__file__).parent))
+    os.environ.update(
+        SLURM_CONF=site.env["SLURM_CONF"],
+        PATH=site.user_env["PATH"],
+        PYTHONPATH=str(Path(__file__).parent),
+    )
     executor = submitit.AutoExecutor(folder=folder / "logs", cluster="slurm")
     executor.update_parameters(
         slurm_partition="low",
         timeout_min=30,
         slurm_array_parallelism=6,
         gpus_per_node=1,
-        slurm_setup=[f"cd {folder}"],
+        slurm_setup=[site.set_up, f"cd {folder}"],
     )
     seconds = [PER_MINUTE_S * minutes if index < LONG else SHORT_S for index in range(TASKS)]
     jobs = executor.map_array(work, [str(folder)] * TASKS, range(TASKS), seconds)
@@ -65,7 +69,7 @@ def plain(site: Site, folder: Path, *, minutes: float, seed: int) -> int:
         *(each for pid in site.leaders() for each in descendants(pid)),
     ]
     site.cancelled = lambda element, name: cancelled.add(element)
-    faults = schedule(seed, minutes * 60)
+    faults = schedule(seed, minutes * 60, accounting=site.accounting)
     play(site, faults, lambda: None, lambda line: print(line, file=sys.stderr, flush=True))
     wait_for(site, jobs)
     believed = {job.job_id: ask(job) for job in jobs}
