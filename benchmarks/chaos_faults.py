@@ -249,7 +249,7 @@ class Site:
 
     def _node(self, rng: random.Random) -> str:
         """Return a node, rather one where somebody is at work."""
-        busy = self.run("squeue", "-h", "-t", "running", "-o", "%N").split()
+        busy = self.run("squeue", "-h", "-t", "running", "-o", "%B").split()
         node = rng.choice(sorted(set(busy)) or self.nodes)
         self.log(node)
         return node

@@ -48,37 +48,36 @@ class IdleWatch(threading.Thread):
                 at_s = time.monotonic() - began
                 self.found.append(f"{missing} idle at {at_s:.0f} s, in the queue are {jobs}")
 
-    def _jobs(self) -> list[str] | None:
-        """Return the name of each job or element in the queue; None if the cluster is away."""
-        command = ["squeue", "-h", "-r", "-o", "%j"]
+    def _jobs(self) -> list[tuple[str, int]] | None:
+        """Return the name and index of each element in the queue; None if the cluster is away."""
+        command = ["squeue", "-h", "-r", "-o", "%j %K"]
         try:
             done = subprocess.run(
                 command, env=self.site.env, capture_output=True, text=True, timeout=PATIENCE_S
             )
         except subprocess.TimeoutExpired:
             return None
-        return done.stdout.split() if done.returncode == 0 else None
+        if done.returncode:
+            return None
+        found = [line.split() for line in done.stdout.splitlines()]
+        return [(name, int(index) if index.isdigit() else 0) for name, index in found]
 
-    def _missing(self, jobs: list[str]) -> int:
+    def _missing(self, jobs: list[tuple[str, int]]) -> int:
         """Return how many of the runs that wait could be in the queue, and are not."""
         if self.site.limit is not None and len(jobs) >= self.site.limit:
             return 0
-        waiting, placed = 0, 0
-        tokens = set(jobs)
-        for token, state in self._runs():
-            if state in _LIVE and token in tokens:
-                placed += 1
-            else:
-                waiting += 1
-        return max(0, min(waiting, self.places - placed))
+        runs, queue = self._runs(), set(jobs)
+        placed = sum(state in _LIVE and (token, index) in queue for token, index, state in runs)
+        return max(0, min(len(runs) - placed, self.places - placed))
 
-    def _runs(self) -> list[tuple[str | None, str | None]]:
-        """Return of each run that is due the token and the state of its newest attempt."""
+    def _runs(self) -> list[tuple[str | None, int | None, str | None]]:
+        """Return of each run that is due the place and the state of its newest attempt."""
         ledger = self.root / "ledger.sqlite"
         settled = ", ".join(f"'{state}'" for state in sorted(SETTLED))
         query = (
-            "SELECT a.token, a.state FROM runs r LEFT JOIN attempts a ON a.run_id = r.run_id AND"
-            " a.number = (SELECT max(number) FROM attempts WHERE run_id = r.run_id)"
+            "SELECT a.token, a.array_index, a.state FROM runs r LEFT JOIN attempts a"
+            " ON a.run_id = r.run_id AND a.number ="
+            " (SELECT max(number) FROM attempts WHERE run_id = r.run_id)"
             f" WHERE r.state NOT IN ({settled}) AND r.not_before < ?"
         )
         # A ledger that is being made, or is busy, is looked at the next time.

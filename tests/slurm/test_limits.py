@@ -12,8 +12,10 @@ from vtjobs.jobs.workspace.paths import RunFolder, Workspace
 
 from ..support import unattended
 from ..support.lab import wait_for as wait_as_long
-from ..support.slurm import SlurmCluster
+from ..support.slurm import SlurmCluster, with_accounting
 from ..support.slurm_user import LATER, SlurmUser, slurm_grid, wait_for
+
+pytestmark = with_accounting
 
 # Trains until it is told to stop.
 ENDLESS = 100_000
@@ -25,11 +27,12 @@ PATIENCE_S = 400.0
 def at_most(slurm: SlurmCluster, jobs: int) -> Iterator[None]:
     """Let this user have so many jobs in the queue."""
     limit = ("sacctmgr", "-i", "modify", "user", slurm.ask("id", "-un"), "set")
+    before = slurm.association("MaxSubmitJobs") or "-1"
     slurm.ask(*limit, f"MaxSubmitJobs={jobs}")
     try:
         yield
     finally:
-        slurm.ask(*limit, "MaxSubmitJobs=-1")
+        slurm.ask(*limit, f"MaxSubmitJobs={before}")
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from vtjobs.jobs.workspace.lineage import read_attempt
 from vtjobs.jobs.workspace.paths import Workspace
 
 from ..support.lab import children
+from ..support.slurm import with_accounting
 from ..support.slurm_user import SlurmUser, counted, slurm_grid, wait_for
 
 ENDLESS = 100_000
@@ -41,6 +42,7 @@ def ids(user: SlurmUser) -> list[str]:
 
 
 @pytest.mark.long
+@with_accounting
 def test_eight_runs_share_a_node_and_the_death_of_one_leaves_the_others(user: SlurmUser) -> None:
     text = slurm_grid(seeds="8", epochs=6, resources="gpu: v100").replace(*WHOLE)
     user.submit(text)
@@ -98,6 +100,7 @@ def test_a_node_where_no_agent_can_start_is_avoided_after_two_jobs(user: SlurmUs
             assert attempt["error"].endswith("no module cudnn/9")
 
 
+@with_accounting
 def test_a_run_spans_two_nodes(user: SlurmUser) -> None:
     text = slurm_grid(train="virtual_ranks: 2", resources="nodes: 2")
     assert "1 completed" in user.submit(text, "--wait")
@@ -198,6 +201,7 @@ def test_a_stage_whose_parent_failed_for_good_is_blocked(user: SlurmUser) -> Non
 
 
 @pytest.mark.long
+@with_accounting
 def test_a_run_is_not_tried_again_on_the_node_that_died_under_it(user: SlurmUser) -> None:
     text = slurm_grid(epochs=ENDLESS)
     user.submit(text)

@@ -5,7 +5,6 @@ import os
 import stat
 import subprocess
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,32 +13,13 @@ from vtjobs.jobs.atomic_files import read_json
 from vtjobs.jobs.workspace.allocation import Allocation
 
 from ..support.postgres import PostgresServer
-from ..support.slurm import SlurmCluster
+from ..support.slurm import with_accounting, without_limits
 from ..support.slurm_user import LATER, SlurmUser, counted, processes, slurm_grid, wait_for
-
-
-@pytest.fixture(scope="module")
-def small_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmCluster]:
-    """One node, arrays of ten, and nobody who keeps accounts."""
-    folder = tmp_path_factory.mktemp("small") / "cluster"
-    cluster = SlurmCluster(folder, "--fast", "--nodes=1", "--max-array-size=10", "--no-accounting")
-    try:
-        cluster.up()
-        yield cluster
-    finally:
-        cluster.down()
-
-
-@pytest.fixture
-def small(tmp_path: Path, cache: Path, small_cluster: SlurmCluster) -> Iterator[SlurmUser]:
-    """A user of the small cluster."""
-    yield SlurmUser(tmp_path, cache, cluster=small_cluster)
-    small_cluster.settle()
-
 
 # What is submitted --------------------------------------------------------------------------------
 
 
+@without_limits
 def test_a_grid_is_one_array_and_leaves_few_files_until_it_starts(user: SlurmUser) -> None:
     user.submit(slurm_grid(seeds="20", site=LATER))
     assert user.queue("%K") == ["0-19"]
@@ -67,6 +47,7 @@ def test_a_group_shares_also_what_slurm_opens_and_what_an_agent_writes(user: Slu
 
 
 @pytest.mark.long
+@pytest.mark.profiles("default", "mixed", "bare")
 def test_an_array_of_twenty_runs_completes(user: SlurmUser) -> None:
     assert "20 completed" in user.submit(slurm_grid(seeds="20"), "--wait")
     assert counted([run["state"] for run in user.runs()]) == {"completed": 20}
@@ -102,27 +83,30 @@ def test_nothing_of_the_submitters_environment_changes_a_job(user: SlurmUser) ->
         "SLURM_NTASKS": "9",
         "SLURM_TIMELIMIT": "2",
     }
-    user.submit(slurm_grid(site=LATER), **wishes, **inside)
-    (job,) = user.queue()
-    seen = user.cluster.job(job)
-    (token,) = [path.stem for path in (user.workspace / "allocations").glob("*.json")]
-    assert seen["JobName"] == token
+    user.submit(slurm_grid(name="plain", seeds="[1]", site=LATER))
+    (plain,) = user.queue()
+    user.submit(slurm_grid(seeds="[2]", site=LATER), **wishes, **inside)
+    (job,) = set(user.queue()) - {plain}
+    same = ("Partition", "TimeLimit", "Requeue", "KillOInInvalidDependent", "NumNodes", "CPUs/Task")
+    seen, expected = user.cluster.job(job), user.cluster.job(plain)
+    assert [seen[name] for name in same] == [expected[name] for name in same]
     assert (seen["Partition"], seen["TimeLimit"]) == ("gpu", "00:10:00")
-    assert (seen["Requeue"], seen["KillOInInvalidDependent"]) == ("0", "Yes")
-    assert (seen["NumNodes"], seen["CPUs/Task"]) == ("1-1", "4")
+    tokens = [path.stem for path in (user.workspace / "allocations").glob("*.json")]
+    assert seen["JobName"] in tokens
     assert "ArrayJobId" not in seen
 
 
-def test_a_grid_larger_than_an_array_may_be_is_several_arrays(small: SlurmUser) -> None:
-    small.submit(slurm_grid(seeds="25", site=LATER))
-    assert sorted(small.queue("%K")) == ["0-4", "0-9"]
-    assert len(small.queue()) == 3
-    assert small.states() == {"queued": 25}
+@pytest.mark.profiles("tight")
+def test_a_grid_larger_than_an_array_may_be_is_several_arrays(user: SlurmUser) -> None:
+    user.submit(slurm_grid(seeds="10", site=LATER))
+    assert sorted(user.queue("%K")) == ["0-2", "0-6"]
+    assert user.states() == {"queued": 10}
 
 
-def test_a_cluster_without_accounting_trains_all_the_same(small: SlurmUser) -> None:
-    assert "2 completed" in small.submit(slurm_grid(seeds="2"), "--wait")
-    assert {small.source(run["run_id"], "completed") for run in small.runs()} == {"journal"}
+@pytest.mark.profiles("no-accounting")
+def test_a_cluster_without_accounting_trains_all_the_same(user: SlurmUser) -> None:
+    assert "2 completed" in user.submit(slurm_grid(seeds="2"), "--wait")
+    assert {user.source(run["run_id"], "completed") for run in user.runs()} == {"journal"}
 
 
 def test_a_job_can_submit(user: SlurmUser) -> None:
@@ -234,6 +218,7 @@ def test_a_controller_that_nothing_hangs_on_any_more_is_forgotten(user: SlurmUse
     assert user.states() == {"cancelled": 1}
 
 
+@with_accounting
 def test_without_accounting_daemon_runs_go_their_way(user: SlurmUser) -> None:
     user.cluster.kill("slurmdbd")
     assert "1 completed" in user.submit(slurm_grid(), "--wait")
@@ -304,6 +289,7 @@ class Watch(threading.Thread):
             self.looks += 1
 
 
+@with_accounting
 def test_the_ledgers_password_stays_on_the_login_node(
     user: SlurmUser, postgres: PostgresServer
 ) -> None:

@@ -31,7 +31,7 @@ from ..support.site import (
     slurm_grid,
     user_of,
 )
-from ..support.slurm import SlurmCluster, until
+from ..support.slurm import SlurmCluster, until, with_accounting
 from ..support.training import image_folder
 
 pytestmark = pytest.mark.xdist_group("slurm-survival")
@@ -135,9 +135,8 @@ def one_that_completed(user: Cli) -> OneRun:
 
 def preempt(slurm: SlurmCluster, seconds: int = 1) -> None:
     """Have somebody more important take the whole cluster for a moment."""
-    slurm.submit(
-        f"sleep {seconds}", "--partition=high", "--nodes=4", "--gpus-per-node=8", "--exclusive"
-    )
+    nodes = len(slurm.nodes())
+    slurm.submit(f"sleep {seconds}", "--partition=high", f"--nodes={nodes}", "--exclusive")
 
 
 def test_a_preempted_run_with_grace_saves_and_goes_on_by_itself(
@@ -288,6 +287,7 @@ def test_after_a_killed_agent_the_run_goes_on_from_its_last_checkpoint(
 
 
 @pytest.mark.long
+@with_accounting
 def test_a_run_whose_host_ran_out_of_memory_is_told_as_such(user: Cli, slurm: SlurmCluster) -> None:
     run = submit(user, slurm_grid(epochs=ENDLESS))
     run.trains(1)
@@ -379,6 +379,7 @@ def test_a_controller_that_is_killed_and_comes_back_changes_nothing_for_a_runnin
         assert [attempt["state"] for attempt in attempts(run.show())] == ["completed"]
 
 
+@with_accounting
 def test_a_scancel_while_accounting_was_away_is_never_taken_for_a_lost_job(
     user: Cli, slurm: SlurmCluster
 ) -> None:
@@ -405,6 +406,7 @@ def test_a_scancel_while_accounting_was_away_is_never_taken_for_a_lost_job(
 
 
 @pytest.mark.long
+@with_accounting
 def test_an_array_that_the_crashed_controller_forgot_is_submitted_again_and_who_has_its_id_now_is_left_alone(
     user: Cli, slurm: SlurmCluster
 ) -> None:

@@ -12,6 +12,12 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
+# Marks of tests that not every profile of deploy/slurm-dev fits.
+with_accounting = pytest.mark.profiles("default", "mixed", "tight", "bare")
+without_limits = pytest.mark.profiles("default", "mixed", "bare", "no-accounting")
+
 SCRIPTS = Path(__file__).resolve().parents[2] / "deploy" / "slurm-dev"
 PROGRAMS = ("slurmctld", "slurmd", "slurmdbd", "munged", "mariadbd", "sbatch")
 # States from which a job does not move on.
@@ -144,6 +150,16 @@ class SlurmCluster:
             lambda: (self.folder / "state" / "job_state").stat().st_mtime > began,
             "the state is saved",
         )
+
+    def nodes(self) -> list[str]:
+        """Return the names of all nodes."""
+        return sorted(set(self.ask("sinfo", "-h", "-N", "-o", "%N").splitlines()))
+
+    def association(self, field: str) -> str:
+        """Return a limit of this user's association; empty where there is none."""
+        user = f"user={getpass.getuser()}"
+        words = ("show", "assoc", user, "account=lab", f"format={field}")
+        return self.ask("sacctmgr", "-nP", *words)
 
     def node_down(self, node: str) -> None:
         """Take a node away as an administrator does."""
