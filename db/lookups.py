@@ -110,6 +110,21 @@ def runs_by_grid(connection: Connection, states: Iterable[RunState]) -> dict[str
     return {row[0]: row[1] for row in connection.execute(query)}
 
 
+def places_by_grid(connection: Connection, backend: str) -> dict[str, int]:
+    """Return grid -> how many places of a backend its live attempts have."""
+    place = (m.attempts.c.token, m.attempts.c.array_index)
+    places = (
+        select(func.min(m.runs.c.grid_id).label("grid_id"))
+        .join(m.attempts, m.attempts.c.run_id == m.runs.c.run_id)
+        .join(m.allocations, m.allocations.c.token == m.attempts.c.token)
+        .where(m.attempts.c.state.in_(LIVE), m.allocations.c.backend == backend)
+        .group_by(*place)
+        .subquery()
+    )
+    query = select(places.c.grid_id, func.count()).group_by(places.c.grid_id)
+    return {row[0]: row[1] for row in connection.execute(query)}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompletedRun:
     """A run that has completed."""

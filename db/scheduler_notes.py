@@ -4,7 +4,7 @@ When one was asked last, since when one is away, its last words.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 
 from sqlalchemy import Connection, bindparam, delete, insert, select, update
@@ -114,20 +114,49 @@ def away(ledger: Ledger) -> dict[str, Away]:
     return {row.key.partition(".")[2]: Away(**json.loads(row.value)) for row in rows}
 
 
-def note_full(ledger: Ledger, name: str, is_full: bool) -> None:
-    """Write down whether a scheduler takes no more of this user's work at present."""
-    key = f"full.{name}"
+def note_kept_out(ledger: Ledger, name: str, grid_ids: Collection[str]) -> None:
+    """Write down whose runs a scheduler takes no more of at present."""
+    key = f"kept.{name}"
+    value = canonical(sorted(grid_ids)) if grid_ids else None
     with reading(ledger.engine) as connection:
-        if (_get(connection, key) is not None) is is_full:
+        if _get(connection, key) == value:
             return
     with writing(ledger.engine) as connection:
-        _set(connection, key, repr(ledger.clock()) if is_full else None)
+        _set(connection, key, value)
 
 
-def is_full(ledger: Ledger, name: str) -> bool:
-    """Whether a scheduler took no more of this user's work the last time."""
+def kept_out(ledger: Ledger, name: str) -> frozenset[str]:
+    """Return the grids of which a scheduler took no more the last time."""
     with reading(ledger.engine) as connection:
-        return _get(connection, f"full.{name}") is not None
+        found = _get(connection, f"kept.{name}")
+    return frozenset(json.loads(found)) if found else frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Learned:
+    """A limit that a scheduler does not tell, as its refusals have shown it."""
+
+    places: int
+    """Live ones at which one more was refused."""
+    at: float
+    """When, in seconds since 1970."""
+    step: int = 1
+    """How many more are tried next: the limit may have been raised, or others share it."""
+
+
+def learn(ledger: Ledger, name: str, queue: str, found: Learned | None) -> None:
+    """Write down what refusals have shown of one of a scheduler's queues; None forgets it."""
+    with writing(ledger.engine) as connection:
+        _set(connection, f"limit.{name}.{queue}", canonical(asdict(found)) if found else None)
+
+
+def learned(ledger: Ledger, name: str) -> dict[str, Learned]:
+    """Return what refusals have shown of a scheduler's queues, by queue."""
+    prefix = f"limit.{name}."
+    with reading(ledger.engine) as connection:
+        query = select(m.meta).where(m.meta.c.key.startswith(prefix, autoescape=True))
+        rows = connection.execute(query).all()
+    return {row.key.removeprefix(prefix): Learned(**json.loads(row.value)) for row in rows}
 
 
 def _get(connection: Connection, key: str) -> str | None:

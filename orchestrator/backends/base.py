@@ -131,8 +131,10 @@ class Room:
     """Most runs of one place."""
     places: int = 1
     """Most places of one allocation."""
-    free: int | None = None
-    """Places that may be submitted now; None where the site has no limit."""
+    free: Mapping[str, int] = field(default_factory=dict)
+    """Places that may be submitted now, by the name of the limit that leaves so many. Grids under
+    one limit share them.
+    """
     at_once: int | None = None
     """Places that can run at a time; None where nobody knows."""
     spread: int | None = None
@@ -175,6 +177,8 @@ class Backend(Protocol):
     """Whether `explain` asks nobody: the scheduler's word says it all."""
     goes_on: str
     """How submitted runs go on when nobody looks, and what they need somebody for: a sentence."""
+    queue_settings: tuple[str, ...]
+    """The site's settings that choose a queue with limits of its own."""
     when_full: str
     """Why a run waits that it has no room for at this time: a sentence."""
     nodes_change: bool

@@ -4,7 +4,7 @@ Choose those that are due, put them into allocations, hand these to the backend.
 """
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -17,12 +17,14 @@ from ...db.rebuild import adopt_allocations
 from ...jobs.atomic_files import to_json, write_new
 from ...jobs.errors import BadInput, SchedulerUnreachable
 from ...jobs.run.states import RunState
-from ...jobs.workspace.allocation import Allocation, Task
+from ...jobs.workspace.allocation import Allocation, Shape, Task
 from ...jobs.workspace.grid_settings import GridSettings
 from ...jobs.workspace.markers import Closed, closed
 from ..backends.base import Room, SubmitOutcome
 from .context import Context
+from .hidden_limits import HiddenLimits
 from .plan import pack, shape_of, spread
+from .turns import Claim, share
 
 # How long a submitter may take from writing an allocation down to hearing from the scheduler.
 LAUNCH_S = 60.0
@@ -57,29 +59,35 @@ def dispatch(context: Context) -> Started:
             return total
 
 
-def _dispatch(context: Context, due: dict[str, list[Any]], total: Started) -> None:
+def _dispatch(context: Context, due: dict[str, list[DueRun]], total: Started) -> None:
     with reading(context.ledger.engine) as connection:
         settings = queries.grid_settings(connection, set(due))
-        live = lookups.runs_by_grid(connection, (RunState.QUEUED, RunState.RUNNING))
-    away = scheduler_notes.away(context.ledger)
+    grids: dict[str, dict[str, list[DueRun]]] = defaultdict(dict)
     for grid_id, rows in due.items():
         name = settings[grid_id].backend
-        if name in total.unreachable:
-            continue
-        # Each try at a scheduler that could not be reached may take its whole deadline.
-        every_s = context.backend(name).poll_s
-        if name in away and not scheduler_notes.may_ask(
-            context.ledger, name, "tried", every_s=every_s
-        ):
-            total.unreachable[name] = SchedulerUnreachable(away[name].reason)
+        # What was chained to another backend's job cannot be.
+        grids[name][grid_id] = [row for row in rows if row.after is None or row.backend == name]
+    for name, mine in grids.items():
+        if name in total.unreachable or not _has_turn(context, name, mine.keys(), total):
             continue
         try:
-            _dispatch_grid(context, settings[grid_id], rows, live.get(grid_id, 0), total)
-        except BadInput as error:
-            # The machine has changed since the grid was submitted; the other grids go on.
-            total.problems.append(f"{grid_id}: {error}")
+            _dispatch_backend(context, name, mine, settings, total)
         except SchedulerUnreachable as error:
             total.unreachable[name] = error
+
+
+def _has_turn(context: Context, name: str, grid_ids: Set[str], total: Started) -> bool:
+    """Return whether a backend may be handed work in this pass."""
+    ledger, every_s = context.ledger, context.backend(name).poll_s
+    note = scheduler_notes.away(ledger).get(name)
+    # Each try at a scheduler that could not be reached may take its whole deadline.
+    if note and not scheduler_notes.may_ask(ledger, name, "tried", every_s=every_s):
+        total.unreachable[name] = SchedulerUnreachable(note.reason)
+        return False
+    # What it takes of those that it was full for is asked for as seldom as everything else.
+    return not grid_ids <= scheduler_notes.kept_out(ledger, name) or scheduler_notes.take_turn(
+        ledger, f"room.{name}", every_s=every_s
+    )
 
 
 def _due(context: Context) -> dict[str, list[DueRun]]:
@@ -106,39 +114,99 @@ def _due(context: Context) -> dict[str, list[DueRun]]:
     return found
 
 
-def _dispatch_grid(
-    context: Context, settings: GridSettings, rows: list[DueRun], live: int, total: Started
+@dataclass(slots=True, kw_only=True)
+class _Grid:
+    """A grid whose runs are started in this pass."""
+
+    settings: GridSettings
+    rows: list[DueRun]
+    shape: Shape
+    room: Room
+    live: int
+    """Its runs that are queued or running."""
+
+    @property
+    def wanted(self) -> int:
+        return -(-len(self.rows) // self.room.tasks)
+
+
+def _dispatch_backend(
+    context: Context,
+    name: str,
+    due: dict[str, list[DueRun]],
+    settings: dict[str, GridSettings],
+    total: Started,
 ) -> None:
-    backend = context.backend(settings.backend)
-    # What was chained to another backend's job cannot be.
-    rows = [row for row in rows if row.after is None or row.backend == backend.name]
-    most = min(MOST_LIVE, settings.max_running or MOST_LIVE)
-    rows = rows[: max(0, most - live)]
+    """Start what is due in the grids of one backend, and share the places that it has among them.
+
+    Raises:
+        SchedulerUnreachable: it could not be asked; what was not submitted waits.
+    """
+    with reading(context.ledger.engine) as connection:
+        live = lookups.runs_by_grid(connection, (RunState.QUEUED, RunState.RUNNING))
+    grids: list[_Grid] = []
+    for grid_id, rows in due.items():
+        try:
+            grids += _grid(context, settings[grid_id], rows, live.get(grid_id, 0))
+        except BadInput as error:
+            # The machine has changed since the grid was submitted; the other grids go on.
+            total.problems.append(f"{grid_id}: {error}")
+    if not grids:
+        return
+    # It has answered.
+    scheduler_notes.note_away(context.ledger, name, None)
+    hidden = HiddenLimits(context, name)
+    shares = share(
+        [
+            Claim(
+                grid_id=grid.settings.grid_id,
+                wanted=grid.wanted,
+                live=-(-grid.live // grid.room.tasks),
+                free={**grid.room.free, **hidden.free(grid.settings)},
+            )
+            for grid in grids
+        ]
+    )
+    scheduler_notes.note_kept_out(
+        context.ledger,
+        name,
+        [one.settings.grid_id for one in grids if shares[one.settings.grid_id] < one.wanted],
+    )
+    # Where a limit turns up that nobody knew of, those that have least have had their turn.
+    for grid in sorted(grids, key=lambda one: (one.live, len(one.rows))):
+        grid.rows = grid.rows[: shares[grid.settings.grid_id] * grid.room.tasks]
+        if grid.rows and not hidden.is_met(grid.settings):
+            _start_grid(context, grid, hidden, total)
+
+
+def _grid(context: Context, settings: GridSettings, rows: list[DueRun], live: int) -> list[_Grid]:
+    """Return a grid with the runs that its own settings let start, or nothing."""
+    rows = rows[: max(0, min(MOST_LIVE, settings.max_running or MOST_LIVE) - live)]
     if not rows:
-        return
-    if scheduler_notes.is_full(context.ledger, backend.name) and not scheduler_notes.take_turn(
-        context.ledger, f"room.{backend.name}", every_s=backend.poll_s
-    ):
-        # What it takes is asked for as seldom as everything else.
-        return
+        return []
+    backend = context.backend(settings.backend)
     shape = shape_of(settings, backend)
     rows, room = spread(rows, backend.room(shape, settings))
-    if room.free is not None:
-        scheduler_notes.note_full(context.ledger, backend.name, len(rows) > room.free * room.tasks)
-        rows = rows[: room.free * room.tasks]
-    for (after, exclude), group in _alike(context, rows, backend.name).items():
+    return [_Grid(settings=settings, rows=rows, shape=shape, room=room, live=live)]
+
+
+def _start_grid(context: Context, grid: _Grid, hidden: HiddenLimits, total: Started) -> None:
+    for (after, exclude), group in _alike(context, grid.rows, grid.shape.backend).items():
         plan = partial(
             pack,
-            shape=shape,
+            shape=grid.shape,
             at=context.clock(),
             data_root=str(context.config.data_root),
-            paths=settings.paths,
+            paths=grid.settings.paths,
             after=after,
             exclude=exclude,
         )
-        if not _start_group(context, [next_task(context, row) for row in group], room, plan, total):
-            # The site's limit: the rest follows with a later pass.
+        tasks = [next_task(context, row) for row in group]
+        if not _start_group(context, tasks, grid.room, plan, total):
+            # The rest follows with a later pass.
+            hidden.met(grid.settings)
             return
+    hidden.passed(grid.settings)
 
 
 def _start_group(

@@ -231,5 +231,6 @@ def _slots(prepared: "Prepared", runs: int) -> int:
     """Return how many runs will train at a time, if the machines are free."""
     room = prepared.room
     limits = [runs, prepared.frozen.settings.max_running]
-    limits += [room.lanes * most for most in (room.at_once, room.free) if most is not None]
+    limits += [room.tasks * places for places in room.free.values()]
+    limits += [room.lanes * room.at_once] if room.at_once is not None else []
     return min(limit for limit in limits if limit is not None)

@@ -166,7 +166,7 @@ def _limit(context: Context, grid_id: str) -> str:
     if settings.max_running is not None and live >= settings.max_running:
         most = settings.max_running
         return f"max_running is reached: {most} runs of its grid are queued or running"
-    if scheduler_notes.is_full(context.ledger, settings.backend):
+    if grid_id in scheduler_notes.kept_out(context.ledger, settings.backend):
         return context.backend(settings.backend).when_full
     return ""
 

@@ -8,6 +8,8 @@ calls themselves is the product's own.
 
 from __future__ import annotations
 
+import os
+import pwd
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -98,8 +100,7 @@ class Cluster:
     def _sacctmgr(self, command: Sequence[str]) -> str:
         if not self.profile.accounting or not self.books.is_up:
             raise SchedulerUnreachable("sacctmgr: Connection refused")
-        limit = "" if self.profile.max_jobs is None else str(self.profile.max_jobs)
-        return f"lab|{limit}||normal|normal\n" if "associations" in command else "normal||\n"
+        return "lab||normal|normal\n" if "associations" in command else "normal||||\n"
 
     def _controller_answers(self, command: Sequence[str]) -> None:
         """Wait as a client does whose controller is away; it may come back in time."""
@@ -129,11 +130,26 @@ class Cluster:
             case "sinfo":
                 return f"gpu*|up|1-00:00:00|NO|{self.profile.nodes}|32|gpu:v100:8(S:0-1)\n"
             case "scontrol":
-                return (
-                    f"MaxArraySize            = {self.profile.array_size}\nMaxJobCount            "
-                    " = 100000\n"
-                )
+                return self._scontrol(command)
         raise AssertionError(f"not expected: {command}")
+
+    def _scontrol(self, command: Sequence[str]) -> str:
+        if "assoc_mgr" in command:
+            user = pwd.getpwuid(os.getuid()).pw_name
+            most = "N" if self.profile.max_jobs is None else self.profile.max_jobs
+            return (
+                f"ClusterName=dev Account=lab UserName={user}({os.getuid()}) Partition= Priority=0\n"
+                "    ParentAccount= Lft=3 DefAssoc=Yes\n"
+                f"    MaxJobs= MaxJobsAccrue= MaxSubmitJobs={most}({self.count()}) MaxWallPJ=\n"
+            )
+        if "partition" in command:
+            return "PartitionName=gpu AllowGroups=ALL QoS=N/A State=UP\n"
+        enforced = "associations,limits" if self.profile.accounting else "none"
+        return (
+            f"MaxArraySize            = {self.profile.array_size}\n"
+            "MaxJobCount             = 100000\n"
+            f"AccountingStorageEnforce = {enforced}\n"
+        )
 
     def _sacct(self, command: Sequence[str]) -> str:
         if not self.profile.accounting:

@@ -17,7 +17,7 @@ from vtjobs.db.engine import _sqlite_begin
 from vtjobs.jobs.workspace.allocation import Allocation
 from vtjobs.jobs.workspace.paths import Workspace
 from vtjobs.orchestrator.backends.base import Submission, SubmitOutcome
-from vtjobs.orchestrator.backends.slurm import backend, cluster, query, submission
+from vtjobs.orchestrator.backends.slurm import backend, cluster, limits, query, submission
 from vtjobs.orchestrator.backends.slurm.submission import outcome_of
 from vtjobs.orchestrator.loop import plan
 from vtjobs.workers.agent import further_work
@@ -96,11 +96,11 @@ class Wire:
 def simulated(world: World, wire: Wire) -> Iterator[None]:
     """Put the simulated cluster in place."""
     with ExitStack() as stack:
-        for module in (backend, cluster, query):
+        for module in (backend, cluster, limits, query):
             stack.enter_context(patch.object(module, "ask", wire.ask))
         # What one history knows of its cluster's limits is nothing to the next one.
-        stack.enter_context(patch.dict(cluster._KNOWN, clear=True))
-        stack.enter_context(patch.object(cluster, "time", SimpleNamespace(monotonic=world)))
+        stack.enter_context(patch.object(limits, "_known", None))
+        stack.enter_context(patch.object(limits, "time", SimpleNamespace(monotonic=world)))
         stack.enter_context(patch.object(engine, "_sqlite_begin", wire.begin))
         stack.enter_context(patch.object(submission, "submit", wire.submit))
         for module in (plan, further_work):

@@ -46,6 +46,7 @@ class LocalBackend:
     shown_words: Mapping[str, str] = MappingProxyType({})
     explains_by_word = True
     goes_on = "The runs go on without this terminal, retries and later stages included."
+    queue_settings: tuple[str, ...] = ()
     when_full = "it is taken on by its grid's agent as soon as that has a free place"
     nodes_change = False
 
@@ -84,7 +85,7 @@ class LocalBackend:
         )
         named = settings.site.get("environment")
         site = {"environment": named} if named else {}
-        free = 0 if is_taken else None
+        free = {f"agent of {settings.grid_id}": 0} if is_taken else {}
         return Room(lanes=lanes, tasks=MOST_TASKS, free=free, at_once=1, site=site)
 
     def rehearse(self, shape: Shape, room: Room) -> None:

@@ -44,6 +44,7 @@ class RayBackend:
         "The runs go on without this terminal: jobs that end retry and hand on. A job that dies"
         " without a word needs a pass: vtjobs supervise, or from cron: vtjobs supervise --install"
     )
+    queue_settings = ("address",)
     when_full = "ray's limit on submitted jobs is reached; the run is submitted as other jobs end"
     nodes_change = True
 
@@ -98,7 +99,7 @@ class RayBackend:
             tasks=lanes if alone else max(lanes, MOST_TASKS),
             at_once=None if site.get("autoscale") else slots,
             spread=None if alone else slots,
-            free=max(0, most - live),
+            free={f"{site['address']} {kind}": max(0, most - live)},
             site=resolved,
         )
 

@@ -13,7 +13,7 @@ from ....jobs.workspace.allocation import Allocation, Shape
 from ....jobs.workspace.grid_settings import GridSettings
 from ....jobs.workspace.paths import Workspace
 from ..base import CANCELLING, REQUEUED, SUSPENDED, JobView, Key, Place, Room, Submission, Waiting
-from . import cluster
+from . import cluster, limits
 from .observe import look
 from .pending import explain
 from .query import squeue
@@ -43,6 +43,7 @@ class SlurmBackend:
         "The runs go on without this terminal: jobs that end retry and hand on. A job that dies"
         " without a word needs a pass: vtjobs supervise, or from cron: vtjobs supervise --install"
     )
+    queue_settings = ("account", "qos", "partition")
     when_full = "slurm's limit on submitted jobs is reached; the run is submitted as other jobs end"
     nodes_change = False
 
@@ -71,19 +72,16 @@ class SlurmBackend:
         check_walltime(shape)
         node_gpus = site.get("node_gpus") or part.gpus
         lanes = _lanes(shape, settings.resources.pack, node_gpus, whole=part.is_exclusive)
-        limits = cluster.limits(
-            account=site.get("account"), qos=site.get("qos"), deadline_s=self.deadline_s
-        )
         resolved = {
             **{name: value for name, value in site.items() if value not in (None, [], {})},
             "cpus": _cpus(shape, site, part, node_gpus, lanes),
             "exclusive": lanes > 1 or part.is_exclusive,
         }
-        free = None if limits.jobs is None else max(0, limits.jobs - self._mine())
+        free = limits.free(site, part.name, mine=self._mine(), deadline_s=self.deadline_s)
         return Room(
             lanes=lanes,
             tasks=lanes,
-            places=limits.array_size,
+            places=limits.rules(deadline_s=self.deadline_s).array_size,
             free=free,
             at_once=site.get("array_parallelism"),
             site=resolved,

@@ -19,7 +19,7 @@ from ....jobs.units import format_duration
 from ....jobs.workspace.paths import Workspace
 from ....jobs.workspace.reach import Reach, note_reach, read_reach
 from ..base import Finding
-from . import cluster
+from . import cluster, limits
 from .shell import NoAccounting, ask, reason_of
 
 DEADLINE_S = 10.0
@@ -72,7 +72,7 @@ def findings(site: Mapping[str, Any]) -> list[Finding]:
         Finding("slurm", True, f"{version}, cluster {config.get('ClusterName', '?')}", "")
     ]
     found.append(_accounting(config))
-    found.append(_limits(site))
+    found.append(_limits(site, parts))
     found += [_partition(site, parts), _preemption(config)]
     kill_wait = config.get("KillWait", "?").split(" ")[0]
     found.append(Finding("slurm_kill_wait", True, f"KILL follows TERM after {kill_wait} s", ""))
@@ -100,15 +100,15 @@ def _accounting(config: Mapping[str, str]) -> Finding:
     return Finding("slurm_accounting", True, "sacct answers", "")
 
 
-def _limits(site: Mapping[str, Any]) -> Finding:
-    limits = cluster.limits(account=site.get("account"), qos=site.get("qos"), deadline_s=DEADLINE_S)
-    jobs = "no limit" if limits.jobs is None else f"{limits.jobs:,}"
-    return Finding(
-        "slurm_limits",
-        True,
-        f"job arrays of up to {limits.array_size:,} elements, submitted jobs: {jobs}",
-        "",
-    )
+def _limits(site: Mapping[str, Any], parts: Mapping[str, cluster.Partition]) -> Finding:
+    size = limits.rules(deadline_s=DEADLINE_S).array_size
+    default = next((name for name, part in parts.items() if part.is_default), "")
+    partition = str(site.get("partition") or default).split(",")[0]
+    left = limits.free(site, partition, mine=0, deadline_s=DEADLINE_S)
+    least = min(left, key=lambda name: left[name], default=None)
+    jobs = "no limit" if least is None else f"{left[least]:,} ({least})"
+    text = f"job arrays of up to {size:,} elements, jobs that may be submitted now: {jobs}"
+    return Finding("slurm_limits", True, text, "")
 
 
 def _partition(site: Mapping[str, Any], parts: Mapping[str, cluster.Partition]) -> Finding:

@@ -1,5 +1,7 @@
 """One submission through submitit, and what its outcome was."""
 
+import contextlib
+import io
 import re
 import time
 from dataclasses import replace
@@ -110,7 +112,9 @@ def _submit(allocation: Allocation, workspace: Workspace) -> Submission:
                 "sbatch not found: is this a login node? (--backend local works anywhere)"
             ) from None
         try:
-            job = executor._submit_command(script(allocation, workspace))  # type: ignore[attr-defined]
+            # submitit prints what sbatch says; it comes back in the reply, and is said once there.
+            with contextlib.redirect_stderr(io.StringIO()):
+                job = executor._submit_command(script(allocation, workspace))  # type: ignore[attr-defined]
         except FailedJobError as error:
             found = outcome_of(str(error))
             if (

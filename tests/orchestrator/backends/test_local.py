@@ -93,11 +93,11 @@ def room(backend: LocalBackend, *, ranks: int, gpus: int, slots: int | None) -> 
 
 def test_a_grid_whose_agent_has_all_lanes_is_given_no_second_agent(backend: LocalBackend) -> None:
     asked = {"ranks": 1, "gpus": 0, "slots": 1}
-    assert room(backend, **asked).free is None
+    assert room(backend, **asked).free == {}
     task = Task(run_id="0a", attempt=1, grid_id=grid_settings().grid_id)
     pretend_running(backend, allocation(backend.workspace, 1, tasks=(task,)).token, os.getpid())
-    assert room(backend, **asked).free == 0
-    assert room(backend, **asked | {"slots": 2}).free is None, "a lane more could be used"
+    assert list(room(backend, **asked).free.values()) == [0]
+    assert room(backend, **asked | {"slots": 2}).free == {}, "a lane more could be used"
 
 
 def test_several_nodes_are_bad_input(backend: LocalBackend) -> None:

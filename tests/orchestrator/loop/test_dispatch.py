@@ -316,7 +316,8 @@ class ChainingScheduler(SlowScheduler):
     most = 10**6
 
     def room(self, shape: Shape, settings: GridSettings) -> Room:
-        return Room(lanes=1, tasks=1, places=self.places, free=self.free)
+        free = {} if self.free is None else {"jobs": self.free}
+        return Room(lanes=1, tasks=1, places=self.places, free=free)
 
     def submit(self, allocation: Allocation) -> Submission:
         self.outcome = SubmitOutcome.ACCEPTED if self.most > 0 else SubmitOutcome.LATER
@@ -519,10 +520,57 @@ def test_a_limit_of_the_site_ends_the_pass_and_costs_no_try(
     assert quiet_lab.attempts(runs[0]) == []
     assert set(quiet_lab.states().values()) == {"pending"}
     chaining.most = 10
-    assert dispatch(quiet_lab.context).attempts == 4, "who was told to come later waits a minute"
+    assert dispatch(quiet_lab.context).attempts == 0, "who was told to come later waits a minute"
     quiet_lab.clock.ahead_s = LATER_S + 1
-    assert dispatch(quiet_lab.context).attempts == 1
+    assert dispatch(quiet_lab.context).attempts == 5
     assert sorted(queued(quiet_lab)) == sorted(runs)
+
+
+def test_a_hidden_limit_is_remembered_and_tried_with_one_place_a_minute(
+    quiet_lab: Lab, chaining: ChainingScheduler
+) -> None:
+    chaining.places, chaining.most = 1, 2
+    runs = quiet_lab.submit(tiny_grid(seeds="9"))
+    assert dispatch(quiet_lab.context).attempts == 2
+    ledger, refused = quiet_lab.context.ledger, chaining.most
+    assert dispatch(quiet_lab.context).attempts == 0
+    assert chaining.most == refused, "nothing is tried before the minute is over"
+    chaining.most = 1
+    ledger.transition(runs[0], 1, AttemptState.COMPLETED, source="test")
+    assert dispatch(quiet_lab.context).attempts == 1, "a place that came free is taken at once"
+    quiet_lab.clock.ahead_s = LATER_S + 1
+    chaining.most = 0
+    assert dispatch(quiet_lab.context).attempts == 0
+    assert chaining.most == -1, "one was tried"
+
+
+def test_grids_under_one_limit_take_turns_and_another_limit_is_no_matter_of_theirs(
+    quiet_lab: Lab, chaining: ChainingScheduler
+) -> None:
+    chaining.free = 4
+    first = quiet_lab.submit(tiny_grid(name="first", seeds="6"))
+    assert dispatch(quiet_lab.context).attempts == 4
+    second = quiet_lab.submit(tiny_grid(name="second", seeds="[20, 21, 22]"))
+    assert dispatch(quiet_lab.context).attempts == 0
+    for run_id in first[:3]:
+        quiet_lab.context.ledger.transition(run_id, 1, AttemptState.COMPLETED, source="test")
+    chaining.free = 3
+    assert dispatch(quiet_lab.context).attempts == 3
+    states = quiet_lab.states()
+    assert [states[run_id] for run_id in second] == ["queued", "queued", "pending"]
+    assert [states[run_id] for run_id in first[3:]] == ["queued", "queued", "pending"]
+
+
+def test_a_scheduler_that_is_back_is_so_for_every_grid_that_waits(
+    quiet_lab: Lab, chaining: ChainingScheduler
+) -> None:
+    chaining.poll_s, chaining.free = 30.0, 0
+    quiet_lab.submit(tiny_grid(name="first", seeds="1"))
+    quiet_lab.submit(tiny_grid(name="second", seeds="[9]"))
+    note_away(quiet_lab.context.ledger, "local", SchedulerUnreachable("no answer"))
+    report = tick(quiet_lab.context)
+    assert report.unreachable == {}
+    assert away(quiet_lab.context.ledger) == {}
 
 
 def test_what_fits_under_a_limit_is_submitted_before_it_is_met(

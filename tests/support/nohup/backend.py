@@ -42,6 +42,7 @@ class NohupBackend:
     hands_on = False
     shown_words: Mapping[str, str] = MappingProxyType({})
     explains_by_word = True
+    queue_settings: tuple[str, ...] = ()
     when_full = "it waits for this machine"
     goes_on = "The runs go on without this terminal."
     nodes_change = False
@@ -59,7 +60,10 @@ class NohupBackend:
             if (entry := read(path, ProcessIdentity))
         )
         return Room(
-            lanes=1, tasks=1, free=max(0, settings.site["limit"] - live), site=settings.site
+            lanes=1,
+            tasks=1,
+            free={"limit": max(0, settings.site["limit"] - live)},
+            site=settings.site,
         )
 
     def rehearse(self, shape: Shape, room: Room) -> None:

@@ -42,8 +42,7 @@ def part(**fields: Any) -> Partition:
 def slurm(commands: Commands, workspace: Workspace) -> SlurmBackend:
     """A cluster with room for 100 jobs of this user, of whom it has five places."""
     commands.prints("sinfo", SINFO)
-    commands.prints("scontrol", "MaxArraySize = 1001\nMaxJobCount = 10000")
-    commands.prints("sacctmgr", "lab|100||normal,other|")
+    commands.prints("scontrol", "MaxArraySize = 1001\nMaxJobCount = 100")
     commands.prints(
         "squeue",
         "34|4-6%2|PENDING|Priority||N/A|N/A|vtj-1\n34|3|RUNNING|None|gpu0|N/A|N/A|vtj-1\n34|2|COMPLETING|None|gpu0|1|N/A|vtj-1\n"
@@ -63,12 +62,12 @@ def test_a_place_is_one_run_and_an_array_as_long_as_the_site_allows(slurm: Slurm
 def test_what_the_user_may_still_submit_is_the_limit_less_what_is_there(
     slurm: SlurmBackend,
 ) -> None:
-    assert slurm.room(shape(), settings()).free == 95
+    assert slurm.room(shape(), settings()).free == {"MaxJobCount": 95}
 
 
 def test_a_user_over_the_limit_may_submit_nothing(slurm: SlurmBackend, commands: Commands) -> None:
-    commands.prints("sacctmgr", "lab|3||normal,other|")
-    assert slurm.room(shape(), settings()).free == 0
+    commands.prints("scontrol", "MaxArraySize = 1001\nMaxJobCount = 3")
+    assert slurm.room(shape(), settings()).free == {"MaxJobCount": 0}
 
 
 def test_whole_nodes_are_filled_and_asked_for_as_such(slurm: SlurmBackend) -> None:

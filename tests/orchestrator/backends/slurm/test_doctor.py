@@ -168,7 +168,10 @@ def test_a_site_is_described_by_what_a_grid_has_to_live_with(site: Commands) -> 
     assert {name: text for name, (ok, text, _) in found.items() if ok} == {
         "slurm": "22.05.8, cluster dev",
         "slurm_accounting": "sacct answers",
-        "slurm_limits": "job arrays of up to 1,001 elements, submitted jobs: 100",
+        "slurm_limits": (
+            "job arrays of up to 1,001 elements, jobs that may be submitted now: 10,000"
+            " (MaxJobCount)"
+        ),
         "slurm_partition": "gpu: 4 nodes of 8 v100 GPUs and 64 cores, 1d00h",
         "slurm_preemption": (
             "REQUEUE, grace 0/8 s; checkpoint_every limits the work that a preemption loses"
