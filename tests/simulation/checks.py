@@ -198,7 +198,7 @@ def _check_strangers(watch: Watch, profile: Profile, attempts: dict[str, list[At
     """What somebody cancelled in SLURM stays cancelled, unless it had ended by itself or a user
     wanted it anew.
     """
-    if not profile.accounting or watch.losses:
+    if watch.losses:
         return
     doubled = {
         token
@@ -207,6 +207,9 @@ def _check_strangers(watch: Watch, profile: Profile, attempts: dict[str, list[At
     }
     for one in watch.strangers:
         attempt = next((a for a in attempts[one.run_id] if a["number"] == one.attempt), None)
+        if not profile.accounting and one.element.state != "VANISHED":
+            # Nobody wrote down why a job that had started ended.
+            continue
         if (
             one.element.state not in ("CANCELLED", "VANISHED")
             or one.element.job.token in doubled

@@ -148,7 +148,7 @@ class Cluster:
         return (
             f"MaxArraySize            = {self.profile.array_size}\n"
             "MaxJobCount             = 100000\n"
-            f"AccountingStorageEnforce = {enforced}\n"
+            f"AccountingStorageEnforce = {enforced}\nBOOT_TIME               = 1\n"
         )
 
     def _sacct(self, command: Sequence[str]) -> str:
@@ -251,6 +251,7 @@ class Cluster:
         self.free -= 1
         element.state = "RUNNING"
         element.node = f"gpu{self.world.random.randrange(self.profile.nodes)}"
+        self.workspace.agent_log(element.job.token, element.index, 0).touch()
         self.books.changed(element, "RUNNING")
         fate = self._fate()
         if fate == "never_started":

@@ -210,6 +210,18 @@ def test_a_controller_that_hangs_is_as_good_as_away(user: SlurmUser) -> None:
     assert len(user.queue()) == 1
 
 
+def test_without_accounting_what_somebody_cancels_in_the_queue_is_not_submitted_again(
+    small: SlurmUser,
+) -> None:
+    small.submit(slurm_grid(seeds="3", site=LATER))
+    small.cluster.ask("scancel", *small.queue())
+    # Nobody looks before the controller has forgotten them.
+    wait_for(lambda: not small.cluster.ask("squeue", "-h", "--states=all", "-o", "%i"))
+    small.wait_states({"cancelled": 3})
+    assert small.queue() == []
+    assert {run["attempts"] for run in small.runs()} == {1}
+
+
 def test_a_controller_that_nothing_hangs_on_any_more_is_forgotten(user: SlurmUser) -> None:
     user.submit(slurm_grid(), "--hold")
     user.cluster.kill("slurmctld")

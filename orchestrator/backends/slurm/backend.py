@@ -152,7 +152,11 @@ class SlurmBackend:
     # Looking and ending ---------------------------------------------------------------------------
 
     def observe(self, places: Sequence[Place]) -> dict[Key, JobView]:
-        return look(places, now=self.clock(), deadline_s=self.look_s)
+        return look(places, now=self.clock(), deadline_s=self.look_s, was_on_node=self._was_on_node)
+
+    def _was_on_node(self, place: Place) -> bool:
+        """Return whether a node has begun with a place: SLURM makes its log first of all."""
+        return self.workspace.agent_log(place.token, place.index, 0).exists()
 
     def cancel(self, places: Sequence[Place]) -> None:
         self._scancel(places)

@@ -8,16 +8,19 @@ has had time to learn of it. An element of an array that was cancelled before it
 from both. What sacct calls pending or running proves nothing once squeue has answered without it,
 but that the controller has crashed: it leaves such rows for ever. While the controller has news
 that accounting has not been told yet, what accounting lacks proves nothing either.
+
+Without accounting, what the controller accepted, never started on a node, and has forgotten was
+cancelled in the queue, unless the controller has started anew since and may have lost its memory.
 """
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from ....jobs.errors import SchedulerUnreachable
 from ....jobs.run.states import AttemptState, FailureClass
 from ..base import JobState, JobView, Key, Place
-from .query import Row, books_are_behind, sacct, squeue
+from .query import Row, books_are_behind, controller_started_at, sacct, squeue
 from .shell import NoAccounting
 from .states import view_of
 
@@ -63,9 +66,21 @@ class Seen:
 
 
 def look(
-    places: Sequence[Place], *, now: float, deadline_s: float, settle_s: float = SETTLE_S
+    places: Sequence[Place],
+    *,
+    now: float,
+    deadline_s: float,
+    settle_s: float = SETTLE_S,
+    was_on_node: Callable[[Place], bool] = lambda place: place.is_started,
 ) -> dict[Key, JobView]:
     """Return what SLURM says about these places; those that cannot be judged yet are left out.
+
+    Args:
+        places: what is asked about.
+        now: the time.
+        deadline_s: how long an answer is waited for, in seconds.
+        settle_s: how long after its submission a place that is missing may still turn up.
+        was_on_node: whether a node has begun with a place, even if no agent came of it.
 
     Raises:
         SchedulerUnreachable: the controller could not be asked.
@@ -77,7 +92,6 @@ def look(
     old = [place for place in missing if now - place.submitted_at >= settle_s]
     if not old:
         return found
-    accounted = True
     # Before sacct: what was under way at this moment may be missing from its answer.
     behind = books_are_behind(deadline_s=deadline_s)
     try:
@@ -87,7 +101,7 @@ def look(
             ends_only=True,
         )
     except NoAccounting:
-        books, accounted, behind = Seen([]), False, False
+        return found | _without_accounting(old, queue, was_on_node, deadline_s=deadline_s)
     except SchedulerUnreachable:
         # Says nothing about jobs: what squeue showed still holds.
         return found
@@ -102,31 +116,67 @@ def look(
         # cancelled; or never, after a crash of the controller.
         untold = place.token in books.live and known is None and now - place.submitted_at < UNTOLD_S
         unclear = behind or (untold and not place.is_started)
-        found[place.key] = replace(
-            _vanished(place, known, accounted=accounted), is_settled=not unclear
-        )
+        found[place.key] = replace(_vanished(place, known), is_settled=not unclear)
     return found
 
 
-def _vanished(place: Place, known: str | None, *, accounted: bool) -> JobView:
+def _vanished(place: Place, known: str | None) -> JobView:
     """Judge a place that neither squeue nor sacct has."""
     job_id = place.job_id or known
     if job_id is None:
-        return JobView(state=JobState.ABSENT, source="sacct" if accounted else "squeue")
-    end, failure = AttemptState.LOST, FailureClass.AGENT_DIED
-    raw = "gone from squeue and sacct" if accounted else "gone from squeue; no accounting"
-    if not place.is_started:
-        failure = FailureClass.NOT_SUBMITTED
-        if accounted and known is not None:
-            # The array is known, this element of it is not. Of an allocation that is unknown as a
-            # whole, or lives on in the books alone, the controller has lost the memory.
-            end, failure = AttemptState.CANCELLED, FailureClass.CANCELLED
-            raw += ": cancelled before it started"
+        return JobView(state=JobState.ABSENT, source="sacct")
+    raw = "gone from squeue and sacct"
+    if not place.is_started and known is not None:
+        # The array is known, this element of it is not. Of an allocation that is unknown as a
+        # whole, or lives on in the books alone, the controller has lost the memory.
+        return _cancelled(job_id, raw, source="sacct")
+    return _lost(place, job_id, raw, source="sacct")
+
+
+def _without_accounting(
+    places: Sequence[Place],
+    queue: Seen,
+    was_on_node: Callable[[Place], bool],
+    *,
+    deadline_s: float,
+) -> dict[Key, JobView]:
+    """Judge places that squeue lacks, where nobody keeps books."""
+    found: dict[Key, JobView] = {}
+    booted_at: float | None = None
+    raw = "gone from squeue; no accounting"
+    for place in places:
+        job_id = place.job_id or queue.jobs.get(place.token)
+        if job_id is None:
+            found[place.key] = JobView(state=JobState.ABSENT, source="squeue")
+            continue
+        if booted_at is None:
+            booted_at = controller_started_at(deadline_s=deadline_s)
+        remembers = booted_at < place.submitted_at or place.token in queue.jobs
+        if remembers and not place.is_started and not was_on_node(place):
+            found[place.key] = _cancelled(job_id, raw, source="squeue")
+        else:
+            found[place.key] = _lost(place, job_id, raw, source="squeue")
+    return found
+
+
+def _cancelled(job_id: str, raw: str, *, source: str) -> JobView:
+    return JobView(
+        state=JobState.ENDED,
+        job_id=job_id,
+        raw=f"{raw}: cancelled before it started",
+        end=AttemptState.CANCELLED,
+        failure=FailureClass.CANCELLED,
+        source=source,
+    )
+
+
+def _lost(place: Place, job_id: str, raw: str, *, source: str) -> JobView:
+    failure = FailureClass.AGENT_DIED if place.is_started else FailureClass.NOT_SUBMITTED
     return JobView(
         state=JobState.ENDED,
         job_id=job_id,
         raw=raw,
-        end=end,
+        end=AttemptState.LOST,
         failure=failure,
-        source="sacct" if accounted else "squeue",
+        source=source,
     )

@@ -1,5 +1,6 @@
 """squeue and sacct, one call each for everything, as rows per array element."""
 
+import math
 import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from .shell import CommandFailed, ask, user
 MOST_NAMES = 200
 
 _ELEMENT = re.compile(r"(?P<job>[0-9]+)(?:_(?:\[(?P<range>[^\]]*)\]|(?P<index>[0-9]+)))?\Z")
+_BOOT = re.compile(r"^BOOT_TIME *= *([0-9]+)", re.M)
 _UNSENT = re.compile(r"DBD Agent queue size: *([0-9]+)")
 
 
@@ -128,6 +130,16 @@ def books_are_behind(*, deadline_s: float) -> bool:
         return True
     match = _UNSENT.search(text)
     return match is not None and int(match[1]) > 0
+
+
+def controller_started_at(*, deadline_s: float) -> float:
+    """Return when the controller was started, in seconds since 1970; infinity if it hides that.
+
+    Raises:
+        SchedulerUnreachable: it could not be asked.
+    """
+    match = _BOOT.search(ask(["scontrol", "show", "config"], deadline_s=deadline_s))
+    return float(match[1]) if match else math.inf
 
 
 def expand(text: str) -> Iterator[int]:

@@ -203,20 +203,31 @@ def test_a_controller_that_is_away_says_nothing_at_all(cluster: Commands) -> Non
 
 
 @pytest.mark.parametrize(
-    ("what", "state", "failure"),
+    ("what", "booted_at", "state", "failure"),
     [
-        (place(is_started=True), JobState.ENDED, FailureClass.AGENT_DIED),
-        (place(), JobState.ENDED, FailureClass.NOT_SUBMITTED),
-        (place(job_id=None), JobState.ABSENT, None),
+        (place(), 1, JobState.ENDED, FailureClass.CANCELLED),
+        (place(), int(NOW), JobState.ENDED, FailureClass.NOT_SUBMITTED),
+        (place(is_started=True), 1, JobState.ENDED, FailureClass.AGENT_DIED),
+        (place(job_id=None), 1, JobState.ABSENT, None),
     ],
+    ids=["cancelled in the queue", "a controller that started anew", "started", "never there"],
 )
-def test_without_accounting_the_queue_alone_decides_and_nobody_is_said_to_have_cancelled(
-    cluster: Commands, what: Place, state: JobState, failure: FailureClass | None
+def test_without_accounting_what_the_queue_has_forgotten_is_judged_by_whether_it_started(
+    cluster: Commands, what: Place, booted_at: int, state: JobState, failure: FailureClass | None
 ) -> None:
     cluster.fails("sacct", "Slurm accounting storage is disabled")
+    cluster.prints("scontrol", f"BOOT_TIME               = {booted_at}")
     found = one(what)
     assert (found.state, found.failure, found.source) == (state, failure, "squeue")
-    assert found.end is not AttemptState.CANCELLED
+
+
+def test_without_accounting_a_place_that_a_node_had_begun_with_was_not_cancelled(
+    cluster: Commands,
+) -> None:
+    cluster.fails("sacct", "Slurm accounting storage is disabled")
+    cluster.prints("scontrol", "BOOT_TIME               = 1")
+    (found,) = look([place()], now=NOW, deadline_s=10, was_on_node=lambda _: True).values()
+    assert (found.end, found.failure) == (AttemptState.LOST, FailureClass.NOT_SUBMITTED)
 
 
 def test_a_waiting_job_that_only_the_books_still_have_is_not_judged_soon_after_its_submission(
