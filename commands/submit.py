@@ -1,5 +1,7 @@
 """Plan, submit and run."""
 
+import shlex
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
@@ -8,7 +10,7 @@ import typer
 
 from ..jobs.config.backends import require_known
 from ..jobs.errors import BadInput, RunsFailed, VtjobsError
-from ..jobs.units import plural
+from ..jobs.units import format_duration, plural
 from .options import (
     BackendName,
     DryRun,
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
     from ..orchestrator.loop.context import Context
     from ..orchestrator.loop.tick import Report
     from ..orchestrator.requests.submit import Prepared
-    from ..orchestrator.requests.summary import Estimate, Summary
+    from ..orchestrator.requests.summary import Estimate, Planned, Summary
 
 
 def submit(
@@ -260,7 +262,19 @@ def plan(
         if allocation.nodes > 1:
             lanes += f" on {allocation.nodes} nodes"
         terminal.write(f"{where}: {lanes}, {what} each")
+        for line in _asked(allocation):
+            terminal.write(line)
     terminal.write(_hours(document.estimate))
+
+
+def _asked(allocation: "Planned") -> Iterator[str]:
+    """Yield what one job asks for, and when the scheduler expects the first to start."""
+    if allocation.asks:
+        yield f"each job asks for: {shlex.join(allocation.asks)}"
+    if allocation.starts_at is not None:
+        seconds = allocation.starts_at - time.time()
+        when = f"in {format_duration(seconds)}" if seconds >= 1 else "at once"
+        yield f"{allocation.backend} expects the first job to start {when}"
 
 
 def _hours(estimate: "Estimate") -> str:

@@ -372,7 +372,7 @@ def cluster(cli: Cli, tmp_path_factory: pytest.TempPathFactory) -> Commands:
     No node is behind them.
     """
     commands = Commands(tmp_path_factory.mktemp("slurm") / "bin")
-    commands.prints("sinfo", "cpu*|up|1-00:00:00|NO|4|64|(null)")
+    commands.prints("sinfo", "cpu*|up|1-00:00:00|NO|4|64|1|0|(null)|(null)")
     commands.prints("scontrol", "MaxArraySize = 1001\nMaxJobCount = 10000")
     commands.fails("sacctmgr", "You are not running a supported accounting_storage plugin")
     commands.fails("sacct", "Slurm accounting storage is disabled")

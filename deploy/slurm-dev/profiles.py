@@ -32,6 +32,8 @@ class Profile:
     nodes: tuple[Nodes, ...] = (Nodes(),)
     by_type: bool = False
     """Whether each kind of node has a partition of its own beside those of all nodes."""
+    closed: bool = False
+    """Whether there are partitions that nobody here may enter; SLURM takes jobs for them."""
     accounting: bool = True
     max_array_size: int = 1001
     enforce_part_limits: str = "NO"
@@ -53,9 +55,11 @@ MIXED = Profile(
         Nodes(name="cpu", count=1, gpu="", gpus=0, cpus=128, memory_mb=1_000_000),
     ),
     by_type=True,
+    closed=True,
+    def_mem_per_cpu=None,
 )
 """A cluster that has grown: two types of GPU, and the largest node has none. Partitions for each
-type, and others that hold all nodes.
+type, and others that hold all nodes; three are other people's. No memory for who asks for none.
 """
 
 TIGHT = Profile(

@@ -19,6 +19,12 @@ KillWait=5
 SchedulerParameters=batch_sched_delay=0,sched_interval=1,bf_interval=1,bf_resolution=1
 """
 FAST_MIN_JOB_AGE = 30
+# Jobs of nobody here may enter them, and the controller takes them all the same.
+CLOSED_PARTITIONS = """\
+PartitionName=theirs AllowAccounts=theirs
+PartitionName=elite AllowQos=elite
+PartitionName=staff AllowGroups=nogroup
+"""
 # The database is made again from nothing in a second: it need not survive a crash of the machine.
 DATABASE_OPTIONS = [
     "--innodb-buffer-pool-size=32M",
@@ -143,6 +149,7 @@ SlurmdParameters=config_overrides
         + node_lines(shape, ports)
         + partition_lines(options)
         + (type_lines(shape) if shape.by_type else "")
+        + (CLOSED_PARTITIONS if shape.closed else "")
     )
 
 
@@ -170,7 +177,7 @@ def node_lines(shape: Profile, ports: list[int]) -> str:
 
 
 def node_line(kind: Nodes, name: str, port: int) -> str:
-    gres = f" Gres=gpu:{kind.gpu}:{kind.gpus}" if kind.gpus else ""
+    gres = f" Gres=gpu:{kind.gpu}:{kind.gpus} Feature={kind.gpu}" if kind.gpus else ""
     return (
         f"NodeName={name} NodeHostname=localhost NodeAddr=127.0.0.1 Port={port}"
         f" CPUs={kind.cpus} RealMemory={kind.memory_mb}{gres} State=UNKNOWN"

@@ -163,11 +163,6 @@ def _is_sound(path: Path) -> bool:
         return False
 
 
-def read_settings(workspace: Workspace, grid_id: str) -> GridSettings:
-    """Return the settings of a stored grid, of its latest submission."""
-    return from_plain(read_json(workspace.grid(grid_id) / "grid.json"), GridSettings)
-
-
 def read_grid(workspace: Workspace, grid_id: str) -> FrozenGrid | None:
     """Read a stored grid, or None where its submission was cut off."""
     folder = workspace.grid(grid_id)

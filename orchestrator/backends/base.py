@@ -145,6 +145,16 @@ class Room:
     """The site's settings as they hold for these runs."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rehearsal:
+    """What a scheduler says of a submission before it is one."""
+
+    asks: tuple[str, ...] = ()
+    """The options that say what one place asks for, in the scheduler's own words."""
+    starts_at: float | None = None
+    """When the scheduler expects the first place to start; None where it does not say."""
+
+
 class Finding(NamedTuple):
     """The result of one check of `vtjobs doctor`."""
 
@@ -193,8 +203,8 @@ class Backend(Protocol):
         """
         ...
 
-    def rehearse(self, shape: Shape, room: Room) -> None:
-        """Ask the scheduler whether it would ever start such a place.
+    def rehearse(self, shape: Shape, room: Room) -> Rehearsal | None:
+        """Ask the scheduler whether it would ever start such a place, and what it says of one.
 
         BadInput with its reason where it would not.
         """

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from ...db import queries
 from ...db.engine import reading
@@ -20,7 +20,7 @@ from ...jobs.strict_yaml import Document
 from ...jobs.workspace.allocation import Shape
 from ...jobs.workspace.markers import held_runs
 from ...jobs.workspace.stored_grid import FrozenGrid, freeze, write_grid
-from ..backends.base import Room
+from ..backends.base import Rehearsal, Room
 from ..loop.context import Context, make_backend
 from ..loop.guard import choose_canary, set_canary
 from ..loop.plan import check_precision, check_world_size, shape_of
@@ -45,6 +45,7 @@ class Prepared:
     shape: Shape
     """Of the allocations, and how many runs one hosts."""
     room: Room
+    rehearsal: Rehearsal = field(default_factory=Rehearsal)
     data: DataCheck
 
 
@@ -78,7 +79,7 @@ def prepare(
     expansion = choose(intake.expansion) if choose is not None else intake.expansion
     name = backend or grid.backend_name(config.get("backend"))
     frozen = freeze(grid, expansion, at=at, backend=name, site=_site(config, grid, document, name))
-    frozen, shape, room = _placed(config, frozen, document)
+    frozen, shape, room, rehearsal = _placed(config, frozen, document)
     problems = check_backbones(expansion, document, halves=grid.halve_micro_batch)
     problems += _world_size_problems(shape, frozen, document)
     problems += _without_a_step(expansion, document)
@@ -96,6 +97,7 @@ def prepare(
         warnings=warnings,
         shape=shape,
         room=room,
+        rehearsal=rehearsal,
         data=look(
             expansion,
             document,
@@ -108,18 +110,18 @@ def prepare(
 
 def _placed(
     config: Config, frozen: FrozenGrid, document: Document
-) -> tuple[FrozenGrid, Shape, Room]:
+) -> tuple[FrozenGrid, Shape, Room, Rehearsal]:
     """Return the grid with the GPUs that its runs get, and where they go."""
     backend = make_backend(frozen.settings.backend, config)
     try:
         shape = shape_of(frozen.settings, backend)
         room = backend.room(shape, frozen.settings)
-        backend.rehearse(shape, room)
+        rehearsal = backend.rehearse(shape, room) or Rehearsal()
         if backend.nodes_change:
             # What a run trains on does not change with them.
             resources = changed(frozen.settings.resources, gpus_per_node=shape.gpus)
             frozen = replace(frozen, settings=changed(frozen.settings, resources=resources))
-        return frozen, shape, room
+        return frozen, shape, room, rehearsal
     except BadInput as error:
         found = error.problems[0]
         fields = settings_of(backend.name).model_fields

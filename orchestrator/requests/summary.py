@@ -37,6 +37,10 @@ class Planned(Document, frozen=True, kw_only=True):
     """Of one run on one node."""
     gpus: int
     """Of one run on one node."""
+    asks: list[str]
+    """What one job asks for, as options of the scheduler; empty where it has none."""
+    starts_at: float | None
+    """When the scheduler expects the first job to start; null where it does not say."""
 
 
 class Estimate(Document, frozen=True, kw_only=True):
@@ -167,6 +171,8 @@ def _allocations(prepared: "Prepared", runs: int) -> list[Planned]:
             nodes=shape.nodes,
             ranks=shape.ranks,
             gpus=shape.gpus,
+            asks=list(prepared.rehearsal.asks),
+            starts_at=prepared.rehearsal.starts_at,
         )
     ]
 

@@ -128,7 +128,9 @@ class Cluster:
             case "sdiag":
                 return f"\tDBD Agent queue size: {self.books.unsent()}\n"
             case "sinfo":
-                return f"gpu*|up|1-00:00:00|NO|{self.profile.nodes}|32|gpu:v100:8(S:0-1)\n"
+                return (
+                    f"gpu*|up|1-00:00:00|NO|{self.profile.nodes}|32|1|0|(null)|gpu:v100:8(S:0-1)\n"
+                )
             case "scontrol":
                 return self._scontrol(command)
         raise AssertionError(f"not expected: {command}")

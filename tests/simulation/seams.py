@@ -17,7 +17,14 @@ from vtjobs.db.engine import _sqlite_begin
 from vtjobs.jobs.workspace.allocation import Allocation
 from vtjobs.jobs.workspace.paths import Workspace
 from vtjobs.orchestrator.backends.base import Submission, SubmitOutcome
-from vtjobs.orchestrator.backends.slurm import backend, cluster, limits, query, submission
+from vtjobs.orchestrator.backends.slurm import (
+    backend,
+    cluster,
+    limits,
+    partitions,
+    query,
+    submission,
+)
 from vtjobs.orchestrator.backends.slurm.submission import outcome_of
 from vtjobs.orchestrator.loop import plan
 from vtjobs.workers.agent import further_work
@@ -96,7 +103,7 @@ class Wire:
 def simulated(world: World, wire: Wire) -> Iterator[None]:
     """Put the simulated cluster in place."""
     with ExitStack() as stack:
-        for module in (backend, cluster, limits, query):
+        for module in (backend, cluster, limits, partitions, query):
             stack.enter_context(patch.object(module, "ask", wire.ask))
         # What one history knows of its cluster's limits is nothing to the next one.
         stack.enter_context(patch.object(limits, "_known", None))

@@ -109,7 +109,7 @@ class FurtherWork:
             return
         folder = self.workspace.run(task.run_id)
         settings = read_settings(self.workspace, task.grid_id)
-        if not self._is_as_asked(settings):
+        if settings is None or not self._is_as_asked(settings):
             return
         verdict = verdict_of(folder, settings)
         if verdict.state is not RunState.PENDING or (verdict.wait_s and not self.scheduler.waits):
@@ -193,7 +193,8 @@ class FurtherWork:
             return None
         self._submissions.refresh()
         for grid_id in self._grids:
-            if not self._is_as_asked(read_settings(self.workspace, grid_id)):
+            settings = read_settings(self.workspace, grid_id)
+            if settings is None or not self._is_as_asked(settings):
                 continue
             stored = read_json(self.workspace.grid(grid_id) / "runs.json") or {"runs": []}
             why_closed = closed(self.workspace, grid_id)

@@ -54,7 +54,8 @@ def hand_on_stopped(
 def _may_go_on(workspace: Workspace, task: Task) -> bool:
     """Whether the retry policy lets a run go on that was stopped before a new checkpoint."""
     try:
-        settings = read_settings(workspace, task.grid_id)
+        if (settings := read_settings(workspace, task.grid_id)) is None:
+            return False
         return verdict_of(workspace.run(task.run_id), settings).state is RunState.PENDING
     except (OSError, ValueError, KeyError, VtjobsError) as error:
         # The next pass over the workspace sees to it.

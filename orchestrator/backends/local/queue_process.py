@@ -8,6 +8,7 @@ python -m vtjobs.orchestrator.backends.local.queue_process submit --workspace DI
 """
 
 import argparse
+import contextlib
 import logging
 import os
 import signal
@@ -20,7 +21,7 @@ from ....jobs.atomic_files import open_file
 from ....jobs.config.environment import job_environment, named_variables
 from ....jobs.config.host import cpu_count, visible_gpus
 from ....jobs.documents import asdict
-from ....jobs.errors import VtjobsError
+from ....jobs.errors import DamagedFile, VtjobsError
 from ....jobs.workspace.allocation import read_allocation
 from ....jobs.workspace.journal import HEARTBEAT_S
 from ....jobs.workspace.paths import Workspace
@@ -182,6 +183,14 @@ class Runner:
         identity = process_identity(pid) or ProcessIdentity(pid=pid, started="", boot="")
         return Running(**asdict(identity), gpus=gpus, cores=cores)
 
+    def _named(self, token: str) -> frozenset[str]:
+        """Return the variables that an allocation's site asks for."""
+        with contextlib.suppress(DamagedFile):
+            if allocation := read_allocation(self.workspace.allocation(token)):
+                return named_variables(allocation.site)
+        # Its agent says what is wrong with it.
+        return named_variables({})
+
     def _become_agent(self, token: str, gpus: list[str], cores: int) -> None:
         os.setsid()
         identity = process_identity(os.getpid())
@@ -194,8 +203,7 @@ class Runner:
         null = os.open(os.devnull, os.O_RDONLY)
         for source, target in ((null, 0), (log, 1), (log, 2)):
             os.dup2(source, target)
-        allocation = read_json(self.workspace.allocation(token)) or {}
-        environment = job_environment(named_variables(allocation.get("site") or {}))
+        environment = job_environment(self._named(token))
         environment["CUDA_VISIBLE_DEVICES"] = ",".join(gpus)
         root = str(self.workspace.root)
         command = [

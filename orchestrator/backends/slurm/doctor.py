@@ -14,19 +14,24 @@ from typing import Any
 from ....jobs.config.config import Config
 from ....jobs.config.host import clean_environment
 from ....jobs.config.site import configured
-from ....jobs.errors import SchedulerUnreachable, VtjobsError
+from ....jobs.errors import BadInput, SchedulerUnreachable, VtjobsError
 from ....jobs.units import format_duration
+from ....jobs.workspace.allocation import Shape
 from ....jobs.workspace.paths import Workspace
 from ....jobs.workspace.reach import Reach, note_reach, read_reach
 from ..base import Finding
 from . import cluster, limits
+from .job import site_options
+from .partitions import Partition, gives_memory, partitions
+from .request import chosen, default_gpus, request
 from .shell import NoAccounting, ask, reason_of
 
 DEADLINE_S = 10.0
 PROBE_S = 180
 # A node's clock may differ by this much before heartbeats and leases are misread.
 MOST_SKEW_S = 30.0
-_SOFT_MODES = ("REQUEUE", "CANCEL")
+# A probe is wanted now, and nobody wants mail about it.
+_NOT_PROBED = ("begin", "mail-type", "mail-user")
 
 
 def is_here() -> bool:
@@ -64,7 +69,7 @@ def findings(site: Mapping[str, Any]) -> list[Finding]:
     """Ask the controller and accounting what a grid has to live with."""
     try:
         config = cluster.settings(deadline_s=DEADLINE_S)
-        parts = cluster.partitions(deadline_s=DEADLINE_S)
+        parts = partitions(deadline_s=DEADLINE_S)
     except SchedulerUnreachable as error:
         return [Finding("slurm", False, str(error), "Is SLURM_CONF right, and the controller up?")]
     version = config.get("SLURM_VERSION", "?")
@@ -73,7 +78,7 @@ def findings(site: Mapping[str, Any]) -> list[Finding]:
     ]
     found.append(_accounting(config))
     found.append(_limits(site, parts))
-    found += [_partition(site, parts), _preemption(config)]
+    found += [*_partitions(site, parts), _preemption(config, parts)]
     kill_wait = config.get("KillWait", "?").split(" ")[0]
     found.append(Finding("slurm_kill_wait", True, f"KILL follows TERM after {kill_wait} s", ""))
     return found
@@ -100,7 +105,7 @@ def _accounting(config: Mapping[str, str]) -> Finding:
     return Finding("slurm_accounting", True, "sacct answers", "")
 
 
-def _limits(site: Mapping[str, Any], parts: Mapping[str, cluster.Partition]) -> Finding:
+def _limits(site: Mapping[str, Any], parts: Mapping[str, Partition]) -> Finding:
     size = limits.rules(deadline_s=DEADLINE_S).array_size
     default = next((name for name, part in parts.items() if part.is_default), "")
     partition = str(site.get("partition") or default).split(",")[0]
@@ -111,40 +116,39 @@ def _limits(site: Mapping[str, Any], parts: Mapping[str, cluster.Partition]) -> 
     return Finding("slurm_limits", True, text, "")
 
 
-def _partition(site: Mapping[str, Any], parts: Mapping[str, cluster.Partition]) -> Finding:
-    name = site.get("partition")
-    part = (
-        parts.get(str(name).split(",")[0])
-        if name
-        else next((p for p in parts.values() if p.is_default), None)
-    )
-    if part is None:
+def _partitions(site: Mapping[str, Any], parts: Mapping[str, Partition]) -> list[Finding]:
+    try:
+        found = chosen(site, parts)
+    except BadInput as error:
         fix = f"Set slurm.partition to one of: {', '.join(sorted(parts))}"
-        return Finding("slurm_partition", False, f"{name or 'no default partition'}", fix)
+        return [Finding("slurm_partition", False, error.problems[0].message, fix)]
+    return [
+        Finding(
+            "slurm_partition",
+            part.is_up,
+            _described(part),
+            "" if part.is_up else "It is down",
+        )
+        for part in found
+    ]
+
+
+def _described(part: Partition) -> str:
     limit = format_duration(part.limit_s) if part.limit_s else "no limit"
-    whole = ", whole nodes" if part.is_exclusive else ""
-    kinds = f" {'/'.join(sorted(part.kinds))}" if part.kinds else ""
-    text = (
-        f"{part.name}: {part.nodes} nodes of {part.gpus}{kinds} GPUs and {part.cpus} cores,"
-        f" {limit}{whole}"
-    )
-    return Finding("slurm_partition", part.is_up, text, "" if part.is_up else "It is down")
+    kinds = [
+        f"{nodes.count} nodes of {nodes.all_gpus}{' ' if any(nodes.gpus) else ''}"
+        f"{'/'.join(filter(None, nodes.gpus))} GPUs and {nodes.cpus} cores"
+        for nodes in part.nodes
+    ]
+    return f"{part.name}: {', '.join([*kinds, limit])}{', whole nodes' * part.is_exclusive}"
 
 
-def _preemption(config: Mapping[str, str]) -> Finding:
+def _preemption(config: Mapping[str, str], parts: Mapping[str, Partition]) -> Finding:
     mode, kind = config.get("PreemptMode", "OFF"), config.get("PreemptType", "")
     if kind.endswith("none") or mode == "OFF":
         return Finding("slurm_preemption", True, "off", "")
-    grace = "unknown"
-    with contextlib.suppress(SchedulerUnreachable):
-        graces = set()
-        for line in ask(
-            ["scontrol", "--oneliner", "show", "partition"], deadline_s=DEADLINE_S
-        ).splitlines():
-            graces |= {
-                part.partition("=")[2] for part in line.split() if part.startswith("GraceTime=")
-            }
-        grace = "/".join(sorted(graces))
+    graces = {part.facts["GraceTime"] for part in parts.values() if "GraceTime" in part.facts}
+    grace = "/".join(sorted(graces)) or "unknown"
     return Finding(
         "slurm_preemption",
         True,
@@ -167,19 +171,25 @@ def handover(seen: Reach | None, site: Mapping[str, Any]) -> Finding:
     return Finding(name, False, f"a node did not reach the controller ({seen})", fix)
 
 
+def _probe_options(site: Mapping[str, Any]) -> list[str]:
+    """Return what the probe asks for: what a run with one GPU would.
+
+    Raises:
+        BadInput: the settings name a partition that does not exist, or that could run nothing.
+    """
+    parts = chosen(site, partitions(deadline_s=DEADLINE_S))
+    gpus = min(1, default_gpus(site, None, 1, parts))
+    is_given = gives_memory(cluster.settings(deadline_s=DEADLINE_S))
+    shape = Shape(backend="slurm", gpus=gpus)
+    asked = request(shape, site, "none", parts, gives_memory=is_given)
+    found = site_options({**site, "mem": asked.mem}, without=_NOT_PROBED)
+    return [*found, *(["--gpus-per-node=1"] if gpus else [])]
+
+
 def ask_node(place: Workspace, site: Mapping[str, Any]) -> list[Finding]:
     """Run the probe on one node, through srun, and judge what it saw."""
     workspace = place.root.resolve()
-    options = [
-        f"--{name}={site[name]}"
-        for name in ("partition", "account", "qos", "constraint")
-        if site.get(name)
-    ]
-    gpus = cluster.partitions(deadline_s=DEADLINE_S)
-    name = str(site.get("partition") or "").split(",")[0]
-    part = gpus.get(name) or next((item for item in gpus.values() if item.is_default), None)
-    if part is not None and part.gpus:
-        options.append("--gpus-per-node=1")
+    options = _probe_options(site)
     setup = [f"module load {module}" for module in site.get("modules", ())] + list(
         site.get("setup", ())
     )

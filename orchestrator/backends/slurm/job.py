@@ -9,19 +9,19 @@ import hashlib
 import os
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from ....jobs.atomic_files import is_shared, make_folder, write_new
 from ....jobs.config.environment import job_environment, named_variables
 from ....jobs.workspace.allocation import Allocation
 from ....jobs.workspace.paths import Workspace
+from .request import MEMORY
 
 # A submission that hangs longer than this is given up, and its outcome is unclear. Less than a
 # submitter's own time (dispatch.LAUNCH_S), after which another one takes over.
 SUBMIT_DEADLINE_S = 45
-# Other ways to ask for memory: sbatch takes one.
-_MEMORY = frozenset(("mem-per-gpu", "mem-per-cpu"))
 
 
 def options(
@@ -35,7 +35,7 @@ def options(
         places: elements of its array.
         token: the name of the job, by default the allocation's.
     """
-    shape, site = allocation.shape, allocation.site
+    site = allocation.site
     token = token or allocation.token
     index = "%a" if places > 1 else "0"
     log = str(workspace.allocations.resolve()).replace("%", "%%")
@@ -44,38 +44,51 @@ def options(
         f"--output={log}/{token}-{index}-0.log",
         "--open-mode=append",
         "--chdir=/",
-        f"--nodes={shape.nodes}",
         "--ntasks-per-node=1",
-        f"--cpus-per-task={site['cpus']}",
-        f"--signal=USR2@{shape.lead_s}",
+        f"--signal=USR2@{allocation.shape.lead_s}",
         "--no-requeue",
         "--kill-on-invalid-dep=yes",
     ]
     if places > 1:
         most = site.get("array_parallelism")
         found.append(f"--array=0-{places - 1}" + (f"%{most}" if most else ""))
+    return found + asked(allocation)
+
+
+def asked(allocation: Allocation) -> list[str]:
+    """Return the options that say what one job of an allocation asks for."""
+    shape, site = allocation.shape, allocation.site
+    found = [f"--nodes={shape.nodes}", f"--cpus-per-task={site['cpus']}"]
     if shape.gpus:
         kind = f"{shape.gpu}:" if shape.gpu else ""
         found.append(f"--gpus-per-node={kind}{shape.gpus * allocation.lanes}")
     if shape.walltime_s:
         found.append(f"--time={-(-shape.walltime_s // 60)}")
-    return found + _site_options(allocation)
+    return found + site_options(site, avoid=allocation.exclude)
 
 
-def _site_options(allocation: Allocation) -> list[str]:
-    site = allocation.site
+def site_options(
+    site: Mapping[str, Any], *, avoid: Sequence[str] = (), without: Collection[str] = ()
+) -> list[str]:
+    """Return the options that the site's settings ask for, of sbatch and of srun alike.
+
+    Args:
+        site: the settings.
+        avoid: more nodes to avoid.
+        without: names of extra options to leave out.
+    """
     found = [
         f"--{name}={site[name]}"
         for name in ("partition", "account", "qos", "reservation", "constraint")
         if site.get(name)
     ]
-    avoid = [*filter(None, [site.get("exclude")]), *allocation.exclude]
-    if avoid:
-        found.append(f"--exclude={','.join(avoid)}")
+    if nodes := [*filter(None, [site.get("exclude")]), *avoid]:
+        found.append(f"--exclude={','.join(nodes)}")
     if site.get("exclusive"):
         found.append("--exclusive")
     extra = {name: value for name, value in site.get("extra", {}).items() if value is not False}
-    if site.get("mem") or (site.get("exclusive") and not extra.keys() & _MEMORY):
+    extra = {name: value for name, value in extra.items() if name not in without}
+    if site.get("mem") or (site.get("exclusive") and not extra.keys() & MEMORY):
         # 0: all the memory of a node that is ours alone.
         found.append(f"--mem={site.get('mem') or 0}")
     for name, value in sorted(extra.items()):

@@ -67,8 +67,8 @@ class Slurm(SiteSettings):
     mem: Annotated[str, matching(_AMOUNT)] | None = Field(
         None,
         description=(
-            "memory per node, such as 200G; default: the partition's default, "
-            "or all memory if the node is allocated exclusively"
+            "memory per node, such as 200G; default: the site's default, or without one the share "
+            "of the job's GPUs; all memory if the node is allocated exclusively"
         ),
     )
     lead: Duration = Field(

@@ -46,8 +46,13 @@ class NoAccounting(Exception):
     """This cluster keeps no accounting."""
 
 
-def ask(command: Sequence[str], *, deadline_s: float) -> str:
+def ask(command: Sequence[str], *, deadline_s: float, with_errors: bool = False) -> str:
     """Run a query and return what it printed.
+
+    Args:
+        command: the command and its arguments.
+        deadline_s: how long the answer is waited for.
+        with_errors: whether what it printed to stderr counts too.
 
     Raises:
         CommandFailed: it failed.
@@ -73,7 +78,7 @@ def ask(command: Sequence[str], *, deadline_s: float) -> str:
     except subprocess.TimeoutExpired:
         raise SchedulerUnreachable(f"{command[0]} did not answer within {deadline_s:g} s") from None
     if done.returncode == 0:
-        return done.stdout
+        return done.stdout + (done.stderr if with_errors else "")
     reason = reason_of(done.stderr) or f"exit code {done.returncode}"
     if "accounting storage is disabled" in done.stderr.lower():
         raise NoAccounting(reason)

@@ -11,8 +11,8 @@ from tempfile import TemporaryDirectory
 from ....jobs.errors import BadInput
 from ....jobs.workspace.allocation import Allocation
 from ....jobs.workspace.paths import Workspace
-from ..base import Submission, SubmitOutcome
-from .job import script, stored_script, submission, transport, withheld
+from ..base import Rehearsal, Submission, SubmitOutcome
+from .job import asked, script, stored_script, submission, transport, withheld
 from .shell import CommandFailed, ask, is_away, reason_of
 
 # SLURM's own words for "no", each with what helps.
@@ -61,6 +61,8 @@ _LIMIT = re.compile(
 _OVER = re.compile(r"\b(QOS|Assoc)(Max|Min|Grp)\w+")
 _POLICY = "job violates accounting/qos policy"
 
+
+_STARTS = re.compile(r"to start at ([0-9]+)\b")
 
 # A controller that has just started does not know its nodes yet, and says this of any request.
 _YOUNG = "node configuration is not available"
@@ -130,27 +132,32 @@ def _submit(allocation: Allocation, workspace: Workspace) -> Submission:
     return Submission(outcome=SubmitOutcome.ACCEPTED, job_id=str(job.job_id))
 
 
-def rehearse(allocation: Allocation, workspace: Workspace, *, deadline_s: float) -> None:
-    """Ask SLURM whether it would take such a job.
+def rehearse(allocation: Allocation, workspace: Workspace, *, deadline_s: float) -> Rehearsal:
+    """Ask SLURM whether it would take such a job, and when it would start.
 
     Raises:
         BadInput: it would not, with its reason and what helps.
         SchedulerUnreachable: it could not be asked.
     """
     command = ["sbatch", "--test-only", *submission(allocation, workspace), "--wrap=true"]
+    said = ""
     for left in range(YOUNG_TRIES, -1, -1):
         try:
-            ask(command, deadline_s=deadline_s)
-            return
+            said = ask(command, deadline_s=deadline_s, with_errors=True)
+            break
         except CommandFailed as error:
             found = outcome_of(error.stderr)
             if found.outcome is SubmitOutcome.UNCLEAR and is_away(error.stderr):
                 raise
             if found.outcome is not SubmitOutcome.REFUSED:
-                return
+                break
             if not left or _YOUNG not in found.reason.lower():
                 raise BadInput(f"SLURM would refuse this: {found.reason}") from None
         time.sleep(YOUNG_S)
+    estimate = _STARTS.search(said)
+    return Rehearsal(
+        asks=tuple(asked(allocation)), starts_at=float(estimate[1]) if estimate else None
+    )
 
 
 def outcome_of(text: str) -> Submission:

@@ -10,7 +10,8 @@ from typing import Any
 from ....jobs.errors import BadInput, Problem, SchedulerUnreachable
 from ....jobs.units import format_duration
 from ....jobs.workspace.allocation import Shape
-from .cluster import FRESH_S, duration_s
+from .cluster import FRESH_S
+from .partitions import duration_s
 from .shell import NoAccounting, ask
 
 # SLURM may send the walltime's signal so much too early: it looks at its jobs from time to time.

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from vtjobs.jobs.workspace.paths import Workspace
-from vtjobs.orchestrator.backends.slurm import cluster, limits, walltime
+from vtjobs.orchestrator.backends.slurm import limits, walltime
 
 from ....support.scheduler import Commands
 
@@ -21,7 +21,6 @@ def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Commands:
     """
     made = Commands(tmp_path / "bin")
     monkeypatch.setenv("PATH", made.path)
-    monkeypatch.setattr(cluster, "_KNOWN", {})
     monkeypatch.setattr(walltime, "_KNOWN", {})
     monkeypatch.setattr(limits, "_known", None)
     return made

@@ -1,6 +1,5 @@
 """How the SLURM backend places runs, and what it refuses before SLURM lets it wait for ever."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -10,17 +9,16 @@ from vtjobs.jobs.workspace.allocation import Allocation, Shape, Task
 from vtjobs.jobs.workspace.grid_settings import GridSettings
 from vtjobs.jobs.workspace.paths import Workspace
 from vtjobs.orchestrator.backends.base import Place
-from vtjobs.orchestrator.backends.slurm.backend import SlurmBackend, _check, _cpus, _lanes
-from vtjobs.orchestrator.backends.slurm.cluster import Partition
+from vtjobs.orchestrator.backends.slurm.backend import SlurmBackend
 
 from ....support.grid_settings import grid_settings
 from ....support.scheduler import Commands
 
 SINFO = """
-gpu*|up|1-00:00:00|NO|4|64|gpu:v100:8
-whole|up|infinite|EXCLUSIVE|2|64|gpu:a100:8
-cpu|up|infinite|NO|9|128|(null)
-closed|down|infinite|NO|9|128|(null)
+gpu*|up|1-00:00:00|NO|4|64|1|0|(null)|gpu:v100:8
+whole|up|infinite|EXCLUSIVE|2|64|1|0|(null)|gpu:a100:8
+cpu|up|infinite|NO|9|128|1|0|(null)|(null)
+closed|down|infinite|NO|9|128|1|0|(null)|(null)
 """
 
 
@@ -31,11 +29,6 @@ def shape(**fields: Any) -> Shape:
 
 def settings(*, pack: str | int = "auto", virtual_ranks: int = 8, **site: Any) -> GridSettings:
     return grid_settings(site=site, resources={"pack": pack}, virtual_ranks=virtual_ranks)
-
-
-def part(**fields: Any) -> Partition:
-    plain = {"name": "gpu", "nodes": 4, "gpus": 8, "cpus": 64, "kinds": {"v100"}, "limit_s": 86400}
-    return Partition(**{**plain, **fields})
 
 
 @pytest.fixture
@@ -93,8 +86,16 @@ def test_the_sites_settings_are_kept_as_they_hold_and_those_that_say_nothing_are
     }  # fmt: skip
 
 
-def test_the_first_of_several_partitions_decides(slurm: SlurmBackend) -> None:
-    assert slurm.room(shape(gpus=4), settings(partition="whole,gpu")).lanes == 2
+@pytest.mark.parametrize("names", ["whole,gpu", "gpu,whole"])
+def test_whole_nodes_are_filled_wherever_they_stand_in_a_list_of_partitions(
+    slurm: SlurmBackend, names: str
+) -> None:
+    assert slurm.room(shape(gpus=4), settings(partition=names)).lanes == 2
+
+
+def test_every_partition_of_a_list_must_exist(slurm: SlurmBackend) -> None:
+    with pytest.raises(BadInput, match="unknown partition 'wohle'"):
+        slurm.room(shape(), settings(partition="gpu,wohle"))
 
 
 def test_an_unknown_partition_is_refused_with_the_nearest(slurm: SlurmBackend) -> None:
@@ -146,90 +147,6 @@ def test_a_grid_that_names_no_gpus_gets_those_of_a_node_that_its_ranks_can_be_sp
     slurm: SlurmBackend, site: dict[str, Any], virtual_ranks: int, gpus: int
 ) -> None:
     assert slurm.default_gpus(settings(virtual_ranks=virtual_ranks, **site)) == gpus
-
-
-# What can never run -------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("asked", "offered", "says"),
-    [
-        ({"gpus": 9}, {}, "gpus_per_node: 9 requested, a node of partition gpu has 8"),
-        ({"nodes": 5}, {}, "nodes: 5 requested, partition gpu has 4"),
-        ({"gpus": 1, "gpu": "v10"}, {}, r"gpu: partition gpu has no v10\. Did you mean 'v100'\?"),
-        (
-            {"walltime_s": 86401},
-            {},
-            r"walltime: .* exceeds the .* of partition gpu\. SLURM would never start it",
-        ),
-        ({}, {"is_up": False}, "partition: partition gpu is down"),
-    ],
-)
-def test_what_would_wait_for_ever_is_refused(
-    asked: dict[str, Any], offered: dict[str, Any], says: str
-) -> None:
-    with pytest.raises(BadInput, match=says):
-        _check(shape(**asked), part(**offered))
-
-
-@pytest.mark.parametrize(
-    ("asked", "offered"),
-    [
-        ({"gpus": 8, "nodes": 4, "gpu": "v100", "walltime_s": 86400}, {}),
-        ({"gpus": 1, "gpu": "v100"}, {"kinds": set()}),
-        ({"walltime_s": 10**7}, {"limit_s": None}),
-        ({"walltime_s": None}, {}),
-    ],
-)
-def test_what_fits_is_let_through(asked: dict[str, Any], offered: dict[str, Any]) -> None:
-    _check(shape(**asked), part(**offered))
-
-
-# Sharing a node -----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("asked", "pack", "whole", "lanes"),
-    [
-        ({"gpus": 2}, "auto", True, 4),
-        ({"gpus": 3}, "auto", True, 2),
-        ({"gpus": 8}, "auto", True, 1),
-        ({"gpus": 2}, "auto", False, 1),
-        ({"gpus": 2}, "none", True, 1),
-        ({"gpus": 2}, 3, False, 3),
-        ({"gpus": 2, "nodes": 2}, "auto", True, 1),
-        ({}, "auto", True, 1),
-        ({}, 6, False, 6),
-    ],
-)
-def test_runs_share_a_node_where_it_is_given_out_whole_or_the_grid_says_so(
-    asked: dict[str, Any], pack: str | int, whole: bool, lanes: int
-) -> None:
-    assert _lanes(shape(**asked), pack, 8, whole=whole) == lanes
-
-
-def test_more_runs_than_fit_a_node_are_refused() -> None:
-    with pytest.raises(BadInput, match="pack: 5 runs of 2 GPUs do not fit on a node with 8"):
-        _lanes(shape(gpus=2), 5, 8, whole=True)
-
-
-@pytest.mark.parametrize(
-    ("asked", "site", "lanes", "cpus"),
-    [
-        ({"gpus": 2}, {}, 1, 16),
-        ({"gpus": 2}, {}, 4, 64),
-        ({"gpus": 2}, {"cpus_per_gpu": 3}, 1, 6),
-        ({"gpus": 2, "threads": 12}, {"cpus_per_gpu": 3}, 1, 24),
-        ({"gpus": 8}, {"cpus_per_gpu": 100}, 1, 64),
-        ({"ranks": 4, "threads": 2}, {}, 1, 8),
-        ({"ranks": 4, "threads": 2}, {}, 3, 24),
-        ({"ranks": 64, "threads": 8}, {}, 1, 64),
-    ],
-)
-def test_a_run_gets_its_gpus_share_of_the_cores_and_no_more_than_there_are(
-    asked: dict[str, Any], site: Mapping[str, Any], lanes: int, cpus: int
-) -> None:
-    assert _cpus(shape(**asked), site, part(), 8, lanes) == cpus
 
 
 # Ending and waking --------------------------------------------------------------------------------

@@ -147,11 +147,12 @@ def test_a_node_without_torch_is_a_fault_and_says_why() -> None:
 @pytest.fixture
 def site(commands: Commands) -> Commands:
     commands.prints(
-        "sinfo", "gpu*|up|1-00:00:00|NO|4|64|gpu:v100:8\nold|down|infinite|EXCLUSIVE|1|8|(null)"
+        "sinfo",
+        "gpu*|up|1-00:00:00|NO|4|64|1|0|(null)|gpu:v100:8\nold|down|infinite|EXCLUSIVE|1|8|1|0|(null)|(null)",
     )
     commands.prints("sacctmgr", "lab|100||normal,other|")
     commands.prints("sacct", "")
-    parts = "PartitionName=low GraceTime=8 State=UP\nPartitionName=gpu GraceTime=0 State=UP"
+    parts = "PartitionName=old GraceTime=8 State=UP\nPartitionName=gpu GraceTime=0 State=UP"
     commands.answers(
         "scontrol",
         f"case \"$*\" in *config) cat <<'END'\n{CONFIG}\nEND\n;; *) echo '{parts}';; esac",
