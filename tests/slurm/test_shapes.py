@@ -2,6 +2,9 @@
 
 import pytest
 
+from vtjobs.orchestrator.backends.base import WaitKind
+from vtjobs.orchestrator.backends.slurm.pending import explain
+
 from ..support.slurm import until
 from ..support.slurm_user import SlurmUser, slurm_grid
 
@@ -63,3 +66,34 @@ def test_a_list_of_partitions_is_judged_by_the_one_that_can_serve_the_run(
     text = slurm_grid(resources="gpu: a100").replace("partition: gpu", "partition: 'cpu,a100'")
     document = mixed.json("plan", mixed.write("grid.yaml", text))
     assert "--mem=121600M" in document["allocations"][0]["asks"]
+
+
+@pytest.mark.parametrize(
+    ("partition", "says"),
+    [
+        ("theirs", "partition theirs is open to account theirs, not lab"),
+        ("elite", "partition elite is open to QOS elite, not normal"),
+    ],
+)
+def test_a_partition_for_others_is_refused_though_slurm_would_take_the_job(
+    mixed: SlurmUser, partition: str, says: str
+) -> None:
+    text = slurm_grid().replace("partition: gpu", f"partition: {partition}")
+    done = mixed("submit", mixed.write("grid.yaml", text))
+    assert (done.returncode, says in done.stderr) == (2, True), done.stderr
+    job = mixed.cluster.submit("true", f"--partition={partition}")
+    assert mixed.cluster.job(job)["JobState"] == "PENDING"
+
+
+@pytest.mark.parametrize("partition", ["theirs", "elite"])
+def test_a_job_that_a_partition_does_not_let_in_is_told_to_wait_in_vain(
+    mixed: SlurmUser, partition: str
+) -> None:
+    job = mixed.cluster.submit("true", f"--partition={partition}")
+
+    def word() -> str:
+        return mixed.cluster.ask("squeue", "-hj", job, "-o", "%T %r")
+
+    until(lambda: "not permitted" in word(), "SLURM has judged it")
+    found = explain(word(), job=job)
+    assert found is not None and found.kind is WaitKind.NEVER

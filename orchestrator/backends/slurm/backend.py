@@ -113,8 +113,11 @@ class SlurmBackend:
         return sum(view_of(row).state.is_live for row in squeue(deadline_s=self.deadline_s))
 
     def rehearse(self, shape: Shape, room: Room) -> Rehearsal:
+        from .doors import require_open
         from .submission import rehearse
 
+        parts = self._parts(room.site)
+        require_open(room.site, parts, shape.walltime_s, deadline_s=self.deadline_s)
         trial = Allocation(
             token="vtj-rehearsal",
             created_at=0.0,
