@@ -16,12 +16,12 @@ from ....jobs.config.host import clean_environment
 from ....jobs.config.site import configured
 from ....jobs.errors import BadInput, SchedulerUnreachable, VtjobsError
 from ....jobs.units import format_duration
-from ....jobs.workspace.allocation import Shape
+from ....jobs.workspace.allocation import Allocation, Shape
 from ....jobs.workspace.paths import Workspace
 from ....jobs.workspace.reach import Reach, note_reach, read_reach
 from ..base import Finding
 from . import cluster, limits
-from .job import site_options
+from .job import generic_options, site_options
 from .partitions import Partition, gives_memory, partitions
 from .request import chosen, default_gpus, request
 from .shell import NoAccounting, ask, reason_of
@@ -182,8 +182,16 @@ def _probe_options(site: Mapping[str, Any]) -> list[str]:
     is_given = gives_memory(cluster.settings(deadline_s=DEADLINE_S))
     shape = Shape(backend="slurm", gpus=gpus)
     asked = request(shape, site, "none", parts, gives_memory=is_given)
-    found = site_options({**site, "mem": asked.mem}, without=_NOT_PROBED)
-    return [*found, *(["--gpus-per-node=1"] if gpus else [])]
+    trial = Allocation(
+        token="vtj-probe",
+        created_at=0.0,
+        shape=shape,
+        lanes=1,
+        tasks=(),
+        data_root="",
+        site={**site, "mem": asked.mem},
+    )
+    return [*generic_options(trial), *site_options(trial.site, without=_NOT_PROBED)]
 
 
 def ask_node(place: Workspace, site: Mapping[str, Any]) -> list[Finding]:
@@ -211,6 +219,7 @@ def ask_node(place: Workspace, site: Mapping[str, Any]) -> list[Finding]:
         "--chdir=/",
         "--job-name=vtj-probe",
         *options,
+        *site.get("srun", ()),
     ]
     began = time.time()
     try:

@@ -59,12 +59,24 @@ def asked(allocation: Allocation) -> list[str]:
     """Return the options that say what one job of an allocation asks for."""
     shape, site = allocation.shape, allocation.site
     found = [f"--nodes={shape.nodes}", f"--cpus-per-task={site['cpus']}"]
-    if shape.gpus:
-        kind = f"{shape.gpu}:" if shape.gpu else ""
-        found.append(f"--gpus-per-node={kind}{shape.gpus * allocation.lanes}")
+    found += generic_options(allocation)
     if shape.walltime_s:
         found.append(f"--time={-(-shape.walltime_s // 60)}")
     return found + site_options(site, avoid=allocation.exclude)
+
+
+def generic_options(allocation: Allocation) -> list[str]:
+    """Return the options for GPUs and other generic resources, in the site's way to ask."""
+    shape, site = allocation.shape, allocation.site
+    option, gres = site.get("gpu_option", "gpus-per-node"), list(site.get("gres", ()))
+    kind = f"{shape.gpu}:" if shape.gpu else ""
+    gpus = f"{kind}{shape.gpus * allocation.lanes}"
+    found = []
+    if shape.gpus and option == "gres":
+        gres = [f"gpu:{gpus}", *gres]
+    elif shape.gpus:
+        found.append(f"--{option}={gpus}")
+    return [*found, f"--gres={','.join(gres)}"] if gres else found
 
 
 def site_options(
@@ -110,6 +122,8 @@ def script(allocation: Allocation, workspace: Workspace) -> str:
     command += ["-P", "-m", "vtjobs.workers.agent", "--workspace", str(workspace.root.resolve())]
     # 22.05 and later do not hand --cpus-per-task on to srun.
     start = 'exec srun --unbuffered --kill-on-bad-exit=1 --cpus-per-task="$SLURM_CPUS_PER_TASK"'
+    if site.get("srun"):
+        start = f"{start} {shlex.join(site['srun'])}"
     # SLURM has made the log as the submitter's umask says.
     share = ["chmod 660 /proc/self/fd/1"] if is_shared(workspace.allocations) else []
     return "\n".join([*share, *setup, f'{start} {shlex.join(command)} --token "$1"'])
@@ -147,11 +161,13 @@ def withheld(allocation: Allocation) -> list[str]:
 def submission(allocation: Allocation, workspace: Workspace) -> list[str]:
     """Return sbatch's options for the first submission of an allocation."""
     found = options(allocation, workspace, places=len(allocation.tasks))
-    if allocation.after:
-        # A parent that ends resumable must not cancel its child: the child's agent looks at the
-        # parent itself.
-        found.append(f"--dependency=afterany:{':'.join(allocation.after)}")
-    return found
+    # A parent that ends resumable must not cancel its child: the child's agent looks at the
+    # parent itself.
+    wait = [f"afterany:{':'.join(allocation.after)}"] if allocation.after else []
+    if all(task.attempt == 1 for task in allocation.all_tasks):
+        # Later ones come after the jobs have ended, and SLURM may have forgotten them.
+        wait += allocation.site.get("dependency", ())
+    return [*found, f"--dependency={','.join(wait)}"] if wait else found
 
 
 def transport(

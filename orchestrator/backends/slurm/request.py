@@ -52,6 +52,10 @@ def request(
     Raises:
         BadInput: no partition can ever run one; SLURM itself would let it wait for ever.
     """
+    if shape.nodes > 1 and shape.gpus and site.get("gpu_option") == "gpus":
+        # SLURM might divide the sum unevenly among the nodes.
+        message = "gpus is for runs on one node"
+        raise BadInput(Problem(key="gpu_option", message=message, fix="Use gpus-per-node or gres"))
     able = _able(shape, site, parts)
     serving = [nodes for part in able for nodes in _serving(shape, part, site)]
     whole = any(part.is_exclusive for part in able)

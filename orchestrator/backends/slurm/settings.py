@@ -1,7 +1,7 @@
 """What a grid file and vtjobs.yaml may say of SLURM: partition, account, modules…"""
 
 import re
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator
 
@@ -16,11 +16,20 @@ _FEATURES = re.compile(r"[A-Za-z0-9(\[][A-Za-z0-9_.&|*(),\[\]-]{0,255}\Z")
 _MODULE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_./+-]{0,127}\Z")
 _AMOUNT = re.compile(r"[0-9]{1,9}[KMGT]?\Z")
 _VALUE = re.compile(r"[A-Za-z0-9_.,:=@+-]{1,255}\Z")
+_GRES = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,63}(:[A-Za-z0-9_.-]{1,63}){0,2}\Z")
+_DEPENDENCY = re.compile(
+    r"(after|afterany|afterok|afternotok|afterburstbuffer)(:[0-9]{1,10}(_[0-9]{1,10})?(\+[0-9]{1,6})?)+\Z"
+)
+# Of srun, what Pyxis and a container's mounts need and what binds a task to its node's parts.
+_SRUN = re.compile(
+    r"--(no-)?container-[a-z-]{1,40}(=[A-Za-z0-9_./:#=,@%+^-]{1,1000})?\Z"
+    r"|--(mpi|cpu-bind|mem-bind|gpu-bind)=[A-Za-z0-9_.,:-]{1,100}\Z"
+)
 
 # Options of sbatch that decide nothing that vtjobs decides.
 EXTRA = frozenset(
     "licenses mail-type mail-user nice switches tmp hint gres-flags mem-per-gpu mem-per-cpu wckey "
-    "begin priority threads-per-core network profile acctg-freq".split()
+    "begin priority threads-per-core network profile acctg-freq comment deadline spread-job".split()
 )
 OURS = frozenset(
     "output error array job-name nodes ntasks ntasks-per-node gpus gpus-per-node gres time signal"
@@ -75,6 +84,18 @@ class Slurm(SiteSettings):
         120,
         description="time before the walltime at which runs save and stop, at most 1/4 of it",
     )
+    gpu_option: Literal["gpus-per-node", "gres", "gpus"] = Field(
+        "gpus-per-node",
+        description="option of sbatch that asks for GPUs; gpus only for runs on one node",
+    )
+    gres: Annotated[list[Annotated[str, matching(_GRES)]], AsList] = Field(
+        default_factory=list,
+        description="further generic resources per node, such as [nvme:1]",
+    )
+    dependency: Annotated[list[Annotated[str, matching(_DEPENDENCY)]], AsList] = Field(
+        default_factory=list,
+        description="jobs of others that the first attempt of each run waits for: [afterok:123]",
+    )
     modules: Annotated[list[Annotated[str, matching(_MODULE)]], AsList] = Field(
         default_factory=list, description="environment modules to load"
     )
@@ -85,6 +106,13 @@ class Slurm(SiteSettings):
     container: list[Word] = Field(
         default_factory=list,
         description="command under which the agent runs, as a list: [apptainer, exec, IMAGE]",
+    )
+    srun: Annotated[list[Annotated[str, matching(_SRUN)]], AsList] = Field(
+        default_factory=list,
+        description=(
+            "options of srun: those of Pyxis, such as [--container-image=/images/vtjobs.sqsh], "
+            "and --mpi, --cpu-bind, --mem-bind, --gpu-bind"
+        ),
     )
     python: Program | None = Field(
         None,
@@ -104,6 +132,13 @@ class Slurm(SiteSettings):
     def _container(cls, value: list[str]) -> list[str]:
         if value and not PROGRAM.match(value[0]):
             raise ValueError(f"{value[0]!r} is not a command")
+        return value
+
+    @field_validator("gres")
+    @classmethod
+    def _gres(cls, value: list[str]) -> list[str]:
+        if any(one.partition(":")[0] == "gpu" for one in value):
+            raise ValueError("GPUs are set by resources.gpus_per_node and resources.gpu")
         return value
 
     @field_validator("extra")

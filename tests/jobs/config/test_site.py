@@ -60,6 +60,13 @@ def accepted(**fields: Any) -> Slurm | None:
         ("container", ["apptainer", "exec", "--nv", "--bind=/a:/b", "/img/x@1.sif"]),
         ("python", "/opt/py-3.11/bin/python"),
         (
+            "srun",
+            ["--container-image=nvcr.io#nvidia/pytorch:24.05-py3", "--no-container-mount-home"],
+        ),
+        ("gres", ["nvme:1", "craynetwork:4"]),
+        ("gpu_option", "gres"),
+        ("dependency", ["afterok:12:13_4", "after:7+5"]),
+        (
             "extra",
             {"licenses": "matlab:1", "nice": -5, "mail-user": "me+x@host.org", "network": True},
         ),
@@ -68,6 +75,19 @@ def accepted(**fields: Any) -> Slurm | None:
 def test_what_sites_use_is_accepted(field: str, value: object) -> None:
     found = accepted(**{field: value})
     assert found is not None and getattr(found, field) == value
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"gres": ["gpu:8"]},
+        {"dependency": ["singleton"]},
+        {"srun": ["--uid=0"]},
+        {"gpu_option": "gpus-per-task"},
+    ],
+)
+def test_what_vtjobs_decides_or_does_not_know_is_refused(fields: dict[str, object]) -> None:
+    assert accepted(**fields) is None
 
 
 @pytest.mark.parametrize("field", ["modules", "setup"])
@@ -175,7 +195,7 @@ MISTAKES = [
     ("python: 'py\"'", "python: character '\"' not allowed"),
     ("extra: {output: /etc/x}", "extra: 'output' is set by vtjobs"),
     ("extra: {licences: m}", "extra: unknown option 'licences'. Did you mean 'licenses'?"),
-    ("extra: {comment: m}", "extra: unknown option 'comment'."),
+    ("extra: {wait: m}", "extra: unknown option 'wait'."),
     ("extra: {licenses: 'm n'}", "extra: licenses: a character in 'm n' is not allowed"),
     ("partion: gpu", "partion: unknown key 'partion'. Did you mean 'partition'?"),
     ("array_parallelism: 0", "array_parallelism: "),

@@ -205,6 +205,22 @@ def test_a_partition_that_takes_no_jobs_is_a_fault(site: Commands, name: str, sa
     assert (ok, fix) == (False, says)
 
 
+def test_a_probe_asks_for_what_a_run_with_one_gpu_would(site: Commands) -> None:
+    settings = {
+        "reservation": "r",
+        "exclude": "gpu3",
+        "account": "lab",
+        "extra": {"licenses": "m:1", "mail-type": "END", "begin": "now+1hour"},
+    }
+    assert doctor._probe_options(settings) == [
+        "--gpus-per-node=1",
+        "--account=lab",
+        "--reservation=r",
+        "--exclude=gpu3",
+        "--licenses=m:1",
+    ]
+
+
 def test_a_login_node_is_one_that_has_sbatch(
     commands: Commands, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,9 +2,11 @@
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +70,41 @@ def test_a_shape_asks_for_gpus_nodes_and_whole_minutes(workspace: Workspace) -> 
 def test_runs_side_by_side_ask_for_the_gpus_of_all(workspace: Workspace) -> None:
     found = named(job.submission(allocation(shape={"gpus": 2}, lanes=4), workspace))
     assert found["gpus-per-node"] == "8"
+
+
+@pytest.mark.parametrize(
+    ("site", "asked"),
+    [
+        ({"gpu_option": "gres"}, {"gres": "gpu:v100:2"}),
+        ({"gpu_option": "gpus"}, {"gpus": "v100:2"}),
+        ({"gres": ["nvme:1"]}, {"gpus-per-node": "v100:2", "gres": "nvme:1"}),
+        ({"gpu_option": "gres", "gres": ["nvme:1"]}, {"gres": "gpu:v100:2,nvme:1"}),
+    ],
+)
+def test_gpus_are_asked_for_in_the_sites_way(
+    workspace: Workspace, site: dict[str, Any], asked: dict[str, str]
+) -> None:
+    given = allocation(shape={"gpus": 2, "gpu": "v100"}, site=site)
+    found = named(job.submission(given, workspace))
+    assert {name: found[name] for name in found if name.startswith(("gpus", "gres"))} == asked
+
+
+def test_first_attempts_wait_for_jobs_of_others_and_later_ones_do_not(
+    workspace: Workspace,
+) -> None:
+    given = allocation(site={"dependency": ["afterok:12", "after:13+5"]}, after=("34",))
+    found = named(job.submission(given, workspace))
+    assert found["dependency"] == "afterany:34,afterok:12,after:13+5"
+    again = replace(given, tasks=((Task(run_id="0" * 16, attempt=2, grid_id="g"),),))
+    assert named(job.submission(again, workspace))["dependency"] == "afterany:34"
+    assert "--dependency=afterany:{job}" in job.successor(given, workspace)
+
+
+def test_a_container_of_pyxis_is_an_option_of_srun(workspace: Workspace) -> None:
+    options = ["--container-image=nvcr.io#nvidia/pytorch:24.05-py3", "--no-container-mount-home"]
+    last = job.script(allocation(site={"srun": options}), workspace).splitlines()[-1]
+    words = shlex.split(last)
+    assert set(options) < set(words[: words.index("vtjobs.workers.agent")])
 
 
 @pytest.mark.parametrize(("most", "array"), [(None, "0-9"), (3, "0-9%3")])
