@@ -5,7 +5,6 @@ import re
 from ..base import Waiting, WaitKind
 from .reasons import FAMILIES, REASONS, SENTENCES, Meaning
 
-
 # Only operators may resume a job; one that a preemption has suspended goes on by itself.
 _SUSPENDED = (
     "suspended by an administrator or a preemption; it does not train",
@@ -20,7 +19,9 @@ def explain(word: str, *, job: str = "") -> Waiting | None:
     """
     state, _, reason = word.partition(" ")
     if state in ("SUSPENDED", "STOPPED"):
-        return Waiting(kind=_ACT, reason=state, sentence=_SUSPENDED[0], action=_SUSPENDED[1])
+        return Waiting(
+            kind=WaitKind.ACT, reason=state, sentence=_SUSPENDED[0], action=_SUSPENDED[1]
+        )
     if state not in ("PENDING", "REQUEUE_HOLD", "SPECIAL_EXIT"):
         return None
     reason = reason.strip("() ") or "None"
