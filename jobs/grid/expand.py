@@ -1,7 +1,6 @@
 """Grid -> cells -> runs: ordered, without doubles, the same every time."""
 
 import itertools
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -14,6 +13,7 @@ from .expansion import Cell, Expansion, Run
 from .resolve import Resolver
 from .rules import VARIANT, Rules, as_list, coordinate, matches
 from .schema import Grid, Override
+from .size import check_size, too_many
 from .teachers import teacher_stage, with_teachers
 
 
@@ -79,7 +79,7 @@ class _Expander:
         self.heads = entries(grid.heads or [], ("heads",))
 
     def expansion(self) -> Expansion:
-        self._check_size()
+        check_size(self.grid, self.document, self._axis_entries(), self.max_runs)
         known = len(self.resolver.problems)
         Rules(self.grid, self.resolver, self.backbones, self.datasets, self.heads).check()
         if len(self.resolver.problems) > known:
@@ -111,33 +111,10 @@ class _Expander:
         if self.resolver.problems:
             raise BadInput(self.resolver.problems)
 
-    # Checks of the whole --------------------------------------------------------------------------
-
-    def _check_size(self) -> None:
-        """Refuse at once what is far too large to be gone through."""
+    def _axis_entries(self) -> dict[str, list[Entry]]:
         first = next((stage.heads for stage in self.grid.stages if stage.heads), None)
         heads = self.heads or entries(first or [], ("stages",))
-        parts = {"backbone": self.backbones, "dataset": self.datasets, "head": heads}
-        runs = len(self.grid.replicates)
-        for room, listed in parts.items():
-            runs *= sum(math.prod(self._lengths(f"{room}.{entry.name}.")) for entry in listed)
-        runs *= math.prod(
-            len(values)
-            for path, values in self.grid.axes.items()
-            if path.split(".")[0] not in parts
-        )
-        runs *= max(1, len(self.grid.variants))
-        # What exclusions and stages leave is known only afterwards.
-        room_for = self.max_runs * (100 if self.grid.exclude or self.grid.stages else 1)
-        if runs > room_for:
-            self._too_many(f"{runs:,} runs")
-
-    def _lengths(self, prefix: str) -> list[int]:
-        return [len(values) for path, values in self.grid.axes.items() if path.startswith(prefix)]
-
-    def _too_many(self, runs: str) -> None:
-        message = f"{runs} (limit {self.max_runs:,}; raise it with --max-runs)"
-        raise BadInput(self.document.problem((), message))
+        return {"backbone": self.backbones, "dataset": self.datasets, "head": heads}
 
     # The product ----------------------------------------------------------------------------------
 
@@ -404,4 +381,4 @@ class _Expander:
             mine[seed] = run_id
             self.runs.append(Run(run_id, index, seed, parent))
         if len(self.runs) > self.max_runs:
-            self._too_many("more runs than allowed")
+            raise too_many(self.document, "more runs than allowed", self.max_runs)
