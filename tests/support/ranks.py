@@ -209,7 +209,7 @@ def _watch(training: Any, trace: list[dict[str, Any]]) -> None:
         buffers = {name: value.clone() for name, value in training.trainee.backbone.named_buffers()}
         trace.append(
             {
-                "sums": {name: float(value) for name, value in training.sums.items()},
+                "sums": {name: float(value) for name, value in training.sums.values.items()},
                 "buffers": buffers,
             }
         )

@@ -31,6 +31,7 @@ from .objective import Objective
 from .pace import Pace
 from .plan import TrainingPlan
 from .run_log import EpochFacts, RunLog, Scores
+from .sums import OWN_SUMS, EpochSums
 from .trainee import (
     frozen_statistics,
     layers_with_statistics,
@@ -47,8 +48,6 @@ Report = Callable[..., None]
 # How often the loss is looked at on a GPU, where looking waits for the device.
 CHECK_EVERY_STEPS = 50
 MARK_EVERY_S = 1.0
-# What training itself sums up over an epoch.
-OWN_SUMS = frozenset(("loss", "cross_entropy", "bce", "distillation", "examples", "grad_norm"))
 
 
 class Training:
@@ -72,7 +71,7 @@ class Training:
         self.epoch = 0
         # Steps done in this epoch; equal to `order.steps` while the epoch waits for its evaluation.
         self.step = 0
-        self.sums: dict[str, Tensor] = {}
+        self.sums = EpochSums(group, clips=spec.recipe.clip_grad is not None)
         self._saved_at = self._marked_at = time.monotonic()
         self._set_up()
 
@@ -190,7 +189,8 @@ class Training:
                 self.vote.settle()
                 self.save()
                 return False
-            self.epoch, self.step, self.sums = self.epoch + 1, 0, {}
+            self.epoch, self.step = self.epoch + 1, 0
+            self.sums.clear()
             if self.epoch == self.recipe.epochs or self.vote.save_due:
                 self.save()
         self.vote.settle()
@@ -288,18 +288,18 @@ class Training:
         count = len(images)
         total, parts = self.objective(images, logits, targets, head_loss, self.head_weight)
         for name, value in parts.items():
-            self._add(name, value)
+            self.sums.add(name, value)
         # DDP averages over ranks; the factor turns that into the sum over all examples.
         self.numerics.scaler.scale(total * (self.group.world_size / examples)).backward()
-        self._add("loss", total.detach())
+        self.sums.add("loss", total.detach())
         # Made on the device: a copy to it would wait for the backward pass.
-        self._add("examples", torch.full((), float(count), device=self.group.device))
+        self.sums.add("examples", torch.full((), float(count), device=self.group.device))
         for name, value in metrics.items():
             if name in OWN_SUMS:
                 raise OwnHeadError(
                     f"head {self.spec.head.name}: {name!r} is a reserved metric name"
                 )
-            self._add(name, torch.as_tensor(value, device=self.group.device).detach() * count)
+            self.sums.add(name, torch.as_tensor(value, device=self.group.device).detach() * count)
 
     def _backward_nothing(self, model: torch.nn.Module) -> None:
         """Take part in a reduction with gradients of zero."""
@@ -319,7 +319,7 @@ class Training:
             *metrics,
         ):
             # Every rank must hold the same sums, or they cannot be added up.
-            self._add(name, torch.zeros(()))
+            self.sums.add(name, torch.zeros(()))
 
     def _update(self) -> None:
         scaler = self.numerics.scaler
@@ -327,22 +327,18 @@ class Training:
         if self.recipe.clip_grad is not None:
             norm = torch.nn.utils.clip_grad_norm_(self.trainee.parameters(), self.recipe.clip_grad)
             if self.group.is_primary:
-                self._add("grad_norm", norm.detach())
+                self.sums.add("grad_norm", norm.detach())
         scaler.step(self.optimizer)
         scaler.update()
         self.optimizer.zero_grad(set_to_none=True)
         if self.ema is not None:
             self.ema.update(self.trainee.backbone, step=self.global_step + 1)
 
-    def _add(self, name: str, value: Tensor) -> None:
-        value = value.double().to(self.group.device)
-        self.sums[name] = self.sums[name] + value if name in self.sums else value
-
     def _check_finite(self) -> None:
-        if "loss" in self.sums and not torch.isfinite(self.sums["loss"]):
+        loss = self.sums.values.get("loss")
+        if loss is not None and not torch.isfinite(loss):
             raise Diverged(
-                f"the loss is {float(self.sums['loss'])} at epoch {self.epoch + 1}, step"
-                f" {self.step + 1}"
+                f"the loss is {float(loss)} at epoch {self.epoch + 1}, step {self.step + 1}"
             )
 
     # The end of an epoch --------------------------------------------------------------------------
@@ -380,7 +376,7 @@ class Training:
         return not self.vote.agreed()
 
     def _epoch_metrics(self) -> dict[str, float]:
-        sums = {name: float(values.sum()) for name, values in self._sums_of_ranks().items()}
+        sums = {name: float(values.sum()) for name, values in self.sums.of_ranks().items()}
         examples = sums.pop("examples")
         norm = sums.pop("grad_norm", None)
         metrics = {f"train_{name}": value / examples for name, value in sums.items()}
@@ -389,17 +385,6 @@ class Training:
         metrics["lr"] = max(group["lr"] for group in self.optimizer.param_groups)
         metrics["epoch_seconds"] = time.monotonic() - self._epoch_began
         return metrics
-
-    def _sums_of_ranks(self) -> dict[str, Tensor]:
-        """Return name -> [world size]; every rank must ask."""
-        names = sorted(
-            set(self.sums) | ({"grad_norm"} if self.recipe.clip_grad is not None else set())
-        )
-        table = torch.zeros(len(names), self.group.world_size, dtype=torch.float64)
-        table[:, self.group.rank] = torch.stack(
-            [self.sums.get(name, torch.zeros(())).double().cpu() for name in names]
-        )
-        return dict(zip(names, self.group.sum(table), strict=True))
 
     # Checkpoints ----------------------------------------------------------------------------------
 
@@ -412,7 +397,7 @@ class Training:
     def save(self) -> None:
         """Publish a checkpoint of this very step; every rank must call, only the primary writes."""
         self.vote.save_due = False
-        sums = self._sums_of_ranks() if self.sums else {}
+        sums = self.sums.of_ranks() if self.sums.values else {}
         if not self.group.is_primary:
             return
         self.mark("checkpoint", always=True)
@@ -454,10 +439,7 @@ class Training:
         if self.ema is not None:
             self.ema.module.load_state_dict(ema)
         self.epoch, self.step = int(state["epoch"]), int(state["step"])
-        for name, values in state["sums"].items():
-            same = len(values) == self.group.world_size
-            own = values[self.group.rank] if same else values.sum() * self.group.is_primary
-            self.sums[name] = own.to(self.group.device)
+        self.sums.restore(state["sums"])
 
     def mark(self, phase: str, *, always: bool = False) -> None:
         """Tell the agent that this rank makes progress, at most once a second."""

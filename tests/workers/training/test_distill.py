@@ -107,7 +107,7 @@ def test_labels_and_teacher_share_the_loss_by_its_weight(tmp_path: Path) -> None
     teacher, paths = _teacher_file(tmp_path)
     one = training(_student(teacher, weight=0.25), tmp_path, paths=paths)
     one._one_step()
-    sums = {name: float(value) for name, value in one.sums.items()}
+    sums = {name: float(value) for name, value in one.sums.values.items()}
     assert sums["loss"] == pytest.approx(0.75 * sums["cross_entropy"] + 0.25 * sums["distillation"])
     assert sums["distillation"] > 0
 

@@ -1,0 +1,46 @@
+"""What is summed up over the steps of an epoch."""
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from .group import Group
+
+# What training itself sums up over an epoch.
+OWN_SUMS = frozenset(("loss", "cross_entropy", "bce", "distillation", "examples", "grad_norm"))
+
+
+class EpochSums:
+    """The sums of one rank: scalars in float64 on its device."""
+
+    def __init__(self, group: Group, *, clips: bool) -> None:
+        self.group = group
+        self.clips = clips
+        self.values: dict[str, Tensor] = {}
+
+    def add(self, name: str, value: Tensor) -> None:
+        """Add a scalar of any type and device."""
+        value = value.double().to(self.group.device)
+        self.values[name] = self.values[name] + value if name in self.values else value
+
+    def clear(self) -> None:
+        """Begin a new epoch."""
+        self.values = {}
+
+    def of_ranks(self) -> dict[str, Tensor]:
+        """Return name -> [world size]; every rank must ask."""
+        # The norm of clipped gradients is the primary's alone.
+        names = sorted(set(self.values) | ({"grad_norm"} if self.clips else set()))
+        table = torch.zeros(len(names), self.group.world_size, dtype=torch.float64)
+        table[:, self.group.rank] = torch.stack(
+            [self.values.get(name, torch.zeros(())).double().cpu() for name in names]
+        )
+        return dict(zip(names, self.group.sum(table), strict=True))
+
+    def restore(self, stored: Mapping[str, Tensor]) -> None:
+        """Take up the sums of a checkpoint; where the world size differs, the primary has all."""
+        for name, values in stored.items():
+            same = len(values) == self.group.world_size
+            own = values[self.group.rank] if same else values.sum() * self.group.is_primary
+            self.values[name] = own.to(self.group.device)
