@@ -28,7 +28,7 @@ settings.load_profile("calm")
 
 
 # Whoever asks for one of these talks to a real service: `make test-clusters` runs it.
-SERVICES = frozenset(("postgres", "own_server", "slurm_cluster", "small_cluster", "ray_cluster"))
+SERVICES = frozenset(("postgres", "own_server", "slurm_cluster", "ray_cluster"))
 
 
 # The profile of deploy/slurm-dev on which the tests on SLURM are to run.

@@ -135,7 +135,8 @@ class SlurmBackend:
         return default_gpus(site, kind, settings.virtual_ranks, self._parts(site))
 
     def default_walltime(self, settings: GridSettings) -> int | None:
-        return default_walltime(settings.site, deadline_s=self.deadline_s)
+        parts = self._parts(settings.site)
+        return default_walltime(settings.site, parts, deadline_s=self.deadline_s)
 
     # Submitting -----------------------------------------------------------------------------------
 

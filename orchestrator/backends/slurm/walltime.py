@@ -4,14 +4,14 @@ import contextlib
 import os
 import pwd
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ....jobs.errors import BadInput, Problem, SchedulerUnreachable
 from ....jobs.units import format_duration
 from ....jobs.workspace.allocation import Shape
 from .cluster import FRESH_S
-from .partitions import duration_s
+from .partitions import Partition, duration_s
 from .shell import NoAccounting, ask
 
 # SLURM may send the walltime's signal so much too early: it looks at its jobs from time to time.
@@ -21,39 +21,36 @@ START_S = 30
 # SLURM counts walltimes in minutes.
 _MINUTE_S = 60
 
-_KNOWN: dict[tuple[str | None, str | None, str | None], tuple[float, int | None]] = {}
+_KNOWN: dict[tuple[str | None, str | None], tuple[float, list[int]]] = {}
 
 
-def default_walltime(site: Mapping[str, Any], *, deadline_s: float) -> int | None:
+def default_walltime(
+    site: Mapping[str, Any], parts: Iterable[Partition], *, deadline_s: float
+) -> int | None:
     """Return the time limit in seconds that SLURM gives a job which asks for none.
 
-    Of several partitions the shortest, since the job may start in any. None where there is none.
-
-    Raises:
-        SchedulerUnreachable: the controller could not be asked.
+    Args:
+        site: the backend's settings.
+        parts: the partitions that the job may start in; the shortest limit counts.
+        deadline_s: how long accounting may take over its answer.
     """
-    key = (site.get("partition"), site.get("account"), site.get("qos"))
-    known, found = _KNOWN.get(key, (-FRESH_S, None))
+    # Without a default the longest time is the limit.
+    found = [duration_s(part.facts.get("DefaultTime", "")) or part.limit_s for part in parts]
+    limits = [limit for limit in found if limit is not None]
+    limits += _known_of_accounts(site.get("account"), site.get("qos"), deadline_s=deadline_s)
+    return min(limits, default=None)
+
+
+def _known_of_accounts(account: str | None, qos: str | None, *, deadline_s: float) -> list[int]:
+    known, found = _KNOWN.get((account, qos), (-FRESH_S, []))
     if time.monotonic() - known < FRESH_S:
         return found
-    limits = _of_partitions(key[0], deadline_s=deadline_s)
+    found = []
     # Where nobody keeps accounts there is no limit of theirs.
     with contextlib.suppress(NoAccounting, SchedulerUnreachable):
-        limits += _of_accounts(key[1], key[2], deadline_s=deadline_s)
-    found = min(limits, default=None)
-    _KNOWN[key] = (time.monotonic(), found)
+        found = _of_accounts(account, qos, deadline_s=deadline_s)
+    _KNOWN[account, qos] = (time.monotonic(), found)
     return found
-
-
-def _of_partitions(wanted: str | None, *, deadline_s: float) -> list[int]:
-    found = []
-    text = ask(["sinfo", "--all", "--noheader", "--format=%P|%l|%L"], deadline_s=deadline_s)
-    for line in text.splitlines():
-        name, longest, default = line.split("|")
-        if name.rstrip("*") in wanted.split(",") if wanted else name.endswith("*"):
-            # Without a default the longest time is the limit.
-            found.append(duration_s(default) or duration_s(longest))
-    return [limit for limit in found if limit is not None]
 
 
 def _of_accounts(account: str | None, qos: str | None, *, deadline_s: float) -> list[int]:

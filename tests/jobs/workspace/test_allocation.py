@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from vtjobs.jobs.documents import Unfit
 from vtjobs.jobs.names import TOKEN
 from vtjobs.jobs.workspace.allocation import Allocation, Shape, Task
 
@@ -57,5 +58,5 @@ def test_every_task_of_every_index_is_hosted(allocation: Allocation) -> None:
     "broken", [{}, {"shape": {}}, {"shape": {"backend": "local"}, "tasks": [[{}]]}]
 )
 def test_what_is_no_allocation_is_refused(broken: dict[str, object]) -> None:
-    with pytest.raises((KeyError, TypeError)):
+    with pytest.raises(Unfit):
         Allocation.from_dict(broken)

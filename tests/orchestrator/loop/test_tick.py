@@ -111,8 +111,8 @@ def test_an_allocation_file_that_the_ledger_does_not_know_is_taken_in(quiet_lab:
     ("identity", "message"),
     [
         (None, "Is the file system mounted"),
-        ({"id": "0" * 32, "version": 1}, "is now a different workspace"),
-        ("", "cannot be read"),
+        ({"id": "0" * 32, "version": 1, "ledger_host": "login1"}, "is now a different workspace"),
+        ("", "is missing or damaged"),
     ],
 )
 def test_a_workspace_that_went_away_or_was_replaced_stops_everything_and_nothing_is_created(
@@ -121,7 +121,9 @@ def test_a_workspace_that_went_away_or_was_replaced_stops_everything_and_nothing
     quiet_lab.submit(tiny_grid(seeds="1"))
     path = quiet_lab.root / "workspace.json"
     if identity is None:
+        # As where a file system is not mounted.
         path.unlink()
+        quiet_lab.context.workspace.identity_copy.unlink()
     else:
         path.write_text(json.dumps(identity) if identity else "")
     with pytest.raises(WorkspaceUnreadable, match=message):

@@ -140,7 +140,12 @@ def test_a_later_stage_waits_for_its_parent_and_is_blocked_by_its_failure(quiet_
 @pytest.mark.parametrize(
     ("word", "verdict", "says", "action"),
     [
-        ("PENDING Priority", "wait", "jobs with higher priority are ahead of it", ""),
+        (
+            "PENDING Priority",
+            "wait",
+            "jobs with higher priority are ahead of it",
+            "See: squeue --start -j {job}",
+        ),
         ("PENDING JobHeldUser", "act", "held by its user in SLURM", "scontrol release {job}"),
         (
             "PENDING BadConstraints",

@@ -4,30 +4,33 @@ import pytest
 
 from vtjobs.jobs.errors import BadInput
 from vtjobs.jobs.workspace.allocation import Shape
+from vtjobs.orchestrator.backends.slurm.partitions import Partition
 from vtjobs.orchestrator.backends.slurm.walltime import check_walltime, default_walltime
 
 from ....support.scheduler import Commands
 
-SINFO = """
-gpu*|1-00:00:00|1:00:00
-short|10:00|5:00
-long|7-00:00:00|NONE
-endless|infinite|n/a
-"""
+PARTITIONS = {
+    name: Partition(name=name, limit_s=limit_s, facts={"DefaultTime": default})
+    for name, limit_s, default in (
+        ("gpu", 86400, "01:00:00"),
+        ("short", 600, "00:05:00"),
+        ("long", 7 * 86400, "NONE"),
+        ("endless", None, "NONE"),
+    )
+}
 
 
 def asked(commands: Commands, *, associations: str = "", qos: str = "", **site: str) -> int | None:
     """Return the default where accounting has these lines."""
-    commands.prints("sinfo", SINFO)
     lines = f'case "$3" in associations) echo "{associations}";; *) echo "{qos}";; esac'
     commands.answers("sacctmgr", lines)
-    return default_walltime(site, deadline_s=5)
+    return default_walltime(site, [PARTITIONS["gpu"]], deadline_s=5)
 
 
 @pytest.mark.parametrize(
     ("partition", "seconds"),
     [
-        ("", 3600),
+        ("gpu", 3600),
         ("short", 300),
         ("gpu,short", 300),
         ("long", 7 * 86400),
@@ -39,8 +42,8 @@ def test_the_shortest_default_of_the_partitions_counts(
     commands: Commands, partition: str, seconds: int | None
 ) -> None:
     commands.fails("sacctmgr", "You are not running a supported accounting_storage plugin")
-    commands.prints("sinfo", SINFO)
-    assert default_walltime({"partition": partition or None}, deadline_s=5) == seconds
+    parts = [PARTITIONS[name] for name in partition.split(",")]
+    assert default_walltime({}, parts, deadline_s=5) == seconds
 
 
 @pytest.mark.parametrize(
