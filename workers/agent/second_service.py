@@ -16,7 +16,7 @@ from ...jobs.config.node import OnNode
 from ...jobs.workspace.allocation import Allocation, Place, Task
 from ...jobs.workspace.lineage import read_attempt
 from ...jobs.workspace.paths import Workspace
-from .successor import is_ours, others_try, read_allocation, take_unsent, unsent_files
+from .successor import is_ours, others_try, readable_allocation, take_unsent, unsent_files
 
 logger = logging.getLogger("vtjobs.agent")
 
@@ -38,7 +38,7 @@ def serve_again(workspace: Workspace, allocation: Allocation, index: int, here: 
     """
     place = Place(token=allocation.token, index=index)
     for path in _refused(workspace):
-        unsent = read_allocation(workspace, path.stem)
+        unsent = readable_allocation(workspace, path.stem)
         if unsent is None or not _fits(unsent, allocation):
             continue
         if not here.may_start_again():
@@ -98,7 +98,7 @@ def tasks_of_place(workspace: Workspace, allocation: Allocation, index: int) -> 
     place = Place(token=allocation.token, index=index)
     paths = sorted(workspace.allocations.glob("vtj-*.json"), key=_changed, reverse=True)
     for path in paths:
-        content = read_allocation(workspace, path.stem)
+        content = readable_allocation(workspace, path.stem)
         if content is not None and content.inside == place:
             return tuple(task for task in content.all_tasks if _waits(workspace, task))
     return ()

@@ -14,12 +14,12 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from ...jobs.atomic_files import read_json, to_json, write_new
+from ...jobs.atomic_files import read_cache, to_json, write_new
 from ...jobs.config.host import clean_environment
 from ...jobs.config.node import OnNode, ignore_signals, on_node
-from ...jobs.errors import VtjobsError
+from ...jobs.errors import DamagedFile, VtjobsError
 from ...jobs.run.states import AttemptState, RunState
-from ...jobs.workspace.allocation import Allocation, Task
+from ...jobs.workspace.allocation import Allocation, Task, read_allocation
 from ...jobs.workspace.history import verdict_of
 from ...jobs.workspace.paths import Workspace
 from ...jobs.workspace.stored_grid import read_settings
@@ -121,7 +121,7 @@ def submit_unsent(workspace: Workspace, backend: str) -> None:
     """Submit what agents of this backend could not, up to the first that is refused again."""
     here = on_node(backend)
     for path in sorted(unsent_files(workspace)):
-        token, content = path.stem, read_json(path) or {}
+        token, content = path.stem, read_cache(path)
         if content.get("backend") != backend or (taken := take_unsent(path)) is None:
             continue
         if _is_wanted(workspace, token) and _submit(here, token, content["command"]) is None:
@@ -161,22 +161,21 @@ def take_unsent(path: Path) -> Path | None:
 
 def _is_wanted(workspace: Workspace, token: str) -> bool:
     """Whether an allocation has a run that nobody has cancelled, and whose attempt is not taken."""
-    allocation = read_allocation(workspace, token)
+    allocation = readable_allocation(workspace, token)
     return allocation is not None and any(
         is_ours(workspace, task) and workspace.run(task.run_id).highest_claim() < task.attempt
         for task in allocation.all_tasks
     )
 
 
-def read_allocation(workspace: Workspace, token: str) -> Allocation | None:
+def readable_allocation(workspace: Workspace, token: str) -> Allocation | None:
     """Return an allocation; None where its file is gone or cannot be read.
 
     Damaged, or of a newer vtjobs: whoever makes the next pass says so.
     """
     try:
-        data = read_json(workspace.allocation(token))
-        return None if data is None else Allocation.from_dict(data)
-    except (OSError, ValueError, TypeError, KeyError):
+        return read_allocation(workspace.allocation(token))
+    except (OSError, DamagedFile):
         return None
 
 

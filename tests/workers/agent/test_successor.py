@@ -144,3 +144,11 @@ def test_a_refused_submission_that_nobody_wants_any_more_is_dropped(
     submit_unsent(workspace, "local")
     assert not (tmp_path / "sent").exists()
     assert unsent_files(workspace) == []
+
+
+def test_a_damaged_submission_keeps_no_other_from_being_tried(tmp_path: Path) -> None:
+    workspace = Workspace(tmp_path).create()
+    refused(workspace, "aa" * 8, []).write_text("")
+    refused(workspace, "bb" * 8, ["touch", f"{tmp_path}/sent"])
+    submit_unsent(workspace, "local")
+    assert (tmp_path / "sent").exists()
