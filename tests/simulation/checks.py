@@ -224,6 +224,10 @@ def _check_strangers(watch: Watch, profile: Profile, attempts: dict[str, list[At
         )
         if by_itself or watch.touched.get(one.run_id, 0.0) >= one.at:
             continue
+        # An agent with room had taken the attempt before: what was cancelled was an empty place.
+        begun_elsewhere = attempt["token"] != one.element.job.token
+        if begun_elsewhere and (attempt["started_at"] or one.at) < one.at:
+            continue
         if attempt["state"] != "cancelled":
             text = f"{attempt['state']} ({attempt['failure']}: {attempt['signature']})"
             raise Violation(
