@@ -36,6 +36,10 @@ class NoWorkspace(WorkspaceUnreadable):
     """The folder is no workspace."""
 
 
+class WorkspaceReadOnly(WorkspaceUnreadable):
+    """The workspace is this user's and cannot be written: nothing was changed."""
+
+
 @dataclass(frozen=True, slots=True)
 class RunFolder:
     """The paths of one run."""
@@ -210,7 +214,8 @@ class Workspace:
             group: that shares a new one; None: its files are made as the umask says.
 
         Raises:
-            BadInput: the folder cannot be written, or belongs to somebody else.
+            BadInput: there is none, and the folder cannot be written.
+            WorkspaceReadOnly: there is one, which cannot be written.
             WorkspaceUnreadable: its identity is lost.
         """
         try:
@@ -226,7 +231,8 @@ class Workspace:
             if not self.identity_copy.exists() and self.is_owned():
                 write_new(self.identity_copy, to_json(identity))
         except OSError as error:
-            raise BadInput(
+            kind = WorkspaceReadOnly if self.identity.exists() else BadInput
+            raise kind(
                 f"workspace {self.root} is not writable: {error.strerror or error}"
             ) from None
         return self
@@ -259,6 +265,24 @@ class Workspace:
     def is_owned(self) -> bool:
         """Whether this user made the workspace."""
         return self.identity.stat().st_uid == os.geteuid()
+
+    def is_ours(self) -> bool:
+        """Whether this user made the workspace and may write it now."""
+        return self.is_owned() and os.access(self.root, os.W_OK)
+
+    def require_writable(self) -> None:
+        """Refuse to go on where this user's own workspace cannot be written.
+
+        Raises:
+            WorkspaceReadOnly: with what to do.
+        """
+        if os.access(self.root, os.W_OK):
+            return
+        if os.statvfs(self.root).f_flag & os.ST_RDONLY:
+            why = "its file system is mounted read-only. Commands that only read still work"
+        else:
+            why = f"its mode forbids it. Allow it with: chmod u+rwx {shlex.quote(str(self.root))}"
+        raise WorkspaceReadOnly(f"workspace {self.root} cannot be written: {why}")
 
     def owner(self) -> str:
         """Return the name of the user who made the workspace."""

@@ -37,7 +37,7 @@ class Context:
     workspace_id: str = ""
     """As it was when this was opened."""
     is_owner: bool = True
-    """Whether the workspace is this user's; others read only."""
+    """Whether the workspace is this user's and may be written now; if not, it is only read."""
     keeps_ledger: bool = True
     """Whether the ledger is this user's to write."""
     _backends: dict[str, Backend] = field(default_factory=dict)
@@ -127,8 +127,8 @@ def open_context(
         clock: gives the time.
 
     Raises:
-        WorkspaceUnreadable, BadInput, LedgerUnreachable: see Workspace.check and Ledger.open; also
-            where this user may not write the workspace, and `to_read` is not set.
+        WorkspaceUnreadable, BadInput, LedgerUnreachable: see Workspace.check, require_ours and
+            Ledger.open.
     """
     workspace = config.workspace
     if config.get("ledger"):
@@ -136,7 +136,7 @@ def open_context(
     if create:
         workspace.create(group=config.get("group"))
     identity = workspace.check()
-    is_owner = workspace.is_owned()
+    is_owner = workspace.is_ours()
     if not to_read:
         require_ours(config)
     url = ledger_url(config, identity)
@@ -177,13 +177,14 @@ def require_ours(config: Config) -> None:
     """Refuse to change a workspace of somebody else, or one that is not shared as configured.
 
     Raises:
+        WorkspaceReadOnly: it is this user's, and cannot be written.
         BadInput: with what to do.
     """
     workspace = config.workspace
+    if workspace.is_owned():
+        workspace.require_writable()
     # A group's members could write. They read: the agents and the ledger are the owner's.
-    is_open = workspace.is_owned() or not workspace.is_shared()
-    may_write = is_open and os.access(workspace.root, os.W_OK)
-    if not may_write:
+    elif workspace.is_shared() or not os.access(workspace.root, os.W_OK):
         raise BadInput(
             f"workspace {workspace.root} belongs to {workspace.owner()}, and you may not write"
             " there. Choose a workspace of your own with --workspace"
@@ -202,5 +203,8 @@ def require_ours(config: Config) -> None:
 
 
 def _is_mine(url: str) -> bool:
-    """Whether a ledger is a file of this user's."""
-    return "://" not in url and Path(url).stat().st_uid == os.geteuid()
+    """Whether a ledger is a file of this user's, where it may write."""
+    if "://" in url:
+        return False
+    path = Path(url)
+    return path.stat().st_uid == os.geteuid() and os.access(path.parent, os.W_OK)

@@ -153,6 +153,7 @@ def _workspace(config: Config) -> Finding:
     facts = root.stat()
     if facts.st_uid != os.getuid():
         return Finding(name="workspace", ok=False, text=f"{root} belongs to user {facts.st_uid}")
+    config.workspace.require_writable()
     with tempfile.TemporaryFile(dir=root):
         pass
     shared = "shared" if is_network(kind) else "local"
@@ -222,7 +223,7 @@ def _ledger(config: Config) -> Finding:
     if not config.workspace.identity.exists():
         return Finding(name="ledger", ok=True, text="none yet")
     url = parse_url(ledger_url(config, config.workspace.check()))
-    found = schema_version(open_engine(url, read_only=not config.workspace.is_owned()))
+    found = schema_version(open_engine(url, read_only=not config.workspace.is_ours()))
     where = url.render_as_string(hide_password=True)
     if found is None:
         return Finding(name="ledger", ok=True, text=f"{where}: none yet")
