@@ -29,4 +29,8 @@ class BackboneError(VtjobsError):
 
 
 class DataError(VtjobsError):
-    """Data is missing, or is not what its fingerprint says."""
+    """Data cannot be used: it is damaged, or not what its fingerprint says."""
+
+
+class DataMissing(DataError):
+    """Data is not there: its file system may be away."""

@@ -13,12 +13,16 @@ STALLED_LIMIT = 3
 # Allocations in a row that end before they start the run, before the run is given up.
 NEVER_STARTED_LIMIT = 10
 
-DETERMINISTIC = frozenset((FailureClass.SETUP_ERROR, FailureClass.NO_CHECKPOINT))
+DETERMINISTIC = frozenset((FailureClass.SETUP_ERROR, FailureClass.NO_CHECKPOINT, FailureClass.DATA))
 # Failures that another run of the grid is likely to repeat, and how many runs that fail alike are
 # enough to start no further one.
-BLAMED = DETERMINISTIC | {FailureClass.USER_ERROR, FailureClass.REFUSED, FailureClass.DATA}
+BLAMED = DETERMINISTIC | {
+    FailureClass.USER_ERROR,
+    FailureClass.REFUSED,
+    FailureClass.DATA_MISSING,
+}
 ALIKE_RUNS = 3
-ONCE = frozenset((FailureClass.DATA, FailureClass.NO_RESULT))
+ONCE = frozenset((FailureClass.DATA_MISSING, FailureClass.NO_RESULT))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,6 +137,5 @@ def _after_failure(history: Sequence[Ended], tries: int, may_halve: bool) -> Ver
             state=RunState.PENDING,
             wait_s=STORAGE_BACKOFF_S[min(len(alike), len(STORAGE_BACKOFF_S)) - 1],
         )
-    return Verdict(
-        state=RunState.PENDING, wait_s=DATA_BACKOFF_S if last.failure is FailureClass.DATA else 0
-    )
+    is_missing = last.failure is FailureClass.DATA_MISSING
+    return Verdict(state=RunState.PENDING, wait_s=DATA_BACKOFF_S if is_missing else 0)

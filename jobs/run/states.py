@@ -84,6 +84,7 @@ class ExitCode(IntEnum):
     COMMUNICATION = 77
     HARDWARE = 78
     SUPERSEDED = 79
+    DATA_MISSING = 80
 
 
 class FailureClass(StrEnum):
@@ -91,7 +92,8 @@ class FailureClass(StrEnum):
 
     USER_ERROR = "user_error"
     SETUP_ERROR = "setup_error"
-    DATA = "data"
+    DATA = "data"  # what is there cannot be used
+    DATA_MISSING = "data_missing"  # it may be back later
     OUT_OF_MEMORY = "out_of_memory"
     DIVERGED = "diverged"
     STOPPED = "stopped"
@@ -122,6 +124,7 @@ CLASS_OF_EXIT: dict[int, FailureClass] = {
     ExitCode.COMMUNICATION: FailureClass.COMMUNICATION,
     ExitCode.HARDWARE: FailureClass.HARDWARE,
     ExitCode.SUPERSEDED: FailureClass.SUPERSEDED,
+    ExitCode.DATA_MISSING: FailureClass.DATA_MISSING,
 }
 
 EXIT_OF_CLASS: dict[FailureClass, ExitCode] = {

@@ -59,6 +59,7 @@ _REMEDIES: dict[FailureClass | None, str] = {
         "Ask for more resources.walltime in the grid file, submit it again, then run: {retry}"
     ),
     FailureClass.DATA: "Repair the data, then run: {retry}",
+    FailureClass.DATA_MISSING: "Bring the data back, then run: {retry}",
     FailureClass.DIVERGED: (
         "Lower train.lr, lengthen train.warmup_epochs, set train.clip_grad or use bf16 instead of"
         f" fp16, {_NEW_RUNS}. Changed settings make new runs"

@@ -38,7 +38,7 @@ FAILURES = (
     ("failed", "crash", "rank killed by SIGSEGV"),
     ("failed", "crash", "rank killed by SIGBUS"),
     ("failed", "user_error", "ValueError: a bug"),
-    ("failed", "data", "FileNotFoundError: x"),
+    ("failed", "data_missing", "FileNotFoundError: x"),
     ("failed", "storage", "OSError: no space"),
     ("failed", "communication", "connection reset"),
     ("failed", "hardware", "ECC error"),

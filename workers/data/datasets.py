@@ -14,7 +14,7 @@ from torch import Tensor
 from ...jobs.grid import catalogue
 from ...jobs.grid.dataset_files import remedy
 from ...jobs.run.settings import DatasetSettings
-from ..errors import DataError
+from ..errors import DataError, DataMissing
 from ..randomness import Streams
 from . import image_trees
 
@@ -152,7 +152,7 @@ def load(
             if isinstance(error, RuntimeError) and "not found" not in str(error).lower():
                 raise
             where = f"dataset {name} is not in {data_root}"
-            raise DataError(f"{where}. {remedy(name, data_root)}") from error
+            raise DataMissing(f"{where}. {remedy(name, data_root)}") from error
     else:
         raise DataError(f"unknown dataset {name!r}")
     counts = {"train": dataset.train, "test": dataset.test}
@@ -269,7 +269,7 @@ def load_folder(root: Path, split: str) -> ImageSet:
     if split == "test" and not split_folder.is_dir():
         split_folder = root / "val"
     if not split_folder.is_dir():
-        raise DataError(f"dataset folder {split_folder} does not exist")
+        raise DataMissing(f"dataset folder {split_folder} does not exist")
     data = datasets.ImageFolder(str(split_folder))
     classes = sorted(path.name for path in (root / "train").iterdir() if path.is_dir())
     if data.classes != classes:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ...jobs.grid import catalogue
-from ..errors import STORAGE_ERRORS, DataError
+from ..errors import STORAGE_ERRORS, DataError, DataMissing
 
 V2 = "imagenetv2-matched-frequency-format-val"
 
@@ -46,7 +46,8 @@ class Listed:
             # Pillow's readers raise whatever they come across: OSError, SyntaxError, struct.error.
             if isinstance(error, OSError) and error.errno in STORAGE_ERRORS:
                 raise
-            raise DataError(f"image {path} cannot be read: {error}") from error
+            kind = DataMissing if isinstance(error, FileNotFoundError) else DataError
+            raise kind(f"image {path} cannot be read: {error}") from error
 
 
 def _pictures(folder: Path) -> list[Path]:

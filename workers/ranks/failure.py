@@ -52,14 +52,15 @@ def _cause(link: BaseException) -> FailureClass | None:
     """Return the class of an exception that is a cause wherever it stands in a chain."""
     import torch
 
-    from ..errors import DataError
+    from ..errors import DataError, DataMissing
     from ..training.evaluate import Diverged
 
     is_runtime, text = isinstance(link, RuntimeError), str(link)
     if isinstance(link, Diverged):
         return FailureClass.DIVERGED
     if isinstance(link, DataError):
-        return FailureClass.DATA
+        is_missing = isinstance(link, DataMissing)
+        return FailureClass.DATA_MISSING if is_missing else FailureClass.DATA
     if isinstance(link, torch.OutOfMemoryError | MemoryError):
         return FailureClass.OUT_OF_MEMORY
     if is_runtime and _NO_MEMORY.search(text):
@@ -96,9 +97,11 @@ def _is_bad_checkpoint(error: BaseException) -> bool:
     return type(error).__name__ in ("UnpicklingError", "SafetensorError")
 
 
-def _is_data(error: BaseException) -> bool:
-    if type(error).__name__ == "UnidentifiedImageError":
-        return True
+def _is_bad_image(error: BaseException) -> bool:
+    return type(error).__name__ == "UnidentifiedImageError"
+
+
+def _is_missing(error: BaseException) -> bool:
     return isinstance(error, FileNotFoundError | IsADirectoryError)
 
 
@@ -108,7 +111,8 @@ _LOOKS: tuple[tuple[FailureClass, Callable[[BaseException], bool]], ...] = (
     (FailureClass.COMMUNICATION, _is_communication),
     (FailureClass.HARDWARE, _is_hardware),
     (FailureClass.NO_CHECKPOINT, _is_bad_checkpoint),
-    (FailureClass.DATA, _is_data),
+    (FailureClass.DATA, _is_bad_image),
+    (FailureClass.DATA_MISSING, _is_missing),
 )
 
 

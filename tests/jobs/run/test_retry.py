@@ -19,7 +19,7 @@ from vtjobs.jobs.run.states import TERMINAL, AttemptState, FailureClass, RunStat
 F, S = FailureClass, AttemptState
 INFRASTRUCTURE = [state for state in TERMINAL if state.is_infrastructure]
 COUNTED = [
-    F.USER_ERROR, F.SETUP_ERROR, F.DATA, F.STORAGE, F.COMMUNICATION, F.HARDWARE, F.CRASH, F.HANG, F.NO_CHECKPOINT,
+    F.USER_ERROR, F.SETUP_ERROR, F.DATA, F.DATA_MISSING, F.STORAGE, F.COMMUNICATION, F.HARDWARE, F.CRASH, F.HANG, F.NO_CHECKPOINT,
     F.NO_RESULT, F.AGENT_DIED,
 ]  # fmt: skip
 
@@ -59,7 +59,8 @@ def test_a_run_that_never_ran_is_pending() -> None:
         (F.SETUP_ERROR, 1),  # an import error does not go away
         (F.NO_CHECKPOINT, 1),  # nor does a checkpoint come back
         (F.USER_ERROR, 2),  # the same traceback twice is a bug
-        (F.DATA, 2),
+        (F.DATA, 1),  # a damaged image stays damaged
+        (F.DATA_MISSING, 2),  # a file system that was away comes back
         (F.NO_RESULT, 2),
         (F.OUT_OF_MEMORY, 1),
         (F.COMMUNICATION, 5),

@@ -64,6 +64,7 @@ def run(lab: Lab, words: list[str]) -> None:
         ("user_error", "failed", HEAD.replace("<head Boom>", "/home/me/helper.py")),
         ("setup_error", "failed", ""),
         ("data", "failed", ""),
+        ("data_missing", "failed", ""),
         ("storage", "failed", ""),
         ("refused", "failed", ""),
         ("hang", "failed", ""),

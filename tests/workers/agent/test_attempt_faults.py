@@ -309,11 +309,29 @@ def test_data_that_vanishes_before_the_start_is_tried_once_more_and_later(
     allocation = lab.allocate([run_id], paths={spec["fingerprint"]: str(data)})
     hosted = lab.host(allocation, forge)
     serve(forge, hosted)
-    assert (hosted.ended.state, hosted.ended.failure) == (AttemptState.FAILED, FailureClass.DATA)
+    assert hosted.ended.state == AttemptState.FAILED
+    assert hosted.ended.failure == FailureClass.DATA_MISSING
     ingest_live(lab.context.ledger, lab.context.workspace)
     assert lab.state(run_id) == "pending"
     lab.tick()
     assert len(lab.attempts(run_id)) == 1, "the second try waits"
+
+
+def test_a_damaged_image_is_named_and_ends_the_run_without_another_try(
+    lab: Lab, forge: Forge, tmp_path: Path
+) -> None:
+    data = image_folder(tmp_path / "shapes")
+    image = data / "train" / "dark" / "3.png"
+    image.write_bytes(image.read_bytes()[:60])
+    text = tiny_grid(seeds="1", epochs=1).replace("[digits]", f"['{data}']")
+    (run_id,) = lab.submit(text)
+    spec = json.loads(lab.prepare(text).frozen.cells[0].spec.dataset)
+    hosted = lab.host(lab.allocate([run_id], paths={spec["fingerprint"]: str(data)}), forge)
+    serve(forge, hosted)
+    assert (hosted.ended.state, hosted.ended.failure) == (AttemptState.FAILED, FailureClass.DATA)
+    assert str(image) in hosted.ended.error
+    ingest_live(lab.context.ledger, lab.context.workspace)
+    assert lab.state(run_id) == "failed"
 
 
 def image_folder(place: Path) -> Path:

@@ -52,9 +52,9 @@ REAL: dict[str, tuple[Callable[[], object], FailureClass]] = {
     "a write to a full disk": (lambda: Path("/dev/full").write_bytes(b"x"), FailureClass.STORAGE),
     "torch saves to a full disk": (lambda: torch.save(torch.zeros(1 << 20), "/dev/full"), FailureClass.STORAGE),
     "a dataset is missing": (
-        lambda: load(catalogue.dataset("svhn"), "train", data_root=Path("/nowhere"), paths={}), FailureClass.DATA,
+        lambda: load(catalogue.dataset("svhn"), "train", data_root=Path("/nowhere"), paths={}), FailureClass.DATA_MISSING,
     ),
-    "a file is missing": (lambda: Path("/nowhere").read_bytes(), FailureClass.DATA),
+    "a file is missing": (lambda: Path("/nowhere").read_bytes(), FailureClass.DATA_MISSING),
     "an image is damaged": (_bad_image, FailureClass.DATA),
     "a module is missing": (_import_error, FailureClass.SETUP_ERROR),
     "a backbone that timm refuses": (
