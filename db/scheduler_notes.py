@@ -116,13 +116,7 @@ def away(ledger: Ledger) -> dict[str, Away]:
 
 def note_kept_out(ledger: Ledger, name: str, grid_ids: Collection[str]) -> None:
     """Write down whose runs a scheduler takes no more of at present."""
-    key = f"kept.{name}"
-    value = canonical(sorted(grid_ids)) if grid_ids else None
-    with reading(ledger.engine) as connection:
-        if _get(connection, key) == value:
-            return
-    with writing(ledger.engine) as connection:
-        _set(connection, key, value)
+    _note_names(ledger, f"kept.{name}", grid_ids)
 
 
 def kept_out(ledger: Ledger, name: str) -> frozenset[str]:
@@ -130,6 +124,27 @@ def kept_out(ledger: Ledger, name: str) -> frozenset[str]:
     with reading(ledger.engine) as connection:
         found = _get(connection, f"kept.{name}")
     return frozenset(json.loads(found)) if found else frozenset()
+
+
+def note_kept_off(ledger: Ledger, name: str, nodes: Collection[str]) -> None:
+    """Write down which nodes what waits in a scheduler's queue has been kept off."""
+    _note_names(ledger, f"off.{name}", nodes)
+
+
+def kept_off(ledger: Ledger) -> dict[str, frozenset[str]]:
+    """Return the nodes that what waits in a scheduler's queue has been kept off, by scheduler."""
+    with reading(ledger.engine) as connection:
+        rows = connection.execute(select(m.meta).where(m.meta.c.key.like("off.%"))).all()
+    return {row.key.partition(".")[2]: frozenset(json.loads(row.value)) for row in rows}
+
+
+def _note_names(ledger: Ledger, key: str, names: Collection[str]) -> None:
+    value = canonical(sorted(names)) if names else None
+    with reading(ledger.engine) as connection:
+        if _get(connection, key) == value:
+            return
+    with writing(ledger.engine) as connection:
+        _set(connection, key, value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

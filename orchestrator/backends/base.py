@@ -243,6 +243,10 @@ class Backend(Protocol):
         """
         ...
 
+    def avoid(self, places: Sequence[Place], nodes: Sequence[str]) -> None:
+        """Keep those of these places that still wait off these nodes, where that is possible."""
+        ...
+
     def explain(self, word: str, *, job: str = "", token: str = "") -> Waiting | None:
         """Say why a job waits, from the raw word of its view.
 

@@ -52,7 +52,7 @@ def _watch_nodes(context: Context) -> list[str]:
         if not holes or not lookups.runs_by_grid(connection, unfinished):
             return []
     return [
-        f"{hole.backend}: new jobs avoid {hole.node} for {BLACK_HOLE_S / 3600:.0f} h, as"
+        f"{hole.backend}: jobs avoid {hole.node} for {BLACK_HOLE_S / 3600:.0f} h, as"
         f" {hole.jobs} failed there ({message_of(hole.error, '')})"
         for hole in holes
     ]

@@ -20,10 +20,12 @@ from ...jobs.errors import SchedulerUnreachable
 from ...jobs.run.states import AttemptState
 from ...jobs.workspace.allocation import Allocation
 from ..backends.base import JobState, JobView, Key, Place, SubmitOutcome
+from .avoid import keep_off_black_holes
 from .before_start import words_before_start
 from .context import Context, require_workspace
 from .dispatch import dispatch, known_tokens, launch, stored_allocation
 from .guard import guard
+from .places import place_of
 from .reconcile import Action, Decision, LiveAttempt, decide
 
 # So much of a scheduler's word is kept; some reasons list every node.
@@ -143,18 +145,6 @@ def _take_in(context: Context, report: Report, *, acts: bool) -> list[Any]:
     return live
 
 
-def place_of(row: Any) -> Place:
-    """Return the place of a live attempt."""
-    return Place(
-        token=row.token,
-        index=row.array_index,
-        job_id=row.job_id,
-        submitted_at=row.created_at,
-        is_array=row.places > 1,
-        is_started=row.started_at is not None,
-    )
-
-
 def _observe(context: Context, live: list[Any], report: Report) -> dict[Key, JobView]:
     """Ask each backend once about all its places, at most as often as it may be asked."""
     places: dict[str, dict[Key, Place]] = defaultdict(dict)
@@ -250,6 +240,7 @@ def _act(context: Context, decided: Decided, report: Report) -> None:
         report.resubmitted += _relaunch(context, token)
     with reading(context.ledger.engine) as connection:
         live = queries.live_attempts(connection) if decided[Decision.CANCEL] else []
+    report.problems += keep_off_black_holes(context)
     try:
         cancel_places(context, [row for row, _ in decided[Decision.CANCEL]], live)
     except SchedulerUnreachable as error:

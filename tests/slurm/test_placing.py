@@ -12,9 +12,10 @@ import pytest
 from vtjobs.jobs.workspace.events import Start
 from vtjobs.jobs.workspace.lineage import read_attempt
 from vtjobs.jobs.workspace.paths import Workspace
+from vtjobs.orchestrator.backends.slurm.exclude import exclude
 
 from ..support.lab import children
-from ..support.slurm import with_accounting
+from ..support.slurm import SlurmCluster, with_accounting
 from ..support.slurm_user import SlurmUser, counted, slurm_grid, wait_for
 
 ENDLESS = 100_000
@@ -85,7 +86,7 @@ def test_a_node_where_no_agent_can_start_is_avoided_after_two_jobs(user: SlurmUs
         lambda: [
             line
             for line in user("supervise", "--once").stderr.splitlines()
-            if "new jobs avoid gpu0" in line
+            if "jobs avoid gpu0" in line
         ]
     )
     assert "no module cudnn/9" in said[0]
@@ -98,6 +99,22 @@ def test_a_node_where_no_agent_can_start_is_avoided_after_two_jobs(user: SlurmUs
         for attempt in swallowed:
             assert (attempt["host"], attempt["failure"]) == ("gpu0", "not_submitted")
             assert attempt["error"].endswith("no module cudnn/9")
+
+
+def test_what_waits_already_is_kept_off_a_bad_node_too(
+    user: SlurmUser, slurm: SlurmCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLURM_CONF", slurm.env["SLURM_CONF"])
+    other = slurm.submit("sleep 300", "--partition=whole", "--nodes=4", "--exclusive")
+    slurm.wait_state(other, "RUNNING")
+    user.submit(slurm_grid(seeds="3", site="exclude: gpu3"))
+    (line,) = [line for line in user.queue("%F|%j") if not line.startswith(f"{other}|")]
+    job, token = line.split("|")
+    exclude({job: token}, ["gpu0"], deadline_s=15.0)
+    assert "gpu[0,3]" in user.queue("%x")
+    slurm.ask("scancel", other)
+    user.wait_states({"completed": 3})
+    assert {start_of(user, run_id).host for run_id in ids(user)} <= {"gpu1", "gpu2"}
 
 
 @with_accounting

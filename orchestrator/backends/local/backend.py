@@ -117,6 +117,10 @@ class LocalBackend:
         for place in places:
             self.queue.signal(place.token, signal.SIGUSR1)
 
+    def avoid(self, places: Sequence[Place], nodes: Sequence[str]) -> None:
+        # There is one node.
+        return
+
     def explain(self, word: str, *, job: str = "", token: str = "") -> Waiting | None:
         if word != "queued":
             return None

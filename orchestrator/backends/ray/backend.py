@@ -197,6 +197,10 @@ class RayBackend:
         # There is no way to signal an agent; it looks by itself every few seconds.
         return
 
+    def avoid(self, places: Sequence[Place], nodes: Sequence[str]) -> None:
+        # What Ray has taken on keeps the placement that it was submitted with.
+        return
+
     def explain(self, word: str, *, job: str = "", token: str = "") -> Waiting | None:
         from .pending import explain
 

@@ -23,6 +23,7 @@ from ..base import (
     Waiting,
 )
 from . import cluster, limits
+from .exclude import exclude
 from .observe import look
 from .partitions import Partition, gives_memory, partitions
 from .pending import explain
@@ -166,6 +167,10 @@ class SlurmBackend:
 
     def nudge(self, places: Sequence[Place]) -> None:
         self._scancel((place for place in places if place.is_started), "--signal=USR1")
+
+    def avoid(self, places: Sequence[Place], nodes: Sequence[str]) -> None:
+        jobs = {place.job_id: place.token for place in places if place.job_id is not None}
+        exclude(jobs, nodes, deadline_s=self.deadline_s)
 
     def explain(self, word: str, *, job: str = "", token: str = "") -> Waiting | None:
         return explain(word, job=job)

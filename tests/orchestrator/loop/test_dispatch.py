@@ -444,7 +444,7 @@ def test_new_jobs_of_all_runs_avoid_a_node_where_agents_cannot_start(
     newest = {task.run_id: one.exclude for one in made for task in one.all_tasks}
     assert newest == {run_id: ("gpu1",) for run_id in [*swallowed, *fresh]}
     assert report.problems == [
-        "local: new jobs avoid gpu1 for 6 h, as 2 failed there"
+        "local: jobs avoid gpu1 for 6 h, as 2 failed there"
         " (before vtjobs started on gpu1: module: unknown module cudnn/9)"
     ]
 

@@ -108,6 +108,9 @@ class NohupBackend:
     def cancel(self, places: Sequence[Place]) -> None:
         self._signal(places, signal.SIGTERM)
 
+    def avoid(self, places: Sequence[Place], nodes: Sequence[str]) -> None:
+        return
+
     def nudge(self, places: Sequence[Place]) -> None:
         self._signal(places, signal.SIGUSR1)
 
