@@ -2,7 +2,6 @@
 
 import dataclasses
 import os
-import signal
 import socket
 import time
 from dataclasses import dataclass, field
@@ -18,22 +17,20 @@ from ...jobs.workspace.journal import HEARTBEAT_S, Line
 from ...jobs.workspace.paths import RunFolder, Workspace
 from ...jobs.workspace.stored_grid import write_spec
 from ..environment import origin, trains_on_gpu, write_environment
-from ..orders import Order, RankOrder
-from ..pipes import STOP, CappedLog, LineReader
-from ..process import DUMP_SIGNAL, send_signal
+from ..orders import Order
 from ..ranks.gate import Gate
 from ..ranks.rendezvous import listen, own_addresses
 from ..reports import RankError
 from .attempt_journal import AttemptJournal
 from .blame import Weight, blame, weigh
 from .claim import claim_or_refuse, overruled
-from .hang_watch import Pulse
 from .meter import Meter
 from .orders import loader_workers, make_order, publish_order, write_key
 from .other_nodes import LOOK_S, OtherNodes
 from .outcome import KillCause, Killed, Outcome, judge_ranks, set_up_failure
+from .rank_group import RankGroup
 from .resume import choose_resume, from_parent
-from .template_client import Forge, RankProcess, TemplateDied
+from .template_client import Forge, TemplateDied
 
 FENCE_S = float(os.environ.get("VTJOBS_FENCE_S", "10"))
 # How often progress is journalled: every few seconds, and of a short run every twentieth of it.
@@ -46,7 +43,6 @@ OTHERS_S = 10.0
 # After a wish to stop, ranks get this long to reach a common step and save.
 STOP_GRACE_S = 120.0
 NO_TIME = "its walltime ended before a new checkpoint"
-LOG_CAP_BYTES = int(os.environ.get("VTJOBS_LOG_CAP_BYTES", str(64 << 20)))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -72,7 +68,6 @@ class HostedRun:
         mirror: bool = False,
     ) -> None:
         self.node = node
-        self.mirror = mirror
         self.workspace = workspace
         self.allocation = allocation
         self.task = task
@@ -85,9 +80,9 @@ class HostedRun:
         self.others = OtherNodes(self.folder, task.attempt, others)
         self.ended: Outcome | None = None
         self.journal: AttemptJournal | None = None
-        self.ranks: list[RankProcess] = []
-        self.events: dict[int, LineReader] = {}
-        self.logs: dict[int, CappedLog] = {}
+        self.ranks = RankGroup(
+            self.folder.logs(task.attempt), hang_s=allocation.hang_s, mirror=mirror
+        )
         self._gate: Gate | None = None
         self.errors: list[RankError] = []
         self.stopping: AttemptState | None = None
@@ -106,9 +101,7 @@ class HostedRun:
         self.deserted = False
         now = time.monotonic()
         self._beat_at = self._fence_at = self._progress_at = now
-        self._pulse = Pulse(allocation.hang_s)
         self._meter = Meter(lane.gpus)
-        self._dumped = False
 
     # Start ----------------------------------------------------------------------------------------
 
@@ -142,7 +135,7 @@ class HostedRun:
         except TemplateDied:
             raise
         except (OSError, ValueError, KeyError, VtjobsError) as error:
-            self._kill()
+            self.ranks.kill()
             self._end(set_up_failure(error))
 
     def fail_set_up(self, signature: str) -> None:
@@ -216,32 +209,18 @@ class HostedRun:
             listener.close()
 
     def _fork_all(self, order: Order, listener: socket.socket | None) -> None:
-        ranks = self.allocation.shape.ranks
-        workers = loader_workers(self.allocation, order.pipeline)
-        for local in range(ranks):
-            rank = self.node * ranks + local
-            own = RankOrder(
-                order=order,
-                rank=rank,
-                local_rank=local,
-                gpus=tuple(self.lane.gpus),
-                workers=workers,
-            )
-            self._fork(own, listener if rank == 0 else None)
-
-    def _fork(self, order: RankOrder, listener: socket.socket | None) -> None:
         assert self.forge is not None
-        rank = self.forge.fork(order, listener=listener)
-        self.ranks.append(rank)
-        self.events[rank.rank] = LineReader(rank.events)
-        path = self.folder.logs(self.task.attempt) / f"rank-{rank.rank}.log"
-        self.logs[rank.rank] = CappedLog(
-            rank.log, path, cap_bytes=LOG_CAP_BYTES, mirror=self.mirror
+        count = self.allocation.shape.ranks
+        self.ranks.fork(
+            self.forge,
+            order,
+            first=self.node * count,
+            count=count,
+            gpus=tuple(self.lane.gpus),
+            workers=loader_workers(self.allocation, order.pipeline),
+            listener=listener,
+            now=time.monotonic(),
         )
-        self._pulse.begin(rank.rank, time.monotonic())
-        if self.stopping is not None:
-            # The signal came while the ranks were being forked.
-            os.write(rank.control, STOP)
 
     def _rejected(self, attempt: int, step: int, reason: str) -> None:
         assert self.journal is not None
@@ -252,8 +231,7 @@ class HostedRun:
     @property
     def handles(self) -> list[int]:
         """The pipes that wake the agent."""
-        readers = [reader.handle for reader in self.events.values() if reader.open]
-        return readers + [log.handle for log in self.logs.values() if log.open]
+        return self.ranks.handles
 
     def tick(self) -> None:
         """Take in what happened, watch, and end the attempt once all its ranks are gone."""
@@ -263,11 +241,7 @@ class HostedRun:
             self._watch(now)
         except OSError as error:
             self._fail_journal(error)
-        if (
-            self.ended is None
-            and self.ranks
-            and all(rank.status is not None for rank in self.ranks)
-        ):
+        if self.ended is None and self.ranks.are_gone:
             self._finish()
 
     def stop(
@@ -283,11 +257,7 @@ class HostedRun:
         """
         if self.ended is None and self.stopping is None:
             self.stopping, self._unsettled = state, not settled
-            for rank in self.ranks:
-                try:
-                    os.write(rank.control, STOP)
-                except OSError:
-                    continue
+            self.ranks.stop()
             grace_s = STOP_GRACE_S if within_s is None else min(STOP_GRACE_S, within_s)
             self._kill_by(time.monotonic() + grace_s)
 
@@ -305,26 +275,19 @@ class HostedRun:
 
     def template_died(self, reason: str) -> None:
         """End the attempt: its ranks are gone with the template."""
-        for rank in self.ranks:
-            rank.status = rank.status if rank.status is not None else -signal.SIGKILL
+        self.ranks.died_with_template()
         if self.ended is None:
             self._killed = self._killed or Killed(KillCause.TEMPLATE, f"fork server died: {reason}")
             # Listens first: what the ranks said before they were gone counts.
             self._finish()
 
     def _listen(self, now: float) -> None:
-        for rank, reader in self.events.items():
-            if reader.open:
-                for event in reader.read():
-                    self._take(rank, event, now)
-        for log in self.logs.values():
-            if log.open:
-                log.pump()
+        for rank, event in self.ranks.listen(now):
+            self._take(rank, event, now)
 
     def _take(self, rank: int, event: Line, now: float) -> None:
         assert self.journal is not None
         kind = event.pop("kind")
-        self._pulse.beat(rank, now)
         if kind == "error":
             self.errors.append(from_plain(event, RankError))
             self._kill_by(now + LAST_WORDS_S)
@@ -357,17 +320,17 @@ class HostedRun:
         if now - self._fence_at >= FENCE_S:
             self._fence_at = now
             self._fence()
-        statuses = [rank.status for rank in self.ranks]
+        statuses = [rank.status for rank in self.ranks.processes]
         if any(status not in (None, ExitCode.COMPLETED, ExitCode.STOPPED) for status in statuses):
             self._kill_by(now + LAST_WORDS_S)
         self._watch_hang(now)
-        self._meter.look(rank.pid for rank in self.ranks if rank.status is None)
+        self._meter.look(rank.pid for rank in self.ranks.running)
         if why := self.others.look(now):
             self._kill_by(now + LAST_WORDS_S, Killed(KillCause.PEER, why))
         if self._kill_at is not None and now >= self._kill_at:
             if self.stopping is not None and self._killed is None:
                 self._killed = Killed(KillCause.LATE, "did not stop in time")
-            self._kill()
+            self.ranks.kill()
 
     @property
     def has_advanced(self) -> bool:
@@ -382,39 +345,23 @@ class HostedRun:
         ruled = overruled(self.folder, self.task.attempt)
         if ruled is AttemptState.SUPERSEDED:
             self.stopping = ruled
-            self._kill()
+            self.ranks.kill()
         elif ruled is not None:
             self.stop(ruled)
             self.stopping = ruled
 
     def _watch_hang(self, now: float) -> None:
-        waiting = [rank for rank in self.ranks if rank.status is None]
-        if not waiting or self._kill_at is not None:
+        if self._kill_at is not None:
             return
-        silence = self._pulse.silence((rank.rank for rank in waiting), now)
-        if silence and not self._dumped:
-            self._dumped = True
+        silence = self.ranks.silence(now)
+        if silence and self.ranks.dump_stacks():
             self._killed = Killed(KillCause.HANG, f"no progress for {silence:.0f} s")
-            for rank in waiting:
-                send_signal(rank.pid, DUMP_SIGNAL)
-                # A stopped process takes no other signal before it is let go on.
-                send_signal(rank.pid, signal.SIGCONT)
             self._kill_by(now + 2.0)
 
     def _kill_by(self, at: float, why: Killed | None = None) -> None:
         if self._kill_at is None or at < self._kill_at:
             self._kill_at = at
             self._killed = self._killed or why
-
-    def _kill(self) -> None:
-        for rank in self.ranks:
-            if rank.status is None and rank.pid is not None:
-                rank.killed = True
-                # Its loader workers are in its process group.
-                try:
-                    os.killpg(rank.pid, signal.SIGKILL)
-                except (ProcessLookupError, PermissionError):
-                    send_signal(rank.pid, signal.SIGKILL)
 
     # End ------------------------------------------------------------------------------------------
 
@@ -431,7 +378,9 @@ class HostedRun:
             # Whatever stopped it, this is why it must not go on.
             self.stopping, self.ruling = ruled, None
         self._gone_at = now if self._gone_at is None else self._gone_at
-        own = judge_ranks(self.ranks, self.errors, stopping=self.stopping, killed=self._killed)
+        own = judge_ranks(
+            self.ranks.processes, self.errors, stopping=self.stopping, killed=self._killed
+        )
         if (outcome := self._conclude(own, now)) is not None:
             if outcome.state is AttemptState.TIMEOUT and not self.has_advanced:
                 outcome = dataclasses.replace(outcome, signature=NO_TIME)
@@ -462,12 +411,7 @@ class HostedRun:
                 )
         if self._gate is not None:
             self._gate.close()
-        for reader in self.events.values():
-            reader.close()
-        for log in self.logs.values():
-            log.close()
-        for rank in self.ranks:
-            os.close(rank.control)
+        self.ranks.close()
 
     def _fail_journal(self, error: OSError) -> None:
         text = f"journal: {error.strerror or error}"
@@ -476,4 +420,4 @@ class HostedRun:
                 failure=FailureClass.STORAGE, signature=text, error=text, rank=0, monotonic=0.0
             )
         )
-        self._kill()
+        self.ranks.kill()

@@ -86,7 +86,7 @@ class PeerRun(HostedRun):
         except TemplateDied:
             raise
         except OSError as error:
-            self._kill()
+            self.ranks.kill()
             self._end(set_up_failure(error))
 
     def _conclude(self, own: Outcome, now: float) -> Outcome | None:

@@ -20,6 +20,7 @@ from vtjobs.jobs.run.states import AttemptState, FailureClass
 from vtjobs.jobs.workspace.journal import JournalWriter, read_all
 from vtjobs.orchestrator.requests import actions
 from vtjobs.workers.agent import attempt as hosted_module
+from vtjobs.workers.agent import rank_group
 from vtjobs.workers.agent.attempt import HostedRun
 from vtjobs.workers.agent.template_client import Forge
 from vtjobs.workers.checkpoints.manifest import verify
@@ -54,7 +55,7 @@ def test_a_killed_rank_takes_its_peers_with_it_and_is_the_one_that_is_blamed(
     (run_id,) = lab.submit(endless(train="virtual_ranks: 2"))
     hosted = lab.host(lab.allocate([run_id], ranks=2), forge)
     serve(forge, hosted, until=lambda: hosted.position.get("step", 0) > 0)
-    pids = [rank.pid for rank in hosted.ranks]
+    pids = [rank.pid for rank in hosted.ranks.processes]
     os.kill(pids[1], number)
     serve(forge, hosted, seconds=10)
     assert not any(is_running(pid) for pid in pids)
@@ -71,7 +72,7 @@ def test_a_frozen_rank_is_noticed_its_stacks_are_kept_and_all_ranks_are_killed(
     (run_id,) = lab.submit(endless(train="virtual_ranks: 2"))
     hosted = lab.host(lab.allocate([run_id], ranks=2, hang_s=8.0), forge)
     serve(forge, hosted, until=lambda: hosted.position.get("step", 0) > 0)
-    pids = [rank.pid for rank in hosted.ranks]
+    pids = [rank.pid for rank in hosted.ranks.processes]
     os.kill(pids[1], signal.SIGSTOP)
     serve(forge, hosted, seconds=60)
     assert (hosted.ended.state, hosted.ended.failure) == (AttemptState.FAILED, FailureClass.HANG)
@@ -93,7 +94,7 @@ def test_a_retry_goes_on_from_the_checkpoint_and_ends_with_the_weights_of_an_und
     straight = undisturbed.host(undisturbed.allocate([run_id]), forge)
     first = lab.host(lab.allocate([run_id], checkpoint_every_s=0), forge)
     serve(forge, straight, first, until=lambda: has_saved(first))
-    os.kill(first.ranks[0].pid, signal.SIGKILL)
+    os.kill(first.ranks.processes[0].pid, signal.SIGKILL)
     serve(forge, straight, first)
     ingest_live(lab.context.ledger, lab.context.workspace)
     second = lab.host(lab.allocate([run_id]), forge)
@@ -112,8 +113,8 @@ def test_when_the_template_is_killed_its_ranks_die_and_the_attempt_can_be_tried_
     (run_id,) = lab.submit(endless())
     with a_template() as own:
         hosted = lab.host(lab.allocate([run_id]), own)
-        serve(own, hosted, until=lambda: hosted.ranks[0].pid is not None)
-        pid = hosted.ranks[0].pid
+        serve(own, hosted, until=lambda: hosted.ranks.processes[0].pid is not None)
+        pid = hosted.ranks.processes[0].pid
         own.process.kill()
         own.process.wait()
         wait_for(lambda: not is_running(pid), 10)
@@ -184,7 +185,7 @@ def test_an_attempt_refuses_to_start_where_a_lower_one_has_completed(
     late = lab.host(lab.allocate([run_id]), forge)
     assert late.ended is not None and late.ended.state is AttemptState.SUPERSEDED
     assert late.ended.signature == "attempt 1 completed the run"
-    assert not late.ranks
+    assert not late.ranks.processes
 
 
 def test_the_same_attempt_started_twice_disturbs_nobody(lab: Lab, forge: Forge) -> None:
@@ -352,7 +353,7 @@ def test_a_log_flood_is_capped_and_its_beginning_and_end_are_kept(
     lab: Lab, forge: Forge, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cap = 30_000
-    monkeypatch.setattr(hosted_module, "LOG_CAP_BYTES", cap)
+    monkeypatch.setattr(rank_group, "LOG_CAP_BYTES", cap)
     (run_id,) = lab.submit(endless())
     hosted = lab.host(lab.allocate([run_id]), forge)
     serve(forge, hosted, until=lambda: hosted.position.get("step", 0) > 0)
@@ -361,7 +362,7 @@ def test_a_log_flood_is_capped_and_its_beginning_and_end_are_kept(
     def flood() -> bool:
         nonlocal asked
         for _ in range(20):
-            os.kill(hosted.ranks[0].pid, DUMP_SIGNAL)
+            os.kill(hosted.ranks.processes[0].pid, DUMP_SIGNAL)
         asked += 20
         return asked >= 1000
 
