@@ -1,6 +1,7 @@
 """The ledger's figures.
 
-`python benchmarks/ledger.py` prints a table for SQLite and, where installed, PostgreSQL.
+`python benchmarks/ledger.py` prints a table for SQLite and, where installed, PostgreSQL,
+directly and through pgbouncer.
 
 The middle of several rounds, in turn; the machine's noise is shown as the slowest one. A figure
 counts with what it was measured on: the table's head names the cores.
@@ -25,6 +26,7 @@ from sqlalchemy import delete, insert, text
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from tests.support.ledgers import World, journal_bytes, paper_grid
+from tests.support.pgbouncer import PgBouncer, bouncer_binary
 from tests.support.postgres import PostgresServer, binaries, roomy_memory
 from vtjobs.analysis.findings import cells
 from vtjobs.analysis.findings.comparisons import compare
@@ -273,17 +275,25 @@ class Work:
 def databases(folder: Path) -> Iterator[dict[str, Work]]:
     found = {"SQLite": Work(World(folder / "sqlite", str(folder / "ledger.sqlite")))}
     server: PostgresServer | None = None
+    pooler: PgBouncer | None = None
     if binaries() is not None:
         # Its own memory and fsync settings are those of the tests; SQLite's are the product's.
         server = PostgresServer(Path(tempfile.mkdtemp(prefix="vtjobs-pg-", dir=roomy_memory())))
         server.create()
         server.start()
         found["PostgreSQL"] = Work(World(folder / "postgres", server.new_database()))
+        if bouncer_binary() is not None:
+            pooler = PgBouncer(server)
+            pooler.start()
+            address = pooler.url(server.new_database())
+            found["pgbouncer"] = Work(World(folder / "pgbouncer", address))
     try:
         yield found
     finally:
         for work in found.values():
             work.world.close()
+        if pooler is not None:
+            pooler.stop()
         if server is not None:
             server.stop("immediate")
             shutil.rmtree(server.folder, ignore_errors=True)

@@ -17,12 +17,12 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError
 
 from ..jobs.atomic_files import make_folder
 from ..jobs.errors import BadInput, LedgerUnreachable, VtjobsError
+from . import postgres
 
 # The newest file in migrations/versions; a test holds it against alembic's own head.
 SCHEMA_VERSION = "0003"
 
 BUSY_TIMEOUT_S = 30
-CONNECT_TIMEOUT_S = 5
 # How long a reader waits for a log that is being opened.
 OPENING_S = 2.0
 
@@ -146,9 +146,7 @@ def open_engine(url: URL, *, read_only: bool = False) -> Engine:
         event.listen(engine, "connect", _sqlite_connect)
         event.listen(engine, "begin", _sqlite_begin)
         return engine
-    options = f"-c timezone=utc -c lock_timeout={BUSY_TIMEOUT_S * 1000:.0f}"
-    arguments = {"connect_timeout": CONNECT_TIMEOUT_S, "options": options}
-    return create_engine(url, pool_pre_ping=True, connect_args=arguments)
+    return postgres.make_engine(url, busy_s=BUSY_TIMEOUT_S)
 
 
 def _read_only(url: URL, path: Path) -> Engine:
@@ -285,29 +283,61 @@ def _explained(engine: Engine, error: DBAPIError) -> VtjobsError | None:
     """Say what a database's error means for the user, or None where it is a mistake of ours."""
     reason = str(error.orig).strip().split("\n")[0]
     where = engine.url.render_as_string(hide_password=True)
+    code = getattr(error.orig, "sqlstate", None)
     if "malformed" in reason or "not a database" in reason:
         return VtjobsError(
             f"ledger {where} is damaged ({reason}). Rebuild it with:"
             f" vtjobs ledger rebuild{_where(engine)}"
         )
-    if "locked" in reason or "lock timeout" in reason:
+    if "locked" in reason or code == postgres.LOCK_TIMEOUT:
         holders = (
             _holders(Path(str(engine.url.database))) if engine.dialect.name == "sqlite" else ""
         )
         return LedgerUnreachable(
             f"ledger {where} is busy: locked for over {BUSY_TIMEOUT_S} s{holders}. Try again"
         )
-    if "no such table" in reason or (reason.startswith("relation") and "does not exist" in reason):
+    if "no such table" in reason or code == postgres.NO_TABLE:
         return VtjobsError(
             f"ledger {where} has no tables. Run: vtjobs ledger rebuild{_where(engine)}"
         )
+    if code == postgres.READ_ONLY:
+        return _read_only_error(engine)
     if (
         isinstance(error, OperationalError)
         or error.connection_invalidated
-        or "permission denied" in reason
+        or code == postgres.NO_PERMISSION
     ):
         return LedgerUnreachable(f"ledger unreachable at {where}: {reason}")
     return None
+
+
+def _read_only_error(engine: Engine) -> LedgerUnreachable:
+    # The next connection may lead to another server than those that were open.
+    engine.dispose()
+    try:
+        require_writable(engine)
+    except LedgerUnreachable as error:
+        return error
+    where = engine.url.render_as_string(hide_password=True)
+    return LedgerUnreachable(f"ledger {where} was read-only a moment ago. Try again")
+
+
+def why_read_only(engine: Engine) -> str:
+    """Return why the server takes no changes at present, or ""."""
+    if engine.dialect.name != "postgresql":
+        return ""
+    with reading(engine) as connection:
+        return str(connection.info["read_only"])
+
+
+def require_writable(engine: Engine) -> None:
+    """Refuse to go on where nothing can be written.
+
+    Raises:
+        ReadOnlyLedger: with the reason and what to do.
+    """
+    if why := why_read_only(engine):
+        raise postgres.read_only_error(engine.url, why)
 
 
 def _holders(path: Path) -> str:

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import settings
 
 from .support.cli import Cli
+from .support.pgbouncer import PgBouncer, bouncer_binary
 from .support.postgres import PostgresServer, binaries, roomy_memory
 from .support.ray import RayCluster
 from .support.slurm import SlurmCluster, missing
@@ -160,6 +161,17 @@ def postgres() -> Iterator[PostgresServer]:
     yield server
     server.stop("immediate")
     shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def pgbouncer(postgres: PostgresServer) -> Iterator[PgBouncer]:
+    """A pooler before the private PostgreSQL server, with two connections for all clients."""
+    if bouncer_binary() is None:
+        pytest.skip("pgbouncer is not installed (apt-get install pgbouncer)")
+    pooler = PgBouncer(postgres)
+    pooler.start()
+    yield pooler
+    pooler.stop()
 
 
 @pytest.fixture(scope="session")

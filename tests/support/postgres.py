@@ -58,6 +58,11 @@ class PostgresServer:
         self.data = folder / "data"
         self.password = secrets.token_hex(16)
         self.port = 0
+        self.make_folder(folder)
+
+    @staticmethod
+    def make_folder(folder: Path) -> None:
+        """Make a folder for the user that the server runs as."""
         folder.mkdir(parents=True, exist_ok=True)
         if os.getuid() == 0:
             user = pwd.getpwnam("postgres")
@@ -66,7 +71,7 @@ class PostgresServer:
                 if parent.stat().st_uid == 0 and not parent.stat().st_mode & 0o001:
                     parent.chmod(parent.stat().st_mode | 0o011)
 
-    def _run(self, *command: str, check: bool = True) -> subprocess.CompletedProcess[bytes]:
+    def run(self, *command: str, check: bool = True) -> subprocess.CompletedProcess[bytes]:
         prefix = ["runuser", "-u", "postgres", "--"] if os.getuid() == 0 else []
         return subprocess.run(
             [*prefix, *command], check=check, capture_output=True, cwd=self.folder
@@ -76,11 +81,20 @@ class PostgresServer:
         secret = self.folder / "password"
         secret.write_text(self.password)
         secret.chmod(0o644)
-        self._run(
+        self.run(
             str(self.bin / "initdb"), "-D", str(self.data), "-U", "vtjobs", "--auth=scram-sha-256",
             f"--pwfile={secret}", "-E", "UTF8", "--no-sync",
         )  # fmt: skip
         secret.unlink()
+
+    def create_standby_of(self, primary: "PostgresServer") -> None:
+        """Copy another server, and follow it once started."""
+        self.password = primary.password
+        self.run(
+            "env", f"PGPASSWORD={primary.password}", str(self.bin / "pg_basebackup"),
+            "-h", "127.0.0.1", "-p", str(primary.port), "-U", "vtjobs", "-D", str(self.data),
+            "-R", "-c", "fast", "-X", "stream", "--no-sync",
+        )  # fmt: skip
 
     def start(self) -> None:
         """Start the server, at first on a port that nobody else takes meanwhile."""
@@ -102,27 +116,27 @@ class PostgresServer:
         # without fsync.
         options += " -c fsync=off"
         log = str(self.folder / "log")
-        self._run(
+        self.run(
             str(self.bin / "pg_ctl"), "-D", str(self.data), "-l", log, "-w", "-o", options, "start"
         )
 
     def stop(self, mode: str = "fast") -> None:
-        self._run(
+        self.run(
             str(self.bin / "pg_ctl"), "-D", str(self.data), "-m", mode, "-w", "stop", check=False
         )
 
     def url(self, database: str = "postgres") -> str:
         return f"postgresql://vtjobs:{self.password}@127.0.0.1:{self.port}/{database}"
 
-    def new_database(self) -> str:
-        """Make an empty database; return its URL."""
+    def new_database(self, options: str = "") -> str:
+        """Make an empty database with these options of CREATE DATABASE; return its URL."""
         import psycopg
 
         name = f"t_{secrets.token_hex(6)}"
         for _ in range(20):
             try:
                 with psycopg.connect(self.url(), autocommit=True) as connection:
-                    connection.execute(f"CREATE DATABASE {name}")
+                    connection.execute(f"CREATE DATABASE {name} {options}")
                 return self.url(name)
             except psycopg.OperationalError:
                 time.sleep(0.25)
