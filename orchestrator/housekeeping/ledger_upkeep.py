@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ...db.engine import open_engine, parse_url, reading
+from ...db.engine import open_engine, parse_url, reading, require_writable
 from ...db.ledger import Ledger
 from ...db.lookups import holds_runs
 from ...db.rebuild import make_ledger
@@ -62,6 +62,7 @@ def rebuild_ledger(config: Config, *, progress: Callable[[str, int], None]) -> R
         return Rebuilt(found=found, kept=kept)
     address = url.render_as_string(hide_password=False)
     ledger = Ledger.open(address, workspace_id=identity["id"], create=True)
+    require_writable(ledger.engine)
     with reading(ledger.engine) as connection:
         is_empty = not holds_runs(connection)
     kept = None if is_empty else keep_copy(ledger, state_folder(), workspace_id=identity["id"])

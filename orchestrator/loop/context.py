@@ -8,7 +8,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ...db.engine import file_system_of, is_network, parse_url
+from ...db.engine import (
+    file_system_of,
+    is_network,
+    parse_url,
+    require_writable,
+    why_read_only,
+)
 from ...db.ledger import Ledger
 from ...db.refill import require_whole
 from ...jobs.atomic_files import make_private_folder
@@ -39,7 +45,9 @@ class Context:
     is_owner: bool = True
     """Whether the workspace is this user's and may be written now; if not, it is only read."""
     keeps_ledger: bool = True
-    """Whether the ledger is this user's to write."""
+    """Whether the ledger is this user's to write, and can be written."""
+    read_only: str = ""
+    """Why the ledger's server takes no changes, or ""."""
     _backends: dict[str, Backend] = field(default_factory=dict)
 
     @property
@@ -128,7 +136,7 @@ def open_context(
 
     Raises:
         WorkspaceUnreadable, BadInput, LedgerUnreachable: see Workspace.check, require_ours and
-            Ledger.open.
+            Ledger.open; also where nobody may write the ledger, and `to_read` is not set.
     """
     workspace = config.workspace
     if config.get("ledger"):
@@ -161,7 +169,12 @@ def open_context(
         where=config.where,
         clock=clock,
     )
-    require_whole(ledger, workspace, may_fill=keeps_ledger, where=config.where)
+    if not to_read:
+        require_writable(ledger.engine)
+    read_only = why_read_only(ledger.engine)
+    # A standby may be behind its primary, and cannot be filled.
+    if not read_only:
+        require_whole(ledger, workspace, may_fill=keeps_ledger, where=config.where)
     return Context(
         config,
         workspace,
@@ -169,7 +182,8 @@ def open_context(
         clock,
         workspace_id=identity["id"],
         is_owner=is_owner,
-        keeps_ledger=keeps_ledger,
+        keeps_ledger=keeps_ledger and not read_only,
+        read_only=read_only,
     )
 
 

@@ -94,6 +94,11 @@ def look(context: Context) -> Report:
         _forget_away(context.ledger, {row.backend for row in live} | _awaited(context))
     if context.is_owner:
         report.problems += guard(context, asked=report.asked) + _asleep(context)
+    if context.read_only:
+        report.problems.append(
+            f"the ledger is read-only ({context.read_only}): what it has not taken in"
+            " elsewhere is not shown"
+        )
     report.unreachable = scheduler_notes.away(context.ledger)
     return report
 

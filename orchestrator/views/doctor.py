@@ -16,6 +16,7 @@ from ...db.engine import (
     is_network,
     open_engine,
     parse_url,
+    require_writable,
     schema_version,
 )
 from ...jobs.config.backends import is_known, names, part
@@ -223,8 +224,10 @@ def _ledger(config: Config) -> Finding:
     if not config.workspace.identity.exists():
         return Finding(name="ledger", ok=True, text="none yet")
     url = parse_url(ledger_url(config, config.workspace.check()))
-    found = schema_version(open_engine(url, read_only=not config.workspace.is_ours()))
+    engine = open_engine(url, read_only=not config.workspace.is_ours())
+    found = schema_version(engine)
     where = url.render_as_string(hide_password=True)
+    require_writable(engine)
     if found is None:
         return Finding(name="ledger", ok=True, text=f"{where}: none yet")
     ok = found == SCHEMA_VERSION
