@@ -5,13 +5,13 @@ Those of agents that handed on, and all of them after a loss.
 
 from sqlalchemy import Connection, insert, select, update
 
-from ..jobs.run.states import LIVE, AttemptState, FailureClass
+from ..jobs.run.states import LIVE, WITHOUT_RECORD, AttemptState, FailureClass
 from ..jobs.workspace.allocation import Allocation, Place, Task
 from . import models as m
 from .engine import writing
-from .ledger import DUE, Ledger, insert_new
+from .ledger import DUE, Ledger
 from .moves import move_attempt
-from .rows import Row, attempt_row, event_row
+from .rows import Row, attempt_row, event_row, insert_new
 from .run_state import derive_runs
 
 # How long a node may take from writing a successor down to hearing from the scheduler.
@@ -36,10 +36,10 @@ def adopt_allocation(ledger: Ledger, content: Allocation) -> bool:
         for index, task in tasks:
             if task.run_id not in runs:
                 continue
-            row = attempt_row(content, index, task, content.created_at)
+            row = attempt_row(content, index, task)
             if content.inside is not None:
                 row |= _inside(connection, content.inside, task)
-            _give_up_below(ledger, connection, task)
+            _give_up_below(connection, task, min(now, content.created_at))
             if _is_overtaken(connection, task):
                 # Not live, whatever it does: but a later one may build upon it, and lineages lead
                 # through rows.
@@ -51,9 +51,9 @@ def adopt_allocation(ledger: Ledger, content: Allocation) -> bool:
                 _read_again(connection, task)
             done = connection.execute(insert_new(connection, m.attempts), row)
             if done.rowcount:
-                connection.execute(
-                    insert(m.events), event_row(row, None, row["state"], "vtjobs", now, "found")
-                )
+                at = content.created_at
+                event = event_row(row, None, row["state"], "vtjobs", at, "")
+                connection.execute(insert(m.events), event)
                 share = (
                     update(m.runs)
                     .where(m.runs.c.run_id == task.run_id)
@@ -102,8 +102,8 @@ def _read_again(connection: Connection, task: Task) -> None:
     connection.execute(update(m.journals).where(mine).values(read_bytes=0, state=DUE))
 
 
-def _give_up_below(ledger: Ledger, connection: Connection, task: Task) -> None:
-    """End the live attempts below one that was found on disk.
+def _give_up_below(connection: Connection, task: Task, at: float) -> None:
+    """End the live attempts below one that was written down at this moment.
 
     Somebody saw them end, without a record.
     """
@@ -127,7 +127,8 @@ def _give_up_below(ledger: Ledger, connection: Connection, task: Task) -> None:
             (task.run_id, row.number),
             state,
             source="vtjobs",
-            now=ledger.clock(),
+            now=at,
             raw="a later attempt",
             failure=failure,
+            signature=WITHOUT_RECORD[failure],
         )

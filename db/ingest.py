@@ -28,12 +28,12 @@ from ..jobs.workspace.lineage import completed_by, read_attempt
 from ..jobs.workspace.paths import RunFolder, Workspace
 from . import models as m
 from .engine import reading, writing
-from .ledger import DUE, Ledger, insert_new
+from .ledger import DUE, Ledger
 from .moves import move_attempt
 from .parts import in_parts
 from .progress import note_progress, write_progress
 from .results import summarise
-from .rows import Row
+from .rows import Row, insert_new
 from .run_state import derive_runs
 
 # Bytes of journals that go into one transaction.

@@ -5,13 +5,13 @@ Each one transaction, each transition a compare-and-set that leaves an event.
 
 import dataclasses
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from sqlalchemy import (
     Connection,
     Engine,
-    Table,
     and_,
     bindparam,
     delete,
@@ -33,7 +33,7 @@ from . import models as m
 from .engine import check_schema, open_engine, parse_url, reading, writing
 from .moves import move_all, move_attempt
 from .parts import in_parts
-from .rows import Row, attempt_row, cell_row, event_row, run_row
+from .rows import Asked, Row, attempt_row, cell_row, event_row, insert_new, request_row, run_row
 from .run_state import derive_runs
 
 Clock = Callable[[], float]
@@ -44,17 +44,7 @@ LATER_S = 60.0
 # The state of a journal that must be read once more, although its attempt has ended: others build
 # upon it.
 DUE = "due"
-
-
-def insert_new(connection: Connection, table: Table) -> Any:
-    """Return an INSERT that leaves rows that exist as they are."""
-    if connection.dialect.name == "postgresql":
-        from sqlalchemy.dialects.postgresql import insert as insert_postgresql
-
-        return insert_postgresql(table).on_conflict_do_nothing()
-    from sqlalchemy.dialects.sqlite import insert as insert_sqlite
-
-    return insert_sqlite(table).on_conflict_do_nothing()
+NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 class Ledger:
@@ -120,10 +110,15 @@ class Ledger:
 
     # Grids ----------------------------------------------------------------------------------------
 
-    def add_grid(self, frozen: FrozenGrid) -> set[str]:
+    def add_grid(self, frozen: FrozenGrid, *, created: Mapping[str, float] = NOTHING) -> set[str]:
         """Store a grid and its runs; what is there stays.
 
-        Return the ids of the runs that are new.
+        Args:
+            frozen: the grid.
+            created: when runs were first submitted, where that was before this submission.
+
+        Returns:
+            The ids of the runs that are new.
         """
         settings = frozen.settings
         now = self.clock()
@@ -144,7 +139,8 @@ class Ledger:
                 insert_new(connection, m.cells), [cell_row(cell) for cell in frozen.cells]
             )
             new = [run for run in frozen.runs if run[0] not in known]
-            rows = [run_row(frozen, run, now) for run in new]
+            since = settings.submitted_at
+            rows = [run_row(frozen, run, created.get(run[0], since), now) for run in new]
             if rows:
                 connection.execute(insert_new(connection, m.runs), rows)
             pairs = [
@@ -196,8 +192,9 @@ class Ledger:
                 return None
             self._insert_allocation(connection, content, launching_until=now + launching_s)
             places = [(index, task) for index, group in enumerate(content.tasks) for task in group]
-            rows = [attempt_row(content, index, task, now) for index, task in places]
-            events = [event_row(row, None, "submitting", "vtjobs", now, "") for row in rows]
+            rows = [attempt_row(content, index, task) for index, task in places]
+            at = content.created_at
+            events = [event_row(row, None, "submitting", "vtjobs", at, "") for row in rows]
             connection.execute(insert(m.attempts), rows)
             connection.execute(insert(m.events), events)
             changes = [{"b_run": row["run_id"]} for row in rows]
@@ -354,9 +351,16 @@ class Ledger:
 
     # What users ask for ---------------------------------------------------------------------------
 
-    def set_cancelled(self, run_ids: dict[str, int]) -> None:
-        """Write down cancels: run -> the attempt that they cover."""
-        now = self.clock()
+    def set_cancelled(
+        self, run_ids: Mapping[str, int], *, asked: Mapping[str, Asked] = NOTHING
+    ) -> None:
+        """Write down cancels.
+
+        Args:
+            run_ids: run -> the attempt that the cancel covers.
+            asked: run -> by whom and when; default: by this user, now.
+        """
+        ours = Asked(at=self.clock(), by=user_here())
         with writing(self.engine) as connection:
             for run_id, through in run_ids.items():
                 connection.execute(
@@ -364,19 +368,21 @@ class Ledger:
                     .where(m.runs.c.run_id == run_id, m.runs.c.cancelled_through < through)
                     .values(cancelled_through=through)
                 )
-                row = {"run_id": run_id, "number": through}
-                connection.execute(
-                    insert(m.events),
-                    event_row(row, None, "cancelled", "user", now, f"cancel by {user_here()}"),
-                )
-            derive_runs(connection, set(run_ids), now)
+                row = request_row(run_id, through, "cancel", asked.get(run_id, ours))
+                connection.execute(insert(m.events), row)
+            derive_runs(connection, set(run_ids), ours.at)
 
-    def grant_try(self, run_ids: dict[str, int], *, clean: bool) -> None:
+    def grant_try(
+        self, run_ids: Mapping[str, int], *, clean: bool, asked: Mapping[str, Asked] = NOTHING
+    ) -> None:
         """Let runs be tried again.
 
-        Run -> the highest attempt number so far, which no longer counts.
+        Args:
+            run_ids: run -> the highest attempt number so far, which no longer counts.
+            clean: whether from nothing.
+            asked: run -> by whom and when; default: by this user, now.
         """
-        now = self.clock()
+        word, ours = "rerun" if clean else "retry", Asked(at=self.clock(), by=user_here())
         with writing(self.engine) as connection:
             for run_id, highest in run_ids.items():
                 connection.execute(
@@ -384,18 +390,12 @@ class Ledger:
                     .where(m.runs.c.run_id == run_id)
                     .values(tries_from=highest, clean_next=_clean(highest, clean), not_before=0.0)
                 )
-                row = {"run_id": run_id, "number": highest}
-                word = f"{'rerun' if clean else 'retry'} by {user_here()}"
-                connection.execute(
-                    insert(m.events), event_row(row, None, "pending", "user", now, word)
-                )
-            derive_runs(connection, set(run_ids), now)
+                row = request_row(run_id, highest, word, asked.get(run_id, ours))
+                connection.execute(insert(m.events), row)
+            derive_runs(connection, set(run_ids), ours.at)
 
 
 def _clean(highest: int, clean: bool) -> Any:
     # A start from nothing that was asked for at this very attempt and has not begun is not taken
     # back by a retry.
     return true() if clean else and_(m.runs.c.clean_next, m.runs.c.tries_from == highest)
-
-
-__all__ = ["Ledger", "insert_new"]

@@ -5,28 +5,31 @@ import logging
 import os
 import secrets
 import time
+from collections import defaultdict
 from collections.abc import Callable, Container
 from pathlib import Path
 
-from sqlalchemy import select
+from sqlalchemy import delete, func, insert, select
 
 from ..jobs.atomic_files import fsync_folder
 from ..jobs.errors import DamagedFile
 from ..jobs.run.states import LIVE
 from ..jobs.workspace.allocation import Allocation, read_allocation
-from ..jobs.workspace.paths import Workspace
-from ..jobs.workspace.stored_grid import grid_ids, read_grid
+from ..jobs.workspace.paths import Request, Workspace
+from ..jobs.workspace.stored_grid import FrozenGrid, first_submitted_at, grid_ids, read_grid
 from . import models as m
 from .adopt_allocations import adopt_allocation
-from .engine import file_system_of, reading, refuse_network
+from .engine import file_system_of, reading, refuse_network, writing
 from .ingest import ingest, ingest_evaluations
 from .ledger import Clock, Ledger
 from .parts import in_parts
+from .rows import Asked
 
 logger = logging.getLogger("vtjobs.ledger")
 
 Progress = Callable[[str, int], None]
-Grants = list[tuple[int, bool]]
+# Run -> what its users asked for that is not in the ledger yet, in order.
+Requests = dict[str, list[Request]]
 
 
 def rebuild(
@@ -35,24 +38,19 @@ def rebuild(
     """Fill an empty ledger from the workspace; return how much was found."""
     found = {"grids": 0, "runs": 0, "allocations": 0, "events": 0}
     grids = [frozen for grid_id in grid_ids(workspace) if (frozen := read_grid(workspace, grid_id))]
+    created = _created(workspace, grids)
     runs: set[str] = set()
     for frozen in sorted(grids, key=lambda grid: grid.settings.submitted_at):
-        runs |= ledger.add_grid(frozen)
+        runs |= ledger.add_grid(frozen, created=created)
         found["grids"] += 1
         progress("grids", found["grids"])
     found["runs"] = len(runs)
-    cancelled = {
-        run_id: number for run_id in runs if (number := workspace.run(run_id).highest_cancel())
-    }
-    if cancelled:
-        ledger.set_cancelled(cancelled)
-    grants = {run_id: granted for run_id in runs if (granted := workspace.run(run_id).all_grants())}
+    open_ = {run_id: asked for run_id in runs if (asked := workspace.run(run_id).requests())}
     found["allocations"], found["events"] = _adopt(
-        ledger, workspace, _allocations(workspace), grants
+        ledger, workspace, _allocations(workspace), open_
     )
     progress("allocations", found["allocations"])
-    for run_id in grants:
-        _grant(ledger, grants, run_id)
+    _ask_again(ledger, open_, list(open_))
     attempts = [
         (run_id, number) for run_id in sorted(runs) for number in workspace.run(run_id).attempts()
     ]
@@ -60,6 +58,7 @@ def rebuild(
         found["events"] += ingest(ledger, workspace, attempts[start : start + 1000])
         progress("events", found["events"])
     found["events"] += ingest_evaluations(ledger, workspace, sorted(runs))
+    _put_in_order(ledger)
     return found
 
 
@@ -121,22 +120,22 @@ def _allocation(path: Path) -> Allocation | None:
 
 
 def _adopt(
-    ledger: Ledger, workspace: Workspace, contents: list[Allocation], grants: dict[str, Grants]
+    ledger: Ledger, workspace: Workspace, contents: list[Allocation], open_: Requests
 ) -> tuple[int, int]:
     """Take in allocations, oldest first.
 
     Return how many were new, and how many events were read for it.
 
-    Each comes after the end records of the attempts before it and the tries that were granted
-    meanwhile, so that what follows from them (a smaller micro-batch, a try that is spent) is the
-    same as when it happened.
+    Each comes after the end records of the attempts before it and what users asked for meanwhile,
+    so that what follows from them (a smaller micro-batch, a try that is spent, whether an attempt
+    was cancelled or lost) is the same as when it happened.
     """
     new, events = 0, 0
     for content in contents:
         before = _live(ledger, [task.run_id for task in content.all_tasks])
         events += ingest(ledger, workspace, before) if before else 0
         for task in content.all_tasks:
-            _grant(ledger, grants, task.run_id, below=task.attempt)
+            _ask_again(ledger, open_, [task.run_id], below=task.attempt)
         new += adopt_allocation(ledger, content)
     return new, events
 
@@ -153,8 +152,43 @@ def _live(ledger: Ledger, run_ids: list[str]) -> list[tuple[str, int]]:
     return found
 
 
-def _grant(ledger: Ledger, grants: dict[str, Grants], run_id: str, *, below: int = 1 << 30) -> None:
-    """Write down the tries that were granted before an attempt, and strike them off the list."""
-    while grants.get(run_id) and grants[run_id][0][0] < below:
-        number, clean = grants[run_id].pop(0)
-        ledger.grant_try({run_id: number}, clean=clean)
+def _ask_again(
+    ledger: Ledger, open_: Requests, run_ids: list[str], *, below: int = 1 << 30
+) -> None:
+    """Write down what users asked for before an attempt, and strike it off the list."""
+    while True:
+        by_word: dict[str, dict[str, Request]] = defaultdict(dict)
+        for run_id in run_ids:
+            if open_.get(run_id) and open_[run_id][0].number < below:
+                request = open_[run_id].pop(0)
+                by_word[request.word][run_id] = request
+        if not by_word:
+            return
+        for word, found in by_word.items():
+            numbers = {run_id: request.number for run_id, request in found.items()}
+            asked = {run_id: Asked(at=item.at, by=item.by) for run_id, item in found.items()}
+            if word == "cancel":
+                ledger.set_cancelled(numbers, asked=asked)
+            else:
+                ledger.grant_try(numbers, clean=word == "rerun", asked=asked)
+
+
+def _put_in_order(ledger: Ledger) -> None:
+    """Number the events by their times: they were read run by run."""
+    table = m.events
+    columns = [column for column in table.columns if column is not table.c.id]
+    with writing(ledger.engine) as connection:
+        last = connection.execute(select(func.max(table.c.id))).scalar() or 0
+        again = select(*columns).order_by(table.c.at, table.c.id)
+        connection.execute(insert(table).from_select([column.name for column in columns], again))
+        connection.execute(delete(table).where(table.c.id <= last))
+
+
+def _created(workspace: Workspace, grids: list[FrozenGrid]) -> dict[str, float]:
+    """Return when each run was first part of a submission."""
+    found: dict[str, float] = {}
+    for frozen in grids:
+        at = first_submitted_at(workspace, frozen.settings)
+        for run_id, *_ in frozen.runs:
+            found[run_id] = min(at, found.get(run_id, at))
+    return found

@@ -1,7 +1,10 @@
 """What the ledger's verbs write: records as rows."""
 
 import json
+from dataclasses import dataclass
 from typing import Any
+
+from sqlalchemy import Connection, Table
 
 from ..jobs.run.states import AttemptState, RunState
 from ..jobs.workspace.allocation import Allocation
@@ -9,6 +12,26 @@ from ..jobs.workspace.stored_grid import FrozenGrid
 
 Row = dict[str, Any]
 """Column -> value, as SQLAlchemy takes and gives rows that are no record."""
+
+
+def insert_new(connection: Connection, table: Table) -> Any:
+    """Return an INSERT that leaves rows that exist as they are."""
+    if connection.dialect.name == "postgresql":
+        from sqlalchemy.dialects.postgresql import insert as insert_postgresql
+
+        return insert_postgresql(table).on_conflict_do_nothing()
+    from sqlalchemy.dialects.sqlite import insert as insert_sqlite
+
+    return insert_sqlite(table).on_conflict_do_nothing()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """When a user asked for something, and who it was."""
+
+    at: float
+    """In seconds since 1970."""
+    by: str
 
 
 def cell_row(cell: Any) -> Row:
@@ -24,7 +47,9 @@ def cell_row(cell: Any) -> Row:
     }
 
 
-def run_row(frozen: FrozenGrid, run: tuple[str, int, int, str | None], now: float) -> Row:
+def run_row(
+    frozen: FrozenGrid, run: tuple[str, int, int, str | None], created: float, now: float
+) -> Row:
     """Return the row of a run that is new: its id, the indices of its cell and seed, its parent."""
     run_id, cell, index, parent = run
     seed, streams = frozen.seed_of(index)
@@ -37,12 +62,12 @@ def run_row(frozen: FrozenGrid, run: tuple[str, int, int, str | None], now: floa
         "parent": parent,
         "state": RunState.PENDING,
         "tries": frozen.settings.retries,
-        "created_at": now,
+        "created_at": created,
         "changed_at": now,
     }
 
 
-def attempt_row(content: Allocation, index: int, task: Any, now: float) -> Row:
+def attempt_row(content: Allocation, index: int, task: Any) -> Row:
     """Return the row of an attempt that is about to be submitted."""
     return {
         "run_id": task.run_id,
@@ -50,7 +75,7 @@ def attempt_row(content: Allocation, index: int, task: Any, now: float) -> Row:
         "token": content.token,
         "array_index": index,
         "state": AttemptState.SUBMITTING,
-        "submitted_at": now,
+        "submitted_at": content.created_at,
         "gpus": content.shape.gpus * content.shape.nodes,
     }
 
@@ -66,3 +91,10 @@ def event_row(row: Row, before: str | None, after: str, source: str, at: float, 
         "after": str(after),
         "raw": raw,
     }
+
+
+def request_row(run_id: str, number: int, word: str, asked: Asked) -> Row:
+    """Return the event of what a user asked for: cancel, retry or rerun."""
+    row = {"run_id": run_id, "number": number}
+    after = RunState.CANCELLED if word == "cancel" else RunState.PENDING
+    return event_row(row, None, after, "user", asked.at, f"{word} by {asked.by}")

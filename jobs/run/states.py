@@ -113,6 +113,13 @@ class FailureClass(StrEnum):
     WALLTIME = "walltime"
 
 
+# The signature of an attempt whose end no agent wrote down.
+WITHOUT_RECORD: dict[FailureClass, str] = {
+    FailureClass.AGENT_DIED: "the agent died without an end record",
+    FailureClass.NOT_SUBMITTED: "the allocation ended before the run started",
+    FailureClass.CANCELLED: "cancelled",
+}
+
 CLASS_OF_EXIT: dict[int, FailureClass] = {
     ExitCode.USER_ERROR: FailureClass.USER_ERROR,
     ExitCode.SETUP_ERROR: FailureClass.SETUP_ERROR,

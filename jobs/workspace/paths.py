@@ -40,6 +40,20 @@ class WorkspaceReadOnly(WorkspaceUnreadable):
     """The workspace is this user's and cannot be written: nothing was changed."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What a user asked for of a run."""
+
+    number: int
+    """The attempt that it covers."""
+    word: str
+    """cancel, retry or rerun."""
+    at: float
+    """When, in seconds since 1970."""
+    by: str
+    """The user's name."""
+
+
 @dataclass(frozen=True, slots=True)
 class RunFolder:
     """The paths of one run."""
@@ -128,6 +142,23 @@ class RunFolder:
         # Of two at one number the one from nothing holds: going on would ignore what was asked for.
         return sorted((int(number), clean == "clean") for number, _, clean in names)
 
+    def requests(self) -> list[Request]:
+        """Return what users asked for, in the order of the attempts that it covers.
+
+        A cancel comes before a try that was granted at the same number: only a run that has
+        nothing live can be granted one.
+        """
+        found = []
+        for folder, plain in ((self.cancels, "cancel"), (self.grants, "retry")):
+            for path in folder.glob("[0-9]*"):
+                number, _, clean = path.name.partition("-")
+                if not number.isdigit():
+                    continue
+                facts, word = path.stat(), "rerun" if clean else plain
+                name = user_name(facts.st_uid)
+                found.append(Request(number=int(number), word=word, at=facts.st_mtime, by=name))
+        return sorted(found, key=lambda item: (item.number, item.word))
+
     def attempts(self) -> list[int]:
         """Return the numbers of the attempts that left a folder."""
         return _numbers(self.path / "attempts")
@@ -139,6 +170,14 @@ def _is_identity(found: Any) -> bool:
     return isinstance(found, dict) and all(
         isinstance(found.get(name), kind) for name, kind in names.items()
     )
+
+
+def user_name(uid: int) -> str:
+    """Return a user's name, or their number where the machine knows none."""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"user {uid}"
 
 
 def _numbers(folder: Path) -> list[int]:
@@ -286,11 +325,7 @@ class Workspace:
 
     def owner(self) -> str:
         """Return the name of the user who made the workspace."""
-        uid = self.identity.stat().st_uid
-        try:
-            return pwd.getpwuid(uid).pw_name
-        except KeyError:
-            return f"user {uid}"
+        return user_name(self.identity.stat().st_uid)
 
     def check(self) -> dict[str, str]:
         """Return the workspace's identity.

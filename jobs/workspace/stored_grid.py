@@ -155,6 +155,17 @@ def write_grid(workspace: Workspace, frozen: FrozenGrid, text: bytes) -> None:
     write_over(folder / "grid.json", to_json(to_plain(frozen.settings)))
 
 
+def first_submitted_at(workspace: Workspace, settings: GridSettings) -> float:
+    """Return when a stored grid was submitted first, in seconds since 1970.
+
+    Its runs are written once, its settings at each submission. A copy of the workspace that kept no
+    times has that of the last one alone.
+    """
+    written = (workspace.grid(settings.grid_id) / "runs.json").stat().st_mtime
+    # A file's time may be a few milliseconds behind the clock.
+    return written if written < settings.submitted_at - 1.0 else settings.submitted_at
+
+
 def _is_sound(path: Path) -> bool:
     """Return whether a file of runs is there and can be read."""
     try:

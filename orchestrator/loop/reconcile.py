@@ -7,7 +7,7 @@ before this is decided, so an end record that was written meanwhile has already 
 from dataclasses import dataclass
 from enum import StrEnum
 
-from ...jobs.run.states import AttemptState, FailureClass
+from ...jobs.run.states import WITHOUT_RECORD, AttemptState, FailureClass
 from ...jobs.workspace.journal import LEASE_S
 from ..backends.base import JobState, JobView
 
@@ -90,7 +90,8 @@ def _end(attempt: LiveAttempt, view: JobView, now: float) -> Action:
         # A scheduler says "cancelled" of a job on a dead node as well, while its processes live on.
         return NOTHING
     if cancelled:
-        signature = "cancelled" if attempt.is_cancelled else "cancelled in the scheduler"
+        by_user = WITHOUT_RECORD[FailureClass.CANCELLED]
+        signature = by_user if attempt.is_cancelled else "cancelled in the scheduler"
         return _ended(AttemptState.CANCELLED, FailureClass.CANCELLED, signature)
     if view.failure in (FailureClass.NO_RESULT, FailureClass.AGENT_DIED) and attempt.is_over:
         return _ended(
@@ -103,6 +104,7 @@ def _end(attempt: LiveAttempt, view: JobView, now: float) -> Action:
 
 def _end_without_word(attempt: LiveAttempt, view: JobView, now: float) -> Action:
     """Judge an attempt of which neither the user nor its agent has said how it ended."""
+    died = WITHOUT_RECORD[FailureClass.AGENT_DIED]
     if view.failure is FailureClass.SKIPPED and view.end is not None and not attempt.is_started:
         return _ended(
             view.end, view.failure, f"given up by the scheduler before it started {_word(view)}"
@@ -120,14 +122,12 @@ def _end_without_word(attempt: LiveAttempt, view: JobView, now: float) -> Action
         return _ended(
             AttemptState.LOST,
             FailureClass.NOT_SUBMITTED,
-            f"the allocation ended before the run started {_word(view)}",
+            f"{WITHOUT_RECORD[FailureClass.NOT_SUBMITTED]} {_word(view)}",
         )
     if view.end is None or view.failure is None:
-        return _ended(
-            AttemptState.LOST, FailureClass.AGENT_DIED, "the agent died without an end record"
-        )
+        return _ended(AttemptState.LOST, FailureClass.AGENT_DIED, died)
     if view.end is AttemptState.LOST:
-        return _ended(view.end, view.failure, f"the agent died without an end record {_word(view)}")
+        return _ended(view.end, view.failure, f"{died} {_word(view)}")
     return _ended(view.end, view.failure, f"{view.end} in the scheduler")
 
 

@@ -18,15 +18,14 @@ from vtjobs.db.models import metadata
 from vtjobs.db.rebuild import adopt_allocations, make_ledger, rebuild
 from vtjobs.jobs.atomic_files import make_folder, to_json, write_new
 from vtjobs.jobs.run.spec import canonical, digest, seeds_of
-from vtjobs.jobs.run.states import AttemptState
+from vtjobs.jobs.run.states import AttemptState, FailureClass
 from vtjobs.jobs.workspace.journal import JournalWriter
 from vtjobs.jobs.workspace.stored_grid import write_spec
 
 from ..support.ledgers import World, an_allocation, measured, paper_grid
 
-# When a ledger wrote something down, and what only the scheduler's own answer can tell, is not in
-# the workspace.
-OWN_TIMES = {"created_at", "changed_at", "submitted_at"}
+# When a ledger noticed something is not in the workspace. tests/test_rebuild.py has the whole list.
+OWN_TIMES = {"changed_at"}
 
 
 def emptied(world: World) -> Ledger:
@@ -55,10 +54,11 @@ def everything(world: World) -> dict[str, Any]:
         if row["state"] == "lost":
             # When and how it was noticed is not in the workspace.
             row |= {"ended_at": None, "signature": ""}
+    # That a job was accepted, and how one ended without a word, is the scheduler's to tell.
     told = [
         (row["run_id"], row["attempt"], row["after"])
         for row in world.rows(m.events)
-        if row["source"] == "journal"
+        if row["after"] not in ("queued", "lost")
     ]
     return {**kept, **measured(world), "told": sorted(told)}
 
@@ -217,6 +217,44 @@ def test_attempts_that_went_without_a_word_are_lost_again(
         "not_submitted",
         None,
     ]
+
+
+def test_an_attempt_that_was_lost_before_the_run_was_cancelled_stays_lost(
+    world: World, lose_and_rebuild: Callable[[], None]
+) -> None:
+    (run_id,) = world.submit(paper_grid())
+    world.launch(run_id)
+    world.start(run_id)
+    ingest_live(world.ledger, world.workspace)
+    world.ledger.transition(
+        run_id, 1, AttemptState.LOST, source="local", failure=FailureClass.AGENT_DIED
+    )
+    world.launch(run_id)
+    world.start(run_id, 2)
+    world.cancel(run_id)
+    world.end(run_id, 2, "cancelled", "cancelled")
+    ingest_live(world.ledger, world.workspace)
+    lose_and_rebuild()
+    assert [row["state"] for row in world.attempts(run_id)] == ["lost", "cancelled"]
+
+
+def test_an_attempt_that_was_cancelled_and_left_no_end_record_is_cancelled_again(
+    world: World, lose_and_rebuild: Callable[[], None]
+) -> None:
+    (run_id,) = world.submit(paper_grid())
+    world.launch(run_id)
+    world.start(run_id)
+    world.cancel(run_id)
+    ingest_live(world.ledger, world.workspace)
+    found = {"failure": FailureClass.CANCELLED, "signature": "cancelled"}
+    at = world.now
+    world.ledger.transition(run_id, 1, AttemptState.CANCELLED, source="local", at=at, **found)
+    world.grant(run_id)
+    # The next one is written down at the moment when this one was seen to have ended.
+    world.now = at - 1.0
+    world.launch(run_id, accept=False)
+    lose_and_rebuild()
+    assert [row["state"] for row in world.attempts(run_id)] == ["cancelled", "submitting"]
 
 
 def test_queued_work_comes_back_as_submitted_and_unanswered(

@@ -4,6 +4,7 @@ Grids that exist on paper, attempts driven by hand.
 """
 
 import json
+import os
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -139,7 +140,12 @@ class World:
 
     def submit(self, frozen: FrozenGrid) -> list[str]:
         """Store a grid in the workspace and in the ledger; return its runs."""
+        runs = self.workspace.grid(frozen.grid_id) / "runs.json"
+        is_first = not runs.exists()
         write_grid(self.workspace, frozen, b"")
+        if is_first:
+            at = frozen.settings.submitted_at
+            os.utime(runs, (at, at))
         self.ledger.add_grid(frozen)
         for run_id, *_ in frozen.runs:
             make_folder(self.folder(run_id).path)

@@ -2,6 +2,8 @@
 
 import json
 import multiprocessing
+import os
+import pwd
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
@@ -9,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vtjobs.jobs.atomic_files import read_json, touch_new, write_new, write_over
+from vtjobs.jobs.atomic_files import make_folder, read_json, touch_new, write_new, write_over
 from vtjobs.jobs.errors import BadInput
 from vtjobs.jobs.workspace.paths import RunFolder, Workspace, WorkspaceUnreadable
 
@@ -70,6 +72,21 @@ def test_a_cancel_is_kept_and_the_highest_holds(tmp_path: Path) -> None:
         folder.cancel(number)
     assert folder.highest_cancel() == 5
     assert sorted(path.name for path in folder.cancels.iterdir()) == ["0002", "0003", "0005"]
+
+
+def test_what_users_asked_for_is_told_with_the_time_and_the_user(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path / "run")
+    folder.cancel(3)
+    make_folder(folder.grants)
+    for name in ("0001", "0003-clean", "0003"):
+        (folder.grants / name).touch()
+    (folder.cancels / "0003~").touch()
+    os.utime(folder.cancels / "0003", (50.0, 50.0))
+    found = folder.requests()
+    order = [(1, "retry"), (3, "cancel"), (3, "rerun"), (3, "retry")]
+    assert [(item.number, item.word) for item in found] == order
+    assert found[1].at == 50.0
+    assert {item.by for item in found} == {pwd.getpwuid(os.geteuid()).pw_name}
 
 
 def test_numbers_of_more_than_four_digits_are_still_in_order(tmp_path: Path) -> None:
