@@ -42,6 +42,8 @@ DEFAULTS: dict[str, Any] = {
     **{name: {} for name in BACKENDS if name != "local"},
     # How often a scheduler is asked about running work, in seconds.
     "poll_s": 30,
+    # How long a command that only reads waits for the answer, in seconds.
+    "look_s": 2,
     "max_runs": 100_000,
 }
 MOST_CHARACTERS = 4096
@@ -60,7 +62,7 @@ _NO_SETTINGS = frozenset(
     )
 )
 _PATHS = frozenset(("workspace", "data"))
-_WHOLE = frozenset(("local.slots", "max_runs", "poll_s"))
+_WHOLE = frozenset(("local.slots", "look_s", "max_runs", "poll_s"))
 _LISTS = frozenset(("local.environment",))
 
 

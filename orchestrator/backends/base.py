@@ -176,7 +176,7 @@ class Backend(Protocol):
     poll_s: float
     """The scheduler is asked about running work at most so often per workspace."""
     look_s: float
-    """How long an answer to that is waited for."""
+    """How long a command that only reads waits for an answer to that."""
     chains: bool
     """Whether it can start an allocation after another one has ended."""
     hands_on: bool

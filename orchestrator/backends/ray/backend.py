@@ -49,13 +49,18 @@ class RayBackend:
     nodes_change = True
 
     def __init__(
-        self, config: Config, *, poll_s: float = 30.0, clock: Callable[[], float] = time.time
+        self,
+        config: Config,
+        *,
+        poll_s: float = 30.0,
+        look_s: float = 2.0,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self.workspace = config.workspace
         self.config = config
         self.clock = clock
         self.poll_s = poll_s
-        self.look_s = 2.0
+        self.look_s = look_s
         self.deadline_s = 15.0
         self._apis: dict[str, Api] = {}
         self._sites: dict[str, dict[str, Any]] = {}
@@ -268,4 +273,9 @@ class RayBackend:
 
 def make(config: Config, *, clock: Callable[[], float] = time.time) -> RayBackend:
     """Make the backend that a configuration names."""
-    return RayBackend(config, poll_s=float(config.get("poll_s")), clock=clock)
+    return RayBackend(
+        config,
+        poll_s=float(config.get("poll_s")),
+        look_s=float(config.get("look_s")),
+        clock=clock,
+    )

@@ -64,13 +64,14 @@ class SlurmBackend:
         workspace: Workspace,
         *,
         poll_s: float = 30.0,
+        look_s: float = 2.0,
         deadline_s: float = 15.0,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.workspace = workspace
         self.clock = clock
         self.poll_s = poll_s
-        self.look_s = 2.0
+        self.look_s = look_s
         self.deadline_s = deadline_s
         self._partitions: dict[str, Partition] = {}
         self._gives_memory = True
@@ -203,4 +204,9 @@ class SlurmBackend:
 
 def make(config: Config, *, clock: Callable[[], float] = time.time) -> SlurmBackend:
     """Make the backend that a configuration names."""
-    return SlurmBackend(config.workspace, poll_s=float(config.get("poll_s")), clock=clock)
+    return SlurmBackend(
+        config.workspace,
+        poll_s=float(config.get("poll_s")),
+        look_s=float(config.get("look_s")),
+        clock=clock,
+    )

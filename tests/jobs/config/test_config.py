@@ -103,6 +103,7 @@ def test_an_empty_variable_is_not_set(tmp_path: Path) -> None:
         ("group: 3\n", "group: expected text, got 3"),
         ("poll_s: 0\n", "poll_s: expected a whole number of at least 1, got 0"),
         ("poll_s: 2.5\n", "poll_s: expected a whole number of at least 1, got 2.5"),
+        ("look_s: 0\n", "look_s: expected a whole number of at least 1, got 0"),
         ("- a\n", "expected a mapping. Keys: workspace, data, ledger"),
         ("a: [\n", "'[' opened here is never closed"),
     ],
