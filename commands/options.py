@@ -11,10 +11,11 @@ import typer
 
 from ..jobs.config.backends import BACKENDS, names
 from ..jobs.errors import BadInput, Refused
-from ..jobs.units import plural
+from ..jobs.units import format_duration, plural
 from .completion import complete_grid, complete_run, complete_selection
 
 if TYPE_CHECKING:
+    from ..db.scheduler_notes import Away
     from ..jobs.config.config import Config
     from ..jobs.run.selector import Selection
     from ..orchestrator.loop.context import Context
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 # What could not be asked by this command; it prints what is known, and its exit code says so at the
 # end.
 unreachable: list[str] = []
-# Warnings of this command so far: a command may look more than once.
+# Warnings and notes of this command so far: a command may look more than once.
 _told: set[str] = set()
 
 # Above so many runs, a change asks first.
@@ -126,7 +127,7 @@ def look_again(context: "Context") -> None:
     """Bring the ledger up to date once more, as `look_into` does."""
     from ..orchestrator.loop.tick import look
 
-    _say(look(context))
+    _say(context, look(context))
 
 
 def make_pass(context: "Context", *, start: bool = True) -> "Report":
@@ -134,11 +135,11 @@ def make_pass(context: "Context", *, start: bool = True) -> "Report":
     from ..orchestrator.loop.tick import tick
 
     report = tick(context, start=start)
-    _say(report)
+    _say(context, report)
     return report
 
 
-def _say(report: "Report") -> None:
+def _say(context: "Context", report: "Report") -> None:
     from .printing.terminal import say
 
     unreachable.clear()
@@ -147,10 +148,23 @@ def _say(report: "Report") -> None:
         unreachable.append(
             f"{name} unreachable since {since} ({fact.reason}); showing the last known states"
         )
+    for name, fact in report.slow.items():
+        # Once for each silence: its age grows from look to look.
+        if (silence := f"{name} {fact.since}") not in _told:
+            _told.add(silence)
+            say(f"note: {name} did not answer in time ({fact.reason}); {_shown(context, fact)}")
     for problem in report.problems:
         if problem not in _told:
             _told.add(problem)
             say(f"warning: {problem}")
+
+
+def _shown(context: "Context", fact: "Away") -> str:
+    """Return of when the states are that are shown instead of an answer."""
+    if fact.answered is None:
+        return "showing the last known states"
+    age = format_duration(max(0.0, context.clock() - fact.answered))
+    return f"showing the states of its last answer, {age} ago"
 
 
 def pasted(context: "Context", words: list[str]) -> str:

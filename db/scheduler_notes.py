@@ -9,11 +9,14 @@ from dataclasses import asdict, dataclass
 
 from sqlalchemy import Connection, bindparam, delete, insert, select, update
 
-from ..jobs.errors import SchedulerUnreachable, Unauthenticated
+from ..jobs.errors import SchedulerSlow, SchedulerUnreachable, Unauthenticated
 from ..jobs.run.spec import canonical
 from . import models as m
 from .engine import reading, writing
 from .ledger import Ledger
+
+# A scheduler that gives no answer in time is taken to be slow for so long.
+SILENT_S = 300.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +30,20 @@ class Away:
     """Whether it refused whoever asked. The next one does not wait for a turn: a mended token works
     at once.
     """
+    timed_out: bool = False
+    """Whether it gave no answer in time; otherwise it was a clear no."""
+    asked: float = 0.0
+    """Unix time in seconds of the last question."""
+    answered: float | None = None
+    """Unix time in seconds of the last answer; None: it never gave one."""
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether it may well be at work: what it said last is shown as it is.
+
+        By the times of the questions, not of the reader: nobody may have asked for hours.
+        """
+        return self.timed_out and self.asked - self.since < SILENT_S
 
 
 def set_words(ledger: Ledger, words: Sequence[tuple[str, int, str]]) -> None:
@@ -91,20 +108,58 @@ def may_ask(ledger: Ledger, name: str, what: str, *, every_s: float) -> bool:
     return take_turn(ledger, f"{what}.{name}", every_s=every_s) or refused_asker
 
 
-def note_away(ledger: Ledger, name: str, error: SchedulerUnreachable | None) -> None:
-    """Write down that a scheduler could not be asked, and since when; None ends it."""
-    key = f"away.{name}"
-    with reading(ledger.engine) as connection:
-        before = _get(connection, key)
-    if error is None and before is None:
-        return
+def is_overdue(ledger: Ledger, name: str) -> bool:
+    """Return whether a scheduler is to be waited for longer than usual, this once.
+
+    Before one that was slow for five minutes is called unreachable, and every five minutes from
+    then on: it may do no worse than answer late.
+    """
+    note = away(ledger).get(name)
+    if note is None or not note.timed_out or ledger.clock() - note.since < SILENT_S:
+        return False
+    return take_turn(ledger, f"waited.{name}", every_s=SILENT_S)
+
+
+def note_away(ledger: Ledger, name: str, error: SchedulerUnreachable) -> None:
+    """Write down that a scheduler could not be asked, since when, and when it answered last."""
+    now = ledger.clock()
     with writing(ledger.engine) as connection:
-        if error is None:
-            _set(connection, key, None)
+        before = _get(connection, f"away.{name}")
+        answered = _get(connection, f"answered.{name}")
+        note = Away(
+            json.loads(before)["since"] if before else now,
+            str(error),
+            of_asker=isinstance(error, Unauthenticated),
+            timed_out=isinstance(error, SchedulerSlow),
+            asked=now,
+            answered=float(answered) if answered else None,
+        )
+        _set(connection, f"away.{name}", canonical(asdict(note)))
+
+
+def note_answer(ledger: Ledger, name: str, *, every_s: float) -> None:
+    """Write down that a scheduler has answered: it is not away, and may be tried at any time.
+
+    Args:
+        ledger: where it is remembered.
+        name: the backend's.
+        every_s: how far turns lie apart, in seconds. Of one that has none, the time is not kept.
+    """
+    forget_away(ledger, name)
+    if every_s > 0:
+        with writing(ledger.engine) as connection:
+            _set(connection, f"answered.{name}", repr(ledger.clock()))
+
+
+def forget_away(ledger: Ledger, name: str) -> None:
+    """Drop what is noted of a scheduler that could not be asked."""
+    with reading(ledger.engine) as connection:
+        if _get(connection, f"away.{name}") is None:
             return
-        since = json.loads(before)["since"] if before else ledger.clock()
-        note = Away(since, str(error), isinstance(error, Unauthenticated))
-        _set(connection, key, canonical(asdict(note)))
+    with writing(ledger.engine) as connection:
+        _set(connection, f"away.{name}", None)
+        # It was a try that failed.
+        _set(connection, f"tried.{name}", None)
 
 
 def away(ledger: Ledger) -> dict[str, Away]:

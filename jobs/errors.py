@@ -62,6 +62,10 @@ class SchedulerUnreachable(VtjobsError):
     exit_code = 5
 
 
+class SchedulerSlow(SchedulerUnreachable):
+    """The scheduler gave no answer in time: it is slow, or it is away."""
+
+
 class Unauthenticated(SchedulerUnreachable):
     """The scheduler asks for credentials that whoever asked did not give.
 

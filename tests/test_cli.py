@@ -407,6 +407,45 @@ def test_a_scheduler_that_is_away_leaves_what_is_known_and_says_since_when(
     assert away["backend"] == "slurm" and away["since"]
 
 
+def test_a_scheduler_that_is_slow_is_a_note_of_commands_that_read_and_no_error(
+    cli: Cli, cluster: Commands
+) -> None:
+    cli.write("grid.yaml", ON_SLURM)
+    cli.ok("submit", "grid.yaml")
+    run_id = cli.ok("runs", "-q").split()[0]
+    cluster.answers("squeue", "exec sleep 30")
+    cli.env["VTJOBS_LOOK_S"] = "1"
+    time.sleep(1.1)
+    for words in (
+        ["status"],
+        ["runs"],
+        ["failures"],
+        ["show", run_id],
+        ["why", run_id],
+        ["report"],
+    ):
+        done = cli(*words)
+        assert done.returncode == 0, done.stderr
+        (line,) = [line for line in done.stderr.splitlines() if "squeue" in line]
+        assert line.startswith(
+            "note: slurm did not answer in time (squeue did not answer within 1 s); showing the"
+            " states of its last answer, "
+        )
+
+
+def test_a_setting_says_how_long_a_look_waits_for_a_scheduler(cli: Cli, cluster: Commands) -> None:
+    cli.write("grid.yaml", ON_SLURM)
+    cli.ok("submit", "grid.yaml")
+    cluster.answers("squeue", "sleep 2.5")
+    time.sleep(1.1)
+    assert "squeue did not answer within 2 s" in cli("status").stderr
+    cli.write("vtjobs.yaml", "poll_s: 1\nlook_s: 60\n")
+    time.sleep(1.1)
+    done = cli("status", "--json")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads(done.stdout)["slow"] == []
+
+
 def test_why_tells_the_clusters_reason_and_what_to_do(cli: Cli, cluster: Commands) -> None:
     cli.write("grid.yaml", ON_SLURM)
     cli.ok("submit", "grid.yaml")

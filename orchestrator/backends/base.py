@@ -119,6 +119,8 @@ class Submission:
     outcome: SubmitOutcome
     job_id: str = ""
     reason: str = ""
+    is_slow: bool = False
+    """Whether an unclear one got no reply in time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ from ...db.engine import reading
 from ...db.ledger import Ledger
 from ...db.rebuild import adopt_allocations
 from ...jobs.atomic_files import to_json, write_new
-from ...jobs.errors import BadInput, SchedulerUnreachable
+from ...jobs.errors import BadInput, SchedulerSlow, SchedulerUnreachable
 from ...jobs.run.states import RunState
 from ...jobs.workspace.allocation import Allocation, Shape, Task
 from ...jobs.workspace.grid_settings import GridSettings
@@ -73,6 +73,7 @@ def _dispatch(context: Context, due: dict[str, list[DueRun]], total: Started) ->
         try:
             _dispatch_backend(context, name, mine, settings, total)
         except SchedulerUnreachable as error:
+            scheduler_notes.note_away(context.ledger, name, error)
             total.unreachable[name] = error
 
 
@@ -153,8 +154,7 @@ def _dispatch_backend(
             total.problems.append(f"{grid_id}: {error}")
     if not grids:
         return
-    # It has answered.
-    scheduler_notes.note_away(context.ledger, name, None)
+    scheduler_notes.note_answer(context.ledger, name, every_s=context.backend(name).poll_s)
     hidden = HiddenLimits(context, name)
     shares = share(
         [
@@ -309,7 +309,7 @@ def launch(context: Context, allocation: Allocation, *, claimed: bool) -> Submit
     match submission.outcome:
         case SubmitOutcome.ACCEPTED:
             ledger.accepted(token, submission.job_id, source=backend.name)
-            scheduler_notes.note_away(ledger, backend.name, None)
+            scheduler_notes.note_answer(ledger, backend.name, every_s=backend.poll_s)
             backend.wake()
         case SubmitOutcome.REFUSED | SubmitOutcome.LATER:
             later = submission.outcome is SubmitOutcome.LATER
@@ -320,7 +320,8 @@ def launch(context: Context, allocation: Allocation, *, claimed: bool) -> Submit
             if not ledger.refused(token, submission.reason, source=backend.name, later=later):
                 return SubmitOutcome.ACCEPTED
         case SubmitOutcome.UNCLEAR:
-            raise SchedulerUnreachable(submission.reason)
+            kind = SchedulerSlow if submission.is_slow else SchedulerUnreachable
+            raise kind(submission.reason)
     return submission.outcome
 
 

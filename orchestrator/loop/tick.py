@@ -6,6 +6,7 @@ that only read `look`: they take in what has happened, and start, cancel and sub
 
 import time
 from collections import defaultdict
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,6 +29,8 @@ from .guard import guard
 from .places import place_of
 from .reconcile import Action, Decision, LiveAttempt, decide
 
+# How long a pass waits at least for a scheduler's answer: what it does hangs on it.
+ACT_S = 15.0
 # So much of a scheduler's word is kept; some reasons list every node.
 WORD_CHARS = 200
 
@@ -44,6 +47,12 @@ class Report:
     """Backends that could not be asked, since when and why: what hangs on them is unknown, and was
     left alone.
     """
+    slow: dict[str, scheduler_notes.Away] = field(default_factory=dict)
+    """Backends that gave no answer in time, and may be at work: what they said last is shown. A
+    backend that gave none to this pass itself is unreachable: the pass could not do its work.
+    """
+    silent: set[str] = field(default_factory=set)
+    """Backends that gave this pass no answer."""
     asked: set[str] = field(default_factory=set)
     """Backends whose turn to be asked it was."""
     problems: list[str] = field(default_factory=list)
@@ -68,10 +77,9 @@ def tick(context: Context, *, start: bool = True) -> Report:
         started = dispatch(context)
         report.launched = started.attempts
         report.problems += started.problems
-        for name, error in started.unreachable.items():
-            scheduler_notes.note_away(context.ledger, name, error)
+        report.silent |= started.unreachable.keys()
         _forget_away(context.ledger, {row.backend for row in live} | started.unreachable.keys())
-    report.unreachable = scheduler_notes.away(context.ledger)
+    _tell_away(context.ledger, report, silent=report.silent)
     for name in {row.backend for row in live} | ({"local"} if report.launched else set()):
         if name not in report.unreachable:
             context.backend(name).wake()
@@ -99,8 +107,21 @@ def look(context: Context) -> Report:
             f"the ledger is read-only ({context.read_only}): what it has not taken in"
             " elsewhere is not shown"
         )
-    report.unreachable = scheduler_notes.away(context.ledger)
+    _tell_away(context.ledger, report)
     return report
+
+
+def _tell_away(ledger: Ledger, report: Report, *, silent: Collection[str] = ()) -> None:
+    """Say which schedulers could not be asked, and which of them are but slow.
+
+    Args:
+        ledger: where it is noted.
+        report: is told.
+        silent: those that are not excused by being slow.
+    """
+    for name, note in scheduler_notes.away(ledger).items():
+        told = report.slow if note.is_slow and name not in silent else report.unreachable
+        told[name] = note
 
 
 def _awaited(context: Context) -> set[str]:
@@ -139,7 +160,7 @@ def _take_in(context: Context, report: Report, *, acts: bool) -> list[Any]:
     with reading(context.ledger.engine) as connection:
         live = queries.live_attempts(connection)
     asked_at = context.clock()
-    views = _observe(context, live, report) if context.is_owner else {}
+    views = _observe(context, live, report, acts=acts) if context.is_owner else {}
     report.events = ingest_live(context.ledger, context.workspace)
     if adopt_allocations(context.ledger, context.workspace, known_tokens(context.ledger)):
         # A successor may be at work already.
@@ -150,7 +171,9 @@ def _take_in(context: Context, report: Report, *, acts: bool) -> list[Any]:
     return live
 
 
-def _observe(context: Context, live: list[Any], report: Report) -> dict[Key, JobView]:
+def _observe(
+    context: Context, live: list[Any], report: Report, *, acts: bool
+) -> dict[Key, JobView]:
     """Ask each backend once about all its places, at most as often as it may be asked."""
     places: dict[str, dict[Key, Place]] = defaultdict(dict)
     for row in live:
@@ -165,11 +188,28 @@ def _observe(context: Context, live: list[Any], report: Report) -> dict[Key, Job
             continue
         report.asked.add(name)
         try:
-            views |= backend.observe(list(mine.values()))
-            scheduler_notes.note_away(context.ledger, name, None)
+            views |= _answer(context, name, list(mine.values()), acts=acts)
+            scheduler_notes.note_answer(context.ledger, name, every_s=backend.poll_s)
         except SchedulerUnreachable as error:
             scheduler_notes.note_away(context.ledger, name, error)
+            report.silent.add(name)
     return views
+
+
+def _answer(context: Context, name: str, places: list[Place], *, acts: bool) -> dict[Key, JobView]:
+    """Ask a backend, and wait for its answer as long as this pass, or this look, may take.
+
+    Raises:
+        SchedulerUnreachable: there was none.
+    """
+    backend = context.backend(name)
+    usual = backend.look_s
+    if acts or scheduler_notes.is_overdue(context.ledger, name):
+        backend.look_s = max(usual, ACT_S)
+    try:
+        return backend.observe(places)
+    finally:
+        backend.look_s = usual
 
 
 def _forget_away(ledger: Ledger, needed: set[str]) -> None:
@@ -178,7 +218,7 @@ def _forget_away(ledger: Ledger, needed: set[str]) -> None:
     Nobody would ask them again.
     """
     for name in scheduler_notes.away(ledger).keys() - needed:
-        scheduler_notes.note_away(ledger, name, None)
+        scheduler_notes.forget_away(ledger, name)
 
 
 def _current(context: Context, asked: list[Any], views: dict[Key, JobView]) -> dict[Key, JobView]:
@@ -242,7 +282,7 @@ def _apply(
 def _act(context: Context, decided: Decided, report: Report) -> None:
     """Repeat submissions that were lost, and send cancellations that have not arrived."""
     for token in dict.fromkeys(row.token for row, _ in decided[Decision.RESUBMIT]):
-        report.resubmitted += _relaunch(context, token)
+        report.resubmitted += _relaunch(context, token, report)
     with reading(context.ledger.engine) as connection:
         live = queries.live_attempts(connection) if decided[Decision.CANCEL] else []
     report.problems += keep_off_black_holes(context)
@@ -309,13 +349,14 @@ def cancel_places(context: Context, rows: list[Any], live: list[Any]) -> None:
         context.backend(name).nudge(list(places.values()))
 
 
-def _relaunch(context: Context, token: str) -> bool:
+def _relaunch(context: Context, token: str, report: Report) -> bool:
     """Finish a submission that was cut off."""
     content: Allocation = stored_allocation(context.ledger, token)
     try:
         return launch(context, content, claimed=False) is SubmitOutcome.ACCEPTED
     except SchedulerUnreachable as error:
         scheduler_notes.note_away(context.ledger, content.shape.backend, error)
+        report.silent.add(content.shape.backend)
         return False
 
 

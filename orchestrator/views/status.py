@@ -31,6 +31,18 @@ class Unreachable(Document, frozen=True, kw_only=True):
     """Why."""
 
 
+class Slow(Document, frozen=True, kw_only=True):
+    """A scheduler that gave no answer in time, for less than five minutes."""
+
+    backend: str
+    answered: str | None
+    """When it answered last, ISO 8601, UTC; null: it never did. The states are as of then."""
+    since: str | None
+    """When it was first asked without an answer; ISO 8601, UTC."""
+    reason: str
+    """Why there was none."""
+
+
 class GridCounts(Document, frozen=True, kw_only=True):
     """The runs of one grid."""
 
@@ -74,6 +86,8 @@ class Status(Document, frozen=True, kw_only=True):
     """When the runs will have ended, those on hold left out; null: none is left."""
     gpu_hours: GpuHours | None = None
     """Of the selected runs' attempts, where the selection names grids."""
+    slow: list[Slow]
+    """Schedulers that gave no answer in time: what they said last is shown."""
 
 
 def status(context: Context, selection: Selection) -> Status:
@@ -102,6 +116,7 @@ def status(context: Context, selection: Selection) -> Status:
         damaged = queries.damaged_journals(connection)
         spent = _spent(connection, selection) if rows else None
     shown, left = _shown(words, rows), etas(context, selection)
+    away = scheduler_notes.away(context.ledger)
     grids = []
     for grid_id in listed or settings:
         if grid_id not in by_grid:
@@ -128,13 +143,24 @@ def status(context: Context, selection: Selection) -> Status:
         held=shown[HELD],
         unreachable=[
             Unreachable(backend=name, since=iso(fact.since), reason=fact.reason)
-            for name, fact in scheduler_notes.away(context.ledger).items()
+            for name, fact in away.items()
+            if not fact.is_slow
         ],
         damaged_journals=[
             f"{row['run_id']}/{row['attempt']:04d}: {row['note']}" for row in damaged
         ],
         eta=left.all,
         gpu_hours=spent,
+        slow=[
+            Slow(
+                backend=name,
+                answered=iso(fact.answered),
+                since=iso(fact.since),
+                reason=fact.reason,
+            )
+            for name, fact in away.items()
+            if fact.is_slow
+        ],
     )
 
 

@@ -99,7 +99,8 @@ def _pending(context: Context, row: records.RunRow, cause: Cause) -> Answer:
         return _kept(kept, row, context.where)
     with reading(context.ledger.engine) as connection:
         name = queries.grid_settings(connection, {row.grid_id})[row.grid_id].backend
-    if fact := scheduler_notes.away(context.ledger).get(name):
+    fact = scheduler_notes.away(context.ledger).get(name)
+    if fact is not None and not fact.is_slow:
         return (
             "wait",
             f"{name} cannot be reached ({fact.reason}); the run is submitted once it is back",

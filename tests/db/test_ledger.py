@@ -15,7 +15,7 @@ from vtjobs.db.adopt_allocations import adopt_allocation
 from vtjobs.db.engine import reading, writing
 from vtjobs.db.ledger import Ledger
 from vtjobs.db.queries import status_counts
-from vtjobs.jobs.errors import BadInput, SchedulerUnreachable
+from vtjobs.jobs.errors import BadInput
 from vtjobs.jobs.run.states import LIVE, TRANSITIONS, AttemptState, RunState
 
 from ..support.ledgers import World, an_allocation, paper_grid
@@ -355,31 +355,6 @@ def test_a_clock_that_was_set_back_does_not_keep_a_turn_for_ever(world: World) -
     assert scheduler_notes.take_turn(world.ledger, "asked.slurm", every_s=30)
     world.now -= 10_000
     assert scheduler_notes.take_turn(world.ledger, "asked.slurm", every_s=30)
-
-
-def test_a_scheduler_is_away_since_it_was_first_not_reached(world: World) -> None:
-    assert scheduler_notes.away(world.ledger) == {}
-    scheduler_notes.note_away(world.ledger, "slurm", SchedulerUnreachable("no answer"))
-    since = scheduler_notes.away(world.ledger)["slurm"].since
-    world.now += 500
-    scheduler_notes.note_away(world.ledger, "slurm", SchedulerUnreachable("connection refused"))
-    scheduler_notes.note_away(world.ledger, "other", SchedulerUnreachable("gone"))
-    assert scheduler_notes.away(world.ledger)["slurm"] == scheduler_notes.Away(
-        since, "connection refused"
-    )
-    assert set(scheduler_notes.away(world.ledger)) == {"slurm", "other"}
-    scheduler_notes.note_away(world.ledger, "slurm", None)
-    assert set(scheduler_notes.away(world.ledger)) == {"other"}
-    world.now += 500
-    scheduler_notes.note_away(world.ledger, "slurm", SchedulerUnreachable("no answer"))
-    assert scheduler_notes.away(world.ledger)["slurm"].since > since + 500, (
-        "a new absence has a new beginning"
-    )
-
-
-def test_a_scheduler_that_answers_and_was_never_away_is_not_written_down(world: World) -> None:
-    scheduler_notes.note_away(world.ledger, "slurm", None)
-    assert scheduler_notes.away(world.ledger) == {}
 
 
 def test_the_schedulers_words_are_kept_per_attempt(world: World) -> None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from vtjobs.jobs.atomic_files import read_json
-from vtjobs.jobs.errors import SchedulerUnreachable
+from vtjobs.jobs.errors import SchedulerSlow, SchedulerUnreachable
 from vtjobs.jobs.workspace.allocation import Allocation
 from vtjobs.jobs.workspace.paths import Workspace
 from vtjobs.orchestrator.backends.slurm.shell import NoAccounting
@@ -112,10 +112,12 @@ class Cluster:
         if is_end and self.world.chance(0.5):
             # The controller gets to it once it goes on, though the client has given up.
             self.held_back.append((self.scancel, command[2:]))
-        if not self.is_up:
-            raise SchedulerUnreachable(
-                f"{name}: Unable to contact slurm controller (connect failure)"
-            )
+        if self.is_up:
+            return
+        # Whether it is gone or stands still.
+        if int(self.world.now) % 2:
+            raise SchedulerSlow(f"{name}: Socket timed out on send/recv operation")
+        raise SchedulerUnreachable(f"{name}: Unable to contact slurm controller (connect failure)")
 
     def _answer(self, command: Sequence[str]) -> str:
         name = command[0]

@@ -110,7 +110,8 @@ def successors_are_not_found(patch: pytest.MonkeyPatch) -> None:
 
 ZOMBIES = {"fault": 0.7, "fates": {"node_zombie": 1.0}}
 LOST = {"lost_reply": 0.6, "fault": 0.1, "failure": 0.0}
-DEAF = {"accounting": False, "outage": 3.0, "fault": 0.1, "failure": 0.0}
+# Few nodes: the mistake harms what waits.
+DEAF = {"accounting": False, "outage": 6.0, "fault": 0.1, "failure": 0.0, "nodes": 3}
 LATE = {"accounting": True, "slow_books": 0.7, "meddling": 30.0, "failure": 0.0, "nodes": 4}
 STALLS = {"fault": 0.9, "fates": {"stalled": 1.0}, "failure": 0.0, "lost_reply": 0.0}
 AWAY = {**STALLS, "outage": 3.0, "catch_up_s": 600.0, "min_job_age_s": 2.0, "meddling": 30.0}

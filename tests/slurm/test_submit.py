@@ -1,10 +1,13 @@
 """From a grid to jobs: what is submitted, once and no more, whatever happens meanwhile."""
 
 import grp
+import json
 import os
 import stat
 import subprocess
 import threading
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -195,19 +198,51 @@ def test_without_a_controller_nothing_is_submitted_and_nothing_changes(user: Slu
     assert user.states() == {"queued": 2}
 
 
-@pytest.mark.long
-def test_a_controller_that_hangs_is_as_good_as_away(user: SlurmUser) -> None:
+@pytest.fixture
+def hung(user: SlurmUser) -> Iterator[SlurmUser]:
+    """A user with a queued run, whose controller stands still."""
     user.submit(slurm_grid(site=LATER))
     user.cluster.pause("slurmctld")
-    seen = asked(user)
-    other = user("submit", user.write("other.yaml", slurm_grid(name="other", seeds="[7]")))
+    yield user
     user.cluster.resume("slurmctld")
+
+
+def test_a_controller_that_hangs_is_slow_to_those_who_look(hung: SlurmUser) -> None:
+    looks: list[tuple[float, subprocess.CompletedProcess[str]]] = []
+
+    def is_slow() -> bool:
+        began = time.monotonic()
+        done = hung("status", "--json")
+        looks.append((time.monotonic() - began, done))
+        return bool(json.loads(done.stdout)["slow"])
+
+    # One within a second of the submission does not ask.
+    wait_for(is_slow)
+    took_s, seen = looks[-1]
+    assert all(done.returncode == 0 for _, done in looks)
+    # Not for as long as SLURM's own clients wait.
+    assert took_s < 9
+    assert "slurm did not answer in time (squeue did not answer within 2 s)" in seen.stderr
+    assert "showing the states of its last answer" in seen.stderr
+    document = json.loads(seen.stdout)
+    assert (document["runs"]["queued"], document["unreachable"]) == (1, [])
+    (slow,) = document["slow"]
+    assert slow["backend"] == "slurm" and slow["answered"] <= slow["since"]
+    hung.cluster.resume("slurmctld")
+    wait_for(lambda: hung.json("status")["slow"] == [])
+
+
+@pytest.mark.long
+def test_a_controller_that_hangs_takes_no_submission(hung: SlurmUser) -> None:
+    other = hung("submit", hung.write("other.yaml", slurm_grid(name="other", seeds="[7]")))
+    seen = hung("status")
+    hung.cluster.resume("slurmctld")
     assert other.returncode == 5
     # Whose patience ends first, squeue's or ours, is the cluster's setting.
-    assert "slurm unreachable since" in seen.stderr
-    assert "did not answer" in seen.stderr or "timed out" in seen.stderr
-    assert user.states() == {"queued": 1}
-    assert len(user.queue()) == 1
+    assert "did not answer" in other.stderr or "timed out" in other.stderr
+    assert seen.returncode == 0, seen.stderr
+    assert hung.states() == {"queued": 1}
+    assert len(hung.queue()) == 1
 
 
 @pytest.mark.profiles("no-accounting")

@@ -12,11 +12,18 @@ import os
 import urllib.error
 import urllib.parse
 import urllib.request
+from http import HTTPStatus
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
-from ....jobs.errors import BadInput, Problem, SchedulerUnreachable, Unauthenticated
+from ....jobs.errors import (
+    BadInput,
+    Problem,
+    SchedulerSlow,
+    SchedulerUnreachable,
+    Unauthenticated,
+)
 
 _TURN_ON = "Start it with RAY_AUTH_MODE=token; see deploy/ray/README.md"
 _TOKEN = "Set RAY_AUTH_TOKEN_PATH to a file with the cluster's token"
@@ -71,6 +78,7 @@ class Api:
         Raises:
             SchedulerUnreachable: there was no answer, or it was that the token is wrong: nothing is
                 known.
+            SchedulerSlow: there was none in time.
             Refused: a clear no.
             BadInput: the token may not be sent there.
         """
@@ -92,14 +100,16 @@ class Api:
                 raise self._no(error.code, error.read(1 << 16).decode(errors="replace")) from None
         except (OSError, HTTPException, ValueError) as error:
             reason = getattr(error, "reason", None) or error
-            raise SchedulerUnreachable(f"Ray at {self.address}: {_plain(str(reason))}") from None
+            kind = SchedulerSlow if isinstance(reason, TimeoutError) else SchedulerUnreachable
+            raise kind(f"Ray at {self.address}: {_plain(str(reason))}") from None
 
     def _no(self, status: int, text: str) -> Exception:
         if status in (401, 403):
             text = f"Ray at {self.address}: authentication failed ({status}). {_TOKEN}"
             return Unauthenticated(text)
         if status in (502, 503, 504):
-            return SchedulerUnreachable(f"Ray at {self.address}: HTTP {status}")
+            kind = SchedulerSlow if status == HTTPStatus.GATEWAY_TIMEOUT else SchedulerUnreachable
+            return kind(f"Ray at {self.address}: HTTP {status}")
         # The head hands on what a node's own agent said, and calls it a fault of its own.
         return Refused(400 if "status code 400" in text else status, text)
 

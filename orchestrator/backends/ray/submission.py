@@ -20,7 +20,7 @@ from typing import Any
 from ....jobs.atomic_files import current_umask, open_file, read_json
 from ....jobs.config.backends import BACKENDS
 from ....jobs.config.environment import named_variables, shell_filter
-from ....jobs.errors import SchedulerUnreachable, VtjobsError
+from ....jobs.errors import SchedulerSlow, SchedulerUnreachable, VtjobsError
 from ....jobs.workspace.allocation import Allocation
 from ....jobs.workspace.paths import Workspace
 from ..base import Submission, SubmitOutcome
@@ -53,7 +53,8 @@ def submit(api: Api, allocation: Allocation, workspace: Workspace) -> Submission
         outcome = SubmitOutcome.REFUSED if 400 <= error.status < 500 else SubmitOutcome.UNCLEAR
         return Submission(outcome=outcome, reason=f"Ray: {error}")
     except SchedulerUnreachable as error:
-        return Submission(outcome=SubmitOutcome.UNCLEAR, reason=str(error))
+        slow = isinstance(error, SchedulerSlow)
+        return Submission(outcome=SubmitOutcome.UNCLEAR, reason=str(error), is_slow=slow)
     return Submission(outcome=SubmitOutcome.ACCEPTED, job_id=allocation.token)
 
 

@@ -9,16 +9,17 @@ import subprocess
 from collections.abc import Sequence
 
 from ....jobs.config.host import clean_environment
-from ....jobs.errors import BadInput, SchedulerUnreachable
+from ....jobs.errors import BadInput, SchedulerSlow, SchedulerUnreachable
 
 # Times as seconds since 1970, and array expressions at any length.
 _SETTINGS = {"SLURM_TIME_FORMAT": "%s", "SLURM_BITSTR_LEN": "0", "LC_ALL": "C"}
+# What a client says whose own patience is shorter than ours.
+_SLOW = ("socket timed out", "connection timed out")
 _AWAY = (
+    *_SLOW,
     "unable to contact slurm controller",
     "slurm_load",
-    "socket timed out",
     "connection refused",
-    "connection timed out",
     "unable to connect",
     "zero bytes were transmitted",
     "communication connection failure",
@@ -29,6 +30,9 @@ _AWAY = (
     "unable to establish controller machine",
     "slurm backup controller in standby mode",
 )
+# How long `scontrol ping` may take. A controller that is gone is known at once, from a refused
+# connection.
+PING_S = 1.0
 _NAME = re.compile(
     r"\A(?:(?:sbatch|squeue|sacct|sacctmgr|scancel|scontrol|sinfo|srun): )?(?:(?:error|fatal): )?"
 )
@@ -56,33 +60,61 @@ def ask(command: Sequence[str], *, deadline_s: float, with_errors: bool = False)
 
     Raises:
         CommandFailed: it failed.
-        SchedulerUnreachable: it took longer than the deadline: nothing is known.
+        SchedulerSlow: it took longer than the deadline: nothing is known.
+        SchedulerUnreachable: there is no controller to answer it.
         NoAccounting: the cluster keeps none.
         BadInput: there is no such command on this machine.
     """
     try:
-        done = subprocess.run(
-            list(command),
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=deadline_s,
-            stdin=subprocess.DEVNULL,
-            env={**clean_environment(), **_SETTINGS},
-        )
+        done = _run(command, deadline_s)
     except FileNotFoundError:
         raise BadInput(
             f"{command[0]} not found: is this a login node of the cluster? (--backend local works"
             " anywhere)"
         ) from None
     except subprocess.TimeoutExpired:
-        raise SchedulerUnreachable(f"{command[0]} did not answer within {deadline_s:g} s") from None
+        silent = f"{command[0]} did not answer within {deadline_s:g} s"
+        if _is_gone():
+            raise SchedulerUnreachable(f"{silent}; its controller is down") from None
+        raise SchedulerSlow(silent) from None
     if done.returncode == 0:
         return done.stdout + (done.stderr if with_errors else "")
     reason = reason_of(done.stderr) or f"exit code {done.returncode}"
     if "accounting storage is disabled" in done.stderr.lower():
         raise NoAccounting(reason)
+    if is_slow(done.stderr):
+        raise SchedulerSlow(f"{command[0]}: {reason}")
     raise CommandFailed(f"{command[0]}: {reason}", done.stderr)
+
+
+def _run(command: Sequence[str], deadline_s: float) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        list(command),
+        capture_output=True,
+        text=True,
+        errors="replace",
+        timeout=deadline_s,
+        stdin=subprocess.DEVNULL,
+        env={**clean_environment(), **_SETTINGS},
+    )
+
+
+def _is_gone() -> bool:
+    """Return whether no controller takes connections.
+
+    Every other command tries again for `MessageTimeout` before it says so.
+    """
+    try:
+        said = _run(["scontrol", "ping"], PING_S).stdout
+    except (FileNotFoundError, subprocess.TimeoutExpired):
+        return False
+    # A line for each controller: the backup may be at work.
+    return " is DOWN" in said and " is UP" not in said
+
+
+def is_slow(text: str) -> bool:
+    """Return whether an error text of SLURM's says that an answer did not come in time."""
+    return any(sign in text.lower() for sign in _SLOW)
 
 
 def is_away(text: str) -> bool:

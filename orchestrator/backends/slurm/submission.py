@@ -13,7 +13,7 @@ from ....jobs.workspace.allocation import Allocation
 from ....jobs.workspace.paths import Workspace
 from ..base import Rehearsal, Submission, SubmitOutcome
 from .job import asked, script, stored_script, submission, transport, withheld
-from .shell import CommandFailed, ask, is_away, reason_of
+from .shell import CommandFailed, ask, is_away, is_slow, reason_of
 
 # SLURM's own words for "no", each with what helps.
 REFUSALS = {
@@ -163,8 +163,13 @@ def rehearse(allocation: Allocation, workspace: Workspace, *, deadline_s: float)
 def outcome_of(text: str) -> Submission:
     """Say what sbatch's error text means: a clear no, a limit, or unclear."""
     reason = reason_of(text)
+    if not text.strip():
+        # It was killed at its deadline.
+        return Submission(
+            outcome=SubmitOutcome.UNCLEAR, reason="sbatch did not answer in time", is_slow=True
+        )
     if is_away(text):
-        return Submission(outcome=SubmitOutcome.UNCLEAR, reason=reason)
+        return Submission(outcome=SubmitOutcome.UNCLEAR, reason=reason, is_slow=is_slow(text))
     if (over := _OVER.search(text)) and not _LIMIT.search(text):
         return Submission(outcome=SubmitOutcome.REFUSED, reason=f"{over[0]}: {reason}")
     if _LIMIT.search(text) or _POLICY in text.lower():

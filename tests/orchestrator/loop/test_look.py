@@ -4,9 +4,14 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
+import pytest
+
+from vtjobs.db.scheduler_notes import note_away
+from vtjobs.jobs.errors import SchedulerSlow
 from vtjobs.jobs.run.states import RunState
+from vtjobs.jobs.workspace.paths import Workspace
 from vtjobs.orchestrator.backends.base import JobView, Key, Place
-from vtjobs.orchestrator.loop.tick import look
+from vtjobs.orchestrator.loop.tick import ACT_S, look, tick
 
 from ...support.grids import tiny_grid
 from ...support.journals import ended, journal, scored, started
@@ -69,6 +74,105 @@ def test_the_scheduler_is_asked_once_in_thirty_seconds_however_many_look(quiet_l
     quiet_lab.clock.ahead_s = 31
     look(context)
     assert CountingBackend.asked == 2
+
+
+class LateBackend(SleepingBackend):
+    """A scheduler that answers after so many seconds to whoever waits for that long."""
+
+    poll_s = 30.0
+    look_s = 2.0
+    takes_s = 60.0
+
+    def __init__(self, workspace: Workspace) -> None:
+        super().__init__(workspace)
+        self.waited_s: list[float] = []
+
+    def observe(self, places: Sequence[Place]) -> dict[Key, JobView]:
+        self.waited_s.append(self.look_s)
+        if self.takes_s > self.look_s:
+            raise SchedulerSlow(f"no answer within {self.look_s:g} s")
+        return super().observe(places)
+
+
+@pytest.fixture
+def late(quiet_lab: Lab) -> LateBackend:
+    """The scheduler of a run that is queued; it answered when that was submitted."""
+    backend = LateBackend(quiet_lab.context.workspace)
+    quiet_lab.context._backends["local"] = backend
+    quiet_lab.submit(tiny_grid(seeds="1"))
+    quiet_lab.tick()
+    return backend
+
+
+def test_a_scheduler_that_is_late_is_slow_and_what_it_said_is_shown_with_its_age(
+    quiet_lab: Lab, late: LateBackend
+) -> None:
+    quiet_lab.clock.ahead_s = 31
+    report = look(quiet_lab.context)
+    assert report.unreachable == {}
+    note = report.slow["local"]
+    assert note.reason == "no answer within 2 s"
+    assert note.answered is not None and 30 < note.asked - note.answered < 90
+    assert set(quiet_lab.states().values()) == {"queued"}
+
+
+def test_a_look_in_between_says_what_the_last_one_found(quiet_lab: Lab, late: LateBackend) -> None:
+    quiet_lab.clock.ahead_s = 31
+    look(quiet_lab.context)
+    assert look(quiet_lab.context).slow.keys() == {"local"}
+    assert len(late.waited_s) == 1
+
+
+def test_a_scheduler_that_is_late_for_five_minutes_is_waited_for_and_then_unreachable(
+    quiet_lab: Lab, late: LateBackend
+) -> None:
+    for ahead_s in (31, 200, 340, 380):
+        quiet_lab.clock.ahead_s = ahead_s
+        report = look(quiet_lab.context)
+        assert ("local" in report.unreachable) == (ahead_s > 331)
+    assert late.waited_s == [2.0, 2.0, ACT_S, 2.0]
+
+
+def test_a_scheduler_that_always_answers_late_is_never_unreachable(
+    quiet_lab: Lab, late: LateBackend
+) -> None:
+    late.takes_s = 4.0
+    for ahead_s in range(31, 1000, 50):
+        quiet_lab.clock.ahead_s = ahead_s
+        assert look(quiet_lab.context).unreachable == {}
+    assert late.waited_s.count(ACT_S) == 2
+
+
+def test_a_pass_waits_longer_than_a_look_and_fails_where_it_waited_in_vain(
+    quiet_lab: Lab, late: LateBackend
+) -> None:
+    quiet_lab.clock.ahead_s = 31
+    assert tick(quiet_lab.context).unreachable.keys() == {"local"}
+    assert look(quiet_lab.context).unreachable == {}, "it may still be but slow"
+    late.takes_s = 4.0
+    quiet_lab.clock.ahead_s = 62
+    report = tick(quiet_lab.context)
+    assert (report.unreachable, report.slow) == ({}, {})
+    assert late.waited_s == [ACT_S, ACT_S]
+
+
+def test_a_pass_that_need_not_ask_is_not_told_by_a_look_that_it_cannot(
+    quiet_lab: Lab, late: LateBackend
+) -> None:
+    quiet_lab.clock.ahead_s = 31
+    look(quiet_lab.context)
+    report = tick(quiet_lab.context)
+    assert (report.unreachable, report.slow.keys()) == ({}, {"local"})
+
+
+def test_what_a_look_found_late_is_submitted_to_at_once(quiet_lab: Lab, late: LateBackend) -> None:
+    quiet_lab.clock.ahead_s = 31
+    for seed in (7, 8):
+        look(quiet_lab.context)
+        quiet_lab.submit(tiny_grid(name=f"more-{seed}", seeds=f"[{seed}]"))
+        report = tick(quiet_lab.context)
+        assert (report.launched, report.unreachable, report.slow) == (1, {}, {})
+        note_away(quiet_lab.context.ledger, "local", SchedulerSlow("no answer within 2 s"))
 
 
 def test_a_tripped_breaker_is_said_and_not_set(quiet_lab: Lab) -> None:

@@ -5,9 +5,9 @@ import json
 import pytest
 
 from vtjobs.commands import watch
-from vtjobs.db.scheduler_notes import note_away, set_words
+from vtjobs.db.scheduler_notes import note_answer, note_away, set_words
 from vtjobs.jobs.documents import to_plain
-from vtjobs.jobs.errors import SchedulerUnreachable
+from vtjobs.jobs.errors import SchedulerSlow, SchedulerUnreachable
 from vtjobs.jobs.run.selector import parse_selection
 from vtjobs.jobs.run.states import RunState
 from vtjobs.jobs.workspace.journal import LEASE_S
@@ -53,6 +53,19 @@ def test_status_says_what_could_not_be_asked_and_which_journals_are_damaged(
     assert away.since.endswith("Z")
     (note,) = found.damaged_journals
     assert note.startswith(f"{runs[2]}/0001") and "damaged line" in note
+
+
+def test_status_tells_a_slow_scheduler_from_one_that_is_away(
+    quiet_lab: Lab, runs: list[str]
+) -> None:
+    ledger = quiet_lab.context.ledger
+    note_answer(ledger, "slurm", every_s=30)
+    note_away(ledger, "slurm", SchedulerSlow("squeue did not answer within 2 s"))
+    found = status(quiet_lab.context, ALL)
+    assert found.unreachable == []
+    (slow,) = found.slow
+    assert (slow.backend, slow.reason) == ("slurm", "squeue did not answer within 2 s")
+    assert slow.answered and slow.since and slow.answered <= slow.since
 
 
 def test_every_run_is_counted_under_one_shown_word_and_a_cancelled_one_is_not_held(

@@ -6,7 +6,7 @@ import pytest
 
 from vtjobs.db import scheduler_notes
 from vtjobs.jobs.atomic_files import to_json, write_over
-from vtjobs.jobs.errors import SchedulerUnreachable
+from vtjobs.jobs.errors import SchedulerSlow, SchedulerUnreachable
 from vtjobs.jobs.run.states import AttemptState
 from vtjobs.orchestrator.backends.base import Submission, SubmitOutcome, Waiting
 from vtjobs.orchestrator.backends.slurm.pending import explain
@@ -101,6 +101,8 @@ def test_a_scheduler_that_is_away_is_told_of_the_runs_that_go_there(
 ) -> None:
     scheduler_notes.note_away(quiet_lab.context.ledger, "slurm", SchedulerUnreachable("no answer"))
     assert told(quiet_lab, run).sentence.startswith("it is ready")
+    scheduler_notes.note_away(quiet_lab.context.ledger, "local", SchedulerSlow("no answer yet"))
+    assert told(quiet_lab, run).sentence.startswith("it is ready"), "the next pass waits longer"
     scheduler_notes.note_away(quiet_lab.context.ledger, "local", SchedulerUnreachable("disk gone"))
     found = told(quiet_lab, run)
     assert (found.verdict, found.reason) == ("wait", "disk gone")

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from vtjobs.jobs.errors import BadInput, SchedulerUnreachable
+from vtjobs.jobs.errors import BadInput, SchedulerSlow, SchedulerUnreachable
 from vtjobs.orchestrator.backends.slurm.shell import NoAccounting, ask, is_away, reason_of, user
 
 from ....support.scheduler import Commands
@@ -19,9 +19,47 @@ def test_what_a_command_prints_is_returned(commands: Commands) -> None:
 def test_a_command_that_does_not_answer_is_given_up_at_its_deadline(commands: Commands) -> None:
     commands.answers("squeue", "exec sleep 30")
     began = time.monotonic()
-    with pytest.raises(SchedulerUnreachable, match=r"squeue did not answer within 0\.3 s"):
+    with pytest.raises(SchedulerSlow, match=r"squeue did not answer within 0\.3 s"):
         ask(["squeue"], deadline_s=0.3)
     assert time.monotonic() - began < 10
+
+
+@pytest.mark.parametrize(
+    ("said", "kind"),
+    [
+        ("Slurmctld(primary) at head is DOWN", SchedulerUnreachable),
+        ("Slurmctld(primary) at head is DOWN\nSlurmctld(backup) at b is UP", SchedulerSlow),
+        ("Slurmctld(primary) at head is UP", SchedulerSlow),
+    ],
+)
+def test_a_controller_that_is_gone_is_told_from_a_slow_one_before_clients_give_up(
+    commands: Commands, said: str, kind: type[Exception]
+) -> None:
+    commands.answers("squeue", "exec sleep 30")
+    commands.answers("scontrol", f"echo '{said}'; exit 1")
+    with pytest.raises(SchedulerUnreachable) as caught:
+        ask(["squeue"], deadline_s=0.3)
+    assert type(caught.value) is kind
+    assert commands.calls("scontrol") == ["ping"]
+
+
+def test_a_controller_that_answers_neither_a_question_nor_a_ping_may_be_slow(
+    commands: Commands,
+) -> None:
+    commands.answers("squeue", "exec sleep 30")
+    commands.answers("scontrol", "exec sleep 30")
+    with pytest.raises(SchedulerSlow):
+        ask(["squeue"], deadline_s=0.3)
+
+
+def test_a_client_that_gives_up_before_us_says_that_it_is_slow(commands: Commands) -> None:
+    commands.fails("squeue", "slurm_load_jobs error: Socket timed out on send/recv operation")
+    with pytest.raises(SchedulerSlow, match="squeue: slurm_load_jobs error: Socket timed out"):
+        ask(["squeue"], deadline_s=10)
+    commands.fails("squeue", "slurm_load_jobs error: Unable to contact slurm controller")
+    with pytest.raises(SchedulerUnreachable) as caught:
+        ask(["squeue"], deadline_s=10)
+    assert not isinstance(caught.value, SchedulerSlow)
 
 
 @pytest.mark.parametrize(

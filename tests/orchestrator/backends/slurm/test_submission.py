@@ -126,7 +126,9 @@ def test_a_limit_of_the_site_means_later(text: str) -> None:
     ],
 )
 def test_whatever_is_not_a_clear_no_may_have_created_the_job(text: str) -> None:
-    assert outcome_of(text).outcome is SubmitOutcome.UNCLEAR
+    found = outcome_of(text)
+    assert found.outcome is SubmitOutcome.UNCLEAR
+    assert found.is_slow == ("timed out" in text or not text)
 
 
 def test_a_sites_own_sentence_is_told_with_sbatchs_no() -> None:
@@ -217,7 +219,9 @@ def test_a_submission_that_hangs_is_given_up_and_unclear(
 ) -> None:
     monkeypatch.setattr(job, "SUBMIT_DEADLINE_S", 1)
     sbatch.answers("sbatch", "exec sleep 60")
-    assert submitted(workspace).outcome is SubmitOutcome.UNCLEAR
+    found = submitted(workspace)
+    assert (found.outcome, found.is_slow) == (SubmitOutcome.UNCLEAR, True)
+    assert found.reason == "sbatch did not answer in time"
 
 
 def test_a_machine_without_slurm_is_told_apart(
