@@ -3,6 +3,7 @@
 One module or package beside this one per scheduler.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -166,6 +167,15 @@ class Finding(NamedTuple):
     """What was found."""
     fix: str = ""
     """What to do about it."""
+
+
+def late(name: str, took_s: float, look_s: float) -> list[Finding]:
+    """Return what to set where a scheduler answers, and later than reading commands wait for."""
+    if took_s <= look_s:
+        return []
+    text = f"answered after {took_s:.1f} s; commands that read wait {look_s:g} s (look_s)"
+    fix = f"So that they do not show older states, set look_s: {math.ceil(2 * took_s)}"
+    return [Finding(f"{name}_late", True, text, fix)]
 
 
 class Backend(Protocol):

@@ -1,5 +1,6 @@
 """What `vtjobs doctor` asks a Ray cluster, and what its nodes see of the workspace."""
 
+import time
 from collections.abc import Mapping
 from importlib.metadata import version
 from typing import Any
@@ -8,7 +9,7 @@ from ....jobs.config.config import Config
 from ....jobs.config.site import configured
 from ....jobs.errors import BadInput, SchedulerUnreachable, VtjobsError
 from ....jobs.workspace.paths import Workspace
-from ..base import Finding
+from ..base import Finding, late
 from .api import Api, Refused, auth_token
 from .cluster import Node, nodes
 from .workspace_check import ask_nodes
@@ -28,7 +29,7 @@ def examine(config: Config, *, in_use: bool, probe: bool) -> list[Finding]:
         return []
     try:
         site = configured(config, "ray")
-        found = findings(site)
+        found = findings(site, look_s=float(config.get("look_s")))
         if probe and all(finding.ok for finding in found):
             found += ask(config.workspace, site)
     except VtjobsError as error:
@@ -36,8 +37,13 @@ def examine(config: Config, *, in_use: bool, probe: bool) -> list[Finding]:
     return found
 
 
-def findings(site: Mapping[str, Any]) -> list[Finding]:
-    """Ask the head what a grid has to live with."""
+def findings(site: Mapping[str, Any], *, look_s: float) -> list[Finding]:
+    """Ask the head what a grid has to live with.
+
+    Args:
+        site: the site's settings.
+        look_s: how long commands that only read wait for an answer.
+    """
     if site.get("address") is None:
         fix = (
             "Set RAY_ADDRESS, or ray.address in vtjobs.yaml, to its dashboard, such as"
@@ -47,7 +53,9 @@ def findings(site: Mapping[str, Any]) -> list[Finding]:
     api = Api(site["address"], insecure=bool(site.get("insecure")))
     try:
         found = [_token(api)]
+        began = time.monotonic()
         answer = api.ask("/api/version", deadline_s=DEADLINE_S)
+        took_s = time.monotonic() - began
         present = nodes(api, deadline_s=DEADLINE_S)
     except (SchedulerUnreachable, Refused) as error:
         return [
@@ -64,6 +72,7 @@ def findings(site: Mapping[str, Any]) -> list[Finding]:
     text = f"{answer['ray_version']} at {site['address']}"
     return [
         Finding("ray", True, text, ""),
+        *late("ray", took_s, look_s),
         *found,
         _nodes(present, autoscale=bool(site.get("autoscale"))),
     ]

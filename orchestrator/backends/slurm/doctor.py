@@ -19,7 +19,7 @@ from ....jobs.units import format_duration
 from ....jobs.workspace.allocation import Allocation, Shape
 from ....jobs.workspace.paths import Workspace
 from ....jobs.workspace.reach import Reach, note_reach, read_reach
-from ..base import Finding
+from ..base import Finding, late
 from . import cluster, limits
 from .job import generic_options, site_options
 from .partitions import Partition, gives_memory, partitions
@@ -52,7 +52,7 @@ def examine(config: Config, *, in_use: bool, probe: bool) -> list[Finding]:
         return [Finding("slurm", False, "sbatch not found", fix)] if in_use or probe else []
     try:
         site = configured(config, "slurm")
-        found = findings(site)
+        found = findings(site, look_s=float(config.get("look_s")))
         if probe and found[0].ok:
             found += ask_node(config.workspace, site)
         elif found[0].ok:
@@ -65,10 +65,17 @@ def examine(config: Config, *, in_use: bool, probe: bool) -> list[Finding]:
     return found
 
 
-def findings(site: Mapping[str, Any]) -> list[Finding]:
-    """Ask the controller and accounting what a grid has to live with."""
+def findings(site: Mapping[str, Any], *, look_s: float) -> list[Finding]:
+    """Ask the controller and accounting what a grid has to live with.
+
+    Args:
+        site: the site's settings.
+        look_s: how long commands that only read wait for an answer.
+    """
+    began = time.monotonic()
     try:
         config = cluster.settings(deadline_s=DEADLINE_S)
+        took_s = time.monotonic() - began
         parts = partitions(deadline_s=DEADLINE_S)
     except SchedulerUnreachable as error:
         return [Finding("slurm", False, str(error), "Is SLURM_CONF right, and the controller up?")]
@@ -76,7 +83,7 @@ def findings(site: Mapping[str, Any]) -> list[Finding]:
     found: list[Finding] = [
         Finding("slurm", True, f"{version}, cluster {config.get('ClusterName', '?')}", "")
     ]
-    found.append(_accounting(config))
+    found += [*late("slurm", took_s, look_s), _accounting(config)]
     found.append(_limits(site, parts))
     found += [*_partitions(site, parts), _preemption(config, parts)]
     kill_wait = config.get("KillWait", "?").split(" ")[0]

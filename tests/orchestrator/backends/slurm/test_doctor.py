@@ -1,5 +1,6 @@
 """What doctor makes of a site and of a node."""
 
+import re
 from typing import Any
 
 import pytest
@@ -161,7 +162,7 @@ def site(commands: Commands) -> Commands:
 
 
 def examined(**settings: Any) -> dict[str, tuple[bool, str, str]]:
-    return {name: (ok, text, fix) for name, ok, text, fix in findings(settings)}
+    return {name: (ok, text, fix) for name, ok, text, fix in findings(settings, look_s=60)}
 
 
 def test_a_site_is_described_by_what_a_grid_has_to_live_with(site: Commands) -> None:
@@ -188,6 +189,14 @@ def test_a_controller_that_is_away_is_one_finding(site: Commands) -> None:
     )
     ((name, (ok, text, _)),) = examined().items()
     assert (name, ok) == ("slurm", False) and "Unable to contact slurm controller" in text
+
+
+def test_a_controller_that_is_slower_than_a_look_may_be_is_told_with_what_to_set(
+    site: Commands,
+) -> None:
+    (found,) = [one for one in findings({}, look_s=0) if one.name == "slurm_late"]
+    assert found.ok and found.text.endswith("commands that read wait 0 s (look_s)")
+    assert re.search(r"set look_s: [1-9]", found.fix)
 
 
 def test_accounting_that_is_away_is_a_fault_and_none_at_all_is_not(site: Commands) -> None:
