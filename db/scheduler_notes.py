@@ -95,13 +95,24 @@ def take_turn(ledger: Ledger, name: str, *, every_s: float) -> bool:
     return True
 
 
+def may_wait(ledger: Ledger, name: str, *, every_s: float) -> bool:
+    """Return whether a scheduler may be asked now by somebody who waits longer than a look.
+
+    One that was late for a look has a turn of its own for that: whoever looks again and again would
+    else take every turn, and get no answer.
+    """
+    what = "waited" if (note := away(ledger).get(name)) and note.timed_out else "asked"
+    return may_ask(ledger, name, what, every_s=every_s)
+
+
 def may_ask(ledger: Ledger, name: str, what: str, *, every_s: float) -> bool:
     """Whether the scheduler `name` may be asked now: it was not lately, or refused whoever did.
 
     Args:
         ledger: where it is remembered.
         name: the backend's.
-        what: "asked" for a question, "tried" for a submission; each has turns of its own.
+        what: "asked" for a question, "waited" for one with a longer wait, "tried" for a submission;
+            each has turns of its own.
         every_s: how far turns lie apart, in seconds.
     """
     refused_asker = (note := away(ledger).get(name)) is not None and note.of_asker
@@ -109,10 +120,10 @@ def may_ask(ledger: Ledger, name: str, what: str, *, every_s: float) -> bool:
 
 
 def is_overdue(ledger: Ledger, name: str) -> bool:
-    """Return whether a scheduler is to be waited for longer than usual, this once.
+    """Return whether a look is to wait for a scheduler longer than usual, this once.
 
     Before one that was slow for five minutes is called unreachable, and every five minutes from
-    then on: it may do no worse than answer late.
+    then on, where nobody else has waited: it may do no worse than answer late.
     """
     note = away(ledger).get(name)
     if note is None or not note.timed_out or ledger.clock() - note.since < SILENT_S:

@@ -184,7 +184,7 @@ def _observe(
     views: dict[Key, JobView] = {}
     for name, mine in places.items():
         backend = context.backend(name)
-        if not scheduler_notes.may_ask(context.ledger, name, "asked", every_s=backend.poll_s):
+        if not _has_turn(context, name, acts=acts):
             continue
         report.asked.add(name)
         try:
@@ -194,6 +194,13 @@ def _observe(
             scheduler_notes.note_away(context.ledger, name, error)
             report.silent.add(name)
     return views
+
+
+def _has_turn(context: Context, name: str, *, acts: bool) -> bool:
+    ledger, every_s = context.ledger, context.backend(name).poll_s
+    if acts:
+        return scheduler_notes.may_wait(ledger, name, every_s=every_s)
+    return scheduler_notes.may_ask(ledger, name, "asked", every_s=every_s)
 
 
 def _answer(context: Context, name: str, places: list[Place], *, acts: bool) -> dict[Key, JobView]:

@@ -156,13 +156,24 @@ def test_a_pass_waits_longer_than_a_look_and_fails_where_it_waited_in_vain(
     assert late.waited_s == [ACT_S, ACT_S]
 
 
-def test_a_pass_that_need_not_ask_is_not_told_by_a_look_that_it_cannot(
+def test_looks_in_vain_take_no_turn_from_a_pass(quiet_lab: Lab, late: LateBackend) -> None:
+    late.takes_s = 4.0
+    quiet_lab.clock.ahead_s = 31
+    assert look(quiet_lab.context).slow.keys() == {"local"}
+    report = tick(quiet_lab.context)
+    assert (report.unreachable, report.slow) == ({}, {})
+    assert late.waited_s == [2.0, ACT_S]
+
+
+def test_passes_wait_for_a_silent_scheduler_in_turns_and_those_in_between_do_not_fail(
     quiet_lab: Lab, late: LateBackend
 ) -> None:
     quiet_lab.clock.ahead_s = 31
     look(quiet_lab.context)
+    assert tick(quiet_lab.context).unreachable.keys() == {"local"}
     report = tick(quiet_lab.context)
     assert (report.unreachable, report.slow.keys()) == ({}, {"local"})
+    assert late.waited_s == [2.0, ACT_S]
 
 
 def test_what_a_look_found_late_is_submitted_to_at_once(quiet_lab: Lab, late: LateBackend) -> None:
