@@ -27,6 +27,7 @@ from typing import Any
 from chaos_audit import Findings, audit, read_attempts, top_of
 from chaos_faults import Site, descendants, play, processes_with, schedule
 from chaos_idle import IdleWatch
+from chaos_looks import LookWatch
 
 RUNS = 60
 # One run of so many is long.
@@ -101,6 +102,10 @@ class User:
         return subprocess.run(
             command, cwd=self.folder, env=self.env, capture_output=True, text=True, timeout=300
         )
+
+    def look(self) -> subprocess.CompletedProcess[str] | None:
+        """Look at the workspace, once there is one."""
+        return self.run("status", "--json") if self.submitted else None
 
     def agents(self) -> list[int]:
         return processes_with("vtjobs.workers.agent", str(self.root))
@@ -194,6 +199,7 @@ def chaos(site: Site, folder: Path, *, minutes: float, seed: int, runs: int) -> 
     site.cancelled = wishes.cancelled
     faults = schedule(seed, minutes * 60, accounting=site.accounting)
     idle = IdleWatch(site, user.root, AT_A_TIME)
+    looks = LookWatch(site, user.look)
     began = time.monotonic()
     say = lambda line: print(line, file=sys.stderr, flush=True)  # noqa: E731
     cancel_at = {minutes * 60 * share for share in CANCELS}
@@ -213,14 +219,18 @@ def chaos(site: Site, folder: Path, *, minutes: float, seed: int, runs: int) -> 
             user.kill()
         user.keep()
         idle.start()
+        looks.start()
         play(site, faults, each, say)
         given_up = settle(user, say)
     finally:
         user.kill()
-        idle.over.set()
+        for watch in (idle, looks):
+            watch.over.set()
+        looks.join()
     ends = Counter(run["state"] for run in user.runs())
     findings = audit(user.root, wishes.settled(), epochs_of(user, runs, long))
     findings.idle_slots += idle.found
+    findings.failed_looks += looks.found
     return report(
         findings,
         Counter(fault.name for fault in faults),
@@ -228,7 +238,7 @@ def chaos(site: Site, folder: Path, *, minutes: float, seed: int, runs: int) -> 
         given_up,
         user,
         time.monotonic() - began,
-        idle.longest_s,
+        {"a slot idle": idle.longest_s, "a look took": looks.longest_s},
     )
 
 
@@ -285,7 +295,7 @@ def report(
     given_up: int,
     user: User,
     seconds: float,
-    idle_s: float,
+    most_s: dict[str, float],
 ) -> int:
     """Print the table; return the exit status."""
     attempts = sum(1 for _ in user.root.glob("??/*/attempts/*/journal-0.jsonl"))
@@ -295,7 +305,9 @@ def report(
     states = ", ".join(f"{count} {state}" for state, count in sorted(ends.items()))
     print(
         f"{sum(ends.values())} runs, {attempts} attempts: {states}; {user.kills} commands killed;"
-        f" {given_up} retried by the user; a slot idle for {idle_s:.0f} s at most"
+        f" {given_up} retried by the user; "
+        + ", ".join(f"{what} {longest:.0f} s" for what, longest in most_s.items())
+        + " at most"
     )
     bad = 0
     for name in findings.__dataclass_fields__:

@@ -52,6 +52,7 @@ class Findings:
     corrupt_checkpoints: list[str] = field(default_factory=list)
     late_zombies: list[str] = field(default_factory=list)
     idle_slots: list[str] = field(default_factory=list)
+    failed_looks: list[str] = field(default_factory=list)
 
 
 def audit(root: Path, wanted: dict[str, str], epochs: dict[str, int]) -> Findings:

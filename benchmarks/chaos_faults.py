@@ -17,6 +17,8 @@ SCRIPTS = Path(__file__).resolve().parents[1] / "deploy" / "slurm-dev"
 # SLURM's commands that a slow controller keeps waiting.
 COMMANDS = ("sbatch", "squeue", "sacct", "scontrol", "scancel", "sinfo")
 SLOW_S = 3
+# Who asked before the controller was back may say for so long that it is gone.
+TOLD_S = 20.0
 # Jobs that a user may have in the queue while an administrator limits them.
 FEW_JOBS = 4
 # Seconds between two faults.
@@ -104,6 +106,8 @@ class Site:
         self.slow = self.folder.parent / "slow"
         self.limit: int | None = None
         """Jobs that the user may have in the queue at this moment; None without a limit."""
+        self.gone_until = 0.0
+        """Until when somebody may say that there is no controller."""
 
     @property
     def accounting(self) -> bool:
@@ -214,9 +218,8 @@ class Site:
         }[fault.name](rng)
         if undo is not None:
             # A controller that is away for longer than a job's start says nothing new.
-            lasts_s = (
-                fault.lasts_s if "node" in fault.name or "dbd" in fault.name else fault.lasts_s / 2
-            )
+            is_long = "node" in fault.name or "dbd" in fault.name
+            lasts_s = fault.lasts_s if is_long else fault.lasts_s / 2
             self.mends.append((time.monotonic() + lasts_s, undo))
 
     def _kill_one(self, pids: list[int], rng: random.Random) -> None:
@@ -259,8 +262,13 @@ class Site:
         return lambda: self.break_("resume", "slurmctld")
 
     def _kill_controller(self, rng: random.Random) -> Callable[[], None]:
+        self.gone_until = float("inf")
         self.break_("kill", "slurmctld")
-        return self.up
+        return self._bring_back
+
+    def _bring_back(self) -> None:
+        self.up()
+        self.gone_until = time.monotonic() + TOLD_S
 
     def _stop_accounting(self, rng: random.Random) -> Callable[[], None]:
         self.break_("kill", "slurmdbd")
@@ -268,12 +276,10 @@ class Site:
 
     def _element(self, rng: random.Random, *states: str) -> tuple[str, str] | None:
         """Return a job of the user, or an element of an array, and its name."""
-        lines = self.run(
-            "squeue", "-h", "-r", "-t", ",".join(states), "-o", "%F %K %j"
-        ).splitlines()
+        listed = self.run("squeue", "-h", "-r", "-t", ",".join(states), "-o", "%F %K %j")
         found = [
             line.split()
-            for line in lines
+            for line in listed.splitlines()
             if "stranger" not in line and "N/A" not in line.split()[0]
         ]
         if not found:
