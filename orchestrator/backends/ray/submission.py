@@ -17,11 +17,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ....jobs.atomic_files import current_umask, open_file, read_json
+from ....jobs.atomic_files import current_umask, open_file
 from ....jobs.config.backends import BACKENDS
 from ....jobs.config.environment import named_variables, shell_filter
 from ....jobs.errors import SchedulerSlow, SchedulerUnreachable, VtjobsError
-from ....jobs.workspace.allocation import Allocation
+from ....jobs.workspace.allocation import Allocation, read_allocation
 from ....jobs.workspace.paths import Workspace
 from ..base import Submission, SubmitOutcome
 from .api import Api, Refused, is_loopback
@@ -186,11 +186,10 @@ def main() -> int:
     workspace = Workspace(options.workspace)
     try:
         workspace.check()
-        data = read_json(workspace.allocation(options.token))
-        if data is None:
+        allocation = read_allocation(workspace.allocation(options.token))
+        if allocation is None:
             print(f"{options.token}: no such allocation", file=sys.stderr)
             return 1
-        allocation = Allocation.from_dict(data)
         api = Api(allocation.site["address"], insecure=allocation.site["insecure"])
         if is_loopback(api.address) and not _is_head():
             # A tunnel of the submitter's: who listens there on this node is somebody else.
