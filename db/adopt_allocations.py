@@ -39,7 +39,8 @@ def adopt_allocation(ledger: Ledger, content: Allocation) -> bool:
             row = attempt_row(content, index, task)
             if content.inside is not None:
                 row |= _inside(connection, content.inside, task)
-            _give_up_below(connection, task, min(now, content.created_at))
+            at = min(now, content.created_at)
+            _give_up_below(connection, task, at, handed_on=content.handed_on)
             if _is_overtaken(connection, task):
                 # Not live, whatever it does: but a later one may build upon it, and lineages lead
                 # through rows.
@@ -102,7 +103,7 @@ def _read_again(connection: Connection, task: Task) -> None:
     connection.execute(update(m.journals).where(mine).values(read_bytes=0, state=DUE))
 
 
-def _give_up_below(connection: Connection, task: Task, at: float) -> None:
+def _give_up_below(connection: Connection, task: Task, at: float, *, handed_on: bool) -> None:
     """End the live attempts below one that was written down at this moment.
 
     Somebody saw them end, without a record.
@@ -122,6 +123,9 @@ def _give_up_below(connection: Connection, task: Task, at: float) -> None:
             state, failure = AttemptState.CANCELLED, FailureClass.CANCELLED
         elif row.state in (AttemptState.SUBMITTING, AttemptState.QUEUED):
             failure = FailureClass.NOT_SUBMITTED
+            if handed_on:
+                # However often a run is handed on before it could start, nothing has failed.
+                state, failure = AttemptState.SUPERSEDED, FailureClass.SUPERSEDED
         move_attempt(
             connection,
             (task.run_id, row.number),

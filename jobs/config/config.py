@@ -54,6 +54,7 @@ _NO_SETTINGS = frozenset(
     for name in (
         "DEVICE",
         "FENCE_S",
+        "TURN_S",
         "GPU_LOOK_S",
         "HOST",
         "LOG_CAP_BYTES",

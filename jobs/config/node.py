@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..run.states import AttemptState
+from ..workspace.paths import Workspace
 from .backends import part
 
 
@@ -20,6 +21,15 @@ class Ruling:
     nothing is handed on.
     """
     signature: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Queued:
+    """An allocation that the scheduler has."""
+
+    token: str
+    waits: bool
+    """Whether it waits for what the agent that asks has; if not, it is at work."""
 
 
 UNEXPLAINED = Ruling(state=AttemptState.PREEMPTED, explained=False)
@@ -48,6 +58,9 @@ class OnNode:
     """Whether it can keep a job away from a node."""
     term_grace_s: float | None = None
     """Seconds between its TERM and its KILL; None where it sends no KILL."""
+
+    keeps_order: bool = False
+    """Whether it starts jobs in the order in which they were submitted."""
 
     def index(self) -> int:
         """Return which element of the job's array this is, from 0."""
@@ -121,6 +134,18 @@ class OnNode:
 
     def start_no_more(self) -> None:
         """Have the scheduler not start this job again by itself, now that it has done so."""
+
+    def queue(self, workspace: Workspace, token: str) -> list[Queued]:
+        """Return the workspace's allocations that wait for what an agent has, or are at work.
+
+        Nothing where the scheduler itself sees to it that everybody gets a turn, or cannot be
+        asked.
+
+        Args:
+            workspace: where the allocations lie.
+            token: the allocation of the agent that asks.
+        """
+        return []
 
     def environment(self) -> dict[str, str]:
         """Return what the command that submits a successor needs beside `clean_environment()`."""

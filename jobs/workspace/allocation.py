@@ -90,6 +90,8 @@ class Allocation:
     """The site's settings as they held when this was submitted."""
     unstarted: int = 0
     """Jobs in a row whose walltime ended before any of these runs could start."""
+    handed_on: bool = False
+    """Whether an agent wrote this down for runs that it no longer serves."""
     inside: Place | None = None
     """Where another allocation's agent took these runs on; None: it is submitted by itself."""
     schema_version: int = SCHEMA

@@ -17,6 +17,7 @@ from ...db.rebuild import adopt_allocations
 from ...jobs.atomic_files import to_json, write_new
 from ...jobs.errors import BadInput, SchedulerSlow, SchedulerUnreachable
 from ...jobs.run.states import RunState
+from ...jobs.run.turns import Claim, share
 from ...jobs.workspace.allocation import Allocation, Shape, Task
 from ...jobs.workspace.grid_settings import GridSettings
 from ...jobs.workspace.markers import Closed, closed
@@ -24,7 +25,6 @@ from ..backends.base import Room, SubmitOutcome
 from .context import Context
 from .hidden_limits import HiddenLimits
 from .plan import pack, shape_of, spread
-from .turns import Claim, share
 
 # How long a submitter may take from writing an allocation down to hearing from the scheduler.
 LAUNCH_S = 60.0

@@ -20,6 +20,7 @@ from ...db.rows import Row
 from ...jobs.errors import SchedulerUnreachable
 from ...jobs.run.states import AttemptState
 from ...jobs.workspace.allocation import Allocation
+from ...jobs.workspace.unsent import gives_way_to
 from ..backends.base import JobState, JobView, Key, Place, SubmitOutcome
 from .avoid import keep_off_black_holes
 from .before_start import words_before_start
@@ -289,7 +290,9 @@ def _apply(
 def _act(context: Context, decided: Decided, report: Report) -> None:
     """Repeat submissions that were lost, and send cancellations that have not arrived."""
     for token in dict.fromkeys(row.token for row, _ in decided[Decision.RESUBMIT]):
-        report.resubmitted += _relaunch(context, token, report)
+        # What gives way would take back at once what it has freed.
+        if gives_way_to(context.workspace, token) is None:
+            report.resubmitted += _relaunch(context, token, report)
     with reading(context.ledger.engine) as connection:
         live = queries.live_attempts(connection) if decided[Decision.CANCEL] else []
     report.problems += keep_off_black_holes(context)

@@ -7,6 +7,7 @@ from ...jobs.run.selector import Selection
 from ...jobs.run.states import AttemptState, FailureClass, RunState
 from ...jobs.units import format_duration
 from ...jobs.workspace.markers import Closed, Marker, closed
+from ...jobs.workspace.unsent import gives_way_to
 from ..backends.base import REQUEUED, SUSPENDED, WaitKind
 from ..loop.context import Context
 from .causes import Cause, cause_of
@@ -175,6 +176,12 @@ def _limit(context: Context, grid_id: str) -> str:
 def _queued(
     context: Context, attempt: records.AttemptRow, job_row: records.JobRow | None
 ) -> Answer:
+    if other := gives_way_to(context.workspace, attempt.token):
+        sentence = (
+            f"its grid gave its place to job {other}, which had waited for it; it is submitted once"
+            " that job has begun"
+        )
+        return "wait", sentence, "", ""
     if attempt.state == AttemptState.SUBMITTING or job_row is None:
         sentence = (
             "its submission is not confirmed yet; vtjobs asks the scheduler before it submits again"

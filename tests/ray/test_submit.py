@@ -41,6 +41,22 @@ def test_a_grid_is_dealt_out_to_as_many_agents_as_can_work_and_completes(
     assert not secrets_in(ray)
 
 
+def test_a_second_grid_of_another_shape_gets_its_turn_before_the_first_one_has_ended(
+    user: Cli, ray: RayCluster
+) -> None:
+    # Of the first, an agent is on each of the two nodes with runs for a long time; a run of the
+    # second needs both.
+    user.ok("submit", user.write("first.yaml", ray_grid(name="first", seeds="16", epochs=150)))
+    wait_for(lambda: len(agents(user)) == 2)
+    wide = ray_grid(name="second", resources="nodes: 2", train="virtual_ranks: 2, lr: 0.001")
+    user.ok("submit", user.write("second.yaml", wide))
+    wait_for(lambda: [run["state"] for run in user.json("runs", "second")] == ["completed"])
+    left = {run["state"] for run in user.json("runs", "first")}
+    assert left - {"completed"}, "the first one had ended by itself"
+    # What gave way is back without any command.
+    wait_for(lambda: len(agents(user)) == 2)
+
+
 def test_submitting_twice_submits_once(user: Cli, ray: RayCluster) -> None:
     submit(user, ray_grid(seeds="2", **WAITS))
     jobs = set(ray.allocations())

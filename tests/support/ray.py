@@ -36,7 +36,12 @@ class RayCluster:
 
     def up(self, *options: str) -> None:
         """Start what is not running, or more nodes."""
-        own = {"VTJOBS_DEVICE": "cpu", "VTJOBS_FENCE_S": "0.5", "OMP_NUM_THREADS": "1"}
+        own = {
+            "VTJOBS_DEVICE": "cpu",
+            "VTJOBS_FENCE_S": "0.5",
+            "VTJOBS_TURN_S": "5",
+            "OMP_NUM_THREADS": "1",
+        }
         words = options if (self.folder / "cluster.json").exists() else self.options
         command = [sys.executable, FOLDER / "up", self.folder, *words]
         done = subprocess.run(

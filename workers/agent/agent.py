@@ -19,12 +19,14 @@ from ...jobs.run.states import AttemptState, ExitCode, FailureClass
 from ...jobs.workspace.allocation import Allocation, Task
 from ...jobs.workspace.paths import Workspace
 from ..reach import inquiry, take_answer
-from .attempt import STOP_GRACE_S, HostedRun, Lane
+from .attempt import STOP_GRACE_S, HostedRun
 from .follower import OrderWatch, PeerRun
 from .further_work import FurtherWork
+from .lanes import lanes_of
 from .second_service import serve_again, tasks_of_place
 from .successor import hand_on, hand_on_stopped, submit_unsent, was_sent
 from .template_client import Forge, TemplateDied
+from .turn import Turn
 
 logger = logging.getLogger("vtjobs.agent")
 
@@ -58,22 +60,21 @@ class Agent:
         self.index = index
         again = self.scheduler.restarts and tasks_of_place(workspace, allocation, index)
         self.waiting: deque[Task] = deque(again or allocation.tasks[index])
-        self.lanes = self._make_lanes()
+        self.lanes = lanes_of(allocation)
         self.active: list[HostedRun] = []
         self.done: list[HostedRun] = []
         self.stopping: AttemptState | None = None
         self.ruling: Ruling | None = None
         self._unsettled = False
         self.further = FurtherWork(
-            workspace,
-            allocation,
-            index,
-            clock=time.time,
-            scheduler=self.scheduler,
+            workspace, allocation, index, clock=time.time, scheduler=self.scheduler
         )
         # One agent of an allocation asks for all.
         asks = not node and not index and not mirror
         self.asked = inquiry(workspace, allocation.shape.backend, self.scheduler) if asks else None
+        # All nodes of an allocation serve the same runs.
+        may_end = asks and allocation.shape.nodes == 1
+        self.turn = Turn(workspace, allocation, self.scheduler, may_end=may_end)
         self.forge: Forge | None = None
         self.templates = 0
         self.began = time.monotonic()
@@ -82,16 +83,6 @@ class Agent:
         # Whether another job goes on with what this one was stopped in.
         self._goes_on = False
         self._wake_read, self._wake_write = os.pipe()
-
-    def _make_lanes(self) -> list[Lane]:
-        shape = self.allocation.shape
-        visible = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if shape.gpus else []
-        gpus = [part.strip() for part in visible if part.strip()]
-        parts = [
-            gpus[lane * shape.gpus : (lane + 1) * shape.gpus]
-            for lane in range(self.allocation.lanes)
-        ]
-        return [Lane(index=lane, gpus=part) for lane, part in enumerate(parts)]
 
     def run(self) -> int:
         """Serve until every run has ended; return the agent's exit code."""
@@ -146,12 +137,16 @@ class Agent:
 
     def _has_work(self) -> bool:
         """Whether a run waits to be started here; where none does, further ones are looked for."""
-        if self.stopping is not None:
+        if self.stopping is not None or self._gives_way():
             return False
         if not self.waiting and len(self.active) < len(self.lanes) and self._takes_on():
             if (task := self.further.next()) is not None:
                 self.waiting.append(task)
         return bool(self.waiting) or bool(self.further.pending and self._takes_on())
+
+    def _gives_way(self) -> bool:
+        """Whether no further run is started, so that another grid gets what this one has."""
+        return bool(self.done) and len(self.active) < len(self.lanes) and self.turn.is_over()
 
     def _takes_on(self) -> bool:
         """Whether further runs are served here.
@@ -198,16 +193,14 @@ class Agent:
             self._settle()
 
     def _fill(self, forge: Forge) -> None:
+        if self._gives_way():
+            return
         busy = {hosted.lane.index for hosted in self.active}
         for lane in self.lanes:
             while lane.index not in busy and self.waiting and self.stopping is None:
+                task = self.waiting.popleft()
                 hosted = HostedRun(
-                    self.workspace,
-                    self.allocation,
-                    self.waiting.popleft(),
-                    lane,
-                    forge,
-                    mirror=self.mirror,
+                    self.workspace, self.allocation, task, lane, forge, mirror=self.mirror
                 )
                 self.active.append(hosted)
                 hosted.start()
@@ -218,6 +211,8 @@ class Agent:
                         "run %s: attempt %d started", hosted.task.run_id, hosted.task.attempt
                     )
                     busy.add(lane.index)
+        if self.active:
+            self.turn.begin()
 
     def _follow(self, forge: Forge) -> None:
         """Start this node's ranks of what node 0 has ordered."""
@@ -284,14 +279,21 @@ class Agent:
     def _pass_on(self) -> None:
         """Submit what is due and can no longer be served here, where nobody else would.
 
-        Retries, or one run of the grid that waits: its agent takes on the next one.
+        What gave way, retries, or one run of the grid that waits: its agent takes on the next one.
         """
         further = self.further
-        if self._gave_up or not self.scheduler.waits:
+        if self._gave_up or not (self.scheduler.waits or self.waiting):
             return
         delay_s = further.delay_s if self.scheduler.delays else 0.0
-        left = further.pending or list(filter(None, [further.next(here=False)]))
-        hand_on(self.workspace, self.allocation, left, delay_s=delay_s)
+        left = [*self.waiting, *further.pending]
+        token = hand_on(
+            self.workspace,
+            self.allocation,
+            left or list(filter(None, [further.next(here=False)])),
+            delay_s=delay_s,
+            after_start_of=self.turn.waits_for,
+        )
+        self._goes_on = token is not None
 
     def _sleep(self) -> None:
         with selectors.DefaultSelector() as selector:

@@ -245,6 +245,7 @@ class FurtherWork:
             created_at=self.clock(),
             tasks=((taken,),),
             after=(),
+            handed_on=False,
             inside=self.place,
         )
         write_new(self.workspace.allocation(content.token), to_json(content.to_dict()))

@@ -1,8 +1,8 @@
 """Hand runs on: one more allocation for what this one can no longer serve.
 
-What a walltime or a preemption cut short, and what another node shall try. What the scheduler does
-not take at this moment lies beside the allocation's file as `<token>.unsent`, and the next agent
-that ends tries it again.
+What a walltime or a preemption cut short, what another node shall try, and what gives way to
+another grid. What the scheduler does not take at this moment lies beside the allocation's file as
+`<token>.unsent`, and the next agent that ends tries it again.
 """
 
 import contextlib
@@ -14,15 +14,17 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from ...jobs.atomic_files import read_cache, to_json, write_new
+from ...jobs.atomic_files import to_json, write_new
 from ...jobs.config.host import clean_environment
 from ...jobs.config.node import OnNode, ignore_signals, on_node
+from ...jobs.documents import to_plain
 from ...jobs.errors import DamagedFile, VtjobsError
 from ...jobs.run.states import AttemptState, RunState
 from ...jobs.workspace.allocation import Allocation, Task, read_allocation
 from ...jobs.workspace.history import verdict_of
 from ...jobs.workspace.paths import Workspace
 from ...jobs.workspace.stored_grid import read_settings
+from ...jobs.workspace.unsent import Unsent, gives_way_to, read_unsent
 from .attempt import HostedRun
 
 logger = logging.getLogger("vtjobs.agent")
@@ -72,6 +74,7 @@ def hand_on(
     waits: bool = True,
     delay_s: float = 0.0,
     unstarted: int = 0,
+    after_start_of: str = "",
 ) -> str | None:
     """Write a successor's file and submit it by the allocation's own command.
 
@@ -83,6 +86,8 @@ def hand_on(
         waits: whether they start only after this job has ended.
         delay_s: how long they wait at least, in seconds.
         unstarted: see Allocation.unstarted.
+        after_start_of: the allocation to which they give way. It is submitted by the agent of that
+            one, or by whoever ends or makes a pass once that one has begun.
 
     Returns:
         The successor's token; None where there is nothing to hand on, or no command for it.
@@ -101,6 +106,7 @@ def hand_on(
         after=(),
         exclude=exclude,
         unstarted=unstarted,
+        handed_on=True,
         inside=None,
     )
     write_new(workspace.allocation(token), to_json(successor.to_dict()))
@@ -108,27 +114,45 @@ def hand_on(
     # The command has those that the allocation avoided already.
     more = [avoid] if avoid else []
     command = here.successor(allocation.argv, token, exclude=more, waits=waits, delay_s=delay_s)
-    if (reply := _submit(here, token, command)) is not None:
+    if not after_start_of and (reply := _submit(here, token, command)) is not None:
         logger.info("%s: handed on to %s", allocation.token, token)
         here.handed_on(reply, allocation.argv)
     else:
-        unsent = {"backend": allocation.shape.backend, "command": command}
-        write_new(workspace.unsent(token), to_json(unsent))
+        left = Unsent(
+            backend=allocation.shape.backend, command=command, gives_way_to=after_start_of
+        )
+        write_new(workspace.unsent(token), to_json(to_plain(left)))
     return token
 
 
-def submit_unsent(workspace: Workspace, backend: str) -> None:
-    """Submit what agents of this backend could not, up to the first that is refused again."""
+def submit_unsent(workspace: Workspace, backend: str, *, after_start_of: str = "") -> None:
+    """Submit what agents of this backend left to others, up to the first that is refused.
+
+    Args:
+        workspace: where the files lie.
+        backend: the scheduler.
+        after_start_of: an allocation that begins: only what gave way to it is submitted.
+    """
     here = on_node(backend)
     for path in sorted(unsent_files(workspace)):
-        token, content = path.stem, read_cache(path)
-        if content.get("backend") != backend or (taken := take_unsent(path)) is None:
+        token, content = path.stem, read_unsent(path)
+        if content is None or content.backend != backend:
             continue
-        if _is_wanted(workspace, token) and _submit(here, token, content["command"]) is None:
+        if not _is_due(workspace, token, content, after_start_of):
+            continue
+        if (taken := take_unsent(path)) is None:
+            continue
+        if _is_wanted(workspace, token) and _submit(here, token, content.command) is None:
             taken.rename(workspace.unsent(token))
             return
         logger.info("%s: is no longer unsent", token)
         taken.unlink(missing_ok=True)
+
+
+def _is_due(workspace: Workspace, token: str, content: Unsent, started: str) -> bool:
+    if started:
+        return content.gives_way_to == started
+    return gives_way_to(workspace, token) is None
 
 
 def unsent_files(workspace: Workspace) -> list[Path]:

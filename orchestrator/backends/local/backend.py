@@ -77,15 +77,16 @@ class LocalBackend:
 
     def _room(self, lanes: int, shape: Shape, settings: GridSettings) -> Room:
         # An agent that has all lanes takes the grid's further runs on by itself: sooner than a new
-        # one starts, which would have to wait for its end.
+        # one starts, which would have to wait for its end. A second one in the queue would be
+        # another turn of its grid.
         is_taken = any(
             (one.lanes, one.shape) == (lanes, shape)
             and any(task.grid_id == settings.grid_id for task in one.all_tasks)
-            for one in self.queue.served()
+            for one in self.queue.turns()
         )
         named = settings.site.get("environment")
         site = {"environment": named} if named else {}
-        free = {f"agent of {settings.grid_id}": 0} if is_taken else {}
+        free = {f"agent of {settings.grid_id}": 0 if is_taken else 1}
         return Room(lanes=lanes, tasks=MOST_TASKS, free=free, at_once=1, site=site)
 
     def rehearse(self, shape: Shape, room: Room) -> None:
@@ -283,13 +284,18 @@ class LocalQueue:
         paths = sorted((self.root / "running").glob("vtj-*.json"))
         return {path.stem: entry for path in paths if (entry := self._agent(path)) is not None}
 
-    def served(self) -> Iterator[Allocation]:
-        """Yield the allocations that have an agent and whose file can be read."""
-        for token in self.running():
+    def turns(self) -> Iterator[Allocation]:
+        """Yield the allocations that have an agent, and those that wait for their grid's next turn:
+        they were handed on, or have as many runs as one may.
+        """
+        running = self.running()
+        for token in dict.fromkeys([*running, *(token for token, _ in self.waiting())]):
             with contextlib.suppress(DamagedFile):
-                allocation = read_allocation(self.workspace.allocation(token))
-                if allocation is not None:
-                    yield allocation
+                one = read_allocation(self.workspace.allocation(token))
+                if one is None:
+                    continue
+                if token in running or one.handed_on or len(one.all_tasks) >= MOST_TASKS:
+                    yield one
 
     def wake(self) -> None:
         """Start a runner where there is work and nobody does it."""

@@ -87,6 +87,25 @@ def nodes(api: Api, *, deadline_s: float) -> list[Node]:
         raise SchedulerUnreachable(f"Ray at {api.address}: unexpected answer about nodes") from None
 
 
+def in_use(api: Api, *, deadline_s: float) -> dict[str, dict[str, float]]:
+    """Return what is taken of each node's resources, by the node's id, as of some seconds ago.
+
+    Empty where the head keeps no such account.
+
+    Raises:
+        SchedulerUnreachable, Refused: see Api.ask.
+    """
+    answer = api.ask("/api/cluster_status", deadline_s=deadline_s)
+    try:
+        nodes_used = answer["data"]["clusterStatus"]["loadMetricsReport"]["usageByNode"] or {}
+        return {
+            node_id: {name: float(taken) for name, (taken, _) in amounts.items()}
+            for node_id, amounts in nodes_used.items()
+        }
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return {}
+
+
 def _node(row: Mapping[str, Any]) -> Node:
     return Node(
         node_id=row["node_id"],

@@ -3,7 +3,12 @@
 import os
 
 from ....jobs.config.host import address_towards
-from ....jobs.config.node import OnNode
+from ....jobs.config.node import OnNode, Queued
+from ....jobs.workspace.allocation import read_allocation
+from ....jobs.workspace.paths import Workspace
+
+# Runs go on meanwhile, but nobody watches them.
+DEADLINE_S = 3.0
 
 
 class RayNode(OnNode):
@@ -18,6 +23,22 @@ class RayNode(OnNode):
         """Return the address by which Ray calls this node: its own on the way to the head."""
         head = os.environ.get("RAY_ADDRESS", "").rpartition(":")[0]
         return os.environ.get("VTJOBS_NODE") or (head and address_towards(head)) or super().host()
+
+    def queue(self, workspace: Workspace, token: str) -> list[Queued]:
+        from .api import Api, is_loopback
+        from .submission import is_head
+        from .turns import queue
+
+        allocation = read_allocation(workspace.allocation(token))
+        if allocation is None:
+            return []
+        site = allocation.site
+        api = Api(site["address"], insecure=site["insecure"])
+        if is_loopback(api.address) and not is_head():
+            # A tunnel of the submitter's: what gives way could not be submitted from here.
+            return []
+        api.require_safe(deadline_s=DEADLINE_S)
+        return queue(api, workspace, token, deadline_s=DEADLINE_S)
 
     def environment(self) -> dict[str, str]:
         """Return where the head is, and how this node shows it that it may submit."""

@@ -165,7 +165,7 @@ def bad_nodes(allocation: Allocation, present: Sequence[Node]) -> list[str]:
     return bad if len(left) >= allocation.shape.nodes else []
 
 
-def _is_head() -> bool:
+def is_head() -> bool:
     """Whether this node is the one where Ray's head is."""
     host = os.environ.get("RAY_ADDRESS", "").rpartition(":")[0]
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
@@ -191,7 +191,7 @@ def main() -> int:
             print(f"{options.token}: no such allocation", file=sys.stderr)
             return 1
         api = Api(allocation.site["address"], insecure=allocation.site["insecure"])
-        if is_loopback(api.address) and not _is_head():
+        if is_loopback(api.address) and not is_head():
             # A tunnel of the submitter's: who listens there on this node is somebody else.
             print(f"{api.address} does not lead to the head from this node", file=sys.stderr)
             return 1

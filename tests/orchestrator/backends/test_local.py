@@ -15,6 +15,7 @@ import pytest
 
 from vtjobs.jobs.atomic_files import read_json, to_json, write_new, write_over
 from vtjobs.jobs.config.host import clean_environment, cpu_count
+from vtjobs.jobs.config.node import Queued
 from vtjobs.jobs.documents import asdict, changed, to_plain
 from vtjobs.jobs.errors import BadInput
 from vtjobs.jobs.workspace.allocation import Allocation, Shape, Task
@@ -34,6 +35,7 @@ from vtjobs.orchestrator.backends.local.entries import (
     read,
     write,
 )
+from vtjobs.orchestrator.backends.local.on_node import LocalNode
 from vtjobs.orchestrator.backends.local.queue_process import Runner
 
 from ...support.grid_settings import grid_settings
@@ -41,12 +43,17 @@ from ...support.lab import wait_for
 
 
 def allocation(
-    workspace: Workspace, number: int, *, ranks: int = 1, tasks: tuple[Task, ...] = ()
+    workspace: Workspace,
+    number: int,
+    *,
+    ranks: int = 1,
+    gpus: int = 0,
+    tasks: tuple[Task, ...] = (),
 ) -> Allocation:
     """Write down an allocation that hosts nothing, or these."""
     made = Allocation(
-        token=f"vtj-{number:016x}", created_at=float(number), shape=Shape(backend="local", ranks=ranks), lanes=1,
-        tasks=(tasks,), data_root="/none",
+        token=f"vtj-{number:016x}", created_at=float(number), lanes=1, tasks=(tasks,), data_root="/none",
+        shape=Shape(backend="local", ranks=ranks, gpus=gpus),
     )  # fmt: skip
     write_new(workspace.allocation(made.token), to_json(made.to_dict()))
     return made
@@ -93,11 +100,36 @@ def room(backend: LocalBackend, *, ranks: int, gpus: int, slots: int | None) -> 
 
 def test_a_grid_whose_agent_has_all_lanes_is_given_no_second_agent(backend: LocalBackend) -> None:
     asked = {"ranks": 1, "gpus": 0, "slots": 1}
-    assert room(backend, **asked).free == {}
+    assert list(room(backend, **asked).free.values()) == [1]
     task = Task(run_id="0a", attempt=1, grid_id=grid_settings().grid_id)
     pretend_running(backend, allocation(backend.workspace, 1, tasks=(task,)).token, os.getpid())
     assert list(room(backend, **asked).free.values()) == [0]
-    assert room(backend, **asked | {"slots": 2}).free == {}, "a lane more could be used"
+    more = room(backend, **asked | {"slots": 2}).free
+    assert list(more.values()) == [1], "a lane more could be used"
+
+
+def test_a_grid_whose_agent_waits_for_its_turn_is_given_no_second_turn(
+    backend: LocalBackend,
+) -> None:
+    task = Task(run_id="0a", attempt=1, grid_id=grid_settings().grid_id)
+    made = allocation(backend.workspace, 1, tasks=(task,))
+    backend.submit(made)
+    assert list(room(backend, ranks=1, gpus=0, slots=1).free.values()) == [1]
+    path = backend.workspace.allocation(made.token)
+    write_over(path, to_json(replace(made, handed_on=True).to_dict()))
+    assert list(room(backend, ranks=1, gpus=0, slots=1).free.values()) == [0]
+
+
+def test_an_agent_sees_who_waits_for_the_cores_that_it_has(backend: LocalBackend) -> None:
+    mine, other = (allocation(backend.workspace, number) for number in (1, 2))
+    with_gpus = allocation(backend.workspace, 3, gpus=1)
+    pretend_running(backend, mine.token, os.getpid())
+    for one in (other, with_gpus):
+        backend.submit(one)
+    assert LocalNode().queue(backend.workspace, mine.token) == [
+        Queued(token=mine.token, waits=False),
+        Queued(token=other.token, waits=True),
+    ]
 
 
 def test_several_nodes_are_bad_input(backend: LocalBackend) -> None:

@@ -5,7 +5,11 @@ import os
 import shutil
 
 import pytest
+from sqlalchemy import update
 
+from vtjobs.db import models as m
+from vtjobs.db.engine import writing
+from vtjobs.jobs.atomic_files import to_json, write_new
 from vtjobs.jobs.workspace.journal import encode
 from vtjobs.jobs.workspace.paths import WorkspaceUnreadable
 from vtjobs.orchestrator.loop.tick import settle, tick
@@ -138,3 +142,27 @@ def test_settling_returns_as_soon_as_nothing_is_live(quiet_lab: Lab) -> None:
     journal(quiet_lab, run_id, 1, started(), scored(90.0), ended("completed"))
     settle(quiet_lab.context, 5)
     assert quiet_lab.state(run_id) == "completed"
+
+
+def test_a_pass_does_not_submit_what_gives_way_before_the_other_one_has_begun(
+    quiet_lab: Lab,
+) -> None:
+    mine, other = quiet_lab.submit(tiny_grid(seeds="2"))
+    given, waiting = (quiet_lab.allocate([run_id]) for run_id in (mine, other))
+    # An agent wrote both down and submitted neither; its time to do so is over.
+    forget_acceptance(quiet_lab)
+    workspace = quiet_lab.context.workspace
+    content = {"backend": "local", "command": ["true"], "gives_way_to": waiting.token}
+    write_new(workspace.unsent(given.token), to_json(content))
+    assert tick(quiet_lab.context, start=False).resubmitted == 1
+    assert [path.stem for path in workspace.local_queue().glob("queue/*")] == [waiting.token]
+    quiet_lab.run(other).claim(1)
+    assert tick(quiet_lab.context, start=False).resubmitted == 1
+    assert not workspace.unsent(given.token).exists()
+
+
+def forget_acceptance(lab: Lab) -> None:
+    """Have the ledger not know whether the scheduler has any allocation."""
+    with writing(lab.context.ledger.engine) as connection:
+        connection.execute(update(m.allocations).values(job_id=None, launching_until=1.0))
+        connection.execute(update(m.attempts).values(state="submitting"))

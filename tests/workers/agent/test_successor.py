@@ -152,3 +152,33 @@ def test_a_damaged_submission_keeps_no_other_from_being_tried(tmp_path: Path) ->
     refused(workspace, "bb" * 8, ["touch", f"{tmp_path}/sent"])
     submit_unsent(workspace, "local")
     assert (tmp_path / "sent").exists()
+
+
+def gives_way(workspace: Workspace, other: str, command: list[str]) -> Path:
+    """Leave a submission that waits until another allocation has begun; that one is refused too."""
+    refused(workspace, other, ["true"]).unlink()
+    path = refused(workspace, "aa" * 8, [])
+    path.write_text(
+        json.dumps({"backend": "local", "command": command, "gives_way_to": f"vtj-{other}"})
+    )
+    return path
+
+
+def test_what_gave_way_is_submitted_once_the_other_one_has_begun(tmp_path: Path) -> None:
+    workspace, other = Workspace(tmp_path).create(), "bb" * 8
+    path = gives_way(workspace, other, ["touch", f"{tmp_path}/sent"])
+    submit_unsent(workspace, "local")
+    assert unsent_files(workspace) == [path], "its neighbours end before the other one begins"
+    workspace.run(other).claim(2)
+    submit_unsent(workspace, "local")
+    assert (tmp_path / "sent").exists() and unsent_files(workspace) == []
+
+
+def test_an_agent_that_begins_submits_what_gave_way_to_it_and_nothing_else(tmp_path: Path) -> None:
+    workspace, other = Workspace(tmp_path).create(), "bb" * 8
+    gives_way(workspace, other, ["touch", f"{tmp_path}/sent"])
+    kept = refused(workspace, "cc" * 8, ["true"])
+    submit_unsent(workspace, "local", after_start_of="vtj-" + "dd" * 8)
+    assert not (tmp_path / "sent").exists()
+    submit_unsent(workspace, "local", after_start_of=f"vtj-{other}")
+    assert (tmp_path / "sent").exists() and unsent_files(workspace) == [kept]

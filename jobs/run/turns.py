@@ -1,4 +1,4 @@
-"""Which grid gets the places that are free. Values in, values out."""
+"""Which grid gets the places that are free, and which gives one back. Values in, values out."""
 
 import heapq
 from collections.abc import Mapping, Sequence
@@ -44,3 +44,18 @@ def share(claims: Sequence[Claim]) -> dict[str, int]:
         if dealt[claim.grid_id] < claim.wanted:
             heapq.heappush(queue, (live + 1, order, claim))
     return dealt
+
+
+def gives_way(*, mine: int, place: int, theirs: int, asked: int) -> bool:
+    """Return whether a grid gives one of its places back for another grid's that waits.
+
+    As in `share`, the grid that has fewest comes first. One that has nothing gets its turn in any
+    case, others only where the giver still has as many afterwards: so nobody gives to and fro.
+
+    Args:
+        mine: GPUs, or cores, that the giver has at work.
+        place: those of the place that it would give back.
+        theirs: those that the other grid has at work.
+        asked: those of the place for which it waits.
+    """
+    return place > 0 and (theirs == 0 or mine - place >= theirs + asked)

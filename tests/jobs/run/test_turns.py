@@ -1,6 +1,9 @@
 """Which grid gets the places that are free."""
 
-from vtjobs.orchestrator.loop.turns import Claim, share
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vtjobs.jobs.run.turns import Claim, gives_way, share
 
 
 def claim(grid_id: str, wanted: int, *, live: int = 0, **free: int) -> Claim:
@@ -35,3 +38,28 @@ def test_a_full_limit_keeps_nobody_out_who_is_not_under_it() -> None:
 
 def test_of_two_counts_of_one_limit_the_smaller_holds() -> None:
     assert share([claim("a", 9, jobs=5), claim("b", 9, jobs=2)]) == {"a": 1, "b": 1}
+
+
+def test_a_grid_that_has_nothing_gets_its_turn_whoever_has_the_rest() -> None:
+    assert gives_way(mine=1, place=1, theirs=0, asked=1)
+    assert gives_way(mine=2, place=1, theirs=0, asked=8)
+
+
+def test_a_grid_gives_places_back_until_the_other_one_has_as_many() -> None:
+    held = [8, 0]
+    while gives_way(mine=held[0], place=1, theirs=held[1], asked=1):
+        held = [held[0] - 1, held[1] + 1]
+    assert held == [4, 4]
+
+
+def test_what_the_other_grid_does_not_wait_for_is_not_given_back() -> None:
+    assert not gives_way(mine=0, place=0, theirs=0, asked=1)
+
+
+@given(*(st.integers(0, 8) for _ in range(2)), *(st.integers(1, 8) for _ in range(2)))
+def test_of_two_grids_at_work_the_one_that_took_a_place_does_not_give_it_back(
+    rest: int, theirs: int, place: int, asked: int
+) -> None:
+    taken = gives_way(mine=rest + place, place=place, theirs=theirs, asked=asked)
+    back = gives_way(mine=theirs + asked, place=asked, theirs=rest, asked=place)
+    assert not (taken and back and rest and theirs)
