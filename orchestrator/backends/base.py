@@ -208,6 +208,17 @@ class Backend(Protocol):
     are then settled when its grid is submitted.
     """
 
+    def cluster(self, site: Mapping[str, Any]) -> str:
+        """Return to which of its clusters these settings lead; "" where it has no several.
+
+        One that is away keeps nobody from another one.
+        """
+        ...
+
+    def by_cluster(self, places: Sequence[Place]) -> dict[str, list[Place]]:
+        """Return places by the cluster that they are with; each is observed by itself."""
+        ...
+
     def room(self, shape: Shape, settings: GridSettings) -> Room:
         """Return how runs of this shape share an allocation.
 

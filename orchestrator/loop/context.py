@@ -4,9 +4,10 @@ import os
 import shlex
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from ...db.engine import (
     file_system_of,
@@ -63,11 +64,20 @@ class Context:
                 self._backends[name].look_s = PATIENCE_S
         return self._backends[name]
 
+    def part(self, name: str, site: Mapping[str, Any]) -> str:
+        """Return what can be away by itself: a backend, or the cluster of it that a site names."""
+        return part_name(name, self.backend(name).cluster(site))
+
     def be_patient(self) -> None:
         """Wait longer for schedulers' answers: nobody sits at the terminal for this one."""
         self.patient = True
         for backend in self._backends.values():
             backend.look_s = PATIENCE_S
+
+
+def part_name(backend: str, cluster: str) -> str:
+    """Return how a cluster of a backend is called; or the backend, where it has no several."""
+    return f"{backend} at {cluster}" if cluster else backend
 
 
 def require_workspace(context: Context) -> None:

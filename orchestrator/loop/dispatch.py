@@ -43,7 +43,7 @@ class Started:
     problems: list[str] = field(default_factory=list)
     """Why some grids cannot start here."""
     unreachable: dict[str, SchedulerUnreachable] = field(default_factory=dict)
-    """Backends that could not be asked, with the reason."""
+    """Backends, or clusters of one, that could not be asked, with the reason."""
 
 
 def dispatch(context: Context) -> Started:
@@ -63,31 +63,37 @@ def _dispatch(context: Context, due: dict[str, list[DueRun]], total: Started) ->
     with reading(context.ledger.engine) as connection:
         settings = queries.grid_settings(connection, set(due))
     grids: dict[str, dict[str, list[DueRun]]] = defaultdict(dict)
+    backends: dict[str, str] = {}
     for grid_id, rows in due.items():
         name = settings[grid_id].backend
+        part = context.part(name, settings[grid_id].site)
+        backends[part] = name
         # What was chained to another backend's job cannot be.
-        grids[name][grid_id] = [row for row in rows if row.after is None or row.backend == name]
-    for name, mine in grids.items():
-        if name in total.unreachable or not _has_turn(context, name, mine.keys(), total):
+        grids[part][grid_id] = [row for row in rows if row.after is None or row.backend == name]
+    away = scheduler_notes.away(context.ledger)
+    # One that may not answer keeps the others waiting for its deadline.
+    for part in sorted(grids, key=lambda one: one in away):
+        mine, name = grids[part], backends[part]
+        if part in total.unreachable or not _has_turn(context, name, part, mine.keys(), total):
             continue
         try:
-            _dispatch_backend(context, name, mine, settings, total)
+            _dispatch_part(context, part, mine, settings, total)
         except SchedulerUnreachable as error:
-            scheduler_notes.note_away(context.ledger, name, error)
-            total.unreachable[name] = error
+            scheduler_notes.note_away(context.ledger, part, error)
+            total.unreachable[part] = error
 
 
-def _has_turn(context: Context, name: str, grid_ids: Set[str], total: Started) -> bool:
-    """Return whether a backend may be handed work in this pass."""
+def _has_turn(context: Context, name: str, part: str, grid_ids: Set[str], total: Started) -> bool:
+    """Return whether a part of a backend may be handed work in this pass."""
     ledger, every_s = context.ledger, context.backend(name).poll_s
-    note = scheduler_notes.away(ledger).get(name)
+    note = scheduler_notes.away(ledger).get(part)
     # Each try at a scheduler that could not be reached may take its whole deadline.
-    if note and not scheduler_notes.may_ask(ledger, name, "tried", every_s=every_s):
-        total.unreachable[name] = SchedulerUnreachable(note.reason)
+    if note and not scheduler_notes.may_ask(ledger, part, "tried", every_s=every_s):
+        total.unreachable[part] = SchedulerUnreachable(note.reason)
         return False
     # What it takes of those that it was full for is asked for as seldom as everything else.
-    return not grid_ids <= scheduler_notes.kept_out(ledger, name) or scheduler_notes.take_turn(
-        ledger, f"room.{name}", every_s=every_s
+    return not grid_ids <= scheduler_notes.kept_out(ledger, part) or scheduler_notes.take_turn(
+        ledger, f"room.{part}", every_s=every_s
     )
 
 
@@ -131,14 +137,15 @@ class _Grid:
         return -(-len(self.rows) // self.room.tasks)
 
 
-def _dispatch_backend(
+def _dispatch_part(
     context: Context,
-    name: str,
+    part: str,
     due: dict[str, list[DueRun]],
     settings: dict[str, GridSettings],
     total: Started,
 ) -> None:
-    """Start what is due in the grids of one backend, and share the places that it has among them.
+    """Start what is due in the grids of one backend, or of a cluster of it, and share the places
+    that it has among them.
 
     Raises:
         SchedulerUnreachable: it could not be asked; what was not submitted waits.
@@ -154,7 +161,8 @@ def _dispatch_backend(
             total.problems.append(f"{grid_id}: {error}")
     if not grids:
         return
-    scheduler_notes.note_answer(context.ledger, name, every_s=context.backend(name).poll_s)
+    name = grids[0].shape.backend
+    scheduler_notes.note_answer(context.ledger, part, every_s=context.backend(name).poll_s)
     hidden = HiddenLimits(context, name)
     shares = share(
         [
@@ -169,7 +177,7 @@ def _dispatch_backend(
     )
     scheduler_notes.note_kept_out(
         context.ledger,
-        name,
+        part,
         [one.settings.grid_id for one in grids if shares[one.settings.grid_id] < one.wanted],
     )
     # Where a limit turns up that nobody knew of, those that have least have had their turn.
@@ -309,7 +317,8 @@ def launch(context: Context, allocation: Allocation, *, claimed: bool) -> Submit
     match submission.outcome:
         case SubmitOutcome.ACCEPTED:
             ledger.accepted(token, submission.job_id, source=backend.name)
-            scheduler_notes.note_answer(ledger, backend.name, every_s=backend.poll_s)
+            part = context.part(backend.name, allocation.site)
+            scheduler_notes.note_answer(ledger, part, every_s=backend.poll_s)
             backend.wake()
         case SubmitOutcome.REFUSED | SubmitOutcome.LATER:
             later = submission.outcome is SubmitOutcome.LATER

@@ -21,8 +21,8 @@ from ...jobs.run.states import RunState
 from ...jobs.workspace.markers import damaged_markers
 from ...jobs.workspace.paths import Workspace
 from ...jobs.workspace.stored_grid import FrozenGrid
-from ..backends.base import WaitKind
-from .context import Context
+from ..backends.base import Place, WaitKind
+from .context import Context, part_name
 
 
 def guard(context: Context, *, asked: Container[str] | None = None) -> list[str]:
@@ -74,7 +74,8 @@ def _watch_queue(context: Context, asked: Container[str] | None) -> list[str]:
     for row in words:
         backend = context.backend(row.backend)
         may_ask = asked is None or row.backend in asked or backend.explains_by_word
-        if row.backend in away or not may_ask:
+        (cluster,) = backend.by_cluster([Place(token=row.token)])
+        if part_name(row.backend, cluster) in away or not may_ask:
             continue
         waiting = backend.explain(row.word, token=row.token)
         if waiting is None or waiting.kind is WaitKind.WAIT:

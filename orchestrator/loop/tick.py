@@ -14,7 +14,6 @@ from ...db import bad_nodes, queries, scheduler_notes
 from ...db.due import due_runs
 from ...db.engine import reading
 from ...db.ingest import ingest_live
-from ...db.ledger import Ledger
 from ...db.rebuild import adopt_allocations
 from ...db.rows import Row
 from ...jobs.errors import SchedulerUnreachable
@@ -22,6 +21,7 @@ from ...jobs.run.states import AttemptState
 from ...jobs.workspace.allocation import Allocation
 from ...jobs.workspace.unsent import gives_way_to
 from ..backends.base import JobState, JobView, Key, Place, SubmitOutcome
+from .asking import Seen, forget_away, observe, parts_of
 from .avoid import keep_off_black_holes
 from .before_start import words_before_start
 from .context import Context, require_workspace
@@ -30,8 +30,6 @@ from .guard import guard
 from .places import place_of
 from .reconcile import Action, Decision, LiveAttempt, decide
 
-# How long a pass waits at least for a scheduler's answer: what it does hangs on it.
-ACT_S = 15.0
 # So much of a scheduler's word is kept; some reasons list every node.
 WORD_CHARS = 200
 
@@ -45,8 +43,8 @@ class Report:
     resubmitted: int = 0
     launched: int = 0
     unreachable: dict[str, scheduler_notes.Away] = field(default_factory=dict)
-    """Backends that could not be asked, since when and why: what hangs on them is unknown, and was
-    left alone.
+    """Backends, or clusters of one, that could not be asked, since when and why: what hangs on them
+    is unknown, and was left alone.
     """
     slow: dict[str, scheduler_notes.Away] = field(default_factory=dict)
     """Backends that gave no answer in time, and may be at work: what they said last is shown. A
@@ -79,8 +77,8 @@ def tick(context: Context, *, start: bool = True) -> Report:
         report.launched = started.attempts
         report.problems += started.problems
         report.silent |= started.unreachable.keys()
-        _forget_away(context.ledger, {row.backend for row in live} | started.unreachable.keys())
-    _tell_away(context.ledger, report, silent=report.silent)
+        forget_away(context, parts_of(context, live) | started.unreachable.keys())
+    _tell_away(context, report, silent=report.silent)
     for name in {row.backend for row in live} | ({"local"} if report.launched else set()):
         if name not in report.unreachable:
             context.backend(name).wake()
@@ -100,7 +98,7 @@ def look(context: Context) -> Report:
     report = Report()
     if context.keeps_ledger:
         live = _take_in(context, report, acts=False)
-        _forget_away(context.ledger, {row.backend for row in live} | _awaited(context))
+        forget_away(context, parts_of(context, live) | _awaited(context))
     if context.is_owner:
         report.problems += guard(context, asked=report.asked) + _asleep(context)
     if context.read_only:
@@ -108,31 +106,31 @@ def look(context: Context) -> Report:
             f"the ledger is read-only ({context.read_only}): what it has not taken in"
             " elsewhere is not shown"
         )
-    _tell_away(context.ledger, report)
+    _tell_away(context, report)
     return report
 
 
-def _tell_away(ledger: Ledger, report: Report, *, silent: Collection[str] = ()) -> None:
+def _tell_away(context: Context, report: Report, *, silent: Collection[str] = ()) -> None:
     """Say which schedulers could not be asked, and which of them are but slow.
 
     Args:
-        ledger: where it is noted.
+        context: with the ledger in which it is noted.
         report: is told.
         silent: those that are not excused by being slow.
     """
-    for name, note in scheduler_notes.away(ledger).items():
+    for name, note in scheduler_notes.away(context.ledger).items():
         told = report.slow if note.is_slow and name not in silent else report.unreachable
         told[name] = note
 
 
 def _awaited(context: Context) -> set[str]:
-    """Return the backends that pending runs wait for, where one is away."""
+    """Return what pending runs wait for, where a scheduler is away."""
     if not scheduler_notes.away(context.ledger):
         return set()
     with reading(context.ledger.engine) as connection:
         grids = {run.grid_id for run in due_runs(connection, float("inf"))}
         settings = queries.grid_settings(connection, grids)
-    return {found.backend for found in settings.values()}
+    return {context.part(found.backend, found.site) for found in settings.values()}
 
 
 def _asleep(context: Context) -> list[str]:
@@ -161,72 +159,17 @@ def _take_in(context: Context, report: Report, *, acts: bool) -> list[Any]:
     with reading(context.ledger.engine) as connection:
         live = queries.live_attempts(connection)
     asked_at = context.clock()
-    views = _observe(context, live, report, acts=acts) if context.is_owner else {}
+    seen = observe(context, live, acts=acts) if context.is_owner else Seen()
+    report.asked |= seen.asked
+    report.silent |= seen.silent
     report.events = ingest_live(context.ledger, context.workspace)
     if adopt_allocations(context.ledger, context.workspace, known_tokens(context.ledger)):
         # A successor may be at work already.
         report.events += ingest_live(context.ledger, context.workspace)
-    decided = _apply(context, _current(context, live, views), report, asked_at=asked_at)
+    decided = _apply(context, _current(context, live, seen.views), report, asked_at=asked_at)
     if acts:
         _act(context, decided, report)
     return live
-
-
-def _observe(
-    context: Context, live: list[Any], report: Report, *, acts: bool
-) -> dict[Key, JobView]:
-    """Ask each backend once about all its places, at most as often as it may be asked."""
-    places: dict[str, dict[Key, Place]] = defaultdict(dict)
-    for row in live:
-        place = place_of(row)
-        known = places[row.backend].get(place.key)
-        if known is None or place.is_started:
-            places[row.backend][place.key] = place
-    views: dict[Key, JobView] = {}
-    for name, mine in places.items():
-        backend = context.backend(name)
-        if not _has_turn(context, name, acts=acts):
-            continue
-        report.asked.add(name)
-        try:
-            views |= _answer(context, name, list(mine.values()), acts=acts)
-            scheduler_notes.note_answer(context.ledger, name, every_s=backend.poll_s)
-        except SchedulerUnreachable as error:
-            scheduler_notes.note_away(context.ledger, name, error)
-            report.silent.add(name)
-    return views
-
-
-def _has_turn(context: Context, name: str, *, acts: bool) -> bool:
-    ledger, every_s = context.ledger, context.backend(name).poll_s
-    if acts:
-        return scheduler_notes.may_wait(ledger, name, every_s=every_s)
-    return scheduler_notes.may_ask(ledger, name, "asked", every_s=every_s)
-
-
-def _answer(context: Context, name: str, places: list[Place], *, acts: bool) -> dict[Key, JobView]:
-    """Ask a backend, and wait for its answer as long as this pass, or this look, may take.
-
-    Raises:
-        SchedulerUnreachable: there was none.
-    """
-    backend = context.backend(name)
-    usual = backend.look_s
-    if acts or scheduler_notes.is_overdue(context.ledger, name):
-        backend.look_s = max(usual, ACT_S)
-    try:
-        return backend.observe(places)
-    finally:
-        backend.look_s = usual
-
-
-def _forget_away(ledger: Ledger, needed: set[str]) -> None:
-    """Drop what is noted of schedulers that nothing hangs on any more.
-
-    Nobody would ask them again.
-    """
-    for name in scheduler_notes.away(ledger).keys() - needed:
-        scheduler_notes.forget_away(ledger, name)
 
 
 def _current(context: Context, asked: list[Any], views: dict[Key, JobView]) -> dict[Key, JobView]:
@@ -353,10 +296,17 @@ def cancel_places(context: Context, rows: list[Any], live: list[Any]) -> None:
     for row in rows:
         place = place_of(row)
         (waking if place.key in others else ending)[row.backend][place.key] = place
+    away: SchedulerUnreachable | None = None
     for name, places in ending.items():
-        context.backend(name).cancel(list(places.values()))
+        for mine in context.backend(name).by_cluster(list(places.values())).values():
+            try:
+                context.backend(name).cancel(mine)
+            except SchedulerUnreachable as error:
+                away = error
     for name, places in waking.items():
         context.backend(name).nudge(list(places.values()))
+    if away is not None:
+        raise away
 
 
 def _relaunch(context: Context, token: str, report: Report) -> bool:
@@ -365,8 +315,9 @@ def _relaunch(context: Context, token: str, report: Report) -> bool:
     try:
         return launch(context, content, claimed=False) is SubmitOutcome.ACCEPTED
     except SchedulerUnreachable as error:
-        scheduler_notes.note_away(context.ledger, content.shape.backend, error)
-        report.silent.add(content.shape.backend)
+        part = context.part(content.shape.backend, content.site)
+        scheduler_notes.note_away(context.ledger, part, error)
+        report.silent.add(part)
         return False
 
 

@@ -25,6 +25,8 @@ class Unreachable(Document, frozen=True, kw_only=True):
     """A scheduler that could not be asked."""
 
     backend: str
+    cluster: str = ""
+    """Which of the backend's clusters, where it may have several."""
     since: str | None
     """ISO 8601, UTC."""
     reason: str
@@ -35,6 +37,8 @@ class Slow(Document, frozen=True, kw_only=True):
     """A scheduler that gave no answer in time, for less than five minutes."""
 
     backend: str
+    cluster: str = ""
+    """Which of the backend's clusters, where it may have several."""
     answered: str | None
     """When it answered last, ISO 8601, UTC; null: it never did. The states are as of then."""
     since: str | None
@@ -142,7 +146,12 @@ def status(context: Context, selection: Selection) -> Status:
         grids=grids,
         held=shown[HELD],
         unreachable=[
-            Unreachable(backend=name, since=iso(fact.since), reason=fact.reason)
+            Unreachable(
+                backend=name.partition(" at ")[0],
+                cluster=name.partition(" at ")[2],
+                since=iso(fact.since),
+                reason=fact.reason,
+            )
             for name, fact in away.items()
             if not fact.is_slow
         ],
@@ -153,7 +162,8 @@ def status(context: Context, selection: Selection) -> Status:
         gpu_hours=spent,
         slow=[
             Slow(
-                backend=name,
+                backend=name.partition(" at ")[0],
+                cluster=name.partition(" at ")[2],
                 answered=iso(fact.answered),
                 since=iso(fact.since),
                 reason=fact.reason,

@@ -99,8 +99,9 @@ def _pending(context: Context, row: records.RunRow, cause: Cause) -> Answer:
     if kept is not None:
         return _kept(kept, row, context.where)
     with reading(context.ledger.engine) as connection:
-        name = queries.grid_settings(connection, {row.grid_id})[row.grid_id].backend
-    fact = scheduler_notes.away(context.ledger).get(name)
+        settings = queries.grid_settings(connection, {row.grid_id})[row.grid_id]
+    name = settings.backend
+    fact = scheduler_notes.away(context.ledger).get(context.part(name, settings.site))
     if fact is not None and not fact.is_slow:
         return (
             "wait",
@@ -168,7 +169,8 @@ def _limit(context: Context, grid_id: str) -> str:
     if settings.max_running is not None and live >= settings.max_running:
         most = settings.max_running
         return f"max_running is reached: {most} runs of its grid are queued or running"
-    if grid_id in scheduler_notes.kept_out(context.ledger, settings.backend):
+    part = context.part(settings.backend, settings.site)
+    if grid_id in scheduler_notes.kept_out(context.ledger, part):
         return context.backend(settings.backend).when_full
     return ""
 

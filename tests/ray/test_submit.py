@@ -1,5 +1,6 @@
 """From a grid to Ray jobs: what is submitted, once and no more, and what is refused before."""
 
+import json
 import os
 import subprocess
 from pathlib import Path
@@ -72,7 +73,7 @@ def test_a_submission_whose_reply_was_lost_is_found_again(user: Cli, ray: RayClu
         line.loses_replies_to_submissions = True
         done = user("submit", "grid.yaml", RAY_ADDRESS=line.address)
         assert done.returncode == 5, done.stderr
-        assert "ray unreachable since" in done.stderr
+        assert "unreachable since" in done.stderr
         assert line.lost == 1
         assert set(states(user)) <= {"queued", "pending"}
         line.loses_replies_to_submissions = False
@@ -82,6 +83,25 @@ def test_a_submission_whose_reply_was_lost_is_found_again(user: Cli, ray: RayClu
         (run,) = user.json("runs", RAY_ADDRESS=line.address)
         assert run["attempts"] == 1
         user.ok("cancel", "all", RAY_ADDRESS=line.address)
+
+
+def test_a_cluster_that_is_away_holds_back_no_grid_of_another_one(
+    user: Cli, ray: RayCluster
+) -> None:
+    with between(ray) as line:
+        there = line.address
+        user.write("there.yaml", ray_grid(name="there", ray=f'address: "{there}", {WAITS["ray"]}'))
+        user.ok("submit", "there.yaml")
+    here = f'address: "{ray.env["RAY_ADDRESS"]}"'
+    done = user(
+        "submit", user.write("here.yaml", ray_grid(name="here", epochs=2, ray=here)), "--wait"
+    )
+    assert "1 completed" in done.stderr
+    (away,) = json.loads(user("status", "--json").stdout)["unreachable"]
+    assert (away["backend"], away["cluster"]) == ("ray", there)
+    checks = json.loads(user("doctor", "--json", VTJOBS_BACKEND="ray").stdout)["checks"]
+    found = [check["ok"] for check in checks if check["name"] == "ray"]
+    assert sorted(found) == [False, True]
 
 
 def test_what_no_node_has_is_refused_and_waits_where_nodes_are_added(

@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 from ....jobs.atomic_files import make_folder, open_file
 from ....jobs.config.config import Config
@@ -53,6 +54,12 @@ class LocalBackend:
     def __init__(self, workspace: Workspace, *, folder: Path | None = None) -> None:
         self.workspace = workspace
         self.queue = LocalQueue(workspace, folder=folder)
+
+    def cluster(self, site: Mapping[str, Any]) -> str:
+        return ""
+
+    def by_cluster(self, places: Sequence[Place]) -> dict[str, list[Place]]:
+        return {"": list(places)}
 
     def room(self, shape: Shape, settings: GridSettings) -> Room:
         slots = settings.site.get("slots")

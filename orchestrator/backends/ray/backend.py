@@ -65,6 +65,17 @@ class RayBackend:
         self._apis: dict[str, Api] = {}
         self._sites: dict[str, dict[str, Any]] = {}
 
+    # Which cluster --------------------------------------------------------------------------------
+
+    def cluster(self, site: Mapping[str, Any]) -> str:
+        return self._address(site, required=False)
+
+    def by_cluster(self, places: Sequence[Place]) -> dict[str, list[Place]]:
+        found: dict[str, list[Place]] = defaultdict(list)
+        for place in places:
+            found[self._site_of(place.token).get("address", "")].append(place)
+        return dict(found)
+
     # Placing --------------------------------------------------------------------------------------
 
     def room(self, shape: Shape, settings: GridSettings) -> Room:
@@ -140,19 +151,21 @@ class RayBackend:
     # Looking and ending ---------------------------------------------------------------------------
 
     def observe(self, places: Sequence[Place]) -> dict[Key, JobView]:
-        by_cluster = self._by_cluster(places)
-        asked = {place.token for _, mine in by_cluster for place in mine}
-        # Without its file nothing was submitted.
-        found = {place.key: forgotten(place) for place in places if place.token not in asked}
-        for api, mine in by_cluster:
-            try:
-                views = look(mine, self._jobs(api, self.look_s))
-            except SchedulerUnreachable:
-                if not self._is_given_up(self._site_of(mine[0].token)):
-                    raise
-                views = {place.token: given_up(place) for place in mine}
+        found: dict[Key, JobView] = {}
+        for address, mine in self.by_cluster(places).items():
+            views = self._views(mine) if address else {one.token: forgotten(one) for one in mine}
             found |= {place.key: views[place.token] for place in mine}
         return found
+
+    def _views(self, places: list[Place]) -> dict[str, JobView]:
+        """Return what one cluster says of places, by their tokens."""
+        site = self._site_of(places[0].token)
+        try:
+            return look(places, self._jobs(self._api(site), self.look_s))
+        except SchedulerUnreachable:
+            if not self._is_given_up(site):
+                raise
+            return {place.token: given_up(place) for place in places}
 
     def _is_given_up(self, site: Mapping[str, Any]) -> bool:
         """Whether another cluster is in use by now.
@@ -165,7 +178,12 @@ class RayBackend:
         )
 
     def cancel(self, places: Sequence[Place]) -> None:
-        for api, mine in self._by_cluster([place for place in places if place.job_id is not None]):
+        submitted = [place for place in places if place.job_id is not None]
+        for address, mine in self.by_cluster(submitted).items():
+            if not address:
+                # Without its file nothing was submitted.
+                continue
+            api = self._api(self._site_of(mine[0].token))
             tokens = {place.token for place in mine}
             for token in sorted(tokens):
                 try:
@@ -220,7 +238,7 @@ class RayBackend:
     def is_asleep(self) -> bool:
         return False
 
-    # Which cluster --------------------------------------------------------------------------------
+    # Reaching it ----------------------------------------------------------------------------------
 
     def _address(self, site: Mapping[str, Any], *, required: bool = True) -> str:
         found = site.get("address")
@@ -255,13 +273,6 @@ class RayBackend:
                 return {}
             self._sites[token] = dict(data["site"])
         return self._sites[token]
-
-    def _by_cluster(self, places: Sequence[Place]) -> list[tuple[Api, list[Place]]]:
-        found: dict[str, list[Place]] = defaultdict(list)
-        for place in places:
-            if site := self._site_of(place.token):
-                found[site["address"]].append(place)
-        return [(self._api(self._site_of(mine[0].token)), mine) for mine in found.values()]
 
     def _jobs(self, api: Api, deadline_s: float) -> list[dict[str, Any]]:
         """Return the jobs that are ours."""

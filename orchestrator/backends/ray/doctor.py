@@ -9,6 +9,7 @@ from ....jobs.config.config import Config
 from ....jobs.config.site import configured
 from ....jobs.errors import BadInput, SchedulerUnreachable, VtjobsError
 from ....jobs.workspace.paths import Workspace
+from ....jobs.workspace.stored_grid import grid_ids, read_settings
 from ..base import Finding, late
 from .api import Api, Refused, auth_token
 from .cluster import Node, nodes
@@ -27,14 +28,29 @@ def examine(config: Config, *, in_use: bool, probe: bool) -> list[Finding]:
     """
     if not in_use:
         return []
+    found: list[Finding] = []
     try:
-        site = configured(config, "ray")
-        found = findings(site, look_s=float(config.get("look_s")))
-        if probe and all(finding.ok for finding in found):
-            found += ask(config.workspace, site)
+        for site in clusters(config):
+            of_one = findings(site, look_s=float(config.get("look_s")))
+            if probe and all(finding.ok for finding in of_one):
+                of_one += ask(config.workspace, site)
+            found += of_one
     except VtjobsError as error:
-        found = [Finding("ray", False, str(error))]
+        found.append(Finding("ray", False, str(error)))
     return found
+
+
+def clusters(config: Config) -> list[dict[str, Any]]:
+    """Return the settings of each cluster in use: the configured one, and those that grids name."""
+    usual = configured(config, "ray")
+    found = {usual.get("address"): usual}
+    for grid_id in grid_ids(config.workspace):
+        settings = read_settings(config.workspace, grid_id)
+        if settings is not None and settings.backend == "ray" and settings.site.get("address"):
+            found.setdefault(settings.site["address"], settings.site)
+    if len(found) > 1 and usual.get("address") is None:
+        del found[None]
+    return list(found.values())
 
 
 def findings(site: Mapping[str, Any], *, look_s: float) -> list[Finding]:

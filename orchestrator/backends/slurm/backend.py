@@ -79,6 +79,12 @@ class SlurmBackend:
 
     # Placing --------------------------------------------------------------------------------------
 
+    def cluster(self, site: Mapping[str, Any]) -> str:
+        return ""
+
+    def by_cluster(self, places: Sequence[Place]) -> dict[str, list[Place]]:
+        return {"": list(places)}
+
     def room(self, shape: Shape, settings: GridSettings) -> Room:
         site = settings.site
         check_walltime(shape)

@@ -11,7 +11,8 @@ from vtjobs.jobs.errors import SchedulerSlow
 from vtjobs.jobs.run.states import RunState
 from vtjobs.jobs.workspace.paths import Workspace
 from vtjobs.orchestrator.backends.base import JobView, Key, Place
-from vtjobs.orchestrator.loop.tick import ACT_S, look, tick
+from vtjobs.orchestrator.loop.asking import ACT_S
+from vtjobs.orchestrator.loop.tick import look, tick
 
 from ...support.grids import tiny_grid
 from ...support.journals import ended, journal, scored, started

@@ -3,6 +3,11 @@
 import json
 import os
 import shutil
+import threading
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 import pytest
 from sqlalchemy import update
@@ -10,13 +15,18 @@ from sqlalchemy import update
 from vtjobs.db import models as m
 from vtjobs.db.engine import writing
 from vtjobs.jobs.atomic_files import to_json, write_new
+from vtjobs.jobs.errors import SchedulerUnreachable
+from vtjobs.jobs.workspace.allocation import Shape, read_allocation
+from vtjobs.jobs.workspace.grid_settings import GridSettings
 from vtjobs.jobs.workspace.journal import encode
 from vtjobs.jobs.workspace.paths import WorkspaceUnreadable
+from vtjobs.orchestrator.backends.base import JobView, Key, Place, Room
 from vtjobs.orchestrator.loop.tick import settle, tick
+from vtjobs.orchestrator.requests import actions
 
 from ...support.grids import tiny_grid
 from ...support.journals import ended, journal, scored, started
-from ...support.lab import Lab
+from ...support.lab import Lab, SleepingBackend
 
 
 def test_an_end_record_decides_even_where_the_scheduler_says_the_job_is_gone(
@@ -166,3 +176,110 @@ def forget_acceptance(lab: Lab) -> None:
     with writing(lab.context.ledger.engine) as connection:
         connection.execute(update(m.allocations).values(job_id=None, launching_until=1.0))
         connection.execute(update(m.attempts).values(state="submitting"))
+
+
+class Clusters(SleepingBackend):
+    """A scheduler with a cluster for each number of slots; some are away."""
+
+    def __init__(self, lab: Lab) -> None:
+        super().__init__(lab.context.workspace)
+        self.away: set[str] = set()
+        self.asked: list[str] = []
+
+    def cluster(self, site: Mapping[str, Any]) -> str:
+        return str(site.get("slots"))
+
+    def by_cluster(self, places: Sequence[Place]) -> dict[str, list[Place]]:
+        found: dict[str, list[Place]] = defaultdict(list)
+        for place in places:
+            made = read_allocation(self.workspace.allocation(place.token))
+            found[self.cluster(made.site if made else {})].append(place)
+        return found
+
+    def room(self, shape: Shape, settings: GridSettings) -> Room:
+        cluster = self.cluster(settings.site)
+        self.ask(cluster)
+        return replace(super().room(shape, settings), site={"slots": settings.site.get("slots")})
+
+    def observe(self, places: Sequence[Place]) -> dict[Key, JobView]:
+        (cluster,) = self.by_cluster(places)
+        self.ask(cluster)
+        return super().observe(places)
+
+    def cancel(self, places: Sequence[Place]) -> None:
+        (cluster,) = self.by_cluster(places)
+        self.ask(cluster)
+        super().cancel(places)
+
+    def ask(self, cluster: str) -> None:
+        self.asked.append(cluster)
+        if cluster in self.away:
+            raise SchedulerUnreachable(f"cluster {cluster}: no answer")
+
+
+@pytest.fixture
+def clusters(quiet_lab: Lab) -> Clusters:
+    made = Clusters(quiet_lab)
+    quiet_lab.context._backends["local"] = made
+    return made
+
+
+def on_cluster(lab: Lab, cluster: int, *seeds: int) -> list[str]:
+    """Submit a grid whose runs go to a cluster."""
+    extra = f"backend: {{local: {{slots: {cluster}}}}}"
+    return lab.submit(tiny_grid(name=f"on-{cluster}-{seeds[0]}", seeds=str([*seeds]), extra=extra))
+
+
+def test_a_cluster_that_is_away_keeps_no_run_from_another_one(
+    quiet_lab: Lab, clusters: Clusters
+) -> None:
+    clusters.away = {"1"}
+    kept = [*on_cluster(quiet_lab, 1, 0), *on_cluster(quiet_lab, 1, 1)]
+    (started,) = on_cluster(quiet_lab, 2, 2)
+    report = tick(quiet_lab.context)
+    assert [quiet_lab.state(run_id) for run_id in (*kept, started)] == [
+        "pending",
+        "pending",
+        "queued",
+    ]
+    assert set(report.unreachable) == {"local at 1"}
+    assert clusters.asked.count("1") == 1, "its second grid does not wait for it again"
+
+
+def test_what_a_cluster_says_counts_though_another_one_is_away(
+    quiet_lab: Lab, clusters: Clusters
+) -> None:
+    (mine,), (other,) = on_cluster(quiet_lab, 1, 0), on_cluster(quiet_lab, 2, 1)
+    quiet_lab.tick()
+    shutil.rmtree(quiet_lab.context.workspace.local_queue() / "queue")
+    clusters.away = {"1"}
+    report = tick(quiet_lab.context, start=False)
+    assert [quiet_lab.attempts(run_id)[0].state for run_id in (mine, other)] == ["queued", "lost"]
+    assert set(report.unreachable) == {"local at 1"}
+    clusters.away = set()
+    assert tick(quiet_lab.context, start=False).unreachable == {}
+
+
+def test_a_cancel_reaches_a_cluster_though_another_one_is_away(
+    quiet_lab: Lab, clusters: Clusters
+) -> None:
+    (mine,), (other,) = on_cluster(quiet_lab, 1, 0), on_cluster(quiet_lab, 2, 1)
+    quiet_lab.tick()
+    clusters.away = {"1"}
+    with pytest.raises(SchedulerUnreachable, match="cluster 1"):
+        actions.cancel(quiet_lab.context, [mine, other])
+    left = [path.stem for path in quiet_lab.context.workspace.local_queue().glob("queue/*")]
+    assert left == [token(quiet_lab, mine)]
+
+
+def test_clusters_are_asked_at_once(quiet_lab: Lab, clusters: Clusters) -> None:
+    for cluster in (1, 2):
+        on_cluster(quiet_lab, cluster, cluster)
+    quiet_lab.tick()
+    meeting = threading.Barrier(2, timeout=60)
+
+    def ask(cluster: str) -> None:
+        meeting.wait()
+
+    clusters.ask = ask  # type: ignore[method-assign]
+    assert tick(quiet_lab.context, start=False).unreachable == {}

@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
+from typing import Any
 
 from vtjobs.jobs.atomic_files import make_folder
 from vtjobs.jobs.config.config import Config
@@ -50,6 +51,12 @@ class NohupBackend:
     def __init__(self, config: Config) -> None:
         self.workspace = config.workspace
         self.folder = self.workspace.root / "nohup"
+
+    def cluster(self, site: Mapping[str, Any]) -> str:
+        return ""
+
+    def by_cluster(self, places: Sequence[Place]) -> dict[str, list[Place]]:
+        return {"": list(places)}
 
     def room(self, shape: Shape, settings: GridSettings) -> Room:
         if shape.gpus:
