@@ -2,7 +2,10 @@
 
 import json
 import os
+import platform
 import subprocess
+import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -243,8 +246,6 @@ def test_a_cluster_whose_nodes_do_not_see_the_workspace_is_refused(
 
 
 def vtjobs(*words: str) -> list[str]:
-    import sys
-
     return [sys.executable, "-m", "vtjobs.cli", *words]
 
 
@@ -255,6 +256,24 @@ def test_nodes_without_vtjobs_are_refused_with_what_to_set(user: Cli) -> None:
         "vtjobs cannot run on this cluster" in done.stderr and "backend.ray.python" in done.stderr
     )
     assert not user.workspace.exists()
+
+
+def test_versions_that_differ_are_named_before_anything_is_submitted(
+    user: Cli, ray: RayCluster, tmp_path: Path
+) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "sitecustomize.py").write_text("import ray\n\nray.__version__ = '2.40.0'\n")
+    python = tmp_path / "python"
+    python.write_text(f'#!/bin/sh\nPYTHONPATH={other} exec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    before = set(ray.allocations())
+    done = user("submit", user.write("grid.yaml", ray_grid(ray=f"python: {python}")))
+    assert done.returncode == 2, done.stderr
+    theirs = f"Python {platform.python_version()}"
+    assert f"this cluster runs Ray {version('ray')} on {theirs}" in done.stderr
+    assert f"has Ray 2.40.0 on {theirs}" in done.stderr and "backend.ray.python" in done.stderr
+    assert set(ray.allocations()) == before and not user.workspace.exists()
 
 
 HOSTILE = {

@@ -2,20 +2,21 @@
 
 `python -m vtjobs.workers.ray_jobs.check_path --path FILE --text CONTENT`.
 
-Prints a line of JSON: per node its id, its address, whether it reads this content and may write
-beside it.
+Prints a line of JSON with the versions of this interpreter, and another one: per node its id, its
+address, whether it reads this content and may write beside it.
 """
 
 import argparse
 import json
 import logging
 import os
+import platform
 import sys
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-MARK = "vtjobs-sight "
+MARK, VERSIONS = "vtjobs-sight ", "vtjobs-versions "
 # A node that is too busy to answer says nothing against the workspace.
 WITHIN_S = 60.0
 
@@ -41,6 +42,9 @@ def main() -> int:
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+    # First: Ray lets nobody in whose versions are not the cluster's.
+    mine = {"ray_version": ray.__version__, "python_version": platform.python_version()}
+    print(VERSIONS + json.dumps(mine), flush=True)
     # By the interpreter that agents run under, which need not be Ray's own.
     same = {"py_executable": sys.executable}
     ray.init(address="auto", log_to_driver=False, logging_level=logging.ERROR, runtime_env=same)

@@ -4,11 +4,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ....jobs.documents import Document
 from ....jobs.errors import BadInput, Problem, SchedulerUnreachable, suggest
 from ....jobs.workspace.allocation import Allocation, Shape
-from .api import Api
+from .api import Api, Refused
 
 MOST_NODES = 10_000
+METADATA_S = 10.0
 KIND = "accelerator_type:"
 
 
@@ -72,6 +74,30 @@ class Need:
                 *(f"{value:g} {name}" for name, value in self.custom.items()),
             ]
         )
+
+
+class Versions(Document, frozen=True, kw_only=True):
+    """What has to be the same in a cluster and in whoever joins it."""
+
+    ray_version: str
+    python_version: str
+
+    def __str__(self) -> str:
+        return f"Ray {self.ray_version} on Python {self.python_version}"
+
+
+def versions(api: Api) -> Versions | None:
+    """Return what a cluster was started with; None where it does not say.
+
+    Raises:
+        SchedulerUnreachable: it could not be asked.
+    """
+    try:
+        answer = api.ask("/api/v0/cluster_metadata", deadline_s=METADATA_S)
+        found = answer["data"]
+        return Versions(ray_version=found["rayVersion"], python_version=found["pythonVersion"])
+    except (Refused, KeyError, TypeError):
+        return None
 
 
 def nodes(api: Api, *, deadline_s: float) -> list[Node]:

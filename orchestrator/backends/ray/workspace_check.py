@@ -14,17 +14,18 @@ from pathlib import Path
 from typing import Any
 
 from ....jobs.atomic_files import read_cache, to_json, write_over
+from ....jobs.documents import from_plain
 from ....jobs.errors import BadInput, SchedulerUnreachable
 from ....jobs.grid.image_folder import cache_folder
 from ....jobs.workspace.paths import Workspace
 from .api import Api
-from .cluster import Node, nodes
+from .cluster import Node, Versions, nodes, versions
 from .submission import DEADLINE_S, JOBS, line_of, python
 
 # A head that is busy takes its time to start a job.
 WITHIN_S = 90.0
 LOOK_S = 0.3
-MARK = "vtjobs-sight "
+MARK, VERSIONS = "vtjobs-sight ", "vtjobs-versions "
 
 
 def require_sight(api: Api, site: Mapping[str, Any], workspace: Workspace) -> None:
@@ -112,10 +113,25 @@ def _answer(api: Api, token: str, interpreter: str) -> list[dict[str, Any]]:
                 return list(json.loads(lines[-1]))
             if str(job.get("error_type") or "").startswith("JOB_SUPERVISOR"):
                 raise SchedulerUnreachable(f"Ray at {api.address}: {job['error_type']}")
-            raise BadInput(_broken(logs, interpreter))
+            raise BadInput(_mismatch(api, logs, interpreter) or _broken(logs, interpreter))
         time.sleep(LOOK_S)
     raise SchedulerUnreachable(
         f"Ray at {api.address}: no answer about the workspace within {WITHIN_S:.0f} s"
+    )
+
+
+def _mismatch(api: Api, logs: str, interpreter: str) -> str:
+    """Return how the versions of the nodes' interpreter differ from the cluster's, or ""."""
+    said = [line for line in logs.splitlines() if line.startswith(VERSIONS)]
+    if not said:
+        return ""
+    theirs, mine = versions(api), from_plain(json.loads(said[-1].removeprefix(VERSIONS)), Versions)
+    if theirs is None or theirs == mine:
+        return ""
+    return (
+        f"this cluster runs {theirs}, and the interpreter {interpreter} on its nodes has {mine}. "
+        f"Install ray=={theirs.ray_version} there on Python {theirs.python_version}, or set"
+        " backend.ray.python to an interpreter with the cluster's versions"
     )
 
 
