@@ -114,7 +114,7 @@ def nodes(api: Api, *, deadline_s: float) -> list[Node]:
 
 
 def in_use(api: Api, *, deadline_s: float) -> dict[str, dict[str, float]]:
-    """Return what is taken of each node's resources, by the node's id, as of some seconds ago.
+    """Return what is taken of each node's resources, by its id or address, as of some seconds ago.
 
     Empty where the head keeps no such account.
 

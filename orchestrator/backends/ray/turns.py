@@ -70,7 +70,11 @@ def queue(api: Api, workspace: Workspace, token: str, *, deadline_s: float) -> l
         if known[name].shape.nodes == 1:
             at_work[str(jobs[name].get("driver_node_id"))].append(need_from(known[name]))
     present, used = nodes(api, deadline_s=deadline_s), in_use(api, deadline_s=deadline_s)
-    parts = [part_of(node, used.get(node.node_id, {}), at_work[node.node_id]) for node in present]
+    parts = [
+        # An autoscaler that adds nodes keeps its account by their addresses.
+        part_of(node, used.get(node.node_id) or used.get(node.host, {}), at_work[node.node_id])
+        for node in present
+    ]
     mine, where = need_from(known[token]), str(jobs[token].get("driver_node_id"))
     return found + [
         Queued(token=name, waits=True)
