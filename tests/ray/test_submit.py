@@ -43,6 +43,26 @@ def test_a_grid_is_dealt_out_to_as_many_agents_as_can_work_and_completes(
     logs = sorted((user.workspace / "allocations").glob("*.log"))
     assert len(logs) == 2 and all("completed" in log.read_text() for log in logs)
     assert not secrets_in(ray)
+    written = [path for path in user.workspace.rglob("*") if path.is_file()]
+    assert not [path for path in written if ray.token.encode() in path.read_bytes()]
+
+
+def test_a_token_in_a_file_is_neither_on_a_command_line_nor_known_to_ranks(
+    user: Cli, ray: RayCluster
+) -> None:
+    (run,) = submit(user, ray_grid(epochs=ENDLESS))
+    run.trains(1)
+    (agent,) = agents(user)
+    assert f"RAY_AUTH_TOKEN_PATH={ray.folder}/token" in environment_of(agent)
+    for pid in family(agent):
+        assert ray.token.encode() not in Path(f"/proc/{pid}/cmdline").read_bytes()
+        assert not [word for word in environment_of(pid) if ray.token in word]
+    ranks = [pid for pid in family(agent) if pid != agent]
+    assert not [word for pid in ranks for word in environment_of(pid) if "RAY_AUTH_TOKEN" in word]
+
+
+def environment_of(pid: int) -> list[str]:
+    return Path(f"/proc/{pid}/environ").read_text().split("\0")
 
 
 def test_a_second_grid_of_another_shape_gets_its_turn_before_the_first_one_has_ended(

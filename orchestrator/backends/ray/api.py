@@ -155,15 +155,18 @@ def auth_token() -> str:
     """Return the token for Ray, from where Ray itself looks for it, or "".
 
     Raises:
-        BadInput: what is there is no token.
+        BadInput: what is there is no token, or a file that is named cannot be read.
     """
     source = "RAY_AUTH_TOKEN"
     token = os.environ.get(source, "").strip()
     if not token:
-        source = os.environ.get("RAY_AUTH_TOKEN_PATH") or os.path.expanduser("~/.ray/auth_token")
+        named = os.environ.get("RAY_AUTH_TOKEN_PATH")
+        source = named or os.path.expanduser("~/.ray/auth_token")
         try:
             token = Path(source).read_text(errors="replace").strip()
-        except OSError:
+        except OSError as error:
+            if named:
+                raise BadInput(f"RAY_AUTH_TOKEN_PATH: {named}: {error.strerror}") from None
             return ""
     if not all("!" <= char <= "~" for char in token):
         # Not shown: part of it may be one.

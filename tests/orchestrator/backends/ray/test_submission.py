@@ -150,3 +150,29 @@ def test_what_is_no_token_is_not_shown(
     with pytest.raises(BadInput) as caught:
         auth_token()
     assert text not in str(caught.value) and "token" in str(caught.value)
+
+
+def test_a_token_comes_from_where_ray_looks_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"):
+        monkeypatch.delenv(name, raising=False)
+    assert auth_token() == ""
+    (tmp_path / ".ray").mkdir()
+    (tmp_path / ".ray" / "auth_token").write_text("usual\n")
+    (tmp_path / "named").write_text("named\n")
+    assert auth_token() == "usual"
+    monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", str(tmp_path / "named"))
+    assert auth_token() == "named"
+    monkeypatch.setenv("RAY_AUTH_TOKEN", "given")
+    assert auth_token() == "given"
+
+
+def test_a_token_file_that_is_named_and_cannot_be_read_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("RAY_AUTH_TOKEN", raising=False)
+    monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", str(tmp_path / "none"))
+    with pytest.raises(BadInput, match=r"RAY_AUTH_TOKEN_PATH: .*none: No such file"):
+        auth_token()
