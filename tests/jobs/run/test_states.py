@@ -55,7 +55,7 @@ def test_every_state_but_the_first_can_be_reached() -> None:
 
 def test_exit_codes_survive_accounting_and_are_told_apart() -> None:
     assert all(0 <= code < 128 for code in ExitCode)
-    assert {int(code) for code in ExitCode} == {0, *range(70, 80)}
+    assert {int(code) for code in ExitCode} == {0, *range(70, 81)}
     assert all(EXIT_OF_CLASS[failure] == code for code, failure in CLASS_OF_EXIT.items())
     assert set(CLASS_OF_EXIT) == set(ExitCode) - {ExitCode.COMPLETED}
 
