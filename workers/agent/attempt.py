@@ -28,14 +28,12 @@ from .meter import Meter
 from .orders import loader_workers, make_order, publish_order, write_key
 from .other_nodes import LOOK_S, OtherNodes
 from .outcome import KillCause, Killed, Outcome, judge_ranks, set_up_failure
+from .progress import Progress
 from .rank_group import RankGroup
 from .resume import choose_resume, from_parent
 from .template_client import Forge, TemplateDied
 
 FENCE_S = float(os.environ.get("VTJOBS_FENCE_S", "10"))
-# How often progress is journalled: every few seconds, and of a short run every twentieth of it.
-PROGRESS_S = 5.0
-PROGRESS_SHARE = 0.05
 # After the first failure, peers get this long to say what they saw.
 LAST_WORDS_S = 5.0
 # After its own ranks are gone, node 0 gives the other nodes this long to say what they saw.
@@ -88,9 +86,6 @@ class HostedRun:
         self.stopping: AttemptState | None = None
         # Why the scheduler stopped it, where that had to be asked.
         self.ruling: Ruling | None = None
-        self.position: dict[str, int] = {}
-        # The step that the last progress record has; None before the first one.
-        self._told_step: int | None = None
         self.start_step = 0
         self.checkpoint_step = 0
         self._kill_at: float | None = None
@@ -100,7 +95,8 @@ class HostedRun:
         # Whether another node never said how it ended.
         self.deserted = False
         now = time.monotonic()
-        self._beat_at = self._fence_at = self._progress_at = now
+        self._beat_at = self._fence_at = now
+        self._progress = Progress(now)
         self._meter = Meter(lane.gpus)
 
     # Start ----------------------------------------------------------------------------------------
@@ -229,6 +225,11 @@ class HostedRun:
     # While it runs --------------------------------------------------------------------------------
 
     @property
+    def position(self) -> dict[str, int]:
+        """Epoch, step and number of steps, as far as they are known."""
+        return self._progress.position
+
+    @property
     def handles(self) -> list[int]:
         """The pipes that wake the agent."""
         return self.ranks.handles
@@ -292,25 +293,16 @@ class HostedRun:
             self.errors.append(from_plain(event, RankError))
             self._kill_by(now + LAST_WORDS_S)
         elif kind == "mark":
-            if rank == 0 and "step" in event:
-                self.position = {name: event[name] for name in ("epoch", "step", "steps")}
-                if self._has_advanced(now):
-                    self._progress_at = self._beat_at = now
-                    self._told_step = event["step"]
-                    self.journal.write("progress", **self.position, trained_s=event["trained_s"])
+            if rank == 0 and "step" in event and self._progress.mark(event, now):
+                self._beat_at = now
+                self.journal.write("progress", **self.position, trained_s=event["trained_s"])
         else:
             self._meter.complete(event)
             self.journal.write(kind, **event)
             self._beat_at = now
-            self.position |= {name: event[name] for name in ("epoch", "step") if name in event}
+            self._progress.reach(event)
             if kind == "checkpoint":
                 self.checkpoint_step = event["step"]
-
-    def _has_advanced(self, now: float) -> bool:
-        """Return whether it is time for the next progress record."""
-        if self._told_step is None or now - self._progress_at >= PROGRESS_S:
-            return True
-        return self.position["step"] - self._told_step >= PROGRESS_SHARE * self.position["steps"]
 
     def _watch(self, now: float) -> None:
         assert self.journal is not None

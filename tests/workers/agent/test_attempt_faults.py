@@ -20,7 +20,7 @@ from vtjobs.jobs.run.states import AttemptState, FailureClass
 from vtjobs.jobs.workspace.journal import JournalWriter, read_all
 from vtjobs.orchestrator.requests import actions
 from vtjobs.workers.agent import attempt as hosted_module
-from vtjobs.workers.agent import rank_group
+from vtjobs.workers.agent import progress, rank_group
 from vtjobs.workers.agent.attempt import HostedRun
 from vtjobs.workers.agent.template_client import Forge
 from vtjobs.workers.checkpoints.manifest import verify
@@ -286,7 +286,7 @@ def test_a_disk_that_is_full_at_the_start_is_storage_and_does_not_end_the_agent(
 def test_a_journal_that_cannot_grow_still_gets_its_end_record(
     lab: Lab, forge: Forge, small_disk: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hosted_module, "PROGRESS_S", 0.0)
+    monkeypatch.setattr(progress, "PROGRESS_S", 0.0)
     small = Lab(small_disk)
     (run_id,) = small.submit(endless())
     hosted = small.host(small.allocate([run_id], checkpoint_every_s=3600), forge)
