@@ -26,7 +26,7 @@ from ..stats.difference import (
     welch_of_summaries,
 )
 from .cell import Cell
-from .published import SELECTION, Published, select, widest
+from .published import SELECTION, Published, deviations, largest, select
 
 SCHEMA_VERSION = 1
 # What the papers' records call a recipe.
@@ -368,7 +368,7 @@ def _worst(record: Published, one: Ours, alpha: float) -> float | None:
     assert one.mean is not None
     gap = one.mean - record.mean
     nearest = one.mean - math.copysign(max(0.0, abs(gap) - record.half_unit), gap)
-    return _test(one, nearest, widest(record), record.n_seeds, alpha).p
+    return largest(_test(one, nearest, std, record.n_seeds, alpha).p for std in deviations(record))
 
 
 def _word(

@@ -4,6 +4,7 @@ Their numbers as records, and what is left of their gains when they are computed
 """
 
 import math
+from collections.abc import Iterable
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -241,22 +242,27 @@ def _worst(record: Published, baseline: Published) -> float | None:
     gain = record.mean - baseline.mean
     # Both means may be off by half a unit; at the least the difference is none.
     least = max(0.0, abs(gain) - record.half_unit - baseline.half_unit)
-    found = _test(
-        record,
-        baseline,
-        mean=baseline.mean + least,
-        std=widest(record),
-        std_baseline=widest(baseline),
+    return largest(
+        _test(record, baseline, mean=baseline.mean + least, std=std, std_baseline=other).p
+        for std in deviations(record)
+        for other in deviations(baseline)
     )
-    return found.p
 
 
-def widest(record: Published) -> float | None:
-    """Return the largest sample deviation that may stand behind a printed one.
+def deviations(record: Published) -> tuple[float | None, ...]:
+    """Return the least and the largest sample deviation that may stand behind a printed one.
 
-    Rounded, or with ddof 0.
+    It is rounded, and may have ddof 0. As a deviation grows, Welch's p first falls, where the
+    degrees of freedom grow faster than the error, and then rises: so it is largest at an end, and
+    over two deviations at a corner.
     """
     n = record.n_seeds
     if record.std is None or n is None or n < 2:
-        return record.std
-    return (record.std + record.half_unit) * math.sqrt(n / (n - 1))
+        return (record.std,)
+    least = max(0.0, record.std - record.half_unit)
+    return least, (record.std + record.half_unit) * math.sqrt(n / (n - 1))
+
+
+def largest(found: Iterable[float | None]) -> float | None:
+    """Return the largest p, or None where nothing could be tested."""
+    return max((p for p in found if p is not None), default=None)
