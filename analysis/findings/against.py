@@ -22,10 +22,11 @@ from ..stats.difference import (
     against_one,
     equivalence,
     holm,
-    seeds_for,
     welch_of_summaries,
 )
+from ..stats.tie import Fixed
 from .cell import Cell
+from .more_seeds import what_helps
 from .published import SELECTION, Published, deviations, largest, select
 
 SCHEMA_VERSION = 1
@@ -279,7 +280,7 @@ def _row(
     record, one, found = pair.record, pair.one, pair.found
     word, detail = "not comparable", found.why_not
     if pair.comparable:
-        word, detail = _word(found, adjusted, alpha, margin)
+        word, detail = _word(pair, adjusted, alpha, margin)
     return Row(
         id=record.id,
         table=record.table,
@@ -371,9 +372,8 @@ def _worst(record: Published, one: Ours, alpha: float) -> float | None:
     return largest(_test(one, nearest, std, record.n_seeds, alpha).p for std in deviations(record))
 
 
-def _word(
-    found: Difference, p: float | None, alpha: float, margin: float | None
-) -> tuple[str, str]:
+def _word(pair: _Pair, p: float | None, alpha: float, margin: float | None) -> tuple[str, str]:
+    found = pair.found
     if p is None:
         return "inconclusive", found.why_not
     tie = equivalence(found, margin) if margin is not None else None
@@ -385,10 +385,12 @@ def _word(
         return "reproduced", ""
     if margin is None:
         return "inconclusive", "no margin was given"
-    needed = seeds_for(margin / found.std, alpha=alpha) if found.std else None
-    more = (
-        f"needs about {needed - found.n} more seeds"
-        if needed is not None and needed > found.n
-        else "the printed number is too uncertain"
+    assert pair.one is not None and pair.one.std is not None and found.difference is not None
+    case = Fixed(
+        gap=found.difference,
+        n=found.n,
+        std=pair.one.std,
+        std_printed=pair.record.std,
+        n_printed=pair.record.n_seeds or 1,
     )
-    return "inconclusive", more
+    return "inconclusive", what_helps(case, margin, alpha=alpha)
