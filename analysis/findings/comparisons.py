@@ -352,6 +352,17 @@ def _needed(found: Difference, alpha: float, min_effect: float | None, test: Tes
     if needed is None:
         return f"no feasible number of seeds detects a difference of {min_effect:g}"
     if needed <= n:
-        return f"{n} seeds have 80 % power for a difference of {min_effect:g}, but found none"
+        return _excluded(found, min_effect, n)
     target = f"a difference of {min_effect:g} (80 % power)"
     return f"needs about {needed - n} more seeds to detect {target}"
+
+
+def _excluded(found: Difference, effect: float, n: int) -> str:
+    """Say whether the interval excludes an effect: not to have seen it does not.
+
+    With 80 % power, one of five comparisons in which the effect is there does not see it.
+    """
+    assert found.interval is not None
+    if max(abs(found.interval.low), abs(found.interval.high)) < effect:
+        return f"the interval excludes a difference of {effect:g}"
+    return f"a difference of {effect:g} is neither shown nor excluded, as may be with {n} seeds"

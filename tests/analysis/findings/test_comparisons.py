@@ -3,6 +3,7 @@
 import random
 from typing import Any
 
+import numpy
 import pytest
 
 from vtjobs.analysis.findings.cell import Cell
@@ -48,6 +49,31 @@ def test_seeds_are_counted_for_the_declared_effect_and_not_for_the_one_that_was_
         assert judged([value + shift for value in BASE], min_effect=0.2).detail.startswith(
             "needs about 11 more seeds"
         )
+
+
+def test_an_effect_is_called_excluded_only_where_the_interval_excludes_it() -> None:
+    assert judged([value + 0.1 for value in BASE], min_effect=1.0).detail == (
+        "the interval excludes a difference of 1"
+    )
+    near = judged([value + 0.25 for value in BASE], min_effect=0.45)
+    assert near.interval is not None and near.interval[1] > 0.45
+    assert (
+        near.detail == "a difference of 0.45 is neither shown nor excluded, as may be with 5 seeds"
+    )
+
+
+def test_an_effect_that_is_there_is_seldom_called_excluded() -> None:
+    generator = numpy.random.default_rng(11)
+    effect, wrong = 2.0, 0
+    for _ in range(400):
+        cells = [
+            cell("base", list(generator.normal(0.0, 1.0, 6)), baseline=None),
+            cell("head", list(generator.normal(effect, 1.0, 6))),
+        ]
+        (found,) = compare(cells, ComparisonPlan(min_effect=effect)).comparisons
+        wrong += "excludes" in found.detail
+    # A false sentence in 5 % of cases at most: 20, and three standard errors.
+    assert wrong <= 33
 
 
 def test_pairs_need_other_numbers_of_seeds() -> None:
