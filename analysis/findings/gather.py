@@ -141,7 +141,7 @@ def gather(
         sizes=sizes,
         images=variance(workspace, cells),
         studies=studies(ledger, workspace, selection, metric=plan.metric, set_name=plan.set),
-        ranks=_over_datasets(cells),
+        ranks=_over_datasets(cells, plan.alpha),
         hours={
             cell.cell_id: seconds[cell.cell_id][0] / 3600
             for cell in cells
@@ -178,7 +178,7 @@ def _sizes(connection: Connection, runs: dict[str, str]) -> dict[str, dict[str, 
     return {cell_of[run_id]: found for run_id, found in sizes.items()}
 
 
-def _over_datasets(cells: Sequence[Cell]) -> list[HeadRanking]:
+def _over_datasets(cells: Sequence[Cell], alpha: float) -> list[HeadRanking]:
     """Rank the heads over datasets, for each backbone and recipe that has them on more than one."""
     groups: dict[tuple[str, str], dict[str, dict[str, float]]] = {}
     for cell in cells:
@@ -189,7 +189,7 @@ def _over_datasets(cells: Sequence[Cell]) -> list[HeadRanking]:
     found = []
     for (backbone, recipe), means in groups.items():
         if len(means) > 1:
-            own = ranks(means, better=cells[0].better)
+            own = ranks(means, better=cells[0].better, alpha=alpha)
             fields = {name: getattr(own, name) for name in Ranking.__struct_fields__}
             found.append(HeadRanking(backbone=backbone, recipe=recipe, **fields))
     return found

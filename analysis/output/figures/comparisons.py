@@ -128,7 +128,7 @@ def critical_difference(found: Ranking, label: str, name: str) -> Drawn | None:
         label: what the methods have in common.
         name: the stem of the files.
     """
-    if found.why_not or found.cd is None:
+    if found.why_not:
         return None
     methods = list(found.ranks.items())
     with styled():
@@ -137,7 +137,7 @@ def critical_difference(found: Ranking, label: str, name: str) -> Drawn | None:
         for line, (method, rank) in enumerate(methods):
             axes.plot([rank], [line], "o", color=COLOURS[0], markersize=4)
             axes.text(rank, line - 0.28, f"{method} {rank:.2f}", ha="center", fontsize=7)
-        groups = _groups([rank for _, rank in methods], found.cd)
+        groups = _groups([rank for _, rank in methods], found.cd) if found.cd else []
         for number, (first, last) in enumerate(groups):
             height = len(methods) + 0.3 * number
             axes.plot(
@@ -151,12 +151,11 @@ def critical_difference(found: Ranking, label: str, name: str) -> Drawn | None:
             yticks=[],
         )
         axes.spines["left"].set_visible(False)
-        axes.set_title(f"{len(found.datasets)} datasets, critical difference {found.cd:.2f}")
+        distance = "" if found.cd is None else f", critical difference {found.cd:.2f}"
+        axes.set_title(f"{len(found.datasets)} datasets{distance}")
     said = ", ".join(f"{method} {rank:.2f}" for method, rank in methods)
-    p = "" if found.p is None else f" Friedman test (Iman-Davenport): p={p_value(found.p)}."
     text = (
-        f"{label}: mean ranks over {len(found.datasets)} datasets: {said}; critical difference"
-        f" {found.cd:.2f}.{p}"
+        f"{label}: mean ranks over {len(found.datasets)} datasets: {said}{distance}. {_test(found)}"
     )
     return Drawn(
         name=name,
@@ -166,6 +165,17 @@ def critical_difference(found: Ranking, label: str, name: str) -> Drawn | None:
         rows=[list(one) for one in methods],
         figure=figure,
     )
+
+
+def _test(found: Ranking) -> str:
+    """Return the sentence of the test that the methods are alike."""
+    if found.p is None:
+        return ""
+    if found.methods > 2:
+        return f"Friedman's test by permutation: p={p_value(found.p)}."
+    signed = found.p_signed_ranks
+    wilcoxon = "" if signed is None else f"; signed ranks: p={p_value(signed)}"
+    return f"Exact sign test: p={p_value(found.p)}{wilcoxon}."
 
 
 def _groups(ranks: Sequence[float], distance: float) -> list[tuple[int, int]]:
