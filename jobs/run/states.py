@@ -118,6 +118,7 @@ WITHOUT_RECORD: dict[FailureClass, str] = {
     FailureClass.AGENT_DIED: "the agent died without an end record",
     FailureClass.NOT_SUBMITTED: "the allocation ended before the run started",
     FailureClass.CANCELLED: "cancelled",
+    FailureClass.SUPERSEDED: "handed on before the run started",
 }
 
 CLASS_OF_EXIT: dict[int, FailureClass] = {

@@ -3,6 +3,7 @@
 import multiprocessing
 import os
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -299,6 +300,17 @@ def test_an_allocation_that_was_found_on_disk_ends_the_live_attempt_below(world:
     assert AttemptState(first["state"]).is_terminal
     assert second["state"] == "submitting"
     assert world.states() == {run_id: "queued"}
+
+
+def test_a_run_that_is_handed_on_before_it_started_has_not_failed(world: World) -> None:
+    (run_id,) = world.submit(paper_grid())
+    world.launch(run_id)
+    successor = replace(an_allocation([(run_id, 2)], token="vtj-next"), handed_on=True)
+    assert adopt_allocation(world.ledger, successor)
+    first, second = world.attempts(run_id)
+    assert (first["state"], first["failure"]) == ("superseded", "superseded")
+    assert first["signature"] == "handed on before the run started"
+    assert second["state"] == "submitting"
 
 
 def test_an_allocation_of_runs_that_the_ledger_lacks_is_taken_in_without_them(world: World) -> None:

@@ -74,7 +74,7 @@ def test_a_frozen_rank_is_noticed_its_stacks_are_kept_and_all_ranks_are_killed(
     serve(forge, hosted, until=lambda: hosted.position.get("step", 0) > 0)
     pids = [rank.pid for rank in hosted.ranks.processes]
     os.kill(pids[1], signal.SIGSTOP)
-    serve(forge, hosted, seconds=60)
+    serve(forge, hosted, seconds=120)
     assert (hosted.ended.state, hosted.ended.failure) == (AttemptState.FAILED, FailureClass.HANG)
     assert not any(is_running(pid) for pid in pids)
     for rank in (0, 1):
