@@ -16,6 +16,7 @@ from ...jobs.grid import fidelity
 from ...jobs.grid.rules import VARIANT
 from ...jobs.run.settings import HeadSettings, RecipeSettings
 from ...jobs.run.spec import BASELINE
+from ...jobs.units import plural
 from ..stats.difference import (
     ALPHA,
     Difference,
@@ -331,6 +332,9 @@ def _why_not(record: Published, one: Ours | None) -> str:
         for setting in fidelity.of_recipe(one.recipe, one.cell.recipe)
         if setting.source == fidelity.CHANGED and setting.name not in _NO_DIFFERENCE
     ]
+    if lost := len(one.cell.diverged_seeds):
+        # Without them the mean would be that of the runs that went well.
+        reasons.append(f"{plural(lost, 'diverged run')} without a score")
     # What an ablation changes is what its record says.
     reasons += [f"train.{name} was changed" for name in changed if "change" not in record.variant]
     return "; ".join(reasons)

@@ -124,6 +124,12 @@ def test_what_was_made_otherwise_is_not_compared(change: dict[str, Any], why: st
     assert (found.word, found.detail, found.p) == ("not comparable", why, None)
 
 
+def test_the_runs_that_went_well_are_not_compared_where_others_diverged() -> None:
+    cell = changed(ours([90.0, 90.1, 90.2]), diverged_seeds=[3, 4])
+    found = row([cell])
+    assert (found.word, found.detail) == ("not comparable", "2 diverged runs without a score")
+
+
 def test_how_a_step_is_computed_is_no_difference() -> None:
     assert row(
         [ours([90.0, 90.1, 90.2], changes={"precision": "fp16", "channels_last": True})]
