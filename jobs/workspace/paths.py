@@ -3,6 +3,7 @@
 import grp
 import os
 import pwd
+import re
 import shlex
 import socket
 import uuid
@@ -24,6 +25,8 @@ from ..atomic_files import (
 from ..errors import BadInput, DamagedFile, VtjobsError
 
 VERSION = 1
+# A cancel or a granted try: the number of an attempt, and `-clean` where it starts from nothing.
+_MARK = re.compile(r"([0-9]+)(-clean)?\Z")
 
 
 class WorkspaceUnreadable(VtjobsError):
@@ -135,12 +138,8 @@ class RunFolder:
         """Return, oldest first, up to which attempt ends no longer count, and whether to start from
         nothing then.
         """
-        try:
-            names = [name.partition("-") for name in os.listdir(self.grants)]
-        except FileNotFoundError:
-            return []
         # Of two at one number the one from nothing holds: going on would ignore what was asked for.
-        return sorted((int(number), clean == "clean") for number, _, clean in names)
+        return sorted((number, clean) for number, clean, _ in _marks(self.grants))
 
     def requests(self) -> list[Request]:
         """Return what users asked for, in the order of the attempts that it covers.
@@ -150,13 +149,10 @@ class RunFolder:
         """
         found = []
         for folder, plain in ((self.cancels, "cancel"), (self.grants, "retry")):
-            for path in folder.glob("[0-9]*"):
-                number, _, clean = path.name.partition("-")
-                if not number.isdigit():
-                    continue
+            for number, clean, path in _marks(folder):
                 facts, word = path.stat(), "rerun" if clean else plain
                 name = user_name(facts.st_uid)
-                found.append(Request(number=int(number), word=word, at=facts.st_mtime, by=name))
+                found.append(Request(number=number, word=word, at=facts.st_mtime, by=name))
         return sorted(found, key=lambda item: (item.number, item.word))
 
     def attempts(self) -> list[int]:
@@ -178,6 +174,19 @@ def user_name(uid: int) -> str:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
         return f"user {uid}"
+
+
+def _marks(folder: Path) -> list[tuple[int, bool, Path]]:
+    """Return the attempts that a folder has a mark of, whether it is `-clean`, and its path.
+
+    What somebody's editor or NFS has left there is no mark.
+    """
+    try:
+        names = os.listdir(folder)
+    except FileNotFoundError:
+        return []
+    found = ((_MARK.match(name), name) for name in names)
+    return [(int(match[1]), bool(match[2]), folder / name) for match, name in found if match]
 
 
 def _numbers(folder: Path) -> list[int]:

@@ -106,6 +106,18 @@ def test_a_foreign_file_among_the_claims_does_no_harm(tmp_path: Path) -> None:
     assert folder.claim(2)
 
 
+def test_what_is_no_mark_of_ours_grants_and_requests_nothing(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    folder.grants.mkdir()
+    for name in (".nfs0001", "0003~", "0003-clean.swp", "²", "0004", "0005-clean"):
+        (folder.grants / name).touch()
+    assert folder.all_grants() == [(4, False), (5, True)]
+    assert [(found.number, found.word) for found in folder.requests()] == [
+        (4, "retry"),
+        (5, "rerun"),
+    ]
+
+
 def test_a_workspace_is_made_once(tmp_path: Path) -> None:
     workspace = Workspace(tmp_path / "deep" / "runs").create()
     identity = workspace.check()
