@@ -315,7 +315,8 @@ def seeds_for(
     """Return how many seeds per side find an effect (as in `power`) so often; None above 10,000."""
     if effect == 0.0 or power(effect, MOST_SEEDS, alpha=alpha, pairs=pairs) < wanted:
         return None
-    low, high = 2, MOST_SEEDS
+    # A paired test needs three pairs.
+    low, high = 3 if pairs else 2, MOST_SEEDS
     while low < high:
         middle = (low + high) // 2
         enough = power(effect, middle, alpha=alpha, pairs=pairs) >= wanted

@@ -63,7 +63,7 @@ class Description(Document, frozen=True, kw_only=True):
     best_of_n: float | None
     """How far the best seed lies from the mean."""
     luck: float | None
-    """How far the best of as many normal draws would lie from it."""
+    """How far the best of as many normal draws would lie from it, on average."""
     best_of: dict[str, float]
     """k -> the expected best of k of these seeds (Tang et al. 2020)."""
     outlier: Outlier | None
@@ -110,7 +110,7 @@ def describe(
         mad=_mad(ordered) if n >= ROBUST_FROM else None,
         iqm=_iqm(ordered) if n >= ROBUST_FROM else None,
         best_of_n=abs(best - mean) if mean is not None and n > 1 else None,
-        luck=std * expected_best(n) if std is not None else None,
+        luck=std / unbiased(n) * expected_best(n) if std is not None else None,
         best_of=(
             {str(k): best_of(ranked, k) for k in (2, 3, 5, 10, 30) if k <= n} if spread else {}
         ),
@@ -222,6 +222,12 @@ def spread_factors(n: int, level: float = LEVEL) -> tuple[float, float]:
 
 
 @lru_cache(maxsize=4096)
+def unbiased(n: int) -> float:
+    """Return c4: the expected deviation of n ≥ 2 normal draws, as a share of the true one."""
+    return math.sqrt(2 / (n - 1)) * math.exp(math.lgamma(n / 2) - math.lgamma((n - 1) / 2))
+
+
+@lru_cache(maxsize=256)
 def expected_best(n: int) -> float:
     """Return the expected maximum of n independent standard normal draws."""
     if n < 2:

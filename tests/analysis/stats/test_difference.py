@@ -232,3 +232,8 @@ def test_pairs_that_all_differ_by_one_image_have_no_spread() -> None:
     found = paired(ours, theirs)
     assert found.p is None and found.why_not == "all pairs differ by the same amount"
     assert e_value(found, pairs=True) is None
+
+
+def test_pairs_are_at_least_three_as_the_paired_test_needs_them() -> None:
+    assert seeds_for(1000.0, pairs=True) == 3
+    assert seeds_for(1000.0) == 2

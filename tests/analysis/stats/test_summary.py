@@ -58,6 +58,14 @@ def test_few_seeds_leave_the_deviation_wide_open(n: int, low: float, high: float
     assert spread_factors(n) == pytest.approx((low, high), abs=0.005)
 
 
+@pytest.mark.parametrize("n", [3, 5])
+def test_the_best_of_a_few_seeds_is_on_average_as_lucky_as_is_said(n: int) -> None:
+    draws = numpy.random.default_rng(3).normal(80.0, 1.0, (2000, n))
+    found = [describe(dict(enumerate(map(float, row)))) for row in draws]
+    excess = [one.best_of_n - one.luck for one in found]
+    assert abs(statistics.fmean(excess)) < 4 * statistics.stdev(excess) / len(draws) ** 0.5
+
+
 # Expected largest of n normal draws: Harter 1961, table 1.
 @pytest.mark.parametrize(
     ("n", "best"),
