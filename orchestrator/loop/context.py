@@ -12,6 +12,7 @@ from typing import Any
 from ...db.engine import (
     file_system_of,
     is_network,
+    open_engine,
     parse_url,
     require_writable,
     why_read_only,
@@ -152,6 +153,7 @@ def open_context(
     if config.get("ledger"):
         parse_url(str(config.get("ledger")))
     if create:
+        _require_server(config)
         workspace.create(group=config.get("group"))
     identity = workspace.check()
     is_owner = workspace.is_ours()
@@ -195,6 +197,18 @@ def open_context(
         keeps_ledger=keeps_ledger and not read_only,
         read_only=read_only,
     )
+
+
+def _require_server(config: Config) -> None:
+    """Refuse to begin a workspace whose ledger's server is away or takes nothing."""
+    url = str(config.get("ledger") or "")
+    if "://" not in url or config.workspace.identity.exists():
+        return
+    engine = open_engine(parse_url(url))
+    try:
+        require_writable(engine)
+    finally:
+        engine.dispose()
 
 
 def require_ours(config: Config) -> None:

@@ -143,6 +143,17 @@ def test_a_command_that_acts_refuses_a_read_only_ledger_and_does_nothing(
     assert tree(cli.folder) == before
 
 
+def test_a_first_submission_to_a_read_only_ledger_leaves_no_workspace(
+    cli: Cli, postgres: PostgresServer
+) -> None:
+    url = postgres.new_database()
+    administer(postgres, f"ALTER DATABASE {name_of(url)} SET default_transaction_read_only = on")
+    cli.write("grid.yaml", tiny_grid())
+    done = cli("submit", "grid.yaml", VTJOBS_LEDGER=url)
+    assert done.returncode == 6, done.stderr
+    assert not cli.workspace.exists()
+
+
 def test_doctor_says_that_the_ledger_is_read_only(cli: Cli, read_only_lab: str) -> None:
     done = cli("doctor")
     assert done.returncode == 1
