@@ -33,7 +33,9 @@ def archived(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Iterator[
     user = Cli(folder, cache, {"VTJOBS_WORKSPACE": str(lab.root)})
     user.write("grid.yaml", tiny_grid(seeds="3"))
     place = str(lab.root)
-    subprocess.run(["mount", "--bind", place, place], check=True)
+    mounted = subprocess.run(["mount", "--bind", place, place], capture_output=True, text=True)
+    if mounted.returncode:
+        pytest.skip(f"nothing can be mounted here: {mounted.stderr.strip()}")
     subprocess.run(["mount", "-o", "remount,bind,ro", place], check=True)
     yield user
     subprocess.run(["umount", "-l", place], check=True)
