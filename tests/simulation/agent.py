@@ -27,6 +27,7 @@ from vtjobs.jobs.workspace.markers import closed
 from vtjobs.jobs.workspace.paths import RunFolder
 from vtjobs.jobs.workspace.stored_grid import write_spec
 from vtjobs.workers.agent.further_work import FurtherWork
+from vtjobs.workers.agent.second_service import tasks_of_place
 
 if TYPE_CHECKING:
     from .cluster import Cluster, Element
@@ -85,7 +86,8 @@ class Agent:
         self.is_alive = True
         self.stopping: AttemptState | None = None
         self.explained = True
-        self.hosted = [Hosted(self, task) for task in allocation.tasks[element.index]]
+        again = element.restarts and tasks_of_place(cluster.workspace, allocation, element.index)
+        self.hosted = [Hosted(self, task) for task in again or allocation.tasks[element.index]]
         self.further = FurtherWork(
             cluster.workspace, allocation, element.index, clock=self.world, scheduler=Node()
         )
@@ -130,7 +132,7 @@ class Agent:
 
     def term(self) -> None:
         """Ask SLURM why; where it does not answer, the end is left to be explained by it later."""
-        if not self.cluster.is_up:
+        if not self.cluster.is_up or self.element.cause == "requeued":
             self.explained = False
             self.run(self._stop, AttemptState.PREEMPTED)
             return
@@ -216,15 +218,15 @@ class Agent:
         write_new(self.cluster.workspace.allocation(token), to_json(content.to_dict()))
         self.world.note(f"{self.element.job.token} hands on to {token}")
         # SLURM would take the job now and begin it later; here it is taken later.
-        self.world.after(delay_s + self.world.between(0.1, 2.0), self._submit, token)
+        self.world.after(delay_s + self.world.between(0.1, 2.0), self._submit, content)
 
-    def _submit(self, token: str) -> None:
+    def _submit(self, content: Allocation) -> None:
         chance, element = self.world.random.random(), self.element
         if not self.cluster.is_up or (chance < 0.2 and not self.cluster.calm):
             # The file is there: the next command finds it and submits it.
             return
         job = str(element.job.id) + (f"_{element.index}" if element.job.is_array else "")
-        self.cluster.sbatch(token, places=1, after=[job])
+        self.cluster.sbatch(content.token, places=1, after=[job], exclude=content.exclude)
 
 
 def _next(hosted: Hosted) -> Task:

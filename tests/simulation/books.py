@@ -49,6 +49,10 @@ class Books:
         """A pending element was cancelled: it leaves no row, unless it was the job's last one."""
         self._later(element.job, self._vanish, element)
 
+    def put_back(self, element: Element) -> None:
+        """A job that had started waits in the queue again."""
+        self._later(element.job, self._put_back, element)
+
     def _later(self, job: Job, action: Any, *arguments: Any) -> None:
         late = self.world.between(0.6, 4.4)
         if self.world.chance(self.profile.slow_books):
@@ -89,6 +93,12 @@ class Books:
         if entry is not None:
             entry.pending.discard(element.index)
             entry.rows[element.index] = (word, ended_at, node)
+
+    def _put_back(self, element: Element) -> None:
+        entry = self._entries.get(element.job.id)
+        if entry is not None:
+            entry.rows.pop(element.index, None)
+            entry.pending.add(element.index)
 
     def _vanish(self, element: Element) -> None:
         entry = self._entries.get(element.job.id)

@@ -66,6 +66,7 @@ def check_end(watch: Watch, profile: Profile) -> dict[str, Any]:
     for run_id in watch.runs:
         _check_tries(run_id, watch, attempts[run_id])
         _check_cancel(run_id, watch, attempts[run_id])
+        _check_unasked(run_id, watch)
         if watch.states[run_id] == "completed":
             _check_completed(run_id, watch, profile, attempts[run_id])
     _check_strangers(watch, profile, attempts)
@@ -123,6 +124,13 @@ def _check_cancel(run_id: str, watch: Watch, attempts: list[Attempt]) -> None:
         raise Violation(f"run {run_id} was cancelled, and is {watch.states[run_id]}")
     if attempts and attempts[-1]["number"] > through:
         raise Violation(f"run {run_id} was cancelled, and tried again")
+
+
+def _check_unasked(run_id: str, watch: Watch) -> None:
+    """Nothing is cancelled but what a user or somebody else cancelled."""
+    somebody = run_id in watch.touched or run_id in watch.scancelled_runs
+    if watch.states[run_id] == "cancelled" and not somebody:
+        raise Violation(f"run {run_id} is cancelled, and nobody asked for it")
 
 
 def _check_completed(run_id: str, watch: Watch, profile: Profile, attempts: list[Attempt]) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import pwd
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -18,7 +19,7 @@ from vtjobs.jobs.atomic_files import read_json
 from vtjobs.jobs.errors import SchedulerSlow, SchedulerUnreachable
 from vtjobs.jobs.workspace.allocation import Allocation
 from vtjobs.jobs.workspace.paths import Workspace
-from vtjobs.orchestrator.backends.slurm.shell import NoAccounting
+from vtjobs.orchestrator.backends.slurm.shell import CommandFailed, NoAccounting
 
 from .books import Books, ranges
 from .profile import Profile
@@ -27,8 +28,10 @@ from .world import World
 if TYPE_CHECKING:
     from .agent import Agent
 
-LIVE = ("PENDING", "RUNNING", "COMPLETING")
+LIVE = ("PENDING", "RUNNING", "SUSPENDED", "COMPLETING")
 KILL_WAIT_S = 30.0
+# A job that was put back begins so long after it at the earliest.
+PUT_BACK_S = 120.0
 WORDS = {"cancelled": "CANCELLED", "preempted": "PREEMPTED", "timeout": "TIMEOUT"}
 
 
@@ -46,6 +49,10 @@ class Element:
     cut_off: bool = False
     """SLURM has lost its node: its processes are out of reach."""
     agent: Agent | None = None
+    restarts: int = 0
+    """How often somebody has put it back into the queue."""
+    begins_at: float = 0.0
+    is_held: bool = False
 
     @property
     def is_live(self) -> bool:
@@ -61,6 +68,9 @@ class Job:
     submitted_at: float
     is_array: bool
     after: list[str]
+    excluded: set[str]
+    by_pass: bool
+    """Whether a pass submitted it, and not an agent that handed on."""
     elements: list[Element] = field(default_factory=list)
 
 
@@ -76,6 +86,7 @@ class Cluster:
         # Ended ones as well, until they are forgotten.
         self.all_jobs: list[Job] = []
         self.pending: list[Element] = []
+        self.holes = {f"gpu{number}" for number in range(profile.black_holes)}
         self.free = profile.nodes
         self.is_up = True
         self.calm = False
@@ -122,6 +133,8 @@ class Cluster:
     def _answer(self, command: Sequence[str]) -> str:
         name = command[0]
         match name:
+            case "squeue" if "--states=PENDING" in command:
+                return "\n".join(self._exclusions())
             case "squeue":
                 return "\n".join(line for job in self.jobs.values() for line in self._lines(job))
             case "scancel":
@@ -137,7 +150,26 @@ class Cluster:
                 return self._scontrol(command)
         raise AssertionError(f"not expected: {command}")
 
+    def _exclusions(self) -> list[str]:
+        """List what waits with the nodes that it does not go to."""
+        return [
+            f"{job.id}|{','.join(sorted(job.excluded))}|{job.token}"
+            for job in self.jobs.values()
+            if any(element.state == "PENDING" for element in job.elements)
+        ]
+
+    def _exclude(self, command: Sequence[str]) -> str:
+        wanted = dict(word.split("=", 1) for word in command[2:])
+        job = self.jobs.get(int(wanted["JobId"]))
+        if job is None or all(element.state != "PENDING" for element in job.elements):
+            raise CommandFailed("scontrol: Job is no longer pending execution")
+        job.excluded = set(wanted["ExcNodeList"].split(","))
+        self.world.note(f"{job.id} kept off {wanted['ExcNodeList']}")
+        return ""
+
     def _scontrol(self, command: Sequence[str]) -> str:
+        if "update" in command:
+            return self._exclude(command)
         if "assoc_mgr" in command:
             user = pwd.getpwuid(os.getuid()).pw_name
             most = "N" if self.profile.max_jobs is None else self.profile.max_jobs
@@ -169,10 +201,13 @@ class Cluster:
 
     def _lines(self, job: Job) -> list[str]:
         found = []
-        waiting = {element.index for element in job.elements if element.state == "PENDING"}
-        if waiting:
-            place = ranges(waiting) if job.is_array else "N/A"
-            found.append(f"{job.id}|{place}|PENDING|Priority||N/A|N/A|{job.token}")
+        waiting: dict[str, set[int]] = defaultdict(set)
+        for element in job.elements:
+            if element.state == "PENDING":
+                waiting["JobHeldAdmin" if element.is_held else "Priority"].add(element.index)
+        for reason, indices in waiting.items():
+            place = ranges(indices) if job.is_array else "N/A"
+            found.append(f"{job.id}|{place}|PENDING|{reason}||N/A|N/A|{job.token}")
         for element in job.elements:
             if element.state == "PENDING":
                 continue
@@ -196,10 +231,26 @@ class Cluster:
 
     # Submission -----------------------------------------------------------------------------------
 
-    def sbatch(self, token: str, *, places: int, after: Sequence[str] = ()) -> Job:
+    def sbatch(
+        self,
+        token: str,
+        *,
+        places: int,
+        after: Sequence[str] = (),
+        exclude: Sequence[str] = (),
+        by_pass: bool = False,
+    ) -> Job:
         """Take in a job."""
         self._numbers += 1
-        job = Job(self._numbers, token, self.world.now, places > 1, list(after))
+        job = Job(
+            id=self._numbers,
+            token=token,
+            submitted_at=self.world.now,
+            is_array=places > 1,
+            after=list(after),
+            excluded=set(exclude),
+            by_pass=by_pass,
+        )
         job.elements = [Element(job, index) for index in range(places)]
         self.jobs[job.id] = job
         self.all_jobs.append(job)
@@ -237,7 +288,9 @@ class Cluster:
         for element in self.pending:
             if element.state != "PENDING":
                 continue
-            if self.free <= 0 or any(self._is_waited_for(name) for name in element.job.after):
+            waits = element.is_held or element.begins_at > self.world.now
+            waits |= any(self._is_waited_for(name) for name in element.job.after)
+            if self.free <= 0 or waits:
                 waiting.append(element)
                 continue
             self._start(element)
@@ -254,15 +307,25 @@ class Cluster:
     def _start(self, element: Element) -> None:
         self.free -= 1
         element.state = "RUNNING"
-        element.node = f"gpu{self.world.random.randrange(self.profile.nodes)}"
+        element.node = self._node(element.job)
         self.workspace.agent_log(element.job.token, element.index, 0).touch()
         self.books.changed(element, "RUNNING")
-        fate = self._fate()
+        is_hole = element.node in self.holes
+        if is_hole:
+            self.watch.taken_by_hole(element)
+        fate = "never_started" if is_hole else self._fate()
         if fate == "never_started":
-            self.world.note(f"{element.job.id}_{element.index} never started")
+            self.world.note(f"{element.job.id}_{element.index} never started on {element.node}")
             self.world.after(self.world.between(0.1, 2.0), self.end, element, "FAILED")
             return
         self.world.after(self.world.between(0.3, 2.0), self._boot, element, fate)
+
+    def _node(self, job: Job) -> str:
+        """Choose a node. Those where every job ends at once are free more often than others."""
+        open_holes = sorted(self.holes - job.excluded)
+        if open_holes and self.world.chance(0.5):
+            return self.world.random.choice(open_holes)
+        return f"gpu{self.world.random.randrange(len(self.holes), self.profile.nodes)}"
 
     def _fate(self) -> str | None:
         if self.calm or not self.world.chance(self.profile.fault):
@@ -283,26 +346,33 @@ class Cluster:
         element.agent = Agent(self, element, content)
         shape = content.shape
         if shape.walltime_s:
-            self.world.after(shape.walltime_s - shape.lead_s, self._warn, element)
-            self.world.after(shape.walltime_s + self.world.between(0, 17), self._time_out, element)
+            agent, late = element.agent, self.world.between(0, 17)
+            self.world.after(shape.walltime_s - shape.lead_s, self._warn, element, agent)
+            self.world.after(shape.walltime_s + late, self._time_out, element, agent)
         if fate is not None:
             usual = self.profile.epochs * 45.0
-            self.world.after(self.world.between(0.0, 1.1 * usual), self._befall, element, fate)
+            late = self.world.between(0.0, 1.1 * usual)
+            self.world.after(late, self._befall, element, fate, element.agent)
         element.agent.start()
 
-    def _warn(self, element: Element) -> None:
-        if element.state == "RUNNING" and not element.cut_off and element.agent:
-            element.agent.usr2()
+    def _warn(self, element: Element, agent: Agent) -> None:
+        if element.state == "RUNNING" and not element.cut_off and element.agent is agent:
+            agent.usr2()
 
-    def _time_out(self, element: Element) -> None:
-        if element.state == "RUNNING" and not element.cut_off:
+    def _time_out(self, element: Element, agent: Agent) -> None:
+        if element.cut_off or element.agent is not agent:
+            return
+        if element.state == "SUSPENDED":
+            # Its clock stands still.
+            self.world.after(60.0, self._time_out, element, agent)
+        elif element.state == "RUNNING":
             self.terminate(element, "timeout", KILL_WAIT_S)
 
     # Faults ---------------------------------------------------------------------------------------
 
-    def _befall(self, element: Element, fate: str) -> None:
-        agent = element.agent
-        if element.state != "RUNNING" or agent is None or not agent.is_alive or self.calm:
+    def _befall(self, element: Element, fate: str, agent: Agent) -> None:
+        is_over = element.agent is not agent or not agent.is_alive
+        if element.state != "RUNNING" or is_over or self.calm:
             return
         self.world.note(f"{element.job.id}_{element.index} {fate}")
         detected = self.world.between(20.0, 320.0)
@@ -339,6 +409,59 @@ class Cluster:
         if element.is_live:
             self._finish(element, "NODE_FAIL")
 
+    # Administrators -------------------------------------------------------------------------------
+
+    def administrate(self) -> None:
+        """Hold a job that waits, or suspend or requeue one that runs."""
+        live = [element for job in self.jobs.values() for element in job.elements]
+        waiting = [e for e in live if e.state == "PENDING" and not e.is_held]
+        running = [e for e in live if e.state == "RUNNING" and e.agent and e.agent.is_alive]
+        running = [e for e in running if not e.cut_off]
+        deed = self.world.random.choice(["hold", "suspend", "requeue", "requeue and hold"])
+        if not (chosen := waiting if deed == "hold" else running) or not self.is_up:
+            return
+        element, seconds = self.world.random.choice(chosen), self.world.between(60.0, 900.0)
+        self.world.note(f"an administrator: {deed} {element.job.id}_{element.index}")
+        if deed == "suspend":
+            self._suspend(element, seconds)
+        elif deed == "requeue":
+            self.terminate(element, "requeued", KILL_WAIT_S)
+        else:
+            element.is_held = True
+            self.world.after(seconds, self._release, element)
+            if deed == "requeue and hold":
+                self.terminate(element, "requeued", KILL_WAIT_S)
+
+    def come_to_rest(self) -> None:
+        """No more faults, and those that last are mended."""
+        self.calm = True
+        self.holes = set()
+
+    def _suspend(self, element: Element, seconds: float) -> None:
+        assert element.agent is not None
+        element.state = "SUSPENDED"
+        element.agent.freeze(seconds)
+        self.world.after(seconds, self._resume, element)
+
+    def _resume(self, element: Element) -> None:
+        if element.state == "SUSPENDED":
+            element.state = "RUNNING"
+
+    def _release(self, element: Element) -> None:
+        element.is_held = False
+        self.schedule_soon()
+
+    def _put_back(self, element: Element) -> None:
+        """Requeue a job whose processes are gone: it begins again under the same id."""
+        self.free += 1
+        element.state, element.node, element.cause, element.agent = "PENDING", "", "", None
+        element.restarts += 1
+        element.begins_at = self.world.now + PUT_BACK_S
+        self.pending.append(element)
+        self.books.put_back(element)
+        self.world.note(f"{element.job.id}_{element.index} put back")
+        self.world.after(PUT_BACK_S, self.schedule_soon)
+
     # Ends -----------------------------------------------------------------------------------------
 
     def scancel(self, names: Sequence[str], *, token: str | None = None) -> None:
@@ -353,15 +476,17 @@ class Cluster:
                     self.cancel(element)
 
     def cancel(self, element: Element) -> None:
-        if element.state == "PENDING":
+        if element.state == "PENDING" and element.restarts:
+            self._finish(element, "CANCELLED")
+        elif element.state == "PENDING":
             element.state, element.ended_at = "VANISHED", self.world.now
             self.books.vanished(element)
             self.world.note(f"{element.job.id}_{element.index} vanished")
             self._forget(element)
-        elif element.state == "RUNNING" and element.cut_off:
+        elif element.is_live and element.cut_off:
             # SLURM takes it for ended at once; what runs there runs on.
             self._finish(element, "CANCELLED")
-        elif element.state == "RUNNING":
+        elif element.state in ("RUNNING", "SUSPENDED"):
             self.terminate(element, "cancelled", KILL_WAIT_S)
 
     def terminate(self, element: Element, cause: str, grace_s: float) -> None:
@@ -376,13 +501,23 @@ class Cluster:
         if element.ended_at is None:
             if element.agent is not None:
                 element.agent.kill()
-            self._finish(element, WORDS[element.cause])
+            self._leave(element)
 
     def exited(self, element: Element, code: int) -> None:
         """The agent ended by itself."""
         if element.cut_off or element.ended_at is not None:
             return
+        if element.cause == "requeued":
+            self._leave(element)
+            return
         self.end(element, WORDS.get(element.cause) or ("COMPLETED" if code == 0 else "FAILED"))
+
+    def _leave(self, element: Element) -> None:
+        """Processes that were told to end are gone."""
+        if element.cause == "requeued":
+            self._put_back(element)
+        elif element.cause:
+            self._finish(element, WORDS[element.cause])
 
     def end(self, element: Element, word: str) -> None:
         if element.ended_at is None:
@@ -395,7 +530,8 @@ class Cluster:
         element.state, element.ended_at = word, self.world.now
         self.books.changed(element, "CANCELLED by 1000" if word == "CANCELLED" else word)
         self.world.note(f"{element.job.id}_{element.index} {word}")
-        self.free += 1
+        # A job that waited had no node.
+        self.free += bool(element.node)
         self.schedule_soon()
         self.world.after(self.profile.min_job_age_s, self._forget, element)
 

@@ -112,6 +112,8 @@ class History:
         self.world.after(self.world.between(0.0, QUARTER_S), self._fail_controller)
         self.world.after(self.world.between(0.0, QUARTER_S), self._fail_books)
         self.world.after(self.world.between(10.0, 200.0), self._meddle)
+        if self.profile.admins:
+            self._administrate_later()
         for _ in range(self.profile.lose_ledger):
             self.world.after(self.world.between(100.0, 1500.0), self._lose_ledger)
 
@@ -144,7 +146,8 @@ class History:
 
     def _rest(self) -> None:
         """No more faults: everything must find its end."""
-        self.cluster.calm = self.is_over = True
+        self.is_over = True
+        self.cluster.come_to_rest()
         for process in self.people:
             process.calm = True
         if not self.cluster.is_up:
@@ -189,6 +192,15 @@ class History:
             self._meddle_once(user)
         often = self.profile.meddling * max(1.0, self.profile.runs / 100)
         world.after(world.between(0.2, 1.8) * QUARTER_S / max(often, 0.01), self._meddle)
+
+    def _administrate_later(self) -> None:
+        late = self.world.between(0.2, 1.8) * QUARTER_S / self.profile.admins
+        self.world.after(late, self._administrate)
+
+    def _administrate(self) -> None:
+        if not self.is_over:
+            self.cluster.administrate()
+            self._administrate_later()
 
     def _meddle_once(self, user: Process) -> None:
         chosen = self.world.random.sample(

@@ -59,6 +59,10 @@ class Profile:
     """How often one waits there, so that others go first."""
     outage: float = 0.5
     """Outages of the controller, and as many of accounting, per simulated quarter of an hour."""
+    black_holes: int = 0
+    """Nodes on which no agent can start. They are always free."""
+    admins: float = 0.0
+    """Jobs that administrators hold, suspend or requeue, per quarter of an hour."""
     meddling: float = 1.0
     """What users and strangers do, per quarter of an hour, more where there are more than 100 runs.
     """
@@ -97,4 +101,6 @@ def draw(seed: int, runs: int) -> Profile:
         outage=chance.choice([0.0, 0.5, 1.5]),
         meddling=chance.choice([0.0, 2.0, 10.0]),
         catch_up_s=chance.choice([10.0, 30.0, 300.0]),
+        black_holes=chance.choice([0, 0, 0, 1, 2]),
+        admins=chance.choice([0.0, 0.0, 2.0, 10.0]),
     )

@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
-from vtjobs.db import ingest, ledger
+from vtjobs.db import bad_nodes, ingest, ledger
 from vtjobs.jobs.atomic_files import make_folder, touch_new
+from vtjobs.jobs.run.states import AttemptState, FailureClass
 from vtjobs.jobs.workspace.paths import RunFolder
 from vtjobs.orchestrator.backends.base import JobState, JobView, Submission, SubmitOutcome
-from vtjobs.orchestrator.backends.slurm import observe, submission
-from vtjobs.orchestrator.loop import dispatch, tick
+from vtjobs.orchestrator.backends.slurm import backend, observe, query, states, submission
+from vtjobs.orchestrator.loop import avoid, dispatch, tick
 
 from . import seams
 from .history import play
@@ -108,6 +109,53 @@ def successors_are_not_found(patch: pytest.MonkeyPatch) -> None:
         patch.setattr(module, "adopt_allocations", lambda *arguments: 0)
 
 
+def black_holes_are_not_seen(patch: pytest.MonkeyPatch) -> None:
+    """A node on which no agent can start is like any other."""
+    for module in (avoid, bad_nodes):
+        patch.setattr(module, "black_holes", lambda connection, *, now: [])
+
+
+def what_waits_takes_black_holes(patch: pytest.MonkeyPatch) -> None:
+    """Only new jobs avoid a node on which no agent can start."""
+    patch.setattr(backend.SlurmBackend, "avoid", lambda self, places, nodes: None)
+
+
+def new_jobs_take_black_holes(patch: pytest.MonkeyPatch) -> None:
+    """Only what waits already is kept off a node on which no agent can start."""
+    patch.setattr(bad_nodes, "black_holes", lambda connection, *, now: [])
+
+
+def suspended_is_over(patch: pytest.MonkeyPatch) -> None:
+    """A job that an administrator suspends counts as lost."""
+    patch.setitem(states._ENDS, "SUSPENDED", (AttemptState.LOST, FailureClass.AGENT_DIED))
+
+
+def held_is_cancelled(patch: pytest.MonkeyPatch) -> None:
+    """A job that an administrator holds counts as cancelled."""
+
+    def view_of(row: query.Row) -> JobView:
+        found = states.view_of(row)
+        if row.reason != "JobHeldAdmin":
+            return found
+        return replace(
+            found,
+            state=JobState.ENDED,
+            end=AttemptState.CANCELLED,
+            failure=FailureClass.CANCELLED,
+        )
+
+    patch.setattr(observe, "view_of", view_of)
+
+
+def without_accounting_the_cancelled_are_lost(patch: pytest.MonkeyPatch) -> None:
+    """What somebody cancels in the queue is submitted again where nobody keeps books."""
+    patch.setattr(
+        observe,
+        "_cancelled",
+        lambda job_id, raw, *, source: JobView(state=JobState.ENDED, end=None, source=source),
+    )
+
+
 ZOMBIES = {"fault": 0.7, "fates": {"node_zombie": 1.0}}
 LOST = {"lost_reply": 0.6, "fault": 0.1, "failure": 0.0}
 # Few nodes: the mistake harms what waits.
@@ -116,6 +164,10 @@ LATE = {"accounting": True, "slow_books": 0.7, "meddling": 30.0, "failure": 0.0,
 STALLS = {"fault": 0.9, "fates": {"stalled": 1.0}, "failure": 0.0, "lost_reply": 0.0}
 AWAY = {**STALLS, "outage": 3.0, "catch_up_s": 600.0, "min_job_age_s": 2.0, "meddling": 30.0}
 FRAIL = {"failure": 0.6, "tries": 1, "fault": 0.0, "meddling": 0.0}
+CALM = {"fault": 0.0, "failure": 0.0, "lost_reply": 0.0, "outage": 0.0, "meddling": 0.0}
+HOLES = {**CALM, "nodes": 4, "black_holes": 2, "kill": 0.0, "pause": 0.0}
+ADMINS = {**CALM, "nodes": 6, "admins": 40.0}
+NO_BOOKS = {**LATE, "meddling": 15.0, "accounting": False, "outage": 0.0, "min_job_age_s": 300.0}
 # Each with the weather in which it shows.
 MUTANTS: list[tuple[Plant, dict[str, Any]]] = [
     (no_fencing, ZOMBIES),
@@ -128,7 +180,16 @@ MUTANTS: list[tuple[Plant, dict[str, Any]]] = [
     (offsets_are_forgotten, {}),
     (retries_without_end, FRAIL),
     (successors_are_not_found, {"walltime_s": 180}),
+    (black_holes_are_not_seen, HOLES),
+    (what_waits_takes_black_holes, HOLES),
+    (new_jobs_take_black_holes, HOLES),
+    (suspended_is_over, ADMINS),
+    (held_is_cancelled, ADMINS),
+    (without_accounting_the_cancelled_are_lost, NO_BOOKS),
 ]
+
+
+STORMS = [ZOMBIES, LOST, DEAF, LATE, AWAY, FRAIL, HOLES, ADMINS, NO_BOOKS]
 
 
 @pytest.mark.parametrize(
@@ -143,7 +204,7 @@ def test_a_planted_mistake_is_caught(
             play(seed, 30, _stormy(seed, weather))
 
 
-@pytest.mark.parametrize("weather", [ZOMBIES, LOST, DEAF, LATE, AWAY, FRAIL])
+@pytest.mark.parametrize("weather", STORMS)
 def test_without_a_mistake_the_same_weather_does_no_harm(weather: dict[str, Any]) -> None:
     for seed in SEEDS[:3]:
         play(seed, 30, _stormy(seed, weather))

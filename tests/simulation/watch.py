@@ -5,13 +5,16 @@ And what must hold all the time.
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from vtjobs.jobs.atomic_files import read_json
 from vtjobs.jobs.run.states import RunState
+from vtjobs.jobs.workspace.allocation import Allocation
 from vtjobs.orchestrator.loop.context import Context
 from vtjobs.orchestrator.requests import actions
 
@@ -28,6 +31,8 @@ KNOWN_WITHIN_S = 900.0
 FENCED_WITHIN_S = 45.0
 # A cancel reaches an agent within a look at the folder; what it writes until then counts.
 NOTICE_S = 30.0
+# Passes have seen a node that starts nothing so long after its second job.
+HOLE_SEEN_WITHIN_S = 900.0
 
 
 class Violation(AssertionError):
@@ -64,10 +69,13 @@ class Watch:
         self.user_cancels: dict[str, tuple[float, int]] = {}
         # When a cancel came to its end, and what it covers.
         self.strangers: list[Stranger] = []
+        self.scancelled_runs: set[str] = set()
         self.losses = 0
         self._seen_at: dict[str, float] = {}
         self._changed_at = 0.0
         self._trainers: dict[str, list[Hosted]] = defaultdict(list)
+        self._kept_off: dict[str, float] = {}
+        # Nodes that are black holes, and when the ledger was seen to know.
         self._connection: sqlite3.Connection | None = None
 
     # Agents ---------------------------------------------------------------------------------------
@@ -148,6 +156,8 @@ class Watch:
                 self.states[run_id], self._seen_at[run_id] = state, self.world.now
                 self.world.note(f"run {run_id} {state}")
         self._check_jobs()
+        if self.is_quiet and self.cluster.holes:
+            self._check_holes()
 
     def _check_change(self, run_id: str, before: str | None, after: str) -> None:
         if before is None or not RunState(before).is_terminal:
@@ -182,6 +192,39 @@ class Watch:
         known = {row[0] for row in self.connection().execute("SELECT token FROM allocations")}
         if live - known:
             raise Violation(f"I5: jobs that the ledger does not know: {sorted(live - known)}")
+
+    # Black holes ----------------------------------------------------------------------------------
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether passes come to their ends, and are told the truth."""
+        profile = self.profile
+        noise = profile.outage or profile.lost_reply or profile.kill or profile.pause
+        return profile.accounting and not (noise or self.losses)
+
+    def _check_holes(self) -> None:
+        """Nodes that let no agent begin are kept out of, soon after their second job."""
+        query = (
+            "SELECT count(DISTINCT token || array_index) FROM attempts WHERE failure ="
+            " 'not_submitted' AND host = ? AND ended_at < ?"
+        )
+        row = self.connection().execute("SELECT value FROM meta WHERE key = 'off.slurm'").fetchone()
+        kept_off = set(json.loads(row[0])) if row else set()
+        for node in self.cluster.holes:
+            if node in kept_off:
+                self._kept_off.setdefault(node, self.world.now)
+                continue
+            early = self.world.now - HOLE_SEEN_WITHIN_S
+            (jobs,) = self.connection().execute(query, (node, early)).fetchone()
+            if jobs >= 2:
+                raise Violation(f"{jobs} jobs ended on {node} before they began, and others may")
+
+    def taken_by_hole(self, element: Element) -> None:
+        """A job begins where none can, which those that passes submit avoid by then."""
+        job, since = element.job, self._kept_off.get(element.node)
+        if since is None or not job.by_pass or not self.is_quiet:
+            return
+        raise Violation(f"job {job.id} begins on {element.node}, which takes jobs and starts none")
 
     @property
     def is_settled(self) -> bool:
@@ -236,12 +279,13 @@ class Watch:
             e
             for job in self.cluster.jobs.values()
             for e in job.elements
-            if e.state in ("PENDING", "RUNNING")
+            if e.state == "RUNNING" or (e.state == "PENDING" and not e.restarts)
         ]
         if not live:
             return
         element = self.world.random.choice(live)
         self.world.note(f"somebody cancels {element.job.id}_{element.index}")
+        self._note_scancelled(element)
         if element.cut_off or element.cause:
             self.cluster.cancel(element)
             return
@@ -257,6 +301,15 @@ class Watch:
             ):
                 self._expect(element, run_id, number, None)
         self.cluster.cancel(element)
+
+    def _note_scancelled(self, element: Element) -> None:
+        """Note every run that may be cancelled with a job."""
+        content = read_json(self.cluster.workspace.allocation(element.job.token))
+        if content is not None:
+            tasks = Allocation.from_dict(content).tasks[element.index]
+            self.scancelled_runs.update(task.run_id for task in tasks)
+        if element.agent is not None:
+            self.scancelled_runs.update(hosted.task.run_id for hosted in element.agent.hosted)
 
     def _expect(self, element: Element, run_id: str, attempt: int, hosted: Hosted | None) -> None:
         self.strangers.append(
