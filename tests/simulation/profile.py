@@ -101,6 +101,4 @@ def draw(seed: int, runs: int) -> Profile:
         outage=chance.choice([0.0, 0.5, 1.5]),
         meddling=chance.choice([0.0, 2.0, 10.0]),
         catch_up_s=chance.choice([10.0, 30.0, 300.0]),
-        black_holes=chance.choice([0, 0, 0, 1, 2]),
-        admins=chance.choice([0.0, 0.0, 2.0, 10.0]),
     )

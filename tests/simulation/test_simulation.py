@@ -7,6 +7,7 @@ history again.
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,14 @@ def test_every_run_comes_to_the_right_end_whatever_happens(
 ) -> None:
     # Of a chain of stages both count; an odd one is left out.
     assert play_all(first, runs, count) >= (runs - 1) * count
+
+
+@pytest.mark.parametrize("seed", range(1000, 1004))
+def test_every_run_comes_to_the_right_end_where_nodes_take_jobs_and_administrators_requeue_them(
+    seed: int,
+) -> None:
+    profile = replace(draw(seed, 60), black_holes=2, admins=10.0)
+    assert play(seed, 60, profile).runs >= 59
 
 
 @pytest.mark.long

@@ -64,6 +64,9 @@ class NodeAgent:
         own = {name: value for name, value in os.environ.items() if name.startswith("RAY_")}
         address = ray.util.get_node_ip_address()  # type: ignore[no-untyped-call]
         environment = {**job_environment(named), **own, "VTJOBS_NODE": address}
+        # Ray tells a job's own process where the head is, and no actor. Without it, an agent could
+        # submit nothing where the dashboard's address is a loopback one.
+        environment["RAY_ADDRESS"] = ray.get_runtime_context().gcs_address
         handle = open_file(Path(log), os.O_WRONLY | os.O_APPEND)
         try:
             with self._lock:
