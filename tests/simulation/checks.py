@@ -129,7 +129,8 @@ def _check_cancel(run_id: str, watch: Watch, attempts: list[Attempt]) -> None:
 def _check_unasked(run_id: str, watch: Watch) -> None:
     """Nothing is cancelled but what a user or somebody else cancelled."""
     somebody = run_id in watch.touched or run_id in watch.scancelled_runs
-    if watch.states[run_id] == "cancelled" and not somebody:
+    # A ledger that was lost knows of some cancels by the scheduler's word alone.
+    if watch.states[run_id] == "cancelled" and not (somebody or watch.losses):
         raise Violation(f"run {run_id} is cancelled, and nobody asked for it")
 
 
