@@ -74,8 +74,8 @@ class Watch:
         self._seen_at: dict[str, float] = {}
         self._changed_at = 0.0
         self._trainers: dict[str, list[Hosted]] = defaultdict(list)
-        self._kept_off: dict[str, float] = {}
-        # Nodes that are black holes, and when the ledger was seen to know.
+        self._kept_off: set[str] = set()
+        # Black holes that the ledger was seen to know.
         self._connection: sqlite3.Connection | None = None
 
     # Agents ---------------------------------------------------------------------------------------
@@ -212,7 +212,7 @@ class Watch:
         kept_off = set(json.loads(row[0])) if row else set()
         for node in self.cluster.holes:
             if node in kept_off:
-                self._kept_off.setdefault(node, self.world.now)
+                self._kept_off.add(node)
                 continue
             early = self.world.now - HOLE_SEEN_WITHIN_S
             (jobs,) = self.connection().execute(query, (node, early)).fetchone()
@@ -221,10 +221,9 @@ class Watch:
 
     def taken_by_hole(self, element: Element) -> None:
         """A job begins where none can, which those that passes submit avoid by then."""
-        job, since = element.job, self._kept_off.get(element.node)
-        if since is None or not job.by_pass or not self.is_quiet:
-            return
-        raise Violation(f"job {job.id} begins on {element.node}, which takes jobs and starts none")
+        job, node = element.job, element.node
+        if node in self._kept_off and job.by_pass and self.is_quiet:
+            raise Violation(f"job {job.id} begins on {node}, which takes jobs and starts none")
 
     @property
     def is_settled(self) -> bool:
