@@ -30,7 +30,7 @@ from tests.support.pgbouncer import PgBouncer, bouncer_binary
 from tests.support.postgres import PostgresServer, binaries, roomy_memory
 from vtjobs.analysis.findings import cells
 from vtjobs.analysis.findings.comparisons import compare
-from vtjobs.analysis.findings.declared import ComparisonPlan
+from vtjobs.analysis.findings.plan import ComparisonPlan
 from vtjobs.analysis.output import render
 from vtjobs.db import models as m
 from vtjobs.db import queries

@@ -1,5 +1,6 @@
 """How many seeds a goal needs, and their submission."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -22,7 +23,9 @@ from .options import (
 )
 
 if TYPE_CHECKING:
-    from ..analysis.findings.power import Needs
+    from ..analysis.findings.cell import Cell
+    from ..analysis.findings.plan import ComparisonPlan
+    from ..analysis.findings.power import Goal, Need, Needs
     from ..orchestrator.loop.context import Context
 
 HalfWidth = Annotated[
@@ -38,16 +41,45 @@ Effect = Annotated[
         )
     ),
 ]
+Margin = Annotated[
+    float | None,
+    typer.Option(
+        help=(
+            "Equivalence margin ± within which to show a tie with 80 % power, if there is no "
+            "difference [default: the grid's compare.margin, if declared without min_effect]."
+        )
+    ),
+]
 Metric = Annotated[
     str | None,
     typer.Option(help="Metric, e.g. top1 or loss [default: as declared, else top1]."),
 ]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What seeds are asked for on the command line; one goal at most."""
+
+    half_width: float | None
+    effect: float | None
+    margin: float | None
+    metric: str | None
+
+    @property
+    def goals(self) -> dict[str, float | None]:
+        """Option -> its value."""
+        return {
+            "--half-width": self.half_width,
+            "--effect": self.effect,
+            "--margin": self.margin,
+        }
+
+
 def power(
     selector: Selector = None,
     half_width: HalfWidth = None,
     effect: Effect = None,
+    margin: Margin = None,
     metric: Metric = None,
     check: Annotated[
         bool,
@@ -61,17 +93,18 @@ def power(
 ) -> None:
     """List the additional seeds each cell needs and their cost.
 
-    The goal is --half-width, --effect, or what the grid's `compare` declares: its next interim
-    analysis (`looks`) or its `min_effect`. The cost is estimated from past runs of the same cells.
-    For a single grid, the command that submits the seeds is printed.
+    The goal is --half-width, --effect, --margin, or what the grid's `compare` declares: its next
+    interim analysis (`looks`), its `min_effect` or its `margin`. The cost is estimated from past
+    runs of the same cells. For a single grid, the command that submits the seeds is printed.
     """
     from ..jobs.documents import changed
     from .printing import terminal
 
     context = look_into(workspace)
-    document = _needs(context, selection(selector, default_all=True), half_width, effect, metric)
+    wanted = Wanted(half_width=half_width, effect=effect, margin=margin, metric=metric)
+    document = _needs(context, selection(selector, default_all=True), wanted)
     if document.runs and selector and len(selector) == 1 and _is_grid(context, selector[0]):
-        goal = {"--half-width": half_width, "--effect": effect, "--metric": metric}
+        goal = wanted.goals | {"--metric": metric}
         options = [f"{name} {value}" for name, value in goal.items() if value is not None]
         command = f"vtjobs topup {' '.join([selector[0], *options])}{context.where}"
         document = changed(document, command=command)
@@ -101,6 +134,7 @@ def topup(
     source: Source,
     half_width: HalfWidth = None,
     effect: Effect = None,
+    margin: Margin = None,
     metric: Metric = None,
     wait: Annotated[
         bool,
@@ -140,9 +174,7 @@ def topup(
     needs = _needs(
         context,
         selection([own.grid.name if source == given else given]),
-        half_width,
-        effect,
-        metric,
+        Wanted(half_width=half_width, effect=effect, margin=margin, metric=metric),
     )
     wanted = {need.cell_id: need.planned + (need.more or 0) for need in needs.cells}
     known = {need.cell_id: need.seeds for need in needs.cells}
@@ -194,53 +226,76 @@ def _file_of(source: str, workspace: str | None) -> tuple[str, str | None]:
     return str(context.workspace.grid(found[0]) / "grid.yaml"), settings[found[0]].backend
 
 
-def _needs(
-    context: "Context",
-    chosen: Any,
-    half_width: float | None,
-    effect: float | None,
-    metric: str | None,
-) -> "Needs":
+def _needs(context: "Context", chosen: Any, wanted: "Wanted") -> "Needs":
     from ..analysis.findings.cells import planned
-    from ..analysis.findings.declared import settle
-    from ..analysis.findings.power import Goal, for_effect, for_looks, for_precision, with_hours
+    from ..analysis.findings.power import with_hours
     from ..db import pace, queries
     from ..db.engine import reading
 
-    if (half_width is not None and effect is not None) or (
-        half_width is not None and not 0 < half_width < float("inf")
-    ):
-        raise BadInput("give either --half-width (above 0) for means or --effect for differences")
-    given = dict.fromkeys(("test", "alpha", "margin", "set")) | {
-        "min_effect": effect,
-        "metric": metric,
-    }
-    plan = settle(context.ledger, chosen, given)
-    if half_width is None and plan.min_effect is None and not plan.looks:
-        raise BadInput(
-            "no goal: give --half-width or --effect, or declare compare: {min_effect: …} in the"
-            " grid"
-        )
+    plan, goal = _goal(context, chosen, wanted)
     cells = planned(context.ledger, chosen, plan, with_specs=True)
-    by_looks = half_width is None and bool(plan.looks)
-    if half_width is not None:
-        needs = for_precision(cells, half_width)
-    else:
-        needs = for_looks(cells, plan) if by_looks else for_effect(cells, plan)
+    needs, goal = _counted(cells, plan, goal)
     with reading(context.ledger.engine) as connection:
         seconds = pace.seconds_per_run(connection)
         rows = queries.list_runs(connection, chosen)
         grids = queries.grid_settings(connection, {row.grid_id for row in rows})
     gpus = {row.cell_id: grids[row.grid_id].resources.gpus for row in rows}
-    effect = None if half_width is not None or by_looks else plan.min_effect
-    goal = Goal(
-        metric=plan.metric,
-        set=plan.set,
-        half_width=half_width,
-        effect=effect,
-        looks=plan.looks if by_looks else (),
-    )
     return with_hours(needs, goal, seconds, gpus)
+
+
+def _goal(context: "Context", chosen: Any, wanted: "Wanted") -> tuple["ComparisonPlan", "Goal"]:
+    """Return how the cells are compared, and what seeds are needed for."""
+    from dataclasses import replace
+
+    from ..analysis.findings.declared import settle
+    from ..analysis.findings.power import Goal
+
+    asked = {name: value for name, value in wanted.goals.items() if value is not None}
+    if len(asked) > 1:
+        raise BadInput(f"{' and '.join(asked)} are different goals. Give one of them")
+    for option, value in asked.items():
+        if not 0 < value < float("inf"):
+            raise BadInput(f"{option} {value:g}: a number above 0, in the metric's unit")
+    given = dict.fromkeys(("test", "alpha", "set")) | {"metric": wanted.metric}
+    # As it is declared, but for the goal: it decides nothing of how the cells are compared.
+    plan = settle(context.ledger, chosen, given)
+    plan = replace(
+        plan,
+        min_effect=wanted.effect or plan.min_effect,
+        margin=wanted.margin or plan.margin,
+    )
+    if wanted.margin is not None and plan.anytime:
+        raise BadInput("--margin: ties are tested only once, so not with anytime. Remove --margin")
+    goal = Goal(metric=plan.metric, set=plan.set)
+    if wanted.half_width is not None:
+        return plan, replace(goal, half_width=wanted.half_width)
+    if wanted.effect is None and wanted.margin is None and plan.looks:
+        return plan, replace(goal, looks=plan.looks)
+    if wanted.margin is None and plan.min_effect is not None:
+        return plan, replace(goal, effect=plan.min_effect)
+    if plan.margin is not None:
+        return plan, replace(goal, margin=plan.margin)
+    raise BadInput(
+        "no goal: give --half-width, --effect or --margin, or declare compare: {min_effect: …} in"
+        " the grid"
+    )
+
+
+def _counted(
+    cells: "list[Cell]", plan: "ComparisonPlan", goal: "Goal"
+) -> "tuple[list[Need], Goal]":
+    from dataclasses import replace
+
+    from ..analysis.findings import power
+
+    if goal.half_width is not None:
+        return power.for_precision(cells, goal.half_width), goal
+    if goal.looks:
+        return power.for_looks(cells, plan), goal
+    if goal.margin is not None:
+        return power.for_margin(cells, plan), replace(goal, alpha=plan.alpha)
+    alpha = min(power.strictest(cells, plan).values(), default=plan.alpha)
+    return power.for_effect(cells, plan), replace(goal, alpha=alpha)
 
 
 def _show(document: "Needs") -> None:

@@ -9,14 +9,14 @@ from collections.abc import Sequence
 from ...jobs.documents import changed
 from ..stats.difference import holm, welch
 from .cell import Cell, Marks
-from .declared import ComparisonPlan
-from .samples import why_not
+from .plan import ComparisonPlan
+from .samples import is_watched, why_not
 
 
 def marks(cells: Sequence[Cell], plan: ComparisonPlan) -> list[Marks]:
     """Mark the cells of a report, those of one dataset among each other.
 
-    Where the plan is of looks, or of any time, nothing is marked: that would be a look of its own.
+    Where that would be a look of its own (`samples.is_watched`), nothing is marked.
 
     Args:
         cells: of one metric and set.
@@ -25,7 +25,7 @@ def marks(cells: Sequence[Cell], plan: ComparisonPlan) -> list[Marks]:
     """
     nothing = Marks(best=False, like_best=None, p_best=None, m=0, alpha=plan.alpha)
     found = [nothing] * len(cells)
-    if plan.looks or plan.anytime:
+    if is_watched(cells, plan):
         return found
     groups: dict[str, list[int]] = {}
     for index, cell in enumerate(cells):

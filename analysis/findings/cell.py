@@ -68,6 +68,8 @@ class Cell(Document, frozen=True, kw_only=True):
     """What guessing scores, in percent; None for a metric without such a level."""
     missing_seeds: list[int]
     """Planned seeds without a value."""
+    lost_seeds: list[int]
+    """Those of them that get none by themselves: the run failed, or completed without a score."""
     values: dict[int, float]
     """Seed -> value, in the order of the seeds."""
     mean: float | None
@@ -105,6 +107,16 @@ class Cell(Document, frozen=True, kw_only=True):
     """What stands beside its mean in a table."""
     description: Description | None = None
     """What the seeds say of mean and spread, with `--detail`."""
+
+    @property
+    def waiting(self) -> list[int]:
+        """Planned seeds whose outcome is still to come, or was cancelled."""
+        return sorted(set(self.missing_seeds) - set(self.lost_seeds) - set(self.diverged_seeds))
+
+    @property
+    def outcomes(self) -> frozenset[int]:
+        """Seeds that have a value, or diverged."""
+        return frozenset(self.values).union(self.diverged_seeds)
 
     @property
     def marked(self) -> Marks:

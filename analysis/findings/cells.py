@@ -26,8 +26,8 @@ from ..stats.summary import describe
 from . import epochs
 from .best_marks import marks
 from .cell import LABELS, Cell, StageSpec
-from .declared import ComparisonPlan
 from .epochs import Score
+from .plan import ComparisonPlan
 
 SCHEMA_VERSION = 1
 
@@ -132,6 +132,7 @@ def planned(
         baseline=plan.baseline,
         with_specs=with_specs,
     )
+    cells = [changed(cell, planned=plan.planned.get(cell.cell_id, cell.planned)) for cell in cells]
     return [
         changed(cell, marks=found) for cell, found in zip(cells, marks(cells, plan), strict=True)
     ]
@@ -246,6 +247,9 @@ def _cell(chain: list[records.CellRow], members: list[records.RunRow], about: _A
         diverged_seeds=sorted(row.seed for row in members if row.state == RunState.DIVERGED),
         chance=_chance(settings[0].dataset.classes, about.metric),
         missing_seeds=sorted(row.seed for row in members if row.seed not in values),
+        lost_seeds=sorted(
+            row.seed for row in members if row.state in _LOST and row.seed not in values
+        ),
         values=values,
         mean=statistics.fmean(numbers) if numbers else None,
         std=statistics.stdev(numbers) if len(numbers) > 1 else None,
@@ -265,6 +269,10 @@ def _cell(chain: list[records.CellRow], members: list[records.RunRow], about: _A
         best_values={seed: float(done[seed].best) for seed in values} if given else None,
         specs=[StageSpec(head=one.head, recipe=one.recipe) for one in settings] if given else None,
     )
+
+
+# States in which a run without a value gets none, unless somebody acts.
+_LOST = (RunState.COMPLETED, RunState.FAILED, RunState.BLOCKED)
 
 
 def _chance(classes: int, metric: str) -> float | None:

@@ -15,21 +15,20 @@ from ...jobs.workspace.grid_settings import Declaration
 from ..stats import rank_tests
 from ..stats.difference import (
     Difference,
-    detectable,
     e_value,
     equivalence,
     false_discovery,
     holm,
     paired,
-    seeds_for,
     welch,
 )
 from ..stats.verdict import Verdict
 from .cell import Cell
-from .declared import ComparisonPlan
 from .interim import Seen, look
+from .judgement import judged
+from .plan import ComparisonPlan
 from .reversals import Reversal, reversals
-from .samples import bounds, pairs, ready, sides, why_not
+from .samples import bounds, family_sizes, first_seeds, pairs, ready, sides, why_not
 
 SCHEMA_VERSION = 1
 
@@ -129,7 +128,13 @@ class Comparisons(Document, frozen=True, kw_only=True):
     margin: float | None
     min_effect: float | None
     declared: list[Declaration]
-    """The grid's declarations, the last of which holds; none where it was chosen afterwards."""
+    """The grid's declarations, the last of which holds; none where it was chosen afterwards, or
+    where the selection is a part of what was declared.
+    """
+    exploratory: tuple[str, ...]
+    """Why p values do not hold α, each reason in a sentence; none where they do, or where nothing
+    was declared.
+    """
     reversals: list[Reversal]
     """Conclusions that contradict each other."""
     comparisons: list[Comparison]
@@ -166,6 +171,7 @@ def compare(cells: Sequence[Cell], plan: ComparisonPlan | None = None) -> Compar
         margin=plan.margin,
         min_effect=plan.min_effect,
         declared=plan.declared,
+        exploratory=plan.exploratory,
         reversals=reversals(cells, plan),
         comparisons=[
             _comparison(cell, baseline, one, plan)
@@ -178,30 +184,33 @@ def _seen(both: list[tuple[Cell, Cell]], plan: ComparisonPlan) -> list[Seen]:
     """Return what is found of each comparison: at the declared looks, or at one over all seeds."""
     groups: dict[str, list[int]] = {}
     for index, (cell, _) in enumerate(both):
-        groups.setdefault(cell.dataset if plan.family is Family.DATASET else "", []).append(index)
+        groups.setdefault(plan.family_of(cell.dataset), []).append(index)
+    sizes = family_sizes(both, plan)
     seen: dict[int, Seen] = {}
-    for members in groups.values():
-        seen |= zip(members, _family([both[index] for index in members], plan), strict=True)
+    for family, members in groups.items():
+        found = _family([both[index] for index in members], plan, sizes[family])
+        seen |= zip(members, found, strict=True)
     return [seen[index] for index in range(len(both))]
 
 
-def _family(both: list[tuple[Cell, Cell]], plan: ComparisonPlan) -> list[Seen]:
-    """Return what is found of the comparisons that share α."""
+def _family(both: list[tuple[Cell, Cell]], plan: ComparisonPlan, m: int) -> list[Seen]:
+    """Return what is found of the comparisons that share α with m - len(both) others."""
     family = [partial(_difference, cell, baseline, plan) for cell, baseline in both]
     if plan.looks:
         common = [ready(cell, baseline, plan) for cell, baseline in both]
-        return look(family, common, alpha=plan.alpha, looks=plan.looks)
+        return look(family, common, alpha=plan.alpha, looks=plan.looks, m=m)
     found = [one(None) for one in family]
     adjust = false_discovery if plan.family is Family.SCREEN else holm
     return [
-        Seen(found=one, adjusted=p, alpha=plan.alpha, look=None, next_look=None, m=len(both))
-        for one, p in zip(found, adjust([one.p for one in found]), strict=True)
+        Seen(found=one, adjusted=p, alpha=plan.alpha, look=None, next_look=None, m=m)
+        for one, p in zip(found, adjust([one.p for one in found], m=m), strict=True)
     ]
 
 
 def _difference(cell: Cell, baseline: Cell, plan: ComparisonPlan, size: int | None) -> Difference:
     """Compare two cells by their first `size` seeds, or by all."""
-    ours, theirs = sides(cell, baseline, plan, size)
+    cell, baseline = first_seeds(cell, baseline, plan, size)
+    ours, theirs = sides(cell, baseline, plan)
     if plan.test is Test.PAIRED:
         found = paired(ours, theirs, alpha=plan.alpha)
     else:
@@ -210,10 +219,21 @@ def _difference(cell: Cell, baseline: Cell, plan: ComparisonPlan, size: int | No
         return Difference(
             n=found.n, n_baseline=found.n_baseline, difference=found.difference, why_not=why
         )
-    if plan.anytime and (evidence := e_value(found, pairs=plan.test is Test.PAIRED)) is not None:
-        # The inverse of an e-value is a p value at any stopping time.
-        return replace(found, p=min(1.0, 1 / evidence))
+    if plan.anytime:
+        return _at_any_time(found, e_value(_ordered(ours), _ordered(theirs)))
     return found
+
+
+def _at_any_time(found: Difference, evidence: float | None) -> Difference:
+    """Return a difference with the p value that holds at any stopping time: the inverse of an
+    e-value.
+    """
+    if evidence is None:
+        why = found.why_not or "an e-value needs three seeds on each side that differ"
+        return Difference(
+            n=found.n, n_baseline=found.n_baseline, difference=found.difference, why_not=why
+        )
+    return replace(found, p=min(1.0, 1 / evidence))
 
 
 def _ordered(values: dict[int, float]) -> list[float]:
@@ -223,8 +243,12 @@ def _ordered(values: dict[int, float]) -> list[float]:
 def _comparison(cell: Cell, baseline: Cell, seen: Seen, plan: ComparisonPlan) -> Comparison:
     found = seen.found
     tie = None if plan.margin is None else equivalence(found, plan.margin)
-    word, detail = _judged(seen, tie, plan)
-    closed = word is Verdict.SEPARABLE or bool(why_not(cell, baseline, plan))
+    word, detail = judged(seen, tie, plan, lost=sorted({*cell.lost_seeds, *baseline.lost_seeds}))
+    planned, planned_baseline = cell.planned, baseline.planned
+    cell, baseline = first_seeds(cell, baseline, plan, seen.look)
+    is_untested = bool(why_not(cell, baseline, plan))
+    closed = word is Verdict.SEPARABLE or is_untested
+    ours, theirs = ({}, {}) if is_untested else sides(cell, baseline, plan)
     return Comparison(
         cell_id=cell.cell_id,
         baseline=baseline.cell_id,
@@ -239,8 +263,8 @@ def _comparison(cell: Cell, baseline: Cell, seen: Seen, plan: ComparisonPlan) ->
         baseline_head=baseline.head,
         n=found.n,
         n_baseline=found.n_baseline,
-        planned=cell.planned,
-        planned_baseline=baseline.planned,
+        planned=planned,
+        planned_baseline=planned_baseline,
         difference=found.difference,
         bounds=bounds(cell, baseline, plan),
         error=found.error,
@@ -256,53 +280,29 @@ def _comparison(cell: Cell, baseline: Cell, seen: Seen, plan: ComparisonPlan) ->
         p_equivalence=tie,
         effect=found.effect,
         correlation=found.correlation,
-        e_value=e_value(found, pairs=plan.test is Test.PAIRED),
-        ranks=_ranks(cell, baseline, plan, seen.look),
+        e_value=e_value(_ordered(ours), _ordered(theirs)),
+        ranks=_ranks(ours, theirs, cell.better, plan.test),
         rank_floor=found.floor,
-        spread=_spread(cell, baseline, plan, seen.look),
+        spread=_spread(_ordered(ours), _ordered(theirs)),
         verdict=word,
         detail=detail,
     )
 
 
-def _judged(seen: Seen, tie: float | None, plan: ComparisonPlan) -> tuple[Verdict, str]:
-    """Return the verdict and its detail, as far as the plan lets it be one."""
-    word, detail = _verdict(seen.found, seen.adjusted, tie, seen.alpha, plan.min_effect, plan.test)
-    if plan.anytime and word is Verdict.INCONCLUSIVE:
-        # Powers of a test at one declared number of seeds say nothing of this one.
-        detail = "add seeds and compare again"
-    if plan.family is Family.SCREEN and word is Verdict.SEPARABLE:
-        # Of many that pass a screen a share α is expected to be luck.
-        word, detail = Verdict.INCONCLUSIVE, "passed the screen: confirm with new seeds"
-    if seen.look is not None:
-        is_open = seen.next_look and word is not Verdict.SEPARABLE
-        ahead = f", the next is at {seen.next_look}" if is_open else ""
-        detail = "; ".join(filter(None, [detail, f"interim analysis at {seen.look} seeds{ahead}"]))
-    elif seen.next_look is not None:
-        word = Verdict.NOT_TESTABLE
-        detail = f"the first interim analysis is at {seen.next_look} seeds"
-    return word, detail
-
-
 def _ranks(
-    cell: Cell, baseline: Cell, plan: ComparisonPlan, size: int | None
+    ours: dict[int, float], theirs: dict[int, float], better: str, test: Test
 ) -> rank_tests.RankTest:
-    """Return what order says of the very seeds that were compared.
-
-    Of what is not tested it says nothing.
-    """
-    ours, theirs = ({}, {}) if why_not(cell, baseline, plan) else sides(cell, baseline, plan, size)
-    if cell.better == "min":
+    """Return what order says of the very seeds that were compared."""
+    if better == "min":
         ours, theirs = ({seed: -value for seed, value in one.items()} for one in (ours, theirs))
-    if plan.test is Test.PAIRED:
+    if test is Test.PAIRED:
         return rank_tests.of_pairs(ours, theirs)
     return rank_tests.of_two(_ordered(ours), _ordered(theirs))
 
 
-def _spread(cell: Cell, baseline: Cell, plan: ComparisonPlan, size: int | None) -> SpreadTest:
+def _spread(ours: list[float], theirs: list[float]) -> SpreadTest:
     """Compare the standard deviations."""
-    ours, theirs = (_ordered(one) for one in sides(cell, baseline, plan, size))
-    if min(len(ours), len(theirs)) < 3 or why_not(cell, baseline, plan):
+    if min(len(ours), len(theirs)) < 3:
         return SpreadTest(ratio=None, p=None)
     own, other = stdev(ours), stdev(theirs)
     ratio = own / other if other else None
@@ -315,54 +315,3 @@ def _spread(cell: Cell, baseline: Cell, plan: ComparisonPlan, size: int | None) 
 
     p = float(levene(ours, theirs, center="median").pvalue)
     return SpreadTest(ratio=ratio, p=max(sys.float_info.min, p))
-
-
-def _verdict(
-    found: Difference,
-    adjusted: float | None,
-    tie: float | None,
-    alpha: float,
-    min_effect: float | None,
-    test: Test,
-) -> tuple[Verdict, str]:
-    """Return the verdict and what stands behind it.
-
-    A tie and a separable difference can hold at once: the difference is there, and too small to
-    matter.
-    """
-    if adjusted is None:
-        return Verdict.NOT_TESTABLE, found.why_not
-    equal = tie is not None and tie <= alpha
-    if adjusted <= alpha:
-        small = "significant, but equivalent within the margin"
-        return Verdict.SEPARABLE, small if equal else ""
-    if equal:
-        return Verdict.TIE, "equivalent within the margin"
-    return Verdict.INCONCLUSIVE, _needed(found, alpha, min_effect, test)
-
-
-def _needed(found: Difference, alpha: float, min_effect: float | None, test: Test) -> str:
-    """Say what so many seeds can see, or how many more the declared effect needs."""
-    assert found.std is not None
-    n, pairs = min(found.n, found.n_baseline), test is Test.PAIRED
-    if min_effect is None:
-        smallest = detectable(n, alpha=alpha, pairs=pairs) * found.std
-        return f"{n} seeds can detect a difference of {smallest:.2f} or more (80 % power)"
-    needed = seeds_for(min_effect / found.std, alpha=alpha, pairs=pairs)
-    if needed is None:
-        return f"no feasible number of seeds detects a difference of {min_effect:g}"
-    if needed <= n:
-        return _excluded(found, min_effect, n)
-    target = f"a difference of {min_effect:g} (80 % power)"
-    return f"needs about {needed - n} more seeds to detect {target}"
-
-
-def _excluded(found: Difference, effect: float, n: int) -> str:
-    """Say whether the interval excludes an effect: not to have seen it does not.
-
-    With 80 % power, one of five comparisons in which the effect is there does not see it.
-    """
-    assert found.interval is not None
-    if max(abs(found.interval.low), abs(found.interval.high)) < effect:
-        return f"the interval excludes a difference of {effect:g}"
-    return f"a difference of {effect:g} is neither shown nor excluded, as may be with {n} seeds"

@@ -5,7 +5,7 @@ As their grid declared it before the runs, or as the command line says now.
 
 import math
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 from ...db import queries, selected
@@ -15,37 +15,11 @@ from ...jobs.documents import asdict
 from ...jobs.errors import BadInput, suggest
 from ...jobs.run.comparing import Family, OnDiverged, Select, Test
 from ...jobs.run.selector import Selection
-from ...jobs.run.spec import BASELINE
 from ...jobs.workspace.grid_settings import Declaration
-from ..stats.difference import ALPHA
 from . import epochs
+from .plan import ComparisonPlan
 
 _WORDS = {"test": Test, "select": Select, "family": Family, "on_diverged": OnDiverged}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ComparisonPlan:
-    """What a comparison is made of."""
-
-    test: Test = Test.WELCH
-    alpha: float = ALPHA
-    margin: float | None = None
-    min_effect: float | None = None
-    baseline: str = BASELINE
-    """The head that all others are compared with."""
-    metric: str = "top1"
-    set: str = "test"
-    select: Select = Select.LAST
-    family: Family = Family.TABLE
-    on_diverged: OnDiverged = OnDiverged.SUPPRESS
-    anytime: bool = False
-    """By e-values, which hold at any stopping time."""
-    looks: tuple[int, ...] = ()
-    """Numbers of seeds; none: one look, at whatever there is."""
-    declared: list[Declaration] = field(default_factory=list)
-    """The grid's declarations, the last of which this is; none where it was chosen with the results
-    at hand.
-    """
 
 
 def settle(ledger: Ledger, selection: Selection, given: dict[str, Any]) -> ComparisonPlan:

@@ -16,8 +16,8 @@ from . import epochs
 from .cell import Cell
 from .cells import described, planned
 from .comparisons import Comparisons, compare
-from .declared import ComparisonPlan
 from .per_image import CellSplit, variance
+from .plan import ComparisonPlan
 from .study import AnyStudy, studies
 
 SCHEMA_VERSION = 1

@@ -1,6 +1,6 @@
 """Looks at a comparison that were declared beforehand.
 
-Α is spent over them, and what is decided stays decided.
+α is spent over them, and what is decided stays decided.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,9 +26,9 @@ class Seen:
 
 
 def shares(alpha: float, looks: Sequence[int]) -> list[float]:
-    """Return what each look spends: α in parts 1 : 2 .
+    """Return what each look spends: α in the parts 1 : 2 : 3 and so on.
 
-    3 …, so that in all no more than α is spent (union bound).
+    In all no more than α is spent (union bound).
     """
     whole = len(looks) * (len(looks) + 1) / 2
     return [alpha * (number + 1) / whole for number in range(len(looks))]
@@ -40,6 +40,7 @@ def look(
     *,
     alpha: float,
     looks: Sequence[int],
+    m: int | None = None,
 ) -> list[Seen]:
     """Go through the looks of a family of comparisons, in their order.
 
@@ -52,15 +53,18 @@ def look(
         alpha: how often at least one of the family may be called separable at any look where
             nothing is.
         looks: numbers of seeds, ascending.
+        m: how many comparisons share α with those that are not in the family, if more.
     """
-    m = len(family)
+    m = max(len(family), m or 0)
     decided: dict[int, Seen] = {}
     last: dict[int, Seen] = {}
     for number, (size, spent) in enumerate(zip(looks, shares(alpha, looks), strict=True)):
         coming = looks[number + 1] if number + 1 < len(looks) else None
         still = [index for index in range(len(family)) if index not in decided]
         found = {index: family[index](size) for index in still if seeds[index] >= size}
-        adjusted = holm([found[index].p if index in found else None for index in still])
+        adjusted = holm(
+            [found[index].p if index in found else None for index in still], m=m - len(decided)
+        )
         for index, p in zip(still, adjusted, strict=True):
             if index not in found:
                 continue

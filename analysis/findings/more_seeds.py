@@ -1,7 +1,7 @@
 """What more seeds of ours would show beside a printed number, as a sentence."""
 
 from ...jobs.units import plural
-from ..stats.difference import MOST_SEEDS
+from ..stats.sample_size import MOST_SEEDS
 from ..stats.tie import Fixed, least_margin, seeds_for_tie
 
 

@@ -1,4 +1,4 @@
-"""How many seeds a goal needs: a half-width for every mean, or an effect for every comparison.
+"""How many seeds a goal needs: a half-width for each mean, an effect or a tie for each comparison.
 
 Pure.
 
@@ -6,20 +6,22 @@ Only finished runs count; nothing looks at the curves of unfinished ones.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ...jobs.documents import Document, changed
 from ...jobs.grid.seeds import widened
 from ...jobs.run.comparing import Test
 from ...jobs.run.spec import Axes
-from ..stats.difference import MOST_SEEDS, paired, seeds_for, welch
+from ..stats.difference import Difference, paired, welch
+from ..stats.sample_size import MOST_SEEDS, seeds_for, seeds_for_equivalence, upper_std
 from ..stats.summary import LEVEL, student
 from ..stats.verdict import Verdict
 from .cell import Cell
 from .comparisons import compare
-from .declared import ComparisonPlan
-from .samples import pairs
+from .interim import shares
+from .plan import ComparisonPlan
+from .samples import family_sizes, pairs
 
 SCHEMA_VERSION = 1
 
@@ -72,6 +74,12 @@ class Needs(Document, frozen=True, kw_only=True):
     """The goal: half-width of each mean's 95 % CI."""
     effect: float | None
     """The goal: a difference to detect with 80 % power."""
+    margin: float | None
+    """The goal: a tie within ± it to show with 80 % power, where there is no difference."""
+    alpha: float | None
+    """At which seeds are counted, for an effect: what the strictest step of Holm's correction, and
+    the last interim analysis, leave to a comparison. The smallest, of several families.
+    """
     looks: tuple[int, ...]
     """Declared interim analyses, where the goal is the next of them."""
     command: str | None = None
@@ -86,7 +94,9 @@ class Goal:
     set: str
     half_width: float | None = None
     effect: float | None = None
+    margin: float | None = None
     looks: tuple[int, ...] = ()
+    alpha: float | None = None
 
 
 def for_precision(cells: Sequence[Cell], half_width: float) -> list[Need]:
@@ -122,30 +132,74 @@ def for_effect(cells: Sequence[Cell], plan: ComparisonPlan) -> list[Need]:
     """Return what each cell needs so that its comparisons find the plan's effect four times in
     five.
 
-    The deviation is that of the runs so far; the difference that was seen plays no part. A baseline
-    needs as many as the most demanding of its comparisons.
+    The deviation is the upper limit of that of the runs so far (`sample_size.upper_std`); the
+    difference that was seen plays no part. α is that of `strictest`. A baseline needs as many as
+    the most demanding of its comparisons.
 
     Args:
         cells: of a report.
         plan: with `min_effect`.
     """
     assert plan.min_effect is not None
+    effect = plan.min_effect
+
+    def count(std: float, alpha: float) -> int | None:
+        return seeds_for(
+            effect / std, alpha=alpha, pairs=plan.test is Test.PAIRED, anytime=plan.anytime
+        )
+
+    return _for_comparisons(cells, plan, count)
+
+
+def for_margin(cells: Sequence[Cell], plan: ComparisonPlan) -> list[Need]:
+    """Return what each cell needs so that its comparisons show a tie within the plan's margin four
+    times in five, where there is no difference.
+
+    The deviation is as in `for_effect`. Ties are tested at α, without a correction.
+
+    Args:
+        cells: of a report.
+        plan: with `margin`.
+    """
+    assert plan.margin is not None
+    margin = plan.margin
+
+    def count(std: float, _: float) -> int | None:
+        return seeds_for_equivalence(margin / std, alpha=plan.alpha, pairs=plan.test is Test.PAIRED)
+
+    return _for_comparisons(cells, plan, count)
+
+
+def strictest(cells: Sequence[Cell], plan: ComparisonPlan) -> dict[str, float]:
+    """Return family -> the α at which a comparison of it is sure to be significant.
+
+    The first step of Holm's correction, at the last of the declared looks.
+    """
+    alpha = shares(plan.alpha, plan.looks)[-1] if plan.looks else plan.alpha
+    sizes = family_sizes(pairs(cells, plan), plan)
+    return {family: alpha / size for family, size in sizes.items()}
+
+
+def _for_comparisons(
+    cells: Sequence[Cell],
+    plan: ComparisonPlan,
+    count: Callable[[float, float], int | None],
+) -> list[Need]:
+    """Return what each cell needs for its comparisons, given their deviation and α."""
     needed: dict[str, int] = {}
     why: dict[str, str] = {}
+    alphas = strictest(cells, plan)
     for cell, baseline in pairs(cells, plan):
-        both = (cell.values, baseline.values)
-        by_seed = plan.test is Test.PAIRED
-        tested = paired(*both) if by_seed else welch(list(both[0].values()), list(both[1].values()))
-        count = (
-            seeds_for(plan.min_effect / tested.std, alpha=plan.alpha, pairs=by_seed)
-            if tested.std
-            else None
-        )
+        tested = _deviation(cell, baseline, plan)
+        seeds = None
+        if tested.std and tested.df:
+            std = upper_std(tested.std, tested.df)
+            seeds = count(std, alphas[plan.family_of(cell.dataset)])
         for one in (cell, baseline):
-            if count is None:
+            if seeds is None:
                 why[one.cell_id] = tested.why_not or f"more than {MOST_SEEDS:,} seeds"
             else:
-                needed[one.cell_id] = max(count, needed.get(one.cell_id, 0))
+                needed[one.cell_id] = max(seeds, needed.get(one.cell_id, 0))
     return [
         _need(
             cell,
@@ -155,6 +209,13 @@ def for_effect(cells: Sequence[Cell], plan: ComparisonPlan) -> list[Need]:
         )
         for cell in cells
     ]
+
+
+def _deviation(cell: Cell, baseline: Cell, plan: ComparisonPlan) -> Difference:
+    both = (cell.values, baseline.values)
+    if plan.test is Test.PAIRED:
+        return paired(*both)
+    return welch(list(both[0].values()), list(both[1].values()))
 
 
 def for_looks(cells: Sequence[Cell], plan: ComparisonPlan) -> list[Need]:
@@ -197,8 +258,10 @@ def _need(cell: Cell, needed: int | None, why_not: str, settled: str = "") -> Ne
         settled: why none are needed.
     """
     seeds = sorted({*cell.values, *cell.missing_seeds})
-    # Seeds that are planned already will come by themselves.
-    more = max(0, needed - cell.planned) if needed is not None else None
+    # Seeds that are planned already will come by themselves, but for those whose runs failed.
+    more = None
+    if needed is not None:
+        more = max(0, needed - cell.planned + len(cell.lost_seeds))
     return Need(
         cell_id=cell.cell_id,
         backbone=cell.backbone,
@@ -252,6 +315,8 @@ def with_hours(
         set=goal.set,
         half_width=goal.half_width,
         effect=goal.effect,
+        margin=goal.margin,
+        alpha=goal.alpha,
         looks=goal.looks,
     )
 

@@ -12,7 +12,8 @@ from typing import Any
 from ...jobs.documents import Document
 from ..stats.difference import holm, welch_of_summaries
 from .cell import Cell
-from .declared import ComparisonPlan
+from .plan import ComparisonPlan
+from .samples import is_watched
 
 # What two cells of one dataset may differ in to be compared; the rest of their labels is where.
 FACTORS = ("head", "backbone")
@@ -39,15 +40,15 @@ def reversals(cells: Sequence[Cell], plan: ComparisonPlan) -> list[Reversal]:
 
     Both differences must be separable (Welch, by Holm over all that are looked at for this dataset
     and pair); signs alone turn by luck. A mean over both places would hide it (Touvron's thesis,
-    section 6.3.4). Where the plan is of looks, or of any time, none is looked for: that would be a
-    look of its own.
+    section 6.3.4). Where that would be a look of its own (`samples.is_watched`), none is looked
+    for.
 
     Args:
         cells: of a report.
         plan: with α of the tests.
     """
     found: list[Reversal] = []
-    if plan.looks or plan.anytime:
+    if is_watched(cells, plan):
         return found
     # No t test can separate what a normal one, which knows the deviation, does not.
     least = NormalDist().inv_cdf(1 - plan.alpha / 2)

@@ -1,14 +1,16 @@
 """The values of two cells that a comparison is made of, and what makes them no comparison. Pure."""
 
 import itertools
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Collection, Sequence
 from math import inf
 from statistics import fmean
 
+from ...jobs.documents import changed
 from ...jobs.run.comparing import OnDiverged, Select, Test
 from ...jobs.run.spec import EACH
 from .cell import Cell
-from .declared import ComparisonPlan
+from .plan import ComparisonPlan
 
 CEILING = 100.0
 
@@ -31,26 +33,48 @@ def pairs(cells: Sequence[Cell], plan: ComparisonPlan) -> list[tuple[Cell, Cell]
     ]
 
 
-def sides(cell: Cell, baseline: Cell, plan: ComparisonPlan, size: int | None = None) -> Sides:
-    """Return seed -> value of both: the first `size` seeds, or all that may be compared."""
+def sides(cell: Cell, baseline: Cell, plan: ComparisonPlan) -> Sides:
+    """Return seed -> value of both, of all that may be compared."""
     levels = [
         one.chance if plan.on_diverged is OnDiverged.CHANCE else None for one in (cell, baseline)
     ]
-    return _cut(_filled(cell, levels[0]), _filled(baseline, levels[1]), plan, size)
+    return _cut(_filled(cell, levels[0]), _filled(baseline, levels[1]), plan)
+
+
+def first_seeds(
+    cell: Cell, baseline: Cell, plan: ComparisonPlan, size: int | None
+) -> tuple[Cell, Cell]:
+    """Return both cells as they are at a look: with the outcomes of their first `size` seeds alone.
+
+    What becomes of later seeds changes nothing of it. None: with all.
+    """
+    if size is None:
+        return cell, baseline
+    first = [one.outcomes for one in (cell, baseline)]
+    if plan.test is Test.PAIRED:
+        first = [first[0] & first[1]] * 2
+    return _with_seeds(cell, sorted(first[0])[:size]), _with_seeds(
+        baseline, sorted(first[1])[:size]
+    )
+
+
+def _with_seeds(cell: Cell, seeds: Collection[int]) -> Cell:
+    return changed(
+        cell,
+        values={seed: value for seed, value in cell.values.items() if seed in seeds},
+        diverged_seeds=[seed for seed in cell.diverged_seeds if seed in seeds],
+    )
 
 
 def ready(cell: Cell, baseline: Cell, plan: ComparisonPlan) -> int:
     """Return how many seeds a look may use.
 
-    Planned ones from the first on, as far as both sides have their outcome.
-
-    What lies behind a seed that is still to come waits for it, so that a look is the same whenever
-    it is made.
+    Planned ones from the first on, as far as both sides have their outcome. A seed whose run
+    failed for good is replaced by the next one. What lies behind a seed that is still to come waits
+    for it, so that a look is the same whenever it is made.
     """
-    known = [one.values.keys() | set(one.diverged_seeds) for one in (cell, baseline)]
-    planned = [
-        there | set(one.missing_seeds) for there, one in zip(known, (cell, baseline), strict=True)
-    ]
+    known = [one.outcomes for one in (cell, baseline)]
+    planned = [there | set(one.waiting) for there, one in zip(known, (cell, baseline), strict=True)]
     if plan.test is Test.PAIRED:
         planned = [planned[0] & planned[1]] * 2
     counts: list[int] = []
@@ -60,20 +84,38 @@ def ready(cell: Cell, baseline: Cell, plan: ComparisonPlan) -> int:
     return min(counts)
 
 
+def family_sizes(both: Sequence[tuple[Cell, Cell]], plan: ComparisonPlan) -> Counter[str]:
+    """Return family -> how many comparisons share its α, with those that were declared and are not
+    selected.
+    """
+    found = Counter(plan.family_of(cell.dataset) for cell, _ in both)
+    return found | Counter(plan.family_sizes)
+
+
+def is_watched(cells: Sequence[Cell], plan: ComparisonPlan) -> bool:
+    """Whether a mark or a p value beside the declared ones would be a look of its own.
+
+    The plan is of looks, or of any number of seeds; or only a part of what it declares is selected,
+    or has finished.
+    """
+    if plan.is_by_looks or plan.planned:
+        return True
+    return bool(plan.declared) and any(cell.waiting for cell in cells)
+
+
 def _filled(cell: Cell, level: float | None) -> dict[int, float]:
     """Return seed -> value, the diverged ones at a level."""
     return cell.values | (dict.fromkeys(cell.diverged_seeds, level) if level is not None else {})
 
 
-def _cut(
-    ours: dict[int, float], theirs: dict[int, float], plan: ComparisonPlan, size: int | None
-) -> Sides:
+def _cut(ours: dict[int, float], theirs: dict[int, float], plan: ComparisonPlan) -> Sides:
+    size = None
     if plan.test is Test.PAIRED:
-        # The first seeds that both have.
+        # The seeds that both have.
         shared = ours.keys() & theirs.keys()
         ours, theirs = ({seed: one[seed] for seed in shared} for one in (ours, theirs))
     if plan.anytime:
-        # With sides of one size it hardly matters that an e-value takes their variances for equal.
+        # An e-value pairs the sides' first, second, … seeds.
         size = min(len(ours), len(theirs))
     first, second = ({seed: one[seed] for seed in sorted(one)[:size]} for one in (ours, theirs))
     return first, second
@@ -81,6 +123,11 @@ def _cut(
 
 def why_not(cell: Cell, baseline: Cell, plan: ComparisonPlan) -> str:
     """Return why two cells with values are not tested, or nothing."""
+    if plan.declared and not plan.is_by_looks and (cell.waiting or baseline.waiting):
+        # To test it each time that a seed comes in would be wrong far more often than α.
+        there = sum(len(one.outcomes) for one in (cell, baseline))
+        planned = there + sum(len(one.waiting) for one in (cell, baseline))
+        return f"{there} of {planned} declared seeds have finished"
     if (
         cell.select == Select.BEST_VAL
         and not cell.candidates == baseline.candidates == cell.candidates[:1]
@@ -116,7 +163,7 @@ def bounds(cell: Cell, baseline: Cell, plan: ComparisonPlan) -> list[float] | No
         return None
     found = []
     for levels in ((cell.chance, CEILING), (CEILING, baseline.chance)):
-        ours, theirs = _cut(_filled(cell, levels[0]), _filled(baseline, levels[1]), plan, None)
+        ours, theirs = _cut(_filled(cell, levels[0]), _filled(baseline, levels[1]), plan)
         if not ours or not theirs:
             return None
         found.append(fmean(ours.values()) - fmean(theirs.values()))

@@ -11,6 +11,7 @@ from ..findings.cell import Cell
 from ..findings.comparisons import Comparisons
 from ..findings.per_image import CellSplit
 from ..findings.power import Needs
+from ..stats.sample_size import STD_LEVEL
 from .layout import Table
 from .notes import comparison_notes, notes, report_notes
 from .wording import DECIMALS, as_range, columns, count, label_of, labels, p_value, score
@@ -239,6 +240,12 @@ def _parts_of(row: CellSplit) -> list[float | None]:
     ]
 
 
+COUNTED = (
+    f"Seeds are counted for the upper {100 * STD_LEVEL:.0f} % confidence limit of the standard "
+    "deviation so far, and for the strictest step of Holm's correction."
+)
+
+
 def of_needs(document: Needs) -> Table:
     """Return what `power` and `topup` show."""
     rows = document.cells
@@ -261,6 +268,8 @@ def of_needs(document: Needs) -> Table:
             f"half-width of each mean's 95 % CI at most {document.half_width:g} "
             "(Stein's rule, standard deviation so far)"
         )
+    elif document.margin is not None:
+        goal = f"80 % power to show a tie within ±{document.margin:g}, if there is no difference"
     elif document.effect is None:
         sizes = ", ".join(map(str, document.looks))
         goal = (
@@ -268,9 +277,7 @@ def of_needs(document: Needs) -> Table:
             " side)"
         )
     else:
-        goal = (
-            f"80 % power for a difference of {document.effect:g}, at the standard deviation so far"
-        )
+        goal = f"80 % power for a difference of {document.effect:g} at α = {document.alpha:.2g}"
     cost = (
         f"estimated cost {document.run_hours:.2f} run-hours, {document.gpu_hours:.2f} "
         "GPU-hours (from the same cells' past runs)"
@@ -279,6 +286,8 @@ def of_needs(document: Needs) -> Table:
         f"{document.metric} on {document.set}: {goal}.",
         f"{document.runs} more runs needed; {cost}.",
     ]
+    if document.effect is not None or document.margin is not None:
+        notes.insert(1, COUNTED)
     notes += [f"Submit them: {document.command}"] if document.command else []
     return Table(heading=heading, body=body, notes=notes, labels=len(names))
 

@@ -7,7 +7,8 @@ which falls with our seeds, and theirs, which no seed of ours changes.
 import math
 from dataclasses import dataclass
 
-from .difference import ALPHA, MOST_SEEDS, POWER
+from .difference import ALPHA
+from .sample_size import MOST_SEEDS, POWER
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from vtjobs.analysis.findings.cells import report
 from vtjobs.analysis.findings.comparisons import compare
-from vtjobs.analysis.findings.declared import ComparisonPlan
+from vtjobs.analysis.findings.plan import ComparisonPlan
 from vtjobs.db.ingest import ingest_live
 from vtjobs.jobs.documents import to_plain
 from vtjobs.jobs.run.selector import Selection

@@ -8,7 +8,7 @@ import pytest
 
 from vtjobs.analysis.findings.best_marks import marks
 from vtjobs.analysis.findings.cell import Cell
-from vtjobs.analysis.findings.declared import ComparisonPlan
+from vtjobs.analysis.findings.plan import ComparisonPlan
 from vtjobs.analysis.output import by_dataset, render, wording
 from vtjobs.analysis.output.layout import latex, markdown, said
 from vtjobs.analysis.stats.difference import holm, welch

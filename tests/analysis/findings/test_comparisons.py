@@ -1,6 +1,9 @@
 """The word that a comparison ends in."""
 
+import math
 import random
+import statistics
+from dataclasses import replace
 from typing import Any
 
 import numpy
@@ -8,10 +11,11 @@ import pytest
 
 from vtjobs.analysis.findings.cell import Cell
 from vtjobs.analysis.findings.comparisons import Comparison, compare
-from vtjobs.analysis.findings.declared import ComparisonPlan
+from vtjobs.analysis.findings.plan import ComparisonPlan
 from vtjobs.analysis.output import as_csv
 from vtjobs.analysis.output.layout import latex, markdown
 from vtjobs.analysis.output.render import of_comparisons
+from vtjobs.analysis.stats.sample_size import seeds_for, upper_std
 from vtjobs.jobs.documents import changed
 from vtjobs.jobs.run.comparing import Test
 
@@ -40,14 +44,14 @@ def test_a_gain_far_above_the_spread_is_separable() -> None:
 def test_a_gain_within_the_spread_is_inconclusive_and_says_what_the_seeds_can_find() -> None:
     found = judged([value + 0.1 for value in BASE])
     assert found.verdict == "inconclusive" and found.detail.startswith(
-        "5 seeds can detect a difference of 0.39"
+        "5 seeds can detect a difference of 0.43"
     )
 
 
 def test_seeds_are_counted_for_the_declared_effect_and_not_for_the_one_that_was_seen() -> None:
     for shift in (0.05, 0.1, 0.15):
         assert judged([value + shift for value in BASE], min_effect=0.2).detail.startswith(
-            "needs about 11 more seeds"
+            "needs about 15 more seeds"
         )
 
 
@@ -175,14 +179,42 @@ def test_of_a_loss_the_smaller_run_wins() -> None:
     assert found.ranks.improvement == 1.0 and found.difference == pytest.approx(-5)
 
 
-def test_at_any_time_as_many_seeds_a_side_are_used_and_no_power_is_promised() -> None:
-    cells = [
-        cell("base", [*BASE, 70.0, 71.0], baseline=None),
-        cell("head", [value + 0.1 for value in BASE]),
-    ]
-    (found,) = compare(cells, ComparisonPlan(anytime=True, min_effect=0.2)).comparisons
+def test_at_any_time_as_many_seeds_a_side_are_used_and_counted_by_the_e_value() -> None:
+    near = [80.0, 80.6, 80.1, 80.3, 80.1]
+    cells = [cell("base", [*BASE, 70.0, 71.0], baseline=None), cell("head", near)]
+    plan = ComparisonPlan(anytime=True)
+    (found,) = compare(cells, plan).comparisons
     assert (found.n, found.n_baseline) == (5, 5)
     assert (found.verdict, found.detail) == ("inconclusive", "add seeds and compare again")
+    (counted,) = compare(cells, replace(plan, min_effect=0.2)).comparisons
+    at_once = judged(near, min_effect=0.2)
+    assert _more(counted) > _more(at_once) > 0
+
+
+def _more(found: Comparison) -> int:
+    return int(found.detail.removeprefix("needs about ").split()[0])
+
+
+def test_with_more_comparisons_an_effect_needs_more_seeds() -> None:
+    near = [80.0, 80.6, 80.1, 80.3, 80.1]
+    alone = judged(near, min_effect=0.2)
+    six = compare(
+        [cell("base", BASE, baseline=None), *(cell(f"head{k}", near) for k in range(6))],
+        ComparisonPlan(min_effect=0.2),
+    ).comparisons
+    std = upper_std(alone_std(near), alone.df or 0.0)
+    needed = seeds_for(0.2 / std, alpha=0.05 / 6)
+    assert needed is not None and _more(six[0]) == needed - 5 > _more(alone)
+
+
+def alone_std(values: list[float]) -> float:
+    """Return the deviation that a comparison of five seeds with the baseline has."""
+    return math.sqrt((statistics.variance(values) + statistics.variance(BASE)) / 2)
+
+
+def test_two_seeds_beside_more_say_what_they_cost() -> None:
+    assert judged([90.0, 90.1]).detail == "two seeds on one side: the error rate may be twice α"
+    assert not judged([90.0, 90.1, 90.2]).detail
 
 
 def test_ranks_are_those_of_the_seeds_that_the_look_compares_and_of_no_cell_with_a_diverged_run() -> (

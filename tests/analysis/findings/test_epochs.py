@@ -7,7 +7,7 @@ import pytest
 
 from vtjobs.analysis.findings.cells import planned, report
 from vtjobs.analysis.findings.comparisons import compare
-from vtjobs.analysis.findings.declared import ComparisonPlan
+from vtjobs.analysis.findings.plan import ComparisonPlan
 from vtjobs.db.ingest import ingest_live
 from vtjobs.jobs.documents import changed
 from vtjobs.jobs.errors import BadInput

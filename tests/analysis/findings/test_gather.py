@@ -2,8 +2,8 @@
 
 import pytest
 
-from vtjobs.analysis.findings.declared import ComparisonPlan
 from vtjobs.analysis.findings.gather import gather
+from vtjobs.analysis.findings.plan import ComparisonPlan
 from vtjobs.jobs.run.selector import parse_selection
 
 from ...support.grids import tiny_grid

@@ -9,8 +9,8 @@ import pytest
 
 from vtjobs.analysis.findings.cell import Cell
 from vtjobs.analysis.findings.comparisons import Comparison, compare
-from vtjobs.analysis.findings.declared import ComparisonPlan
 from vtjobs.analysis.findings.interim import look, shares
+from vtjobs.analysis.findings.plan import ComparisonPlan
 from vtjobs.analysis.output.layout import markdown
 from vtjobs.analysis.output.render import of_comparisons
 from vtjobs.analysis.stats.difference import Difference, welch

@@ -8,10 +8,19 @@ import pytest
 from scipy.stats import t as student
 
 from vtjobs.analysis.findings.cell import Cell
-from vtjobs.analysis.findings.declared import ComparisonPlan
-from vtjobs.analysis.findings.power import Goal, for_effect, for_looks, for_precision, with_hours
+from vtjobs.analysis.findings.plan import ComparisonPlan
+from vtjobs.analysis.findings.power import (
+    Goal,
+    for_effect,
+    for_looks,
+    for_margin,
+    for_precision,
+    strictest,
+    with_hours,
+)
 from vtjobs.analysis.output.layout import markdown
 from vtjobs.analysis.output.render import of_needs
+from vtjobs.analysis.stats.sample_size import seeds_for, upper_std
 from vtjobs.jobs.documents import to_plain
 from vtjobs.jobs.run.comparing import Test
 
@@ -68,9 +77,40 @@ BASE = [80.0, 81.0, 79.0, 80.5, 79.5]
 def test_an_effect_needs_the_seeds_of_a_power_table() -> None:
     """One standard deviation at 80 %: 17 a side (Cohen 1988, table 2.4.1)."""
     cells = [cell("base", BASE), cell("head", [value + 3 for value in BASE], baseline="base")]
-    std = cells[0].std
+    assert cells[0].std is not None
+    # What counts is the upper limit of the deviation, here of two sides of five.
+    std = upper_std(cells[0].std, 8)
     found = for_effect(cells, ComparisonPlan(min_effect=std))
     assert [one.needed for one in found] == [17, 17]
+
+
+@pytest.mark.parametrize("heads", [1, 6])
+def test_looks_and_further_heads_need_more_seeds(heads: int) -> None:
+    cells = [cell("base", BASE)]
+    cells += [cell(f"head{k}", BASE[::-1], baseline="base") for k in range(heads)]
+    assert cells[0].std is not None
+    std = upper_std(cells[0].std, 8)
+    plan = ComparisonPlan(min_effect=std, looks=(3, 5, 10))
+    found = for_effect(cells, plan)
+    # The last of three looks spends half of α.
+    assert strictest(cells, plan) == {"": pytest.approx(0.05 / 2 / heads)}
+    assert {one.needed for one in found} == {seeds_for(1.0, alpha=0.05 / 2 / heads)}
+
+
+def test_a_tie_needs_its_own_number_of_seeds() -> None:
+    cells = [cell("base", BASE), cell("head", BASE[::-1], baseline="base")]
+    assert cells[0].std is not None
+    std = upper_std(cells[0].std, 8)
+    found = for_margin(cells, ComparisonPlan(margin=std))
+    # Two groups of 18 show that they are within one deviation, if they do not differ.
+    assert [one.needed for one in found] == [18, 18]
+
+
+def test_a_run_that_failed_is_replaced() -> None:
+    failed = a_cell("c", [80.0, 81.0, 82.0], planned=4, missing_seeds=[3], lost_seeds=[3])
+    (found,) = for_precision([failed], 2.2)
+    assert (found.needed, found.more) == (4, 1)
+    assert found.new_seeds == [4]
 
 
 def test_the_difference_that_was_seen_plays_no_part() -> None:

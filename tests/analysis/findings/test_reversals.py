@@ -6,7 +6,7 @@ from scipy.stats import levene
 
 from vtjobs.analysis.findings.cell import Cell
 from vtjobs.analysis.findings.comparisons import SpreadTest, compare
-from vtjobs.analysis.findings.declared import ComparisonPlan
+from vtjobs.analysis.findings.plan import ComparisonPlan
 from vtjobs.analysis.findings.reversals import reversal_notes, reversals
 from vtjobs.jobs.documents import changed
 

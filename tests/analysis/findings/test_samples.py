@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from vtjobs.analysis.findings.best_marks import marks
 from vtjobs.analysis.findings.cell import Cell
 from vtjobs.analysis.findings.comparisons import Comparison, compare
-from vtjobs.analysis.findings.declared import ComparisonPlan
+from vtjobs.analysis.findings.plan import ComparisonPlan
 from vtjobs.analysis.findings.power import for_effect, for_looks
 from vtjobs.analysis.output.render import of_comparisons
 from vtjobs.analysis.stats.difference import false_discovery, holm, welch

@@ -17,8 +17,8 @@ import pytest
 from vtjobs.analysis.findings.best_marks import marks
 from vtjobs.analysis.findings.cell import Cell
 from vtjobs.analysis.findings.comparisons import compare
-from vtjobs.analysis.findings.declared import ComparisonPlan
 from vtjobs.analysis.findings.gather import GridName, HeadRanking, Report
+from vtjobs.analysis.findings.plan import ComparisonPlan
 from vtjobs.analysis.findings.reversals import Reversal
 from vtjobs.analysis.findings.study import ArmsStudy, CrossedStudy
 from vtjobs.analysis.output import page

@@ -9,8 +9,8 @@ import pytest
 
 from vtjobs.analysis.findings.cell import Cell
 from vtjobs.analysis.findings.comparisons import compare
-from vtjobs.analysis.findings.declared import ComparisonPlan
 from vtjobs.analysis.findings.per_image import CellSplit, split
+from vtjobs.analysis.findings.plan import ComparisonPlan
 from vtjobs.analysis.findings.study import CrossedStudy
 from vtjobs.analysis.output import by_dataset, render
 from vtjobs.analysis.output.layout import Table, latex

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from vtjobs.analysis.findings.declared import ComparisonPlan, declaration_notes, settle
+from vtjobs.analysis.findings.declared import declaration_notes, settle
+from vtjobs.analysis.findings.plan import ComparisonPlan
 from vtjobs.jobs.documents import changed, from_plain, to_plain
 from vtjobs.jobs.errors import BadInput
 from vtjobs.jobs.run.comparing import CompareSettings, Family, OnDiverged, Select, Test
