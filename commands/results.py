@@ -88,6 +88,7 @@ def report(
     Each row is a cell: all seeds of one combination of settings.
     """
     from ..analysis.findings.cells import described, planned
+    from ..analysis.findings.declared import exploratory_notes
     from ..analysis.output import as_csv, render
     from ..analysis.output import by_dataset as by_dataset
     from .printing import terminal
@@ -114,10 +115,12 @@ def report(
         terminal.write(as_csv.of_cells(cells), end="")
     elif wide:
         table = by_dataset.of_cells(cells, decimals=decimals)
+        table.notes += exploratory_notes(plan.exploratory)
         print_table(table, style, right=tuple(range(table.labels, len(table.heading))))
     else:
         lay = render.of_descriptions if detail else render.of_cells
         table = lay(cells, decimals=decimals)
+        table.notes += exploratory_notes(plan.exploratory)
         print_table(
             table, style, right=(table.labels, *range(table.labels + 2, len(table.heading)))
         )

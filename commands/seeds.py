@@ -176,6 +176,7 @@ def topup(
         selection([own.grid.name if source == given else given]),
         Wanted(half_width=half_width, effect=effect, margin=margin, metric=metric),
     )
+    failed = _ended_without_a_result(context, needs)
     wanted = {need.cell_id: need.planned + (need.more or 0) for need in needs.cells}
     known = {need.cell_id: need.seeds for need in needs.cells}
     target = seeds_of_cells(own.expansion, wanted, known, stored=source != given)
@@ -194,7 +195,9 @@ def topup(
         raise BadInput(f"{source}: {message}. Add the seeds to the grid file by hand")
     if not no_data_check:
         check_data(workspace, wider)
-    document = summary(context, wider) if dry_run else submit(context, wider)
+    document = (
+        summary(context, wider) if dry_run else submit(context, wider, counted=_goal_of(needs))
+    )
     if not dry_run:
         make_pass(context)
     if as_json:
@@ -203,7 +206,25 @@ def topup(
         _show(needs)
     terminal.say(submitted(document))
     if wait and not dry_run:
-        wait_for(context, [document.grid_id])
+        wait_for(context, [document.grid_id], told=failed)
+
+
+def _ended_without_a_result(context: "Context", needs: "Needs") -> set[str]:
+    """Return the runs of cells that failed, diverged or were cancelled before more seeds came."""
+    from ..db import lookups
+    from ..db.engine import reading
+
+    with reading(context.ledger.engine) as connection:
+        return lookups.ended_without_result(connection, [need.cell_id for need in needs.cells])
+
+
+def _goal_of(needs: "Needs") -> str:
+    """Return what seeds were added for, as the declaration keeps it."""
+    if needs.half_width is not None:
+        return f"topup for means within ±{needs.half_width:g}"
+    if needs.effect is not None:
+        return f"topup for a difference of {needs.effect:g}"
+    return f"topup for a tie within ±{needs.margin:g}" if needs.margin is not None else "topup"
 
 
 def _file_of(source: str, workspace: str | None) -> tuple[str, str | None]:

@@ -2,7 +2,8 @@
 
 import shlex
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -62,7 +63,12 @@ def submit(
     ] = False,
     amend: Annotated[
         str | None,
-        typer.Option(help="Reason for changing the declared `compare` after runs have started."),
+        typer.Option(
+            help=(
+                "Reason for changing the declared `compare` after runs have started, or the runs "
+                "that it compares after they have finished."
+            )
+        ),
     ] = None,
     dry_run: DryRun = False,
     settings: Set = None,
@@ -175,11 +181,16 @@ def leftover(document: "Summary", *, planned: bool = False) -> str:
     return f"{what}. {how}: {left.cancel}"
 
 
-def wait_for(context: "Context", words: list[str]) -> None:
+def wait_for(context: "Context", words: list[str], *, told: Collection[str] = ()) -> None:
     """Follow runs to their end.
 
+    Args:
+        context: workspace and ledger.
+        words: what selects them.
+        told: runs whose failure is known and is no failure of the wait.
+
     Raises:
-        RunsFailed: some did not complete.
+        RunsFailed: others did not complete.
     """
     from ..orchestrator.loop.wait import wait
     from ..orchestrator.views.eta import etas
@@ -196,15 +207,17 @@ def wait_for(context: "Context", words: list[str]) -> None:
     these = pasted(context, words)
     try:
         with Progress() as progress:
-            counts = wait(context, chosen, show)
+            rows = wait(context, chosen, show)
     except KeyboardInterrupt:
         say("stopped waiting; the runs go on. To see them, wait again, or cancel them:")
         for command in ("status", "wait", "cancel"):
             say(f"  vtjobs {command} {these}")
         raise
+    counts = Counter(row.state for row in rows)
     say(", ".join(f"{number} {state}" for state, number in sorted(counts.items())))
-    bad = sum(number for state, number in counts.items() if state != "completed")
-    if bad == counts.get("cancelled", 0) > 0:
+    ends = [row.state for row in rows if row.state != "completed" and row.run_id not in told]
+    bad = len(ends)
+    if bad and set(ends) == {"cancelled"}:
         # They have no failure to be shown.
         raise RunsFailed(f"{plural(bad, 'run')} did not complete; to go on: vtjobs retry {these}")
     if bad:

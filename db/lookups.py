@@ -215,6 +215,32 @@ def count_started(connection: Connection, run_ids: Iterable[str]) -> int:
     )
 
 
+def heads_of_finished(connection: Connection, cell_ids: Iterable[str]) -> dict[str, str]:
+    """Return the runs of cells that have ended with a result, or diverged, each with its head."""
+    query = select(m.runs.c.run_id, m.cells.c.head).join(
+        m.cells, m.cells.c.cell_id == m.runs.c.cell_id
+    )
+    ends = (RunState.COMPLETED, RunState.DIVERGED)
+    found: dict[str, str] = {}
+    for part in in_parts(cell_ids):
+        chosen = query.where(m.runs.c.cell_id.in_(part), m.runs.c.state.in_(ends))
+        found |= {row.run_id: row.head for row in connection.execute(chosen)}
+    return found
+
+
+def ended_without_result(connection: Connection, cell_ids: Iterable[str]) -> set[str]:
+    """Return the runs of cells that are settled and have not completed."""
+    states = [state for state in RunState if state.is_settled and state != RunState.COMPLETED]
+    query = select(m.runs.c.run_id)
+    return {
+        run_id
+        for part in in_parts(cell_ids)
+        for run_id in connection.execute(
+            query.where(m.runs.c.cell_id.in_(part), m.runs.c.state.in_(states))
+        ).scalars()
+    }
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailedRun:
     """A failed run with the end of its newest attempt."""

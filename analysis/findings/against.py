@@ -8,14 +8,10 @@ Numbers of other epochs, recipes or settings are not compared.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import fmean, stdev
 from typing import Any
 
 from ...jobs.documents import Document
 from ...jobs.grid import fidelity
-from ...jobs.grid.rules import VARIANT
-from ...jobs.run.settings import HeadSettings, RecipeSettings
-from ...jobs.run.spec import BASELINE
 from ...jobs.units import plural
 from ..stats.difference import (
     ALPHA,
@@ -27,90 +23,11 @@ from ..stats.difference import (
 )
 from ..stats.tie import Fixed
 from .cell import Cell
+from .matching import LOWRES, RECIPES, Ours, is_recorded, of_cell
 from .more_seeds import what_helps
 from .published import SELECTION, Published, deviations, largest, select
 
 SCHEMA_VERSION = 1
-# What the papers' records call a recipe.
-RECIPES = {
-    "drloc_scratch": "drloc-scratch",
-    "drloc_finetune": "drloc-finetune",
-    "relvit_downstream_only": "relvit-joint",
-    "relvit_downstream_only_variants": "relvit-joint",
-    "relvit_pretrain_finetune": "relvit-finetune",
-    "relvit_supervised_pretrain_finetune": "relvit-finetune",
-    "deit": "deit",
-    "cait": "cait",
-    "resmlp": "resmlp",
-    "patchconvnet_1k": "patchconvnet",
-    "rsb_a2": "resnet50-a2",
-    "deit3_1k": "deit3-1k",
-}
-# Fine-tuned at 224 pixels, the runs of these have the fine-tuning's recipe.
-LOWRES = "lowres_finetune224"
-CHAINED = ("pretrain_finetune", "finetune_res", LOWRES)
-# CvT-13 as the DRLoc paper trained it has a name of its own; the thesis calls its DeiT III models
-# ViT; Flowers in RelViT's protocol is another dataset.
-BACKBONES = {
-    "cvt_13": ("cvt_13_drloc", "cvt_13"),
-    **{f"vit_{size}": (f"deit3_{size}",) for size in "tsbl"},
-}
-DATASETS = {
-    ("relvit", "flowers102"): "flowers102_relvit",
-    "inat18": "inat2018",
-    "inat19": "inat2019",
-}
-# Further test sets are datasets of their own in the records.
-SETS = {"imagenet_v2": ("imagenet1k", "v2"), "imagenet_real": ("imagenet1k", "real")}
-_LOSSES = {"l1": "drloc", "signed": "drloc_signed", "ce": "drloc_ce", "reg": "drloc_reg"}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ours:
-    """A cell of a report, and how it was made."""
-
-    cell: Cell
-    mean: float | None
-    """Scored as the paper scores its own."""
-    std: float | None
-    head: HeadSettings
-    """The first of its chain that is not the supervised one."""
-    recipe: RecipeSettings
-    first_recipe: RecipeSettings
-    """Of the chain's beginning."""
-    chained: bool
-
-    @property
-    def method(self) -> str:
-        params = self.head.params
-        if self.head.name != "drloc":
-            return self.head.name
-        return "drloc_all" if self.head.shared.blocks == "all" else _LOSSES[str(params["loss"])]
-
-
-def of_cell(cell: Cell, rule: str) -> Ours:
-    """Read a cell of a report that was made with specs.
-
-    Args:
-        cell: of the report.
-        rule: `best`: it is scored by each run's best epoch on the reported set, as the paper's own
-            numbers are, for this table alone; else as in the report.
-    """
-    assert cell.specs is not None, "the report was made without specs"
-    heads = [spec.head for spec in cell.specs]
-    mean, std = cell.mean, cell.std
-    if rule == "best" and cell.n:
-        values = list((cell.best_values or {}).values())
-        mean, std = fmean(values), stdev(values) if len(values) > 1 else None
-    return Ours(
-        cell=cell,
-        mean=mean,
-        std=std,
-        head=next((head for head in heads if head.name != BASELINE), heads[0]),
-        recipe=cell.specs[0].recipe,
-        first_recipe=cell.specs[-1].recipe,
-        chained=len(heads) > 1,
-    )
 
 
 class Row(Document, frozen=True, kw_only=True):
@@ -144,6 +61,8 @@ class Row(Document, frozen=True, kw_only=True):
     """Over our seeds."""
     ours_n: int
     """Our seeds."""
+    ours_planned: int
+    """Our runs."""
     ours_last: float | None
     """Our mean at the last epoch."""
     ours_last_std: float | None
@@ -203,7 +122,7 @@ def against(
     pairs: list[_Pair] = []
     for record in select(name):
         if record.metric == "top1":
-            found: list[Ours | None] = [one for one in ours if _is(one, record, paper)]
+            found: list[Ours | None] = [one for one in ours if is_recorded(one, record, paper)]
             pairs += [_pair(record, one, alpha) for one in found or [None]]
     worst = [
         _worst(pair.record, pair.one, alpha)
@@ -238,35 +157,6 @@ class _Pair:
     comparable: bool
 
 
-def _is(one: Ours, record: Published, paper: str) -> bool:
-    """Whether a cell is the record's backbone, dataset and method, in the record's variant."""
-    backbone, params = one.cell.backbone.partition("(")[0], one.head.params
-    if backbone not in BACKBONES.get(record.backbone, (record.backbone,)):
-        return False
-    dataset, set_name = SETS.get(record.dataset, (record.dataset, "test"))
-    dataset = DATASETS.get((paper, dataset), DATASETS.get(dataset, dataset))
-    if (one.cell.dataset, one.cell.set, one.method) != (dataset, set_name, record.method):
-        return False
-    if one.chained != (record.protocol in CHAINED):
-        return False
-    sizes = {"train_res": one.first_recipe.image_size, "test_res": one.recipe.image_size}
-    if any(record.variant.get(name, size) != size for name, size in sizes.items()):
-        return False
-    if "change" in record.variant and record.variant["change"].replace(
-        ",", ""
-    ) != one.cell.axes.get(VARIANT):
-        return False
-    if record.ssl_tasks and sorted(params.get("tasks", ())) != sorted(record.ssl_tasks):
-        return False
-    wanted = {"lambda": "weight", "m": "pairs", "mlp_hidden": "width", "M": "mega"}
-    given = {
-        key: value for key, value in record.variant.items() if value is not None and key in wanted
-    }
-    if record.method == "supervised":
-        return True
-    return all(params.get(wanted[key]) == value for key, value in given.items())
-
-
 def _pair(record: Published, one: Ours | None, alpha: float) -> _Pair:
     why = _why_not(record, one)
     if one is None or why:
@@ -299,6 +189,7 @@ def _row(
         ours=one.mean if one else None,
         ours_std=one.std if one else None,
         ours_n=one.cell.n if one else 0,
+        ours_planned=one.cell.planned if one else 0,
         ours_last=one.cell.mean if one else None,
         ours_last_std=one.cell.std if one else None,
         fidelity=one.cell.fidelity if one else {},
@@ -335,6 +226,10 @@ def _why_not(record: Published, one: Ours | None) -> str:
     if lost := len(one.cell.diverged_seeds):
         # Without them the mean would be that of the runs that went well.
         reasons.append(f"{plural(lost, 'diverged run')} without a score")
+    if one.rule == "best" and one.cell.evaluations not in ([], [epochs]):
+        # The best of few epochs is lower than the best of many by chance alone.
+        few = " or ".join(map(str, one.cell.evaluations or ()))
+        reasons.append(f"our best is of {few} of {epochs} epochs: set evaluate_every: 1")
     # What an ablation changes is what its record says.
     reasons += [f"train.{name} was changed" for name in changed if "change" not in record.variant]
     return "; ".join(reasons)

@@ -53,7 +53,8 @@ def _marks(cells: list[Cell], nothing: Marks, plan: ComparisonPlan) -> list[Mark
         found[index] = changed(nothing, like_best=p is None or p > plan.alpha, p_best=p, m=m)
     told_apart = not all(found[index].like_best for index in others)
     is_whole = cells[best].n == cells[best].planned
-    found[best] = changed(nothing, best=told_apart and is_whole)
+    is_top = any(found[index].like_best for index in others)
+    found[best] = changed(nothing, best=told_apart and is_whole, m=m, is_top=is_top)
     return found
 
 

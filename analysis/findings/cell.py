@@ -26,6 +26,13 @@ class Marks(Document, frozen=True, kw_only=True):
     m: int
     """Pairs of cells of the dataset."""
     alpha: float
+    is_top: bool = False
+    """Whether it is the best mean itself, and others are marked as like it."""
+
+    @property
+    def dagger(self) -> bool:
+        """Whether † stands beside it: it is like the best mean, or is that mean and not bold."""
+        return bool(self.like_best) or (self.is_top and not self.best)
 
 
 class StageSpec(Document, frozen=True, kw_only=True):
@@ -101,6 +108,8 @@ class Cell(Document, frozen=True, kw_only=True):
     """Seed -> the run that completed."""
     best_values: dict[int, float] | None = None
     """Seed -> the value of its best epoch on this very set."""
+    evaluations: list[int] | None = None
+    """Numbers of epochs that runs were scored at on this very set."""
     specs: list[StageSpec] | None = None
     """Its own stage, then those before it."""
     marks: Marks | None = None

@@ -52,8 +52,8 @@ def report(
         select: the epoch that counts.
         baseline: the head that gains are over, by its label; `each`: there are no gains.
         with_specs: whether each cell brings `specs`: its description, and those of the stages
-            before it; `run_ids`, seed -> the completed run; and `best_values`, seed -> its best
-            epoch's value.
+            before it; `run_ids`, seed -> the completed run; `best_values`, seed -> its best
+            epoch's value; and `evaluations`.
 
     Raises:
         NothingMatched: no run is selected.
@@ -69,6 +69,9 @@ def report(
         if not any(condition.field in ("stage", "run") for condition in selection.conditions):
             rows = _last_stages(rows, begun)
         results = _results(connection, rows, metric, set_name, select)
+        counts = {}
+        if with_specs:
+            counts = epochs.evaluations(connection, results, metric, set_name)
         inexact = lookups.inexact_resumes(connection, [row.run_id for row in rows])
         before = _cells_before(
             connection, {row.cell_id: begun[row.run_id] for row in rows if row.run_id in begun}
@@ -93,6 +96,7 @@ def report(
         is_baseline=_baselines({cell_id: cells[cell_id] for cell_id in grouped}, baseline),
         baseline_head=baseline,
         with_specs=with_specs,
+        evaluations=counts,
     )
     found = []
     for cell_id, members in grouped.items():
@@ -117,6 +121,8 @@ class _About:
     is_baseline: dict[str, bool]
     baseline_head: str
     with_specs: bool
+    evaluations: dict[str, int]
+    """Run -> epochs at which it was scored, with `with_specs`."""
 
 
 def planned(
@@ -267,6 +273,9 @@ def _cell(chain: list[records.CellRow], members: list[records.RunRow], about: _A
         run_ids={row.seed: row.run_id for row in completed} if given else None,
         # The best are chosen on the very set: for papers that did so, and for nothing else.
         best_values={seed: float(done[seed].best) for seed in values} if given else None,
+        evaluations=(
+            sorted({about.evaluations.get(row.run_id, 0) for row in completed}) if given else None
+        ),
         specs=[StageSpec(head=one.head, recipe=one.recipe) for one in settings] if given else None,
     )
 

@@ -69,6 +69,8 @@ class Comparison(Document, frozen=True, kw_only=True):
     """Runs of the baseline's cell."""
     difference: float | None
     """Mean minus the baseline's mean."""
+    unpaired: list[int]
+    """Seeds with a value on one side alone, which a paired test leaves out."""
     bounds: list[float] | None
     """Between what the difference lies, whatever diverged runs would have scored from chance on."""
     error: float | None
@@ -248,6 +250,7 @@ def _comparison(cell: Cell, baseline: Cell, seen: Seen, plan: ComparisonPlan) ->
     cell, baseline = first_seeds(cell, baseline, plan, seen.look)
     is_untested = bool(why_not(cell, baseline, plan))
     closed = word is Verdict.SEPARABLE or is_untested
+    by_seed = plan.test is Test.PAIRED and not is_untested
     ours, theirs = ({}, {}) if is_untested else sides(cell, baseline, plan)
     return Comparison(
         cell_id=cell.cell_id,
@@ -266,6 +269,7 @@ def _comparison(cell: Cell, baseline: Cell, seen: Seen, plan: ComparisonPlan) ->
         planned=planned,
         planned_baseline=planned_baseline,
         difference=found.difference,
+        unpaired=sorted(cell.values.keys() ^ baseline.values.keys()) if by_seed else [],
         bounds=bounds(cell, baseline, plan),
         error=found.error,
         interval=[found.interval.low, found.interval.high] if found.interval else None,

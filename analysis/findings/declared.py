@@ -5,19 +5,21 @@ As their grid declared it before the runs, or as the command line says now.
 
 import math
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from ...db import queries, selected
+from ...db import queries
 from ...db.engine import reading
 from ...db.ledger import Ledger
 from ...jobs.documents import asdict
 from ...jobs.errors import BadInput, suggest
-from ...jobs.run.comparing import Family, OnDiverged, Select, Test
+from ...jobs.run.comparing import Change, Family, OnDiverged, Select, Test
 from ...jobs.run.selector import Selection
 from ...jobs.workspace.grid_settings import Declaration
 from . import epochs
 from .plan import ComparisonPlan
+from .selected_part import selected_part, the_grid
 
 _WORDS = {"test": Test, "select": Select, "family": Family, "on_diverged": OnDiverged}
 
@@ -65,7 +67,28 @@ def settle(ledger: Ledger, selection: Selection, given: dict[str, Any]) -> Compa
     plan = ComparisonPlan(**values, declared=declared if same else [])
     if plan.family is Family.SCREEN and plan.anytime:
         raise BadInput("family: screen cannot be combined with anytime. Remove one of them")
-    return replace(plan, metric=epochs.metric_of(plan.metric, plan.select))
+    plan = replace(plan, metric=epochs.metric_of(plan.metric, plan.select))
+    return _judged_by_what_was_seen(ledger, selection, plan) if same else plan
+
+
+def _judged_by_what_was_seen(
+    ledger: Ledger, selection: Selection, plan: ComparisonPlan
+) -> ComparisonPlan:
+    """Return a declared plan with the reasons why its p values do not hold α, if there are any."""
+    words = {Change.LATE: "declared", Change.AMENDED: "amended"}
+    why = [
+        f"it was {words[one.change]} {_when(one)}" for one in plan.declared if one.change in words
+    ]
+    part = selected_part(ledger, selection, plan)
+    if part is None:
+        return replace(plan, exploratory=tuple(why))
+    return replace(
+        plan,
+        declared=[],
+        exploratory=(f"not the declared comparison: {part.left_out} left out", *why),
+        family_sizes=part.family_sizes,
+        planned=part.planned,
+    )
 
 
 def _check_scored(ledger: Ledger, selection: Selection, given: dict[str, Any]) -> None:
@@ -85,23 +108,36 @@ def _check_scored(ledger: Ledger, selection: Selection, given: dict[str, Any]) -
 
 def _declared(ledger: Ledger, selection: Selection) -> list[Declaration]:
     with reading(ledger.engine) as connection:
-        # A grid that is named has its declaration, also where a newer one shares its runs.
-        grids = set(selected.named_grids(connection, selection))
-        if len(grids) != 1:
-            grids = {row.grid_id for row in queries.list_runs(connection, selection)}
-        if len(grids) != 1:
-            return []
-        settings = queries.grid_settings(connection, grids)
+        grid_id = the_grid(connection, selection)
+        settings = queries.grid_settings(connection, {grid_id}) if grid_id else {}
     return next((one.declarations for one in settings.values()), [])
 
 
-def declaration_notes(declarations: list[Declaration]) -> list[str]:
+def declaration_notes(
+    declarations: Sequence[Declaration], exploratory: Sequence[str] = ()
+) -> list[str]:
     """Return when a comparison was declared, and what was changed since and why."""
+    lines = exploratory_notes(exploratory)
     if not declarations:
-        return ["Post hoc: test and margin were not declared before the runs."]
-    first, *amended = declarations
-    lines = [f"Declared on {_day(first)}, {_when(first)}."]
-    return [*lines, *(f"Amended on {_day(one)}, {_when(one)}: {one.reason}" for one in amended)]
+        return lines or ["Post hoc: test and margin were not declared before the runs."]
+    first, *later = declarations
+    declared = f"Declared on {_day(first)}, {_when(first)}."
+    return [declared, *lines, *map(_changed, later)]
+
+
+def exploratory_notes(reasons: Sequence[str]) -> list[str]:
+    """Return why p values do not hold α, as a sentence; none where there is no reason."""
+    return [f"Exploratory, p values do not hold α: {'; '.join(reasons)}."] if reasons else []
+
+
+def _changed(one: Declaration) -> str:
+    why = f": {one.reason}" if one.reason else ""
+    if one.change is Change.SEEDS:
+        why = ", as interim analyses and anytime-valid tests allow"
+    elif one.change is Change.COUNTED:
+        why = f", counted from the standard deviation alone: {one.reason}"
+    what = "Seeds added" if one.change in (Change.SEEDS, Change.COUNTED) else "Amended"
+    return f"{what} on {_day(one)}, {_when(one)}{why}."
 
 
 def _day(one: Declaration) -> str:
@@ -109,8 +145,8 @@ def _day(one: Declaration) -> str:
 
 
 def _when(one: Declaration) -> str:
-    return (
-        f"when {one.started} of {one.runs} runs had started"
-        if one.started
-        else "before the first run"
-    )
+    if one.finished:
+        return f"when {one.finished} of {one.runs} runs had finished"
+    if one.started:
+        return f"when {one.started} of {one.runs} runs had started"
+    return "before the first run"

@@ -17,6 +17,7 @@ from ...jobs.run.spec import Axes
 from ...jobs.workspace.lineage import completed_by
 from ...jobs.workspace.paths import Workspace
 from ...jobs.workspace.stored_grid import read_spec
+from ..stats.summary import LEVEL, spread_factors
 from .cell import Cell
 from .study import AnyStudy
 
@@ -37,6 +38,8 @@ class Split(Document, frozen=True, kw_only=True):
     """Over seeds."""
     std_carries: float | None
     """Of the part that carries to new images; 0 where its estimate is negative."""
+    std_carries_interval: list[float] | None
+    """Of the first part, at 95 %: what so few seeds can say of it."""
     std_test_set: float | None
     """Of the part that errors which are independent between runs and images make on a finite set.
     """
@@ -123,11 +126,23 @@ def split(correct: Mapping[int, Any]) -> Split:
         why_not="",
         std=100 * math.sqrt(ms_run / images),
         std_carries=100 * math.sqrt(max(0.0, carries)),
+        std_carries_interval=_interval(ms_run, ms_rest, runs, images),
         std_test_set=100 * math.sqrt(ms_rest / images),
         variance_carries=10_000 * carries,
         std_binomial=100 * math.sqrt(float(grand * (1 - grand)) / images),
         disagreement=100 * float((right * (runs - right)).sum()) / pairs / images,
     )
+
+
+def _interval(ms_run: float, ms_rest: float, runs: int, images: int) -> list[float]:
+    """Return the interval of the deviation that carries, in points.
+
+    That of the runs' mean square by χ² with runs - 1 degrees of freedom, less what images make,
+    whose mean square has so many that it counts as known (Burdick and Graybill 1992, chapter 3).
+    """
+    low, high = spread_factors(runs, LEVEL)
+    bounds = [(factor**2 * ms_run - ms_rest) / images for factor in (low, high)]
+    return [100 * math.sqrt(max(0.0, bound)) for bound in bounds]
 
 
 def _unsplit(runs: int, images: int, why_not: str) -> Split:
@@ -137,6 +152,7 @@ def _unsplit(runs: int, images: int, why_not: str) -> Split:
         why_not=why_not,
         std=None,
         std_carries=None,
+        std_carries_interval=None,
         std_test_set=None,
         variance_carries=None,
         std_binomial=None,

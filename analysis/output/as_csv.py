@@ -128,11 +128,16 @@ def of_variances(cells: Sequence[CellSplit]) -> str:
         "total_high",
         "p",
         "ratio",
+        "std_carries_low",
+        "std_carries_high",
     )
     rows: list[list[Any]] = []
     for cell in cells:
         if cell.n:
-            rows.append([*labels(cell, names), "images", "", *_numbers(cell, numbers)])
+            low, high = cell.std_carries_interval or (None, None)
+            ends = {"std_carries_low": low, "std_carries_high": high}
+            own = _numbers(asdict(cell) | ends, numbers)
+            rows.append([*labels(cell, names), "images", "", *own])
         for study in cell.studies or []:
             for name, part in _parts(study):
                 values = _bounds(part) | asdict(part)

@@ -57,5 +57,5 @@ def _text(cell: Cell | None, most: int, decimals: int) -> str:
         parts.append(f"({cell.gain:+.{decimals}f})")
     if cell.n not in (0, most):
         parts.append(f"n={cell.n}")
-    signs = ("†" if cell.marked.like_best else "") + ("‡" if _incomplete(cell) else "")
+    signs = ("†" if cell.marked.dagger else "") + ("‡" if _incomplete(cell) else "")
     return " ".join([*parts, signs]).rstrip()

@@ -27,10 +27,15 @@ def _mark_notes(cells: Sequence[Cell]) -> list[str]:
     sizes = {one.m for one in marked}
     pairs = f"{max(sizes)} pair{'s' if max(sizes) > 1 else ''}"
     over = pairs if len(sizes) == 1 else "all pairs on its dataset"
+    tops = [cell.marked for cell in cells if cell.marked.is_top]
+    unmarked = "" if all(top.best for top in tops) else "the best mean on its dataset, or "
     return [
-        "† not significantly different from the best mean on its dataset, or not testable "
-        f"(Welch, Holm-corrected over {over}, α = {marked[0].alpha:g})."
+        f"† {unmarked}not significantly different from {'it' if unmarked else _BEST}, or not "
+        f"testable (Welch, Holm-corrected over {over}, α = {marked[0].alpha:g})."
     ]
+
+
+_BEST = "the best mean on its dataset"
 
 
 def _unrounded(cells: Sequence[Cell], decimals: int) -> list[str]:
@@ -100,8 +105,11 @@ def _called(cells: Sequence[Cell], names: Sequence[str]) -> str:
 
 
 def _are_missing(seeds: Sequence[int]) -> str:
-    many = len(seeds) > 1
-    return f"seed{'s' if many else ''} {ranges(seeds)} {'are' if many else 'is'} missing"
+    return f"{_named_seeds(seeds)} {'are' if len(seeds) > 1 else 'is'} missing"
+
+
+def _named_seeds(seeds: Sequence[int]) -> str:
+    return f"seed{'s' if len(seeds) > 1 else ''} {ranges(seeds)}"
 
 
 def comparison_notes(document: Comparisons) -> list[str]:
@@ -139,8 +147,24 @@ def comparison_notes(document: Comparisons) -> list[str]:
         )
     return [
         *found,
+        *_unpaired(document),
         *reversals.reversal_notes(document.reversals),
-        *declaration_notes(document.declared),
+        *declaration_notes(document.declared, document.exploratory),
+    ]
+
+
+def _unpaired(document: Comparisons) -> list[str]:
+    """Name the seeds that paired tests leave out, once for all comparisons that lack the same."""
+    lacking: dict[tuple[int, ...], list[str]] = {}
+    names = columns(document.comparisons)
+    for one in document.comparisons:
+        if one.unpaired:
+            lacking.setdefault(tuple(one.unpaired), []).append(title_of(one, names))
+    return [
+        f"{'; '.join(those) if len(those) <= FEW else f'{len(those)} comparisons'}: "
+        f"{_named_seeds(seeds)} {'are' if len(seeds) > 1 else 'is'} on one side alone and left out;"
+        " the difference is not that of the means in the report."
+        for seeds, those in lacking.items()
     ]
 
 

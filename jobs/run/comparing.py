@@ -46,6 +46,21 @@ class OnDiverged(StrEnum):
     """The run counts as one that guesses."""
 
 
+class Change(StrEnum):
+    """What a grid's declaration changed, and what could have been seen by then."""
+
+    DECLARED = "declared"
+    """Anything, before results of two heads were there."""
+    LATE = "late"
+    """The first declaration, when they were."""
+    AMENDED = "amended"
+    """Anything, for a stated reason, when they were."""
+    SEEDS = "seeds"
+    """More seeds, as the declared interim analyses or anytime allow."""
+    COUNTED = "counted"
+    """More seeds, as many as the deviation alone says: `vtjobs topup`."""
+
+
 class CompareSettings(Document, frozen=True, kw_only=True, omit_defaults=False):
     """How heads are compared, as a grid stores it; `jobs/grid/schema.Compare` says what each key
     means.

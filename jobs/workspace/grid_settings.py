@@ -3,7 +3,7 @@
 from typing import Any
 
 from ..documents import Document, field
-from ..run.comparing import CompareSettings
+from ..run.comparing import Change, CompareSettings
 from ..run.design import StudyDesign
 
 
@@ -25,6 +25,14 @@ class ResourceSettings(Document, frozen=True, kw_only=True, omit_defaults=False)
         return (self.gpus_per_node or 0) * self.nodes
 
 
+class DeclaredCells(Document, frozen=True, kw_only=True, omit_defaults=False):
+    """Cells that were declared with the same seeds."""
+
+    seeds: list[int]
+    cells: list[str]
+    """Their ids."""
+
+
 class Declaration(Document, frozen=True, kw_only=True, omit_defaults=False):
     """How a grid declared that its heads are compared."""
 
@@ -38,6 +46,12 @@ class Declaration(Document, frozen=True, kw_only=True, omit_defaults=False):
     """None: nothing is declared any more."""
     reason: str | None
     """Why it replaced another one after runs had started."""
+    finished: int = 0
+    """How many of the grid's runs had finished by then."""
+    change: Change = Change.DECLARED
+    """What it changed, and what could have been seen."""
+    design: list[DeclaredCells] = field(default_factory=list)
+    """Its runs; empty in a declaration of an older version."""
 
 
 class GridSettings(Document, frozen=True, kw_only=True, omit_defaults=False):

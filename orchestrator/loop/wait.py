@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable
-from typing import Any
 
 from ...db import queries, records
 from ...db.engine import reading
@@ -19,8 +18,8 @@ PATIENCE_S = 600.0
 Show = Callable[[list[records.RunRow], Report], None]
 
 
-def wait(context: Context, selection: Selection, show: Show) -> dict[str, int]:
-    """Tick until every selected run is settled; return the counts by state.
+def wait(context: Context, selection: Selection, show: Show) -> list[records.RunRow]:
+    """Tick until every selected run is settled; return them.
 
     Raises:
         LedgerUnreachable: the ledger stayed away.
@@ -42,14 +41,7 @@ def wait(context: Context, selection: Selection, show: Show) -> dict[str, int]:
             continue
         show(rows, report)
         if all(RunState(row.state).is_settled for row in rows):
-            return _counts(rows)
+            return rows
         # With many thousands of runs a pass takes a while; this machine has other things to do as
         # well.
         time.sleep(max(POLL_S, time.monotonic() - began))
-
-
-def _counts(rows: list[Any]) -> dict[str, int]:
-    found: dict[str, int] = {}
-    for row in rows:
-        found[row.state] = found.get(row.state, 0) + 1
-    return found

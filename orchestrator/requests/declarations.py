@@ -1,50 +1,144 @@
-"""How heads will be compared, as the grid declared it.
+"""How heads will be compared, and over which runs, as the grid declared it.
 
 Kept with the moment, and later changes with their reasons.
 """
 
 import time
+from collections.abc import Sequence
 
 from ...db import lookups, queries
 from ...db.engine import reading
+from ...jobs.documents import changed
 from ...jobs.errors import BadInput
-from ...jobs.workspace.grid_settings import Declaration
+from ...jobs.run.comparing import Change
+from ...jobs.units import plural
+from ...jobs.workspace.grid_settings import Declaration, DeclaredCells
 from ...jobs.workspace.stored_grid import FrozenGrid
 from ..loop.context import Context
 
 
-def declarations(context: Context, frozen: FrozenGrid, reason: str | None) -> list[Declaration]:
+def declarations(
+    context: Context, frozen: FrozenGrid, reason: str | None, counted: str | None = None
+) -> list[Declaration]:
     """Return what a grid has declared so far, this submission's included; the last one holds.
 
-    Each says when it was made, how many of the grid's runs had started by then, and why it replaced
-    another one. What an earlier submission under this name declared goes on.
+    Each says when it was made, how many of the grid's runs had started and finished by then, and
+    why it replaced another one. What an earlier submission under this name declared goes on. Seeds,
+    heads and datasets belong to a declaration.
+
+    Args:
+        context: workspace and ledger.
+        frozen: what is submitted.
+        reason: why the declaration changes.
+        counted: the goal by which more seeds were counted from the deviation alone.
 
     Raises:
-        BadInput: runs have started under another declaration, and no reason is given.
+        BadInput: runs have started under another `compare`, or results of two heads are there and
+            the runs are others; and no reason is given.
     """
     compare = frozen.settings.compare
     earlier = _earlier(context, frozen)
-    if (earlier[-1].compare if earlier else None) == compare:
+    if compare is None and not earlier:
+        return []
+    this = _now(context, frozen, earlier)
+    last = earlier[-1] if earlier else None
+    is_same = last is not None and last.compare == compare
+    # Older versions did not keep the runs.
+    if last is not None and is_same and last.design in ([], this.design):
         return earlier
-    started = _started(context, [run[0] for run in frozen.runs])
-    # Nothing was declared, or nothing can have been seen yet.
-    is_first = not started or not earlier
-    this = Declaration(
+    if last is None or not (this.started or this.change is Change.AMENDED):
+        # Nothing was declared, or nothing can have been seen yet.
+        late = Change.LATE if this.change is Change.AMENDED else this.change
+        return [changed(this, change=late)]
+    if is_same and _only_adds_seeds(last.design, this.design):
+        if compare is not None and (compare.looks or compare.anytime):
+            return [*earlier, changed(this, change=Change.SEEDS)]
+        if counted:
+            return [*earlier, changed(this, change=Change.COUNTED, reason=counted)]
+    if not reason and not (is_same and this.change is Change.DECLARED):
+        raise BadInput(_refusal(last, this, is_same=is_same))
+    return [*earlier, changed(this, reason=reason)]
+
+
+def _now(context: Context, frozen: FrozenGrid, earlier: Sequence[Declaration]) -> Declaration:
+    """Return the declaration that is submitted now: amended, where results could be compared."""
+    design = _design(frozen)
+    known = [part for one in earlier for part in one.design] + design
+    run_ids = [run[0] for run in frozen.runs]
+    with reading(context.ledger.engine) as connection:
+        started = lookups.count_started(connection, run_ids)
+        heads = lookups.heads_of_finished(
+            connection, {cell for part in known for cell in part.cells}
+        )
+    return Declaration(
         at=frozen.settings.submitted_at,
         started=started,
-        runs=len(frozen.runs),
-        compare=compare,
-        reason=None if is_first else reason,
+        runs=len(run_ids),
+        compare=frozen.settings.compare,
+        reason=None,
+        finished=len(heads.keys() & set(run_ids)),
+        change=Change.AMENDED if len(set(heads.values())) > 1 else Change.DECLARED,
+        design=design,
     )
-    if is_first:
-        return [this]
-    if not reason:
-        day = time.strftime("%Y-%m-%d", time.localtime(earlier[-1].at))
+
+
+def _refusal(last: Declaration, this: Declaration, *, is_same: bool) -> str:
+    day = time.strftime("%Y-%m-%d", time.localtime(last.at))
+    if not is_same:
         message = f"compare: differs from the declaration of {day}"
-        message += f", and {started} of {len(frozen.runs)} runs have started"
-        fix = 'Restore it, or give the reason for the change: --amend "REASON"'
-        raise BadInput(f"{message}. {fix}")
-    return [*earlier, this]
+        message += f", and {this.started} of {this.runs} runs have started"
+        return f'{message}. Restore it, or give the reason for the change: --amend "REASON"'
+    message = f"{_difference(last.design, this.design)}: not as declared on {day}"
+    message += f", and {this.finished} of {this.runs} runs have finished"
+    fix = (
+        "Restore the grid, give it another name, add seeds by `vtjobs topup`, or give the reason"
+        ' (the comparison is exploratory then): --amend "REASON"'
+    )
+    return f"{message}. {fix}"
+
+
+def _difference(before: Sequence[DeclaredCells], after: Sequence[DeclaredCells]) -> str:
+    """Say in which way the runs are others."""
+    old, new = _by_cell(before), _by_cell(after)
+    seeds = [
+        (len(new[cell] - old[cell]), len(old[cell] - new[cell])) for cell in old.keys() & new.keys()
+    ]
+    words = []
+    for number, noun, how in (
+        (len(new.keys() - old.keys()), "cell", "more"),
+        (len(old.keys() - new.keys()), "cell", "fewer"),
+        (max((more for more, _ in seeds), default=0), "seed", "more"),
+        (max((fewer for _, fewer in seeds), default=0), "seed", "fewer"),
+    ):
+        if number:
+            words.append(plural(number, f"{how} {noun}"))
+    return ", ".join(words) or "the runs"
+
+
+def _only_adds_seeds(before: Sequence[DeclaredCells], after: Sequence[DeclaredCells]) -> bool:
+    """Whether each cell keeps its seeds, and new ones come after all of them."""
+    old, new = _by_cell(before), _by_cell(after)
+    return old.keys() == new.keys() and all(
+        seeds <= new[cell] and min(new[cell] - seeds, default=max(seeds)) >= max(seeds)
+        for cell, seeds in old.items()
+    )
+
+
+def _by_cell(design: Sequence[DeclaredCells]) -> dict[str, set[int]]:
+    return {cell: set(part.seeds) for part in design for cell in part.cells}
+
+
+def _design(frozen: FrozenGrid) -> list[DeclaredCells]:
+    """Return a grid's cells, those with the same seeds together."""
+    seeds: dict[str, list[int]] = {}
+    for _, cell, seed, _ in frozen.runs:
+        seeds.setdefault(frozen.cells[cell].cell_id, []).append(seed)
+    alike: dict[tuple[int, ...], list[str]] = {}
+    for cell_id, own in seeds.items():
+        alike.setdefault(tuple(sorted(own)), []).append(cell_id)
+    return [
+        DeclaredCells(seeds=list(own), cells=sorted(cells)) for own, cells in sorted(alike.items())
+    ]
 
 
 def _earlier(context: Context, frozen: FrozenGrid) -> list[Declaration]:
@@ -53,8 +147,3 @@ def _earlier(context: Context, frozen: FrozenGrid) -> list[Declaration]:
     name = frozen.settings.name
     same = [one for one in stored.values() if one.name == name and one.declarations]
     return max(same, key=lambda one: one.submitted_at).declarations if same else []
-
-
-def _started(context: Context, run_ids: list[str]) -> int:
-    with reading(context.ledger.engine) as connection:
-        return lookups.count_started(connection, run_ids)

@@ -208,6 +208,7 @@ def submit(
     hold: bool = False,
     canary: bool = False,
     amend: str | None = None,
+    counted: str | None = None,
 ) -> Summary:
     """Store a grid and its runs; idempotent. Return the summary as it was before.
 
@@ -216,13 +217,14 @@ def submit(
         prepared: the grid.
         hold: whether its runs are held, from before anybody could start one.
         canary: whether one run per backbone, dataset and head goes first.
-        amend: why `compare` changes although runs have started.
+        amend: why `compare`, or what is compared, changes although runs have started.
+        counted: the goal by which seeds were added, counted from the deviation alone.
 
     Raises:
         BadInput: it changes, and no reason is given; nothing was stored.
     """
     document = summary(context, prepared)
-    declared = declarations(context, prepared.frozen, amend)
+    declared = declarations(context, prepared.frozen, amend, counted)
     frozen = replace(
         prepared.frozen,
         settings=changed(prepared.frozen.settings, declarations=declared, submitted_by=user_here()),

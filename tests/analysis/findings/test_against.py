@@ -29,7 +29,7 @@ def ours(
     values: list[float], *, backbone: str = "vit_s4", dataset: str = "cifar10", heads: tuple[str, ...] = CHAIN,
     recipe: str = "relvit-finetune", changes: dict[str, Any] | None = None, params: dict[str, Any] | None = None,
     set_name: str = "test", axes: dict[str, Any] | None = None, first: dict[str, Any] | None = None,
-    best: list[float] | None = None,
+    best: list[float] | None = None, evaluations: int | None = None,
 ) -> Cell:  # fmt: skip
     """A cell as a report has it: the heads of its chain from the last stage back."""
     fields = Recipe.model_validate(catalogue.recipe_data(recipe) | (changes or {})).settings
@@ -49,6 +49,7 @@ def ours(
         set=set_name,
         axes=axes or {},
         best_values=dict(enumerate(best or values)),
+        evaluations=[evaluations or specs[0].recipe.epochs],
         fidelity={recipe: "paper"},
         specs=specs,
     )
@@ -278,3 +279,11 @@ def test_the_thesis_prints_the_last_epoch() -> None:
     document = against("thesis:fig6.7", [ours([79.7, 79.8, 79.9], best=[99.0, 99.0, 99.0])])
     assert document.selection == "last" and "best epoch" not in markdown(of_published(document))
     assert all(one.ours in (None, pytest.approx(79.8)) for one in document.rows)
+
+
+def test_the_best_of_few_evaluations_is_no_best_epoch() -> None:
+    found = row([ours([90.0, 90.2, 90.4], evaluations=10)])
+    assert (found.word, found.detail) == (
+        "not comparable",
+        "our best is of 10 of 100 epochs: set evaluate_every: 1",
+    )

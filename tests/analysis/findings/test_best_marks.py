@@ -43,6 +43,14 @@ def test_the_best_mean_is_marked_and_what_cannot_be_told_from_it() -> None:
 def test_where_nothing_can_be_told_from_the_best_nothing_is_the_best() -> None:
     found = marked(cell("one", BASE), cell("other", shifted(0.05)), cell("single", [90.0]))
     assert not any(one.marked.best for one in found)
+    assert all(one.marked.dagger for one in found), "and the best one has the others' sign"
+
+
+def test_a_bold_mean_has_no_dagger() -> None:
+    low, near, best = marked(
+        cell("low", BASE), cell("near", shifted(4.95)), cell("best", shifted(5))
+    )
+    assert [one.marked.dagger for one in (low, near, best)] == [False, True, False]
 
 
 def test_the_best_has_all_its_seeds_and_no_diverged_run_and_no_worse_one_takes_its_place() -> None:

@@ -11,6 +11,7 @@ from vtjobs.analysis.findings.cell import Cell
 from vtjobs.analysis.findings.comparisons import Comparison, compare
 from vtjobs.analysis.findings.interim import look, shares
 from vtjobs.analysis.findings.plan import ComparisonPlan
+from vtjobs.analysis.findings.power import for_looks
 from vtjobs.analysis.output.layout import markdown
 from vtjobs.analysis.output.render import of_comparisons
 from vtjobs.analysis.stats.difference import Difference, welch
@@ -125,3 +126,45 @@ def test_the_caption_names_the_looks() -> None:
         [cell("base", BASE), cell("head", BASE, "base")], ComparisonPlan(looks=LOOKS)
     )
     assert "Interim analyses at 3, 5, 10 seeds" in markdown(of_comparisons(document))
+
+
+def test_a_run_that_diverges_later_does_not_undo_what_is_decided() -> None:
+    early = [82.0, 82.1, 82.2]
+    later = changed(cell("head", early, "base"), diverged_seeds=[3], missing_seeds=[3])
+    (found,) = compare([cell("base", BASE), later], ComparisonPlan(looks=LOOKS)).comparisons
+    assert (found.verdict, found.look, found.p) == ("separable", 3, judged(early).p)
+    assert found.bounds is None, "of the seeds that it was decided by none diverged"
+
+
+def test_a_run_that_diverges_within_a_look_leaves_it_untested() -> None:
+    diverged = changed(
+        cell("head", {0: 82.0, 2: 82.2}, "base"), diverged_seeds=[1], missing_seeds=[1]
+    )
+    (found,) = compare([cell("base", BASE), diverged], ComparisonPlan(looks=LOOKS)).comparisons
+    assert (found.verdict, found.look, found.next_look) == ("not testable", 3, None)
+
+
+@pytest.mark.parametrize("test", [Test.WELCH, Test.PAIRED])
+def test_a_run_that_failed_for_good_is_replaced_by_the_next_seed(test: Test) -> None:
+    values = {0: 82.0, 2: 82.2, 3: 82.1}
+    failed = changed(cell("head", values, "base"), missing_seeds=[1], lost_seeds=[1])
+    (found,) = compare(
+        [cell("base", BASE), failed], ComparisonPlan(looks=LOOKS, test=test)
+    ).comparisons
+    assert (found.look, found.n, found.verdict) == (3, 3, "separable")
+
+
+def test_where_no_seed_is_left_to_replace_it_the_failed_one_is_named_and_a_seed_is_wanted() -> None:
+    failed = changed(
+        cell("head", {0: 82.0, 2: 82.2}, "base"), planned=3, missing_seeds=[1], lost_seeds=[1]
+    )
+    cells = [changed(cell("base", BASE[:3]), planned=3), failed]
+    plan = ComparisonPlan(looks=LOOKS)
+    (found,) = compare(cells, plan).comparisons
+    assert (found.verdict, found.detail) == (
+        "not testable",
+        "the first interim analysis is at 3 seeds; "
+        "seed 1 failed: retry, or add a seed for each (vtjobs topup)",
+    )
+    base, head = for_looks(cells, plan)
+    assert (base.more, head.more, head.new_seeds) == (0, 1, [3])

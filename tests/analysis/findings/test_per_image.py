@@ -66,6 +66,26 @@ def test_seeds_of_different_skill_on_the_same_images_are_told_from_the_luck_of_t
     assert same.std_carries < 0.3 * same.std_test_set
 
 
+@pytest.mark.parametrize("seeds", [3, 10])
+@pytest.mark.parametrize("images", [100, 2000])
+def test_the_interval_of_what_carries_holds_it_as_often_as_it_says(seeds: int, images: int) -> None:
+    """Skill of a seed, difficulty of an image, and both together, as a probit model."""
+    draw = numpy.random.default_rng(1)
+    spread, draws, whole = 0.1, 200, math.sqrt(1 + 1.5**2)
+    skills = draw.normal(0.0, spread, 50_000)
+    truth = 100 * norm.cdf(1.2 + skills / whole).std()
+    held = 0
+    for _ in range(draws):
+        of_seed = draw.normal(0.0, spread, (seeds, 1))
+        of_image = draw.normal(0.0, 1.5, (1, images))
+        correct = 1.2 * whole + of_seed + of_image + draw.normal(size=(seeds, images)) > 0
+        found = split(dict(enumerate(correct))).std_carries_interval
+        assert found is not None
+        held += found[0] <= truth <= found[1]
+    # Four standard errors of 200 draws.
+    assert held / draws == pytest.approx(0.95, abs=0.062)
+
+
 def test_images_that_all_seeds_find_hard_are_no_spread() -> None:
     hard = numpy.arange(100) < 80
     found = split(dict.fromkeys(range(5), hard))

@@ -1,8 +1,13 @@
 """The notes below a report: what is missing, once per cause."""
 
+from vtjobs.analysis.findings.best_marks import marks
 from vtjobs.analysis.findings.cell import Cell
-from vtjobs.analysis.output.notes import MOST, notes
+from vtjobs.analysis.findings.comparisons import compare
+from vtjobs.analysis.findings.plan import ComparisonPlan
+from vtjobs.analysis.output.notes import MOST, comparison_notes, notes, report_notes
 from vtjobs.analysis.output.wording import ranges
+from vtjobs.jobs.documents import changed
+from vtjobs.jobs.run.comparing import Test
 
 from ...support.cells import cell
 
@@ -49,3 +54,23 @@ def test_many_sets_of_missing_seeds_end_in_a_count() -> None:
 def test_numbers_in_a_row_are_a_range_from_three_on() -> None:
     assert ranges([0, 1, 3, 4, 5, 9]) == "0, 1, 3-5, 9"
     assert ranges([7]) == "7"
+
+
+def test_a_paired_comparison_names_the_seeds_that_it_leaves_out() -> None:
+    base = cell("base", {0: 80.0, 1: 80.1, 2: 80.2, 3: 80.4})
+    head = cell("head", {1: 81.0, 2: 81.2, 3: 81.3, 4: 99.0}, baseline="base")
+    found = comparison_notes(compare([base, head], ComparisonPlan(test=Test.PAIRED)))
+    assert (
+        "vit digits head: seeds 0, 4 are on one side alone and left out; "
+        "the difference is not that of the means in the report." in found
+    )
+
+
+def test_where_no_mean_is_bold_the_note_says_that_the_best_is_marked_too() -> None:
+    cells = [cell("a", [80.0, 80.1, 80.2]), cell("b", [80.0, 80.2, 80.1])]
+    marked = [
+        changed(one, marks=own)
+        for one, own in zip(cells, marks(cells, ComparisonPlan()), strict=True)
+    ]
+    (said,) = [note for note in report_notes(marked, 2) if note.startswith("†")]
+    assert said.startswith("† the best mean on its dataset, or not significantly different from it")

@@ -8,12 +8,14 @@ from typing import Any
 
 import pytest
 
+from vtjobs.analysis.findings.cells import planned
+from vtjobs.analysis.findings.comparisons import compare
 from vtjobs.analysis.findings.declared import declaration_notes, settle
 from vtjobs.analysis.findings.plan import ComparisonPlan
 from vtjobs.jobs.documents import changed, from_plain, to_plain
 from vtjobs.jobs.errors import BadInput
-from vtjobs.jobs.run.comparing import CompareSettings, Family, OnDiverged, Select, Test
-from vtjobs.jobs.run.selector import Selection
+from vtjobs.jobs.run.comparing import Change, CompareSettings, Family, OnDiverged, Select, Test
+from vtjobs.jobs.run.selector import Selection, parse_selection
 from vtjobs.jobs.workspace.grid_settings import Declaration
 from vtjobs.jobs.workspace.stored_grid import read_grid
 from vtjobs.orchestrator.requests.submit import submit
@@ -76,19 +78,132 @@ def test_it_needs_a_reason_once_a_run_has_started_and_every_report_says_it(lab: 
     plan = _plan(lab)
     assert plan.alpha == 0.1
     assert declaration_notes(plan.declared)[1].endswith(
-        "when 2 of 2 runs had started: the reviewers asked"
+        "when 2 of 2 runs had finished: the reviewers asked."
     )
-    # More seeds under the same name go on with what was declared.
-    wider = _declared(lab, _grid("{alpha: 0.1}", seeds="3"))
-    assert wider == [first, second]
 
 
 def test_a_first_declaration_after_the_runs_says_so(lab: Lab) -> None:
     lab.submit(_grid(None))
     lab.finish()
     (found,) = _declared(lab, _grid("{test: welch}"))
-    assert found.started == 2
-    assert "when 2 of 2 runs had started" in declaration_notes([found])[0]
+    assert (found.started, found.finished) == (2, 2)
+    assert "when 2 of 2 runs had finished" in declaration_notes([found])[0]
+
+
+TWO = "[supervised, drloc: {weight: 0.1}]"
+THREE = "[supervised, drloc: {weight: 0.1}, drloc: {weight: 1.0}]"
+
+
+def _finished(lab: Lab, text: str, *, of: int | None = None) -> None:
+    """Submit a grid, and end its runs, or the first few of them."""
+    run_ids = lab.submit(text)
+    lab.tick()
+    for number, run_id in enumerate(run_ids[:of]):
+        journal(lab, run_id, 1, started(), scored(90.0 + number % 4), ended("completed"))
+    lab.tick()
+
+
+def test_more_seeds_after_results_are_a_change_that_needs_a_reason(quiet_lab: Lab) -> None:
+    _finished(quiet_lab, _grid("{alpha: 0.05}", heads=TWO, seeds="3"))
+    wider = _grid("{alpha: 0.05}", heads=TWO, seeds="4")
+    with pytest.raises(
+        BadInput, match=r"1 more seed: not as declared on .*, and 6 of 8 runs have finished"
+    ):
+        submit(quiet_lab.context, quiet_lab.prepare(wider))
+    first, second = _declared(quiet_lab, wider, amend="p was 0.06")
+    assert (first.change, first.finished, first.runs) == (Change.DECLARED, 0, 6)
+    assert (second.change, second.finished, second.runs) == (Change.AMENDED, 6, 8)
+    plan = _plan(quiet_lab)
+    assert plan.exploratory == ("it was amended when 6 of 8 runs had finished",)
+
+
+def test_more_seeds_before_two_heads_can_be_compared_are_no_change(quiet_lab: Lab) -> None:
+    _finished(quiet_lab, _grid("{alpha: 0.05}", seeds="3"))
+    *_, second = _declared(quiet_lab, _grid("{alpha: 0.05}", heads=TWO, seeds="4"))
+    assert (second.change, second.finished) == (Change.DECLARED, 3)
+    assert not _plan(quiet_lab).exploratory
+
+
+@pytest.mark.parametrize("compare", ["{looks: [3, 5]}", "{anytime: true}"])
+def test_looks_and_anytime_allow_more_seeds_behind_the_others(quiet_lab: Lab, compare: str) -> None:
+    _finished(quiet_lab, _grid(compare, heads=TWO, seeds="3"))
+    *_, added = _declared(quiet_lab, _grid(compare, heads=TWO, seeds="5"))
+    assert (added.change, added.finished, added.runs) == (Change.SEEDS, 6, 10)
+    assert not _plan(quiet_lab).exploratory
+    with pytest.raises(BadInput, match="1 more seed, 1 fewer seed: not as declared"):
+        _declared(quiet_lab, _grid(compare, heads=TWO, seeds="[1, 2, 3, 4, 5]"))
+
+
+def test_a_later_file_with_the_winner_alone_needs_a_reason(quiet_lab: Lab) -> None:
+    _finished(quiet_lab, _grid("{alpha: 0.05}", heads=THREE))
+    with pytest.raises(BadInput, match="1 fewer cell: not as declared"):
+        _declared(quiet_lab, _grid("{alpha: 0.05}", heads=TWO))
+
+
+def test_the_winner_under_a_new_name_was_declared_late(quiet_lab: Lab) -> None:
+    _finished(quiet_lab, _grid("{alpha: 0.05}", heads=THREE))
+    (found,) = _declared(quiet_lab, _grid("{alpha: 0.05}", heads=TWO, name="winner"))
+    assert (found.change, found.finished) == (Change.LATE, 4)
+    plan = settle(quiet_lab.context.ledger, Selection(names=("winner",)), NOTHING)
+    assert plan.exploratory == ("it was declared when 4 of 4 runs had finished",)
+
+
+def test_seeds_that_topup_counts_are_told_and_need_no_reason(quiet_lab: Lab) -> None:
+    _finished(quiet_lab, _grid("{min_effect: 1}", heads=TWO, seeds="3"))
+    wider = _grid("{min_effect: 1}", heads=TWO, seeds="7")
+    *_, added = _declared(quiet_lab, wider, counted="topup for a difference of 1")
+    assert added.change is Change.COUNTED
+    assert declaration_notes([added, added])[1].endswith(
+        "counted from the standard deviation alone: topup for a difference of 1."
+    )
+    assert not _plan(quiet_lab).exploratory
+
+
+@pytest.mark.parametrize(
+    ("words", "says", "m"),
+    [
+        (("seed!=1",), "seed 1", {"": 2}),
+        (("seed=0,2",), "seed 1", {"": 2}),
+        (("head=supervised,drloc(weight=1.0)",), "head drloc(weight=0.1)", {"": 2}),
+    ],
+)
+def test_a_part_of_the_declared_runs_is_another_comparison(
+    quiet_lab: Lab, words: tuple[str, ...], says: str, m: dict[str, int]
+) -> None:
+    _finished(quiet_lab, _grid("{alpha: 0.05}", heads=THREE, seeds="3"))
+    context = quiet_lab.context
+    plan = settle(context.ledger, parse_selection(["tiny", *words]), NOTHING)
+    assert plan.exploratory == (f"not the declared comparison: {says} left out",)
+    assert plan.declared == [] and plan.family_sizes == m
+    cells = planned(context.ledger, parse_selection(["tiny", *words]), plan)
+    assert {cell.planned for cell in cells} == {3}
+    assert not any(cell.marked.best or cell.marked.like_best for cell in cells)
+    found = compare(cells, plan)
+    assert {one.m for one in found.comparisons} == {2}
+    assert all(
+        "exploratory" in one.detail for one in found.comparisons if one.verdict == "separable"
+    )
+
+
+def test_stages_that_nothing_is_compared_at_may_be_left_out(quiet_lab: Lab) -> None:
+    _finished(quiet_lab, _grid("{alpha: 0.05}", heads=TWO))
+    selection = parse_selection(["tiny", "dataset=digits"])
+    plan = settle(quiet_lab.context.ledger, selection, NOTHING)
+    assert plan.declared and not plan.exploratory
+
+
+def test_a_declared_comparison_waits_for_its_seeds(quiet_lab: Lab) -> None:
+    _finished(quiet_lab, _grid("{alpha: 0.05}", heads=TWO, seeds="4"), of=6)
+    selection = parse_selection(["tiny"])
+    plan = settle(quiet_lab.context.ledger, selection, NOTHING)
+    cells = planned(quiet_lab.context.ledger, selection, plan)
+    (found,) = compare(cells, plan).comparisons
+    assert (found.verdict, found.detail, found.p) == (
+        "not testable",
+        "6 of 8 declared seeds have finished",
+        None,
+    )
+    assert not any(cell.marked.best or cell.marked.like_best for cell in cells)
 
 
 def test_a_comparison_follows_the_declaration_unless_the_command_says_otherwise(

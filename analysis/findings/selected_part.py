@@ -1,0 +1,103 @@
+"""What a selection leaves out of the grid that declared a comparison.
+
+Whoever may choose seeds or heads with the results at hand finds a difference where there is none.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ...db import queries, selected
+from ...db.engine import Connection, reading
+from ...db.ledger import Ledger
+from ...jobs.run.selector import Selection
+from ...jobs.units import plural
+from .cell import Cell
+from .cells import report
+from .plan import ComparisonPlan
+from .samples import family_sizes, pairs
+
+# What cells are named by that are left out; the rest is counted.
+_AXES = ("head", "dataset", "backbone", "recipe")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """A part of a declared comparison."""
+
+    left_out: str
+    """Seeds, heads, datasets … that are missing, in words."""
+    family_sizes: dict[str, int]
+    """Of the whole comparison: dataset, or "" for the table -> comparisons that share α."""
+    planned: dict[str, int]
+    """Cell -> its seeds in the whole comparison."""
+
+
+def the_grid(connection: Connection, selection: Selection) -> str | None:
+    """Return the one grid that all selected runs belong to; None where there are several.
+
+    A grid that is named counts, also where a newer one shares its runs.
+    """
+    grids = set(selected.named_grids(connection, selection))
+    if len(grids) != 1:
+        grids = {row.grid_id for row in queries.list_runs(connection, selection)}
+    return grids.pop() if len(grids) == 1 else None
+
+
+def selected_part(ledger: Ledger, selection: Selection, plan: ComparisonPlan) -> Part | None:
+    """Return what a selection leaves out of its grid's comparison; None where it is the whole."""
+    with reading(ledger.engine) as connection:
+        grid_id = the_grid(connection, selection)
+        assert grid_id is not None, "only one grid's comparison is declared"
+        everything = Selection(names=(grid_id,))
+        chosen = set(selected.select_ids(connection, selection))
+        if chosen >= set(selected.select_ids(connection, everything)):
+            return None
+        seeds = {
+            (row.cell_id, row.seed)
+            for row in queries.list_runs(connection, selection)
+            if row.streams is None
+        }
+    whole = report(
+        ledger,
+        everything,
+        metric=plan.metric,
+        set_name=plan.set,
+        select=plan.select,
+        baseline=plan.baseline,
+    )
+    left_out = _left_out(whole, seeds)
+    if not left_out:
+        return None
+    return Part(
+        left_out=left_out,
+        family_sizes=dict(family_sizes(pairs(whole, plan), plan)),
+        planned={cell.cell_id: cell.planned for cell in whole},
+    )
+
+
+def _left_out(whole: Sequence[Cell], chosen: set[tuple[str, int]]) -> str:
+    """Name what is missing: values of an axis that are missing altogether, then cells and seeds."""
+    there = {cell_id for cell_id, _ in chosen}
+    kept = [cell for cell in whole if cell.cell_id in there]
+    rest = [cell for cell in whole if cell.cell_id not in there]
+    words = []
+    for axis in _AXES:
+        known = {getattr(cell, axis) for cell in kept}
+        lost = list(dict.fromkeys(getattr(cell, axis) for cell in rest))
+        gone = [value for value in lost if value not in known]
+        words += [_named(axis, gone)] if gone else []
+        rest = [cell for cell in rest if getattr(cell, axis) in known]
+    words += [plural(len(rest), "cell")] if rest else []
+    seeds = sorted(
+        {
+            seed
+            for cell in kept
+            for seed in {*cell.values, *cell.missing_seeds}
+            if (cell.cell_id, seed) not in chosen
+        }
+    )
+    return ", ".join([*words, *([_named("seed", seeds)] if seeds else [])])
+
+
+def _named(noun: str, values: Sequence[object]) -> str:
+    return f"{noun}{'s' if len(values) > 1 else ''} {' and '.join(map(str, values))}"
