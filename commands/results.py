@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from ..jobs.errors import BadInput, suggest
+from ..jobs.units import plural
 from .options import (
     Json,
     Quiet,
@@ -78,6 +79,15 @@ def report(
             help="Folder for an HTML report with figures and data (created if missing).",
         ),
     ] = None,
+    long: Annotated[
+        Path | None,
+        typer.Option(
+            help=(
+                "Write every result as long data: a line per run, set, metric and epoch rule. "
+                "A .csv or .parquet file, or - for CSV on the terminal."
+            ),
+        ),
+    ] = None,
     style: Format = "table",
     as_json: Json = False,
     quiet: Quiet = False,
@@ -99,6 +109,9 @@ def report(
         what = "--html includes all tables" if html is not None else "--format csv has one layout"
         raise BadInput(f"{what}. Remove {'--wide' if wide else '--detail'}")
     given = {"metric": metric, "set": set_name, "select": select, "baseline": baseline}
+    if long is not None:
+        _write_long(selector, long, workspace)
+        return
     if html is not None:
         written = _write_page(selector, given, html, workspace)
         terminal.emit_json({name: str(path) for name, path in written.items()}) if as_json else None
@@ -124,6 +137,20 @@ def report(
         print_table(
             table, style, right=(table.labels, *range(table.labels + 2, len(table.heading)))
         )
+
+
+def _write_long(selector: Any, path: Path, workspace: Any) -> None:
+    from ..analysis.findings.long_data import long_data
+    from ..analysis.output import long_table
+    from .printing import terminal
+
+    context, chosen = _opened(selector, "table", workspace)
+    rows = long_data(context.ledger, chosen)
+    if str(path) == "-":
+        terminal.write(long_table.as_csv(rows), end="")
+        return
+    long_table.write(rows, path)
+    terminal.say(f"{path} written, {plural(len(rows), 'line')}")
 
 
 def _write_page(

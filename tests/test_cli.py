@@ -138,9 +138,9 @@ def test_report_with_detail_says_what_the_seeds_leave_open(trained: Cli) -> None
     cells = trained.json("report", "tiny", "--detail")
     for cell in cells:
         found = cell["description"]
-        low, high = found["interval"]
-        assert found["mean"] == cell["mean"] and low < cell["mean"] < high
-        assert f"[{low:.2f}, {high:.2f}]" in trained.ok("report", "tiny", "--detail")
+        # Two seeds have a spread, and no interval of it or of the mean that would say anything.
+        assert found["mean"] == cell["mean"] and found["min"] <= cell["mean"] <= found["max"]
+        assert (found["n"], found["interval"]) == (2, None)
     assert "Expected by chance" in trained.ok("report", "tiny", "--detail", "--format", "markdown")
 
 

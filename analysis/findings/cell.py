@@ -96,6 +96,8 @@ class Cell(Document, frozen=True, kw_only=True):
     """The cell that differs from it in the head alone and has the baseline's."""
     gain: float | None
     """Its mean minus the baseline's."""
+    gain_interval: list[float] | None
+    """Of the gain, by the plan's test at 1 - alpha; None where that would be a look of its own."""
     is_baseline: bool
     """Whether gains are over it."""
     select: Select

@@ -26,6 +26,7 @@ from ..stats.summary import describe
 from . import epochs
 from .best_marks import marks
 from .cell import LABELS, Cell, StageSpec
+from .comparisons import gain_intervals
 from .epochs import Score
 from .plan import ComparisonPlan
 
@@ -128,7 +129,7 @@ class _About:
 def planned(
     ledger: Ledger, selection: Selection, plan: ComparisonPlan, *, with_specs: bool = False
 ) -> list[Cell]:
-    """Return `report` as a plan has it, each cell with its `marks`."""
+    """Return `report` as a plan has it, each cell with its `marks` and `gain_interval`."""
     cells = report(
         ledger,
         selection,
@@ -139,8 +140,10 @@ def planned(
         with_specs=with_specs,
     )
     cells = [changed(cell, planned=plan.planned.get(cell.cell_id, cell.planned)) for cell in cells]
+    intervals = gain_intervals(cells, plan)
     return [
-        changed(cell, marks=found) for cell, found in zip(cells, marks(cells, plan), strict=True)
+        changed(cell, marks=found, gain_interval=intervals.get(cell.cell_id))
+        for cell, found in zip(cells, marks(cells, plan), strict=True)
     ]
 
 
@@ -266,6 +269,7 @@ def _cell(chain: list[records.CellRow], members: list[records.RunRow], about: _A
         resumed_inexactly=sum(about.inexact.get(row.run_id, False) for row in members),
         baseline=None,
         gain=None,
+        gain_interval=None,
         is_baseline=about.is_baseline[cell.cell_id],
         select=about.select,
         apart=about.apart[cell.cell_id],

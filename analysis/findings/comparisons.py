@@ -15,6 +15,7 @@ from ...jobs.workspace.grid_settings import Declaration
 from ..stats import rank_tests
 from ..stats.difference import (
     Difference,
+    Interval,
     e_value,
     equivalence,
     false_discovery,
@@ -28,7 +29,7 @@ from .interim import Seen, look
 from .judgement import judged
 from .plan import ComparisonPlan
 from .reversals import Reversal, reversals
-from .samples import bounds, family_sizes, first_seeds, pairs, ready, sides, why_not
+from .samples import bounds, family_sizes, first_seeds, is_watched, pairs, ready, sides, why_not
 
 SCHEMA_VERSION = 1
 
@@ -95,6 +96,8 @@ class Comparison(Document, frozen=True, kw_only=True):
     """Of two one-sided tests for a difference within the margin."""
     effect: float | None
     """Hedges' g."""
+    effect_interval: list[float] | None
+    """Of the difference in standard deviations, at 1 - alpha."""
     correlation: float | None
     """Pearson's, of paired values."""
     e_value: float | None
@@ -180,6 +183,19 @@ def compare(cells: Sequence[Cell], plan: ComparisonPlan | None = None) -> Compar
             for (cell, baseline), one in zip(both, seen, strict=True)
         ],
     )
+
+
+def gain_intervals(cells: Sequence[Cell], plan: ComparisonPlan) -> dict[str, list[float]]:
+    """Return cell -> the interval of its gain over its baseline, where it may be shown."""
+    if is_watched(cells, plan):
+        return {}
+    by_id = {cell.cell_id: cell for cell in cells}
+    found = {
+        cell.cell_id: _ends(_difference(cell, by_id[cell.baseline], plan, None).interval)
+        for cell in cells
+        if cell.gain is not None and cell.baseline in by_id
+    }
+    return {cell_id: interval for cell_id, interval in found.items() if interval}
 
 
 def _seen(both: list[tuple[Cell, Cell]], plan: ComparisonPlan) -> list[Seen]:
@@ -272,7 +288,7 @@ def _comparison(cell: Cell, baseline: Cell, seen: Seen, plan: ComparisonPlan) ->
         unpaired=sorted(cell.values.keys() ^ baseline.values.keys()) if by_seed else [],
         bounds=bounds(cell, baseline, plan),
         error=found.error,
-        interval=[found.interval.low, found.interval.high] if found.interval else None,
+        interval=_ends(found.interval),
         t=found.t,
         df=found.df,
         p=found.p,
@@ -283,6 +299,7 @@ def _comparison(cell: Cell, baseline: Cell, seen: Seen, plan: ComparisonPlan) ->
         next_look=None if closed else seen.next_look,
         p_equivalence=tie,
         effect=found.effect,
+        effect_interval=_ends(found.effect_interval),
         correlation=found.correlation,
         e_value=e_value(_ordered(ours), _ordered(theirs)),
         ranks=_ranks(ours, theirs, cell.better, plan.test),
@@ -291,6 +308,10 @@ def _comparison(cell: Cell, baseline: Cell, seen: Seen, plan: ComparisonPlan) ->
         verdict=word,
         detail=detail,
     )
+
+
+def _ends(interval: Interval | None) -> list[float] | None:
+    return [interval.low, interval.high] if interval else None
 
 
 def _ranks(

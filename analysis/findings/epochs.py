@@ -22,6 +22,8 @@ class Score:
 
     value: float
     """That of the epoch that counts."""
+    epoch: int
+    """The epoch that counts."""
     last: float
     last_epoch: int
     best: float
@@ -74,6 +76,7 @@ def scores(
         if row.metric == metric:
             found.setdefault(row.set_name, {})[row.run_id] = Score(
                 value=row.last,
+                epoch=int(row.last_epoch),
                 last=row.last,
                 last_epoch=int(row.last_epoch),
                 best=row.best,
@@ -95,6 +98,11 @@ def _by_val(
             both = sorted(curve.keys() & held_out.get(run_id, {}).keys())
             if both and run_id in found.get(set_name, {}):
                 epoch = choose(both, key=held_out[run_id].__getitem__)
-                score = replace(found[set_name][run_id], value=curve[epoch], candidates=len(both))
+                score = replace(
+                    found[set_name][run_id],
+                    value=curve[epoch],
+                    epoch=epoch,
+                    candidates=len(both),
+                )
                 chosen.setdefault(set_name, {})[run_id] = score
     return chosen

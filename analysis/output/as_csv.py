@@ -33,9 +33,11 @@ def of_cells(cells: Sequence[Cell]) -> str:
                 *_numbers(cell, numbers),
                 seeds,
                 values,
+                *(cell.gain_interval or ("", "")),
             ]
         )
-    return csv_text([*names, "metric", "set", *numbers, "seeds", "values"], rows)
+    ends = ["seeds", "values", "gain_low", "gain_high"]
+    return csv_text([*names, "metric", "set", *numbers, *ends], rows)
 
 
 def of_comparisons(document: Comparisons) -> str:
@@ -63,12 +65,12 @@ def of_comparisons(document: Comparisons) -> str:
             *(one.interval or ("", "")),
             one.verdict,
             one.detail,
+            *(one.effect_interval or ("", "")),
         ]
         for one in found
     ]
-    return csv_text(
-        [*names, "over", "metric", "set", *numbers, "low", "high", "verdict", "detail"], rows
-    )
+    ends = ["low", "high", "verdict", "detail", "effect_low", "effect_high"]
+    return csv_text([*names, "over", "metric", "set", *numbers, *ends], rows)
 
 
 def of_published(document: Against) -> str:

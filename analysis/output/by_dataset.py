@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from statistics import fmean
 
 from ..findings.cell import Cell
 from .layout import Table
@@ -27,8 +28,10 @@ def of_cells(cells: Sequence[Cell], *, decimals: int = DECIMALS) -> Table:
     usual = Counter(sorted((cell.n for cell in cells if cell.n), reverse=True)).most_common(1)
     most = usual[0][0] if usual else 0
     body, bold = [], []
+    averages = len(datasets) > 1
     for number, (label, own) in enumerate(rows):
-        body.append([*label, *(_text(own.get(name), most, decimals) for name in datasets)])
+        texts = [_text(own.get(name), most, decimals) for name in datasets]
+        body.append([*label, *texts, *([_average(own, datasets, decimals)] if averages else [])])
         bold += [
             (number, len(names) + column)
             for column, name in enumerate(datasets)
@@ -38,11 +41,24 @@ def of_cells(cells: Sequence[Cell], *, decimals: int = DECIMALS) -> Table:
     said += [f"n={most} unless stated otherwise."] if most else []
     if any(cell.gain is not None for cell in cells):
         said.append(f"In brackets: gain over {cells[0].baseline_head}.")
+    if averages:
+        said.append("Average: unweighted, over the datasets of the table.")
     if any(_incomplete(cell) for cell in cells):
         said.append("‡ some planned seeds are missing.")
-    return Table(
-        heading=[*names, *datasets], body=body, notes=said, labels=len(names), bold=frozenset(bold)
-    )
+    heading = [*names, *datasets, *(["average"] if averages else [])]
+    return Table(heading=heading, body=body, notes=said, labels=len(names), bold=frozenset(bold))
+
+
+def _average(own: dict[str, Cell], datasets: Sequence[str], decimals: int) -> str:
+    """Return the mean over all datasets, with its gain; nothing where one has no value."""
+    means = [own[name].mean for name in datasets if name in own]
+    gains = [own[name].gain for name in datasets if name in own]
+    known = [mean for mean in means if mean is not None]
+    if len(known) < len(datasets):
+        return ""
+    gained = [gain for gain in gains if gain is not None]
+    shown = f" ({fmean(gained):+.{decimals}f})" if len(gained) == len(datasets) else ""
+    return f"{fmean(known):.{decimals}f}{shown}"
 
 
 def _incomplete(cell: Cell) -> bool:

@@ -16,7 +16,21 @@ MOST = 8
 
 def report_notes(cells: Sequence[Cell], decimals: int) -> list[str]:
     """Return what stands below a report, whichever way its cells are laid out."""
-    return [*notes(cells), *_mark_notes(cells), *_unrounded(cells, decimals)]
+    return [
+        *notes(cells),
+        *_mark_notes(cells),
+        *_unrounded(cells, decimals),
+    ]
+
+
+def interval_notes(cells: Sequence[Cell]) -> list[str]:
+    """Return what the brackets behind gains are, if there are any."""
+    if not any(cell.gain_interval for cell in cells):
+        return []
+    level = f"{100 * (1 - cells[0].marked.alpha):g} %"
+    return [
+        f"In brackets: {level} confidence interval of the gain, not corrected for their number."
+    ]
 
 
 def _mark_notes(cells: Sequence[Cell]) -> list[str]:
@@ -122,7 +136,8 @@ def comparison_notes(document: Comparisons) -> list[str]:
     found = [
         f"{one.metric} on {one.set} at {epochs.epoch_text(document.select, ())}. "
         f"{test}, two-sided; p {_adjusted(document)}; α = {document.alpha:g}. "
-        "Confidence intervals are not corrected."
+        "Confidence intervals are not corrected. g: Hedges' g, the difference in standard"
+        " deviations."
     ]
     if document.on_diverged == "chance":
         found.append(

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from ...jobs.run.spec import EACH
 from ..findings.against import Against
 from ..findings.cell import Cell
-from ..findings.comparisons import Comparisons
+from ..findings.comparisons import Comparison, Comparisons
 from ..findings.per_image import CellSplit
 from ..findings.power import Needs
 from ..stats.sample_size import STD_LEVEL
 from .layout import Table
-from .notes import comparison_notes, notes, report_notes
+from .notes import comparison_notes, interval_notes, notes, report_notes
 from .wording import DECIMALS, as_range, columns, count, label_of, labels, p_value, score
 
 
@@ -27,14 +27,22 @@ def of_cells(cells: Sequence[Cell], *, decimals: int = DECIMALS) -> Table:
             *labels(cell, names),
             score(cell.mean, cell.std, decimals) + (" †" if cell.marked.dagger else ""),
             count(cell.n, cell.planned, cell.states),
-            *(["" if cell.gain is None else f"{cell.gain:+.{decimals}f}"] if gains else []),
+            *([_gain(cell, decimals)] if gains else []),
             "" if cell.best_minus_last is None else f"{cell.best_minus_last:.{decimals}f}",
         ]
         for cell in cells
     ]
     bold = frozenset((row, len(names)) for row, cell in enumerate(cells) if cell.marked.best)
-    said = report_notes(cells, decimals)
+    said = [*report_notes(cells, decimals), *interval_notes(cells)]
     return Table(heading=heading, body=body, notes=said, labels=len(names), bold=bold)
+
+
+def _gain(cell: Cell, decimals: int) -> str:
+    if cell.gain is None:
+        return ""
+    interval = cell.gain_interval
+    ends = f"[{interval[0]:+.{decimals}f}, {interval[1]:+.{decimals}f}]" if interval else ""
+    return " ".join(filter(None, [f"{cell.gain:+.{decimals}f}", ends]))
 
 
 # What choosing the best epoch on the reported set would add.
@@ -115,7 +123,7 @@ def of_comparisons(document: Comparisons, *, decimals: int = DECIMALS) -> Table:
     level = f"{100 * (1 - document.alpha):g}% CI"
     each = len({one.baseline_head for one in found}) > 1
     over = "difference" if each else f"− {found[0].baseline_head}"
-    heading = [*names, *(["over"] if each else []), "n", over, level, "p", "verdict"]
+    heading = [*names, *(["over"] if each else []), "n", over, level, "g", "p", "verdict"]
     body = [
         [
             *labels(one, names),
@@ -127,6 +135,7 @@ def of_comparisons(document: Comparisons, *, decimals: int = DECIMALS) -> Table:
                 if one.interval is None
                 else "[{:+.{d}f}, {:+.{d}f}]".format(*one.interval, d=decimals)
             ),
+            _effect(one),
             p_value(one.p_adjusted),
             one.verdict + (f": {one.detail}" if one.detail else ""),
         ]
@@ -135,6 +144,13 @@ def of_comparisons(document: Comparisons, *, decimals: int = DECIMALS) -> Table:
     return Table(
         heading=heading, body=body, notes=comparison_notes(document), labels=len(names) + each
     )
+
+
+def _effect(one: Comparison) -> str:
+    """Return Hedges' g with its interval."""
+    if one.effect is None:
+        return ""
+    return " ".join(filter(None, [f"{one.effect:+.1f}", as_range(one.effect_interval, 1)]))
 
 
 def of_published(document: Against) -> Table:

@@ -8,6 +8,7 @@ import statistics
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 ALPHA = 0.05
 # Of the effect that e-values are most sensitive to, in standard deviations squared.
@@ -39,6 +40,10 @@ class Difference:
     """Two-sided."""
     effect: float | None = None
     """Hedges' g: the difference in standard deviations, corrected for few seeds."""
+    effect_interval: Interval | None = None
+    """Of the difference in standard deviations, at 1 - alpha: exact for normal values of one
+    variance.
+    """
     correlation: float | None = None
     """Pearson's, of paired values."""
     std: float | None = None
@@ -104,6 +109,7 @@ def welch_of_summaries(
         n_baseline=m,
         std=pooled,
         effect=_small_sample(n + m - 2) * difference / pooled,
+        effect_interval=_standardised(difference / pooled, n * m / (n + m), n + m - 2, alpha),
         floor=2 / math.comb(n + m, n),
     )
 
@@ -159,6 +165,7 @@ def paired(
         n_baseline=n,
         std=std,
         effect=_small_sample(n - 1) * difference / std,
+        effect_interval=_standardised(difference / std, n, n - 1, alpha),
         correlation=None if constant else statistics.correlation(ours, theirs),
         floor=2 / 2**n,
     )
@@ -176,9 +183,7 @@ def exactly(differences: Sequence[float], values: Sequence[float]) -> list[float
     return [round(one, digits) for one in differences]
 
 
-def _tested(
-    difference: float, error: float, df: float, alpha: float, **facts: float | int | None
-) -> Difference:
+def _tested(difference: float, error: float, df: float, alpha: float, **facts: Any) -> Difference:
     from scipy.stats import t as student
 
     t = difference / error
@@ -191,8 +196,27 @@ def _tested(
         df=df,
         # No p is 0: the smallest that a float can hold stands for all below it.
         p=min(1.0, max(sys.float_info.min, 2 * float(student.sf(abs(t), df)))),
-        **facts,  # type: ignore[arg-type]
+        **facts,
     )
+
+
+def _standardised(effect: float, size: float, df: int, alpha: float) -> Interval | None:
+    """Return the interval of a standardised difference: the noncentralities of t that leave α/2 on
+    either side (Steiger and Fouladi 1997).
+
+    Args:
+        effect: the difference in standard deviations, uncorrected.
+        size: what makes t of it: t = effect √size.
+        df: of the deviation.
+        alpha: 1 - the level.
+    """
+    from scipy.special import nctdtrinc
+
+    t = effect * math.sqrt(size)
+    low, high = (float(nctdtrinc(df, level, t)) for level in (1 - alpha / 2, alpha / 2))
+    if not math.isfinite(low) or not math.isfinite(high) or low > high:
+        return None
+    return Interval(low=low / math.sqrt(size), high=high / math.sqrt(size))
 
 
 def _small_sample(df: int) -> float:

@@ -3,6 +3,8 @@
 A table with a column for each dataset.
 """
 
+import statistics
+
 import numpy
 import pytest
 
@@ -165,9 +167,11 @@ def test_papers_print_a_column_for_each_dataset() -> None:
         cell("supervised", draw.normal(70, 0.1, 5).tolist(), dataset="svhn"),
     ]
     table = by_dataset.of_cells(marked(*cells), decimals=1)
-    assert table.heading == ["backbone", "head", "cifar10", "svhn"]
+    assert table.heading == ["backbone", "head", "cifar10", "svhn", "average"]
     assert [line[:2] for line in table.body] == [["vit", "supervised"], ["vit", "drloc"]]
     assert table.body[1][2].endswith("(+10.0) n=3 ‡") and table.body[1][3] == ""
+    average = statistics.fmean(one.mean or 0.0 for one in (cells[0], cells[2]))
+    assert [line[4] for line in table.body] == [f"{average:.1f}", ""]
     assert any(note.startswith("n=5 unless") for note in table.notes) and "‡" in table.notes[-1]
 
 
