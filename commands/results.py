@@ -16,40 +16,24 @@ from .options import (
     selection,
 )
 from .printing.tables import print_table
-
-Metric = Annotated[str, typer.Option(help="Metric, e.g. top1, top5, loss or ema_top1.")]
-SetName = Annotated[str, typer.Option("--set", help="Evaluation set.")]
-Baseline = Annotated[
-    str | None,
-    typer.Option(
-        help="Baseline head, or `each` for every pair [default: as declared, else supervised].",
-    ),
-]
-PlannedMetric = Annotated[
-    str | None,
-    typer.Option(
-        "--metric",
-        help="Metric, e.g. top1, top5, loss or ema_top1 [default: as declared, else top1].",
-    ),
-]
-PlannedSet = Annotated[
-    str | None,
-    typer.Option("--set", help="Evaluation set [default: as declared, else test]."),
-]
-Select = Annotated[
-    str | None,
-    typer.Option(
-        help=(
-            "Epoch to score: last, best_val (best on the validation set) "
-            "or ema_last (last epoch, EMA weights) [default: as declared, else last]."
-        )
-    ),
-]
-Decimals = Annotated[int, typer.Option(min=0, max=6, help="Decimal places.")]
-Format = Annotated[
-    str,
-    typer.Option("--format", "-f", help="Output format: table, markdown, latex, csv or json."),
-]
+from .result_options import (
+    Alpha,
+    Anytime,
+    Baseline,
+    CorrectionName,
+    Decimals,
+    EquivalenceMargin,
+    FamilyName,
+    Format,
+    MinEffect,
+    OnDivergedName,
+    OverDatasetsName,
+    PlannedMetric,
+    PlannedSet,
+    Select,
+    SetName,
+    TestName,
+)
 
 
 def report(
@@ -176,62 +160,16 @@ def compare(
     metric: PlannedMetric = None,
     set_name: PlannedSet = None,
     select: Select = None,
-    test: Annotated[
-        str | None,
-        typer.Option(help="Test: welch, or paired (by seed) [default: as declared, else welch]."),
-    ] = None,
-    alpha: Annotated[
-        float | None,
-        typer.Option(
-            min=1e-6,
-            max=0.5,
-            help=(
-                "Family-wise significance level; false discovery rate with --family screen "
-                "[default: as declared, else 0.05]."
-            ),
-        ),
-    ] = None,
-    margin: Annotated[
-        float | None,
-        typer.Option(
-            help="Equivalence margin ±, in the metric's unit [default: as declared, else none].",
-        ),
-    ] = None,
-    min_effect: Annotated[
-        float | None,
-        typer.Option(
-            help=(
-                "Smallest difference to detect with 80 % power, in the metric's unit "
-                "[default: the grid's compare.min_effect, if declared]."
-            )
-        ),
-    ] = None,
+    test: TestName = None,
+    alpha: Alpha = None,
+    margin: EquivalenceMargin = None,
+    min_effect: MinEffect = None,
     baseline: Baseline = None,
-    anytime: Annotated[
-        bool,
-        typer.Option(
-            "--anytime",
-            help="Anytime-valid test by e-values: p stays valid however often you test.",
-        ),
-    ] = False,
-    family: Annotated[
-        str | None,
-        typer.Option(
-            help=(
-                "Comparisons that share α: table or dataset (Holm), "
-                "or screen (false discovery rate) [default: as declared, else table]."
-            )
-        ),
-    ] = None,
-    on_diverged: Annotated[
-        str | None,
-        typer.Option(
-            help=(
-                "Diverged runs: suppress (no test) or chance (counted at chance level) "
-                "[default: as declared, else suppress]."
-            )
-        ),
-    ] = None,
+    anytime: Anytime = False,
+    family: FamilyName = None,
+    on_diverged: OnDivergedName = None,
+    correction: CorrectionName = None,
+    over_datasets: OverDatasetsName = None,
     decimals: Decimals = 2,
     style: Format = "table",
     as_json: Json = False,
@@ -243,6 +181,7 @@ def compare(
     from ..analysis.findings.cells import planned
     from ..analysis.findings.comparisons import compare as judge
     from ..analysis.output import as_csv, render
+    from ..analysis.output.over_datasets import of_pooled
     from .printing import terminal
 
     given = {
@@ -256,6 +195,8 @@ def compare(
         "anytime": anytime or None,
         "family": family,
         "on_diverged": on_diverged,
+        "correction": correction,
+        "over_datasets": over_datasets,
         "baseline": baseline,
     }
     context, chosen, plan = _planned(selector, given, style, workspace)
@@ -264,6 +205,12 @@ def compare(
         terminal.emit_json(document)
     elif quiet:
         terminal.write("\n".join(f"{one.cell_id} {one.verdict}" for one in document.comparisons))
+    elif document.pooled:
+        if style == "csv":
+            terminal.write(as_csv.of_pooled(document), end="")
+        else:
+            table = of_pooled(document, decimals=decimals)
+            print_table(table, style, right=(table.labels + 1, table.labels + 3))
     elif not document.comparisons:
         if not document.reversals:
             raise BadInput(

@@ -18,7 +18,7 @@ from .options import (
     select_ids,
     selection,
 )
-from .results import SetName
+from .result_options import SetName
 
 
 def mcnemar(

@@ -26,8 +26,8 @@ from ..stats.summary import describe
 from . import epochs
 from .best_marks import marks
 from .cell import LABELS, Cell, StageSpec
-from .comparisons import gain_intervals
 from .epochs import Score
+from .pair import gain_intervals
 from .plan import ComparisonPlan
 
 SCHEMA_VERSION = 1

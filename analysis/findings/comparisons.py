@@ -4,32 +4,38 @@ carry.
 
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from statistics import median, stdev
 
 from ...jobs.documents import Document
-from ...jobs.run.comparing import Family, OnDiverged, Select, Test
+from ...jobs.run.comparing import (
+    Correction,
+    Family,
+    OnDiverged,
+    OverDatasets,
+    Select,
+    Test,
+)
 from ...jobs.run.spec import Axes
 from ...jobs.workspace.grid_settings import Declaration
 from ..stats import rank_tests
 from ..stats.difference import (
     Difference,
-    Interval,
     e_value,
     equivalence,
     false_discovery,
     holm,
-    paired,
-    welch,
 )
+from ..stats.dunnett import Sample, step_down
 from ..stats.verdict import Verdict
 from .cell import Cell
 from .interim import Seen, look
 from .judgement import judged
+from .pair import difference, ends, in_order
 from .plan import ComparisonPlan
+from .pooled import PooledComparison, pooled
 from .reversals import Reversal, reversals
-from .samples import bounds, family_sizes, first_seeds, is_watched, pairs, ready, sides, why_not
+from .samples import bounds, family_sizes, first_seeds, pairs, ready, sides, why_not
 
 SCHEMA_VERSION = 1
 
@@ -143,7 +149,12 @@ class Comparisons(Document, frozen=True, kw_only=True):
     reversals: list[Reversal]
     """Conclusions that contradict each other."""
     comparisons: list[Comparison]
-    """Each cell against its baseline."""
+    """Each cell against its baseline; none where they are compared over all datasets."""
+    correction: Correction
+    """Of p values for their number."""
+    over_datasets: OverDatasets
+    pooled: list[PooledComparison]
+    """Each head against its baseline over all datasets."""
 
 
 def compare(cells: Sequence[Cell], plan: ComparisonPlan | None = None) -> Comparisons:
@@ -163,7 +174,8 @@ def compare(cells: Sequence[Cell], plan: ComparisonPlan | None = None) -> Compar
     """
     plan = plan or ComparisonPlan()
     both = pairs(cells, plan)
-    seen = _seen(both, plan)
+    # Over all datasets there is one comparison per head; each dataset's is a part of it.
+    seen = [] if plan.is_pooled else _seen(both, plan)
     return Comparisons(
         schema_version=SCHEMA_VERSION,
         test=plan.test,
@@ -175,27 +187,17 @@ def compare(cells: Sequence[Cell], plan: ComparisonPlan | None = None) -> Compar
         anytime=plan.anytime,
         margin=plan.margin,
         min_effect=plan.min_effect,
+        correction=plan.correction,
+        over_datasets=plan.over_datasets,
         declared=plan.declared,
         exploratory=plan.exploratory,
         reversals=reversals(cells, plan),
         comparisons=[
             _comparison(cell, baseline, one, plan)
-            for (cell, baseline), one in zip(both, seen, strict=True)
+            for (cell, baseline), one in zip(both if seen else [], seen, strict=True)
         ],
+        pooled=pooled(both, plan) if plan.is_pooled else [],
     )
-
-
-def gain_intervals(cells: Sequence[Cell], plan: ComparisonPlan) -> dict[str, list[float]]:
-    """Return cell -> the interval of its gain over its baseline, where it may be shown."""
-    if is_watched(cells, plan):
-        return {}
-    by_id = {cell.cell_id: cell for cell in cells}
-    found = {
-        cell.cell_id: _ends(_difference(cell, by_id[cell.baseline], plan, None).interval)
-        for cell in cells
-        if cell.gain is not None and cell.baseline in by_id
-    }
-    return {cell_id: interval for cell_id, interval in found.items() if interval}
 
 
 def _seen(both: list[tuple[Cell, Cell]], plan: ComparisonPlan) -> list[Seen]:
@@ -213,49 +215,36 @@ def _seen(both: list[tuple[Cell, Cell]], plan: ComparisonPlan) -> list[Seen]:
 
 def _family(both: list[tuple[Cell, Cell]], plan: ComparisonPlan, m: int) -> list[Seen]:
     """Return what is found of the comparisons that share α with m - len(both) others."""
-    family = [partial(_difference, cell, baseline, plan) for cell, baseline in both]
+    family = [partial(difference, cell, baseline, plan) for cell, baseline in both]
     if plan.looks:
         common = [ready(cell, baseline, plan) for cell, baseline in both]
         return look(family, common, alpha=plan.alpha, looks=plan.looks, m=m)
     found = [one(None) for one in family]
-    adjust = false_discovery if plan.family is Family.SCREEN else holm
     return [
         Seen(found=one, adjusted=p, alpha=plan.alpha, look=None, next_look=None, m=m)
-        for one, p in zip(found, adjust([one.p for one in found], m=m), strict=True)
+        for one, p in zip(found, _adjusted(found, both, plan, m), strict=True)
     ]
 
 
-def _difference(cell: Cell, baseline: Cell, plan: ComparisonPlan, size: int | None) -> Difference:
-    """Compare two cells by their first `size` seeds, or by all."""
-    cell, baseline = first_seeds(cell, baseline, plan, size)
-    ours, theirs = sides(cell, baseline, plan)
-    if plan.test is Test.PAIRED:
-        found = paired(ours, theirs, alpha=plan.alpha)
-    else:
-        found = welch(_ordered(ours), _ordered(theirs), alpha=plan.alpha)
-    if found.difference is not None and (why := why_not(cell, baseline, plan)):
-        return Difference(
-            n=found.n, n_baseline=found.n_baseline, difference=found.difference, why_not=why
+def _adjusted(
+    found: Sequence[Difference], both: Sequence[tuple[Cell, Cell]], plan: ComparisonPlan, m: int
+) -> list[float | None]:
+    """Return p values adjusted for their number."""
+    ps = [one.p for one in found]
+    if plan.correction is Correction.DUNNETT:
+        return step_down(ps, [_samples(cell, baseline, plan) for cell, baseline in both], m=m)
+    adjust = false_discovery if plan.family is Family.SCREEN else holm
+    return adjust(ps, m=m)
+
+
+def _samples(cell: Cell, baseline: Cell, plan: ComparisonPlan) -> tuple[Sample, Sample]:
+    own, other = (
+        Sample(one.cell_id, stdev(values) if len(values) > 1 else 0.0, len(values))
+        for one, values in zip(
+            (cell, baseline), map(in_order, sides(cell, baseline, plan)), strict=True
         )
-    if plan.anytime:
-        return _at_any_time(found, e_value(_ordered(ours), _ordered(theirs)))
-    return found
-
-
-def _at_any_time(found: Difference, evidence: float | None) -> Difference:
-    """Return a difference with the p value that holds at any stopping time: the inverse of an
-    e-value.
-    """
-    if evidence is None:
-        why = found.why_not or "an e-value needs three seeds on each side that differ"
-        return Difference(
-            n=found.n, n_baseline=found.n_baseline, difference=found.difference, why_not=why
-        )
-    return replace(found, p=min(1.0, 1 / evidence))
-
-
-def _ordered(values: dict[int, float]) -> list[float]:
-    return [values[seed] for seed in sorted(values)]
+    )
+    return own, other
 
 
 def _comparison(cell: Cell, baseline: Cell, seen: Seen, plan: ComparisonPlan) -> Comparison:
@@ -288,7 +277,7 @@ def _comparison(cell: Cell, baseline: Cell, seen: Seen, plan: ComparisonPlan) ->
         unpaired=sorted(cell.values.keys() ^ baseline.values.keys()) if by_seed else [],
         bounds=bounds(cell, baseline, plan),
         error=found.error,
-        interval=_ends(found.interval),
+        interval=ends(found.interval),
         t=found.t,
         df=found.df,
         p=found.p,
@@ -299,19 +288,15 @@ def _comparison(cell: Cell, baseline: Cell, seen: Seen, plan: ComparisonPlan) ->
         next_look=None if closed else seen.next_look,
         p_equivalence=tie,
         effect=found.effect,
-        effect_interval=_ends(found.effect_interval),
+        effect_interval=ends(found.effect_interval),
         correlation=found.correlation,
-        e_value=e_value(_ordered(ours), _ordered(theirs)),
+        e_value=e_value(in_order(ours), in_order(theirs)),
         ranks=_ranks(ours, theirs, cell.better, plan.test),
         rank_floor=found.floor,
-        spread=_spread(_ordered(ours), _ordered(theirs)),
+        spread=_spread(in_order(ours), in_order(theirs)),
         verdict=word,
         detail=detail,
     )
-
-
-def _ends(interval: Interval | None) -> list[float] | None:
-    return [interval.low, interval.high] if interval else None
 
 
 def _ranks(
@@ -322,7 +307,7 @@ def _ranks(
         ours, theirs = ({seed: -value for seed, value in one.items()} for one in (ours, theirs))
     if test is Test.PAIRED:
         return rank_tests.of_pairs(ours, theirs)
-    return rank_tests.of_two(_ordered(ours), _ordered(theirs))
+    return rank_tests.of_two(in_order(ours), in_order(theirs))
 
 
 def _spread(ours: list[float], theirs: list[float]) -> SpreadTest:

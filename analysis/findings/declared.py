@@ -14,14 +14,30 @@ from ...db.engine import reading
 from ...db.ledger import Ledger
 from ...jobs.documents import asdict
 from ...jobs.errors import BadInput, suggest
-from ...jobs.run.comparing import Change, Family, OnDiverged, Select, Test
+from ...jobs.run.comparing import (
+    Change,
+    Correction,
+    Family,
+    OnDiverged,
+    OverDatasets,
+    Select,
+    Test,
+    contradiction,
+)
 from ...jobs.run.selector import Selection
 from ...jobs.workspace.grid_settings import Declaration
 from . import epochs
 from .plan import ComparisonPlan
 from .selected_part import selected_part, the_grid
 
-_WORDS = {"test": Test, "select": Select, "family": Family, "on_diverged": OnDiverged}
+_WORDS = {
+    "test": Test,
+    "select": Select,
+    "family": Family,
+    "on_diverged": OnDiverged,
+    "correction": Correction,
+    "over_datasets": OverDatasets,
+}
 
 
 def settle(ledger: Ledger, selection: Selection, given: dict[str, Any]) -> ComparisonPlan:
@@ -58,15 +74,11 @@ def settle(ledger: Ledger, selection: Selection, given: dict[str, Any]) -> Compa
         # Of a declared plan only what goes together with it.
         values.pop("margin", None)
     same = bool(base) and values == base
-    if values.get("anytime") and values.get("margin") is not None:
-        raise BadInput(
-            "margin: ties are tested only once, so not with anytime. Remove anytime or margin"
-        )
     values |= {name: words(values[name]) for name, words in _WORDS.items() if name in values}
     values["looks"] = tuple(values.get("looks", ())) if same else ()
     plan = ComparisonPlan(**values, declared=declared if same else [])
-    if plan.family is Family.SCREEN and plan.anytime:
-        raise BadInput("family: screen cannot be combined with anytime. Remove one of them")
+    if message := contradiction(plan):
+        raise BadInput(message)
     plan = replace(plan, metric=epochs.metric_of(plan.metric, plan.select))
     return _judged_by_what_was_seen(ledger, selection, plan) if same else plan
 

@@ -84,6 +84,8 @@ def _needed(seen: Seen, plan: ComparisonPlan) -> str:
     At the α that the strictest step of Holm's correction leaves to a comparison.
     """
     found = seen.found
+    if plan.is_pooled:
+        return _excluded(found, plan.min_effect, f"{found.n} datasets") if plan.min_effect else ""
     assert found.std is not None and found.df is not None
     std = upper_std(found.std, found.df)
     if plan.looks:
@@ -98,7 +100,7 @@ def _needed(seen: Seen, plan: ComparisonPlan) -> str:
     if needed is None:
         return f"no feasible number of seeds detects a difference of {plan.min_effect:g}"
     if needed <= n:
-        return _excluded(found, plan.min_effect, n)
+        return _excluded(found, plan.min_effect, f"{n} seeds")
     target = f"a difference of {plan.min_effect:g} (80 % power)"
     return f"needs about {needed - n} more seeds to detect {target}"
 
@@ -109,7 +111,8 @@ def _at_looks(seen: Seen, plan: ComparisonPlan, std: float) -> str:
     spent = zip(plan.looks, shares(plan.alpha, plan.looks), strict=True)
     ahead = [(size, alpha / seen.m) for size, alpha in spent if size >= (seen.next_look or size)]
     if seen.next_look is None:
-        return _excluded(seen.found, plan.min_effect, seen.look or 0) if plan.min_effect else ""
+        seeds = f"{seen.look} seeds"
+        return _excluded(seen.found, plan.min_effect, seeds) if plan.min_effect else ""
     last, alpha = ahead[-1]
     if plan.min_effect is None:
         smallest = detectable(last, alpha=alpha, pairs=pairs) * std
@@ -123,7 +126,7 @@ def _at_looks(seen: Seen, plan: ComparisonPlan, std: float) -> str:
     return f"the last analysis, at {last} seeds, detects {target} with {100 * most:.0f} % power"
 
 
-def _excluded(found: Difference, effect: float, n: int) -> str:
+def _excluded(found: Difference, effect: float, sample: str) -> str:
     """Say whether the interval excludes an effect: not to have seen it does not.
 
     With 80 % power, one of five comparisons in which the effect is there does not see it.
@@ -131,4 +134,4 @@ def _excluded(found: Difference, effect: float, n: int) -> str:
     assert found.interval is not None
     if max(abs(found.interval.low), abs(found.interval.high)) < effect:
         return f"the interval excludes a difference of {effect:g}"
-    return f"a difference of {effect:g} is neither shown nor excluded, as may be with {n} seeds"
+    return f"a difference of {effect:g} is neither shown nor excluded, as may be with {sample}"

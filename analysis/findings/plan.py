@@ -3,7 +3,14 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ...jobs.run.comparing import Family, OnDiverged, Select, Test
+from ...jobs.run.comparing import (
+    Correction,
+    Family,
+    OnDiverged,
+    OverDatasets,
+    Select,
+    Test,
+)
 from ...jobs.run.spec import BASELINE
 from ...jobs.workspace.grid_settings import Declaration
 from ..stats.difference import ALPHA
@@ -24,6 +31,8 @@ class ComparisonPlan:
     select: Select = Select.LAST
     family: Family = Family.TABLE
     on_diverged: OnDiverged = OnDiverged.SUPPRESS
+    correction: Correction = Correction.HOLM
+    over_datasets: OverDatasets = OverDatasets.EACH
     anytime: bool = False
     """By e-values, which hold at any stopping time."""
     looks: tuple[int, ...] = ()
@@ -45,6 +54,11 @@ class ComparisonPlan:
     def is_by_looks(self) -> bool:
         """Whether only declared numbers of seeds are tested, or any number validly."""
         return bool(self.looks) or self.anytime
+
+    @property
+    def is_pooled(self) -> bool:
+        """Whether there is one comparison over all datasets."""
+        return self.over_datasets is not OverDatasets.EACH
 
     def family_of(self, dataset: str) -> str:
         """Return the name of the family in which comparisons on a dataset share α."""

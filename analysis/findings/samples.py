@@ -1,6 +1,7 @@
 """The values of two cells that a comparison is made of, and what makes them no comparison. Pure."""
 
 import itertools
+import json
 from collections import Counter
 from collections.abc import Collection, Sequence
 from math import inf
@@ -9,7 +10,7 @@ from statistics import fmean
 from ...jobs.documents import changed
 from ...jobs.run.comparing import OnDiverged, Select, Test
 from ...jobs.run.spec import EACH
-from .cell import Cell
+from .cell import LABELS, Cell
 from .plan import ComparisonPlan
 
 CEILING = 100.0
@@ -88,8 +89,21 @@ def family_sizes(both: Sequence[tuple[Cell, Cell]], plan: ComparisonPlan) -> Cou
     """Return family -> how many comparisons share its α, with those that were declared and are not
     selected.
     """
-    found = Counter(plan.family_of(cell.dataset) for cell, _ in both)
+    if plan.is_pooled:
+        found = Counter({"": len(by_group(both))})
+    else:
+        found = Counter(plan.family_of(cell.dataset) for cell, _ in both)
     return found | Counter(plan.family_sizes)
+
+
+def by_group(both: Sequence[tuple[Cell, Cell]]) -> list[dict[str, tuple[Cell, Cell]]]:
+    """Return the comparisons that differ in their dataset alone, by dataset."""
+    found: dict[str, dict[str, tuple[Cell, Cell]]] = {}
+    for cell, baseline in both:
+        labels = [getattr(cell, name) for name in LABELS if name != "dataset"]
+        group = json.dumps([*labels, cell.axes, baseline.head], sort_keys=True, default=str)
+        found.setdefault(group, {})[cell.dataset] = (cell, baseline)
+    return list(found.values())
 
 
 def is_watched(cells: Sequence[Cell], plan: ComparisonPlan) -> bool:

@@ -14,6 +14,7 @@ from ..findings.per_image import CellSplit
 from ..findings.study import AnyStudy, design_of
 from ..stats.components import Arm, Arms, Part, StreamPart
 from .csv_text import csv_text
+from .over_datasets import lines
 from .study_table import arms_of
 from .wording import columns, labels
 
@@ -71,6 +72,30 @@ def of_comparisons(document: Comparisons) -> str:
     ]
     ends = ["low", "high", "verdict", "detail", "effect_low", "effect_high"]
     return csv_text([*names, "over", "metric", "set", *numbers, *ends], rows)
+
+
+def of_pooled(document: Comparisons) -> str:
+    """Return a line per head and dataset, and one with an empty dataset for all of them."""
+    names = [name for name in columns(document.pooled) if name != "dataset"]
+    numbers = ("n", "n_baseline", "difference", "error", "p", "p_adjusted", "p_equivalence", "tau")
+    rows = []
+    for one, part in lines(document):
+        shown = part or one
+        rows.append(
+            [
+                *labels(one, names),
+                one.baseline_head,
+                part.dataset if part else "",
+                one.metric,
+                one.set,
+                *_numbers(shown, numbers),
+                *(shown.interval or ("", "")),
+                "" if part else one.verdict,
+                part.why_not if part else one.detail,
+            ]
+        )
+    ends = ["low", "high", "verdict", "detail"]
+    return csv_text([*names, "over", "dataset", "metric", "set", *numbers, *ends], rows)
 
 
 def of_published(document: Against) -> str:

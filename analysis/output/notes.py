@@ -2,10 +2,12 @@
 
 from collections.abc import Sequence
 
+from ...jobs.run.comparing import Correction, OverDatasets
 from ..findings import epochs, reversals
 from ..findings.cell import Cell
-from ..findings.comparisons import Comparisons
+from ..findings.comparisons import Comparison, Comparisons
 from ..findings.declared import declaration_notes
+from ..findings.pooled import PooledComparison
 from .wording import columns, ranges, title_of
 
 # Up to so many cells are named in a sentence; more are counted.
@@ -126,18 +128,33 @@ def _named_seeds(seeds: Sequence[int]) -> str:
     return f"seed{'s' if len(seeds) > 1 else ''} {ranges(seeds)}"
 
 
+_EFFECT = " g: Hedges' g, the difference in standard deviations."
+_BESIDE = (
+    " Fixed: the interval on these very datasets. Random: on datasets like these. τ: standard"
+    " deviation of the true difference over datasets (REML). New: where it falls on one more."
+)
+_POOLED = {
+    OverDatasets.EACH: "",
+    OverDatasets.FIXED: " of the mean difference over these datasets, each with the same weight",
+    OverDatasets.RANDOM: (
+        " of the mean difference over datasets like these, which are a random factor, each with the"
+        " same weight"
+    ),
+}
+
+
 def comparison_notes(document: Comparisons) -> list[str]:
     """Return what was done, in the words of a caption."""
-    one = document.comparisons[0]
+    one = (document.comparisons or document.pooled)[0]
     test = "Welch's t test" if document.test == "welch" else "t test paired by seed"
     if document.anytime:
         by_seed = " paired by seed" if document.test == "paired" else ""
         test = f"e-values of the t test{by_seed}"
+    test += _POOLED[document.over_datasets]
     found = [
         f"{one.metric} on {one.set} at {epochs.epoch_text(document.select, ())}. "
         f"{test}, two-sided; p {_adjusted(document)}; α = {document.alpha:g}. "
-        "Confidence intervals are not corrected. g: Hedges' g, the difference in standard"
-        " deviations."
+        "Confidence intervals are not corrected." + (_EFFECT if document.comparisons else _BESIDE)
     ]
     if document.on_diverged == "chance":
         found.append(
@@ -184,14 +201,18 @@ def _unpaired(document: Comparisons) -> list[str]:
 
 
 def _adjusted(document: Comparisons) -> str:
-    m = len(document.comparisons)
+    found: Sequence[Comparison | PooledComparison] = document.comparisons or document.pooled
+    m = len(found)
     if document.family == "screen":
         return (
             f"Benjamini-Hochberg-corrected over m={m}, a screen for candidates to confirm with new"
             " seeds"
         )
-    sizes = sorted({one.m for one in document.comparisons})
-    if document.family == "dataset":
+    how = "Holm-corrected"
+    if document.correction is Correction.DUNNETT:
+        how = "corrected by step-down Dunnett tests with Welch's t"
+    sizes = sorted({one.m for one in found})
+    if document.family == "dataset" and document.comparisons:
         more = f" (over all {m} the family-wise error rate may exceed α)" if m > sizes[-1] else ""
-        return f"Holm-corrected per dataset over m={', '.join(map(str, sizes))}{more}"
-    return f"Holm-corrected over m={m}"
+        return f"{how} per dataset over m={', '.join(map(str, sizes))}{more}"
+    return f"{how} over m={sizes[-1]}"

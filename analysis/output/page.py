@@ -17,6 +17,7 @@ from .figures import curves as of_curves
 from .figures.canvas import Drawn
 from .figures.parts import shares
 from .layout import said
+from .over_datasets import of_pooled
 from .study_table import of_study
 
 # Cells that get a figure of their own; all are in the tables.
@@ -54,6 +55,8 @@ def figures(document: Report) -> list[Drawn]:
     replicated = [cell for cell in cells if cell.n]
     if replicated:
         found.append(of_cells.strip(replicated))
+    if plan.pooled:
+        found.append(of_comparisons.pooled_forest(plan))
     if plan.comparisons:
         found.append(of_comparisons.forest(plan))
     found += _curves(document, names)
@@ -128,6 +131,8 @@ def page(document: Report, drawn: list[Drawn]) -> str:
     tables = [("Results", render.of_cells(cells))]
     if not plan.comparisons:
         tables[0][1].notes.extend(reversals.reversal_notes(plan.reversals))
+    if plan.pooled:
+        tables.append(("Comparisons over datasets", of_pooled(plan)))
     if plan.comparisons:
         tables.append(("Comparisons", render.of_comparisons(plan)))
     replicated = [cell for cell in cells if cell.n]

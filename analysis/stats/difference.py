@@ -100,7 +100,7 @@ def welch_of_summaries(
     error = math.sqrt(own + other)
     df = (own + other) ** 2 / (own**2 / (n - 1) + other**2 / (m - 1))
     pooled = math.sqrt((own * n * (n - 1) + other * m * (m - 1)) / (n + m - 2))
-    return _tested(
+    return tested(
         difference,
         error,
         df,
@@ -124,7 +124,7 @@ def against_one(
     if n < 3 or std == 0.0:
         why = "a test against a single number needs three seeds that differ"
         return Difference(n=n, n_baseline=1, difference=difference, why_not=why)
-    return _tested(difference, std * math.sqrt(1 + 1 / n), n - 1, alpha, n=n, n_baseline=1, std=std)
+    return tested(difference, std * math.sqrt(1 + 1 / n), n - 1, alpha, n=n, n_baseline=1, std=std)
 
 
 def paired(
@@ -156,7 +156,7 @@ def paired(
         why = "all pairs differ by the same amount"
         return Difference(n=n, n_baseline=n, difference=difference, why_not=why)
     constant = min(ours) == max(ours) or min(theirs) == max(theirs)
-    return _tested(
+    return tested(
         difference,
         std / math.sqrt(n),
         n - 1,
@@ -183,7 +183,16 @@ def exactly(differences: Sequence[float], values: Sequence[float]) -> list[float
     return [round(one, digits) for one in differences]
 
 
-def _tested(difference: float, error: float, df: float, alpha: float, **facts: Any) -> Difference:
+def tested(difference: float, error: float, df: float, alpha: float, **facts: Any) -> Difference:
+    """Return a difference with its t test and interval.
+
+    Args:
+        difference: in the metric's unit.
+        error: its standard error, above 0.
+        df: degrees of freedom.
+        alpha: 1 - the level of the interval.
+        facts: further fields.
+    """
     from scipy.stats import t as student
 
     t = difference / error

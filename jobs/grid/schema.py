@@ -20,7 +20,15 @@ from ..config.backends import names
 from ..config.resources import Duration, Resources
 from ..config.site import SiteSettings, settings_of
 from ..names import name_problem
-from ..run.comparing import Family, OnDiverged, Select, Test
+from ..run.comparing import (
+    Correction,
+    Family,
+    OnDiverged,
+    OverDatasets,
+    Select,
+    Test,
+    contradiction,
+)
 from ..run.spec import BASELINE
 from .heads import HEADS
 from .recipe import Recipe
@@ -147,20 +155,24 @@ class Compare(Strict):
         description="diverged runs: suppress (no test) or chance (counted at chance level)",
     )
 
+    correction: Word[Correction] = Field(
+        Correction.HOLM,
+        description="for the number of comparisons: holm, or dunnett (many heads, one baseline)",
+    )
+    over_datasets: Word[OverDatasets] = Field(
+        OverDatasets.EACH,
+        description=(
+            "each: a comparison per dataset; fixed: one over these datasets; "
+            "random: one over datasets like these"
+        ),
+    )
+
     @model_validator(mode="after")
     def _one_rule(self) -> Self:
-        if self.anytime and self.looks:
-            raise ValueError(
-                "anytime: valid at every number of seeds, so it takes no looks. Remove looks"
-            )
-        if self.anytime and self.margin is not None:
-            raise ValueError(
-                "anytime: ties are tested only once, so margin cannot be set. Remove margin"
-            )
+        if message := contradiction(self):
+            raise ValueError(message)
         if self.select is Select.BEST_VAL and self.set == "val":
             raise ValueError("select: best_val chooses the epoch on val. Compare on another set")
-        if self.family is Family.SCREEN and (self.looks or self.anytime):
-            raise ValueError("family: screen cannot be combined with looks or anytime. Remove them")
         return self
 
     @field_validator("looks")

@@ -3,10 +3,12 @@
 Grid files, command lines and documents have them from here.
 """
 
+from collections.abc import Sequence
 from enum import StrEnum
+from typing import Protocol
 
 from ..documents import Document, field
-from .spec import BASELINE
+from .spec import BASELINE, EACH
 
 
 class Test(StrEnum):
@@ -35,6 +37,24 @@ class Family(StrEnum):
     DATASET = "dataset"
     SCREEN = "screen"
     """The table, by the false discovery rate: what is worth seeds of its own, and no verdict."""
+
+
+class Correction(StrEnum):
+    """How p values are adjusted for the number of comparisons."""
+
+    HOLM = "holm"
+    DUNNETT = "dunnett"
+    """Many heads against one baseline, step by step, with Welch's t."""
+
+
+class OverDatasets(StrEnum):
+    """Whether a head is compared on each dataset, or once over all of them."""
+
+    EACH = "each"
+    FIXED = "fixed"
+    """Once, on these datasets: chance is that of the seeds."""
+    RANDOM = "random"
+    """Once, on datasets like these: chance is also which ones were taken."""
 
 
 class OnDiverged(StrEnum):
@@ -86,3 +106,62 @@ class CompareSettings(Document, frozen=True, kw_only=True, omit_defaults=False):
     """The comparisons that share α."""
     on_diverged: OnDiverged = OnDiverged.SUPPRESS
     """What becomes of a comparison with diverged runs."""
+    correction: Correction = Correction.HOLM
+    over_datasets: OverDatasets = OverDatasets.EACH
+
+
+class Rules(Protocol):
+    """What of a comparison can contradict itself."""
+
+    @property
+    def test(self) -> Test: ...
+    @property
+    def baseline(self) -> str: ...
+    @property
+    def margin(self) -> float | None: ...
+    @property
+    def looks(self) -> Sequence[int]: ...
+    @property
+    def anytime(self) -> bool: ...
+    @property
+    def family(self) -> Family: ...
+    @property
+    def correction(self) -> Correction: ...
+    @property
+    def over_datasets(self) -> OverDatasets: ...
+
+
+def contradiction(rules: Rules) -> str:
+    """Return which settings of a comparison cannot go together and what to remove, or ""."""
+    is_dunnett = rules.correction is Correction.DUNNETT
+    is_pooled = rules.over_datasets is not OverDatasets.EACH
+    is_sequential = bool(rules.looks) or rules.anytime
+    is_screen = rules.family is Family.SCREEN
+    found = (
+        (
+            rules.anytime and rules.looks,
+            "anytime: valid at every number of seeds, so it takes no looks. Remove looks",
+        ),
+        (
+            rules.anytime and rules.margin is not None,
+            "margin: ties are tested only once, so not with anytime. Remove anytime or margin",
+        ),
+        (
+            is_screen and is_sequential,
+            "family: screen cannot be combined with looks or anytime. Remove them",
+        ),
+        (
+            is_dunnett and (rules.test is not Test.WELCH or rules.baseline == EACH),
+            "correction: dunnett needs test: welch and one baseline. Use correction: holm",
+        ),
+        (
+            is_dunnett and (is_screen or is_sequential or is_pooled),
+            "correction: dunnett cannot be combined with screen, looks, anytime or over_datasets."
+            " Use correction: holm",
+        ),
+        (
+            is_pooled and (is_screen or is_sequential),
+            "over_datasets: cannot be combined with screen, looks or anytime. Remove them",
+        ),
+    )
+    return next((message for is_wrong, message in found if is_wrong), "")

@@ -5,12 +5,15 @@ Differences with their intervals, ranks over datasets, what more seeds would buy
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from ...findings.cell import Cell
-from ...findings.comparisons import Comparison, Comparisons
+from ...findings.comparisons import Comparisons
+from ...findings.pooled import DatasetDifference, PooledComparison
 from ...stats.over_datasets import Ranking
 from ...stats.summary import LEVEL, student
 from ...stats.verdict import Verdict
+from ..over_datasets import lines
 from ..wording import columns, label_of, labels, p_value
 from .canvas import COLOURS, FAINT, GREY, Drawn, cut, new_figure, styled
 
@@ -73,7 +76,7 @@ def forest(document: Comparisons) -> Drawn:
         ]
         axes.set_yticks(range(len(shown)), ticks)
     firsts = list(zip(called, shown, strict=True))[:12]
-    said = "; ".join(f"{name} {_difference(one)}: {one.verdict}" for name, one in firsts)
+    said = "; ".join(f"{name} {_signed(one.difference)}: {one.verdict}" for name, one in firsts)
     band = ""
     if document.min_effect:
         band = f" Shaded: smaller than the declared minimum effect of {document.min_effect:g}."
@@ -115,8 +118,89 @@ def forest(document: Comparisons) -> Drawn:
     )
 
 
-def _difference(one: Comparison) -> str:
-    return "no value" if one.difference is None else f"{one.difference:+.2f}"
+def pooled_forest(document: Comparisons) -> Drawn:
+    """Draw the difference on each dataset, and as a diamond that over all of them."""
+    found = lines(document)
+    names = [name for name in columns(document.pooled) if name != "dataset"]
+    shown, more = cut(found, "lines")
+    with styled():
+        figure = new_figure(0.9 + 0.26 * len(shown))
+        axes = figure.add_subplot()
+        axes.axvline(0, color="black", linewidth=0.8)
+        for height, (one, part) in enumerate(shown):
+            _line(axes, height, one, part)
+        axes.set(
+            ylim=(len(shown) - 0.5, -0.5),
+            xlabel=f"difference in {document.pooled[0].metric} from the baseline",
+        )
+        ticks = [
+            f"{part.dataset}  n={part.n}, {part.n_baseline}"
+            if part
+            else f"{' '.join(labels(one, names))}, all {len(one.datasets)}"
+            for one, part in shown
+        ]
+        axes.set_yticks(range(len(shown)), ticks)
+    said = "; ".join(
+        f"{' '.join(labels(one, names))} {_signed(one.difference)}: {one.verdict}"
+        for one in document.pooled[:12]
+    )
+    kind = "these datasets" if document.over_datasets == "fixed" else "datasets like these"
+    text = (
+        f"Differences on each dataset with unadjusted {100 * (1 - document.alpha):g} % intervals;"
+        f" diamonds: the mean over all, as it holds for {kind}. {said}.{more}"
+    )
+    rows = [
+        [
+            *labels(one, names),
+            one.baseline_head,
+            part.dataset if part else "",
+            (part or one).difference,
+            *((part or one).interval or (None, None)),
+            None if part else one.p_adjusted,
+            "" if part else one.verdict,
+        ]
+        for one, part in found
+    ]
+    ends = ["over", "dataset", "difference", "low", "high", "p_adjusted", "verdict"]
+    return Drawn(
+        name="differences",
+        title="Differences over datasets",
+        text=text,
+        heading=[*names, *ends],
+        rows=rows,
+        figure=figure,
+    )
+
+
+def _line(axes: Any, height: int, one: PooledComparison, part: DatasetDifference | None) -> None:
+    """Draw a line of a forest plot."""
+    shown = part or one
+    colour = GREY if part else VERDICT_COLOURS[one.verdict]
+    if shown.interval:
+        axes.plot(shown.interval, [height, height], color=colour, linewidth=1.2 if part else 2.0)
+    if shown.difference is not None:
+        axes.plot(
+            shown.difference,
+            height,
+            "o" if part else "D",
+            color=colour,
+            markersize=4 if part else 6,
+        )
+    if part is None:
+        p = f"  p={p_value(one.p_adjusted)}" if one.p_adjusted is not None else ""
+        axes.text(
+            1.01,
+            height,
+            f"{one.verdict}{p}",
+            transform=axes.get_yaxis_transform(),
+            va="center",
+            fontsize=7,
+            color=colour,
+        )
+
+
+def _signed(value: float | None) -> str:
+    return "no value" if value is None else f"{value:+.2f}"
 
 
 def critical_difference(found: Ranking, label: str, name: str) -> Drawn | None:

@@ -17,7 +17,7 @@ from vtjobs.analysis.output.layout import latex, markdown
 from vtjobs.analysis.output.render import of_comparisons
 from vtjobs.analysis.stats.sample_size import seeds_for, upper_std
 from vtjobs.jobs.documents import changed
-from vtjobs.jobs.run.comparing import Test
+from vtjobs.jobs.run.comparing import Correction, Test
 
 from ...support.cells import cell as a_cell
 
@@ -230,3 +230,22 @@ def test_ranks_are_those_of_the_seeds_that_the_look_compares_and_of_no_cell_with
     cells[1] = changed(cells[1], diverged_seeds=[8])
     (found,) = compare(cells, ComparisonPlan()).comparisons
     assert (found.ranks.p, found.ranks.pairs) == (None, 0)
+
+
+def test_dunnetts_correction_finds_more_than_holms_and_says_its_name() -> None:
+    near = [value + 0.35 for value in BASE]
+    cells = [cell("base", BASE, baseline=None), *(cell(f"head{k}", near) for k in range(6))]
+    by_holm, by_dunnett = (
+        compare(cells, ComparisonPlan(correction=Correction(name))) for name in ("holm", "dunnett")
+    )
+    first, second = (found.comparisons[0].p_adjusted for found in (by_holm, by_dunnett))
+    assert first is not None and second is not None and second < first
+    assert "step-down Dunnett" in markdown(of_comparisons(by_dunnett))
+
+
+def test_the_effect_stands_in_the_table_with_its_interval() -> None:
+    found = judged([value + 0.3 for value in BASE])
+    assert found.effect is not None and found.effect_interval is not None
+    assert found.effect_interval[0] < found.effect < found.effect_interval[1]
+    document = compare([cell("base", BASE, baseline=None), cell("head", BASE[::-1])])
+    assert "| g |" in markdown(of_comparisons(document))

@@ -186,3 +186,14 @@ def test_pairs_that_all_differ_by_one_image_have_no_spread() -> None:
     found = paired(ours, theirs)
     assert found.p is None and found.why_not == "all pairs differ by the same amount"
     assert e_value(list(ours.values()), list(theirs.values())) is None
+
+
+def test_the_interval_of_the_effect_holds_it_as_often_as_it_says() -> None:
+    draw = numpy.random.default_rng(8)
+    held = []
+    for _ in range(1000):
+        ours, theirs = draw.normal(1.5, 1.0, 4).tolist(), draw.normal(size=4).tolist()
+        interval = welch(ours, theirs).effect_interval
+        assert interval is not None
+        held.append(interval.low <= 1.5 <= interval.high)
+    assert statistics.fmean(held) == pytest.approx(0.95, abs=0.03)
