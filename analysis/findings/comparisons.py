@@ -153,6 +153,7 @@ class Comparisons(Document, frozen=True, kw_only=True):
     correction: Correction
     """Of p values for their number."""
     over_datasets: OverDatasets
+    """Whether heads are compared on each dataset, or once over all of them."""
     pooled: list[PooledComparison]
     """Each head against its baseline over all datasets."""
 

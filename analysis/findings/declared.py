@@ -147,7 +147,9 @@ def _changed(one: Declaration) -> str:
     if one.change is Change.SEEDS:
         why = ", as interim analyses and anytime-valid tests allow"
     elif one.change is Change.COUNTED:
-        why = f", counted from the standard deviation alone: {one.reason}"
+        why = (
+            f", counted from the standard deviation alone (which may raise α by half): {one.reason}"
+        )
     what = "Seeds added" if one.change in (Change.SEEDS, Change.COUNTED) else "Amended"
     return f"{what} on {_day(one)}, {_when(one)}{why}."
 

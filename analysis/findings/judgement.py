@@ -45,9 +45,10 @@ def _joined(*parts: str) -> str:
 def _to_replace(lost: Sequence[int]) -> str:
     if not lost:
         return ""
-    many = len(lost) > 1
     named = ", ".join(map(str, lost))
-    return f"seed{'s' if many else ''} {named} failed: retry, or add a seed for each (vtjobs topup)"
+    if len(lost) > 1:
+        return f"seeds {named} failed: retry their runs, or add a seed for each"
+    return f"seed {named} failed: retry its run, or add a seed"
 
 
 def _verdict(seen: Seen, tie: float | None, plan: ComparisonPlan) -> tuple[Verdict, str]:

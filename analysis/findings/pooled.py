@@ -25,9 +25,11 @@ class DatasetDifference(Document, frozen=True, kw_only=True):
     baseline: str
     """The id of the baseline's cell."""
     n: int
+    """Seeds that were compared."""
     n_baseline: int
     """Seeds of the baseline."""
     difference: float | None
+    """Mean minus the baseline's mean."""
     error: float | None
     """Its standard error."""
     interval: list[float] | None
@@ -45,6 +47,7 @@ class PooledComparison(Document, frozen=True, kw_only=True):
     stage: str
     axes: Axes
     baseline_head: str
+    """The head of the baselines."""
     metric: str
     set: str
     better: str

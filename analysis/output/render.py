@@ -270,8 +270,9 @@ def _parts_of(row: CellSplit) -> list[str]:
 
 COUNTED = (
     f"Seeds are counted for the upper {100 * STD_LEVEL:.0f} % confidence limit of the standard "
-    "deviation so far, and for the strictest step of Holm's correction."
+    "deviation so far"
 )
+STRICTEST = ", and for the strictest step of Holm's correction."
 
 
 def of_needs(document: Needs) -> Table:
@@ -315,7 +316,7 @@ def of_needs(document: Needs) -> Table:
         f"{document.runs} more runs needed; {cost}.",
     ]
     if document.effect is not None or document.margin is not None:
-        notes.insert(1, COUNTED)
+        notes.insert(1, COUNTED + (STRICTEST if document.effect is not None else "."))
     notes += [f"Submit them: {document.command}"] if document.command else []
     return Table(heading=heading, body=body, notes=notes, labels=len(names))
 

@@ -107,7 +107,9 @@ class CompareSettings(Document, frozen=True, kw_only=True, omit_defaults=False):
     on_diverged: OnDiverged = OnDiverged.SUPPRESS
     """What becomes of a comparison with diverged runs."""
     correction: Correction = Correction.HOLM
+    """Of p values for the number of comparisons."""
     over_datasets: OverDatasets = OverDatasets.EACH
+    """Whether heads are compared on each dataset, or once over all of them."""
 
 
 class Rules(Protocol):

@@ -29,6 +29,7 @@ class DeclaredCells(Document, frozen=True, kw_only=True, omit_defaults=False):
     """Cells that were declared with the same seeds."""
 
     seeds: list[int]
+    """The seeds of each."""
     cells: list[str]
     """Their ids."""
 

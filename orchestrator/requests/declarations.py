@@ -91,8 +91,8 @@ def _refusal(last: Declaration, this: Declaration, *, is_same: bool) -> str:
     message = f"{_difference(last.design, this.design)}: not as declared on {day}"
     message += f", and {this.finished} of {this.runs} runs have finished"
     fix = (
-        "Restore the grid, give it another name, add seeds by `vtjobs topup`, or give the reason"
-        ' (the comparison is exploratory then): --amend "REASON"'
+        "Restore the grid, give it another name, or give the reason (the comparison is exploratory"
+        ' then): --amend "REASON"'
     )
     return f"{message}. {fix}"
 

@@ -163,8 +163,7 @@ def test_where_no_seed_is_left_to_replace_it_the_failed_one_is_named_and_a_seed_
     (found,) = compare(cells, plan).comparisons
     assert (found.verdict, found.detail) == (
         "not testable",
-        "the first interim analysis is at 3 seeds; "
-        "seed 1 failed: retry, or add a seed for each (vtjobs topup)",
+        "the first interim analysis is at 3 seeds; seed 1 failed: retry its run, or add a seed",
     )
     base, head = for_looks(cells, plan)
     assert (base.more, head.more, head.new_seeds) == (0, 1, [3])

@@ -154,7 +154,7 @@ def test_seeds_that_topup_counts_are_told_and_need_no_reason(quiet_lab: Lab) -> 
     *_, added = _declared(quiet_lab, wider, counted="topup for a difference of 1")
     assert added.change is Change.COUNTED
     assert declaration_notes([added, added])[1].endswith(
-        "counted from the standard deviation alone: topup for a difference of 1."
+        "the standard deviation alone (which may raise α by half): topup for a difference of 1."
     )
     assert not _plan(quiet_lab).exploratory
 

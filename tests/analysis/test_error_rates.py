@@ -1,0 +1,37 @@
+"""Every procedure is wrong as seldom, and right as often, as it says."""
+
+from dataclasses import replace
+
+import pytest
+
+from ..support.error_rates import BEGIN, DRAWS, PAGE, Rate, rates
+
+RATES = {rate.name: rate for rate in rates()}
+# A few standard errors wide, within a minute for all of them.
+FEW = 800
+
+
+def _check(rate: Rate, draws: int) -> None:
+    share, error = rate.simulated(draws)
+    assert rate.holds(share, error), f"{share:.4f} ± {error:.4f}, promised {rate.nominal}"
+
+
+@pytest.mark.parametrize("name", RATES)
+def test_a_rate_is_kept_in_few_draws(name: str) -> None:
+    _check(RATES[name], FEW)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", RATES)
+def test_a_rate_is_kept_in_many_draws(name: str) -> None:
+    _check(RATES[name], 3 * DRAWS)
+
+
+def test_every_rate_is_a_row_of_the_page() -> None:
+    shown = PAGE.read_text().partition(BEGIN)[2]
+    assert [f"`{name}` |" in shown for name in RATES] == [True] * len(RATES)
+
+
+def test_what_nobody_guards_against_is_wrong_far_more_often() -> None:
+    naive = RATES["peeking-naive"]
+    assert not replace(naive, bound=0.05).holds(*naive.simulated(2 * FEW))
