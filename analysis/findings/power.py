@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from ...jobs.documents import Document, changed
 from ...jobs.grid.seeds import widened
-from ...jobs.run.comparing import Test
+from ...jobs.run.comparing import OverDatasets, Test
 from ...jobs.run.spec import Axes
 from ..stats.difference import Difference, paired, welch
 from ..stats.sample_size import MOST_SEEDS, seeds_for, seeds_for_equivalence, upper_std
@@ -21,7 +21,7 @@ from .cell import Cell
 from .comparisons import compare
 from .interim import shares
 from .plan import ComparisonPlan
-from .samples import family_sizes, pairs
+from .samples import by_group, family_sizes, pairs
 
 SCHEMA_VERSION = 1
 
@@ -189,15 +189,19 @@ def _for_comparisons(
     needed: dict[str, int] = {}
     why: dict[str, str] = {}
     alphas = strictest(cells, plan)
-    for cell, baseline in pairs(cells, plan):
-        tested = _deviation(cell, baseline, plan)
-        seeds = None
-        if tested.std and tested.df:
-            std = upper_std(tested.std, tested.df)
-            seeds = count(std, alphas[plan.family_of(cell.dataset)])
-        for one in (cell, baseline):
+    both = pairs(cells, plan)
+    groups = (
+        [list(one.values()) for one in by_group(both)]
+        if plan.is_pooled
+        else [[one] for one in both]
+    )
+    for group in groups:
+        std, why_not = _std_of(group, plan)
+        family = "" if plan.is_pooled else plan.family_of(group[0][0].dataset)
+        seeds = count(std, alphas[family]) if std else None
+        for one in (cell for pair in group for cell in pair):
             if seeds is None:
-                why[one.cell_id] = tested.why_not or f"more than {MOST_SEEDS:,} seeds"
+                why[one.cell_id] = why_not or f"more than {MOST_SEEDS:,} seeds"
             else:
                 needed[one.cell_id] = max(seeds, needed.get(one.cell_id, 0))
     return [
@@ -209,6 +213,25 @@ def _for_comparisons(
         )
         for cell in cells
     ]
+
+
+def _std_of(group: Sequence[tuple[Cell, Cell]], plan: ComparisonPlan) -> tuple[float | None, str]:
+    """Return the deviation that seeds are counted with, or why it is not known.
+
+    Of several datasets that of the mean over them, each with the same weight.
+    """
+    if plan.over_datasets is OverDatasets.RANDOM:
+        return None, "more datasets are needed for datasets like these, not more seeds"
+    found = [_deviation(cell, baseline, plan) for cell, baseline in group]
+    for one in found:
+        if not one.std or not one.df:
+            return None, one.why_not
+    squares = [(one.std or 0.0) ** 2 for one in found]
+    total = math.fsum(squares)
+    df = total**2 / math.fsum(
+        square**2 / (one.df or 1.0) for square, one in zip(squares, found, strict=True)
+    )
+    return upper_std(math.sqrt(total) / len(group), df), ""
 
 
 def _deviation(cell: Cell, baseline: Cell, plan: ComparisonPlan) -> Difference:

@@ -21,8 +21,8 @@ from vtjobs.analysis.findings.power import (
 from vtjobs.analysis.output.layout import markdown
 from vtjobs.analysis.output.render import of_needs
 from vtjobs.analysis.stats.sample_size import seeds_for, upper_std
-from vtjobs.jobs.documents import to_plain
-from vtjobs.jobs.run.comparing import Test
+from vtjobs.jobs.documents import changed, to_plain
+from vtjobs.jobs.run.comparing import OverDatasets, Test
 
 from ...support.cells import cell as a_cell
 
@@ -186,3 +186,23 @@ def test_what_is_open_goes_to_its_next_look_with_its_baseline_and_what_is_decide
     assert [one.needed for one in early] == [8, 8, 8]
     document = with_hours(early, Goal(metric="top1", set="test", looks=(8, 10)), {}, {})
     assert "(declared at 8, 10 seeds per side)" in markdown(of_needs(document))
+
+
+def test_over_these_datasets_the_mean_needs_fewer_seeds_and_over_others_more_datasets() -> None:
+    cells = []
+    for dataset in ("a", "b", "c", "d"):
+        base = a_cell(f"base-{dataset}", BASE, dataset=dataset, match_id=dataset)
+        head = a_cell(
+            f"head-{dataset}",
+            BASE[::-1],
+            dataset=dataset,
+            match_id=dataset,
+            baseline=f"base-{dataset}",
+        )
+        cells += [changed(base, head="base"), changed(head, head="head")]
+    alone, mean, others = (
+        for_effect(cells, ComparisonPlan(min_effect=1.0, over_datasets=OverDatasets(kind)))[0]
+        for kind in ("each", "fixed", "random")
+    )
+    assert alone.needed is not None and mean.needed is not None and mean.needed < alone.needed / 3
+    assert others.needed is None and others.why_not.startswith("more datasets are needed")
