@@ -160,7 +160,8 @@ def _day(one: Declaration) -> str:
 
 def _when(one: Declaration) -> str:
     if one.finished:
-        return f"when {one.finished} of {one.runs} runs had finished"
+        blind = ", all of one head" if one.change is Change.DECLARED else ""
+        return f"when {one.finished} of {one.runs} runs had finished{blind}"
     if one.started:
         return f"when {one.started} of {one.runs} runs had started"
     return "before the first run"

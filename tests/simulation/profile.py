@@ -68,6 +68,10 @@ class Profile:
     """
 
 
+# Histories of more runs have neither black holes nor administrators.
+LONG = 100
+
+
 def draw(seed: int, runs: int) -> Profile:
     """Draw the settings of a history."""
     chance = random.Random(f"profile {seed}")
@@ -101,4 +105,7 @@ def draw(seed: int, runs: int) -> Profile:
         outage=chance.choice([0.0, 0.5, 1.5]),
         meddling=chance.choice([0.0, 2.0, 10.0]),
         catch_up_s=chance.choice([10.0, 30.0, 300.0]),
+        # They make many more jobs, which takes a long history too long.
+        black_holes=chance.choice([0, 0, 1, 2]) if runs <= LONG else 0,
+        admins=chance.choice([0.0, 0.0, 2.0, 10.0]) if runs <= LONG else 0.0,
     )

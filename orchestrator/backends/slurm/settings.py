@@ -147,6 +147,11 @@ class Slurm(SiteSettings):
         for name, setting in value.items():
             if name in OURS:
                 raise ValueError(f"{name!r} is set by vtjobs")
+            if name in ("clusters", "M"):
+                raise ValueError(
+                    f"{name}: a workspace belongs to one cluster, that of SLURM_CONF."
+                    " Use a workspace for each cluster"
+                )
             if name not in EXTRA:
                 raise ValueError(f"unknown option {name!r}. {suggest(name, EXTRA)}")
             if isinstance(setting, str) and not _VALUE.match(setting):

@@ -195,6 +195,7 @@ MISTAKES = [
     ("python: 'py\"'", "python: character '\"' not allowed"),
     ("extra: {output: /etc/x}", "extra: 'output' is set by vtjobs"),
     ("extra: {licences: m}", "extra: unknown option 'licences'. Did you mean 'licenses'?"),
+    ("extra: {clusters: other}", "extra: clusters: a workspace belongs to one cluster"),
     ("extra: {wait: m}", "extra: unknown option 'wait'."),
     ("extra: {licenses: 'm n'}", "extra: licenses: a character in 'm n' is not allowed"),
     ("partion: gpu", "partion: unknown key 'partion'. Did you mean 'partition'?"),
