@@ -246,6 +246,7 @@ def plan(
 
     Prints the number of new, existing and excluded runs, the allocations and the estimated hours.
     """
+    from ..orchestrator.requests.declarations import refusal
     from ..orchestrator.requests.summary import summary
     from .printing import terminal
 
@@ -254,6 +255,8 @@ def plan(
         check_data(workspace, grid)
     context = _existing(workspace)
     document = summary(context, grid)
+    if context is not None and (refused := refusal(context, grid.frozen)):
+        terminal.say(f"warning: submit will refuse it. {refused}")
     if as_json:
         terminal.emit_json(document)
         return

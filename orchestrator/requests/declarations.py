@@ -60,6 +60,15 @@ def declarations(
     return [*earlier, changed(this, reason=reason)]
 
 
+def refusal(context: Context, frozen: FrozenGrid) -> str:
+    """Return why a submission without a reason would be refused, or ""."""
+    try:
+        declarations(context, frozen, None)
+    except BadInput as error:
+        return str(error)
+    return ""
+
+
 def _now(context: Context, frozen: FrozenGrid, earlier: Sequence[Declaration]) -> Declaration:
     """Return the declaration that is submitted now: amended, where results could be compared."""
     design = _design(frozen)

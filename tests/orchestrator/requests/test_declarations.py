@@ -18,6 +18,7 @@ from vtjobs.jobs.run.comparing import Change, CompareSettings, Family, OnDiverge
 from vtjobs.jobs.run.selector import Selection, parse_selection
 from vtjobs.jobs.workspace.grid_settings import Declaration
 from vtjobs.jobs.workspace.stored_grid import read_grid
+from vtjobs.orchestrator.requests.declarations import refusal
 from vtjobs.orchestrator.requests.submit import submit
 
 from ...support.grids import tiny_grid
@@ -106,6 +107,9 @@ def _finished(lab: Lab, text: str, *, of: int | None = None) -> None:
 def test_more_seeds_after_results_are_a_change_that_needs_a_reason(quiet_lab: Lab) -> None:
     _finished(quiet_lab, _grid("{alpha: 0.05}", heads=TWO, seeds="3"))
     wider = _grid("{alpha: 0.05}", heads=TWO, seeds="4")
+    assert "1 more seed: not as declared" in refusal(
+        quiet_lab.context, quiet_lab.prepare(wider).frozen
+    )
     with pytest.raises(
         BadInput, match=r"1 more seed: not as declared on .*, and 6 of 8 runs have finished"
     ):
