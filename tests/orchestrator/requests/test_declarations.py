@@ -79,7 +79,7 @@ def test_it_needs_a_reason_once_a_run_has_started_and_every_report_says_it(lab: 
     plan = _plan(lab)
     assert plan.alpha == 0.1
     assert declaration_notes(plan.declared)[1].endswith(
-        "when 2 of 2 runs had finished: the reviewers asked."
+        "when 2 of 2 runs had finished, all of one head: the reviewers asked."
     )
 
 
