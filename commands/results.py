@@ -204,7 +204,10 @@ def compare(
     if as_json or style == "json":
         terminal.emit_json(document)
     elif quiet:
-        terminal.write("\n".join(f"{one.cell_id} {one.verdict}" for one in document.comparisons))
+        word = " exploratory" if document.exploratory else ""
+        terminal.write(
+            "\n".join(f"{one.cell_id} {one.verdict}{word}" for one in document.comparisons)
+        )
     elif document.pooled:
         if style == "csv":
             terminal.write(as_csv.of_pooled(document), end="")

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, exists, func, or_, select
 
 from ..jobs.run.settings import CellSettings
 from ..jobs.run.spec import CellSpec
@@ -215,17 +215,39 @@ def count_started(connection: Connection, run_ids: Iterable[str]) -> int:
     )
 
 
-def heads_of_finished(connection: Connection, cell_ids: Iterable[str]) -> dict[str, str]:
-    """Return the runs of cells that have ended with a result, or diverged, each with its head."""
-    query = select(m.runs.c.run_id, m.cells.c.head).join(
-        m.cells, m.cells.c.cell_id == m.runs.c.cell_id
+def heads_with_results(connection: Connection, cell_ids: Iterable[str]) -> dict[str, str]:
+    """Return the runs of cells that have a score or diverged, each with its head."""
+    # Also of runs that still train: whoever wants to see it does.
+    is_scored = exists().where(m.evaluations.c.run_id == m.runs.c.run_id)
+    query = (
+        select(m.runs.c.run_id, m.cells.c.head)
+        .join(m.cells, m.cells.c.cell_id == m.runs.c.cell_id)
+        .where(or_(is_scored, m.runs.c.state == RunState.DIVERGED))
     )
-    ends = (RunState.COMPLETED, RunState.DIVERGED)
     found: dict[str, str] = {}
     for part in in_parts(cell_ids):
-        chosen = query.where(m.runs.c.cell_id.in_(part), m.runs.c.state.in_(ends))
+        chosen = query.where(m.runs.c.cell_id.in_(part))
         found |= {row.run_id: row.head for row in connection.execute(chosen)}
     return found
+
+
+def redrawn(connection: Connection, run_ids: Iterable[str]) -> set[str]:
+    """Return the runs that somebody had run again after they had completed or diverged."""
+    ended = or_(
+        m.attempts.c.state == AttemptState.COMPLETED,
+        m.attempts.c.failure == FailureClass.DIVERGED,
+    )
+    query = (
+        select(m.runs.c.run_id)
+        .join(m.attempts, m.attempts.c.run_id == m.runs.c.run_id)
+        .where(m.attempts.c.number <= m.runs.c.tries_from, ended)
+        .distinct()
+    )
+    return {
+        run_id
+        for part in in_parts(run_ids)
+        for run_id in connection.execute(query.where(m.runs.c.run_id.in_(part))).scalars()
+    }
 
 
 def ended_without_result(connection: Connection, cell_ids: Iterable[str]) -> set[str]:

@@ -77,6 +77,12 @@ class Cell(Document, frozen=True, kw_only=True):
     """Planned seeds without a value."""
     lost_seeds: list[int]
     """Those of them that get none by themselves: the run failed, or completed without a score."""
+    cancelled_seeds: list[int]
+    """Those of them whose run, or the run that it starts from, was cancelled."""
+    retried_seeds: list[int]
+    """Seeds whose run somebody had tried again: at a look they come after all others."""
+    redrawn_seeds: list[int]
+    """Those of them whose run had completed or diverged before."""
     values: dict[int, float]
     """Seed -> value, in the order of the seeds."""
     mean: float | None
@@ -123,6 +129,13 @@ class Cell(Document, frozen=True, kw_only=True):
     def waiting(self) -> list[int]:
         """Planned seeds whose outcome is still to come, or was cancelled."""
         return sorted(set(self.missing_seeds) - set(self.lost_seeds) - set(self.diverged_seeds))
+
+    def place(self, seed: int) -> tuple[bool, int]:
+        """Return where a seed stands in the order of looks.
+
+        One that failed was replaced, and does not take its place back when it is tried again.
+        """
+        return seed in self.retried_seeds, seed
 
     @property
     def outcomes(self) -> frozenset[int]:

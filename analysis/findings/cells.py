@@ -67,8 +67,10 @@ def report(
         taught = {cell_id for cell_id, cell in cells.items() if _has_teacher(cell)}
         # A run that another one only learns from is not its beginning.
         begun = {row.run_id: row.parent for row in rows if row.parent and row.cell_id not in taught}
+        cancelled = _cancelled(rows)
         if not any(condition.field in ("stage", "run") for condition in selection.conditions):
             rows = _last_stages(rows, begun)
+        redrawn = lookups.redrawn(connection, [row.run_id for row in rows if row.tries_from])
         results = _results(connection, rows, metric, set_name, select)
         counts = {}
         if with_specs:
@@ -97,6 +99,8 @@ def report(
         is_baseline=_baselines({cell_id: cells[cell_id] for cell_id in grouped}, baseline),
         baseline_head=baseline,
         with_specs=with_specs,
+        cancelled=cancelled,
+        redrawn=redrawn,
         evaluations=counts,
     )
     found = []
@@ -122,6 +126,10 @@ class _About:
     is_baseline: dict[str, bool]
     baseline_head: str
     with_specs: bool
+    cancelled: set[str]
+    """Runs that were cancelled, or whose beginning was."""
+    redrawn: set[str]
+    """Runs that somebody had run again after they had ended with a result."""
     evaluations: dict[str, int]
     """Run -> epochs at which it was scored, with `with_specs`."""
 
@@ -257,8 +265,13 @@ def _cell(chain: list[records.CellRow], members: list[records.RunRow], about: _A
         chance=_chance(settings[0].dataset.classes, about.metric),
         missing_seeds=sorted(row.seed for row in members if row.seed not in values),
         lost_seeds=sorted(
-            row.seed for row in members if row.state in _LOST and row.seed not in values
+            row.seed
+            for row in members
+            if row.state in _LOST and row.seed not in values and row.run_id not in about.cancelled
         ),
+        cancelled_seeds=sorted(row.seed for row in members if row.run_id in about.cancelled),
+        retried_seeds=sorted(row.seed for row in members if row.tries_from),
+        redrawn_seeds=sorted(row.seed for row in members if row.run_id in about.redrawn),
         values=values,
         mean=statistics.fmean(numbers) if numbers else None,
         std=statistics.stdev(numbers) if len(numbers) > 1 else None,
@@ -282,6 +295,18 @@ def _cell(chain: list[records.CellRow], members: list[records.RunRow], about: _A
         ),
         specs=[StageSpec(head=one.head, recipe=one.recipe) for one in settings] if given else None,
     )
+
+
+def _cancelled(rows: list[records.RunRow]) -> set[str]:
+    """Return the runs that were cancelled, or that wait for one that was."""
+    by_id = {row.run_id: row for row in rows}
+
+    def is_cancelled(row: records.RunRow | None) -> bool:
+        if row is None or row.state == RunState.CANCELLED:
+            return row is not None
+        return row.state == RunState.BLOCKED and is_cancelled(by_id.get(row.parent or ""))
+
+    return {row.run_id for row in rows if is_cancelled(row)}
 
 
 # States in which a run without a value gets none, unless somebody acts.

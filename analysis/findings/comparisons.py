@@ -4,6 +4,7 @@ carry.
 
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from statistics import median, stdev
 
@@ -78,6 +79,10 @@ class Comparison(Document, frozen=True, kw_only=True):
     """Mean minus the baseline's mean."""
     unpaired: list[int]
     """Seeds with a value on one side alone, which a paired test leaves out."""
+    lost: list[int]
+    """Seeds of either side whose run failed for good, or completed without a score."""
+    cancelled: list[int]
+    """Seeds of either side whose run was cancelled: what is declared waits for them."""
     bounds: list[float] | None
     """Between what the difference lies, whatever diverged runs would have scored from chance on."""
     error: float | None
@@ -173,7 +178,7 @@ def compare(cells: Sequence[Cell], plan: ComparisonPlan | None = None) -> Compar
             the smallest difference worth finding; seeds are counted for it, never for the
             difference that was seen.
     """
-    plan = plan or ComparisonPlan()
+    plan = _with_redrawn(plan or ComparisonPlan(), cells)
     both = pairs(cells, plan)
     # Over all datasets there is one comparison per head; each dataset's is a part of it.
     seen = [] if plan.is_pooled else _seen(both, plan)
@@ -198,6 +203,17 @@ def compare(cells: Sequence[Cell], plan: ComparisonPlan | None = None) -> Compar
             for (cell, baseline), one in zip(both if seen else [], seen, strict=True)
         ],
         pooled=pooled(both, plan) if plan.is_pooled else [],
+    )
+
+
+def _with_redrawn(plan: ComparisonPlan, cells: Sequence[Cell]) -> ComparisonPlan:
+    """Return a declared plan that says which results were replaced by others."""
+    seeds = sorted({seed for cell in cells for seed in cell.redrawn_seeds})
+    if not plan.declared or not seeds:
+        return plan
+    named = f"seed{'s' if len(seeds) > 1 else ''} {' and '.join(map(str, seeds))}"
+    return replace(
+        plan, exploratory=(*plan.exploratory, f"{named} ran again after a result was there")
     )
 
 
@@ -251,7 +267,9 @@ def _samples(cell: Cell, baseline: Cell, plan: ComparisonPlan) -> tuple[Sample, 
 def _comparison(cell: Cell, baseline: Cell, seen: Seen, plan: ComparisonPlan) -> Comparison:
     found = seen.found
     tie = None if plan.margin is None else equivalence(found, plan.margin)
-    word, detail = judged(seen, tie, plan, lost=sorted({*cell.lost_seeds, *baseline.lost_seeds}))
+    lost = sorted({*cell.lost_seeds, *baseline.lost_seeds})
+    cancelled = sorted({*cell.cancelled_seeds, *baseline.cancelled_seeds})
+    word, detail = judged(seen, tie, plan, lost=lost)
     planned, planned_baseline = cell.planned, baseline.planned
     cell, baseline = first_seeds(cell, baseline, plan, seen.look)
     is_untested = bool(why_not(cell, baseline, plan))
@@ -276,6 +294,8 @@ def _comparison(cell: Cell, baseline: Cell, seen: Seen, plan: ComparisonPlan) ->
         planned_baseline=planned_baseline,
         difference=found.difference,
         unpaired=sorted(cell.values.keys() ^ baseline.values.keys()) if by_seed else [],
+        lost=lost,
+        cancelled=cancelled,
         bounds=bounds(cell, baseline, plan),
         error=found.error,
         interval=ends(found.interval),

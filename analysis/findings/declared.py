@@ -87,10 +87,12 @@ def _judged_by_what_was_seen(
     ledger: Ledger, selection: Selection, plan: ComparisonPlan
 ) -> ComparisonPlan:
     """Return a declared plan with the reasons why its p values do not hold α, if there are any."""
-    words = {Change.LATE: "declared", Change.AMENDED: "amended"}
-    why = [
-        f"it was {words[one.change]} {_when(one)}" for one in plan.declared if one.change in words
-    ]
+    words = {
+        Change.LATE: "it was declared",
+        Change.AMENDED: "it was amended",
+        Change.COUNTED: "seeds were added by topup",
+    }
+    why = [f"{words[one.change]} {_when(one)}" for one in plan.declared if one.change in words]
     part = selected_part(ledger, selection, plan)
     if part is None:
         return replace(plan, exploratory=tuple(why))
@@ -146,10 +148,6 @@ def _changed(one: Declaration) -> str:
     why = f": {one.reason}" if one.reason else ""
     if one.change is Change.SEEDS:
         why = ", as interim analyses and anytime-valid tests allow"
-    elif one.change is Change.COUNTED:
-        why = (
-            f", counted from the standard deviation alone (which may raise α by half): {one.reason}"
-        )
     what = "Seeds added" if one.change in (Change.SEEDS, Change.COUNTED) else "Amended"
     return f"{what} on {_day(one)}, {_when(one)}{why}."
 
@@ -161,7 +159,7 @@ def _day(one: Declaration) -> str:
 def _when(one: Declaration) -> str:
     if one.finished:
         blind = ", all of one head" if one.change is Change.DECLARED else ""
-        return f"when {one.finished} of {one.runs} runs had finished{blind}"
+        return f"when {one.finished} of {one.runs} runs had results{blind}"
     if one.started:
         return f"when {one.started} of {one.runs} runs had started"
     return "before the first run"

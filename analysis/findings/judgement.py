@@ -31,7 +31,7 @@ def judged(
     if plan.exploratory and word in (Verdict.SEPARABLE, Verdict.TIE):
         detail = _joined("exploratory", detail)
     if seen.look is not None:
-        is_open = seen.next_look and word is not Verdict.SEPARABLE
+        is_open = seen.next_look and word not in (Verdict.SEPARABLE, Verdict.NOT_TESTABLE)
         ahead = f", the next is at {seen.next_look}" if is_open else ""
         at = f"interim analysis at {seen.look} seeds{ahead}"
         detail = _joined(detail, at, _to_replace(lost) if is_open else "")
@@ -47,8 +47,8 @@ def _to_replace(lost: Sequence[int]) -> str:
         return ""
     named = ", ".join(map(str, lost))
     if len(lost) > 1:
-        return f"seeds {named} failed: retry their runs, or add a seed for each"
-    return f"seed {named} failed: retry its run, or add a seed"
+        return f"seeds {named} failed: add a seed for each, or retry their runs"
+    return f"seed {named} failed: add a seed, or retry its run"
 
 
 def _verdict(seen: Seen, tie: float | None, plan: ComparisonPlan) -> tuple[Verdict, str]:

@@ -14,14 +14,21 @@ from ...jobs.grid.seeds import widened
 from ...jobs.run.comparing import OverDatasets, Test
 from ...jobs.run.spec import Axes
 from ..stats.difference import Difference, paired, welch
-from ..stats.sample_size import MOST_SEEDS, seeds_for, seeds_for_equivalence, upper_std
+from ..stats.sample_size import (
+    MOST_SEEDS,
+    POWER,
+    power,
+    seeds_for,
+    seeds_for_equivalence,
+    upper_std,
+)
 from ..stats.summary import LEVEL, student
 from ..stats.verdict import Verdict
 from .cell import Cell
 from .comparisons import compare
 from .interim import shares
 from .plan import ComparisonPlan
-from .samples import by_group, family_sizes, pairs
+from .samples import by_group, family_sizes, pairs, planned_for
 
 SCHEMA_VERSION = 1
 
@@ -144,11 +151,21 @@ def for_effect(cells: Sequence[Cell], plan: ComparisonPlan) -> list[Need]:
     effect = plan.min_effect
 
     def count(std: float, alpha: float) -> int | None:
-        return seeds_for(
-            effect / std, alpha=alpha, pairs=plan.test is Test.PAIRED, anytime=plan.anytime
+        is_paired = plan.test is Test.PAIRED
+        if not plan.looks:
+            return seeds_for(effect / std, alpha=alpha, pairs=is_paired, anytime=plan.anytime)
+        # Nothing is tested beyond the last look, nor between two of them.
+        spent = zip(plan.looks, shares(plan.alpha, plan.looks), strict=True)
+        m = shares(plan.alpha, plan.looks)[-1] / alpha
+        enough = (
+            size
+            for size, share in spent
+            if power(effect / std, size, alpha=share / m, pairs=is_paired) >= POWER
         )
+        return next(enough, None)
 
-    return _for_comparisons(cells, plan, count)
+    last = f"the last look, at {plan.looks[-1]} seeds, does not find it" if plan.looks else ""
+    return _for_comparisons(cells, plan, count, too_many=last)
 
 
 def for_margin(cells: Sequence[Cell], plan: ComparisonPlan) -> list[Need]:
@@ -184,6 +201,7 @@ def _for_comparisons(
     cells: Sequence[Cell],
     plan: ComparisonPlan,
     count: Callable[[float, float], int | None],
+    too_many: str = "",
 ) -> list[Need]:
     """Return what each cell needs for its comparisons, given their deviation and α."""
     needed: dict[str, int] = {}
@@ -201,7 +219,7 @@ def _for_comparisons(
         seeds = count(std, alphas[family]) if std else None
         for one in (cell for pair in group for cell in pair):
             if seeds is None:
-                why[one.cell_id] = why_not or f"more than {MOST_SEEDS:,} seeds"
+                why[one.cell_id] = why_not or too_many or f"more than {MOST_SEEDS:,} seeds"
             else:
                 needed[one.cell_id] = max(seeds, needed.get(one.cell_id, 0))
     return [
@@ -253,13 +271,19 @@ def for_looks(cells: Sequence[Cell], plan: ComparisonPlan) -> list[Need]:
     """
     needed: dict[str, int] = {}
     why: dict[str, str] = {}
+    by_id = {cell.cell_id: cell for cell in cells}
     for one in compare(cells, plan).comparisons:
         if one.next_look is None and one.verdict == Verdict.NOT_TESTABLE:
             # More seeds would not help.
             why |= dict.fromkeys((one.cell_id, one.baseline), one.detail)
         elif one.next_look is not None:
-            for cell_id in (one.cell_id, one.baseline):
-                needed[cell_id] = max(one.next_look, needed.get(cell_id, 0))
+            both = by_id[one.cell_id], by_id[one.baseline]
+            # A pair needs its seed on both sides.
+            short = max(0, one.next_look - planned_for(*both, plan))
+            for cell in both:
+                usable = cell.planned - len(cell.lost_seeds)
+                wanted = usable + short if plan.test is Test.PAIRED else one.next_look
+                needed[cell.cell_id] = max(wanted, needed.get(cell.cell_id, 0))
     return [
         _need(
             cell,

@@ -3,9 +3,10 @@
 import itertools
 import json
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from math import inf
 from statistics import fmean
+from typing import Any
 
 from ...jobs.documents import changed
 from ...jobs.run.comparing import OnDiverged, Select, Test
@@ -47,16 +48,28 @@ def first_seeds(
 ) -> tuple[Cell, Cell]:
     """Return both cells as they are at a look: with the outcomes of their first `size` seeds alone.
 
-    What becomes of later seeds changes nothing of it. None: with all.
+    What becomes of later seeds changes nothing of it. None: with all; at any time with those that
+    wait for no other one.
     """
-    if size is None:
+    if size is None and not plan.anytime:
         return cell, baseline
     first = [one.outcomes for one in (cell, baseline)]
+    if plan.anytime:
+        size = ready(cell, baseline, plan)
     if plan.test is Test.PAIRED:
         first = [first[0] & first[1]] * 2
-    return _with_seeds(cell, sorted(first[0])[:size]), _with_seeds(
-        baseline, sorted(first[1])[:size]
+    order = _order(cell, baseline, plan)
+    ours, theirs = (
+        sorted(seeds, key=place)[:size] for seeds, place in zip(first, order, strict=True)
     )
+    return _with_seeds(cell, ours), _with_seeds(baseline, theirs)
+
+
+def _order(cell: Cell, baseline: Cell, plan: ComparisonPlan) -> list[Callable[[int], Any]]:
+    """Return the order of either side's seeds; of pairs one order for both."""
+    if plan.test is Test.PAIRED:
+        return [lambda seed: max(cell.place(seed), baseline.place(seed))] * 2
+    return [cell.place, baseline.place]
 
 
 def _with_seeds(cell: Cell, seeds: Collection[int]) -> Cell:
@@ -79,10 +92,18 @@ def ready(cell: Cell, baseline: Cell, plan: ComparisonPlan) -> int:
     if plan.test is Test.PAIRED:
         planned = [planned[0] & planned[1]] * 2
     counts: list[int] = []
-    for seeds, there in zip(planned, known, strict=True):
-        first_to_come = min(seeds - there, default=inf)
-        counts.append(sum(seed < first_to_come for seed in seeds))
+    for seeds, there, place in zip(planned, known, _order(cell, baseline, plan), strict=True):
+        first_to_come = min((place(seed) for seed in seeds - there), default=(True, inf))
+        counts.append(sum(place(seed) < first_to_come for seed in seeds))
     return min(counts)
+
+
+def planned_for(cell: Cell, baseline: Cell, plan: ComparisonPlan) -> int:
+    """Return how many seeds a comparison can have, once all that are planned are in."""
+    planned = [one.outcomes | set(one.waiting) for one in (cell, baseline)]
+    if plan.test is Test.PAIRED:
+        return len(planned[0] & planned[1])
+    return min(map(len, planned))
 
 
 def family_sizes(both: Sequence[tuple[Cell, Cell]], plan: ComparisonPlan) -> Counter[str]:

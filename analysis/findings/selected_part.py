@@ -44,19 +44,24 @@ def the_grid(connection: Connection, selection: Selection) -> str | None:
 
 
 def selected_part(ledger: Ledger, selection: Selection, plan: ComparisonPlan) -> Part | None:
-    """Return what a selection leaves out of its grid's comparison; None where it is the whole."""
+    """Return what a selection leaves out of the declared comparison; None where it is the whole.
+
+    The whole is what the last declaration holds, also where a smaller file was submitted again.
+    """
     with reading(ledger.engine) as connection:
         grid_id = the_grid(connection, selection)
         assert grid_id is not None, "only one grid's comparison is declared"
         everything = Selection(names=(grid_id,))
-        chosen = set(selected.select_ids(connection, selection))
-        if chosen >= set(selected.select_ids(connection, everything)):
-            return None
-        seeds = {
-            (row.cell_id, row.seed)
-            for row in queries.list_runs(connection, selection)
-            if row.streams is None
-        }
+        rows = queries.list_runs(connection, selection)
+        chosen = {(row.cell_id, row.seed) for row in rows}
+        declared = _declared(plan)
+        if not declared:
+            # An older version did not keep the runs: they are the grid's.
+            every = queries.list_runs(connection, everything)
+            declared = {(row.cell_id, row.seed) for row in every}
+    missing = declared - chosen
+    if not missing:
+        return None
     whole = report(
         ledger,
         everything,
@@ -65,17 +70,32 @@ def selected_part(ledger: Ledger, selection: Selection, plan: ComparisonPlan) ->
         select=plan.select,
         baseline=plan.baseline,
     )
-    left_out = _left_out(whole, seeds)
-    if not left_out:
+    # Runs that others only start from are no part of a comparison.
+    missing &= {(cell.cell_id, seed) for cell in whole for _, seed in missing}
+    if not missing:
         return None
     return Part(
-        left_out=left_out,
+        left_out=_left_out(whole, chosen, missing),
         family_sizes=dict(family_sizes(pairs(whole, plan), plan)),
-        planned={cell.cell_id: cell.planned for cell in whole},
+        planned={
+            cell.cell_id: sum(cell_id == cell.cell_id for cell_id, _ in declared) for cell in whole
+        },
     )
 
 
-def _left_out(whole: Sequence[Cell], chosen: set[tuple[str, int]]) -> str:
+def _declared(plan: ComparisonPlan) -> set[tuple[str, int]]:
+    """Return cell and seed of each declared run."""
+    return {
+        (cell, seed)
+        for part in plan.declared[-1].design
+        for cell in part.cells
+        for seed in part.seeds
+    }
+
+
+def _left_out(
+    whole: Sequence[Cell], chosen: set[tuple[str, int]], missing: set[tuple[str, int]]
+) -> str:
     """Name what is missing: values of an axis that are missing altogether, then cells and seeds."""
     there = {cell_id for cell_id, _ in chosen}
     kept = [cell for cell in whole if cell.cell_id in there]
@@ -88,14 +108,7 @@ def _left_out(whole: Sequence[Cell], chosen: set[tuple[str, int]]) -> str:
         words += [_named(axis, gone)] if gone else []
         rest = [cell for cell in rest if getattr(cell, axis) in known]
     words += [plural(len(rest), "cell")] if rest else []
-    seeds = sorted(
-        {
-            seed
-            for cell in kept
-            for seed in {*cell.values, *cell.missing_seeds}
-            if (cell.cell_id, seed) not in chosen
-        }
-    )
+    seeds = sorted({seed for cell_id, seed in missing if cell_id in there})
     return ", ".join([*words, *([_named("seed", seeds)] if seeds else [])])
 
 

@@ -169,9 +169,9 @@ def comparison_notes(document: Comparisons) -> list[str]:
         )
     if document.anytime:
         found.append(
-            "p is the inverse of an e-value (pooled variance, equal numbers of seeds per side). It "
-            "is valid after any number of seeds and however often it is looked at. Confidence "
-            "intervals are valid for a single analysis only."
+            "p is the inverse of an e-value of the differences between the first, second, … seeds"
+            " of the two sides. It is valid after any number of seeds and however often it is"
+            " looked at. Confidence intervals are valid for a single analysis only."
         )
     if document.margin is not None:
         found.append(
@@ -179,10 +179,26 @@ def comparison_notes(document: Comparisons) -> list[str]:
         )
     return [
         *found,
+        *_without(document),
         *_unpaired(document),
         *reversals.reversal_notes(document.reversals),
         *declaration_notes(document.declared, document.exploratory),
     ]
+
+
+def _without(document: Comparisons) -> list[str]:
+    """Name the seeds that failed, and those that were cancelled and are waited for."""
+    names = columns(document.comparisons) if document.comparisons else []
+    found = []
+    for one in document.comparisons:
+        said = [f"{_named_seeds(one.lost)} failed and left out"] if one.lost else []
+        waits = bool(document.declared) or document.anytime
+        if one.cancelled:
+            ends = "cancelled, and waited for" if waits else "cancelled"
+            said.append(f"{_named_seeds(one.cancelled)} {ends}")
+        found += [f"{title_of(one, names)}: {'; '.join(said)}."] if said else []
+    rest = len(found) - MOST
+    return found[:MOST] + ([f"{rest} more comparisons lack seeds."] if rest > 0 else [])
 
 
 def _unpaired(document: Comparisons) -> list[str]:

@@ -70,15 +70,15 @@ class Change(StrEnum):
     """What a grid's declaration changed, and what could have been seen by then."""
 
     DECLARED = "declared"
-    """Anything, before results of two heads were there."""
+    """Anything, when no result could decide it."""
     LATE = "late"
-    """The first declaration, when they were."""
+    """The first declaration, when results could."""
     AMENDED = "amended"
-    """Anything, for a stated reason, when they were."""
+    """Anything, for a stated reason, when results could."""
     SEEDS = "seeds"
     """More seeds, as the declared interim analyses or anytime allow."""
     COUNTED = "counted"
-    """More seeds, as many as the deviation alone says: `vtjobs topup`."""
+    """More seeds by `vtjobs topup`, when results could."""
 
 
 class CompareSettings(Document, frozen=True, kw_only=True, omit_defaults=False):

@@ -48,7 +48,7 @@ class Declaration(Document, frozen=True, kw_only=True, omit_defaults=False):
     reason: str | None
     """Why it replaced another one after runs had started."""
     finished: int = 0
-    """How many of the grid's runs had finished by then."""
+    """How many of the grid's runs had results by then: a score, or they diverged."""
     change: Change = Change.DECLARED
     """What it changed, and what could have been seen."""
     design: list[DeclaredCells] = field(default_factory=list)

@@ -30,11 +30,11 @@ def declarations(
         context: workspace and ledger.
         frozen: what is submitted.
         reason: why the declaration changes.
-        counted: the goal by which more seeds were counted from the deviation alone.
+        counted: what `topup` adds seeds for.
 
     Raises:
-        BadInput: runs have started under another `compare`, or results of two heads are there and
-            the runs are others; and no reason is given.
+        BadInput: runs have started under another `compare`, or results are there that could decide
+            which runs are compared, and the runs are others; and no reason is given.
     """
     compare = frozen.settings.compare
     earlier = _earlier(context, frozen)
@@ -43,8 +43,7 @@ def declarations(
     this = _now(context, frozen, earlier)
     last = earlier[-1] if earlier else None
     is_same = last is not None and last.compare == compare
-    # Older versions did not keep the runs.
-    if last is not None and is_same and last.design in ([], this.design):
+    if last is not None and is_same and _is_known(earlier, this):
         return earlier
     if last is None or not (this.started or this.change is Change.AMENDED):
         # Nothing was declared, or nothing can have been seen yet.
@@ -54,7 +53,9 @@ def declarations(
         if compare is not None and (compare.looks or compare.anytime):
             return [*earlier, changed(this, change=Change.SEEDS)]
         if counted:
-            return [*earlier, changed(this, change=Change.COUNTED, reason=counted)]
+            could = this.change is Change.AMENDED
+            change = Change.COUNTED if could else this.change
+            return [*earlier, changed(this, change=change, reason=counted)]
     if not reason and not (is_same and this.change is Change.DECLARED):
         raise BadInput(_refusal(last, this, is_same=is_same))
     return [*earlier, changed(this, reason=reason)]
@@ -69,24 +70,40 @@ def refusal(context: Context, frozen: FrozenGrid) -> str:
     return ""
 
 
+def _is_known(earlier: Sequence[Declaration], this: Declaration) -> bool:
+    """Whether a submission's runs were declared before: it is repeated, and changes nothing.
+
+    Older versions did not keep the runs.
+    """
+    return not earlier[-1].design or any(one.design == this.design for one in earlier)
+
+
 def _now(context: Context, frozen: FrozenGrid, earlier: Sequence[Declaration]) -> Declaration:
-    """Return the declaration that is submitted now: amended, where results could be compared."""
+    """Return the declaration that is submitted now: amended, where results could decide it.
+
+    They could where two heads of it can be compared already; or where a run is left out that has a
+    result, so that a head may be compared with the worst seeds of another one. What a first
+    declaration does not hold says nothing of it as long as none of its own runs has a result.
+    """
     design = _design(frozen)
+    run_ids = {run[0] for run in frozen.runs}
     known = [part for one in earlier for part in one.design] + design
-    run_ids = [run[0] for run in frozen.runs]
     with reading(context.ledger.engine) as connection:
         started = lookups.count_started(connection, run_ids)
-        heads = lookups.heads_of_finished(
-            connection, {cell for part in known for cell in part.cells}
-        )
+        cells = {cell for part in known for cell in part.cells}
+        heads = lookups.heads_with_results(connection, cells)
+    own = heads.keys() & run_ids
+    is_first = not earlier
+    compared = {heads[run_id] for run_id in (own if is_first else heads)}
+    left_out = heads.keys() - run_ids if own or not is_first else set()
     return Declaration(
         at=frozen.settings.submitted_at,
         started=started,
         runs=len(run_ids),
         compare=frozen.settings.compare,
         reason=None,
-        finished=len(heads.keys() & set(run_ids)),
-        change=Change.AMENDED if len(set(heads.values())) > 1 else Change.DECLARED,
+        finished=len(own),
+        change=Change.AMENDED if len(compared) > 1 or left_out else Change.DECLARED,
         design=design,
     )
 
@@ -98,7 +115,7 @@ def _refusal(last: Declaration, this: Declaration, *, is_same: bool) -> str:
         message += f", and {this.started} of {this.runs} runs have started"
         return f'{message}. Restore it, or give the reason for the change: --amend "REASON"'
     message = f"{_difference(last.design, this.design)}: not as declared on {day}"
-    message += f", and {this.finished} of {this.runs} runs have finished"
+    message += f", and {this.finished} of {this.runs} runs have results"
     fix = (
         "Restore the grid, give it another name, or give the reason (the comparison is exploratory"
         ' then): --amend "REASON"'

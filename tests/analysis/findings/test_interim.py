@@ -13,6 +13,7 @@ from vtjobs.analysis.findings.interim import look, shares
 from vtjobs.analysis.findings.plan import ComparisonPlan
 from vtjobs.analysis.findings.power import for_looks
 from vtjobs.analysis.output.layout import markdown
+from vtjobs.analysis.output.notes import comparison_notes
 from vtjobs.analysis.output.render import of_comparisons
 from vtjobs.analysis.stats.difference import Difference, welch
 from vtjobs.jobs.documents import changed
@@ -163,7 +164,28 @@ def test_where_no_seed_is_left_to_replace_it_the_failed_one_is_named_and_a_seed_
     (found,) = compare(cells, plan).comparisons
     assert (found.verdict, found.detail) == (
         "not testable",
-        "the first interim analysis is at 3 seeds; seed 1 failed: retry its run, or add a seed",
+        "the first interim analysis is at 3 seeds; seed 1 failed: add a seed, or retry its run",
     )
     base, head = for_looks(cells, plan)
     assert (base.more, head.more, head.new_seeds) == (0, 1, [3])
+
+
+def test_a_failed_run_that_comes_back_does_not_undo_what_was_decided_without_it() -> None:
+    values = {0: 82.0, 2: 82.2, 3: 82.1}
+    for state in (
+        {"missing_seeds": [1], "lost_seeds": [1]},
+        {"missing_seeds": [1], "retried_seeds": [1]},
+        {"values": values | {1: 60.0}, "retried_seeds": [1]},
+    ):
+        head = changed(cell("head", values, "base"), **state)
+        (found,) = compare([cell("base", BASE), head], ComparisonPlan(looks=LOOKS)).comparisons
+        assert (found.look, found.n, found.verdict) == (3, 3, "separable")
+
+
+def test_at_any_time_nothing_is_tested_beyond_a_seed_that_is_still_to_come() -> None:
+    values = {0: 82.0, 1: 82.1, 2: 82.2, 4: 82.3, 5: 82.1}
+    head = changed(cell("head", values, "base"), missing_seeds=[3], cancelled_seeds=[3])
+    document = compare([cell("base", BASE), head], ComparisonPlan(anytime=True))
+    (found,) = document.comparisons
+    assert (found.n, found.n_baseline) == (3, 3)
+    assert "vit digits head: seed 3 cancelled, and waited for." in comparison_notes(document)

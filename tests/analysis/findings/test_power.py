@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 
 import numpy
 import pytest
@@ -90,11 +91,35 @@ def test_looks_and_further_heads_need_more_seeds(heads: int) -> None:
     cells += [cell(f"head{k}", BASE[::-1], baseline="base") for k in range(heads)]
     assert cells[0].std is not None
     std = upper_std(cells[0].std, 8)
-    plan = ComparisonPlan(min_effect=std, looks=(3, 5, 10))
-    found = for_effect(cells, plan)
+    needed = seeds_for(1.0, alpha=0.05 / 2 / heads)
+    assert needed is not None
+    plan = ComparisonPlan(min_effect=std, looks=(3, 5, needed))
     # The last of three looks spends half of α.
     assert strictest(cells, plan) == {"": pytest.approx(0.05 / 2 / heads)}
-    assert {one.needed for one in found} == {seeds_for(1.0, alpha=0.05 / 2 / heads)}
+    assert {one.needed for one in for_effect(cells, plan)} == {needed}
+    # Seeds beyond the last look would never be tested.
+    short = for_effect(cells, replace(plan, looks=(3, 5, needed - 1)))
+    assert {one.why_not for one in short} == {
+        f"the last look, at {needed - 1} seeds, does not find it"
+    }
+
+
+def test_a_pair_is_short_of_a_seed_that_failed_on_either_side() -> None:
+    cells = [
+        a_cell("base", {0: 80.0, 2: 81.0}, missing_seeds=[1], lost_seeds=[1], planned=3),
+        a_cell(
+            "head",
+            {0: 80.5, 1: 81.0},
+            baseline="base",
+            missing_seeds=[2],
+            lost_seeds=[2],
+            planned=3,
+        ),
+    ]
+    found = for_looks(cells, ComparisonPlan(looks=(3, 5), test=Test.PAIRED))
+    # One pair is whole, so both sides need two more.
+    assert [one.more for one in found] == [2, 2]
+    assert [one.new_seeds for one in found] == [[3, 4], [3, 4]]
 
 
 def test_a_tie_needs_its_own_number_of_seeds() -> None:

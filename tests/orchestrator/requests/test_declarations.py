@@ -18,6 +18,7 @@ from vtjobs.jobs.run.comparing import Change, CompareSettings, Family, OnDiverge
 from vtjobs.jobs.run.selector import Selection, parse_selection
 from vtjobs.jobs.workspace.grid_settings import Declaration
 from vtjobs.jobs.workspace.stored_grid import read_grid
+from vtjobs.orchestrator.requests.actions import retry
 from vtjobs.orchestrator.requests.declarations import refusal
 from vtjobs.orchestrator.requests.submit import submit
 
@@ -79,7 +80,7 @@ def test_it_needs_a_reason_once_a_run_has_started_and_every_report_says_it(lab: 
     plan = _plan(lab)
     assert plan.alpha == 0.1
     assert declaration_notes(plan.declared)[1].endswith(
-        "when 2 of 2 runs had finished, all of one head: the reviewers asked."
+        "when 2 of 2 runs had results, all of one head: the reviewers asked."
     )
 
 
@@ -88,7 +89,7 @@ def test_a_first_declaration_after_the_runs_says_so(lab: Lab) -> None:
     lab.finish()
     (found,) = _declared(lab, _grid("{test: welch}"))
     assert (found.started, found.finished) == (2, 2)
-    assert "when 2 of 2 runs had finished" in declaration_notes([found])[0]
+    assert "when 2 of 2 runs had results" in declaration_notes([found])[0]
 
 
 TWO = "[supervised, drloc: {weight: 0.1}]"
@@ -111,14 +112,14 @@ def test_more_seeds_after_results_are_a_change_that_needs_a_reason(quiet_lab: La
         quiet_lab.context, quiet_lab.prepare(wider).frozen
     )
     with pytest.raises(
-        BadInput, match=r"1 more seed: not as declared on .*, and 6 of 8 runs have finished"
+        BadInput, match=r"1 more seed: not as declared on .*, and 6 of 8 runs have results"
     ):
         submit(quiet_lab.context, quiet_lab.prepare(wider))
     first, second = _declared(quiet_lab, wider, amend="p was 0.06")
     assert (first.change, first.finished, first.runs) == (Change.DECLARED, 0, 6)
     assert (second.change, second.finished, second.runs) == (Change.AMENDED, 6, 8)
     plan = _plan(quiet_lab)
-    assert plan.exploratory == ("it was amended when 6 of 8 runs had finished",)
+    assert plan.exploratory == ("it was amended when 6 of 8 runs had results",)
 
 
 def test_more_seeds_before_two_heads_can_be_compared_are_no_change(quiet_lab: Lab) -> None:
@@ -149,18 +150,76 @@ def test_the_winner_under_a_new_name_was_declared_late(quiet_lab: Lab) -> None:
     (found,) = _declared(quiet_lab, _grid("{alpha: 0.05}", heads=TWO, name="winner"))
     assert (found.change, found.finished) == (Change.LATE, 4)
     plan = settle(quiet_lab.context.ledger, Selection(names=("winner",)), NOTHING)
-    assert plan.exploratory == ("it was declared when 4 of 4 runs had finished",)
+    assert plan.exploratory == ("it was declared when 4 of 4 runs had results",)
 
 
-def test_seeds_that_topup_counts_are_told_and_need_no_reason(quiet_lab: Lab) -> None:
+def test_seeds_that_topup_adds_need_no_reason_and_are_exploratory(quiet_lab: Lab) -> None:
     _finished(quiet_lab, _grid("{min_effect: 1}", heads=TWO, seeds="3"))
     wider = _grid("{min_effect: 1}", heads=TWO, seeds="7")
     *_, added = _declared(quiet_lab, wider, counted="topup for a difference of 1")
     assert added.change is Change.COUNTED
-    assert declaration_notes([added, added])[1].endswith(
-        "the standard deviation alone (which may raise α by half): topup for a difference of 1."
+    assert declaration_notes([added, added])[1].endswith(": topup for a difference of 1.")
+    assert _plan(quiet_lab).exploratory == (
+        "seeds were added by topup when 6 of 14 runs had results",
     )
-    assert not _plan(quiet_lab).exploratory
+
+
+def test_submitting_the_file_again_after_topup_changes_nothing(quiet_lab: Lab) -> None:
+    narrow, wider = (_grid("{looks: [3, 5]}", heads=TWO, seeds=seeds) for seeds in ("3", "5"))
+    _finished(quiet_lab, narrow)
+    added = _declared(quiet_lab, wider)
+    assert _declared(quiet_lab, narrow) == added
+    # The file has fewer seeds than were declared, and is no whole comparison of its own.
+    plan = _plan_of(quiet_lab, "tiny")
+    assert plan.exploratory == ("not the declared comparison: seeds 3 and 4 left out",)
+
+
+def _plan_of(lab: Lab, *words: str) -> ComparisonPlan:
+    return settle(lab.context.ledger, parse_selection(list(words)), NOTHING)
+
+
+def test_a_baseline_of_which_some_finished_seeds_are_left_out_was_chosen_late(
+    quiet_lab: Lab,
+) -> None:
+    _finished(quiet_lab, _grid(None, seeds="10", name="base"))
+    whole, part = (
+        _declared(quiet_lab, _grid("{alpha: 0.05}", heads=TWO, seeds=seeds, name=name))[-1]
+        for name, seeds in (("whole", "10"), ("part", "[2, 4, 7]"))
+    )
+    assert (whole.change, part.change) == (Change.DECLARED, Change.LATE)
+
+
+def test_a_confirmation_with_new_seeds_is_declared_in_time(quiet_lab: Lab) -> None:
+    _finished(quiet_lab, _grid("{family: screen}", heads=THREE))
+    confirmed = _grid("{alpha: 0.05}", heads=TWO, seeds="{range: [100, 104]}", name="confirm")
+    (found,) = _declared(quiet_lab, confirmed)
+    assert (found.change, found.finished) == (Change.DECLARED, 0)
+
+
+def test_scores_of_runs_that_still_train_are_results(quiet_lab: Lab) -> None:
+    run_ids = quiet_lab.submit(_grid("{alpha: 0.05}", heads=TWO))
+    quiet_lab.tick()
+    for run_id in run_ids:
+        journal(quiet_lab, run_id, 1, started(), scored(90.0))
+    quiet_lab.tick()
+    with pytest.raises(BadInput, match="1 more seed: not as declared"):
+        _declared(quiet_lab, _grid("{alpha: 0.05}", heads=TWO, seeds="3"))
+
+
+def test_a_run_that_ran_again_after_its_result_makes_a_comparison_exploratory(
+    quiet_lab: Lab,
+) -> None:
+    _finished(quiet_lab, _grid("{alpha: 0.05}", heads=TWO, seeds="3"))
+    context = quiet_lab.context
+    run_id = next(iter(quiet_lab.states()))
+    retry(context, [run_id], clean=True)
+    quiet_lab.tick()
+    journal(quiet_lab, run_id, 2, started(attempt=2), scored(99.0), ended("completed"))
+    quiet_lab.tick()
+    plan = _plan_of(quiet_lab, "tiny")
+    found = compare(planned(context.ledger, parse_selection(["tiny"]), plan), plan)
+    (why,) = found.exploratory
+    assert why.startswith("seed ") and why.endswith(" ran again after a result was there")
 
 
 @pytest.mark.parametrize(
