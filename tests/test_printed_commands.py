@@ -163,8 +163,9 @@ def of_a_wait_for_a_cancelled_run(desk: Desk) -> str:
 
 def of_another_workspace(desk: Desk) -> str:
     desk.cli.env["VTJOBS_WORKSPACE"] = "not-here"
-    desk.lab.submit(tiny_grid(seeds="1"))
-    desk("status")
+    desk.cli.write("held.yaml", tiny_grid(seeds="1"))
+    # Submission is what remembers a workspace.
+    desk("submit", "held.yaml", "--hold")
     inside = desk.lab.folder / "notes"
     inside.mkdir()
     desk.cli.folder = inside
