@@ -155,6 +155,7 @@ def topup(
     The source may also be the name or id of a submitted grid. Only cells that need seeds get them.
     """
     from ..jobs.documents import to_plain
+    from ..orchestrator.requests.declarations import refusal
     from ..orchestrator.requests.submit import submit
     from ..orchestrator.requests.summary import summary
     from ..orchestrator.requests.topup import chooser, left_out, seeds_of_cells
@@ -195,6 +196,11 @@ def topup(
         raise BadInput(f"{source}: {message}. Add the seeds to the grid file by hand")
     if not no_data_check:
         check_data(workspace, wider)
+    if refusal(context, wider.frozen):
+        terminal.say(
+            "warning: seeds that are added after results make the declared comparison exploratory."
+            " To add seeds and keep it, declare looks or anytime beforehand"
+        )
     document = (
         summary(context, wider) if dry_run else submit(context, wider, counted=_goal_of(needs))
     )
