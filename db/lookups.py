@@ -215,19 +215,21 @@ def count_started(connection: Connection, run_ids: Iterable[str]) -> int:
     )
 
 
-def heads_with_results(connection: Connection, cell_ids: Iterable[str]) -> dict[str, str]:
-    """Return the runs of cells that have a score or diverged, each with its head."""
+def scored_runs(connection: Connection, cell_ids: Iterable[str]) -> dict[str, tuple[str, str]]:
+    """Return the runs of cells that have a score or diverged, each with the match and the id of its
+    cell: cells of one match differ in the head alone.
+    """
     # Also of runs that still train: whoever wants to see it does.
     is_scored = exists().where(m.evaluations.c.run_id == m.runs.c.run_id)
     query = (
-        select(m.runs.c.run_id, m.cells.c.head)
+        select(m.runs.c.run_id, m.cells.c.match_id, m.cells.c.cell_id)
         .join(m.cells, m.cells.c.cell_id == m.runs.c.cell_id)
         .where(or_(is_scored, m.runs.c.state == RunState.DIVERGED))
     )
-    found: dict[str, str] = {}
+    found: dict[str, tuple[str, str]] = {}
     for part in in_parts(cell_ids):
-        chosen = query.where(m.runs.c.cell_id.in_(part))
-        found |= {row.run_id: row.head for row in connection.execute(chosen)}
+        for row in connection.execute(query.where(m.runs.c.cell_id.in_(part))):
+            found[row.run_id] = (row.match_id, row.cell_id)
     return found
 
 

@@ -158,7 +158,7 @@ def _day(one: Declaration) -> str:
 
 def _when(one: Declaration) -> str:
     if one.finished:
-        blind = ", all of one head" if one.change is Change.DECLARED else ""
+        blind = ", none to compare with another" if one.change is Change.DECLARED else ""
         return f"when {one.finished} of {one.runs} runs had results{blind}"
     if one.started:
         return f"when {one.started} of {one.runs} runs had started"

@@ -91,11 +91,12 @@ def _now(context: Context, frozen: FrozenGrid, earlier: Sequence[Declaration]) -
     with reading(context.ledger.engine) as connection:
         started = lookups.count_started(connection, run_ids)
         cells = {cell for part in known for cell in part.cells}
-        heads = lookups.heads_with_results(connection, cells)
-    own = heads.keys() & run_ids
+        scored = lookups.scored_runs(connection, cells)
+    own = scored.keys() & run_ids
     is_first = not earlier
-    compared = {heads[run_id] for run_id in (own if is_first else heads)}
-    left_out = heads.keys() - run_ids if own or not is_first else set()
+    there = {scored[run_id] for run_id in (own if is_first else scored)}
+    is_compared = len({match for match, _ in there}) < len(there)
+    left_out = scored.keys() - run_ids if own or not is_first else set()
     return Declaration(
         at=frozen.settings.submitted_at,
         started=started,
@@ -103,7 +104,7 @@ def _now(context: Context, frozen: FrozenGrid, earlier: Sequence[Declaration]) -
         compare=frozen.settings.compare,
         reason=None,
         finished=len(own),
-        change=Change.AMENDED if len(compared) > 1 or left_out else Change.DECLARED,
+        change=Change.AMENDED if is_compared or left_out else Change.DECLARED,
         design=design,
     )
 
@@ -155,10 +156,15 @@ def _by_cell(design: Sequence[DeclaredCells]) -> dict[str, set[int]]:
 
 
 def _design(frozen: FrozenGrid) -> list[DeclaredCells]:
-    """Return a grid's cells, those with the same seeds together."""
+    """Return the cells that are compared, those with the same seeds together.
+
+    Stages that others only start from are none of them.
+    """
+    begun = {cell.parent for cell in frozen.cells}
     seeds: dict[str, list[int]] = {}
     for _, cell, seed, _ in frozen.runs:
-        seeds.setdefault(frozen.cells[cell].cell_id, []).append(seed)
+        if cell not in begun:
+            seeds.setdefault(frozen.cells[cell].cell_id, []).append(seed)
     alike: dict[tuple[int, ...], list[str]] = {}
     for cell_id, own in seeds.items():
         alike.setdefault(tuple(sorted(own)), []).append(cell_id)

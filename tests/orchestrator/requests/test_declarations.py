@@ -80,7 +80,7 @@ def test_it_needs_a_reason_once_a_run_has_started_and_every_report_says_it(lab: 
     plan = _plan(lab)
     assert plan.alpha == 0.1
     assert declaration_notes(plan.declared)[1].endswith(
-        "when 2 of 2 runs had results, all of one head: the reviewers asked."
+        "when 2 of 2 runs had results, none to compare with another: the reviewers asked."
     )
 
 
@@ -411,3 +411,23 @@ def test_a_declaration_of_an_older_version_stays_what_it_was(
     for given in ({}, {"select": "last"}, {"family": "table", "on_diverged": "suppress"}):
         plan = _plan(quiet_lab, **given)
         assert plan.looks == (3, 5) and plan.declared
+
+
+def test_a_stage_that_others_start_from_is_not_what_is_compared(quiet_lab: Lab) -> None:
+    stages = """\
+stages:
+  - {name: pretrain, heads: [supervised, relvit]}
+  - {name: finetune, heads: [supervised], init_from: pretrain}
+compare: {alpha: 0.05}"""
+    text = tiny_grid(extra=stages).replace("heads: [supervised]\n", "", 1)
+    run_ids = quiet_lab.submit(text)
+    quiet_lab.tick()
+    begun = [run_id for run_id in run_ids if quiet_lab.state(run_id) == "queued"]
+    for run_id in begun:
+        journal(quiet_lab, run_id, 1, started(), scored(90.0), ended("completed"))
+    quiet_lab.tick()
+    (found,) = _declared(quiet_lab, text)
+    assert (len(run_ids), len(begun)) == (8, 4)
+    assert sum(len(part.cells) for part in found.design) == 2, "those that are fine-tuned"
+    wider = text.replace("seeds: 2", "seeds: 3")
+    assert _declared(quiet_lab, wider)[-1].change is Change.DECLARED
