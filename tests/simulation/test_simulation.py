@@ -25,7 +25,7 @@ PARTS = [
 LONG_RUNS = int(os.environ.get("VTJOBS_SIMULATED_RUNS", "100000"))
 # The first one found a job that was cancelled while it waited.
 LONG_PARTS = [(1203, 1000, 1)] + [
-    (begin, 1000, 4) for begin in range(10_000, 10_000 + LONG_RUNS // 1000, 4)
+    (begin, 1000, 1) for begin in range(10_000, 10_000 + LONG_RUNS // 1000)
 ]
 
 
