@@ -94,7 +94,8 @@ def report(
         raise BadInput(f"{what}. Remove {'--wide' if wide else '--detail'}")
     given = {"metric": metric, "set": set_name, "select": select, "baseline": baseline}
     if long is not None:
-        _write_long(selector, long, workspace)
+        others = (*given.values(), detail, wide, html, as_json, quiet, style != "table")
+        _write_long(selector, long, workspace, alone=not any(others))
         return
     if html is not None:
         written = _write_page(selector, given, html, workspace)
@@ -123,11 +124,13 @@ def report(
         )
 
 
-def _write_long(selector: Any, path: Path, workspace: Any) -> None:
+def _write_long(selector: Any, path: Path, workspace: Any, *, alone: bool) -> None:
     from ..analysis.findings.long_data import long_data
     from ..analysis.output import long_table
     from .printing import terminal
 
+    if not alone:
+        raise BadInput("--long writes every result, in one layout. Remove the other options")
     context, chosen = _opened(selector, "table", workspace)
     rows = long_data(context.ledger, chosen)
     if str(path) == "-":

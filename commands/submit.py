@@ -66,7 +66,7 @@ def submit(
         typer.Option(
             help=(
                 "Reason for changing the declared `compare` after runs have started, or the runs "
-                "that it compares after they have finished."
+                "that it compares after they have results."
             )
         ),
     ] = None,

@@ -161,6 +161,21 @@ def test_report_has_mean_std_and_gain_in_every_format(trained: Cli) -> None:
     assert json.loads(trained.ok("report", "tiny", "--format", "json")) == cells
 
 
+def test_report_writes_every_result_as_long_data(trained: Cli) -> None:
+    heading, *lines = trained.ok("report", "tiny", "--long", "-").splitlines()
+    assert heading.startswith("run_id,cell_id,grid_id,backbone")
+    assert {line.split(",")[0] for line in lines} == set(trained.ok("runs", "-q").split())
+    refused = trained("report", "tiny", "--long", "-", "--wide")
+    assert refused.returncode == 2 and "Remove the other options" in refused.stderr
+
+
+def test_compare_over_datasets_says_where_there_is_only_one(trained: Cli) -> None:
+    text = trained.ok("compare", "tiny", "--over-datasets", "fixed")
+    assert "not testable: only one dataset has both heads" in text
+    refused = trained("compare", "tiny", "--over-datasets", "fixed", "--correction", "dunnett")
+    assert refused.returncode == 2 and "Use correction: holm" in refused.stderr
+
+
 def test_compare_says_of_every_head_whether_its_gain_is_more_than_luck(trained: Cli) -> None:
     document = trained.json("compare", "tiny", "--margin", "50", "--min-effect", "5")
     (found,) = document["comparisons"]

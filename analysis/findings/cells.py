@@ -134,11 +134,11 @@ class _About:
     """Run -> epochs at which it was scored, with `with_specs`."""
 
 
-def planned(
+def of_plan(
     ledger: Ledger, selection: Selection, plan: ComparisonPlan, *, with_specs: bool = False
 ) -> list[Cell]:
-    """Return `report` as a plan has it, each cell with its `marks` and `gain_interval`."""
-    cells = report(
+    """Return `report` with the metric, set, epoch and baseline of a plan."""
+    return report(
         ledger,
         selection,
         metric=plan.metric,
@@ -147,6 +147,13 @@ def planned(
         baseline=plan.baseline,
         with_specs=with_specs,
     )
+
+
+def planned(
+    ledger: Ledger, selection: Selection, plan: ComparisonPlan, *, with_specs: bool = False
+) -> list[Cell]:
+    """Return `of_plan`, each cell with its `marks` and `gain_interval`."""
+    cells = of_plan(ledger, selection, plan, with_specs=with_specs)
     cells = [changed(cell, planned=plan.planned.get(cell.cell_id, cell.planned)) for cell in cells]
     intervals = gain_intervals(cells, plan)
     return [

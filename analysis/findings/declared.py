@@ -58,6 +58,22 @@ def settle(ledger: Ledger, selection: Selection, given: dict[str, Any]) -> Compa
     if declared and declared[-1].compare is not None:
         base = asdict(declared[-1].compare)
     values = base | {name: value for name, value in given.items() if value is not None}
+    _check_values(values)
+    if given.get("anytime") and given.get("margin") is None:
+        # Of a declared plan only what goes together with it.
+        values.pop("margin", None)
+    same = bool(base) and values == base
+    values |= {name: words(values[name]) for name, words in _WORDS.items() if name in values}
+    values["looks"] = tuple(values.get("looks", ())) if same else ()
+    plan = ComparisonPlan(**values, declared=declared if same else [])
+    if message := contradiction(plan):
+        raise BadInput(message)
+    plan = replace(plan, metric=epochs.metric_of(plan.metric, plan.select))
+    return _judged_by_what_was_seen(ledger, selection, plan) if same else plan
+
+
+def _check_values(values: dict[str, Any]) -> None:
+    """Refuse an unknown word, and an effect or a margin that is no positive number."""
     for name, words in _WORDS.items():
         if name in values and values[name] not in tuple(words):
             option = name.replace("_", "-")
@@ -70,17 +86,6 @@ def settle(ledger: Ledger, selection: Selection, given: dict[str, Any]) -> Compa
             raise BadInput(
                 f"--{name.replace('_', '-')} {value:g}: a number above 0, in the metric's unit"
             )
-    if given.get("anytime") and given.get("margin") is None:
-        # Of a declared plan only what goes together with it.
-        values.pop("margin", None)
-    same = bool(base) and values == base
-    values |= {name: words(values[name]) for name, words in _WORDS.items() if name in values}
-    values["looks"] = tuple(values.get("looks", ())) if same else ()
-    plan = ComparisonPlan(**values, declared=declared if same else [])
-    if message := contradiction(plan):
-        raise BadInput(message)
-    plan = replace(plan, metric=epochs.metric_of(plan.metric, plan.select))
-    return _judged_by_what_was_seen(ledger, selection, plan) if same else plan
 
 
 def _judged_by_what_was_seen(

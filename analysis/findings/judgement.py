@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from ...jobs.run.comparing import Family, Test
 from ..stats.difference import Difference
-from ..stats.sample_size import detectable, power, seeds_for, upper_std
+from ..stats.sample_size import POWER, detectable, power, seeds_for, upper_std
 from ..stats.verdict import Verdict
 from .interim import Seen, shares
 from .plan import ComparisonPlan
@@ -121,7 +121,7 @@ def _at_looks(seen: Seen, plan: ComparisonPlan, std: float) -> str:
     effect = plan.min_effect / std
     target = f"a difference of {plan.min_effect:g}"
     for size, alpha in ahead:
-        if power(effect, size, alpha=alpha, pairs=pairs) >= 0.8:
+        if power(effect, size, alpha=alpha, pairs=pairs) >= POWER:
             return f"{size} seeds detect {target} (80 % power)"
     most = power(effect, last, alpha=alpha, pairs=pairs)
     return f"the last analysis, at {last} seeds, detects {target} with {100 * most:.0f} % power"

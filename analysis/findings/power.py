@@ -239,7 +239,7 @@ def _std_of(group: Sequence[tuple[Cell, Cell]], plan: ComparisonPlan) -> tuple[f
     Of several datasets that of the mean over them, each with the same weight.
     """
     if plan.over_datasets is OverDatasets.RANDOM:
-        return None, "more datasets are needed for datasets like these, not more seeds"
+        return None, "for datasets like these more datasets are needed, and seeds do not help"
     found = [_deviation(cell, baseline, plan) for cell, baseline in group]
     for one in found:
         if not one.std or not one.df:

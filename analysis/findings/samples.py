@@ -144,15 +144,14 @@ def _filled(cell: Cell, level: float | None) -> dict[int, float]:
 
 
 def _cut(ours: dict[int, float], theirs: dict[int, float], plan: ComparisonPlan) -> Sides:
-    size = None
+    seeds = [set(one) for one in (ours, theirs)]
     if plan.test is Test.PAIRED:
         # The seeds that both have.
-        shared = ours.keys() & theirs.keys()
-        ours, theirs = ({seed: one[seed] for seed in shared} for one in (ours, theirs))
-    if plan.anytime:
-        # An e-value pairs the sides' first, second, … seeds.
-        size = min(len(ours), len(theirs))
-    first, second = ({seed: one[seed] for seed in sorted(one)[:size]} for one in (ours, theirs))
+        seeds = [ours.keys() & theirs.keys()] * 2
+    first, second = (
+        {seed: one[seed] for seed in sorted(own)}
+        for one, own in zip((ours, theirs), seeds, strict=True)
+    )
     return first, second
 
 

@@ -12,7 +12,7 @@ from ...db.ledger import Ledger
 from ...jobs.run.selector import Selection
 from ...jobs.units import plural
 from .cell import Cell
-from .cells import report
+from .cells import of_plan
 from .plan import ComparisonPlan
 from .samples import family_sizes, pairs
 
@@ -62,14 +62,7 @@ def selected_part(ledger: Ledger, selection: Selection, plan: ComparisonPlan) ->
     missing = declared - chosen
     if not missing:
         return None
-    whole = report(
-        ledger,
-        everything,
-        metric=plan.metric,
-        set_name=plan.set,
-        select=plan.select,
-        baseline=plan.baseline,
-    )
+    whole = of_plan(ledger, everything, plan)
     # Runs that others only start from are no part of a comparison.
     missing &= {(cell.cell_id, seed) for cell in whole for _, seed in missing}
     if not missing:

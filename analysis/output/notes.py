@@ -121,7 +121,11 @@ def _called(cells: Sequence[Cell], names: Sequence[str]) -> str:
 
 
 def _are_missing(seeds: Sequence[int]) -> str:
-    return f"{_named_seeds(seeds)} {'are' if len(seeds) > 1 else 'is'} missing"
+    return f"{_named_seeds(seeds)} {_are(seeds)} missing"
+
+
+def _are(seeds: Sequence[int]) -> str:
+    return "are" if len(seeds) > 1 else "is"
 
 
 def _named_seeds(seeds: Sequence[int]) -> str:
@@ -191,11 +195,14 @@ def _without(document: Comparisons) -> list[str]:
     names = columns(document.comparisons) if document.comparisons else []
     found = []
     for one in document.comparisons:
-        said = [f"{_named_seeds(one.lost)} failed and left out"] if one.lost else []
+        said = (
+            [f"{_named_seeds(one.lost)} failed and {_are(one.lost)} left out"] if one.lost else []
+        )
         waits = bool(document.declared) or document.anytime
         if one.cancelled:
-            ends = "cancelled, and waited for" if waits else "cancelled"
-            said.append(f"{_named_seeds(one.cancelled)} {ends}")
+            seeds = one.cancelled
+            what = "cancelled, and waited for" if waits else "cancelled"
+            said.append(f"{_named_seeds(seeds)} {_are(seeds)} {what}")
         found += [f"{title_of(one, names)}: {'; '.join(said)}."] if said else []
     rest = len(found) - MOST
     return found[:MOST] + ([f"{rest} more comparisons lack seeds."] if rest > 0 else [])
@@ -210,7 +217,7 @@ def _unpaired(document: Comparisons) -> list[str]:
             lacking.setdefault(tuple(one.unpaired), []).append(title_of(one, names))
     return [
         f"{'; '.join(those) if len(those) <= FEW else f'{len(those)} comparisons'}: "
-        f"{_named_seeds(seeds)} {'are' if len(seeds) > 1 else 'is'} on one side alone and left out;"
+        f"{_named_seeds(seeds)} {_are(seeds)} on one side alone and left out;"
         " the difference is not that of the means in the report."
         for seeds, those in lacking.items()
     ]

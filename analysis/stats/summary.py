@@ -14,7 +14,7 @@ from ...jobs.documents import Document
 LEVEL = 0.95
 # Below it the interquartile mean is the mean, and a median absolute deviation says little.
 ROBUST_FROM = 8
-# Below it a bootstrap covers less than it says: of normal seeds 84 % at five, 88 % at ten and 92 %
+# Below it a bootstrap covers less than it says: of normal seeds 85 % at five, 90 % at ten and 92 %
 # at twenty, where 95 % is meant.
 BOOTSTRAP_FROM = 30
 # With fewer seeds hardly any value can stand out.

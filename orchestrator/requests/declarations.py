@@ -42,23 +42,32 @@ def declarations(
         return []
     this = _now(context, frozen, earlier)
     last = earlier[-1] if earlier else None
-    is_same = last is not None and last.compare == compare
-    if last is not None and is_same and _is_known(earlier, this):
-        return earlier
     if last is None or not (this.started or this.change is Change.AMENDED):
         # Nothing was declared, or nothing can have been seen yet.
+        if last is not None and (last.compare, last.design) == (compare, this.design):
+            return earlier
         late = Change.LATE if this.change is Change.AMENDED else this.change
         return [changed(this, change=late)]
+    if last.compare == compare and _is_known(earlier, this):
+        return earlier
+    return [*earlier, _after(last, this, reason, counted)]
+
+
+def _after(
+    last: Declaration, this: Declaration, reason: str | None, counted: str | None
+) -> Declaration:
+    """Return a declaration that replaces another one after runs have started."""
+    compare, is_same = this.compare, last.compare == this.compare
     if is_same and _only_adds_seeds(last.design, this.design):
         if compare is not None and (compare.looks or compare.anytime):
-            return [*earlier, changed(this, change=Change.SEEDS)]
+            return changed(this, change=Change.SEEDS)
         if counted:
             could = this.change is Change.AMENDED
             change = Change.COUNTED if could else this.change
-            return [*earlier, changed(this, change=change, reason=counted)]
+            return changed(this, change=change, reason=counted)
     if not reason and not (is_same and this.change is Change.DECLARED):
         raise BadInput(_refusal(last, this, is_same=is_same))
-    return [*earlier, changed(this, reason=reason)]
+    return changed(this, reason=reason)
 
 
 def refusal(context: Context, frozen: FrozenGrid) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...findings.cell import Cell
-from ...findings.comparisons import Comparisons
+from ...findings.comparisons import Comparison, Comparisons
 from ...findings.pooled import DatasetDifference, PooledComparison
 from ...stats.over_datasets import Ranking
 from ...stats.summary import LEVEL, student
@@ -57,16 +57,7 @@ def forest(document: Comparisons) -> Drawn:
                     markersize=4,
                     markerfacecolor=colour if one.interval else "none",
                 )
-            p = f"  p={p_value(one.p_adjusted)}" if one.p_adjusted is not None else ""
-            axes.text(
-                1.01,
-                line,
-                f"{one.verdict}{p}",
-                transform=axes.get_yaxis_transform(),
-                va="center",
-                fontsize=7,
-                color=colour,
-            )
+            _write_verdict(axes, line, one)
         other = "the other head" if each else found[0].baseline_head
         axes.set(
             ylim=(len(shown) - 0.5, -0.5), xlabel=f"difference in {found[0].metric} from {other}"
@@ -187,16 +178,21 @@ def _line(axes: Any, height: int, one: PooledComparison, part: DatasetDifference
             markersize=4 if part else 6,
         )
     if part is None:
-        p = f"  p={p_value(one.p_adjusted)}" if one.p_adjusted is not None else ""
-        axes.text(
-            1.01,
-            height,
-            f"{one.verdict}{p}",
-            transform=axes.get_yaxis_transform(),
-            va="center",
-            fontsize=7,
-            color=colour,
-        )
+        _write_verdict(axes, height, one)
+
+
+def _write_verdict(axes: Any, height: int, one: Comparison | PooledComparison) -> None:
+    """Write verdict and p to the right of a line."""
+    p = f"  p={p_value(one.p_adjusted)}" if one.p_adjusted is not None else ""
+    axes.text(
+        1.01,
+        height,
+        f"{one.verdict}{p}",
+        transform=axes.get_yaxis_transform(),
+        va="center",
+        fontsize=7,
+        color=VERDICT_COLOURS[one.verdict],
+    )
 
 
 def _signed(value: float | None) -> str:

@@ -188,4 +188,4 @@ def test_at_any_time_nothing_is_tested_beyond_a_seed_that_is_still_to_come() -> 
     document = compare([cell("base", BASE), head], ComparisonPlan(anytime=True))
     (found,) = document.comparisons
     assert (found.n, found.n_baseline) == (3, 3)
-    assert "vit digits head: seed 3 cancelled, and waited for." in comparison_notes(document)
+    assert "vit digits head: seed 3 is cancelled, and waited for." in comparison_notes(document)

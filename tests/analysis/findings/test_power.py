@@ -230,4 +230,6 @@ def test_over_these_datasets_the_mean_needs_fewer_seeds_and_over_others_more_dat
         for kind in ("each", "fixed", "random")
     )
     assert alone.needed is not None and mean.needed is not None and mean.needed < alone.needed / 3
-    assert others.needed is None and others.why_not.startswith("more datasets are needed")
+    assert others.needed is None and others.why_not.startswith(
+        "for datasets like these more datasets"
+    )

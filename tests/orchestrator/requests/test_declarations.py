@@ -61,6 +61,12 @@ def test_it_changes_freely_before_the_first_run(quiet_lab: Lab) -> None:
     assert found.compare == CompareSettings(alpha=0.01)
 
 
+def test_seeds_go_back_freely_before_the_first_run(quiet_lab: Lab) -> None:
+    for seeds in ("3", "5", "3"):
+        (found,) = _declared(quiet_lab, _grid("{alpha: 0.05}", seeds=seeds))
+        assert [len(part.seeds) for part in found.design] == [int(seeds)]
+
+
 def test_it_needs_a_reason_once_a_run_has_started_and_every_report_says_it(lab: Lab) -> None:
     lab.submit(_grid("{alpha: 0.05}"))
     lab.finish()
