@@ -167,9 +167,11 @@ def measure(
 
 def _cost(one: "Cost") -> list[str]:
     peak = one.peak_memory_bytes
-    speed = f"{one.images_per_second:.4g}"
+    decimals = 0 if one.images_per_second >= 100 else 1
+    speed = f"{one.images_per_second:,.{decimals}f}"
     if one.seconds_std is not None:
-        speed += f" ± {one.images_per_second * one.seconds_std / one.seconds:.2g}"
+        std = one.images_per_second * one.seconds_std / one.seconds
+        speed += f" ± {std:,.{decimals}f}"
     memory = "–" if peak is None else f"{peak / 2**20:,.0f} MiB"
     return [
         one.backbone,
