@@ -150,13 +150,14 @@ def for_effect(cells: Sequence[Cell], plan: ComparisonPlan) -> list[Need]:
     assert plan.min_effect is not None
     effect = plan.min_effect
 
-    def count(std: float, alpha: float) -> int | None:
+    def count(std: float, m: int) -> int | None:
         is_paired = plan.test is Test.PAIRED
         if not plan.looks:
-            return seeds_for(effect / std, alpha=alpha, pairs=is_paired, anytime=plan.anytime)
+            return seeds_for(
+                effect / std, alpha=plan.alpha / m, pairs=is_paired, anytime=plan.anytime
+            )
         # Nothing is tested beyond the last look, nor between two of them.
         spent = zip(plan.looks, shares(plan.alpha, plan.looks), strict=True)
-        m = shares(plan.alpha, plan.looks)[-1] / alpha
         enough = (
             size
             for size, share in spent
@@ -181,7 +182,7 @@ def for_margin(cells: Sequence[Cell], plan: ComparisonPlan) -> list[Need]:
     assert plan.margin is not None
     margin = plan.margin
 
-    def count(std: float, _: float) -> int | None:
+    def count(std: float, _: int) -> int | None:
         return seeds_for_equivalence(margin / std, alpha=plan.alpha, pairs=plan.test is Test.PAIRED)
 
     return _for_comparisons(cells, plan, count)
@@ -200,14 +201,21 @@ def strictest(cells: Sequence[Cell], plan: ComparisonPlan) -> dict[str, float]:
 def _for_comparisons(
     cells: Sequence[Cell],
     plan: ComparisonPlan,
-    count: Callable[[float, float], int | None],
+    count: Callable[[float, int], int | None],
     too_many: str = "",
 ) -> list[Need]:
-    """Return what each cell needs for its comparisons, given their deviation and α."""
+    """Return what each cell needs for its comparisons.
+
+    Args:
+        cells: of a report.
+        plan: how they are compared.
+        count: seeds, given a comparison's deviation and how many share its α.
+        too_many: what is said where no number of seeds is enough.
+    """
     needed: dict[str, int] = {}
     why: dict[str, str] = {}
-    alphas = strictest(cells, plan)
     both = pairs(cells, plan)
+    sizes = family_sizes(both, plan)
     groups = (
         [list(one.values()) for one in by_group(both)]
         if plan.is_pooled
@@ -216,7 +224,7 @@ def _for_comparisons(
     for group in groups:
         std, why_not = _std_of(group, plan)
         family = "" if plan.is_pooled else plan.family_of(group[0][0].dataset)
-        seeds = count(std, alphas[family]) if std else None
+        seeds = count(std, sizes[family]) if std else None
         for one in (cell for pair in group for cell in pair):
             if seeds is None:
                 why[one.cell_id] = why_not or too_many or f"more than {MOST_SEEDS:,} seeds"

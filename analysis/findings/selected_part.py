@@ -3,7 +3,8 @@
 Whoever may choose seeds or heads with the results at hand finds a difference where there is none.
 """
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ...db import queries, selected
@@ -28,7 +29,7 @@ class Part:
     """Seeds, heads, datasets … that are missing, in words."""
     family_sizes: dict[str, int]
     """Of the whole comparison: dataset, or "" for the table -> comparisons that share α."""
-    planned: dict[str, int]
+    planned: Mapping[str, int]
     """Cell -> its seeds in the whole comparison."""
 
 
@@ -64,15 +65,14 @@ def selected_part(ledger: Ledger, selection: Selection, plan: ComparisonPlan) ->
         return None
     whole = of_plan(ledger, everything, plan)
     # Runs that others only start from are no part of a comparison.
-    missing &= {(cell.cell_id, seed) for cell in whole for _, seed in missing}
+    compared = {cell.cell_id for cell in whole}
+    missing = {(cell_id, seed) for cell_id, seed in missing if cell_id in compared}
     if not missing:
         return None
     return Part(
         left_out=_left_out(whole, chosen, missing),
         family_sizes=dict(family_sizes(pairs(whole, plan), plan)),
-        planned={
-            cell.cell_id: sum(cell_id == cell.cell_id for cell_id, _ in declared) for cell in whole
-        },
+        planned=Counter(cell_id for cell_id, _ in declared),
     )
 
 
