@@ -233,6 +233,20 @@ def scored_runs(connection: Connection, cell_ids: Iterable[str]) -> dict[str, tu
     return found
 
 
+def count_evaluations(
+    connection: Connection, run_ids: Iterable[str], set_name: str
+) -> dict[str, int]:
+    """Return run -> how many epochs it was scored at on a set."""
+    query = select(
+        m.evaluations.c.run_id, func.count(func.distinct(m.evaluations.c.epoch)).label("epochs")
+    ).group_by(m.evaluations.c.run_id)
+    found: dict[str, int] = {}
+    for part in in_parts(run_ids):
+        chosen = query.where(m.evaluations.c.run_id.in_(part), m.evaluations.c.set_name == set_name)
+        found |= {row.run_id: row.epochs for row in connection.execute(chosen)}
+    return found
+
+
 def redrawn(connection: Connection, run_ids: Iterable[str]) -> set[str]:
     """Return the runs that somebody had run again after they had completed or diverged."""
     ended = or_(

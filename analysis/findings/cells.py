@@ -74,7 +74,7 @@ def report(
         results = _results(connection, rows, metric, set_name, select)
         counts = {}
         if with_specs:
-            counts = epochs.evaluations(connection, results, metric, set_name)
+            counts = lookups.count_evaluations(connection, results, set_name)
         inexact = lookups.inexact_resumes(connection, [row.run_id for row in rows])
         before = _cells_before(
             connection, {row.cell_id: begun[row.run_id] for row in rows if row.run_id in begun}

@@ -3,7 +3,7 @@
 One rule for all that is compared, declared before the runs.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ...db import queries
@@ -57,14 +57,6 @@ def epoch_text(select: str, epochs: Sequence[int]) -> str:
     if select == Select.BEST_VAL:
         return "each run's best epoch on val"
     return f"epoch {epochs[0]}" if len(epochs) == 1 else "the last epoch"
-
-
-def evaluations(
-    connection: Connection, run_ids: Iterable[str], metric: str, set_name: str
-) -> dict[str, int]:
-    """Return run -> how many epochs it was scored at on a set."""
-    curves = by_epoch(connection, run_ids, metric).get(set_name, {})
-    return {run_id: len(curve) for run_id, curve in curves.items()}
 
 
 def scores(

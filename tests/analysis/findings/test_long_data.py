@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from pyarrow import parquet
 
+from vtjobs.analysis.findings.cells import report
 from vtjobs.analysis.findings.long_data import long_data
 from vtjobs.analysis.output import long_table
 from vtjobs.jobs.errors import BadInput
@@ -84,3 +85,10 @@ def test_csv_and_parquet_hold_the_same(filled: Lab, tmp_path: Path) -> None:
 def test_another_kind_of_file_is_refused(tmp_path: Path, name: str, says: str) -> None:
     with pytest.raises(BadInput, match=says):
         long_table.write([], tmp_path / name)
+
+
+def test_a_report_with_descriptions_counts_the_evaluated_epochs(filled: Lab) -> None:
+    (cell,) = report(filled.context.ledger, Selection(), with_specs=True)
+    assert cell.evaluations == [2]
+    (plain,) = report(filled.context.ledger, Selection())
+    assert plain.evaluations is None
