@@ -7,6 +7,8 @@ from pathlib import Path
 from vtjobs.analysis.findings.cells import report
 from vtjobs.analysis.findings.comparisons import compare
 from vtjobs.analysis.findings.plan import ComparisonPlan
+from vtjobs.db import lookups
+from vtjobs.db.engine import reading
 from vtjobs.db.ingest import ingest_live
 from vtjobs.jobs.documents import to_plain
 from vtjobs.jobs.run.selector import Selection
@@ -33,8 +35,22 @@ def told(folder: Path, url: str) -> str:
         failed = number % 7 == 6
         world.end(run_id, 1, "failed" if failed else "completed", "crash" if failed else None)
     ingest_live(world.ledger, world.workspace)
-    cells = report(world.ledger, Selection(everything=True))
-    document = {"cells": cells, "comparisons": compare(cells, ComparisonPlan(margin=0.2))}
+    # A completed run that somebody has run again.
+    world.ledger.grant_try({run_ids[0]: 1}, clean=True)
+    cells = report(world.ledger, Selection(everything=True), with_specs=True)
+    with reading(world.ledger.engine) as connection:
+        ids = [cell.cell_id for cell in cells]
+        again = lookups.redrawn(connection, run_ids)
+        scored = lookups.scored_runs(connection, ids)
+        unfinished = lookups.ended_without_result(connection, ids)
+    assert again == {run_ids[0]} and len(scored) == sum(n % 5 != 4 for n in range(len(run_ids)))
+    assert {cell.evaluations[-1] for cell in cells if cell.evaluations} == {3}
+    document = {
+        "cells": cells,
+        "comparisons": compare(cells, ComparisonPlan(margin=0.2)),
+        "scored": dict(sorted(scored.items())),
+        "unfinished": sorted(unfinished),
+    }
     world.close()
     assert sum(cell.n for cell in cells) > 10
     return json.dumps(to_plain(document), allow_nan=False)
