@@ -35,6 +35,10 @@ class Order(Document, frozen=True, kw_only=True):
     sets: tuple[str, ...]
     """Scored beside test and, where it is held out, val."""
     micro_split: int
+    decoded: str = ""
+    """Where decoded sets of images are kept; empty: nowhere."""
+    decoded_bytes: int = 0
+    """What these may take."""
     pipeline: str
     """tensor or timm: who makes the batches."""
     origin: Origin
@@ -58,6 +62,8 @@ class RankOrder(Document, frozen=True, kw_only=True):
     """The GPUs of this node that are this run's, as CUDA_VISIBLE_DEVICES names them."""
     workers: int
     """Loader workers of this rank."""
+    decoders: int = 0
+    """Processes that decode a whole set before training."""
     ticket: str = ""
     """By which the template names the rank to its agent."""
 

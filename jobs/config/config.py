@@ -45,6 +45,10 @@ DEFAULTS: dict[str, Any] = {
     # How long a command that only reads waits for the answer, in seconds.
     "look_s": 2,
     "max_runs": 100_000,
+    # How long a run may show no progress before it is killed and tried again, in seconds.
+    "hang_s": 300,
+    # What the decoded sets of images that a workspace keeps may take, in GiB.
+    "decoded_gib": 50,
 }
 MOST_CHARACTERS = 4096
 # Variables that are read elsewhere: by agents and ranks, or by tests.
@@ -63,7 +67,7 @@ _NO_SETTINGS = frozenset(
     )
 )
 _PATHS = frozenset(("workspace", "data"))
-_WHOLE = frozenset(("local.slots", "look_s", "max_runs", "poll_s"))
+_WHOLE = frozenset(("decoded_gib", "hang_s", "local.slots", "look_s", "max_runs", "poll_s"))
 _LISTS = frozenset(("local.environment",))
 
 

@@ -11,6 +11,7 @@ from ..errors import DamagedFile
 
 SCHEMA = 1
 HANG_S = 300.0
+DECODED_GIB = 50.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +79,9 @@ class Allocation:
     paths: dict[str, str] = field(default_factory=dict)
     """Where datasets and weights lie, by fingerprint."""
     hang_s: float = HANG_S
+    """How long ranks may be silent before they are killed, in seconds."""
+    decoded_gib: float = DECODED_GIB
+    """What the workspace's decoded sets of images may take."""
     argv: tuple[str, ...] = ()
     """The command that submits a successor; `{token}` is replaced, and `{job}` by the job that it
     must outlive.

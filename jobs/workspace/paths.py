@@ -68,6 +68,10 @@ class RunFolder:
         return self.path / "spec.json"
 
     @property
+    def workspace(self) -> "Workspace":
+        return Workspace(self.path.parent.parent)
+
+    @property
     def claims(self) -> Path:
         return self.path / "claims"
 
@@ -222,6 +226,11 @@ class Workspace:
     @property
     def allocations(self) -> Path:
         return self.root / "allocations"
+
+    @property
+    def decoded(self) -> Path:
+        """Decoded sets of images, which runs share."""
+        return self.root / "decoded"
 
     def grid(self, grid_id: str) -> Path:
         return self.grids / grid_id

@@ -9,6 +9,7 @@ from ...db import lookups
 from ...db.engine import reading
 from ...jobs.documents import Document
 from ...jobs.run.states import RunState
+from ...jobs.workspace.decoded_sets import unused
 from ...jobs.workspace.lineage import completed_by
 from ..loop.context import Context
 
@@ -21,6 +22,7 @@ class Garbage(Document, frozen=True, kw_only=True):
     """One thing that may go."""
 
     run_id: str
+    """Empty: of no run, but of the workspace."""
     path: str
     """A file, or a folder with all that is in it."""
     bytes: int
@@ -56,6 +58,14 @@ def find(context: Context, run_ids: Sequence[str]) -> list[Garbage]:
         if states.get(run_id) == RunState.COMPLETED:
             found += _of_completed(context, run_id)
     return found
+
+
+def find_decoded(context: Context) -> list[Garbage]:
+    """Return the decoded sets of images that no run has used for a week."""
+    return [
+        Garbage(run_id="", path=str(kept.path), bytes=kept.bytes, why="decoded images, unused")
+        for kept in unused(context.workspace.decoded)
+    ]
 
 
 def _of_completed(context: Context, run_id: str) -> list[Garbage]:

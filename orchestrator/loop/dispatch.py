@@ -205,6 +205,8 @@ def _start_grid(context: Context, grid: _Grid, hidden: HiddenLimits, total: Star
             shape=grid.shape,
             at=context.clock(),
             data_root=str(context.config.data_root),
+            hang_s=context.config.get("hang_s"),
+            decoded_gib=context.config.get("decoded_gib"),
             paths=grid.settings.paths,
             after=after,
             exclude=exclude,

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...jobs.errors import Problem
 from ...jobs.grid.recipe import allowed_world_sizes
-from ...jobs.workspace.allocation import Allocation, Shape, Task
+from ...jobs.workspace.allocation import DECODED_GIB, HANG_S, Allocation, Shape, Task
 from ...jobs.workspace.grid_settings import GridSettings
 from ..backends.base import Backend, Room
 
@@ -109,6 +109,8 @@ def pack(
     at: float,
     data_root: str,
     paths: dict[str, str],
+    hang_s: float = HANG_S,
+    decoded_gib: float = DECODED_GIB,
     after: tuple[str, ...] = (),
     exclude: tuple[str, ...] = (),
 ) -> list[Allocation]:
@@ -129,6 +131,8 @@ def pack(
             tasks=tuple(part),
             data_root=data_root,
             paths=paths,
+            hang_s=hang_s,
+            decoded_gib=decoded_gib,
             after=after,
             exclude=exclude,
             site=room.site,

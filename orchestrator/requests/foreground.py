@@ -49,6 +49,8 @@ def run_here(context: Context, run_id: str) -> str:
         room,
         at=context.clock(),
         data_root=str(context.config.data_root),
+        hang_s=context.config.get("hang_s"),
+        decoded_gib=context.config.get("decoded_gib"),
         paths=settings.paths,
     )
     mine = _free_gpus(backend, shape.gpus)

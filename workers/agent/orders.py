@@ -43,6 +43,8 @@ def make_order(
         evaluate_every=shape.evaluate_every,
         sets=shape.sets,
         micro_split=task.micro_split,
+        decoded=str(folder.workspace.decoded),
+        decoded_bytes=int(allocation.decoded_gib * 2**30),
         pipeline=spec.recipe.pipeline,
         origin=origin,
     )
@@ -50,10 +52,17 @@ def make_order(
 
 def loader_workers(allocation: Allocation, pipeline: str) -> int:
     """Return how many loader workers each rank on this node gets."""
-    if pipeline == "tensor":
-        return 0
-    share = len(os.sched_getaffinity(0)) // (allocation.lanes * allocation.shape.ranks)
-    return max(1, min(16, share))
+    return 0 if pipeline == "tensor" else max(1, min(16, _cores_of_rank(allocation)))
+
+
+def decoders(allocation: Allocation) -> int:
+    """Return how many processes decode a set for each rank on this node, beside the rank."""
+    cores = _cores_of_rank(allocation)
+    return min(16, cores) if cores > 1 else 0
+
+
+def _cores_of_rank(allocation: Allocation) -> int:
+    return len(os.sched_getaffinity(0)) // (allocation.lanes * allocation.shape.ranks)
 
 
 def publish_order(folder: RunFolder, attempt: int, order: Order, *, token: str, lane: int) -> None:

@@ -44,6 +44,7 @@ class RankGroup:
         count: int,
         gpus: tuple[str, ...],
         workers: int,
+        decoders: int,
         listener: socket.socket | None,
         now: float,
     ) -> None:
@@ -56,12 +57,20 @@ class RankGroup:
             count: how many run here.
             gpus: that they share.
             workers: of each one's loader.
+            decoders: processes of each one that decode a whole set.
             listener: where rank 0 is met; for it alone.
             now: monotonic seconds.
         """
         for local in range(count):
             rank = first + local
-            own = RankOrder(order=order, rank=rank, local_rank=local, gpus=gpus, workers=workers)
+            own = RankOrder(
+                order=order,
+                rank=rank,
+                local_rank=local,
+                gpus=gpus,
+                workers=workers,
+                decoders=decoders,
+            )
             process = forge.fork(own, listener=listener if rank == 0 else None)
             self.processes.append(process)
             self._events[rank] = LineReader(process.events)

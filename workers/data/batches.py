@@ -3,6 +3,7 @@
 Resident tensors, augmented in batches with draws that follow from the position.
 """
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
@@ -15,6 +16,7 @@ from ..errors import DataError
 from ..randomness import Streams
 from . import augment
 from .datasets import ImageSet
+from .decoded import Decoded, Decoder, Fit
 
 EVAL_BATCH = 256
 
@@ -102,33 +104,6 @@ def normaliser(dataset: DatasetSettings, device: torch.device) -> tuple[Tensor, 
     return mean, std
 
 
-def resident(images: ImageSet, size: int, *, kernel: str, crop_pct: float = 1.0) -> Tensor:
-    """Return a split as one uint8 tensor [N, C, size, size].
-
-    Shorter side to size / crop_pct, then centre crop.
-    """
-    larger = round(size / crop_pct)
-    if images.images is not None:
-        return torch.cat(
-            [_fit(part.float(), size, larger, kernel) for part in images.images.split(1024)]
-        )
-    from torchvision.transforms.functional import pil_to_tensor
-
-    shown = (pil_to_tensor(images.pil(index).convert("RGB")) for index in range(len(images)))
-    return torch.cat([_fit(image[None].float(), size, larger, kernel) for image in shown])
-
-
-def _fit(images: Tensor, size: int, larger: int, kernel: str) -> Tensor:
-    height, width = images.shape[2:]
-    short = min(height, width)
-    # Whole numbers as torchvision makes them, so that the Pillow pipeline and timm's own scores see
-    # the same pixels.
-    target = (int(larger * height / short), int(larger * width / short))
-    resized = images if target == (height, width) else augment.resize(images, target, kernel)
-    top, left = (round((side - size) / 2) for side in target)
-    return resized[:, :, top : top + size, left : left + size].to(torch.uint8)
-
-
 class TensorSource:
     """The training split in memory (on the GPU where there is one), augmented in batches."""
 
@@ -139,6 +114,7 @@ class TensorSource:
         recipe: RecipeSettings,
         streams: Streams,
         device: torch.device,
+        decoder: Decoder | None = None,
     ) -> None:
         self.recipe = recipe
         self.streams = streams
@@ -150,9 +126,9 @@ class TensorSource:
                 )
             self.images = images.images.to(device)
         else:
-            self.images = resident(images, recipe.image_size, kernel=recipe.interpolation).to(
-                device
-            )
+            fit = Fit(size=recipe.image_size, kernel=recipe.interpolation)
+            decoded = (decoder or Decoder()).decode(images, fit)
+            self.images = decoded.rows(0, len(images)).to(device)
         self.mean, self.std = normaliser(dataset, device)
 
     def batch(self, indices: Tensor, position: Position) -> tuple[Tensor, Tensor]:
@@ -180,7 +156,7 @@ class TensorSource:
 
 
 class EvalSource:
-    """A split for scoring: each rank holds its own part, each example is in exactly one."""
+    """A split for scoring: each rank scores its own part, each example is in exactly one."""
 
     def __init__(
         self,
@@ -191,31 +167,46 @@ class EvalSource:
         *,
         rank: int = 0,
         world_size: int = 1,
+        decoder: Decoder | None = None,
     ) -> None:
         self.classes = dataset.classes
         self.size = len(images)
         self.batch_size = EVAL_BATCH
+        self.device = device
         # As many batches on every rank; where only other ranks still have one, this one has none.
         starts = range(0, len(images), EVAL_BATCH * world_size)
         bounds = [(start + rank * EVAL_BATCH, start + (rank + 1) * EVAL_BATCH) for start in starts]
-        own = [torch.arange(min(low, len(images)), min(high, len(images))) for low, high in bounds]
-        self.sizes = [len(part) for part in own]
-        mine = torch.cat(own) if own else torch.empty(0, dtype=torch.int64)
+        own = [(min(low, len(images)), min(high, len(images))) for low, high in bounds]
+        parts = [torch.arange(*part) for part in own]
+        mine = torch.cat(parts) if parts else torch.empty(0, dtype=torch.int64)
         self.labels = images.labels[mine].to(device)
-        kernel, crop_pct = recipe.interpolation, recipe.eval_crop_pct
-        self.images = None
-        if len(mine):
-            held = resident(images.part(mine), recipe.image_size, kernel=kernel, crop_pct=crop_pct)
-            self.images = held.to(device)
+        fit = Fit(
+            size=recipe.image_size, kernel=recipe.interpolation, crop_pct=recipe.eval_crop_pct
+        )
+        decoder = decoder or Decoder()
+        self.images: Decoded | None = None
+        # Where each batch lies among the decoded images: all of them where the workspace keeps
+        # them, else only this rank's.
+        if decoder.keeps(images, fit):
+            self.places = own
+            self.images = decoder.decode(images, fit)
+        else:
+            ends = list(itertools.accumulate((high - low for low, high in own), initial=0))
+            self.places = list(itertools.pairwise(ends))
+            if len(mine):
+                self.images = decoder.decode(images.part(mine), fit)
         self.mean, self.std = normaliser(dataset, device)
 
     def batches(self) -> Iterator[tuple[Tensor, Tensor] | None]:
         """Yield this rank's batches, and None where only other ranks still have one."""
+        if self.images is not None:
+            self.images.say_used()
         start = 0
-        for size in self.sizes:
-            part = slice(start, start + size)
-            start += size
-            if size and self.images is not None:
-                yield (self.images[part].float() - self.mean) / self.std, self.labels[part]
+        for low, high in self.places:
+            part = slice(start, start + high - low)
+            start = part.stop
+            if low < high and self.images is not None:
+                shown = self.images.rows(low, high).to(self.device).float()
+                yield (shown - self.mean) / self.std, self.labels[part]
             else:
                 yield None

@@ -1,6 +1,5 @@
 """Read the datasets: those of the catalogue through their usual loaders, and image folders."""
 
-import dataclasses
 import pickle
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -31,6 +30,8 @@ class ImageSet:
     """[N, C, H, W] uint8, where all have one size."""
     reader: Reader | None = None
     """Index -> PIL image, where they have not."""
+    files: Sequence[Path] | None = None
+    """Where they lie, where each has a file of its own."""
     places: Tensor | None = None
     """[N] int64, where these images stand in the split that they are a part of."""
 
@@ -47,20 +48,9 @@ class ImageSet:
         return ImageSet(
             labels=self.labels[indices],
             reader=lambda index: self.pil(chosen[index]),
+            files=None if self.files is None else [self.files[index] for index in chosen],
             places=indices,
         )
-
-    def watched(self, on_read: Callable[[], None]) -> "ImageSet":
-        """Return the same images, each reading of one told."""
-        read = self.reader
-        if read is None:
-            return self
-
-        def reader(index: int) -> Any:
-            on_read()
-            return read(index)
-
-        return dataclasses.replace(self, reader=reader)
 
     def pil(self, index: int) -> Any:
         """Return one image as Pillow's."""
@@ -259,7 +249,7 @@ def _flowers(root: Path, split: str) -> ImageSet:
     found = image_trees.Listed(
         pair for part in parts for pair in zip(part._image_files, part._labels, strict=True)
     )
-    return ImageSet(labels=found.labels, reader=found.__getitem__)
+    return ImageSet(labels=found.labels, reader=found.__getitem__, files=found.paths)
 
 
 def load_folder(root: Path, split: str) -> ImageSet:
@@ -277,7 +267,7 @@ def load_folder(root: Path, split: str) -> ImageSet:
             f"dataset folder {split_folder} has different classes from {root / 'train'}"
         )
     found = image_trees.Listed((Path(path), label) for path, label in data.samples)
-    return ImageSet(labels=found.labels, reader=found.__getitem__)
+    return ImageSet(labels=found.labels, reader=found.__getitem__, files=found.paths)
 
 
 def _listed(
@@ -286,7 +276,7 @@ def _listed(
     def load_tree(root: Path, split: str) -> ImageSet:
         # Several datasets may share a folder.
         found = read(root.parent, split, **more)
-        return ImageSet(labels=found.labels, reader=found.__getitem__)
+        return ImageSet(labels=found.labels, reader=found.__getitem__, files=found.paths)
 
     return load_tree
 

@@ -21,7 +21,8 @@ class Listed:
     """Pictures by path, opened one by one."""
 
     def __init__(self, pairs: Iterable[tuple[Path, int]]) -> None:
-        self.paths, labels = [], []
+        self.paths: list[Path] = []
+        labels = []
         for path, label in pairs:
             self.paths.append(path)
             labels.append(label)

@@ -3,7 +3,6 @@ jitter.
 """
 
 import random
-import signal
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,19 +12,12 @@ from torch import Tensor
 
 from ...jobs.run.settings import DatasetSettings, RecipeSettings
 from ..errors import DataError
-from ..process import die_with_parent
 from ..randomness import Streams
 from .batches import Order, Position
 from .datasets import ImageSet
+from .loader_process import start_worker
 
 PREFETCH = 2
-
-
-def _start_worker(_: int) -> None:
-    die_with_parent()
-    for name in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR2):
-        signal.signal(name, signal.SIG_IGN)
-    torch.set_num_threads(1)
 
 
 class PilTransform:
@@ -164,7 +156,7 @@ class PilSource:
             batch_size=None,
             num_workers=self.workers,
             prefetch_factor=PREFETCH if self.workers else None,
-            worker_init_fn=_start_worker,
+            worker_init_fn=start_worker,
             multiprocessing_context="fork" if self.workers else None,
             pin_memory=self.device.type == "cuda",
         )

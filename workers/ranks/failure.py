@@ -1,5 +1,6 @@
 """From an exception to its class and a one-line signature that tells causes apart."""
 
+import os
 import re
 import traceback
 from collections.abc import Callable
@@ -22,17 +23,23 @@ _HARDWARE = re.compile(
     r"|cuda unknown error|system not yet initialized|busy or unavailable|cuda error: initialization"
     r" error|gpu is lost"
     r"|hardware stack error|misaligned address|illegal memory|unspecified launch|nvlink"
-    r"|cublas_status_(?:not_initialized|execution_failed|internal_error)|cudnn_status_(?:execution_failed|internal_error)",
+    r"|cublas_status_(?:execution_failed|internal_error)|cudnn_status_(?:execution_failed|internal_error)",
     re.I,
 )
 _MISFIT = re.compile(
     r"no kernel image is available|driver version is insufficient|driver on your system is too old",
     re.I,
 )
+# A loader hands batches over in shared memory, which containers often limit to 64 MiB.
+_SHARED_MEMORY = re.compile(r"dataloader worker .* bus error|out of shared memory", re.I)
+_ORDINAL = re.compile(r"invalid device ordinal", re.I)
 _NO_SPACE = re.compile(r"no space left|unexpected pos|file write failed|disk quota", re.I)
 _NO_MEMORY = re.compile(
     r"can't allocate memory|cuda error: out of memory|cuda failure.*out of"
-    r" memory|cu\w+_status_alloc_failed",
+    r" memory|cu\w+_status_alloc_failed"
+    # A library's handle is made at its first call, when a run has filled the GPU.
+    r"|cu(?:blas|dnn)_status_not_initialized"
+    r"|dataloader worker .* killed by signal: killed",
     re.I,
 )
 
@@ -76,7 +83,16 @@ def _is_set_up(error: BaseException) -> bool:
 
     if isinstance(error, ImportError | BackboneError | OwnHeadError | PrecisionError):
         return True
-    return isinstance(error, RuntimeError) and bool(_MISFIT.search(str(error)))
+    if not isinstance(error, RuntimeError):
+        return False
+    text = str(error)
+    # A process sees one slice of a GPU at most, so a run of several ranks cannot use several.
+    has_slices = "MIG-" in os.environ.get("CUDA_VISIBLE_DEVICES", "")
+    return bool(
+        _MISFIT.search(text)
+        or _SHARED_MEMORY.search(text)
+        or (has_slices and _ORDINAL.search(text))
+    )
 
 
 def _is_communication(error: BaseException) -> bool:

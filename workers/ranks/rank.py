@@ -117,6 +117,9 @@ def _train(
         sets=order.sets,
         micro_split=order.micro_split,
         workers=mine.workers,
+        decoded=Path(order.decoded) if order.decoded else None,
+        decoded_bytes=order.decoded_bytes,
+        decoders=mine.decoders,
         superseded=partial(_is_superseded, run, order.attempt),
         origin=order.origin,
     )

@@ -17,6 +17,7 @@ from typing import Any
 
 from ...jobs.atomic_files import make_folder
 from ...jobs.documents import changed
+from ...jobs.workspace.allocation import DECODED_GIB
 from ...jobs.workspace.journal import JournalWriter
 from ...jobs.workspace.paths import Workspace
 from ..checkpoints.final_weights import NoWeights, final_of
@@ -54,6 +55,7 @@ def score(
     from ..checkpoints.weights import load_weights
     from ..data.batches import EvalSource
     from ..data.datasets import load_part
+    from ..data.decoded import Decoder
     from ..models.backbones import build
     from ..training.evaluate import evaluate
     from ..training.group import Group
@@ -67,6 +69,11 @@ def score(
     recipe = changed(
         spec.recipe, **{name: value for name, value in given.items() if value is not None}
     )
+    decoder = Decoder(
+        folder=workspace.decoded,
+        workers=min(16, len(os.sched_getaffinity(0))),
+        limit_bytes=int(DECODED_GIB * 2**30),
+    )
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     numerics = make_numerics(
         device, precision=recipe.precision, tf32=recipe.tf32, deterministic=recipe.deterministic
@@ -77,7 +84,7 @@ def score(
     found: dict[str, Any] = {}
     for name in sets:
         split = load_part(spec.dataset, name, Streams(spec.seeds), data_root=data_root, paths=paths)
-        source = EvalSource(split, spec.dataset, recipe, device)
+        source = EvalSource(split, spec.dataset, recipe, device, decoder=decoder)
         group = Group(rank=0, world_size=1, device=device)
         found[_label(name, image_size, crop_pct)] = evaluate(model, source, group, numerics)
     _journal(workspace.run(run_id).evaluations, final.attempt, final.manifest, found)

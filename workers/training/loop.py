@@ -17,6 +17,7 @@ from ..checkpoints import checkpoint
 from ..checkpoints.weights import load_weights
 from ..data.batches import EvalSource, Order, Position, TensorSource, TrainSource
 from ..data.datasets import ImageSet, load_part, scored_sets
+from ..data.decoded import Decoder
 from ..data.patches import patch_work
 from ..data.timm_pipeline import PilSource, PilTransform
 from ..heads.base import OwnHeadError, weight_at
@@ -94,7 +95,14 @@ class Training:
         self.source = self._source(train)
         rank_of = {"rank": group.rank, "world_size": group.world_size}
         scored = {
-            name: EvalSource(self._split(name), spec.dataset, recipe, group.device, **rank_of)
+            name: EvalSource(
+                self._split(name),
+                spec.dataset,
+                recipe,
+                group.device,
+                decoder=self._decoder(),
+                **rank_of,
+            )
             for name in scored_sets(spec.dataset, self.plan.sets)
         }
         self.mark("model")
@@ -130,18 +138,28 @@ class Training:
 
     def _split(self, name: str) -> ImageSet:
         plan = self.plan
-        split = load_part(
+        return load_part(
             self.spec.dataset, name, self.streams, data_root=plan.data_root, paths=plan.paths
         )
-        if name == "train" and self.recipe.pipeline == "pil":
-            return split
-        # Decoding a large folder takes minutes; the agent must not take that for a hang.
-        return split.watched(lambda: self.mark("decode"))
+
+    def _decoder(self) -> Decoder:
+        """Return what decodes whole sets; a large one takes minutes, which is no hang."""
+        return Decoder(
+            folder=self.plan.decoded,
+            workers=self.plan.decoders,
+            limit_bytes=self.plan.decoded_bytes,
+            on_progress=lambda: self.mark("decode"),
+        )
 
     def _source(self, train: ImageSet) -> TrainSource:
         if self.recipe.pipeline == "tensor":
             return TensorSource(
-                train, self.spec.dataset, self.recipe, self.streams, self.group.device
+                train,
+                self.spec.dataset,
+                self.recipe,
+                self.streams,
+                self.group.device,
+                self._decoder(),
             )
         transform = PilTransform(train, self.spec.dataset, self.recipe, self.streams)
         return PilSource(transform, self.order, workers=self.plan.workers, device=self.group.device)

@@ -30,6 +30,13 @@ class TrainingPlan:
     """Scored beside test and, where it is held out, val."""
     micro_split: int = 1
     workers: int = 0
+    """Of the loader."""
+    decoded: Path | None = None
+    """Where decoded sets of images are kept."""
+    decoded_bytes: int = 0
+    """What these may take."""
+    decoders: int = 0
+    """Processes that decode sets of images."""
     superseded: Callable[[], bool] = lambda: False
     """Whether a higher attempt has claimed the run: it may be about to read what this one has
     saved.

@@ -1,5 +1,6 @@
 """What finished runs no longer need."""
 
+import os
 from pathlib import Path
 
 from vtjobs.orchestrator.housekeeping import gc
@@ -71,3 +72,14 @@ def test_a_run_that_may_still_go_on_keeps_every_checkpoint(quiet_lab: Lab) -> No
     quiet_lab.tick()
     assert quiet_lab.states() == {runs[0]: "failed", runs[1]: "running"}
     assert gc.find(quiet_lab.context, runs) == []
+
+
+def test_decoded_images_that_no_run_uses_may_go(quiet_lab: Lab) -> None:
+    folder = quiet_lab.context.workspace.decoded / "set"
+    folder.mkdir(parents=True)
+    (folder / "00000.u8").write_bytes(bytes(1000))
+    assert gc.find_decoded(quiet_lab.context) == []
+    os.utime(folder, (0, 0))
+    garbage = gc.find_decoded(quiet_lab.context)
+    assert [(item.run_id, item.bytes) for item in garbage] == [("", 1000)]
+    assert gc.remove(garbage) == 1000 and not folder.exists()

@@ -11,7 +11,7 @@ from vtjobs.jobs.documents import changed
 from vtjobs.jobs.grid import catalogue
 from vtjobs.jobs.run.spec import seeds_of
 from vtjobs.workers.data import batches
-from vtjobs.workers.data.batches import EvalSource, Order, Position, TensorSource, resident
+from vtjobs.workers.data.batches import EvalSource, Order, Position, TensorSource
 from vtjobs.workers.data.datasets import ImageSet, load
 from vtjobs.workers.errors import DataError
 from vtjobs.workers.randomness import Streams
@@ -126,27 +126,6 @@ def test_scoring_takes_each_image_once_at_any_world_size(
     for turns in ranks:
         for images, labels in (turn for turn in turns if turn is not None):
             assert torch.equal(images[:, 0, 0, 0].round().long(), labels)
-
-
-@pytest.mark.parametrize(("crop_pct", "larger"), [(1.0, 32), (0.875, 37)])
-def test_evaluation_fits_the_shorter_side_and_cuts_the_centre_as_torchvision_does(
-    crop_pct: float, larger: int
-) -> None:
-    from torchvision.transforms import InterpolationMode
-    from torchvision.transforms import functional as F
-
-    draw = torch.Generator().manual_seed(0)
-    pixels = torch.randint(0, 256, (3, 3, 41, 60), generator=draw, dtype=torch.uint8)
-    by_tensor = resident(
-        ImageSet(labels=torch.zeros(3), images=pixels), 32, kernel="bicubic", crop_pct=crop_pct
-    )
-    one_by_one = ImageSet(
-        labels=torch.zeros(3), images=None, reader=lambda index: F.to_pil_image(pixels[index])
-    )
-    assert torch.equal(resident(one_by_one, 32, kernel="bicubic", crop_pct=crop_pct), by_tensor)
-    for index in range(3):
-        fitted = F.resize(F.to_pil_image(pixels[index]), larger, InterpolationMode.BICUBIC)
-        assert torch.equal(by_tensor[index], F.pil_to_tensor(F.center_crop(fitted, 32)))
 
 
 def test_a_resized_crop_of_images_of_many_sizes_needs_the_pillow_pipeline() -> None:

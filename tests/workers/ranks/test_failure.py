@@ -108,7 +108,22 @@ def test_a_real_failure_has_its_class(name: str) -> None:
         ),
         (
             RuntimeError("CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling it"),
-            FailureClass.HARDWARE,
+            FailureClass.OUT_OF_MEMORY,
+        ),
+        (
+            RuntimeError("cuDNN error: CUDNN_STATUS_NOT_INITIALIZED"),
+            FailureClass.OUT_OF_MEMORY,
+        ),
+        (
+            RuntimeError("DataLoader worker (pid 7) is killed by signal: Killed. "),
+            FailureClass.OUT_OF_MEMORY,
+        ),
+        (
+            RuntimeError(
+                "DataLoader worker (pid 7) is killed by signal: Bus error. It is possible that"
+                " dataloader's workers are out of shared memory."
+            ),
+            FailureClass.SETUP_ERROR,
         ),
         (RuntimeError("cuDNN error: CUDNN_STATUS_EXECUTION_FAILED"), FailureClass.HARDWARE),
         (RuntimeError("CUDA error: device-side assert triggered"), FailureClass.USER_ERROR),
@@ -219,3 +234,13 @@ def test_a_long_message_leaves_room_for_where_it_was_raised() -> None:
     text = describe(_caught(here))
     assert len(text) <= 4000 and "in here" in text
     assert text.endswith("9…\n") and "ValueError: 999" in text
+
+
+def test_an_invalid_ordinal_among_slices_of_a_gpu_is_a_mistake_in_the_setup(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    error = RuntimeError("CUDA error: invalid device ordinal")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "MIG-7f,MIG-8a")
+    assert classify(error) is FailureClass.SETUP_ERROR
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
+    assert classify(error) is FailureClass.HARDWARE

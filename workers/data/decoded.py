@@ -1,0 +1,315 @@
+"""A split's images at one size: decoded once for a workspace, then mapped by every run.
+
+Small sets are decoded into memory. A large one lies in `decoded/<key>/` in files of `SEGMENT`
+images. Ranks and runs that need the same set share the work: each takes a file that nobody works
+on. A file appears whole or not at all, so a killed run loses the one that it was working on.
+"""
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import secrets
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy
+import torch
+from torch import Tensor
+
+from ...jobs.atomic_files import make_folder, open_file
+from ...jobs.workspace.decoded_sets import make_room, touch
+from ..errors import DataError
+from .datasets import ImageSet
+from .loader_process import start_worker
+
+FORMAT = 1
+SEGMENT = 2048
+CHUNK = 32
+# A set of this size is decoded in a few seconds; keeping it would not be worth its files.
+SMALL_BYTES = 64 << 20
+# How long a file that somebody else works on is waited for. Its maker may be suspended.
+PATIENCE_S = 120.0
+POLL_S = 0.2
+LEFTOVER_S = 3600.0
+# How many files of a set are asked whether they have changed.
+SAMPLED_FILES = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fit:
+    """How images of any size become squares, as torchvision's Resize and CenterCrop do it."""
+
+    size: int
+    """Side of the square, pixels."""
+    kernel: str
+    """bilinear or bicubic, Pillow's antialiased ones."""
+    crop_pct: float = 1.0
+    """The shorter side becomes size / crop_pct."""
+
+    def keeps(self, images: ImageSet) -> bool:
+        """Whether all images have this form already."""
+        shape = () if images.images is None else images.images.shape[2:]
+        return tuple(shape) == (self.size, self.size) and round(self.size / self.crop_pct) == (
+            self.size
+        )
+
+    def __call__(self, image: Any) -> Tensor:
+        """Return a Pillow image as [C, size, size] uint8."""
+        from torchvision.transforms import InterpolationMode
+        from torchvision.transforms import functional as F
+
+        larger = round(self.size / self.crop_pct)
+        resized = F.resize(image, larger, InterpolationMode(self.kernel))
+        shown: Tensor = F.pil_to_tensor(F.center_crop(resized, self.size))
+        return shown
+
+
+class _Chunks(torch.utils.data.Dataset[Tensor | DataError]):
+    """Item = a few neighbouring images, decoded, or what is wrong with one of them.
+
+    What is raised in a loader worker arrives as the text of a traceback.
+    """
+
+    def __init__(self, images: ImageSet, fit: Fit, start: int, stop: int) -> None:
+        self.images, self.fit = images, fit
+        self.starts = range(start, stop, CHUNK)
+        self.stop = stop
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def __getitem__(self, item: int) -> Tensor | DataError:
+        start = self.starts[item]
+        try:
+            return torch.stack(
+                [self._image(index) for index in range(start, min(start + CHUNK, self.stop))]
+            )
+        except DataError as error:
+            return error
+
+    def _image(self, index: int) -> Tensor:
+        image = self.images.pil(index)
+        return self.fit(image if self.images.images is not None else image.convert("RGB"))
+
+
+class Decoded:
+    """Decoded images: in memory, or mapped from a workspace's files."""
+
+    def __init__(self, parts: Sequence[Any], sized: int, folder: Path | None = None) -> None:
+        self._parts = parts
+        self._sized = sized
+        self._folder = folder
+
+    def say_used(self) -> None:
+        """Keep the set's files from being removed as unused."""
+        if self._folder is not None:
+            touch(self._folder)
+
+    def rows(self, start: int, stop: int) -> Tensor:
+        """Return the images start … stop - 1 as [N, C, size, size] uint8."""
+        found = []
+        for number in range(start // self._sized, -(-stop // self._sized)):
+            low, high = max(start - number * self._sized, 0), stop - number * self._sized
+            part = self._parts[number][low : min(high, self._sized)]
+            # A copy, since mapped pages cannot be written.
+            found.append(part if isinstance(part, Tensor) else torch.from_numpy(part.copy()))
+        return found[0] if len(found) == 1 else torch.cat(found)
+
+
+@dataclass(slots=True, kw_only=True)
+class Decoder:
+    """Decodes sets of images for one rank."""
+
+    folder: Path | None = None
+    """Where decoded sets are kept; None: in memory."""
+    workers: int = 0
+    """Processes beside this one."""
+    limit_bytes: int = 0
+    """What all kept sets may take."""
+    on_progress: Callable[[], None] = lambda: None
+    """Called after each few images, and while another process is waited for."""
+
+    def keeps(self, images: ImageSet, fit: Fit) -> bool:
+        """Whether the decoded set is large enough to be kept for other runs."""
+        is_known = images.images is not None or images.files is not None
+        large = _bytes_of(images, fit) > SMALL_BYTES
+        return self.folder is not None and is_known and large and not fit.keeps(images)
+
+    def decode(self, images: ImageSet, fit: Fit) -> Decoded:
+        """Return the images at the size that is asked for.
+
+        Raises:
+            DataError: an image is damaged.
+        """
+        if fit.keeps(images):
+            assert images.images is not None
+            return Decoded([images.images], len(images))
+        if self.folder is not None and self.keeps(images, fit):
+            try:
+                return self._mapped(self.folder, images, fit)
+            except OSError as error:
+                text = f"decoded images are kept in memory: {error.strerror or error}"
+                print(text, file=sys.stderr, flush=True)
+        chunks = list(self._chunks(images, fit, 0, len(images)))
+        return Decoded([torch.cat(chunks)], len(images))
+
+    def _chunks(self, images: ImageSet, fit: Fit, start: int, stop: int) -> Iterator[Tensor]:
+        workers = self.workers if _bytes_of(images, fit) > SMALL_BYTES else 0
+        loader = torch.utils.data.DataLoader(
+            _Chunks(images, fit, start, stop),
+            batch_size=None,
+            num_workers=workers,
+            worker_init_fn=start_worker,
+            multiprocessing_context="fork" if workers else None,
+        )
+        for chunk in loader:
+            self.on_progress()
+            if isinstance(chunk, DataError):
+                raise chunk
+            yield chunk
+
+    # Kept sets ------------------------------------------------------------------------------------
+
+    def _mapped(self, kept: Path, images: ImageSet, fit: Fit) -> Decoded:
+        folder = kept / _key(images, fit)
+        shapes = _shapes(images, fit)
+        if not folder.exists():
+            make_room(kept, _bytes_of(images, fit), self.limit_bytes)
+        make_folder(kept)
+        make_folder(folder)
+        touch(folder)
+        waiting = list(range(len(shapes)))
+        since = time.monotonic()
+        while waiting:
+            left = [
+                number
+                for number in waiting
+                if not self._made(folder, number, shapes[number], images, fit, since)
+            ]
+            if len(left) < len(waiting):
+                since = time.monotonic()
+            waiting = left
+            if waiting:
+                self.on_progress()
+                time.sleep(POLL_S)
+        maps = [
+            numpy.memmap(_file(folder, number), dtype=numpy.uint8, mode="r", shape=shape)
+            for number, shape in enumerate(shapes)
+        ]
+        return Decoded(maps, SEGMENT, folder)
+
+    def _made(
+        self,
+        folder: Path,
+        number: int,
+        shape: tuple[int, ...],
+        images: ImageSet,
+        fit: Fit,
+        since: float,
+    ) -> bool:
+        """Whether this file is there, after it was made here if nobody else works on it."""
+        path = _file(folder, number)
+        if _is_whole(path, shape):
+            return True
+        is_late = time.monotonic() - since > PATIENCE_S
+        with _locked(folder / f"{number:05d}.lock") as is_ours:
+            if not is_ours and not is_late:
+                return False
+            # Its maker may have finished between the look and the lock.
+            if not _is_whole(path, shape):
+                _remove_leftovers(path)
+                self._write(path, images, fit, number * SEGMENT, number * SEGMENT + shape[0])
+        return True
+
+    def _write(self, path: Path, images: ImageSet, fit: Fit, start: int, stop: int) -> None:
+        staged = path.with_name(f".{path.name}-{secrets.token_hex(6)}")
+        handle = open_file(staged, os.O_CREAT | os.O_EXCL | os.O_WRONLY)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                for chunk in self._chunks(images, fit, start, stop):
+                    file.write(chunk.numpy().tobytes())
+                file.flush()
+                # Without it a machine that fails could leave a file of the right length and no
+                # content.
+                os.fsync(file.fileno())
+            os.rename(staged, path)
+        except BaseException:
+            staged.unlink(missing_ok=True)
+            raise
+
+
+def _file(folder: Path, number: int) -> Path:
+    return folder / f"{number:05d}.u8"
+
+
+def _is_whole(path: Path, shape: tuple[int, ...]) -> bool:
+    try:
+        return path.stat().st_size == int(numpy.prod(shape))
+    except FileNotFoundError:
+        return False
+
+
+def _remove_leftovers(path: Path) -> None:
+    """Remove what killed processes left of a file; a living one writes to its own every second."""
+    for staged in path.parent.glob(f".{path.name}-*"):
+        with contextlib.suppress(FileNotFoundError):
+            if time.time() - staged.stat().st_mtime > LEFTOVER_S:
+                staged.unlink()
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[bool]:
+    """Yield whether nobody else works on a file; the lock ends with its process."""
+    handle = open_file(path, os.O_CREAT | os.O_RDWR)
+    try:
+        yield _is_free(handle)
+    finally:
+        os.close(handle)
+
+
+def _is_free(handle: int) -> bool:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        # A file system without locks: two may decode the same images, and each file is right.
+        return True
+    return True
+
+
+def _channels(images: ImageSet) -> int:
+    return 3 if images.images is None else images.images.shape[1]
+
+
+def _bytes_of(images: ImageSet, fit: Fit) -> int:
+    return len(images) * _channels(images) * fit.size**2
+
+
+def _shapes(images: ImageSet, fit: Fit) -> list[tuple[int, ...]]:
+    sizes = [min(SEGMENT, len(images) - start) for start in range(0, len(images), SEGMENT)]
+    return [(size, _channels(images), fit.size, fit.size) for size in sizes]
+
+
+def _key(images: ImageSet, fit: Fit) -> str:
+    """Return a name that differs where a pixel might."""
+    import PIL
+
+    digest = hashlib.blake2b(digest_size=10)
+    digest.update(repr((FORMAT, fit, PIL.__version__, len(images), _channels(images))).encode())
+    if images.images is not None:
+        digest.update(images.images.contiguous().numpy().tobytes())
+    for path in images.files or ():
+        digest.update(os.fsencode(path) + b"\0")
+    # Enough to see that a dataset was prepared again, without a look at each file.
+    sampled = list(images.files or ())
+    for path in sampled[:: max(1, len(sampled) // SAMPLED_FILES)]:
+        with contextlib.suppress(OSError):
+            facts = path.stat()
+            digest.update(repr((facts.st_size, facts.st_mtime_ns)).encode())
+    return digest.hexdigest()
