@@ -23,9 +23,8 @@ from torch import Tensor
 
 from ...jobs.atomic_files import make_folder, open_file
 from ...jobs.workspace.decoded_sets import make_room, touch
-from ..errors import DataError
 from .datasets import ImageSet
-from .loader_process import start_worker
+from .loader_process import FROM_WORKER, FromWorker, start_worker
 
 FORMAT = 1
 SEGMENT = 2048
@@ -69,11 +68,8 @@ class Fit:
         return shown
 
 
-class _Chunks(torch.utils.data.Dataset[Tensor | DataError]):
-    """Item = a few neighbouring images, decoded, or what is wrong with one of them.
-
-    What is raised in a loader worker arrives as the text of a traceback.
-    """
+class _Chunks(torch.utils.data.Dataset[Tensor | FromWorker]):
+    """Item = a few neighbouring images, decoded, or why one of them cannot be read."""
 
     def __init__(self, images: ImageSet, fit: Fit, start: int, stop: int) -> None:
         self.images, self.fit = images, fit
@@ -83,13 +79,13 @@ class _Chunks(torch.utils.data.Dataset[Tensor | DataError]):
     def __len__(self) -> int:
         return len(self.starts)
 
-    def __getitem__(self, item: int) -> Tensor | DataError:
+    def __getitem__(self, item: int) -> Tensor | FromWorker:
         start = self.starts[item]
         try:
             return torch.stack(
                 [self._image(index) for index in range(start, min(start + CHUNK, self.stop))]
             )
-        except DataError as error:
+        except FROM_WORKER as error:
             return error
 
     def _image(self, index: int) -> Tensor:
@@ -145,6 +141,7 @@ class Decoder:
 
         Raises:
             DataError: an image is damaged.
+            OSError: the file system of the images failed.
         """
         if fit.keeps(images):
             assert images.images is not None
@@ -169,7 +166,7 @@ class Decoder:
         )
         for chunk in loader:
             self.on_progress()
-            if isinstance(chunk, DataError):
+            if isinstance(chunk, FROM_WORKER):
                 raise chunk
             yield chunk
 

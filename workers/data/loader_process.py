@@ -1,10 +1,16 @@
-"""What a worker process of a loader does first."""
+"""What the worker processes of all loaders have in common."""
 
 import signal
 
 import torch
 
+from ..errors import DataError
 from ..process import die_with_parent
+
+# What a worker returns instead of raising it: raised, it would arrive as the text of a traceback,
+# without the error number that tells a fault of the file system from a mistake.
+FromWorker = DataError | OSError
+FROM_WORKER = (DataError, OSError)
 
 
 def start_worker(_: int) -> None:

@@ -11,11 +11,10 @@ import torch
 from torch import Tensor
 
 from ...jobs.run.settings import DatasetSettings, RecipeSettings
-from ..errors import DataError
 from ..randomness import Streams
 from .batches import Order, Position
 from .datasets import ImageSet
-from .loader_process import start_worker
+from .loader_process import FROM_WORKER, FromWorker, start_worker
 
 PREFETCH = 2
 
@@ -96,11 +95,8 @@ class PilTransform:
 Share = tuple[Tensor, Tensor]
 
 
-class _Steps(torch.utils.data.Dataset[Share | DataError]):
-    """Item = the share of one virtual rank in one step, or what is wrong with the data.
-
-    What is raised in a loader worker arrives as the text of a traceback.
-    """
+class _Steps(torch.utils.data.Dataset[Share | FromWorker]):
+    """Item = the share of one virtual rank in one step, or why an image cannot be read."""
 
     def __init__(
         self, transform: PilTransform, order: Order, epoch: int, shares: list[tuple[int, int]]
@@ -113,10 +109,10 @@ class _Steps(torch.utils.data.Dataset[Share | DataError]):
     def __len__(self) -> int:
         return len(self.shares)
 
-    def __getitem__(self, item: int) -> Share | DataError:
+    def __getitem__(self, item: int) -> Share | FromWorker:
         try:
             return self._share(item)
-        except DataError as error:
+        except FROM_WORKER as error:
             return error
 
     def _share(self, item: int) -> Share:
@@ -168,7 +164,7 @@ class PilSource:
         expected = next(self._expected)
         assert (position.epoch, (position.step, position.virtual_rank)) == (self._epoch, expected)
         share = next(self._iterator)
-        if isinstance(share, DataError):
+        if isinstance(share, FROM_WORKER):
             raise share
         images, labels = share
         return images.to(self.device, non_blocking=True), labels.to(self.device, non_blocking=True)

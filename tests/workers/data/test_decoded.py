@@ -1,5 +1,6 @@
 """Sets of images that are decoded once and mapped by all."""
 
+import errno
 import multiprocessing
 import os
 import signal
@@ -165,6 +166,18 @@ def test_a_damaged_image_is_named_and_leaves_nothing_half_done(
         decoder.decode(images, FIT)
     (kept,) = (tmp_path / "kept").iterdir()
     assert sorted(path.name for path in kept.iterdir() if path.suffix != ".lock") == ["00000.u8"]
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_fault_of_the_images_file_system_keeps_its_number(tmp_path: Path, workers: int) -> None:
+    def fail(_: int) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    images = seen(pictures(tmp_path / "images"), fail)
+    decoder = Decoder(folder=tmp_path / "kept", workers=workers, limit_bytes=LIMIT)
+    with pytest.raises(OSError, match="Input/output") as caught:
+        decoder.decode(images, FIT)
+    assert caught.value.errno == errno.EIO
 
 
 def test_a_file_of_the_wrong_length_is_decoded_again(tmp_path: Path) -> None:

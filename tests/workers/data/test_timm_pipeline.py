@@ -1,5 +1,6 @@
 """timm's image-by-image pipeline: each image follows from epoch and index alone."""
 
+import errno
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,10 +10,12 @@ import torch
 
 from vtjobs.jobs.documents import changed
 from vtjobs.jobs.run.spec import RunSpec
+from vtjobs.jobs.run.states import FailureClass
 from vtjobs.workers.data.batches import Order, Position, TensorSource
 from vtjobs.workers.data.datasets import ImageSet, load
 from vtjobs.workers.data.timm_pipeline import PilSource, PilTransform
 from vtjobs.workers.randomness import Streams
+from vtjobs.workers.ranks.failure import classify
 
 from ...support.training import CPU, image_folder, on_folder, run_spec
 
@@ -224,3 +227,17 @@ def test_three_augment_does_exactly_one_of_its_three_each_as_often(folder: Any) 
             counts["blurred"] += 1
     # 100 of each on average, with a deviation of 8.
     assert all(70 < count < 130 for count in counts.values()), counts
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_fault_of_the_file_system_keeps_its_number(folder: Any, workers: int) -> None:
+    spec, images = folder
+
+    def fail(_: int) -> Any:
+        raise OSError(errno.EIO, "Input/output error")
+
+    source, order = _source(spec, replace(images, images=None, reader=fail), workers)
+    source.begin(0, 0, [0])
+    with pytest.raises(OSError, match="Input/output") as caught:
+        source.batch(order.step(0, 0)[0], Position(epoch=0, step=0, virtual_rank=0))
+    assert classify(caught.value) is FailureClass.STORAGE
