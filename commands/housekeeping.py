@@ -30,8 +30,8 @@ def gc(
 ) -> None:
     """Delete checkpoint data that completed runs no longer need.
 
-    Final weights are kept. Without a selector, decoded images that no run has used for a week go as
-    well; a run that needs them decodes them again. What would be deleted is listed first.
+    Final weights are kept. With `all`, decoded images that no run has used for a week go as well; a
+    run that needs them decodes them again. What would be deleted is listed first.
     """
     from ..jobs.units import format_bytes
     from ..orchestrator.housekeeping import gc as collector
@@ -40,7 +40,7 @@ def gc(
     context = open_workspace(workspace)
     make_pass(context, start=False)
     garbage = collector.find(context, select_ids(context, selector))
-    if not selector:
+    if selector == ["all"]:
         garbage += collector.find_decoded(context)
     total = sum(item.bytes for item in garbage)
     if as_json:

@@ -1,6 +1,8 @@
 """What the commands that change runs ask and report."""
 
+import os
 import shlex
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -70,3 +72,16 @@ def test_many_runs_that_are_passed_over_for_one_reason_take_one_line(wider: Cli)
 def test_one_run_is_not_called_runs(wider: Cli) -> None:
     run_id = wider.ok("runs", "wide", "status=pending", "-q").split()[0]
     assert wider("hold", run_id).stderr == "hold: 1 run\n"
+
+
+def test_decoded_images_that_no_run_uses_go_with_all_garbage_alone(trained: Cli) -> None:
+    kept = trained.folder / "runs" / "decoded" / "set"
+    kept.mkdir(parents=True)
+    (kept / "00000.u8").write_bytes(bytes(1000))
+    os.utime(kept, (0, 0))
+    of_grid = trained.json("gc", "tiny", "--dry-run")["items"]
+    of_all = trained.json("gc", "all", "--dry-run")["items"]
+    assert {item["why"] for item in of_all} - {item["why"] for item in of_grid} == {
+        "decoded images, unused"
+    }
+    shutil.rmtree(kept)
