@@ -247,25 +247,6 @@ def count_evaluations(
     return found
 
 
-def redrawn(connection: Connection, run_ids: Iterable[str]) -> set[str]:
-    """Return the runs that somebody had run again after they had completed or diverged."""
-    ended = or_(
-        m.attempts.c.state == AttemptState.COMPLETED,
-        m.attempts.c.failure == FailureClass.DIVERGED,
-    )
-    query = (
-        select(m.runs.c.run_id)
-        .join(m.attempts, m.attempts.c.run_id == m.runs.c.run_id)
-        .where(m.attempts.c.number <= m.runs.c.tries_from, ended)
-        .distinct()
-    )
-    return {
-        run_id
-        for part in in_parts(run_ids)
-        for run_id in connection.execute(query.where(m.runs.c.run_id.in_(part))).scalars()
-    }
-
-
 def ended_without_result(connection: Connection, cell_ids: Iterable[str]) -> set[str]:
     """Return the runs of cells that are settled and have not completed."""
     states = [state for state in RunState if state.is_settled and state != RunState.COMPLETED]

@@ -10,7 +10,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
-from ...db import lookups, queries, records
+from ...db import lookups, queries, records, reruns
 from ...db.engine import reading
 from ...db.ledger import Ledger
 from ...db.results import smaller_is_better
@@ -70,7 +70,9 @@ def report(
         cancelled = _cancelled(rows)
         if not any(condition.field in ("stage", "run") for condition in selection.conditions):
             rows = _last_stages(rows, begun)
-        redrawn = lookups.redrawn(connection, [row.run_id for row in rows if row.tries_from])
+        retried = {row.run_id for row in rows if row.tries_from}
+        retried -= reruns.taken_back(connection, retried)
+        redrawn = reruns.redrawn(connection, retried)
         results = _results(connection, rows, metric, set_name, select)
         counts = {}
         if with_specs:
@@ -100,6 +102,7 @@ def report(
         baseline_head=baseline,
         with_specs=with_specs,
         cancelled=cancelled,
+        retried=retried,
         redrawn=redrawn,
         evaluations=counts,
     )
@@ -128,6 +131,8 @@ class _About:
     with_specs: bool
     cancelled: set[str]
     """Runs that were cancelled, or whose beginning was."""
+    retried: set[str]
+    """Runs that somebody had tried again."""
     redrawn: set[str]
     """Runs that somebody had run again after they had ended with a result."""
     evaluations: dict[str, int]
@@ -277,7 +282,7 @@ def _cell(chain: list[records.CellRow], members: list[records.RunRow], about: _A
             if row.state in _LOST and row.seed not in values and row.run_id not in about.cancelled
         ),
         cancelled_seeds=sorted(row.seed for row in members if row.run_id in about.cancelled),
-        retried_seeds=sorted(row.seed for row in members if row.tries_from),
+        retried_seeds=sorted(row.seed for row in members if row.run_id in about.retried),
         redrawn_seeds=sorted(row.seed for row in members if row.run_id in about.redrawn),
         values=values,
         mean=statistics.fmean(numbers) if numbers else None,

@@ -7,7 +7,7 @@ from pathlib import Path
 from vtjobs.analysis.findings.cells import report
 from vtjobs.analysis.findings.comparisons import compare
 from vtjobs.analysis.findings.plan import ComparisonPlan
-from vtjobs.db import lookups
+from vtjobs.db import lookups, reruns
 from vtjobs.db.engine import reading
 from vtjobs.db.ingest import ingest_live
 from vtjobs.jobs.documents import to_plain
@@ -35,15 +35,26 @@ def told(folder: Path, url: str) -> str:
         failed = number % 7 == 6
         world.end(run_id, 1, "failed" if failed else "completed", "crash" if failed else None)
     ingest_live(world.ledger, world.workspace)
-    # A completed run that somebody has run again.
-    world.ledger.grant_try({run_ids[0]: 1}, clean=True)
+    # Completed runs that somebody has run again. The second found its old result and trained
+    # nothing, as after a rerun that was taken back; the third was scored anew.
+    world.ledger.grant_try({run_id: 1 for run_id in run_ids[:3]}, clean=True)
+    for run_id in run_ids[1:3]:
+        world.launch(run_id)
+        world.start(run_id, 2)
+        if run_id == run_ids[2]:
+            world.epoch(run_id, 2, 2, 70.5)
+        world.end(run_id, 2, "completed")
+    ingest_live(world.ledger, world.workspace)
     cells = report(world.ledger, Selection(everything=True), with_specs=True)
     with reading(world.ledger.engine) as connection:
         ids = [cell.cell_id for cell in cells]
-        again = lookups.redrawn(connection, run_ids)
+        again = reruns.redrawn(connection, run_ids)
+        back = reruns.taken_back(connection, run_ids[:3])
         scored = lookups.scored_runs(connection, ids)
         unfinished = lookups.ended_without_result(connection, ids)
-    assert again == {run_ids[0]} and len(scored) == sum(n % 5 != 4 for n in range(len(run_ids)))
+    assert again == set(run_ids[:3]) and back == {run_ids[1]}
+    assert {seed for cell in cells for seed in cell.redrawn_seeds} == {0, 2}
+    assert len(scored) == sum(n % 5 != 4 for n in range(len(run_ids)))
     assert {cell.evaluations[-1] for cell in cells if cell.evaluations} == {3}
     document = {
         "cells": cells,
