@@ -258,6 +258,19 @@ def a_template() -> Iterator[Forge]:
         forge.close()
 
 
+def templates(pid: int) -> list[int]:
+    """Return the templates of an agent: before them it may ask its scheduler, by other children."""
+    found = []
+    for child in children(pid):
+        try:
+            words = Path(f"/proc/{child}/cmdline").read_bytes()
+        except OSError:
+            continue
+        if b"vtjobs.workers.ranks.template" in words:
+            found.append(child)
+    return found
+
+
 def children(pid: int) -> list[int]:
     """Return the processes that a process started and that still live."""
     found = []

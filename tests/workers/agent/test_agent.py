@@ -20,7 +20,7 @@ from vtjobs.orchestrator.requests import actions
 from vtjobs.workers.agent.template_client import Forge
 
 from ...support.grids import tiny_grid
-from ...support.lab import Lab, children, is_running, serve, wait_for
+from ...support.lab import Lab, children, is_running, serve, templates, wait_for
 
 ENDLESS = 100_000
 
@@ -201,7 +201,7 @@ def test_a_template_that_is_killed_while_it_starts_is_started_again_and_costs_it
 ) -> None:
     runs = lab.submit(tiny_grid(seeds="2", epochs=2))
     agent = start(lab, lab.allocate(runs, lanes=2))
-    (template,) = wait_for(lambda: children(agent.pid))
+    (template,) = wait_for(lambda: templates(agent.pid))
     os.kill(template, number)
     assert agent.wait(timeout=60) == 0
     ends = [lab.record(run_id, 1).end for run_id in runs]

@@ -17,7 +17,7 @@ from vtjobs.jobs.workspace.allocation import Allocation
 from vtjobs.orchestrator.backends.slurm.on_node import SlurmNode
 
 from ...support.grids import tiny_grid
-from ...support.lab import Lab, children, wait_for
+from ...support.lab import Lab, templates, wait_for
 from ...support.nodes import end_of, journal, start_agent
 from ...support.scheduler import Commands, job_line
 
@@ -181,7 +181,7 @@ def test_an_agent_that_is_stopped_before_its_template_is_ready_ends_at_once_and_
     runs = lab.submit(tiny_grid(seeds="2", epochs=ENDLESS))
     allocation = lab.allocate(runs, backend="slurm", argv=handed_to(commands))
     agent = start_agent(lab, allocation, SLURM_JOB_ID="43", PATH=commands.path)
-    (template,) = wait_for(lambda: children(agent.pid))
+    (template,) = wait_for(lambda: templates(agent.pid))
     began = time.monotonic()
     agent.send_signal(signal.SIGUSR2)
     assert agent.wait(timeout=20) == 0
@@ -201,7 +201,7 @@ def test_the_third_job_in_a_row_whose_walltime_ends_before_its_run_starts_ends_t
     made = lab.allocate([run_id], backend="slurm", argv=handed_to(commands))
     allocation = rewrite(lab, made, unstarted=2)
     agent = start_agent(lab, allocation, SLURM_JOB_ID="43", PATH=commands.path)
-    wait_for(lambda: children(agent.pid))
+    wait_for(lambda: templates(agent.pid))
     agent.send_signal(signal.SIGUSR2)
     assert agent.wait(timeout=20) == ExitCode.SETUP_ERROR
     assert successor_of(lab, allocation) is None
