@@ -93,7 +93,8 @@ def _score(
         "--workspace",
         str(context.workspace.root),
     ]
-    command += ["--data", str(context.config.data_root), "--paths", json.dumps(paths), *options]
+    command += ["--data", str(context.config.data_root), "--paths", json.dumps(paths)]
+    command += ["--decoded-gib", str(context.config.get("decoded_gib")), *options]
     output = None if show else subprocess.DEVNULL
     codes = [
         subprocess.run(

@@ -32,6 +32,7 @@ def score(
     *,
     data_root: Path,
     paths: dict[str, str],
+    decoded_gib: float = DECODED_GIB,
     image_size: int | None = None,
     crop_pct: float | None = None,
 ) -> dict[str, Any]:
@@ -43,6 +44,7 @@ def score(
         sets: of its dataset.
         data_root: where known datasets lie.
         paths: folders by fingerprint.
+        decoded_gib: what the workspace's decoded sets of images may take.
         image_size: another side of the input, pixels; the set is then called `test@256px`.
         crop_pct: another share that the centre crop keeps; `test@crop1`.
 
@@ -72,7 +74,7 @@ def score(
     decoder = Decoder(
         folder=workspace.decoded,
         workers=min(16, len(os.sched_getaffinity(0))),
-        limit_bytes=int(DECODED_GIB * 2**30),
+        limit_bytes=int(decoded_gib * 2**30),
     )
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     numerics = make_numerics(
@@ -118,6 +120,7 @@ def main() -> int:
     """Score each run; print a line per run and set."""
     parser = argparse.ArgumentParser(prog="vtjobs.workers.tools.score")
     parser.add_argument("--workspace", type=Path, required=True)
+    parser.add_argument("--decoded-gib", type=float, default=DECODED_GIB)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--paths", default="{}")
     parser.add_argument("--sets", required=True)
@@ -133,6 +136,7 @@ def main() -> int:
             options.sets.split(","),
             data_root=options.data,
             paths=json.loads(options.paths),
+            decoded_gib=options.decoded_gib,
             image_size=options.image_size,
             crop_pct=options.crop_pct,
         )
