@@ -44,7 +44,7 @@ def dense(images: ImageSet, fit: Fit) -> torch.Tensor:
 
 def _dense(part: torch.Tensor, fit: Fit) -> torch.Tensor:
     height, width = part.shape[2:]
-    larger = round(fit.size / fit.crop_pct)
+    larger = fit.shorter_side
     target = tuple(int(larger * side / min(height, width)) for side in (height, width))
     resized = augment.resize(part.float(), (target[0], target[1]), fit.kernel)
     top, left = (round((side - fit.size) / 2) for side in target)

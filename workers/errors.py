@@ -28,6 +28,10 @@ class BackboneError(VtjobsError):
     exit_code = 2
 
 
+class OtherNumerics(VtjobsError):
+    """A run was submitted by a vtjobs whose results differ from this one's."""
+
+
 class DataError(VtjobsError):
     """Data cannot be used: it is damaged, or not what its fingerprint says."""
 

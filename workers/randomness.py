@@ -28,7 +28,13 @@ class Streams:
 
     def generator(self, stream: str, consumer: str, *position: int) -> torch.Generator:
         """Return a fresh CPU generator; draws from it are the same whatever device trains."""
-        return torch.Generator().manual_seed(self.key(stream, consumer, *position))
+        return self.generator_on(torch.device("cpu"), stream, consumer, *position)
+
+    def generator_on(
+        self, device: torch.device, stream: str, consumer: str, *position: int
+    ) -> torch.Generator:
+        """Return a fresh generator of a device, for what is too much to draw elsewhere."""
+        return torch.Generator(device).manual_seed(self.key(stream, consumer, *position))
 
     def seed_torch(self, stream: str, consumer: str, *position: int) -> None:
         """Seed torch's default generators, which dropout, drop path and initialisers draw from."""

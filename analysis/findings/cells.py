@@ -342,7 +342,7 @@ def _has_teacher(cell: records.CellRow) -> bool:
 def _fidelity(recipe: str, settings: CellSettings) -> dict[str, str]:
     """Return name -> preset of the recipe and, where it was published, the head."""
     found: dict[str, str] = {}
-    if recipe in catalogue.recipe_names() and catalogue.recipe_file(recipe).source != "vtjobs":
+    if catalogue.is_recipe(recipe) and catalogue.recipe_file(recipe).source != "vtjobs":
         found[recipe] = settings.recipe.fidelity
     if fidelity := settings.head.params.get("fidelity"):
         found[settings.head.name] = fidelity

@@ -103,7 +103,7 @@ def recipe(name: str) -> RecipeEntry:
     Raises:
         BadInput: there is no such recipe.
     """
-    if name not in catalogue.recipe_names():
+    if not catalogue.is_recipe(name):
         raise BadInput(f"no recipe {name!r}. {suggest(name, catalogue.recipe_names())}")
     file = catalogue.recipe_file(name)
     paper, code = catalogue.recipe_data(name), catalogue.recipe_data(name, "code")
@@ -117,7 +117,7 @@ def recipe(name: str) -> RecipeEntry:
                 name=key,
                 value=value,
                 code=code[key] if key in file.code else value,
-                source=_who(key, file),
+                source=_who(key, file, is_fast=name != catalogue.published_recipe(name)),
             )
             for key, value in paper.items()
             if key != "fidelity"
@@ -125,7 +125,9 @@ def recipe(name: str) -> RecipeEntry:
     )
 
 
-def _who(field: str, file: catalogue.RecipeFile) -> str:
+def _who(field: str, file: catalogue.RecipeFile, *, is_fast: bool) -> str:
+    if is_fast and field in catalogue.FAST_FIELDS:
+        return fidelity.CHANGED
     if field in file.silent:
         return fidelity.SILENT_CODE
     return fidelity.PAPER if field in file.fields else "default"

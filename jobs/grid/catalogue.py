@@ -49,6 +49,22 @@ def recipe_names() -> list[str]:
     return _names("recipes")
 
 
+# The ending of a recipe's name that asks for the speed of the GPU's tensor cores in place of the
+# published precision, and what it changes. From V100 on every GPU can do it.
+FAST = "-fast"
+FAST_FIELDS: dict[str, Any] = {"precision": "fp16", "tf32": True, "channels_last": True}
+
+
+def is_recipe(name: str) -> bool:
+    """Whether a recipe has this name; each has a fast form as well."""
+    return published_recipe(name) in recipe_names()
+
+
+def published_recipe(name: str) -> str:
+    """Return the recipe that a fast one is made of; of another one, its own name."""
+    return name.removesuffix(FAST)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecipeFile:
     """A recipe of the catalogue."""
@@ -66,8 +82,8 @@ class RecipeFile:
 
 @cache
 def recipe_file(name: str) -> RecipeFile:
-    """Return a recipe of the catalogue; `name` must be one of `recipe_names()`."""
-    data: dict[str, Any] = dict(_document(f"recipes/{name}.yaml").data)
+    """Return a recipe of the catalogue; `name` must be a recipe's, and may be the fast one's."""
+    data: dict[str, Any] = dict(_document(f"recipes/{published_recipe(name)}.yaml").data)
     return RecipeFile(
         source=data.pop("source", ""),
         silent=tuple(data.pop("silent", ())),
@@ -78,9 +94,14 @@ def recipe_file(name: str) -> RecipeFile:
 
 
 def recipe_data(name: str, fidelity: str = "paper") -> dict[str, Any]:
-    """Return the fields of a recipe as its source has them, or as its published code does."""
+    """Return the fields of a recipe as its source has them, or as its published code does.
+
+    Those of a fast one differ in `FAST_FIELDS` from either.
+    """
     found = recipe_file(name)
     fields = found.fields | (found.code if fidelity == "code" else {})
+    if name != published_recipe(name):
+        fields = fields | FAST_FIELDS
     return Recipe.model_validate(fields).model_dump(mode="json")
 
 
@@ -89,7 +110,7 @@ def recipe_head(name: str, head: str, fidelity: str = "paper") -> dict[str, Any]
 
     None where there is no such recipe.
     """
-    brought = dict(recipe_file(name).heads.get(head, {})) if name in recipe_names() else {}
+    brought = dict(recipe_file(name).heads.get(head, {})) if is_recipe(name) else {}
     code = brought.pop("code", {})
     return brought | (code if fidelity == "code" else {})
 

@@ -73,11 +73,12 @@ def of_recipe(recipe: RecipeSettings, name: str) -> list[Setting]:
 
     Args:
         recipe: as the run has it.
-        name: of the recipe that the grid named.
+        name: of the recipe that the grid named. A fast one is held against what was published.
     """
-    if name not in catalogue.recipe_names():
+    if not catalogue.is_recipe(name):
         return []
-    file, published = catalogue.recipe_file(name), catalogue.recipe_data(name, recipe.fidelity)
+    file = catalogue.recipe_file(name)
+    published = catalogue.recipe_data(catalogue.published_recipe(name), recipe.fidelity)
     found = []
     for key, value in recipe.in_full().items():
         if key == "fidelity":

@@ -154,5 +154,5 @@ def _check_recipe(
     # The grid's own part of a chain is judged with each stage's.
     waits = not owner_path and bool(data.get("stages"))
     moves = any(key.split(".")[0] in ("train", "recipe") for key in varied)
-    if name not in catalogue.recipe_names() or not (waits or moves):
+    if not catalogue.is_recipe(name) or not (waits or moves):
         resolver.recipe(name, train, sources, path)

@@ -358,7 +358,7 @@ class Resolver:
     def _recipe(
         self, name: str, changes: Given, sources: dict[str, Path_], path: Path_
     ) -> str | None:
-        if name not in catalogue.recipe_names():
+        if not catalogue.is_recipe(name):
             self.problem(path, f"unknown recipe {name!r}", suggest(name, catalogue.recipe_names()))
             return None
         values = {**catalogue.recipe_data(name, changes.get("fidelity", "paper")), **changes}

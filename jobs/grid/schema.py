@@ -219,7 +219,10 @@ class Grid(Strict):
         None,
         description="streams of randomness to vary separately, in place of seeds",
     )
-    recipe: str | None = Field(None, description="name of the recipe; see `vtjobs catalog`")
+    recipe: str | None = Field(
+        None,
+        description="name of the recipe (see `vtjobs catalog RECIPE`); NAME-fast: in fp16",
+    )
     train: Train = Field(default_factory=dict, description="changes to the recipe")
     data: Data = Field(Data(), description="validation split and additional evaluation sets")
     axes: dict[str, list[Any]] = Field(

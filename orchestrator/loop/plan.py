@@ -48,32 +48,6 @@ def check_world_size(shape: Shape, virtual_ranks: int) -> Problem | None:
     return Problem(key="resources", message=message, fix=f"Possible numbers of ranks: {allowed}")
 
 
-# From these compute capabilities on there are tensor cores for the precision.
-FP16_CAPABILITY = 7.0
-BF16_CAPABILITY = 8.0
-
-
-def check_precision(precision: str, capability: float | None) -> tuple[Problem | None, str]:
-    """Return what is wrong with a precision on this GPU, and a suggestion where another one is
-    faster.
-    """
-    if capability is None:
-        return None, ""
-    if precision == "bf16" and capability < BF16_CAPABILITY:
-        message = f"this GPU (compute capability {capability}) does not support bf16"
-        return Problem(key="train.precision", message=message, fix="Use precision: fp16"), ""
-    if precision == "fp32" and capability >= FP16_CAPABILITY:
-        faster = "bf16" if capability >= BF16_CAPABILITY else "fp16"
-        return (
-            None,
-            (
-                f"precision fp32 leaves this GPU's tensor cores idle; train.precision={faster} is"
-                " faster"
-            ),
-        )
-    return None, ""
-
-
 def _lead(asked: int | None, walltime_s: int | None) -> int:
     """Return how long before the walltime to stop; of a short one, at most a quarter."""
     lead = asked or LEAD_S

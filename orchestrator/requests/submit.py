@@ -8,7 +8,7 @@ from ...db import queries
 from ...db.engine import reading
 from ...jobs.atomic_files import make_folder
 from ...jobs.config.config import Config
-from ...jobs.config.host import gpu_capability, user_here
+from ...jobs.config.host import user_here
 from ...jobs.config.site import configured, settings_of
 from ...jobs.documents import changed
 from ...jobs.errors import BadInput, Problem
@@ -23,11 +23,12 @@ from ...jobs.workspace.stored_grid import FrozenGrid, freeze, write_grid
 from ..backends.base import Rehearsal, Room
 from ..loop.context import Context, make_backend
 from ..loop.guard import choose_canary, set_canary
-from ..loop.plan import check_precision, check_world_size, shape_of
+from ..loop.plan import check_world_size, shape_of
 from .actions import mark_held
 from .backbone_check import check_backbones
 from .data_check import DataCheck, look
 from .declarations import declarations
+from .precision import capability_for, check_precision, faster
 from .summary import Summary, summary
 
 FEW_STEPS = 5
@@ -151,18 +152,16 @@ def _world_size_problems(shape: Shape, frozen: FrozenGrid, document: Document) -
 def _precision(
     shape: Shape, frozen: FrozenGrid, document: Document
 ) -> tuple[list[Problem], list[str]]:
-    """Return the precisions that this machine's GPUs cannot do, and hints at faster ones."""
-    if not shape.gpus or shape.backend != "local":
-        # What the nodes' GPUs can do is not seen from a login node.
-        return [], []
-    capability = gpu_capability()
+    """Return the precisions that the GPUs cannot do, and hints at faster ones."""
+    capability = capability_for(shape)
+    asked = {(cell.spec.settings.recipe.precision, cell.labels["recipe"]) for cell in frozen.cells}
     problems, hints = [], []
-    for precision in sorted({cell.spec.settings.recipe.precision for cell in frozen.cells}):
-        found, hint = check_precision(precision, capability)
+    for precision, recipe in sorted(asked):
+        found = check_precision(precision, capability)
         if found is not None:
             problems.append(document.problem(("train", "precision"), found.message, found.fix))
-        hints += [hint] if hint else []
-    return problems, hints
+        hints.append(faster(precision, capability, recipe))
+    return list(dict.fromkeys(problems)), [hint for hint in dict.fromkeys(hints) if hint]
 
 
 def _without_a_step(expansion: Expansion, document: Document) -> list[Problem]:

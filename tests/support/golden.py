@@ -28,8 +28,8 @@ VOLATILE = frozenset(
 COMMANDS = (
     ("status",),
     ("runs", "all"),
-    ("show", "01454790a4b3c6f8"),
-    ("why", "01454790a4b3c6f8"),
+    ("show", "f691811b71fc9691"),
+    ("why", "f691811b71fc9691"),
     ("failures",),
     ("report", "all"),
     ("report", "all", "--detail"),

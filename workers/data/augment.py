@@ -1,13 +1,16 @@
 """Crop, flip and erase batches of tensors, each sample with its own draw.
 
-Images are [B, C, H, W], float32 in 0…255 unless said otherwise; all draws come from the given CPU
-generator, so that they do not depend on the device.
+Images are [B, C, H, W], float32 in 0…255 unless said otherwise. Draws come from the given CPU
+generator, so that they do not depend on the device; only the noise in erased rectangles is drawn
+where the images are.
 """
 
 import math
 
 import torch
 from torch import Tensor
+
+from ..transfer import send
 
 Size = tuple[int, int]
 _FIXED_POINT = float(1 << 22)
@@ -19,7 +22,7 @@ def random_shift(images: Tensor, padding: int, generator: torch.Generator) -> Te
     [B, C, H, W] -> the same shape.
     """
     batch, _, height, width = images.shape
-    shifts = torch.randint(0, 2 * padding + 1, (2, batch), generator=generator).to(images.device)
+    shifts = send(torch.randint(0, 2 * padding + 1, (2, batch), generator=generator), images.device)
     padded = torch.nn.functional.pad(images, (padding,) * 4)
     rows = shifts[0][:, None] + torch.arange(height, device=images.device)
     columns = shifts[1][:, None] + torch.arange(width, device=images.device)
@@ -31,7 +34,7 @@ def random_shift(images: Tensor, padding: int, generator: torch.Generator) -> Te
 
 def random_flip(images: Tensor, probability: float, generator: torch.Generator) -> Tensor:
     """Mirror each sample left to right with this probability."""
-    flipped = (torch.rand(len(images), generator=generator) < probability).to(images.device)
+    flipped = send(torch.rand(len(images), generator=generator) < probability, images.device)
     return torch.where(flipped[:, None, None, None], images.flip(3), images)
 
 
@@ -79,15 +82,16 @@ def resample_weights(
     `target` pixels.
 
     Pillow's antialiased kernels: the support grows with the scale, taps are cut at the crop's edge
-    and normalised.
+    and normalised. They are made on the device of `starts` and `lengths`, [B] float64.
     """
+    device = starts.device
     scale = (lengths / target)[:, None, None]
     stretch = scale.clamp(min=1.0)
     centres = (
         starts[:, None, None]
-        + (torch.arange(target, dtype=torch.float64)[None, :, None] + 0.5) * scale
+        + (torch.arange(target, dtype=torch.float64, device=device)[None, :, None] + 0.5) * scale
     )
-    pixels = torch.arange(source, dtype=torch.float64)[None, None, :] + 0.5
+    pixels = torch.arange(source, dtype=torch.float64, device=device)[None, None, :] + 0.5
     distance = ((pixels - centres) / stretch).abs()
     weights = _bicubic(distance) if kernel == "bicubic" else (1 - distance).clamp(min=0)
     inside = (pixels > starts[:, None, None]) & (pixels < (starts + lengths)[:, None, None])
@@ -112,9 +116,9 @@ def resized_crop(images: Tensor, boxes: Tensor, size: int, kernel: str) -> Tenso
 
     Two matrix products per sample with Pillow's weights; the first pass is rounded as Pillow does.
     """
-    top, left, height, width = boxes.unbind(1)
-    rows = resample_weights(top, height, images.shape[2], size, kernel).to(images.device)
-    columns = resample_weights(left, width, images.shape[3], size, kernel).to(images.device)
+    top, left, height, width = send(boxes, images.device).unbind(1)
+    rows = resample_weights(top, height, images.shape[2], size, kernel)
+    columns = resample_weights(left, width, images.shape[3], size, kernel)
     narrowed = _whole_levels(images.double() @ columns[:, None].transpose(2, 3))
     return _whole_levels(rows[:, None] @ narrowed).float()
 
@@ -137,23 +141,54 @@ def _whole_levels(images: Tensor) -> Tensor:
     return (images + 0.5).floor().clamp(0, 255)
 
 
-def random_erase(images: Tensor, probability: float, generator: torch.Generator) -> Tensor:
-    """Fill a rectangle of some normalised samples with noise (Zhong et al. 2017).
+def erase_boxes(
+    count: int, size: Size, probability: float, generator: torch.Generator
+) -> list[tuple[int, int, int, int]]:
+    """Draw the rectangle that each image loses, as timm's RandomErasing does (Zhong et al. 2017).
 
-    Its area is 2 to 33 % of the image, its aspect ratio 0.3 to 3.3.
+    Its area is 2 to 33 % of the image, its aspect ratio 0.3 to 3.3. Of ten tries the first that is
+    smaller than the image counts.
+
+    Returns:
+        (top, left, height, width) of each image; height and width are 0 where nothing is erased.
     """
-    batch, channels, height, width = images.shape
-    chosen = torch.rand(batch, generator=generator) < probability
-    area = height * width * (0.02 + (1 / 3 - 0.02) * torch.rand(batch, generator=generator))
+    height, width = size
+    chosen = torch.rand(count, generator=generator) < probability
+    area = (
+        height
+        * width
+        * (0.02 + (1 / 3 - 0.02) * torch.rand(count, 10, generator=generator).double())
+    )
     low = math.log(0.3)
-    aspect = torch.exp(low - 2 * low * torch.rand(batch, generator=generator))
-    h = (area * aspect).sqrt().round().clamp(1, height - 1)
-    w = (area / aspect).sqrt().round().clamp(1, width - 1)
-    places = torch.rand(2, batch, generator=generator)
+    aspect = torch.exp(low - 2 * low * torch.rand(count, 10, generator=generator).double())
+    h, w = (area * aspect).sqrt().round(), (area / aspect).sqrt().round()
+    places = torch.rand(2, count, generator=generator).double()
+    fits = (h < height) & (w < width)
+    first = fits.int().argmax(1, keepdim=True)
+    erased = chosen & fits.any(1)
+    h, w = h.gather(1, first)[:, 0] * erased, w.gather(1, first)[:, 0] * erased
     top, left = (places[0] * (height - h + 1)).floor(), (places[1] * (width - w + 1)).floor()
-    y, x = torch.arange(height)[None, :, None], torch.arange(width)[None, None, :]
-    in_rows = (y >= top[:, None, None]) & (y < (top + h)[:, None, None])
-    in_columns = (x >= left[:, None, None]) & (x < (left + w)[:, None, None])
-    mask = (in_rows & in_columns & chosen[:, None, None])[:, None].to(images.device)
-    noise = torch.randn(batch, channels, height, width, generator=generator).to(images)
-    return torch.where(mask, noise, images)
+    boxes = torch.stack([top, left, h, w], 1).long().tolist()
+    return [(box[0], box[1], box[2], box[3]) for box in boxes]
+
+
+def random_erase_(
+    images: Tensor, probability: float, generator: torch.Generator, noise: torch.Generator
+) -> Tensor:
+    """Fill a rectangle of some normalised images with normal noise, in place.
+
+    Args:
+        images: [B, C, H, W] float32.
+        probability: of an image to lose a rectangle.
+        generator: draws the rectangles, on the CPU.
+        noise: draws what fills them, on the device of the images.
+
+    Returns:
+        The same tensor.
+    """
+    size = (images.shape[2], images.shape[3])
+    boxes = erase_boxes(len(images), size, probability, generator)
+    for image, (top, left, height, width) in zip(images, boxes, strict=True):
+        if height and width:
+            image[:, top : top + height, left : left + width].normal_(generator=noise)
+    return images

@@ -14,6 +14,7 @@ from torch import Tensor
 from ...jobs.run.settings import DatasetSettings, RecipeSettings
 from ..errors import DataError
 from ..randomness import Streams
+from ..transfer import send
 from . import augment
 from .datasets import ImageSet
 from .decoded import Decoded, Decoder, Fit
@@ -32,6 +33,10 @@ class Position:
 
 class TrainSource(Protocol):
     """Gives augmented, normalised batches."""
+
+    def begin(self, step: int) -> None:
+        """Get ready for the batches from a step on, counted from the start of training."""
+        ...
 
     def batch(self, indices: Tensor, position: Position) -> tuple[Tensor, Tensor]:
         """Return images [B, C, S, S] float32 and labels [B] int64 on the device."""
@@ -104,6 +109,32 @@ def normaliser(dataset: DatasetSettings, device: torch.device) -> tuple[Tensor, 
     return mean, std
 
 
+class Finish:
+    """The end of both training pipelines, on the device: normalise images, erase parts of some."""
+
+    def __init__(
+        self,
+        dataset: DatasetSettings,
+        recipe: RecipeSettings,
+        streams: Streams,
+        device: torch.device,
+    ) -> None:
+        self.erasing = recipe.erasing
+        self.streams = streams
+        self.device = device
+        self.mean, self.std = normaliser(dataset, device)
+
+    def __call__(self, images: Tensor, position: Position) -> Tensor:
+        """Return images [B, C, S, S], levels 0…255 on the device, as float32 for the model."""
+        finished = (images.float() - self.mean) / self.std
+        if not self.erasing:
+            return finished
+        where = (position.epoch, position.step, position.virtual_rank)
+        boxes = self.streams.generator("augment", "erase", *where)
+        noise = self.streams.generator_on(self.device, "augment", "noise", *where)
+        return augment.random_erase_(finished, self.erasing, boxes, noise)
+
+
 class TensorSource:
     """The training split in memory (on the GPU where there is one), augmented in batches."""
 
@@ -129,10 +160,13 @@ class TensorSource:
             fit = Fit(size=recipe.image_size, kernel=recipe.interpolation)
             decoded = (decoder or Decoder()).decode(images, fit)
             self.images = decoded.rows(0, len(images)).to(device)
-        self.mean, self.std = normaliser(dataset, device)
+        self.finish = Finish(dataset, recipe, streams, device)
+
+    def begin(self, step: int) -> None:
+        pass
 
     def batch(self, indices: Tensor, position: Position) -> tuple[Tensor, Tensor]:
-        indices = indices.to(self.images.device)
+        indices = send(indices, self.images.device)
         images = self.images[indices].float()
         where = (position.epoch, position.step, position.virtual_rank)
         recipe, count = self.recipe, len(indices)
@@ -146,10 +180,7 @@ class TensorSource:
             images = augment.resized_crop(images, boxes, recipe.image_size, recipe.interpolation)
         if recipe.flip:
             images = augment.random_flip(images, recipe.flip, self._draw("flip", where))
-        images = (images - self.mean) / self.std
-        if recipe.erasing:
-            images = augment.random_erase(images, recipe.erasing, self._draw("erase", where))
-        return images, self.labels[indices]
+        return self.finish(images, position), self.labels[indices]
 
     def _draw(self, consumer: str, where: tuple[int, ...]) -> torch.Generator:
         return self.streams.generator("augment", consumer, *where)

@@ -8,6 +8,7 @@ on. A file appears whole or not at all, so a killed run loses the one that it wa
 import contextlib
 import fcntl
 import hashlib
+import math
 import os
 import secrets
 import sys
@@ -26,7 +27,7 @@ from ...jobs.workspace.decoded_sets import make_room, touch
 from .datasets import ImageSet
 from .loader_process import FROM_WORKER, FromWorker, start_worker
 
-FORMAT = 1
+FORMAT = 2
 SEGMENT = 2048
 CHUNK = 32
 # A set of this size is decoded in a few seconds; keeping it would not be worth its files.
@@ -48,22 +49,24 @@ class Fit:
     kernel: str
     """bilinear or bicubic, Pillow's antialiased ones."""
     crop_pct: float = 1.0
-    """The shorter side becomes size / crop_pct."""
+    """The share of the shorter side that the centre crop keeps."""
 
     def keeps(self, images: ImageSet) -> bool:
         """Whether all images have this form already."""
         shape = () if images.images is None else images.images.shape[2:]
-        return tuple(shape) == (self.size, self.size) and round(self.size / self.crop_pct) == (
-            self.size
-        )
+        return tuple(shape) == (self.size, self.size) and self.shorter_side == self.size
+
+    @property
+    def shorter_side(self) -> int:
+        """Of the whole image, pixels; rounded down as timm and the published programs do."""
+        return math.floor(self.size / self.crop_pct)
 
     def __call__(self, image: Any) -> Tensor:
         """Return a Pillow image as [C, size, size] uint8."""
         from torchvision.transforms import InterpolationMode
         from torchvision.transforms import functional as F
 
-        larger = round(self.size / self.crop_pct)
-        resized = F.resize(image, larger, InterpolationMode(self.kernel))
+        resized = F.resize(image, self.shorter_side, InterpolationMode(self.kernel))
         shown: Tensor = F.pil_to_tensor(F.center_crop(resized, self.size))
         return shown
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ...jobs.run.settings import DatasetSettings, RecipeSettings
 from ..randomness import Streams
-from .batches import Order, Position
+from .batches import Finish, Order, Position
 from .datasets import ImageSet
 from .loader_process import FROM_WORKER, FromWorker, start_worker
 
@@ -20,8 +20,9 @@ PREFETCH = 2
 
 
 class PilTransform:
-    """timm's training transform, whose draws follow from (epoch, index) alone, whichever worker
-    makes them.
+    """timm's training transform up to whole levels of brightness; `Finish` does the rest.
+
+    Its draws follow from (epoch, index) alone, whichever worker makes them.
     """
 
     def __init__(
@@ -49,14 +50,14 @@ class PilTransform:
             color_jitter=recipe.color_jitter or None,
             auto_augment=recipe.auto_augment,
             interpolation=recipe.interpolation,
+            # What RandAugment fills the corners of a rotated image with.
             mean=tuple(dataset.mean),
-            std=tuple(dataset.std),
-            re_prob=recipe.erasing,
-            re_mode="pixel",
+            # Whole levels of brightness at the end, nothing normalised and nothing erased.
+            normalize=False,
         )
 
     def __call__(self, epoch: int, index: int, copy: int = 0) -> Tensor:
-        """Return one augmented, normalised image [C, S, S].
+        """Return one augmented image [C, S, S] uint8.
 
         Each copy of it in an epoch has draws of its own.
         """
@@ -95,76 +96,100 @@ class PilTransform:
 Share = tuple[Tensor, Tensor]
 
 
-class _Steps(torch.utils.data.Dataset[Share | FromWorker]):
-    """Item = the share of one virtual rank in one step, or why an image cannot be read."""
+class _Shares(torch.utils.data.Dataset[Share | FromWorker]):
+    """Item = the share of one virtual rank in one step, or why an image cannot be read.
+
+    They go from one step to the end of training, across the ends of epochs.
+    """
 
     def __init__(
-        self, transform: PilTransform, order: Order, epoch: int, shares: list[tuple[int, int]]
+        self,
+        transform: PilTransform,
+        order: Order,
+        virtual_ranks: list[int],
+        steps: range,
     ) -> None:
         self.transform = transform
         self.order = order
-        self.epoch = epoch
-        self.shares = shares
+        self.virtual_ranks = virtual_ranks
+        self.steps = steps
 
     def __len__(self) -> int:
-        return len(self.shares)
+        return len(self.steps) * len(self.virtual_ranks)
+
+    def position(self, item: int) -> Position:
+        """Return whose share an item is."""
+        step, which = divmod(item, len(self.virtual_ranks))
+        epoch, step = divmod(self.steps[step], self.order.steps)
+        return Position(epoch=epoch, step=step, virtual_rank=self.virtual_ranks[which])
 
     def __getitem__(self, item: int) -> Share | FromWorker:
         try:
-            return self._share(item)
+            return self._share(self.position(item))
         except FROM_WORKER as error:
             return error
 
-    def _share(self, item: int) -> Share:
-        step, virtual_rank = self.shares[item]
-        indices = self.order.step(self.epoch, step)[virtual_rank]
+    def _share(self, position: Position) -> Share:
+        transform, rank = self.transform, position.virtual_rank
+        indices = self.order.step(position.epoch, position.step)[rank]
+        labels = transform.images.labels[indices]
         if not len(indices):
-            return torch.empty(0), torch.empty(0, dtype=torch.int64)
-        pairs = zip(indices.tolist(), self.order.copies(step)[virtual_rank].tolist(), strict=True)
-        images = torch.stack([self.transform(self.epoch, index, copy) for index, copy in pairs])
-        return images, self.transform.images.labels[indices]
+            shape = (0, transform.channels, transform.size, transform.size)
+            return torch.empty(shape, dtype=torch.uint8), labels
+        copies = self.order.copies(position.step)[rank].tolist()
+        pairs = zip(indices.tolist(), copies, strict=True)
+        images = torch.stack([transform(position.epoch, index, copy) for index, copy in pairs])
+        return images, labels
 
 
 class PilSource:
     """Batches made by loader workers ahead of time, in the order in which this rank will ask for
     them.
+
+    The workers stay for the whole training: during an evaluation, too, they make what comes next.
     """
 
     def __init__(
-        self, transform: PilTransform, order: Order, *, workers: int, device: torch.device
+        self,
+        transform: PilTransform,
+        order: Order,
+        finish: Finish,
+        *,
+        virtual_ranks: list[int],
+        epochs: int,
+        workers: int,
     ) -> None:
         self.transform = transform
         self.order = order
+        self.finish = finish
+        self.virtual_ranks = virtual_ranks
+        self.total_steps = epochs * order.steps
         self.workers = workers
-        self.device = device
-        self._epoch = -1
-        self._iterator: Any = None
-        self._expected: Iterator[tuple[int, int]] = iter(())
+        self._shares: _Shares
+        self._loaded: Iterator[Share | FromWorker]
+        self._item = 0
 
-    def begin(self, epoch: int, first_step: int, virtual_ranks: list[int]) -> None:
-        """Start on an epoch from a step on; a resumed run asks for just what is left."""
-        shares = [
-            (step, rank) for step in range(first_step, self.order.steps) for rank in virtual_ranks
-        ]
-        steps = _Steps(self.transform, self.order, epoch, shares)
+    def begin(self, step: int) -> None:
+        """Start the workers on what is left of training from a step on, counted from its start."""
+        steps = range(step, self.total_steps)
+        self._shares = _Shares(self.transform, self.order, self.virtual_ranks, steps)
         loader = torch.utils.data.DataLoader(
-            steps,
+            self._shares,
             batch_size=None,
             num_workers=self.workers,
             prefetch_factor=PREFETCH if self.workers else None,
             worker_init_fn=start_worker,
             multiprocessing_context="fork" if self.workers else None,
-            pin_memory=self.device.type == "cuda",
+            pin_memory=self.finish.device.type == "cuda",
         )
-        self._iterator = iter(loader)
-        self._epoch = epoch
-        self._expected = iter(shares)
+        self._loaded = iter(loader)
+        self._item = 0
 
     def batch(self, indices: Tensor, position: Position) -> tuple[Tensor, Tensor]:
-        expected = next(self._expected)
-        assert (position.epoch, (position.step, position.virtual_rank)) == (self._epoch, expected)
-        share = next(self._iterator)
+        assert position == self._shares.position(self._item)
+        self._item += 1
+        share = next(self._loaded)
         if isinstance(share, FROM_WORKER):
             raise share
-        images, labels = share
-        return images.to(self.device, non_blocking=True), labels.to(self.device, non_blocking=True)
+        images, labels = (values.to(self.finish.device, non_blocking=True) for values in share)
+        return self.finish(images, position), labels

@@ -70,7 +70,8 @@ def _train(
         os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(mine.gpus)
     import torch
 
-    from ...jobs.run.spec import RunSpec
+    from ...jobs.run.spec import NUMERICS, RunSpec
+    from ..errors import OtherNumerics
     from ..training.group import join
     from ..training.loop import Training
     from ..training.plan import TrainingPlan
@@ -84,6 +85,12 @@ def _train(
     else:
         device = torch.device("cpu")
     spec = RunSpec.parse(Path(order.spec).read_text())
+    if spec.numerics != NUMERICS:
+        raise OtherNumerics(
+            f"this run has numerics {spec.numerics}, and this version of vtjobs computes with"
+            f" numerics {NUMERICS}: its result would not be the run's. Submit the grid again for"
+            " new runs, or train this one with the version that submitted it"
+        )
     run = RunFolder(Path(order.spec).parent)
     key = run.key(order.attempt).read_text() if order.world_size > 1 else ""
     port = order.port

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ...jobs.run.settings import DatasetSettings, RecipeSettings
-from ..data.batches import Position, TensorSource
+from ..data.batches import Finish, Position, TensorSource
 from ..data.datasets import ImageSet
 from ..data.timm_pipeline import PilTransform
 from ..models.backbones import input_side
@@ -78,12 +78,14 @@ def _augmented(training: "Training", streams: Streams) -> Tensor:
     spec, patches = training.spec, training.patches
     images = _probe(spec.dataset, spec.recipe)
     every = torch.arange(len(images))
+    start, cpu = Position(epoch=0, step=0, virtual_rank=0), torch.device("cpu")
     if spec.recipe.pipeline == "pil":
         transform = PilTransform(images, spec.dataset, spec.recipe, streams)
-        found = torch.stack([transform(0, index) for index in every.tolist()])
+        whole = torch.stack([transform(0, index) for index in every.tolist()])
+        found = Finish(spec.dataset, spec.recipe, streams, cpu)(whole, start)
     else:
-        source = TensorSource(images, spec.dataset, spec.recipe, streams, torch.device("cpu"))
-        found = source.batch(every, Position(epoch=0, step=0, virtual_rank=0))[0]
+        source = TensorSource(images, spec.dataset, spec.recipe, streams, cpu)
+        found = source.batch(every, start)[0]
     if patches is None:
         return found
     moved, places = patches.train(

@@ -15,7 +15,7 @@ from torch import Tensor
 from ...jobs.run.spec import RunSpec
 from ..checkpoints import checkpoint
 from ..checkpoints.weights import load_weights
-from ..data.batches import EvalSource, Order, Position, TensorSource, TrainSource
+from ..data.batches import EvalSource, Finish, Order, Position, TensorSource, TrainSource
 from ..data.datasets import ImageSet, load_part, scored_sets
 from ..data.decoded import Decoder
 from ..data.patches import patch_work
@@ -134,6 +134,7 @@ class Training:
             if group.is_primary:
                 self.report("fingerprints", streams=found)
         self._resume()
+        self.source.begin(self.global_step)
         self.model = self._wrapped()
 
     def _split(self, name: str) -> ImageSet:
@@ -161,8 +162,15 @@ class Training:
                 self.group.device,
                 self._decoder(),
             )
-        transform = PilTransform(train, self.spec.dataset, self.recipe, self.streams)
-        return PilSource(transform, self.order, workers=self.plan.workers, device=self.group.device)
+        dataset, recipe, streams = self.spec.dataset, self.recipe, self.streams
+        return PilSource(
+            PilTransform(train, dataset, recipe, streams),
+            self.order,
+            Finish(dataset, recipe, streams, self.group.device),
+            virtual_ranks=self.virtual_ranks,
+            epochs=recipe.epochs,
+            workers=self.plan.workers,
+        )
 
     def _start_weights(self, backbone: torch.nn.Module) -> None:
         weights = self.spec.backbone.weights
@@ -216,8 +224,6 @@ class Training:
 
     def _train_epoch(self) -> bool:
         self.trainee.train()
-        if isinstance(self.source, PilSource):
-            self.source.begin(self.epoch, self.step, self.virtual_ranks)
         self._epoch_began = time.monotonic()
         self.pace.begin_epoch()
         while self.step < self.order.steps:

@@ -107,3 +107,13 @@ def test_a_head_that_is_trained_has_a_module_that_builds_it(name: str) -> None:
             "def build(grids: list[Grid], params: dict[str, Any])"
             in Path(source.origin).read_text()
         )
+
+
+def test_a_fast_recipe_is_held_against_what_was_published() -> None:
+    _, recipe = _cell(recipe="drloc-scratch-fast")
+    changed = {
+        setting.name: setting.published
+        for setting in fidelity.of_recipe(recipe, "drloc-scratch-fast")
+        if setting.source == fidelity.CHANGED
+    }
+    assert changed == {"precision": "fp32", "tf32": False, "channels_last": False}

@@ -47,6 +47,15 @@ def test_a_recipe_of_the_catalogue_is_read_back_from_what_a_run_stores(name: str
     assert set(data) == set(Recipe.model_fields), "a run's recipe is complete"
 
 
+@pytest.mark.parametrize("fidelity", ["paper", "code"])
+@pytest.mark.parametrize("name", catalogue.recipe_names())
+def test_the_fast_form_of_a_recipe_differs_in_precision_alone(name: str, fidelity: str) -> None:
+    plain, fast = (catalogue.recipe_data(one, fidelity) for one in (name, f"{name}-fast"))
+    changed = {"precision": "fp16", "tf32": True, "channels_last": True}
+    assert fast == plain | changed
+    assert catalogue.recipe_file(f"{name}-fast") == catalogue.recipe_file(name)
+
+
 def test_every_field_of_a_recipe_says_what_it_is_or_is_named_as_in_the_field() -> None:
     without = {name for name, field in Recipe.model_fields.items() if not field.description}
     assert without <= {

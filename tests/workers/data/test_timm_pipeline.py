@@ -1,6 +1,7 @@
 """timm's image-by-image pipeline: each image follows from epoch and index alone."""
 
 import errno
+import multiprocessing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import torch
 from vtjobs.jobs.documents import changed
 from vtjobs.jobs.run.spec import RunSpec
 from vtjobs.jobs.run.states import FailureClass
-from vtjobs.workers.data.batches import Order, Position, TensorSource
+from vtjobs.workers.data.batches import Finish, Order, Position, TensorSource, normaliser
 from vtjobs.workers.data.datasets import ImageSet, load
 from vtjobs.workers.data.timm_pipeline import PilSource, PilTransform
 from vtjobs.workers.randomness import Streams
@@ -35,25 +36,35 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[RunSpec, Im
     )
 
 
-def _source(spec: RunSpec, images: ImageSet, workers: int) -> tuple[PilSource, Order]:
+def _source(
+    spec: RunSpec, images: ImageSet, workers: int, *, repeats: int = 1, epochs: int = 2
+) -> tuple[PilSource, Order]:
     streams = Streams(spec.seeds)
-    order = Order(len(images), 4, 2, drop_last=False, streams=streams)
+    order = Order(len(images), 4, 2, drop_last=False, streams=streams, repeats=repeats)
     transform = PilTransform(images, spec.dataset, spec.recipe, streams)
-    return PilSource(transform, order, workers=workers, device=CPU), order
+    finish = Finish(spec.dataset, spec.recipe, streams, CPU)
+    source = PilSource(
+        transform, order, finish, virtual_ranks=[0, 1], epochs=epochs, workers=workers
+    )
+    return source, order
 
 
-def _batches(
-    spec: RunSpec, images: ImageSet, workers: int, first: int = 0, epoch: int = 1
-) -> list[Any]:
+def _batches(spec: RunSpec, images: ImageSet, workers: int, first: int = 0) -> list[Any]:
+    """Return the batches of two epochs from a step on."""
     source, order = _source(spec, images, workers)
-    source.begin(epoch, first, [0, 1])
+    source.begin(first)
     return [
         source.batch(
             order.step(epoch, step)[rank], Position(epoch=epoch, step=step, virtual_rank=rank)
         )
-        for step in range(first, order.steps)
+        for epoch, step in (divmod(step, order.steps) for step in range(first, 2 * order.steps))
         for rank in (0, 1)
     ]
+
+
+def _normalised(images: torch.Tensor, spec: RunSpec) -> torch.Tensor:
+    mean, std = normaliser(spec.dataset, CPU)
+    return (images - mean) / std
 
 
 @pytest.mark.parametrize("workers", [1, 2])
@@ -61,15 +72,43 @@ def test_the_images_do_not_depend_on_the_number_of_loader_workers(
     folder: Any, workers: int
 ) -> None:
     alone, loaded = _batches(*folder, 0), _batches(*folder, workers)
-    assert len(alone) == len(loaded) == 8
+    assert len(alone) == len(loaded) == 16
     for (images, labels), (other_images, other_labels) in zip(alone, loaded, strict=True):
         assert torch.equal(images, other_images) and torch.equal(labels, other_labels)
 
 
-def test_an_epoch_that_is_begun_in_its_middle_gives_what_is_left_of_it(folder: Any) -> None:
-    whole, rest = _batches(*folder, 1), _batches(*folder, 1, first=2)
-    for (images, _), (other_images, _) in zip(whole[4:], rest, strict=True):
+@pytest.mark.parametrize("first", [2, 4, 7])
+def test_who_begins_in_the_middle_gets_what_is_left_of_all_epochs(folder: Any, first: int) -> None:
+    whole, rest = _batches(*folder, 1), _batches(*folder, 1, first=first)
+    for (images, _), (other_images, _) in zip(whole[2 * first :], rest, strict=True):
         assert torch.equal(images, other_images)
+
+
+def test_the_loader_workers_stay_when_an_epoch_ends(folder: Any) -> None:
+    source, order = _source(*folder, 2, epochs=5)
+    source.begin(0)
+    workers = set()
+    for epoch in range(5):
+        for step in range(order.steps):
+            for rank in (0, 1):
+                place = Position(epoch=epoch, step=step, virtual_rank=rank)
+                source.batch(order.step(epoch, step)[rank], place)
+        workers.add(frozenset(child.pid for child in multiprocessing.active_children()))
+    # At the very end they have nothing left to do.
+    assert len(workers - {frozenset()}) == 1
+
+
+def test_workers_hand_over_whole_levels_that_the_device_normalises(folder: Any) -> None:
+    spec, images = folder
+    spec = changed(spec, recipe=changed(spec.recipe, erasing=0.0))
+    transform = PilTransform(images, spec.dataset, spec.recipe, Streams(spec.seeds))
+    source, order = _source(spec, images, 0)
+    source.begin(0)
+    indices = order.step(0, 0)[0]
+    found, labels = source.batch(indices, Position(epoch=0, step=0, virtual_rank=0))
+    raw = torch.stack([transform(0, index) for index in indices.tolist()])
+    assert torch.equal(found, _normalised(raw, spec))
+    assert torch.equal(labels, images.labels[indices])
 
 
 def test_an_image_looks_different_in_each_epoch_and_has_the_shape_of_the_recipe(
@@ -78,7 +117,7 @@ def test_an_image_looks_different_in_each_epoch_and_has_the_shape_of_the_recipe(
     spec, images = folder
     transform = PilTransform(images, spec.dataset, spec.recipe, Streams(spec.seeds))
     first, second = transform(0, 3), transform(1, 3)
-    assert first.shape == (3, 16, 16) and first.dtype == torch.float32
+    assert first.shape == (3, 16, 16) and first.dtype == torch.uint8
     assert not torch.equal(first, second)
     assert torch.equal(transform(0, 3), first)
 
@@ -93,7 +132,8 @@ def test_without_augmentation_both_pipelines_show_the_same_images(
         recipe = run_spec(pipeline=pipeline, crop="none", interpolation=kernel).recipe
         if pipeline == "pil":
             transform = PilTransform(images, spec.dataset, recipe, Streams(spec.seeds))
-            shown.append(torch.stack([transform(0, index) for index in range(4)]))
+            raw = torch.stack([transform(0, index) for index in range(4)])
+            shown.append(_normalised(raw, spec))
         else:
             source = TensorSource(images, spec.dataset, recipe, Streams(spec.seeds), CPU)
             shown.append(
@@ -116,7 +156,7 @@ def test_a_padded_crop_shifts_the_image_that_the_tensor_pipeline_shows(
     places = set()
     for index in range(14):
         padded = torch.nn.functional.pad(whole[index], (2,) * 4, value=black)
-        shown = transform(0, index)
+        shown = _normalised(transform(0, index), spec)[0]
         fits = [
             (top, left)
             for top in range(5)
@@ -139,7 +179,9 @@ def test_a_share_without_images_is_empty(folder: Any) -> None:
     spec, images = folder
     few = replace(images, labels=images.labels[:5])
     found = _batches(spec, few, 0)
-    assert [len(labels) for _, labels in found] == [2, 2, 1, 0]
+    assert [tuple(images.shape) for images, _ in found[:4]] == [
+        (count, 3, 16, 16) for count in (2, 2, 1, 0)
+    ]
 
 
 def test_each_copy_of_an_image_is_augmented_anew(folder: Any) -> None:
@@ -153,19 +195,17 @@ def test_each_copy_of_an_image_is_augmented_anew(folder: Any) -> None:
 
 def test_loader_workers_make_each_copy_with_its_own_draws(folder: Any) -> None:
     spec, images = folder
-    streams = Streams(spec.seeds)
-    order = Order(len(images), 4, 2, drop_last=False, streams=streams, repeats=2)
-    transform = PilTransform(images, spec.dataset, spec.recipe, streams)
-    source = PilSource(transform, order, workers=1, device=CPU)
-    source.begin(0, 0, [0, 1])
+    spec = changed(spec, recipe=changed(spec.recipe, erasing=0.0))
+    source, order = _source(spec, images, 1, repeats=2)
+    transform = source.transform
+    source.begin(0)
     one, other = (
         source.batch(order.step(0, 0)[rank], Position(epoch=0, step=0, virtual_rank=rank))[0]
         for rank in (0, 1)
     )
     image = int(order.step(0, 0)[0][0])
-    assert torch.equal(one[0], transform(0, image, 0)) and torch.equal(
-        other[0], transform(0, image, 1)
-    )
+    expected = [_normalised(transform(0, image, copy), spec)[0] for copy in (0, 1)]
+    assert torch.equal(one[0], expected[0]) and torch.equal(other[0], expected[1])
 
 
 @pytest.mark.parametrize("shape", [(40, 20), (20, 40)])
@@ -185,8 +225,7 @@ def test_the_simple_crop_moves_along_the_longer_side_and_mirrors_the_borders(
     grey = (ramp * 6).to(torch.uint8)
     images = ImageSet(labels=torch.zeros(1, dtype=torch.int64), images=grey[None, None])
     spec = run_spec(pipeline="pil", crop="simple", image_size=20)
-    dataset = changed(spec.dataset, mean=[0.0], std=[1 / 255])
-    transform = PilTransform(images, dataset, spec.recipe, Streams(spec.seeds))
+    transform = PilTransform(images, spec.dataset, spec.recipe, Streams(spec.seeds))
     # 20 + 2 * 4 rows to choose from across, 40 + 2 * 4 along; what lies beyond an end comes back.
     padded = [*range(4, 0, -1), *range(40), *range(38, 34, -1)]
     windows = {tuple(padded[start : start + 20]) for start in range(29)}
@@ -213,11 +252,10 @@ def test_three_augment_does_exactly_one_of_its_three_each_as_often(folder: Any) 
     ).to(torch.uint8)
     images = ImageSet(labels=torch.zeros(1, dtype=torch.int64), images=pixels[None])
     recipe = run_spec(pipeline="pil", crop="none", auto_augment="3a").recipe
-    plain = changed(spec.dataset, mean=[0.0] * 3, std=[1 / 255] * 3)
-    transform = PilTransform(images, plain, recipe, Streams(spec.seeds))
+    transform = PilTransform(images, spec.dataset, recipe, Streams(spec.seeds))
     counts = dict.fromkeys(("grey", "solarized", "blurred"), 0)
     for epoch in range(300):
-        red, green, blue = transform(epoch, 0)
+        red, green, blue = transform(epoch, 0).float()
         if torch.allclose(red, green, atol=0.5) and torch.allclose(red, blue, atol=0.5):
             counts["grey"] += 1
         elif float(red.max()) < 128:
@@ -237,7 +275,7 @@ def test_a_fault_of_the_file_system_keeps_its_number(folder: Any, workers: int) 
         raise OSError(errno.EIO, "Input/output error")
 
     source, order = _source(spec, replace(images, images=None, reader=fail), workers)
-    source.begin(0, 0, [0])
+    source.begin(0)
     with pytest.raises(OSError, match="Input/output") as caught:
         source.batch(order.step(0, 0)[0], Position(epoch=0, step=0, virtual_rank=0))
     assert classify(caught.value) is FailureClass.STORAGE

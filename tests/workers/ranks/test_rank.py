@@ -1,7 +1,11 @@
 """What the ranks of a run leave in their logs."""
 
 import re
+from functools import partial
 
+import pytest
+
+from vtjobs.jobs.run.spec import NUMERICS, CellSpec
 from vtjobs.jobs.run.states import AttemptState
 from vtjobs.workers.agent.attempt import HostedRun
 from vtjobs.workers.agent.template_client import Forge
@@ -60,3 +64,17 @@ def test_a_run_that_fails_ends_with_the_class_of_its_failure(lab: Lab, forge: Fo
     hosted = lab.host(lab.allocate([run_id]), forge)
     serve(forge, hosted)
     assert log_of(lab, hosted)[-1] == "end  failed: diverged"
+
+
+def test_a_run_of_other_numerics_is_not_trained(
+    lab: Lab, forge: Forge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its result would have the name of another one: the id of a run says how it is computed."""
+    before = partial(CellSpec, numerics=NUMERICS - 1)
+    monkeypatch.setattr("vtjobs.jobs.grid.expand.CellSpec", before)
+    (run_id,) = lab.submit(tiny_grid(seeds="1"))
+    hosted = lab.host(lab.allocate([run_id]), forge)
+    serve(forge, hosted)
+    assert log_of(lab, hosted)[-1] == "end  failed: user_error"
+    text = (lab.run(run_id).logs(1) / "rank-0.log").read_text()
+    assert "Submit the grid again for new runs" in text

@@ -19,7 +19,7 @@ from vtjobs.jobs.grid import catalogue
 from vtjobs.jobs.run.settings import BackboneSettings
 from vtjobs.jobs.run.spec import RunSpec
 from vtjobs.workers.checkpoints.weights import load_weights
-from vtjobs.workers.data.batches import EvalSource
+from vtjobs.workers.data.batches import EvalSource, normaliser
 from vtjobs.workers.data.datasets import load
 from vtjobs.workers.models.backbones import build
 from vtjobs.workers.training import objective
@@ -158,7 +158,8 @@ def test_a_step_follows_the_mean_over_all_its_images_however_they_are_shared(
     spec = run_spec(VIT, crop="none", virtual_ranks=virtual_ranks, label_smoothing=0.1)
     run, found = _first_gradient(spec, tmp_path, step)
     indices = torch.cat(run.order.step(0, step))
-    images = (run.source.images[indices].float() - run.source.mean) / run.source.std  # type: ignore[attr-defined]
+    mean, std = normaliser(spec.dataset, CPU)
+    images = (run.source.images[indices].float() - mean) / std  # type: ignore[attr-defined]
     run.trainee.zero_grad()
     loss = F.cross_entropy(run.trainee(images)[0], run.source.labels[indices], label_smoothing=0.1)  # type: ignore[attr-defined]
     loss.backward()

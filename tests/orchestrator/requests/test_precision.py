@@ -1,0 +1,42 @@
+"""Which precisions the GPUs of a grid can do, and what is said about faster ones."""
+
+import pytest
+
+from vtjobs.orchestrator.requests.precision import capability_of, check_precision, faster
+
+
+@pytest.mark.parametrize(
+    ("kind", "capability"),
+    [
+        ("v100", 7.0), ("V100", 7.0), ("tesla_v100-sxm2-32gb", 7.0), ("v100l", 7.0), ("a100", 8.0),
+        ("nvidia_a100-sxm4-80gb", 8.0), ("a100_1g.5gb", 8.0), ("a10", 8.6), ("a10g", 8.6), ("h100", 9.0),
+        ("rtx3090", 8.6), ("geforce_rtx_2080_ti", 7.5), ("l4", 8.9), ("l40s", 8.9), ("gh200", 9.0),
+        ("gpu", None), ("mi250", None), ("a1000", None), ("xl4", None),
+    ],
+)  # fmt: skip
+def test_the_kind_of_a_gpu_says_what_it_can_do(kind: str, capability: float | None) -> None:
+    assert capability_of(kind) == capability
+
+
+def test_bf16_is_refused_on_gpus_that_cannot_do_it() -> None:
+    found = check_precision("bf16", 7.0)
+    assert found is not None and found.fix == "Use precision: fp16"
+    assert check_precision("bf16", 8.0) is None
+    assert check_precision("fp16", 7.0) is None
+    assert check_precision("bf16", None) is None
+
+
+@pytest.mark.parametrize(("capability", "precision"), [(7.0, "fp16"), (7.5, "fp16"), (9.0, "bf16")])
+def test_where_fp32_wastes_tensor_cores_what_is_faster_is_named(
+    capability: float, precision: str
+) -> None:
+    found = faster("fp32", capability, "deit")
+    assert "recipe: deit-fast" in found and f"train.precision: {precision}" in found
+    assert "-fast" not in faster("fp32", capability, "")
+
+
+@pytest.mark.parametrize(
+    ("precision", "capability"), [("fp32", 6.1), ("fp32", None), ("fp16", 7.0)]
+)
+def test_nothing_is_said_where_nothing_is_faster(precision: str, capability: float | None) -> None:
+    assert faster(precision, capability, "deit") == ""
