@@ -10,7 +10,7 @@ from ...jobs.workspace.journal import Line
 from ..orders import Order, RankOrder
 from ..pipes import STOP, CappedLog, LineReader
 from ..process import DUMP_SIGNAL, send_signal
-from .hang_watch import Pulse
+from .hang_watch import COMPILE_FACTOR, Pulse
 from .template_client import Forge, RankProcess
 
 LOG_CAP_BYTES = int(os.environ.get("VTJOBS_LOG_CAP_BYTES", str(64 << 20)))
@@ -104,7 +104,8 @@ class RankGroup:
         for rank, reader in self._events.items():
             if reader.open:
                 for event in reader.read():
-                    self._pulse.beat(rank, now)
+                    compiles = event.get("phase") == "compile"
+                    self._pulse.beat(rank, now, COMPILE_FACTOR if compiles else 1)
                     yield rank, event
         for log in self._logs.values():
             if log.open:

@@ -7,7 +7,6 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any, Protocol
 
-import torch
 from torch import Tensor, nn
 
 from ...jobs.errors import VtjobsError
@@ -22,17 +21,22 @@ CODE_WARMUP = 20
 
 
 class Head(Protocol):
-    """What training asks of a head, a torch module; `weight_at` says how much its loss counts."""
+    """What training asks of a head, a torch module; `weight_at` says how much its loss counts.
+
+    A head that draws may have a method `draw(batch, generator)` as well, whose result its call then
+    gets in place of the generator: a generator cannot enter a compiled graph.
+    """
 
     def __call__(
-        self, grids: list[Tensor], generator: torch.Generator, places: Tensor | None = None
+        self, grids: list[Tensor], draws: Any, places: Tensor | None = None
     ) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the loss (mean over the images) and metrics (each a mean over the images), all
         scalars.
 
         Args:
             grids: [B, h, w, D] each: the backbone's final patch tokens, or those of every block.
-            generator: a CPU generator of the `pair` stream; the only source of draws.
+            draws: a CPU generator of the `pair` stream, the only source of draws; or what `draw`
+                returned.
             places: [B, h·w] int64, where each token's patch lay in the image; None where nothing
                 was shuffled.
         """

@@ -11,6 +11,7 @@ from torch.nn import functional as F
 
 from ...jobs.documents import Document, from_plain
 from ..models.tokens import Grid
+from ..transfer import send
 
 # The published code adds it to the variance; a saturated softmax has none.
 VARIANCE_FLOOR = 1e-8
@@ -52,11 +53,21 @@ class DRLoc(nn.Module):
         self.locate = nn.ModuleList(Localization(grid, params) for grid in grids)
         self.name = f"drloc_{params.loss}"
 
+    def draw(self, batch: int, generator: torch.Generator) -> list[Tensor]:
+        """Return the pairs of each grid, [2, batch, m] int64: places of tokens, row by row."""
+        return [locate.draw(batch, generator) for locate in self.locate]
+
     def forward(
-        self, grids: list[Tensor], generator: torch.Generator, places: Tensor | None = None
+        self,
+        grids: list[Tensor],
+        draws: torch.Generator | list[Tensor],
+        places: Tensor | None = None,
     ) -> tuple[Tensor, dict[str, Tensor]]:
+        if isinstance(draws, torch.Generator):
+            draws = self.draw(len(grids[0]), draws)
         losses = [
-            locate(tokens, generator) for locate, tokens in zip(self.locate, grids, strict=True)
+            locate(tokens, pairs)
+            for locate, tokens, pairs in zip(self.locate, grids, draws, strict=True)
         ]
         loss = torch.stack(losses).sum()
         return loss, {self.name: loss.detach()}
@@ -80,35 +91,43 @@ class Localization(nn.Module):
         self.extra = (
             nn.Linear(hidden, hidden) if params.extra_layer and self.kind in ("ce", "reg") else None
         )
+        height, columns = self._pooled(
+            torch.empty(1, grid.height, grid.columns, 1, device="meta")
+        ).shape[1:3]
+        self.cells = height * columns
         outputs = [2]
         if self.kind in ("ce", "reg"):
-            height, columns = self._pooled(
-                torch.empty(1, grid.height, grid.columns, 1, device="meta")
-            ).shape[1:3]
             outputs = [self._count(height), self._count(columns)]
         self.out = nn.ModuleList(nn.Linear(hidden, count) for count in outputs)
         if params.init == "truncated_normal":
             self.apply(_truncated_normal)
 
-    def forward(self, tokens: Tensor, generator: torch.Generator) -> Tensor:
-        """Return the loss of this grid, a scalar: tokens [B, h, w, D]."""
+    def draw(self, batch: int, generator: torch.Generator) -> Tensor:
+        """Return pairs of places of the pooled grid, [2, batch, m] int64.
+
+        Two independent uniform draws with replacement; a pair may be one token twice.
+        """
+        pairs = torch.randint(self.cells, (2, batch, self.pairs), generator=generator)
+        return send(pairs, self.second.weight.device)
+
+    def forward(self, tokens: Tensor, places: Tensor) -> Tensor:
+        """Return the loss of this grid, a scalar.
+
+        Args:
+            tokens: [B, h, w, D].
+            places: what `draw` returned.
+        """
         tokens = self._pooled(tokens)
-        batch, height, columns, _ = tokens.shape
-        # Two independent uniform draws with replacement; a pair may be one token twice.
-        places = torch.randint(height * columns, (2, batch, self.pairs), generator=generator).to(
-            tokens.device
-        )
+        height, columns = tokens.shape[1:3]
         rows, cols = places // columns, places % columns
-        offset = torch.stack([rows[0] - rows[1], cols[0] - cols[1]], dim=-1)
+        down, right = rows[0] - rows[1], cols[0] - cols[1]
         predicted = [layer(self._embedded(tokens, places)).float() for layer in self.out]
-        sides = torch.tensor([height, columns], device=tokens.device)
         if self.kind in ("l1", "signed"):
-            target = offset if self.kind == "signed" else offset.abs()
-            return F.l1_loss(predicted[0], target / sides if self.relative else target.float())
+            sides = (height, columns) if self.relative else (1, 1)
+            offset = torch.stack([down / sides[0], right / sides[1]], dim=-1)
+            return F.l1_loss(predicted[0], offset if self.kind == "signed" else offset.abs())
         loss = self._cross_entropy if self.kind == "ce" else self._regression
-        return loss(predicted[0], offset[..., 0], height) + loss(
-            predicted[1], offset[..., 1], columns
-        )
+        return loss(predicted[0], down, height) + loss(predicted[1], right, columns)
 
     def _embedded(self, tokens: Tensor, places: Tensor) -> Tensor:
         """Return [B, m, hidden] of pairs of tokens at `places`, [2, B, m]."""

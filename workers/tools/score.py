@@ -55,10 +55,11 @@ def score(
     import torch
 
     from ..checkpoints.weights import load_weights
-    from ..data.batches import EvalSource
+    from ..data.batches import EVAL_BATCH, EvalSource
     from ..data.datasets import load_part
     from ..data.decoded import Decoder
     from ..models.backbones import build
+    from ..training.compiled import compiled
     from ..training.evaluate import evaluate
     from ..training.group import Group
     from ..training.trainee import make_numerics
@@ -83,12 +84,15 @@ def score(
     model = build(spec.backbone, changed(spec, recipe=recipe).shape, spec.head)
     load_weights(model, final.weights)
     model.to(device)
+    forward = compiled(model, {EVAL_BATCH}) if recipe.compile else None
     found: dict[str, Any] = {}
     for name in sets:
         split = load_part(spec.dataset, name, Streams(spec.seeds), data_root=data_root, paths=paths)
         source = EvalSource(split, spec.dataset, recipe, device, decoder=decoder)
         group = Group(rank=0, world_size=1, device=device)
-        found[_label(name, image_size, crop_pct)] = evaluate(model, source, group, numerics)
+        found[_label(name, image_size, crop_pct)] = evaluate(
+            model, source, group, numerics, forward=forward
+        )
     _journal(workspace.run(run_id).evaluations, final.attempt, final.manifest, found)
     return found
 

@@ -9,9 +9,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ...jobs.errors import VtjobsError
-from ..data.batches import EvalSource
+from ..data.batches import EVAL_BATCH, EvalSource
 from ..data.patches import PatchWork
 from ..randomness import Streams
+from .compiled import compiled
 from .group import Group
 
 
@@ -27,19 +28,21 @@ def evaluate(
     *,
     keep_going: Callable[[], bool] = lambda: True,
     correct: Tensor | None = None,
+    forward: Callable[[Tensor], Tensor] | None = None,
 ) -> dict[str, float] | None:
     """Return top1 and top5 in percent, loss (mean cross-entropy) and n.
 
     None where the ranks agreed to stop.
 
     Evaluation draws no random numbers. `correct`, [N] float64 zeros, is given a 1 for each image of
-    this rank that is classified rightly.
+    this rank that is classified rightly. `forward` calls the model where it is compiled.
     """
     wanted = min(5, source.classes)
+    forward = forward or model
 
     def score(images: Tensor, labels: Tensor, number: int) -> dict[str, Tensor]:
         with numerics.autocast():
-            logits = model(images)
+            logits = forward(images)
         logits = logits.float()
         ranked = logits.topk(wanted, dim=1).indices == labels[:, None]
         loss = F.cross_entropy(logits, labels, reduction="sum")
@@ -117,10 +120,19 @@ class Examiner:
         numerics: Any,
         patches: PatchWork | None,
         streams: Streams,
+        *,
+        compiles: bool = False,
     ) -> None:
         self.trainee, self.ema, self.sources = trainee, ema, sources
         self.group, self.numerics = group, numerics
         self.patches, self.streams = patches, streams
+        self.modules: dict[str, nn.Module] = {"": trainee.backbone}
+        if ema is not None:
+            self.modules["ema_"] = ema.module
+        self.forwards: dict[str, Callable[[Tensor], Tensor]] = {}
+        if compiles:
+            sizes = {EVAL_BATCH}
+            self.forwards = {name: compiled(one, sizes) for name, one in self.modules.items()}
         # Set -> [N] bool, where the last look was the final one.
         self.correct: dict[str, Tensor] = {}
 
@@ -153,13 +165,10 @@ class Examiner:
         self, name: str, source: EvalSource, keep_going: Callable[[], bool], bits: Tensor | None
     ) -> dict[str, float] | None:
         found: dict[str, float] = {}
-        modules = {
-            "": self.trainee.backbone,
-            **({"ema_": self.ema.module} if self.ema is not None else {}),
-        }
-        for prefix, module in modules.items() if self.trainee.labels else [("", self.trainee)]:
+        labels = self.trainee.labels
+        for prefix, module in self.modules.items() if labels else [("", self.trainee)]:
             self.group.broadcast(list(module.buffers()))
-            if self.trainee.labels:
+            if labels:
                 scores = evaluate(
                     module,
                     source,
@@ -167,6 +176,7 @@ class Examiner:
                     self.numerics,
                     keep_going=keep_going,
                     correct=None if prefix else bits,
+                    forward=self.forwards.get(prefix),
                 )
             else:
                 scores = means(self._head, module, source, self.group, keep_going=keep_going)
@@ -184,7 +194,8 @@ class Examiner:
                 images, self.streams.generator("augment", "evaluation", number)
             )
         with self.numerics.autocast():
-            _logits, loss, metrics = self.trainee(
-                images, self.streams.generator("pair", "evaluation", number)
+            draws = self.trainee.draw(
+                len(images), self.streams.generator("pair", "evaluation", number)
             )
+            _logits, loss, metrics = self.trainee(images, draws)
         return {name: value * len(images) for name, value in {"loss": loss, **metrics}.items()}

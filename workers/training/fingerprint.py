@@ -125,7 +125,7 @@ def _drawn(training: "Training") -> dict[str, str | None]:
     on_gpu = torch.cuda.get_rng_state(device) if device.type == "cuda" else None
     try:
         with training.numerics.autocast():
-            trainee(images, generator)
+            trainee(images, trainee.draw(len(images), generator))
     except Exception:
         # A head of somebody's own may need more than this; training itself will say so if it does.
         return {"drop": None, "pair": None}

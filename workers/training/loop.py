@@ -23,6 +23,7 @@ from ..data.timm_pipeline import PilSource, PilTransform
 from ..heads.base import OwnHeadError, weight_at
 from ..models.backbones import input_side
 from ..randomness import Streams
+from .compiled import compiled
 from .distill import make_distillation
 from .evaluate import Diverged, Examiner
 from .fingerprint import fingerprints, of_weights
@@ -74,6 +75,7 @@ class Training:
         self.step = 0
         self.sums = EpochSums(group, clips=spec.recipe.clip_grad is not None)
         self._saved_at = self._marked_at = time.monotonic()
+        self._compiled_before: set[str] = set()
         self._set_up()
 
     # Set-up ---------------------------------------------------------------------------------------
@@ -126,7 +128,14 @@ class Training:
         self.patches = patch_work(spec.head, spec.dataset, trainee.patch, group.device)
         self.ema = make_ema(trainee, recipe)
         self.examiner = Examiner(
-            trainee, self.ema, scored, group, self.numerics, self.patches, self.streams
+            trainee,
+            self.ema,
+            scored,
+            group,
+            self.numerics,
+            self.patches,
+            self.streams,
+            compiles=recipe.compile,
         )
         if self.plan.resume is None:
             # Every rank takes part: a head of somebody's own may remember a forward pass.
@@ -136,6 +145,7 @@ class Training:
         self._resume()
         self.source.begin(self.global_step)
         self.model = self._wrapped()
+        self.forward = self._compiled() if recipe.compile else self.model
 
     def _split(self, name: str) -> ImageSet:
         plan = self.plan
@@ -182,14 +192,11 @@ class Training:
             load_weights(backbone, Path(self.plan.paths[weights.fingerprint]))
 
     def _wrapped(self) -> torch.nn.Module:
-        model: torch.nn.Module = self.trainee
-        if self.recipe.compile:
-            model = torch.compile(model)
         if self.group.world_size == 1:
-            return model
+            return self.trainee
         on_gpu = [self.group.device] if self.group.device.type == "cuda" else None
         model = torch.nn.parallel.DistributedDataParallel(
-            model, device_ids=on_gpu, gradient_as_bucket_view=True, **BUFFERS_STAY
+            self.trainee, device_ids=on_gpu, gradient_as_bucket_view=True, **BUFFERS_STAY
         )
         # DDP orders its gradient buckets after its first backward pass; in a resumed run that would
         # come at another step than in an uninterrupted one, and with three ranks or more the order
@@ -197,6 +204,19 @@ class Training:
         self._backward_nothing(model)
         self.optimizer.zero_grad(set_to_none=True)
         return model
+
+    def _compiled(self) -> Callable[..., Any]:
+        """Compile for the parts that the shares of a whole batch are cut into.
+
+        DDP is compiled as well, so that gradients are reduced while others are still computed.
+        """
+        batch = torch.arange(self.recipe.batch_size)
+        parts = [
+            part
+            for share in batch.tensor_split(self.recipe.virtual_ranks)
+            for part in share.chunk(self.plan.micro_split)
+        ]
+        return compiled(self.model, {len(part) for part in parts})
 
     # The loop -------------------------------------------------------------------------------------
 
@@ -226,6 +246,7 @@ class Training:
         self.trainee.train()
         self._epoch_began = time.monotonic()
         self.pace.begin_epoch()
+        self._mark_compilation("step")
         while self.step < self.order.steps:
             self._one_step()
             self.step += 1
@@ -306,10 +327,11 @@ class Training:
         examples: int,
     ) -> None:
         generator = self.streams.generator("pair", "head", *where)
+        count = len(images)
+        draws = self.trainee.draw(count, generator)
         self.streams.seed_torch("drop", "backbone", *where)
         with self.numerics.autocast():
-            logits, head_loss, metrics = self.model(images, generator, places)
-        count = len(images)
+            logits, head_loss, metrics = self.forward(images, draws, places)
         total, parts = self.objective(images, logits, targets, head_loss, self.head_weight)
         for name, value in parts.items():
             self.sums.add(name, value)
@@ -330,9 +352,10 @@ class Training:
         channels = self.spec.dataset.channels
         size = input_side(self.spec.head, self.trainee.backbone, self.recipe.image_size)
         images = torch.zeros(2, channels, size, size, device=self.group.device)
+        draws = self.trainee.draw(len(images), torch.Generator().manual_seed(0))
         with frozen_statistics(self.statistics, True):
             with self.numerics.autocast():
-                logits, head_loss, metrics = model(images, torch.Generator().manual_seed(0))
+                logits, head_loss, metrics = model(images, draws)
             all_logits = logits if isinstance(logits, tuple) else (logits,)
             given = [part for part in (*all_logits, head_loss) if part is not None]
             torch.stack([part.float().sum() * 0.0 for part in given]).sum().backward()
@@ -371,6 +394,7 @@ class Training:
         epoch = self.epoch + 1
         scores = None
         if epoch % self.plan.evaluate_every == 0 or epoch == self.recipe.epochs:
+            self._mark_compilation("evaluation")
             scores = self.examiner.scores(self._keep_going, final=epoch == self.recipe.epochs)
             if scores is None:
                 return False
@@ -464,6 +488,12 @@ class Training:
             self.ema.module.load_state_dict(ema)
         self.epoch, self.step = int(state["epoch"]), int(state["step"])
         self.sums.restore(state["sums"])
+
+    def _mark_compilation(self, of: str) -> None:
+        """Say that what comes next is compiled at its first time, which takes minutes."""
+        if self.recipe.compile and of not in self._compiled_before:
+            self._compiled_before.add(of)
+            self.mark("compile", always=True)
 
     def mark(self, phase: str, *, always: bool = False) -> None:
         """Tell the agent that this rank makes progress, at most once a second."""

@@ -45,17 +45,27 @@ class Trainee(nn.Module):
         self.patch = patch
         self._tap = tap
 
+    def draw(self, batch: int, generator: torch.Generator) -> Any:
+        """Return what the head's forward pass needs of a generator: its draws, or itself."""
+        draw = getattr(self.head, "draw", None)
+        return generator if draw is None else draw(batch, generator)
+
     def forward(
-        self, images: Tensor, generator: torch.Generator | None = None, places: Tensor | None = None
+        self, images: Tensor, draws: Any = None, places: Tensor | None = None
     ) -> tuple[Tensor | tuple[Tensor, Tensor] | None, Tensor | None, dict[str, Tensor]]:
         """Return logits [B, classes] (or two, or None), the head's loss (or None) and the head's
         metrics.
+
+        Args:
+            images: [B, C, S, S].
+            draws: what `draw` returned; without it the head has no part.
+            places: see `heads.base.Head`.
         """
-        if self.head is None or self._tap is None or generator is None:
+        if self.head is None or self._tap is None or draws is None:
             return self.backbone.forward_head(self.backbone.forward_features(images)), None, {}
         features, grids = self._tap.features(images)
         logits = self.backbone.forward_head(features) if self.labels else None
-        loss, metrics = self.head(grids, generator, places)
+        loss, metrics = self.head(grids, draws, places)
         return logits, loss, metrics
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from vtjobs.jobs.workspace.journal import JournalWriter
 from vtjobs.jobs.workspace.paths import RunFolder
-from vtjobs.workers.agent.hang_watch import Pulse
+from vtjobs.workers.agent.hang_watch import COMPILE_FACTOR, Pulse
 from vtjobs.workers.agent.other_nodes import SILENT_S, OtherNodes
 
 
@@ -25,6 +25,16 @@ def test_a_rank_that_is_silent_for_longer_than_allowed_is_told() -> None:
     pulse = watched(79.0)
     assert pulse.silence([0], 80.0) == 0.0
     assert pulse.silence([0], 81.0) == 61.0
+
+
+def test_a_rank_that_compiles_is_given_six_times_as_long_until_it_speaks_again() -> None:
+    pulse = watched(20.0)
+    pulse.beat(0, 21.0, COMPILE_FACTOR)
+    silences = [pulse.silence([0], float(second)) for second in range(22, 383)]
+    assert silences[-2:] == [0.0, 361.0] and not any(silences[:-1])
+    pulse.beat(0, 383.0)
+    silences = [pulse.silence([0], float(second)) for second in range(384, 445)]
+    assert silences[-2:] == [0.0, 61.0] and not any(silences[:-1])
 
 
 def test_the_time_for_which_a_whole_job_was_suspended_is_no_silence_of_its_ranks() -> None:

@@ -153,7 +153,10 @@ def test_with_all_blocks_each_has_its_own_mlp_and_the_losses_are_summed() -> Non
     tokens = [tokens_of(2, *shape, seed) for seed, shape in enumerate(shapes)]
     whole, _ = head(tokens, torch.Generator().manual_seed(0))
     generator = torch.Generator().manual_seed(0)
-    parts = [locate(grid, generator) for locate, grid in zip(head.locate, tokens, strict=True)]
+    pairs = head.draw(2, generator)
+    parts = [
+        locate(grid, drawn) for locate, grid, drawn in zip(head.locate, tokens, pairs, strict=True)
+    ]
     assert whole.item() == pytest.approx(sum(part.item() for part in parts))
     assert [locate.first.in_features for locate in head.locate] == [6, 12]  # type: ignore[union-attr]
 

@@ -218,13 +218,25 @@ def test_a_run_on_pillow_images_resumes_exactly_with_any_number_of_loader_worker
 ) -> None:
     spec = _spec(
         "vit", "relvit", pipeline="pil", crop="resized", crop_scale=(0.5, 1.0), auto_augment="rand-m9-mstd0.5-inc1",
-        color_jitter=0.0, epochs=1,
+        color_jitter=0.0, epochs=2,
     )  # fmt: skip
-    moments = [{"stop_at": 2}, {"die_at": 2}]
+    # In the first epoch, and in the second: the loader's workers go on from one to the next.
+    moments = [{"stop_at": 2}, {"die_at": 12}]
     plan = {"checkpoint_every_s": 0.0, "workers": workers}
     end, _ = _interrupted(ranks, spec, tmp_path, world_size=1, moments=moments, **plan)
     assert differences(end, reference(spec, 1, workers=1)[0]) == []
     shutil.rmtree(tmp_path, ignore_errors=True)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("backbone", "head"), [("vit", "drloc"), ("convnet", "relvit")])
+def test_a_compiled_run_of_two_ranks_ends_as_if_it_had_not_been_stopped(
+    ranks: Ranks, reference: Reference, tmp_path: Path, backbone: str, head: str
+) -> None:
+    spec = _spec(backbone, head, compile=True, precision="bf16")
+    moments = [{"stop_at": 3}]
+    end, _ = _interrupted(ranks, spec, tmp_path, world_size=2, moments=moments)
+    assert differences(end, reference(spec, 2)[0]) == []
 
 
 @pytest.mark.long
