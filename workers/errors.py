@@ -32,6 +32,10 @@ class OtherNumerics(VtjobsError):
     """A run was submitted by a vtjobs whose results differ from this one's."""
 
 
+class WheelError(VtjobsError):
+    """The installed build of torch has no kernels for this GPU."""
+
+
 class DataError(VtjobsError):
     """Data cannot be used: it is damaged, or not what its fingerprint says."""
 

@@ -42,6 +42,8 @@ class Order(Document, frozen=True, kw_only=True):
     pipeline: str
     """tensor or timm: who makes the batches."""
     origin: Origin
+    collective_s: float
+    """How long ranks wait for each other in a collective operation."""
     port: int = 0
     """Where rank 0's store listens, for the ranks of its node; 0 where there is one rank only."""
     gate: int = 0

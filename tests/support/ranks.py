@@ -160,6 +160,7 @@ def _train(order: dict[str, Any], rank: int, listener: socket.socket) -> int:
         listener=None if rank else handle,
         key="key",
         is_alone=True,
+        timeout_s=300.0,
     )
     if rank or world_size == 1:
         listener.close()

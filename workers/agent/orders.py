@@ -10,6 +10,7 @@ from ...jobs.workspace.allocation import Allocation, Task
 from ...jobs.workspace.paths import RunFolder
 from ..environment import Origin
 from ..orders import Order, PublishedOrder
+from .hang_watch import COMPILE_FACTOR
 from .resume import Parent, Resume
 
 
@@ -46,6 +47,8 @@ def make_order(
         decoded=str(folder.workspace.decoded),
         decoded_bytes=int(allocation.decoded_gib * 2**30),
         pipeline=spec.recipe.pipeline,
+        # The hang watch is to decide first: it says which rank is silent, and where.
+        collective_s=2 * COMPILE_FACTOR * allocation.hang_s,
         origin=origin,
     )
 

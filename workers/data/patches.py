@@ -15,6 +15,7 @@ from torch.nn import functional as F
 
 from ...jobs.documents import Document, from_plain
 from ...jobs.run.settings import DatasetSettings, HeadSettings
+from ..transfer import send
 from .augment import resample_weights
 
 # The published code's, of which the paper gives no numbers: patches are cropped to round(P / 1.15).
@@ -110,7 +111,7 @@ def mega_patches(
     batch, _, side, _ = images.shape
     rows = _cut_weights(batch, side, patch, count, generator)
     columns = rows if shared else _cut_weights(batch, side, patch, count, generator)
-    rows, columns = rows.to(images), columns.to(images)
+    rows, columns = (send(part.to(images.dtype), images.device) for part in (rows, columns))
     return rows[:, None] @ (images @ columns[:, None].transpose(2, 3))
 
 
@@ -162,7 +163,8 @@ def shuffle_patches(
     """
     batch, rows = len(images), images.shape[2] // patch
     patches = as_patches(images, patch).unflatten(0, (batch, -1))
-    places = torch.rand(batch, patches.shape[1], generator=generator).argsort(1).to(images.device)
+    order = torch.rand(batch, patches.shape[1], generator=generator).argsort(1)
+    places = send(order, images.device)
     moved = patches[torch.arange(batch, device=images.device)[:, None], places]
     return as_images(moved.flatten(0, 1), batch, rows), places
 
@@ -179,7 +181,7 @@ def augment_patches(images: Tensor, patch: int, generator: torch.Generator) -> T
     patches = _crop(patches, patch, generator)
     changed = _jitter(patches, generator)
     if images.shape[1] == 3:
-        grey = _drawn(len(patches), GREY_PROBABILITY, generator).to(images.device)
+        grey = send(_drawn(len(patches), GREY_PROBABILITY, generator), images.device)
         changed = torch.where(grey, _luma(changed).expand_as(changed), changed)
     return as_images(changed, len(images), images.shape[2] // patch)
 
@@ -188,9 +190,8 @@ def _crop(patches: Tensor, patch: int, generator: torch.Generator) -> Tensor:
     size = round(patch / CROP)
     if size >= patch:
         return patches
-    top, left = torch.randint(0, patch - size + 1, (2, len(patches)), generator=generator).to(
-        patches.device
-    )
+    corners = torch.randint(0, patch - size + 1, (2, len(patches)), generator=generator)
+    top, left = send(corners, patches.device)
     span = torch.arange(size, device=patches.device)
     index = torch.arange(len(patches), device=patches.device)[:, None, None]
     rows, columns = (top[:, None] + span)[:, :, None], (left[:, None] + span)[:, None, :]
@@ -200,9 +201,11 @@ def _crop(patches: Tensor, patch: int, generator: torch.Generator) -> Tensor:
 
 def _jitter(patches: Tensor, generator: torch.Generator) -> Tensor:
     count = len(patches)
-    factors = 1 + JITTER * (2 * torch.rand(3, count, 1, 1, 1, generator=generator) - 1).to(patches)
-    shift = HUE * (2 * torch.rand(count, 1, 1, 1, generator=generator) - 1).to(patches)
-    chosen = _drawn(count, JITTER_PROBABILITY, generator).to(patches.device)
+    device, dtype = patches.device, patches.dtype
+    drawn = 2 * torch.rand(4, count, 1, 1, 1, generator=generator) - 1
+    *factors, shift = send(drawn.to(dtype), device)
+    factors, shift = [1 + JITTER * factor for factor in factors], HUE * shift
+    chosen = send(_drawn(count, JITTER_PROBABILITY, generator), device)
     changed = patches
     for change in torch.randperm(4, generator=generator).tolist():
         if change == 0:
@@ -227,8 +230,8 @@ def _drawn(count: int, probability: float, generator: torch.Generator) -> Tensor
 def _luma(images: Tensor) -> Tensor:
     if images.shape[1] != 3:
         return images
-    weights = images.new_tensor(_GREY).view(1, 3, 1, 1)
-    return (images * weights).sum(1, keepdim=True)
+    red, green, blue = images.split(1, dim=1)
+    return _GREY[0] * red + _GREY[1] * green + _GREY[2] * blue
 
 
 def turn_hue(images: Tensor, shift: Tensor) -> Tensor:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ...jobs.run.states import EXIT_OF_CLASS, ExitCode, FailureClass
-from ..errors import STORAGE_ERRORS, BackboneError, alike
+from ..errors import STORAGE_ERRORS, BackboneError, WheelError, alike
 from .gate import NotReached
 
 _COMMUNICATION = re.compile(
@@ -81,7 +81,7 @@ def _is_set_up(error: BaseException) -> bool:
     from ..heads.base import OwnHeadError
     from ..training.trainee import PrecisionError
 
-    if isinstance(error, ImportError | BackboneError | OwnHeadError | PrecisionError):
+    if isinstance(error, ImportError | BackboneError | OwnHeadError | PrecisionError | WheelError):
         return True
     if not isinstance(error, RuntimeError):
         return False

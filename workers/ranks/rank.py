@@ -8,10 +8,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ...jobs.config.wheels import is_built_for, remedy
 from ...jobs.documents import to_plain
 from ...jobs.run.states import ExitCode, FailureClass
 from ...jobs.workspace.lineage import candidate_at
 from ...jobs.workspace.paths import RunFolder
+from ..errors import WheelError
 from ..orders import RankOrder
 from ..pipes import LineWriter, StopFlag, write_log_line
 from ..process import DUMP_SIGNAL
@@ -82,6 +84,8 @@ def _train(
     if order.device == "cuda":
         torch.cuda.set_device(mine.local_rank)
         device = torch.device("cuda", mine.local_rank)
+        capability = "{}.{}".format(*torch.cuda.get_device_capability(device))
+        check_wheel(torch.cuda.get_device_name(device), capability, torch.cuda.get_arch_list())
     else:
         device = torch.device("cpu")
     spec = RunSpec.parse(Path(order.spec).read_text())
@@ -110,6 +114,7 @@ def _train(
         listener=listener,
         key=key,
         is_alone=order.nodes == 1,
+        timeout_s=order.collective_s,
     )
     plan = TrainingPlan(
         run_id=order.run_id,
@@ -139,6 +144,19 @@ def _train(
     if log is not None:
         log.end(_how_it_ended(training, completed))
     return completed
+
+
+def check_wheel(name: str, capability: str, architectures: list[str]) -> None:
+    """Look whether torch has kernels for a GPU, before its first one is missing.
+
+    Raises:
+        WheelError: it has none; the message says what to install.
+    """
+    if not is_built_for(capability, architectures):
+        raise WheelError(
+            f"this build of torch has no kernels for {name} (compute capability {capability}), only"
+            f" for {', '.join(architectures)}. {remedy(capability)}"
+        )
 
 
 def _how_it_ended(training: "Training", completed: bool) -> str:

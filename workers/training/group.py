@@ -11,9 +11,8 @@ import torch
 import torch.distributed as torch_dist
 from torch import Tensor
 
-# Collectives that take longer than this mean that a peer is gone; the agent notices a dead one much
-# sooner.
-COLLECTIVE_TIMEOUT_S = 300
+# How long the ranks of a run wait for each other at its start.
+RENDEZVOUS_S = 300
 
 # Of DDP: buffers are not sent around at every step. torch 2.15 gave the setting another name, and
 # warns of the old one (by the new one ranks begin with those of rank 0; they are equal then in any
@@ -83,6 +82,7 @@ def join(
     listener: int | None,
     key: str,
     is_alone: bool,
+    timeout_s: float,
 ) -> Group:
     """Join the run's process group.
 
@@ -95,6 +95,8 @@ def join(
             meanwhile.
         key: the attempt's. Whoever does not know it finds nothing in the store.
         is_alone: whether all ranks are on this node.
+        timeout_s: how long a rank waits for the others in a collective operation, such as while one
+            writes a checkpoint.
     """
     if world_size > 1:
         server = torch_dist.TCPStore(
@@ -102,21 +104,23 @@ def join(
             port,
             world_size,
             is_master=rank == 0,
-            timeout=timedelta(seconds=COLLECTIVE_TIMEOUT_S),
+            timeout=timedelta(seconds=RENDEZVOUS_S),
             master_listen_fd=listener,
             # libuv's server takes a listening socket only from torch 2.4 on, and not on every
             # build.
             use_libuv=False,
         )
         store = torch_dist.PrefixStore(key, server)
-        timeout = timedelta(seconds=COLLECTIVE_TIMEOUT_S)
+        timeout = timedelta(seconds=timeout_s)
         backend = "nccl" if device.type == "cuda" else "gloo"
         if is_alone:
             os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
         torch_dist.init_process_group(
             backend, store=store, rank=rank, world_size=world_size, timeout=timeout
         )
-        _CPU_GROUP[0] = torch_dist.new_group(backend="gloo") if backend == "nccl" else None
+        _CPU_GROUP[0] = (
+            torch_dist.new_group(backend="gloo", timeout=timeout) if backend == "nccl" else None
+        )
     return Group(rank=rank, world_size=world_size, device=device)
 
 

@@ -178,7 +178,7 @@ def make_optimizer(trainee: Trainee, recipe: RecipeSettings) -> torch.optim.Opti
     if not recipe.decay_all:
         skip = getattr(trainee.backbone, "no_weight_decay", lambda: set())()
     trainee.no_weight_decay = lambda: {f"backbone.{name}" for name in skip}
-    options: dict[str, Any] = {}
+    options = fused(recipe.optimizer, next(trainee.parameters()).device)
     if "sgd" in recipe.optimizer or "momentum" in recipe.optimizer:
         options["momentum"] = recipe.momentum
     if recipe.optimizer.startswith("lamb"):
@@ -193,6 +193,15 @@ def make_optimizer(trainee: Trainee, recipe: RecipeSettings) -> torch.optim.Opti
         **options,
     )
     return optimizer
+
+
+def fused(optimizer: str, device: torch.device) -> dict[str, Any]:
+    """Return the option that makes an optimizer of torch update all weights in one GPU kernel.
+
+    With gradient scaling it also leaves out the wait for whether a gradient has overflowed.
+    """
+    is_torchs = optimizer in ("adam", "adamw", "momentum", "sgd")
+    return {"fused": True} if is_torchs and device.type == "cuda" else {}
 
 
 def make_schedule(

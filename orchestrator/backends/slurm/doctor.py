@@ -14,6 +14,7 @@ from typing import Any
 from ....jobs.config.config import Config
 from ....jobs.config.host import clean_environment
 from ....jobs.config.site import configured
+from ....jobs.config.wheels import is_built_for, remedy
 from ....jobs.errors import BadInput, SchedulerUnreachable, VtjobsError
 from ....jobs.units import format_duration
 from ....jobs.workspace.allocation import Allocation, Shape
@@ -321,17 +322,9 @@ def _devices(seen: Mapping[str, Any]) -> list[Finding]:
             )
         ]
     found: list[Finding] = [Finding("probe_torch", True, f"torch {seen['torch']}", "")]
-    supported = {
-        arch.removeprefix("sm_").removeprefix("compute_") for arch in seen["architectures"]
-    }
     for device in seen["devices"]:
-        number = device["capability"].replace(".", "")
-        ok = (
-            not supported
-            or number in supported
-            or any(other[:-1] == number[:-1] and other <= number for other in supported)
-        )
-        fix = "" if ok else f"Install a torch wheel built for sm_{number}"
+        ok = is_built_for(device["capability"], seen["architectures"])
+        fix = "" if ok else remedy(device["capability"])
         found.append(
             Finding(
                 "probe_gpu", ok, f"{device['name']}, compute capability {device['capability']}", fix

@@ -6,9 +6,12 @@ from functools import partial
 import pytest
 
 from vtjobs.jobs.run.spec import NUMERICS, CellSpec
-from vtjobs.jobs.run.states import AttemptState
+from vtjobs.jobs.run.states import AttemptState, FailureClass
 from vtjobs.workers.agent.attempt import HostedRun
 from vtjobs.workers.agent.template_client import Forge
+from vtjobs.workers.errors import WheelError
+from vtjobs.workers.ranks.failure import classify
+from vtjobs.workers.ranks.rank import check_wheel
 
 from ...support.grids import tiny_grid
 from ...support.lab import Lab, serve
@@ -78,3 +81,15 @@ def test_a_run_of_other_numerics_is_not_trained(
     assert log_of(lab, hosted)[-1] == "end  failed: user_error"
     text = (lab.run(run_id).logs(1) / "rank-0.log").read_text()
     assert "Submit the grid again for new runs" in text
+
+
+def test_a_build_of_torch_without_kernels_for_the_gpu_is_told_with_one_that_has_them() -> None:
+    with pytest.raises(WheelError) as caught:
+        check_wheel("Tesla V100-SXM2-32GB", "7.0", ["sm_75", "sm_80", "sm_90"])
+    assert str(caught.value) == (
+        "this build of torch has no kernels for Tesla V100-SXM2-32GB (compute capability 7.0), only"
+        " for sm_75, sm_80, sm_90. Run in the environment of vtjobs: pip install 'torch==2.7.1'"
+        " 'torchvision==0.22.1'"
+    )
+    assert classify(caught.value) is FailureClass.SETUP_ERROR
+    check_wheel("Tesla V100-SXM2-32GB", "7.0", ["sm_50", "sm_60", "sm_70"])

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 import torch
 
+from vtjobs.jobs.documents import changed
 from vtjobs.jobs.grid.heads import HEADS
-from vtjobs.jobs.run.settings import BackboneSettings
+from vtjobs.jobs.run.settings import BackboneSettings, HeadSettings
 from vtjobs.workers.training.compiled import compiled
 
 from ...support.training import CONVNET, VIT, contents, differences, newest, run_spec, training
@@ -77,3 +78,45 @@ def test_a_compiled_run_is_resumed_exactly(tmp_path: Path, eager: None) -> None:
     places = [newest(tmp_path / name, spec.run_id) for name in ("whole", "rest")]
     one, other = (contents(place) for place in places if place is not None)
     assert differences(one, other) == []
+
+
+DRAWS = """
+import torch
+from torch import nn
+
+class Noisy(nn.Module):
+    def __init__(self, grids):
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(grids[-1].width))
+
+    {draw}
+
+    def forward(self, grids, draws, places):
+        noise = {noise}
+        loss = (grids[-1].mean((1, 2)) * self.scale - noise[:, None]).square().mean()
+        return loss, {{}}
+"""
+BEFORE = "def draw(self, batch, generator): return torch.rand(batch, generator=generator)"
+
+
+@pytest.mark.parametrize(
+    ("draw", "noise", "breaks"),
+    [(BEFORE, "draws", False), ("", "torch.rand(len(grids[-1]), generator=draws)", True)],
+)
+def test_a_labs_own_head_is_one_graph_if_it_draws_beforehand(
+    tmp_path: Path, eager: None, draw: str, noise: str, breaks: bool
+) -> None:
+    """And trains to the same weights either way."""
+    ends = []
+    for source in (DRAWS.format(draw=draw, noise=noise), DRAWS.format(draw=BEFORE, noise="draws")):
+        params = {"weight": 1.0, "tokens": "after_norm", "blocks": "last"}
+        head = HeadSettings(name="Noisy", params=params, source=source)
+        spec = changed(run_spec(VIT, compile=True, epochs=1), head=head)
+        run = training(spec, tmp_path / str(len(ends)))
+        assert run.run()
+        ends.append(run.trainee.state_dict())
+        if len(ends) == 1:
+            draws = run.trainee.draw(4, torch.Generator().manual_seed(0))
+            found = torch._dynamo.explain(run.trainee)(torch.rand(4, 1, 16, 16), draws, None)
+            assert (found.graph_break_count > 0) == breaks
+    assert differences(ends[0], ends[1]) == []

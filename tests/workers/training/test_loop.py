@@ -13,6 +13,7 @@ import torch
 from safetensors import safe_open
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from vtjobs.jobs.documents import changed
 from vtjobs.jobs.grid import catalogue
@@ -337,3 +338,30 @@ def test_the_last_checkpoint_says_which_images_are_classified_rightly(
     assert sum(a != b for a, b in zip(found["test"], wanted, strict=True)) <= 1
     earlier = [place for place in (tmp_path / "run").glob("step-*") if place != last]
     assert earlier and not any((place / "correct.safetensors").exists() for place in earlier)
+
+
+class _Reads(TorchDispatchMode):
+    """Counts how often a tensor's value is asked for, which waits for a GPU."""
+
+    count = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.count += func is torch.ops.aten._local_scalar_dense.default
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("head", ["supervised", "drloc", "relvit"])
+def test_a_step_waits_for_no_value(
+    tmp_path: Path, head: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe = {**REGULARISED, "epochs": 1, "crop": "resized", "crop_padding": 4}
+    run = training(run_spec(VIT, head, **recipe), tmp_path)
+    # On the CPU it looks at the loss in every step.
+    monkeypatch.setattr(run, "_check_finite", lambda: None)
+    run.trainee.train()
+    run._one_step()
+    # AdamW counts its steps, on the CPU also where it trains on a GPU.
+    monkeypatch.setattr(run.optimizer, "step", lambda: None)
+    with _Reads() as reads:
+        run._one_step()
+    assert reads.count == 0

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import timm
 import torch
+from timm.optim import create_optimizer_v2
 from torch import nn
 
 from vtjobs.jobs.grid import catalogue
@@ -21,6 +22,7 @@ from vtjobs.workers.training.trainee import (
     PrecisionError,
     Trainee,
     frozen_statistics,
+    fused,
     layers_with_statistics,
     make_numerics,
     make_optimizer,
@@ -365,3 +367,13 @@ def test_lamb_clips_where_the_recipe_does_and_not_by_itself() -> None:
     wanted = before - 0.1 * before.norm() / update.norm() * update
     torch.testing.assert_close(layer.weight.detach(), wanted, atol=1e-5, rtol=1e-5)
     assert optimizer.defaults["max_grad_norm"] is None
+
+
+@pytest.mark.parametrize("name", ["adam", "adamw", "momentum", "sgd", "lamb"])
+def test_an_optimizer_of_torch_is_fused_on_a_gpu(name: str) -> None:
+    assert fused(name, torch.device("cpu")) == {}
+    given = fused(name, torch.device("cuda"))
+    momentum = {"momentum": 0.9} if name in ("momentum", "sgd") else {}
+    made = create_optimizer_v2(nn.Linear(2, 2), opt=name, lr=0.1, **momentum, **given)
+    # Such a one takes the scaler's word for an overflow without waiting for the device.
+    assert getattr(made, "_step_supports_amp_scaling", False) == (name != "lamb")

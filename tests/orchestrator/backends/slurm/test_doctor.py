@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from vtjobs.jobs.config.wheels import remedy
 from vtjobs.jobs.workspace.reach import Reach
 from vtjobs.orchestrator.backends.slurm import doctor
 from vtjobs.orchestrator.backends.slurm.doctor import MOST_SKEW_S, findings, judge
@@ -105,6 +106,8 @@ def test_it_says_what_a_node_saw_last_of_the_controller(
         ("8.0", ["sm_86"], False),
         ("6.1", ["sm_70", "sm_80"], False),
         ("9.0", ["sm_80", "compute_90"], True),
+        ("9.0", ["compute_80"], True),
+        ("7.0", ["sm_75", "sm_90a", "sm_120"], False),
         ("7.0", [], True),
     ],
 )
@@ -114,9 +117,7 @@ def test_a_gpu_needs_a_wheel_that_was_built_for_it(
     devices = [{"name": "GPU", "capability": capability}]
     found = judged(devices=devices, architectures=architectures)["probe_gpu"]
     assert found[0] is ok
-    assert found[2] == (
-        "" if ok else f"Install a torch wheel built for sm_{capability.replace('.', '')}"
-    )
+    assert found[2] == ("" if ok else remedy(capability))
 
 
 def test_gpus_without_nccl_are_a_fault() -> None:
