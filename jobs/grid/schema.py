@@ -221,7 +221,7 @@ class Grid(Strict):
     )
     recipe: str | None = Field(
         None,
-        description="name of the recipe (see `vtjobs catalog RECIPE`); NAME-fast: in fp16",
+        description="name of the recipe, see `vtjobs catalog`; NAME-fast: the same in fp16",
     )
     train: Train = Field(default_factory=dict, description="changes to the recipe")
     data: Data = Field(Data(), description="validation split and additional evaluation sets")
