@@ -68,5 +68,15 @@ def faster(precision: str, capability: float | None, recipe: str) -> str:
     )
 
 
+def slow_on_cpu(precision: str, gpus: int) -> str:
+    """Return a warning where half precision would be emulated; empty where it is not."""
+    if gpus or precision == "fp32":
+        return ""
+    return (
+        f"{precision} is many times slower than fp32 on a CPU. For a trial without a GPU set"
+        " train.precision: fp32"
+    )
+
+
 def _is_fast(recipe: str) -> bool:
     return published_recipe(recipe) != recipe

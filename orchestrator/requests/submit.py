@@ -28,7 +28,7 @@ from .actions import mark_held
 from .backbone_check import check_backbones
 from .data_check import DataCheck, look
 from .declarations import declarations
-from .precision import capability_for, check_precision, faster
+from .precision import capability_for, check_precision, faster, slow_on_cpu
 from .summary import Summary, summary
 
 FEW_STEPS = 5
@@ -161,6 +161,7 @@ def _precision(
         if found is not None:
             problems.append(document.problem(("train", "precision"), found.message, found.fix))
         hints.append(faster(precision, capability, recipe))
+        hints.append(slow_on_cpu(precision, shape.gpus))
     return list(dict.fromkeys(problems)), [hint for hint in dict.fromkeys(hints) if hint]
 
 

@@ -2,7 +2,12 @@
 
 import pytest
 
-from vtjobs.orchestrator.requests.precision import capability_of, check_precision, faster
+from vtjobs.orchestrator.requests.precision import (
+    capability_of,
+    check_precision,
+    faster,
+    slow_on_cpu,
+)
 
 
 @pytest.mark.parametrize(
@@ -40,3 +45,8 @@ def test_where_fp32_wastes_tensor_cores_what_is_faster_is_named(
 )
 def test_nothing_is_said_where_nothing_is_faster(precision: str, capability: float | None) -> None:
     assert faster(precision, capability, "deit") == ""
+
+
+def test_half_precision_on_a_cpu_is_warned_of() -> None:
+    assert "train.precision: fp32" in slow_on_cpu("fp16", 0)
+    assert slow_on_cpu("fp32", 0) == slow_on_cpu("fp16", 1) == ""
