@@ -2,12 +2,26 @@
 
 import pytest
 
+from vtjobs.jobs.grid.load import take_in_document
+from vtjobs.jobs.strict_yaml import parse
+from vtjobs.jobs.workspace.allocation import Shape
+from vtjobs.jobs.workspace.stored_grid import freeze
 from vtjobs.orchestrator.requests.precision import (
     capability_of,
     check_precision,
     faster,
     slow_on_cpu,
 )
+from vtjobs.orchestrator.requests.submit import _precision
+
+GRID = """name: one
+backbones: [swin_t]
+datasets: [cifar10]
+heads: [supervised]
+seeds: 1
+recipe: drloc-scratch
+train: {{precision: {precision}}}
+"""
 
 
 @pytest.mark.parametrize(
@@ -50,3 +64,22 @@ def test_nothing_is_said_where_nothing_is_faster(precision: str, capability: flo
 def test_half_precision_on_a_cpu_is_warned_of() -> None:
     assert "train.precision: fp32" in slow_on_cpu("fp16", 0)
     assert slow_on_cpu("fp32", 0) == slow_on_cpu("fp16", 1) == ""
+
+
+@pytest.mark.parametrize(
+    ("kind", "precision", "problems", "hints"),
+    [("v100", "bf16", 1, 0), ("v100", "fp32", 0, 1), ("a100", "bf16", 0, 0), (None, "fp32", 0, 0)],
+)
+def test_on_a_cluster_the_kind_of_gpu_that_the_grid_names_counts(
+    kind: str | None, precision: str, problems: int, hints: int
+) -> None:
+    document = parse(GRID.format(precision=precision).encode(), file="grid.yaml")
+    intake = take_in_document(document)
+    shape = Shape(
+        backend="slurm", nodes=1, ranks=1, gpus=1, gpu=kind, threads=1, walltime_s=None, lead_s=60,
+        checkpoint_every_s=600, evaluate_every=1, sets=(),
+    )  # fmt: skip
+    frozen = freeze(intake.grid, intake.expansion, at=0.0)
+    refused, said = _precision(shape, frozen, intake.document)
+    assert (len(refused), len(said)) == (problems, hints)
+    assert all((one.line, one.key) == (7, "train.precision") for one in refused)
