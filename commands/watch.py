@@ -78,7 +78,7 @@ def runs(
     workspace: Workspace = None,
 ) -> None:
     """List runs with state, progress and result."""
-    from ..orchestrator.views import documents
+    from ..orchestrator.views import runs as views
     from .printing import terminal
     from .printing.runs import print_runs, sorted_by
 
@@ -86,7 +86,7 @@ def runs(
     # What comes first is known once all are sorted.
     most = None if sort else limit
     chosen = selection(selector, default_all=True)
-    found = documents.runs(context, chosen, limit=most)
+    found = views.runs(context, chosen, limit=most)
     if sort:
         found = sorted_by(found, sort)[:limit]
     if as_json:
@@ -101,7 +101,7 @@ def show(
     run: RunId, as_json: Json = False, quiet: Quiet = False, workspace: Workspace = None
 ) -> None:
     """Show one run's settings, attempts, results and history."""
-    from ..orchestrator.views.documents import show as view
+    from ..orchestrator.views.details import show as view
     from .printing import terminal
     from .printing.show import lines
 
@@ -180,7 +180,7 @@ def failures(
     workspace: Workspace = None,
 ) -> None:
     """Show what went wrong, grouped by cause."""
-    from ..orchestrator.views.documents import failures as view
+    from ..orchestrator.views.failures import failures as view
     from .printing import terminal
 
     context = look_into(workspace)

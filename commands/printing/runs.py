@@ -10,7 +10,7 @@ from ...jobs.run.selector import axis_text
 from ...jobs.units import format_duration
 
 if TYPE_CHECKING:
-    from ...orchestrator.views.documents import RunView
+    from ...orchestrator.views.runs import RunView
 
 Column = tuple[str, Callable[["RunView"], str]]
 """Heading, and a run's text below it."""

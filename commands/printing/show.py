@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from ...db.gpu_hours import GpuHours
     from ...jobs.workspace.events import Usage
     from ...orchestrator.views.attempts import AttemptView
-    from ...orchestrator.views.documents import RunDetails
+    from ...orchestrator.views.details import RunDetails
 
 
 def lines(document: "RunDetails") -> list[str]:

@@ -15,7 +15,6 @@ A package that is installed beside vtjobs registers its own with an entry point 
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
-from importlib.metadata import entry_points
 from importlib.util import find_spec
 from types import ModuleType
 
@@ -65,6 +64,9 @@ BACKENDS = {
 
 @cache
 def _installed() -> dict[str, Registered]:
+    # Imported here: most commands have a backend of our own, and the import is a tenth of `--help`.
+    from importlib.metadata import entry_points
+
     return {point.name: Registered(package=point.value) for point in entry_points(group=GROUP)}
 
 

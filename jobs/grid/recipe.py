@@ -233,8 +233,3 @@ class Inconsistent(ValueError):
     def __init__(self, message: str, fields: tuple[str, ...]) -> None:
         super().__init__(message)
         self.fields = fields
-
-
-def allowed_world_sizes(virtual_ranks: int) -> list[int]:
-    """Return the numbers of real ranks that can carry these virtual ranks."""
-    return [size for size in range(1, virtual_ranks + 1) if virtual_ranks % size == 0]

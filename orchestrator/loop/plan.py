@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import Any
 
 from ...jobs.errors import Problem
-from ...jobs.grid.recipe import allowed_world_sizes
 from ...jobs.workspace.allocation import DECODED_GIB, HANG_S, Allocation, Shape, Task
 from ...jobs.workspace.grid_settings import GridSettings
 from ..backends.base import Backend, Room
@@ -114,3 +113,8 @@ def pack(
         for start in range(0, len(places), room.places)
         if (part := places[start : start + room.places])
     ]
+
+
+def allowed_world_sizes(virtual_ranks: int) -> list[int]:
+    """Return the numbers of real ranks that can carry these virtual ranks."""
+    return [size for size in range(1, virtual_ranks + 1) if virtual_ranks % size == 0]

@@ -16,8 +16,8 @@ from ...jobs.run.selector import Selection
 from ...jobs.run.states import RunState
 from ...jobs.units import iso
 from ..loop.context import Context
-from .documents import SCHEMA_VERSION
 from .eta import etas
+from .runs import SCHEMA_VERSION
 from .shown import HELD, WORDS, Words
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from vtjobs.commands.printing.runs import columns_of, sorted_by
 from vtjobs.jobs.errors import BadInput
-from vtjobs.orchestrator.views.documents import RunView
+from vtjobs.orchestrator.views.runs import RunView
 
 PLAIN = [
     "RUN", "BACKBONE", "DATASET", "HEAD", "SEED", "STATE", "EPOCH", "TRIES", "TIME", "TOP1",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from vtjobs.jobs.config.config import Config
 from vtjobs.orchestrator.loop.context import Context, open_context
-from vtjobs.orchestrator.views import documents
+from vtjobs.orchestrator.views import runs as view_runs
 
 from ..support.views import ALL, check_counts, check_run
 from .watch import Violation
@@ -45,7 +45,7 @@ class Views:
             raise Violation(f"I9: {error}") from error
 
     def _compare(self, context: Context) -> None:
-        found = documents.runs(context, ALL)
+        found = view_runs.runs(context, ALL)
         check_counts(context, found, ())
         for run in found:
             if (kind := _kind(run)) not in self._met:
@@ -60,7 +60,7 @@ class Views:
             self._context = None
 
 
-def _kind(run: documents.RunView) -> Kind:
+def _kind(run: view_runs.RunView) -> Kind:
     scheduler = (run.scheduler or "").partition(" ")[0]
     return (
         run.state,

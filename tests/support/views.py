@@ -7,7 +7,8 @@ from vtjobs.commands.printing import show as show_page
 from vtjobs.commands.printing.runs import SORTS
 from vtjobs.jobs.run.selector import Selection
 from vtjobs.orchestrator.loop.context import Context
-from vtjobs.orchestrator.views import documents
+from vtjobs.orchestrator.views import details as view_details
+from vtjobs.orchestrator.views import runs as view_runs
 from vtjobs.orchestrator.views.status import status
 from vtjobs.orchestrator.views.why import why
 
@@ -16,10 +17,10 @@ ALL = Selection()
 
 def shown_words(context: Context, selection: Selection = ALL) -> dict[str, str]:
     """Return run -> the word that `vtjobs runs` shows it by."""
-    return {run.run_id: run.shown_state for run in documents.runs(context, selection)}
+    return {run.run_id: run.shown_state for run in view_runs.runs(context, selection)}
 
 
-def check_counts(context: Context, runs: list[documents.RunView], grids: Iterable[str]) -> None:
+def check_counts(context: Context, runs: list[view_runs.RunView], grids: Iterable[str]) -> None:
     """Check that `status` counts the runs as `runs` lists them, over all and in these grids."""
     found = status(context, ALL)
     assert _met(found.shown) == Counter(run.shown_state for run in runs)
@@ -30,9 +31,9 @@ def check_counts(context: Context, runs: list[documents.RunView], grids: Iterabl
         assert _met(grid.shown) == Counter(members.values()), grid_id
 
 
-def check_run(context: Context, run: documents.RunView) -> None:
+def check_run(context: Context, run: view_runs.RunView) -> None:
     """Check that `show` and `why` say of a run what `runs` does, as documents and as text."""
-    details, explained = documents.show(context, run.run_id), why(context, run.run_id)
+    details, explained = view_details.show(context, run.run_id), why(context, run.run_id)
     said = {(one.state, one.shown_state) for one in (run, details, explained)}
     assert len(said) == 1, f"run {run.run_id}: runs, show and why say {said}"
     (line,) = [line for line in show_page.lines(details) if line.startswith("state ")]

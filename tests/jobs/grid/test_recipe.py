@@ -7,17 +7,9 @@ from pydantic import ValidationError
 
 from vtjobs.jobs.documents import changed
 from vtjobs.jobs.grid import catalogue
-from vtjobs.jobs.grid.recipe import Recipe, allowed_world_sizes
+from vtjobs.jobs.grid.recipe import Recipe
 
 PLAIN = {"epochs": 10, "batch_size": 32, "lr": 1e-3, "image_size": 16}
-
-
-@given(st.integers(1, 512))
-def test_a_world_size_is_allowed_where_it_divides_the_virtual_ranks(virtual_ranks: int) -> None:
-    sizes = allowed_world_sizes(virtual_ranks)
-    assert sizes[0] == 1 and sizes[-1] == virtual_ranks
-    assert all(virtual_ranks % size == 0 for size in sizes)
-    assert len(sizes) == sum(virtual_ranks % size == 0 for size in range(1, virtual_ranks + 1))
 
 
 @given(st.integers(1, 10**6), st.integers(1, 4096))

@@ -11,7 +11,13 @@ from vtjobs.jobs.workspace.allocation import Allocation, Shape, Task
 from vtjobs.jobs.workspace.paths import Workspace
 from vtjobs.orchestrator.backends.base import Room
 from vtjobs.orchestrator.backends.local.backend import LocalBackend
-from vtjobs.orchestrator.loop.plan import check_world_size, pack, shape_of, spread
+from vtjobs.orchestrator.loop.plan import (
+    allowed_world_sizes,
+    check_world_size,
+    pack,
+    shape_of,
+    spread,
+)
 
 from ...support.grid_settings import grid_settings
 
@@ -131,3 +137,11 @@ def test_every_part_of_a_grid_is_dealt_to_every_place() -> None:
 def test_a_backend_that_does_not_ask_for_it_gets_runs_in_order() -> None:
     room = Room(lanes=1, tasks=4)
     assert spread([3, 1, 2], room) == ([3, 1, 2], room)
+
+
+@given(st.integers(1, 512))
+def test_a_world_size_is_allowed_where_it_divides_the_virtual_ranks(virtual_ranks: int) -> None:
+    sizes = allowed_world_sizes(virtual_ranks)
+    assert sizes[0] == 1 and sizes[-1] == virtual_ranks
+    assert all(virtual_ranks % size == 0 for size in sizes)
+    assert len(sizes) == sum(virtual_ranks % size == 0 for size in range(1, virtual_ranks + 1))

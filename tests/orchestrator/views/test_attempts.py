@@ -13,7 +13,7 @@ from vtjobs.db.gpu_hours import GpuHours
 from vtjobs.jobs.documents import to_plain
 from vtjobs.jobs.run.selector import parse_selection
 from vtjobs.jobs.workspace.journal import JournalWriter
-from vtjobs.orchestrator.views import documents
+from vtjobs.orchestrator.views import details as view_details
 from vtjobs.orchestrator.views.status import status
 
 from ...support.grids import tiny_grid
@@ -36,16 +36,16 @@ def epoch(**usage: Any) -> tuple[str, dict[str, Any]]:
     return "epoch", {"epoch": 1, "step": 8, "metrics": {}, "usage": usage}
 
 
-def shown(lab: Lab, *events: tuple[str, dict[str, Any]]) -> documents.RunDetails:
+def shown(lab: Lab, *events: tuple[str, dict[str, Any]]) -> view_details.RunDetails:
     """Return the document of a run whose only attempt left these events."""
     (run_id,) = lab.submit(tiny_grid(seeds="1"))
     lab.tick()
     journal(lab, run_id, 1, *events)
     lab.tick()
-    return documents.show(lab.context, run_id)
+    return view_details.show(lab.context, run_id)
 
 
-def attempt_lines(document: documents.RunDetails) -> list[str]:
+def attempt_lines(document: view_details.RunDetails) -> list[str]:
     text = lines(document)
     begin = text.index("attempts") + 1
     return text[begin : text.index("", begin)]
@@ -76,7 +76,7 @@ def test_an_attempt_of_an_older_agent_has_no_line_of_it(quiet_lab: Lab) -> None:
 def test_an_attempt_that_has_not_started_has_no_line_of_it(quiet_lab: Lab) -> None:
     (run_id,) = quiet_lab.submit(tiny_grid(seeds="1"))
     quiet_lab.tick()
-    found = documents.show(quiet_lab.context, run_id)
+    found = view_details.show(quiet_lab.context, run_id)
     assert (found.attempts[0].usage, found.attempts[0].gpu_hours) == (None, NOTHING)
     assert len(attempt_lines(found)) == 1
 
@@ -104,7 +104,7 @@ def spent(quiet_lab: Lab) -> list[str]:
 
 
 def test_show_says_what_became_of_an_attempts_gpu_hours(quiet_lab: Lab, spent: list[str]) -> None:
-    found = documents.show(quiet_lab.context, spent[1])
+    found = view_details.show(quiet_lab.context, spent[1])
     assert to_plain(found.attempts[0].gpu_hours) == to_plain(NOTHING) | {"useful": 2.0, "lost": 1.0}
     assert attempt_lines(found)[1] == (
         "     GPU-hours: 2.00 useful, 1.00 lost, 0.00 failed, 0.00 superseded"

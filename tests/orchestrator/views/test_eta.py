@@ -3,7 +3,7 @@
 from vtjobs.jobs.run.eta import Eta
 from vtjobs.jobs.run.selector import parse_selection
 from vtjobs.orchestrator.requests import actions
-from vtjobs.orchestrator.views import documents
+from vtjobs.orchestrator.views import runs as view_runs
 from vtjobs.orchestrator.views.eta import etas
 from vtjobs.orchestrator.views.status import status
 
@@ -14,7 +14,7 @@ from ...support.views import ALL
 
 
 def of_run(lab: Lab, run_id: str) -> Eta | None:
-    (found,) = [run for run in documents.runs(lab.context, ALL) if run.run_id == run_id]
+    (found,) = [run for run in view_runs.runs(lab.context, ALL) if run.run_id == run_id]
     return found.eta
 
 

@@ -9,7 +9,7 @@ from vtjobs.cli import app
 from vtjobs.db import queries
 from vtjobs.db.engine import reading
 from vtjobs.jobs.run.selector import Selection
-from vtjobs.orchestrator.views import documents
+from vtjobs.orchestrator.views import failures as view_failures
 from vtjobs.orchestrator.views.why import why
 
 from ...support.grids import tiny_grid
@@ -79,7 +79,7 @@ def test_the_command_that_why_names_gives_the_run_another_try(
     end(quiet_lab, run_id, failure, state=state, error=error)
     assert quiet_lab.state(run_id) == "failed"
     action = why(quiet_lab.context, run_id).action
-    (group,) = documents.failures(quiet_lab.context, Selection())
+    (group,) = view_failures.failures(quiet_lab.context, Selection())
     assert group.remedy == action
     run(quiet_lab, last_command(action))
     assert quiet_lab.state(run_id) in ("pending", "queued")
@@ -138,7 +138,7 @@ def test_a_diverged_run_is_told_what_to_change(quiet_lab: Lab) -> None:
 def test_a_run_that_tries_again_by_itself_needs_no_remedy(quiet_lab: Lab) -> None:
     (run_id,) = quiet_lab.submit(tiny_grid(seeds="1", extra="retries: 3"))
     end(quiet_lab, run_id, "storage")
-    (group,) = documents.failures(quiet_lab.context, Selection())
+    (group,) = view_failures.failures(quiet_lab.context, Selection())
     assert group.remedy == ""
 
 
@@ -148,7 +148,7 @@ def test_many_runs_that_failed_alike_are_retried_with_one_command(quiet_lab: Lab
     for run_id in runs:
         journal(quiet_lab, run_id, 1, started(), ended("failed", "hang", signature="no progress"))
     quiet_lab.tick()
-    (group,) = documents.failures(quiet_lab.context, Selection())
+    (group,) = view_failures.failures(quiet_lab.context, Selection())
     assert group.runs == 12
     run(quiet_lab, [*last_command(group.remedy), "--yes"])
     assert not {quiet_lab.state(run_id) for run_id in runs} & {"failed"}

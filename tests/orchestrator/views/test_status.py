@@ -12,7 +12,7 @@ from vtjobs.jobs.run.selector import parse_selection
 from vtjobs.jobs.run.states import RunState
 from vtjobs.jobs.workspace.journal import LEASE_S
 from vtjobs.orchestrator.requests import actions
-from vtjobs.orchestrator.views import documents
+from vtjobs.orchestrator.views import runs as view_runs
 from vtjobs.orchestrator.views.status import status
 
 from ...support.grids import tiny_grid
@@ -22,7 +22,7 @@ from ...support.views import ALL, check_counts, check_run
 
 def check_views(lab: Lab) -> dict[str, str]:
     """Check that all views agree; return run -> word."""
-    found = documents.runs(lab.context, ALL)
+    found = view_runs.runs(lab.context, ALL)
     check_counts(lab.context, found, [grid.grid_id for grid in status(lab.context, ALL).grids])
     for run in found:
         check_run(lab.context, run)

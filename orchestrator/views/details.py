@@ -1,0 +1,149 @@
+"""All that is known of one run: what `vtjobs show` shows."""
+
+from dataclasses import asdict
+from typing import Any
+
+from ...db import lookups, queries, records
+from ...db.engine import reading
+from ...db.gpu_hours import gpu_hours
+from ...jobs.atomic_files import read_cache
+from ...jobs.documents import Document, to_plain
+from ...jobs.errors import DamagedFile
+from ...jobs.grid import fidelity
+from ...jobs.run.selector import Selection
+from ...jobs.run.spec import CellSpec, RunSpec
+from ...jobs.units import iso
+from ...jobs.workspace.paths import RunFolder
+from ...jobs.workspace.stored_grid import read_spec
+from ..loop.context import Context
+from .attempts import AttemptView, CheckpointView, attempt_views
+from .runs import SCHEMA_VERSION, RunView, etas_of_running, facts_of
+from .shown import Words
+
+
+class Settings(Document, frozen=True, kw_only=True):
+    """What is set for head and recipe, and who says so."""
+
+    head: list[fidelity.Setting]
+    """Of a published head."""
+    recipe: list[fidelity.Setting]
+    """Of the recipe."""
+
+
+class ResultView(Document, frozen=True, kw_only=True):
+    """One metric of a run on one set."""
+
+    set_name: str
+    metric: str
+    cell_id: str
+    last: float
+    """At the last epoch."""
+    last_epoch: int
+    best: float
+    """At the best epoch on this very set."""
+    best_epoch: int
+
+
+class Change(Document, frozen=True, kw_only=True):
+    """One change of an attempt's state."""
+
+    at: str | None
+    attempt: int
+    source: str
+    """Who said so: journal, local, squeue, sacct, ray, user or vtjobs."""
+    before: str | None
+    """The state that it left; null at the beginning."""
+    after: str
+    """The state that it came to."""
+    raw: str
+    """The scheduler's own word."""
+
+
+class RunDetails(RunView, frozen=True, kw_only=True):
+    """All that is known of one run: what `vtjobs show` shows."""
+
+    schema_version: int
+    settings: Settings
+    """What is set for head and recipe, and who says so."""
+    parent: str | None
+    """The run of the stage before."""
+    folder: str
+    """Where its files are."""
+    spec: dict[str, Any]
+    """Its description."""
+    environment: dict[str, Any] | None
+    """Software and hardware of the latest attempt."""
+    results: list[ResultView]
+    """Its scores."""
+    attempts: list[AttemptView]  # type: ignore[assignment]
+    """Instead of their number."""
+    checkpoints: list[CheckpointView]
+    """Those that were announced."""
+    history: list[Change]
+    """Every change of state."""
+    grids: list[str]
+    """Every grid that has the run, the newest first."""
+
+
+def show(context: Context, run_id: str) -> RunDetails:
+    """Return everything that is known of one run."""
+    folder = context.workspace.run(run_id)
+    with reading(context.ledger.engine) as connection:
+        row = queries.list_runs(connection, Selection(names=(run_id,)))[0]
+        attempts = queries.attempts_of(connection, run_id)
+        events = queries.events_of(connection, run_id)
+        checkpoints = queries.checkpoints_of(connection, run_id)
+        results = queries.results_of(connection, [run_id])
+        grids = lookups.grids_of(connection, run_id)
+        hours = gpu_hours(connection, [run_id]).get(run_id, {})
+        cell = queries.cell_rows(connection, {row.cell_id})[row.cell_id]
+    spec = _spec(folder)
+    cell_spec = CellSpec.stored(cell.spec)
+    settings = spec or cell_spec.settings
+    last = attempts[-1].number if attempts else 0
+    facts = facts_of(Words(context), row, None)
+    return RunDetails(
+        **(facts | {"attempts": attempt_views(context.workspace, row.grid_id, attempts, hours)}),
+        eta=etas_of_running(context, [row]).get(run_id),
+        schema_version=SCHEMA_VERSION,
+        settings=Settings(
+            head=fidelity.of_head(settings.head, row.backbone, row.recipe),
+            recipe=fidelity.of_recipe(settings.recipe, row.recipe),
+        ),
+        parent=row.parent,
+        folder=str(folder.path),
+        spec=to_plain(spec) | {"recipe": spec.recipe.in_full()}
+        if spec
+        else to_plain(settings) | {"numerics": cell_spec.numerics},
+        environment=read_cache(folder.attempt(last) / "environment.json") or None,
+        results=[_result(result) for result in results],
+        checkpoints=[
+            CheckpointView(
+                attempt=point.attempt,
+                epoch=point.epoch,
+                step=point.step,
+                bytes=point.bytes,
+                at=iso(point.at),
+                on_disk=folder.checkpoint(point.attempt, point.step).exists(),
+            )
+            for point in checkpoints
+        ],
+        history=[Change(**(asdict(event) | {"at": iso(event.at)})) for event in events],
+        grids=grids,
+    )
+
+
+def _spec(folder: RunFolder) -> RunSpec | None:
+    """Return a run's own description; None: its cell has most of it.
+
+    It is written when the run starts, and again at its next start where it is damaged.
+    """
+    try:
+        return read_spec(folder)
+    except (FileNotFoundError, DamagedFile):
+        return None
+
+
+def _result(row: records.ResultRow) -> ResultView:
+    facts = asdict(row)
+    return ResultView(**{name: facts[name] for name in ResultView.__struct_fields__})
