@@ -1,14 +1,15 @@
 """How many runs stand alike: what `vtjobs status` counts, in one look at all runs."""
 
-from collections.abc import Collection
+from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from typing import Any
 
-from sqlalchemy import Connection, Select, and_, func, literal, not_, null, select, union_all
+from sqlalchemy import Connection, Select, and_, case, func, literal, null, select, union_all
 
 from ..jobs.run.selector import Selection
 from ..jobs.run.states import LIVE, RunState
 from . import models as m
+from .parts import is_among
 from .records import AlikeRow
 from .selected import where
 
@@ -21,7 +22,7 @@ def alike(
     selection: Selection,
     *,
     by_grid: bool = False,
-    holding: Collection[str] = (),
+    held: Mapping[str, Iterable[str]],
 ) -> list[AlikeRow]:
     """Return the selected runs, those that stand alike as one row.
 
@@ -29,20 +30,18 @@ def alike(
         connection: to the ledger.
         selection: of the runs that count.
         by_grid: whether a run counts in every grid that has it, instead of once.
-        holding: grids of which runs may be on hold. Each of their pending runs is a row.
+        held: grid -> the runs that its marker holds.
     """
-    held = and_(m.runs.c.state == RunState.PENDING, m.runs.c.grid_id.in_(holding))
-    parts = [
-        _at_work(by_grid),
-        _counted(by_grid, {}).where(m.runs.c.state.not_in(_AT_WORK), not_(held)),
-        *([_counted(by_grid, {"run_id": m.runs.c.run_id}).where(held)] if holding else []),
-    ]
+    is_held = and_(m.runs.c.state == RunState.PENDING, is_among(connection, held))
+    others = _counted(by_grid, {"is_held": case((is_held, 1), else_=0)} if held else {})
+    parts = [_at_work(by_grid), others.where(m.runs.c.state.not_in(_AT_WORK))]
     if selection.names or selection.conditions:
         chosen = where(connection, selection)
         cell = m.cells.c.cell_id == m.runs.c.cell_id
         parts = [part.where(chosen).join(m.cells, cell) for part in parts]
     # One statement: a run that starts in between is counted, and counted once.
-    return [AlikeRow(**row) for row in connection.execute(union_all(*parts)).mappings()]
+    rows = connection.execute(union_all(*parts)).mappings()
+    return [AlikeRow(**{**row, "is_held": bool(row["is_held"])}) for row in rows]
 
 
 def _at_work(by_grid: bool) -> Select[Any]:
@@ -71,7 +70,7 @@ def _counted(by_grid: bool, facts: dict[str, Any]) -> Select[Any]:
     keys = {"grid_id": m.runs.c.grid_id, "state": m.runs.c.state, **facts}
     if by_grid:
         keys["of_grid"] = m.grid_runs.c.grid_id
-    absent = {"cancelled_through": literal(0), "runs": func.count()}
+    absent = {"cancelled_through": literal(0), "is_held": literal(0), "runs": func.count()}
     columns = [
         keys.get(name, absent.get(name, null())).label(name)
         for name in (field.name for field in fields(AlikeRow))

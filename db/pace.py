@@ -2,11 +2,11 @@
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from sqlalchemy import Connection, Select, and_, case, func, literal, select
+from sqlalchemy import Connection, Select, and_, case, func, literal, not_, or_, select
 
 from ..jobs.run.eta import Underway, Waiting, with_running
 from ..jobs.run.pace import CellFacts, History, Kind, Seen
@@ -14,7 +14,7 @@ from ..jobs.run.selector import Selection
 from ..jobs.run.states import AttemptState, RunState
 from . import models as m
 from .lookups import allocation
-from .parts import in_parts
+from .parts import in_parts, is_among
 from .selected import where
 
 # More cells than this are not named in a query: all are read at once.
@@ -122,17 +122,26 @@ def epochs_of(recipe: str) -> int:
 
 
 def waiting(
-    connection: Connection, selection: Selection, backends: Mapping[str, str], now: float
+    connection: Connection,
+    selection: Selection,
+    backends: Mapping[str, str],
+    *,
+    held: Mapping[str, Collection[str]],
+    now: float,
 ) -> list[Waiting]:
     """Return the runs that have yet to start, alike ones together, in the order of their start.
+
+    Runs that the user holds are left out: they do not go on by themselves.
 
     Args:
         connection: to the ledger.
         selection: whose end is asked for; the others are returned as well.
         backends: grid -> its backend.
+        held: grid -> the runs that its marker holds.
         now: since when a back-off is over.
     """
     parent, runs = m.runs.alias("parent"), m.runs.c
+    not_held = not_(is_among(connection, {grid_id: ids for grid_id, ids in held.items() if ids}))
     selected = _is_selected(connection, selection).label("is_selected")
     until = case((runs.not_before > now, runs.not_before), else_=0.0).label("until")
     after = case((parent.c.state != RunState.COMPLETED, parent.c.cell_id)).label("after")
@@ -144,7 +153,7 @@ def waiting(
         .join(m.grids, m.grids.c.grid_id == runs.grid_id)
         .outerjoin(parent, parent.c.run_id == runs.parent)
         .outerjoin(m.grid_runs, and_(_PLACE.run_id == runs.run_id, _PLACE.grid_id == runs.grid_id))
-        .where(runs.state.in_((RunState.PENDING, RunState.QUEUED)))
+        .where(or_(runs.state == RunState.QUEUED, and_(runs.state == RunState.PENDING, not_held)))
         # By their names: PostgreSQL takes two parameters for two expressions.
         .group_by(m.grids.c.submitted_at, runs.grid_id, runs.cell_id)
         .group_by("is_selected", "until", "after")
@@ -181,18 +190,6 @@ def _is_selected(connection: Connection, selection: Selection) -> Any:
     if not selection.names and not selection.conditions:
         return literal(1)
     return case((where(connection, selection), 1), else_=0)
-
-
-def held_waiting(connection: Connection, held: set[str]) -> dict[tuple[str, str], int]:
-    """Return (grid, cell) -> how many of its pending runs are among these."""
-    table, found = m.runs.c, defaultdict[tuple[str, str], int](int)
-    for part in in_parts(held):
-        query = select(table.grid_id, table.cell_id, func.count()).where(
-            table.run_id.in_(part), table.state == RunState.PENDING
-        )
-        for row in connection.execute(query.group_by(table.grid_id, table.cell_id)):
-            found[row.grid_id, row.cell_id] += row[2]
-    return found
 
 
 def underway(

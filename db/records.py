@@ -31,8 +31,8 @@ class AlikeRow(Standing):
 
     of_grid: str | None
     """The grid that has them; None: they are not counted by grid."""
-    run_id: str | None
-    """Their only one, if it may be on hold."""
+    is_held: bool
+    """Whether the user holds them."""
     runs: int
 
 

@@ -1,11 +1,11 @@
 """When unfinished runs will have ended: what the ledger has of them, put to `jobs.run.eta`."""
 
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 
 from ...db import pace, queries
 from ...db.engine import reading
-from ...jobs.run.eta import Eta, Left, Waiting, estimate, of_runs, together
+from ...jobs.run.eta import Eta, Left, estimate, of_runs, together
 from ...jobs.run.pace import History
 from ...jobs.run.selector import Selection
 from ...jobs.workspace.markers import held_runs
@@ -32,11 +32,10 @@ def etas(context: Context, selection: Selection) -> Etas:
         settings = queries.grid_settings(connection)
         backends = {grid_id: found.backend for grid_id, found in settings.items()}
         running = pace.underway(connection, selection, backends)
-        waiting = pace.waiting(connection, selection, backends, now)
-        held = pace.held_waiting(connection, held_runs(context.workspace, settings))
+        held = {grid_id: held_runs(context.workspace, (grid_id,)) for grid_id in settings}
         left = Left(
             underway=running,
-            waiting=[*_not_held(waiting, held)],
+            waiting=pace.waiting(connection, selection, backends, held=held, now=now),
             openings=pace.openings(connection),
         )
         if not any(one.is_selected for one in left.all):
@@ -55,16 +54,3 @@ def etas_of_runs(context: Context, run_ids: Collection[str]) -> dict[str, Eta]:
         asked = [run for run in running if run.run_id in run_ids]
         known = pace.history(connection, {run.cell_id for run in asked}, running)
     return of_runs(asked, known, now)
-
-
-def _not_held(waiting: Iterable[Waiting], held: dict[tuple[str, str], int]) -> Iterable[Waiting]:
-    """Leave out the runs that are on hold: they do not go on by themselves."""
-    for group in waiting:
-        key = group.grid_id, group.cell_id
-        kept = min(group.runs, held.get(key, 0))
-        if not kept:
-            yield group
-            continue
-        held[key] -= kept
-        if group.runs > kept:
-            yield replace(group, runs=group.runs - kept)

@@ -45,10 +45,15 @@ class Words:
         - held: by the user.
         """
         if row.state == RunState.PENDING:
-            return HELD if row.run_id in self.held(row.grid_id) else row.state
+            return HELD if self._is_held(row) else row.state
         if row.attempt_state is None or AttemptState(row.attempt_state).is_terminal:
             return row.state
         return _at_work(self.context, row)
+
+    def _is_held(self, row: records.RunRow | records.AlikeRow) -> bool:
+        if isinstance(row, records.AlikeRow):
+            return row.is_held
+        return row.run_id in self.held(row.grid_id)
 
     def held(self, grid_id: str) -> set[str]:
         """Return the runs that the user holds by this grid."""

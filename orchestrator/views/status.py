@@ -103,8 +103,8 @@ def status(context: Context, selection: Selection) -> Status:
     words = Words(context)
     with reading(context.ledger.engine) as connection:
         settings = queries.grid_settings(connection)
-        holding = [grid_id for grid_id in settings if words.held(grid_id)]
-        rows = alike(connection, selection, holding=holding)
+        held = {grid_id: runs for grid_id in settings if (runs := words.held(grid_id))}
+        rows = alike(connection, selection, held=held)
         if not rows and (unknown := selected.absent(connection, selection)):
             raise NothingMatched("\n".join(unknown))
         listed = [
@@ -115,7 +115,7 @@ def status(context: Context, selection: Selection) -> Status:
         # The row of a grid that is named has all of its runs: a name alone means the newest grid.
         of_rows = replace(selection, names=()) if listed else selection
         by_grid: dict[str | None, list[AlikeRow]] = defaultdict(list)
-        for row in alike(connection, of_rows, by_grid=True, holding=holding):
+        for row in alike(connection, of_rows, by_grid=True, held=held):
             by_grid[row.of_grid].append(row)
         damaged = queries.damaged_journals(connection)
         spent = _spent(connection, selection) if rows else None

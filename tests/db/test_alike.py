@@ -31,7 +31,7 @@ def furnished(world: World) -> World:
 def found(world: World, *words: str, by_grid: bool = False) -> list[AlikeRow]:
     chosen = parse_selection(words) if words else Selection()
     with reading(world.ledger.engine) as connection:
-        return alike(connection, chosen, by_grid=by_grid)
+        return alike(connection, chosen, by_grid=by_grid, held={})
 
 
 def test_every_run_is_in_one_row_with_what_its_word_follows_from(furnished: World) -> None:
@@ -68,13 +68,16 @@ def test_many_runs_that_wait_are_one_row(world: World) -> None:
     assert sorted(row.runs for row in found(world)) == [40, 60]
 
 
-def test_the_pending_runs_of_a_grid_that_holds_some_have_rows_of_their_own(
-    furnished: World,
-) -> None:
+def test_pending_runs_that_are_on_hold_are_counted_apart_in_one_row(furnished: World) -> None:
     with reading(furnished.ledger.engine) as connection:
         listed = queries.list_runs(connection, Selection())
-        (held,) = {run.grid_id for run in listed if run.grid_id.startswith("second")}
-        rows = alike(connection, Selection(), holding=[held])
-    waiting = {run.run_id for run in listed if (run.grid_id, run.state) == (held, "pending")}
-    assert {row.run_id for row in rows} == {None, *waiting}
+        (grid,) = {run.grid_id for run in listed if run.grid_id.startswith("second")}
+        pending = {run.run_id for run in listed if (run.grid_id, run.state) == (grid, "pending")}
+        (other,) = {run.grid_id for run in listed} - {grid}
+        # A marker holds runs of its own grid alone, and none that has started or does not exist.
+        held = {grid: {*list(pending)[:4], "f" * 16}, other: pending}
+        rows = alike(connection, Selection(), held=held)
+    assert [(row.grid_id, row.state, row.runs) for row in rows if row.is_held] == [
+        (grid, "pending", 4)
+    ]
     assert sum(row.runs for row in rows) == 18
