@@ -3,8 +3,8 @@
 import hashlib
 import json
 from dataclasses import dataclass
-from functools import cache
-from typing import Any
+from functools import cache, lru_cache
+from typing import Any, get_type_hints
 
 from ..documents import Unfit, from_plain, to_plain
 from .settings import STAGE, CellSettings
@@ -25,11 +25,15 @@ Axes = dict[str, Any]
 """Name of an axis of a grid -> its value in a cell."""
 
 
+# `json.dumps` makes an encoder for each call.
+_CANONICAL = json.JSONEncoder(
+    sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False
+)
+
+
 def canonical(value: Any) -> str:
     """Write JSON in the one way that is hashed: sorted keys, no spaces, ASCII, no NaN."""
-    return json.dumps(
-        value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False
-    )
+    return _CANONICAL.encode(value)
 
 
 def digest(text: str, length: int = RUN_ID_LENGTH) -> str:
@@ -52,6 +56,16 @@ def seed_label(seeds: dict[str, int]) -> int | None:
     """Return the one seed of a run, or None where its streams vary apart."""
     values = set(seeds.values())
     return values.pop() if len(values) == 1 and not seeds.keys() - STREAMS else None
+
+
+_PARTS = get_type_hints(CellSettings)
+
+
+# Thousands of cells have few different parts, and each cell is read several times.
+@lru_cache(maxsize=1 << 14)
+def _part(kind: type[Any], text: str) -> Any:
+    """Return a part of a cell that was written as JSON."""
+    return from_plain(json.loads(text), kind)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,8 +97,9 @@ class CellSpec:
     @property
     def settings(self) -> CellSettings:
         """The parts, read."""
-        parts = {name: json.loads(getattr(self, name)) for name in CellSettings.__struct_fields__}
-        return from_plain(parts, CellSettings)
+        return CellSettings(
+            **{name: _part(kind, getattr(self, name)) for name, kind in _PARTS.items()}
+        )
 
     def text(self, *, seeds: str, init_from: str | None, head: str | None = None) -> str:
         """Return a run's canonical JSON; `seeds` is canonical JSON itself."""
