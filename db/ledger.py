@@ -5,6 +5,7 @@ Each one transaction, each transition a compare-and-set that leaves an event.
 
 import dataclasses
 import time
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
@@ -12,13 +13,11 @@ from typing import Any
 from sqlalchemy import (
     Connection,
     Engine,
-    and_,
     bindparam,
     delete,
     func,
     insert,
     select,
-    true,
     update,
 )
 
@@ -30,10 +29,11 @@ from ..jobs.run.states import AttemptState, FailureClass, RunState
 from ..jobs.workspace.allocation import Allocation
 from ..jobs.workspace.stored_grid import FrozenGrid
 from . import models as m
+from . import requests
 from .engine import check_schema, open_engine, parse_url, reading, writing
 from .moves import move_all, move_attempt
 from .parts import in_parts
-from .rows import Asked, Row, attempt_row, cell_row, event_row, insert_new, request_row, run_row
+from .rows import Asked, Row, attempt_row, cell_row, event_row, insert_new, run_row
 from .run_state import derive_runs
 
 Clock = Callable[[], float]
@@ -362,14 +362,7 @@ class Ledger:
         """
         ours = Asked(at=self.clock(), by=user_here())
         with writing(self.engine) as connection:
-            for run_id, through in run_ids.items():
-                connection.execute(
-                    update(m.runs)
-                    .where(m.runs.c.run_id == run_id, m.runs.c.cancelled_through < through)
-                    .values(cancelled_through=through)
-                )
-                row = request_row(run_id, through, "cancel", asked.get(run_id, ours))
-                connection.execute(insert(m.events), row)
+            requests.cancel(connection, run_ids, defaultdict(lambda: ours, asked))
             derive_runs(connection, set(run_ids), ours.at)
 
     def grant_try(
@@ -382,20 +375,7 @@ class Ledger:
             clean: whether from nothing.
             asked: run -> by whom and when; default: by this user, now.
         """
-        word, ours = "rerun" if clean else "retry", Asked(at=self.clock(), by=user_here())
+        ours = Asked(at=self.clock(), by=user_here())
         with writing(self.engine) as connection:
-            for run_id, highest in run_ids.items():
-                connection.execute(
-                    update(m.runs)
-                    .where(m.runs.c.run_id == run_id)
-                    .values(tries_from=highest, clean_next=_clean(highest, clean), not_before=0.0)
-                )
-                row = request_row(run_id, highest, word, asked.get(run_id, ours))
-                connection.execute(insert(m.events), row)
+            requests.grant(connection, run_ids, defaultdict(lambda: ours, asked), clean=clean)
             derive_runs(connection, set(run_ids), ours.at)
-
-
-def _clean(highest: int, clean: bool) -> Any:
-    # A start from nothing that was asked for at this very attempt and has not begun is not taken
-    # back by a retry.
-    return true() if clean else and_(m.runs.c.clean_next, m.runs.c.tries_from == highest)

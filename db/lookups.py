@@ -175,10 +175,13 @@ def parents_of(connection: Connection, run_ids: Iterable[str]) -> dict[str, Pare
 # Attempts -----------------------------------------------------------------------------------------
 
 
-def newest_attempt(connection: Connection, run_id: str) -> int:
-    """Return the number of a run's newest attempt; 0 if there is none."""
-    query = select(func.max(m.attempts.c.number)).where(m.attempts.c.run_id == run_id)
-    return connection.execute(query).scalar() or 0
+def newest_attempts_of(connection: Connection, run_ids: Iterable[str]) -> dict[str, int]:
+    """Return run -> the number of its newest attempt, for runs that were tried."""
+    table, found = m.attempts.c, dict[str, int]()
+    for part in in_parts(run_ids):
+        query = select(table.run_id, func.max(table.number)).where(table.run_id.in_(part))
+        found |= {row[0]: row[1] for row in connection.execute(query.group_by(table.run_id))}
+    return found
 
 
 def newest_attempts(connection: Connection, grid_ids: Iterable[str]) -> dict[str, dict[str, int]]:

@@ -3,7 +3,9 @@
 Each leaves its mark in the workspace first.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
 
 from ...db import lookups, queries
 from ...db.engine import reading
@@ -15,6 +17,10 @@ from ...jobs.workspace.markers import read_marker
 from ..loop.context import Context
 from ..loop.guard import reset
 from ..loop.tick import cancel_places
+
+T = TypeVar("T")
+# So many runs' folders are changed at the same time.
+FOLDERS_AT_A_TIME = 16
 
 
 class Done(Document, frozen=True, kw_only=True, omit_defaults=False):
@@ -39,11 +45,9 @@ def cancellable(context: Context, run_ids: Sequence[str]) -> Done:
 def cancel(context: Context, run_ids: Sequence[str]) -> Done:
     """Forbid every attempt so far to start or to go on; the agents notice within seconds."""
     done = cancellable(context, run_ids)
-    through: dict[str, int] = {}
-    for run_id in done.run_ids:
-        number = _highest(context, run_id) + 1
-        context.workspace.run(run_id).cancel(number)
-        through[run_id] = number
+    highest = _highest(context, done.run_ids)
+    through = {run_id: number + 1 for run_id, number in highest.items()}
+    _for_each(done.run_ids, lambda run_id: context.workspace.run(run_id).cancel(through[run_id]))
     context.ledger.set_cancelled(through)
     _end_allocations(context, set(done.run_ids))
     return done
@@ -56,11 +60,25 @@ def _end_allocations(context: Context, chosen: set[str]) -> None:
     cancel_places(context, [row for row in live if row.run_id in chosen], live)
 
 
-def _highest(context: Context, run_id: str) -> int:
-    folder = context.workspace.run(run_id)
+def _highest(context: Context, run_ids: Sequence[str]) -> dict[str, int]:
+    """Return run -> the highest attempt that was submitted, started or cancelled; 0: none was."""
     with reading(context.ledger.engine) as connection:
-        last = lookups.newest_attempt(connection, run_id)
-    return max(folder.highest_claim(), folder.highest_cancel(), last)
+        submitted = lookups.newest_attempts_of(connection, run_ids)
+
+    def highest(run_id: str) -> int:
+        folder = context.workspace.run(run_id)
+        return max(folder.highest_claim(), folder.highest_cancel(), submitted.get(run_id, 0))
+
+    return _for_each(run_ids, highest)
+
+
+def _for_each(run_ids: Sequence[str], do: Callable[[str], T]) -> dict[str, T]:
+    """Do what touches each run's folder; return run -> what came of it.
+
+    Several at a time: a shared file system takes a while for each call.
+    """
+    with ThreadPoolExecutor(FOLDERS_AT_A_TIME) as pool:
+        return dict(zip(run_ids, pool.map(do, run_ids), strict=True))
 
 
 def completed_among(context: Context, run_ids: Sequence[str]) -> list[str]:
@@ -92,10 +110,14 @@ def retryable(context: Context, run_ids: Sequence[str], *, clean: bool) -> Done:
 def retry(context: Context, run_ids: Sequence[str], *, clean: bool) -> Done:
     """Give runs new tries: from the last checkpoint, or (clean) from nothing."""
     done = retryable(context, run_ids, clean=clean)
-    granted = {run_id: _highest(context, run_id) for run_id in done.run_ids}
-    for run_id, highest in granted.items():
+    granted = _highest(context, done.run_ids)
+    kind = "-clean" if clean else ""
+
+    def grant(run_id: str) -> None:
         folder = make_folder(context.workspace.run(run_id).grants)
-        touch_new(folder / (f"{highest:04d}-clean" if clean else f"{highest:04d}"))
+        touch_new(folder / f"{granted[run_id]:04d}{kind}")
+
+    _for_each(done.run_ids, grant)
     context.ledger.grant_try(granted, clean=clean)
     reset(context, _grids_of(context, list(granted)))
     return done
