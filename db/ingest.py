@@ -5,13 +5,15 @@ nothing.
 """
 
 import json
+import os
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from sqlalchemy import Connection, Engine, bindparam, select, update
 
+from ..jobs.at_once import at_once
 from ..jobs.errors import DamagedJournal
 from ..jobs.run.states import LIVE, AttemptState, FailureClass
 from ..jobs.workspace.events import (
@@ -40,6 +42,8 @@ from .run_state import derive_runs
 BATCH_BYTES = 4 << 20
 EVALUATION_NODE = "evaluation-"
 DECIDING_NODE = "0"
+# Where a journal begins that nobody has read.
+UNREAD = (0, "open")
 
 Key = tuple[str, int, str]
 
@@ -62,10 +66,6 @@ class Batch:
     def add(self, key: Key, line: Line) -> None:
         """Sort one event into the tables it belongs to."""
         run_id, attempt, node = key
-        if node != DECIDING_NODE and not node.startswith(EVALUATION_NODE):
-            # What the other nodes of an attempt write is for the agents' eyes; a sign of life of
-            # theirs is none of it.
-            return
         event = typed(line)
         if event is None:
             return
@@ -109,14 +109,14 @@ def ingest_live(ledger: Ledger, workspace: Workspace) -> int:
 
 
 def ingest(ledger: Ledger, workspace: Workspace, attempts: Iterable[tuple[str, int]]) -> int:
-    """Read what the journals of these attempts have gained; return the number of events."""
-    found: list[tuple[Key, Path]] = []
-    for run_id, number in attempts:
-        folder = workspace.run(run_id)
-        found += [
-            ((run_id, number, path.stem.partition("-")[2]), path)
-            for path in folder.journals(number)
-        ]
+    """Read what the journals of these attempts have gained; return the number of events.
+
+    That is one file for each attempt: what the other nodes of one write is for the agents' eyes.
+    """
+    found = [
+        ((run_id, number, DECIDING_NODE), workspace.run(run_id).journal(number, int(DECIDING_NODE)))
+        for run_id, number in attempts
+    ]
     return ingest_files(ledger, workspace, found)
 
 
@@ -136,10 +136,8 @@ def ingest_files(ledger: Ledger, workspace: Workspace, files: list[tuple[Key, Pa
     total = 0
     batch = Batch()
     lineage: set[tuple[str, int]] = set()
-    for key, path in files:
-        offset, state = offsets.get(key, (0, "open"))
-        if state == "damaged":
-            continue
+    for key, path in _to_read(files, offsets):
+        offset, state = offsets.get(key, UNREAD)
         if state == DUE:
             batch.offsets.append(_offset_row(key, offset, "open", ""))
         while True:
@@ -156,14 +154,40 @@ def ingest_files(ledger: Ledger, workspace: Workspace, files: list[tuple[Key, Pa
     return total + ingest(ledger, workspace, sorted(lineage)) if lineage else total
 
 
+def _to_read(
+    files: list[tuple[Key, Path]], offsets: Mapping[Key, tuple[int, str]]
+) -> list[tuple[Key, Path]]:
+    """Leave out the journals that are damaged, and those that have gained nothing.
+
+    One call to open and one to read for each of them, many at a time: of ten thousand live attempts
+    few have written since the last look.
+    """
+
+    def is_due(file: tuple[Key, Path]) -> bool:
+        offset, state = offsets.get(file[0], UNREAD)
+        return state == DUE or (state != "damaged" and _has_more(file[1], offset))
+
+    return [file for file, due in zip(files, at_once(is_due, files), strict=True) if due]
+
+
+def _has_more(path: Path, offset: int) -> bool:
+    # Opened without a look at its size: on a shared file system a size by name may be a minute old.
+    try:
+        handle = os.open(path, os.O_RDONLY)
+    except FileNotFoundError:
+        return False
+    try:
+        return bool(os.pread(handle, 1, offset))
+    finally:
+        os.close(handle)
+
+
 def _read(batch: Batch, key: Key, path: Path, offset: int) -> tuple[int, int]:
     """Add one chunk of a journal to the batch.
 
     Return how many events, and the next offset if there is more.
     """
     try:
-        # Opened without a look at its size: on a shared file system a size by name may be a minute
-        # old.
         chunk = read_from(path, offset, most_bytes=BATCH_BYTES)
     except FileNotFoundError:
         return 0, 0

@@ -114,9 +114,6 @@ class RunFolder:
         """What an attempt's ranks show each other to be let in."""
         return self.attempt(number) / "key"
 
-    def journals(self, number: int) -> list[Path]:
-        return sorted(self.attempt(number).glob("journal-*.jsonl"))
-
     def highest_claim(self) -> int:
         """Return the highest attempt that ever started here, or 0."""
         return _highest(self.claims)

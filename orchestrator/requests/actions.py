@@ -4,11 +4,11 @@ Each leaves its mark in the workspace first.
 """
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from ...db import lookups, queries
 from ...db.engine import reading
+from ...jobs.at_once import at_once
 from ...jobs.atomic_files import make_folder, to_json, touch_new, write_over
 from ...jobs.documents import Document, field
 from ...jobs.errors import DamagedFile, VtjobsError
@@ -19,8 +19,6 @@ from ..loop.guard import reset
 from ..loop.tick import cancel_places
 
 T = TypeVar("T")
-# So many runs' folders are changed at the same time.
-FOLDERS_AT_A_TIME = 16
 
 
 class Done(Document, frozen=True, kw_only=True, omit_defaults=False):
@@ -73,12 +71,8 @@ def _highest(context: Context, run_ids: Sequence[str]) -> dict[str, int]:
 
 
 def _for_each(run_ids: Sequence[str], do: Callable[[str], T]) -> dict[str, T]:
-    """Do what touches each run's folder; return run -> what came of it.
-
-    Several at a time: a shared file system takes a while for each call.
-    """
-    with ThreadPoolExecutor(FOLDERS_AT_A_TIME) as pool:
-        return dict(zip(run_ids, pool.map(do, run_ids), strict=True))
+    """Do what touches each run's folder; return run -> what came of it."""
+    return dict(zip(run_ids, at_once(do, run_ids), strict=True))
 
 
 def completed_among(context: Context, run_ids: Sequence[str]) -> list[str]:

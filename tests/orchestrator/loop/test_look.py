@@ -1,6 +1,7 @@
 """Looking takes in what happened, and starts, cancels and submits nothing."""
 
 import shutil
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -51,6 +52,35 @@ def test_a_lost_submission_is_not_repeated(quiet_lab: Lab) -> None:
     quiet_lab.allocate([run_id], backend="slurm")
     quiet_lab.clock.ahead_s = 600
     assert look(quiet_lab.context).resubmitted == 0
+
+
+# Audit hooks stay for good, so this one listens only while a test counts.
+_counted: list[str] = []
+_counts = False
+
+
+def _hear(event: str, arguments: tuple[object, ...]) -> None:
+    if _counts and event in ("open", "os.listdir", "os.scandir"):
+        _counted.append(str(arguments[0]))
+
+
+sys.addaudithook(_hear)
+
+
+def test_each_live_run_costs_a_look_one_open_file_and_no_listing(
+    quiet_lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = quiet_lab.submit(tiny_grid(seeds="9"))
+    quiet_lab.tick()
+    for run_id in runs:
+        journal(quiet_lab, run_id, 1, started())
+    look(quiet_lab.context)
+    monkeypatch.setattr(sys.modules[__name__], "_counts", True)
+    look(quiet_lab.context)
+    monkeypatch.undo()
+    # A millisecond each on a shared file system, and ten thousand may be live.
+    in_runs = [path for path in _counted if any(run_id in path for run_id in runs)]
+    assert sorted(in_runs) == sorted(str(quiet_lab.run(run_id).journal(1, 0)) for run_id in runs)
 
 
 class CountingBackend(SleepingBackend):

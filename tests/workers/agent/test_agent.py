@@ -67,7 +67,7 @@ def test_a_term_to_every_process_of_the_step_stops_saves_and_costs_no_try(lab: L
         end = lab.record(run_id, 1).end
         assert end is not None and (end.state, end.failure) == ("preempted", "stopped")
         assert lab.record(run_id, 1).announced == (end.step,)
-    assert not lab.run(runs[2]).journals(1), "what had not begun was left alone"
+    assert not [*lab.run(runs[2]).attempt(1).glob("journal-*")], "what had not begun was left alone"
     ingest_live(lab.context.ledger, lab.context.workspace)
     assert [lab.state(run_id) for run_id in runs[:2]] == ["pending"] * 2
 
