@@ -16,6 +16,7 @@ import typer
 from .commands import (
     catalog,
     control,
+    curves,
     housekeeping,
     papers,
     results,
@@ -56,6 +57,7 @@ COMMANDS: tuple[Callable[..., None], ...] = (
     submit.wait,
     watch.failures,
     watch.why,
+    curves.curve,
     results.report,
     results.compare,
     results.variance,

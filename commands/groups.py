@@ -6,6 +6,7 @@ from typing import Any
 from typer.core import TyperCommand, TyperGroup
 
 from ..jobs.errors import BadInput, nearest
+from .repeated import with_seconds
 
 # No path, name or condition is longer, and no whole number that anybody means is larger.
 MOST_CHARACTERS = 4096
@@ -16,7 +17,7 @@ MOST_NUMBER = 2**31 - 1
 GROUPS: dict[str, tuple[str, ...]] = {
     "First steps": ("init", "plan", "submit", "status", "report"),
     "Submit": ("run", "hold", "release", "cancel", "retry", "rerun", "supervise"),
-    "Watch": ("runs", "show", "logs", "wait", "why", "failures"),
+    "Watch": ("runs", "show", "logs", "curve", "wait", "why", "failures"),
     "Results": ("compare", "variance", "mcnemar", "against", "papers", "evaluate", "export"),
     "Seeds": ("power", "topup"),
     "Keep": ("doctor", "gc", "data", "ledger", "config", "schema", "catalog", "measure", "help"),
@@ -25,6 +26,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
 SYNONYMS: dict[str, str] = {
     "abort": "cancel",
     "attach": "wait",
+    "curves": "curve",
     "delete": "gc",
     "explain": "why",
     "info": "show",
@@ -34,6 +36,7 @@ SYNONYMS: dict[str, str] = {
     "log": "logs",
     "ls": "runs",
     "pause": "hold",
+    "plot": "curve",
     "ps": "runs",
     "queue": "status",
     "remove": "gc",
@@ -52,7 +55,7 @@ SYNONYMS: dict[str, str] = {
 # Close names are suggested among these alone: a typing mistake must not end in a change.
 READING = frozenset(
     (
-        *("init", "plan", "status", "report", "runs", "show", "logs", "wait", "why"),
+        *("init", "plan", "status", "report", "runs", "show", "logs", "curve", "wait", "why"),
         *("failures", "compare", "variance", "mcnemar", "against", "papers", "power"),
         *("doctor", "config", "schema", "catalog", "help"),
     )
@@ -96,6 +99,8 @@ class Command(TyperCommand):
         """
         for word in args:
             _require_text(word)
+        if any(parameter.name == "watch" for parameter in self.params):
+            args = with_seconds(args)
         rest = super().parse_args(ctx, args)
         for name, value in ctx.params.items():
             is_number = isinstance(value, int | float) and not isinstance(value, bool)

@@ -130,6 +130,11 @@ def look_again(context: "Context") -> None:
     _say(context, look(context))
 
 
+def forget_told() -> None:
+    """Say warnings and notes again that were said."""
+    _told.clear()
+
+
 def make_pass(context: "Context", *, start: bool = True) -> "Report":
     """Bring the ledger up to date, repair, and start what is due; say what could not be asked."""
     from ..orchestrator.loop.tick import tick

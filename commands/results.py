@@ -16,6 +16,7 @@ from .options import (
     selection,
 )
 from .printing.tables import print_table
+from .repeated import watched
 from .result_options import (
     Alpha,
     Anytime,
@@ -36,6 +37,7 @@ from .result_options import (
 )
 
 
+@watched
 def report(
     selector: Selector = None,
     metric: PlannedMetric = None,

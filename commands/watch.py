@@ -17,12 +17,14 @@ from .options import (
     selection,
     unreachable,
 )
+from .repeated import watched
 
 if TYPE_CHECKING:
     from ..orchestrator.loop.context import Context
     from ..orchestrator.views.standing import Standing
 
 
+@watched
 def status(
     selector: Selector = None,
     as_json: Json = False,
@@ -62,6 +64,7 @@ def status(
         terminal.say(f"warning: damaged journal, set aside: {note}")
 
 
+@watched
 def runs(
     selector: Selector = None,
     limit: Annotated[
@@ -173,6 +176,7 @@ def _why_it_waits(context: "Context", run_id: str) -> str:
         return str(error)
 
 
+@watched
 def failures(
     selector: Selector = None,
     as_json: Json = False,

@@ -8,14 +8,17 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any
 
-from sqlalchemy import Connection, delete, insert, select
+from sqlalchemy import Connection, delete, insert, literal, select
 
 from ..jobs.run.states import AttemptState
 from . import models as m
+from .parts import in_parts
 from .rows import Row
 
 # Metrics where less is better; of all others more is.
 SMALLER_IS_BETTER = ("loss", "mse")
+# Under this name the metrics of training stand beside those of the sets that are scored.
+TRAINING = "train"
 
 
 def smaller_is_better(metric: str) -> bool:
@@ -25,9 +28,7 @@ def smaller_is_better(metric: str) -> bool:
 
 def summarise(connection: Connection, run_ids: Iterable[str]) -> None:
     """Write the results of these runs anew."""
-    ordered = sorted(run_ids)
-    for start in range(0, len(ordered), 2000):
-        part = ordered[start : start + 2000]
+    for part in in_parts(sorted(run_ids), 2000):
         rows = _results(_scores(connection, part))
         cells = {row.run_id: row.cell_id for row in connection.execute(_cells(part))}
         for row in rows:
@@ -86,16 +87,18 @@ def _lineage(rows: dict[int, Any], top: int) -> dict[int, int | None]:
 
 
 def _scores(
-    connection: Connection, run_ids: list[str]
+    connection: Connection, run_ids: list[str], *, of_training: bool = False
 ) -> dict[tuple[str, str, str], dict[int, tuple[int, float]]]:
     """Return (run, set, metric) -> epoch -> (attempt, value).
 
     A resumed attempt scores the epochs behind its cut anew, so of two scores of one epoch the
     higher attempt's counts; what lies outside of the run's lineage never does.
     """
-    table = m.evaluations.c
+    table = m.epoch_metrics.c if of_training else m.evaluations.c
+    set_name = literal(TRAINING) if of_training else m.evaluations.c.set_name
     query = (
-        select(table.run_id, table.attempt, table.step, table.epoch, table.set_name, table.metrics)
+        select(table.run_id, table.attempt, table.step, table.epoch, table.metrics)
+        .add_columns(set_name.label("set_name"))
         .where(table.run_id.in_(run_ids))
         .order_by(table.run_id, table.attempt, table.node, table.seq)
     )
@@ -118,12 +121,33 @@ def by_epoch(
     connection: Connection, run_ids: Iterable[str], metric: str
 ) -> dict[str, dict[str, dict[int, float]]]:
     """Return set -> run -> epoch -> value, as far as the run was scored, along its lineage."""
+    return _by_epoch(connection, run_ids, metric, of_training=False)
+
+
+def training_by_epoch(
+    connection: Connection, run_ids: Iterable[str], metric: str
+) -> dict[str, dict[int, float]]:
+    """Return run -> epoch -> value of a metric of training, along the run's lineage."""
+    return _by_epoch(connection, run_ids, metric, of_training=True).get(TRAINING, {})
+
+
+def metrics_of(connection: Connection, run_ids: Iterable[str]) -> dict[str, set[str]]:
+    """Return set -> metrics that any of these runs has a value of; training is a set of its own."""
+    found: dict[str, set[str]] = defaultdict(set)
+    for part in in_parts(run_ids, 2000):
+        for of_training in (False, True):
+            for _, set_name, metric in _scores(connection, part, of_training=of_training):
+                found[set_name].add(metric)
+    return found
+
+
+def _by_epoch(
+    connection: Connection, run_ids: Iterable[str], metric: str, *, of_training: bool
+) -> dict[str, dict[str, dict[int, float]]]:
     found: dict[str, dict[str, dict[int, float]]] = {}
-    ordered = sorted(run_ids)
-    for start in range(0, len(ordered), 2000):
-        for (run_id, set_name, of), scored in _scores(
-            connection, ordered[start : start + 2000]
-        ).items():
+    for part in in_parts(sorted(run_ids), 2000):
+        scores = _scores(connection, part, of_training=of_training)
+        for (run_id, set_name, of), scored in scores.items():
             if of == metric:
                 curve = {epoch: value for epoch, (_, value) in sorted(scored.items())}
                 found.setdefault(set_name, {})[run_id] = curve

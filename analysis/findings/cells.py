@@ -97,7 +97,7 @@ def report(
         # Runs of a study of streams are no replicates of each other: no mean over them is that of
         # a seed.
         apart=Counter(row.cell_id for row in rows if row.streams is not None),
-        axes=_axes({cell_id: cells[cell_id] for cell_id in grouped}),
+        axes=axes_of({cell_id: cells[cell_id] for cell_id in grouped}),
         is_baseline=_baselines({cell_id: cells[cell_id] for cell_id in grouped}, baseline),
         baseline_head=baseline,
         with_specs=with_specs,
@@ -192,7 +192,7 @@ def _results(
     return found.get(set_name, {})
 
 
-def _axes(cells: dict[str, records.CellRow]) -> dict[str, Axes]:
+def axes_of(cells: dict[str, records.CellRow]) -> dict[str, Axes]:
     """Return cell -> its axes.
 
     Cells that have all their labels in common, and differ in a setting, get an axis with their id.

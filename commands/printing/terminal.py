@@ -66,6 +66,15 @@ def _plain(document: object) -> Any:
     return to_plain(document)
 
 
+def can_print(signs: str) -> bool:
+    """Whether stdout's encoding has these signs."""
+    try:
+        signs.encode(sys.stdout.encoding or "ascii")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def say(text: str) -> None:
     """Print a line for people, on stderr."""
     write(text, to_stderr=True, flush=True)

@@ -1,0 +1,123 @@
+"""Learning curves over seeds, cell by cell: what `vtjobs curve` shows.
+
+Means and deviations alone. Looking at a curve is no test, and none is made of it.
+"""
+
+from ...db import queries
+from ...db.engine import Connection, reading
+from ...db.ledger import Ledger
+from ...db.records import RunRow
+from ...db.results import TRAINING, by_epoch, metrics_of, training_by_epoch
+from ...jobs.documents import Document
+from ...jobs.errors import BadInput, suggest
+from ...jobs.run.selector import Selection
+from ...jobs.run.spec import Axes, CellSpec
+from ..stats.curves import Curves, Point, band
+from .cells import axes_of
+
+SCHEMA_VERSION = 1
+
+
+class CellCurve(Document, frozen=True, kw_only=True):
+    """The learning curve of one cell."""
+
+    schema_version: int
+    cell_id: str
+    backbone: str
+    dataset: str
+    head: str
+    recipe: str
+    stage: str
+    axes: Axes
+    """Further settings by which the cells differ."""
+    metric: str
+    set: str
+    """The evaluation set; `train`: the metric is one of training."""
+    planned: int
+    """Runs of the cell, whatever their state. Those of a variance study are left out."""
+    epochs: int
+    """Of a whole run."""
+    points: list[Point]
+    """What its seeds say at each epoch."""
+    runs: dict[str, str]
+    """Seed -> run, of those that have a value."""
+    seeds: dict[str, dict[int, float]]
+    """Seed -> epoch -> value."""
+
+    @property
+    def curves(self) -> Curves:
+        """Seed -> epoch -> value."""
+        return {int(seed): curve for seed, curve in self.seeds.items()}
+
+
+def learning_curves(
+    ledger: Ledger, selection: Selection, *, metric: str = "top1", set_name: str = "test"
+) -> list[CellCurve]:
+    """Return the curves of the selected cells, in the order of their grid.
+
+    Args:
+        ledger: where the scores are.
+        selection: of runs.
+        metric: of the scores.
+        set_name: that they were made on; `train` for metrics of training.
+
+    Raises:
+        NothingMatched: no run is selected.
+        BadInput: no selected run has such a value.
+    """
+    with reading(ledger.engine) as connection:
+        rows = [row for row in queries.list_runs(connection, selection) if row.streams is None]
+        run_ids = [row.run_id for row in rows]
+        values = _values(connection, run_ids, metric, set_name)
+        if not any(values.values()):
+            raise _nothing(connection, run_ids, metric, set_name)
+        cells = queries.cell_rows(connection, {row.cell_id for row in rows})
+    axes = axes_of(cells)
+    grouped: dict[str, list[RunRow]] = {}
+    for row in rows:
+        grouped.setdefault(row.cell_id, []).append(row)
+    found = []
+    for cell_id, members in grouped.items():
+        cell = cells[cell_id]
+        scored = {row.seed: row for row in members if values.get(row.run_id)}
+        curves = {seed: values[row.run_id] for seed, row in sorted(scored.items())}
+        found.append(
+            CellCurve(
+                schema_version=SCHEMA_VERSION,
+                cell_id=cell_id,
+                backbone=cell.backbone,
+                dataset=cell.dataset,
+                head=cell.head,
+                recipe=cell.recipe,
+                stage=cell.stage,
+                axes=axes[cell_id],
+                metric=metric,
+                set=set_name,
+                planned=len(members),
+                epochs=CellSpec.stored(cell.spec).settings.recipe.epochs,
+                points=band(curves),
+                runs={str(seed): scored[seed].run_id for seed in curves},
+                seeds={str(seed): dict(curve) for seed, curve in curves.items()},
+            )
+        )
+    return found
+
+
+def _values(
+    connection: Connection, run_ids: list[str], metric: str, set_name: str
+) -> dict[str, dict[int, float]]:
+    if set_name == TRAINING:
+        return training_by_epoch(connection, run_ids, metric)
+    return by_epoch(connection, run_ids, metric).get(set_name, {})
+
+
+def _nothing(connection: Connection, run_ids: list[str], metric: str, set_name: str) -> BadInput:
+    """Return an error that says what there is instead."""
+    known = metrics_of(connection, run_ids)
+    if not known:
+        return BadInput("no epoch of these runs has been scored yet")
+    if set_name not in known:
+        return BadInput(f"--set {set_name}: nothing was scored on it. {suggest(set_name, known)}")
+    return BadInput(
+        f"--metric {metric}: no value of it on {set_name}. {suggest(metric, known[set_name])}"
+    )

@@ -1,0 +1,74 @@
+"""`vtjobs curve`: charts, data and figures of finished runs."""
+
+import csv
+from collections.abc import Iterator
+
+import pytest
+
+from vtjobs.commands.printing.curve import sparkline
+
+from ..conftest import finished
+from ..support.cli import Cli
+from ..support.grids import tiny_grid
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory, cache: object) -> Iterator[Cli]:
+    """Two heads with two seeds each."""
+    grid = tiny_grid(heads="[supervised, relvit]", seeds="2", epochs=3)
+    yield from finished(tmp_path_factory.mktemp("trained"), cache, grid)  # type: ignore[arg-type]
+
+
+def test_the_table_ends_where_the_report_does(trained: Cli) -> None:
+    done = trained("curve", "tiny")
+    assert done.returncode == 0, done.stderr
+    for letter, cell in zip("AB", trained.json("report", "tiny"), strict=True):
+        (row,) = [line for line in done.stdout.splitlines() if line.startswith(f"{letter} ")]
+        assert f"{cell['mean']:.2f} ± {cell['std']:.2f}" in row
+        assert "2/2" in row and "3/3" in row
+    assert done.stderr == "top1 on test by epoch; lines: mean over seeds; dots: mean ± std.\n"
+
+
+def test_no_verdict_is_printed(trained: Cli) -> None:
+    done = trained("curve", "tiny")
+    for word in ("p=", "significant", "better", "†", "*"):
+        assert word not in done.stdout + done.stderr
+
+
+def test_by_a_setting_there_is_a_chart_for_each_combination_of_the_others(trained: Cli) -> None:
+    by_head = trained.ok("curve", "tiny", "--by", "head")
+    assert by_head.count("(epoch)") == 1
+    assert by_head.startswith("vit_small_patch16_224 digits\n")
+    by_dataset = trained.ok("curve", "tiny", "--by", "dataset")
+    assert by_dataset.count("(epoch)") == 2
+    refused = trained("curve", "tiny", "--by", "haed")
+    assert refused.returncode == 2 and "Did you mean 'head'?" in refused.stderr
+
+
+def test_a_terminal_without_unicode_gets_letters(trained: Cli) -> None:
+    done = trained.process("curve", "tiny", PYTHONIOENCODING="ascii")
+    assert done.returncode == 0
+    assert done.stdout.isascii() and "?" not in done.stdout
+    assert "+-" in done.stdout
+
+
+def test_the_data_has_a_line_for_each_seed_and_epoch(trained: Cli) -> None:
+    rows = [*csv.DictReader(trained.ok("curve", "tiny", "-f", "csv").splitlines())]
+    assert len(rows) == 2 * 2 * 3
+    document = trained.json("curve", "tiny")
+    first = document[0]["seeds"]["0"]
+    assert [float(row["value"]) for row in rows[:3]] == [first[epoch] for epoch in "123"]
+
+
+def test_a_figure_is_written_as_a_picture_and_its_data(trained: Cli) -> None:
+    paths = trained.ok("curve", "tiny", "--by", "head", "--figure", "figures").split()
+    assert [path.rpartition(".")[2] for path in paths] == ["svg", "pdf", "csv"]
+    for path in paths:
+        assert (trained.folder / path).stat().st_size > 100
+
+
+def test_a_sparkline_has_its_lowest_and_highest_value_at_its_ends() -> None:
+    assert sparkline([1.0, 5.0, 3.0]) == "▁█▅"
+    assert sparkline([2.0]) == "▁"
+    assert sparkline([]) == ""
+    assert len(sparkline([float(value) for value in range(1000)])) == 24
