@@ -57,6 +57,7 @@ COMMANDS: tuple[Callable[..., None], ...] = (
     submit.wait,
     watch.failures,
     watch.why,
+    watch.diff,
     curves.curve,
     results.report,
     results.compare,

@@ -14,6 +14,7 @@ DOCUMENTS = {
     "failures": "orchestrator.views.failures:FailureGroup[]",
     "report": "analysis.findings.cell:Cell[]",
     "report.json": "analysis.findings.gather:Report",
+    "diff": "orchestrator.views.differences:Differences",
     "curve": "analysis.findings.curves:CellCurve[]",
     "compare": "analysis.findings.comparisons:Comparisons",
     "against": "analysis.findings.against:Against",

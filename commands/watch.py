@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from .completion import complete_run
 from .options import (
     Json,
     Quiet,
@@ -222,3 +223,32 @@ def why(run: RunId, as_json: Json = False, workspace: Workspace = None) -> None:
     if document.action:
         word = "never" if document.verdict == "never" else "next"
         terminal.write(f"{word}: {document.action}")
+
+
+def diff(
+    first: Annotated[
+        str,
+        typer.Argument(
+            help="Run id, grid name or condition, such as head=drloc.", autocompletion=complete_run
+        ),
+    ],
+    second: Annotated[
+        str, typer.Argument(help="What to compare it with.", autocompletion=complete_run)
+    ],
+    as_json: Json = False,
+    workspace: Workspace = None,
+) -> None:
+    """Show what two runs, cells or grids differ in.
+
+    Of two single runs also software, hardware, results and the first epoch that differs.
+    """
+    from ..orchestrator.views.differences import differences
+    from .printing import terminal
+    from .printing.differences import print_differences
+
+    context = look_into(workspace)
+    found = differences(context, selection([first]), selection([second]))
+    if as_json:
+        terminal.emit_json(found)
+    else:
+        print_differences(found)

@@ -131,6 +131,18 @@ def training_by_epoch(
     return _by_epoch(connection, run_ids, metric, of_training=True).get(TRAINING, {})
 
 
+def values_by_epoch(connection: Connection, run_id: str) -> dict[tuple[int, str, str], float]:
+    """Return (epoch, set, metric) -> value of one run, of training and of all sets."""
+    return {
+        (epoch, set_name, metric): value
+        for of_training in (True, False)
+        for (_, set_name, metric), scored in _scores(
+            connection, [run_id], of_training=of_training
+        ).items()
+        for epoch, (_, value) in scored.items()
+    }
+
+
 def metrics_of(connection: Connection, run_ids: Iterable[str]) -> dict[str, set[str]]:
     """Return set -> metrics that any of these runs has a value of; training is a set of its own."""
     found: dict[str, set[str]] = defaultdict(set)
