@@ -16,6 +16,7 @@ import typer
 from .commands import (
     catalog,
     control,
+    costs,
     curves,
     housekeeping,
     papers,
@@ -59,6 +60,8 @@ COMMANDS: tuple[Callable[..., None], ...] = (
     watch.why,
     watch.diff,
     curves.curve,
+    costs.eff,
+    costs.usage,
     results.report,
     results.compare,
     results.variance,

@@ -17,7 +17,7 @@ MOST_NUMBER = 2**31 - 1
 GROUPS: dict[str, tuple[str, ...]] = {
     "First steps": ("init", "plan", "submit", "status", "report"),
     "Submit": ("run", "hold", "release", "cancel", "retry", "rerun", "supervise"),
-    "Watch": ("runs", "show", "logs", "curve", "diff", "wait", "why", "failures"),
+    "Watch": ("runs", "show", "logs", "curve", "diff", "wait", "why", "failures", "eff", "usage"),
     "Results": ("compare", "variance", "mcnemar", "against", "papers", "evaluate", "export"),
     "Seeds": ("power", "topup"),
     "Keep": ("doctor", "gc", "data", "ledger", "config", "schema", "catalog", "measure", "help"),
@@ -27,6 +27,7 @@ SYNONYMS: dict[str, str] = {
     "abort": "cancel",
     "attach": "wait",
     "curves": "curve",
+    "cost": "usage",
     "delete": "gc",
     "explain": "why",
     "info": "show",
@@ -43,7 +44,9 @@ SYNONYMS: dict[str, str] = {
     "results": "report",
     "resume": "retry",
     "rm": "gc",
+    "sacct": "usage",
     "scancel": "cancel",
+    "seff": "eff",
     "squeue": "status",
     "start": "submit",
     "stat": "status",
@@ -56,7 +59,7 @@ SYNONYMS: dict[str, str] = {
 READING = frozenset(
     (
         *("init", "plan", "status", "report", "runs", "show", "logs", "curve", "wait", "why"),
-        "diff",
+        *("diff", "eff", "usage"),
         *("failures", "compare", "variance", "mcnemar", "against", "papers", "power"),
         *("doctor", "config", "schema", "catalog", "help"),
     )

@@ -15,6 +15,8 @@ DOCUMENTS = {
     "report": "analysis.findings.cell:Cell[]",
     "report.json": "analysis.findings.gather:Report",
     "diff": "orchestrator.views.differences:Differences",
+    "eff": "orchestrator.views.efficiency:Efficiency[]",
+    "usage": "orchestrator.views.spent:Spent[]",
     "curve": "analysis.findings.curves:CellCurve[]",
     "compare": "analysis.findings.comparisons:Comparisons",
     "against": "analysis.findings.against:Against",

@@ -1,6 +1,7 @@
 """The reading side: counts, lists and details, as plain records."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -148,6 +149,17 @@ def attempts_of(connection: Connection, run_id: str) -> list[AttemptRow]:
     """Return every attempt at a run, oldest first."""
     query = select(m.attempts).where(m.attempts.c.run_id == run_id).order_by(m.attempts.c.number)
     return [_attempt_row(row) for row in connection.execute(query).mappings()]
+
+
+def attempts_of_runs(connection: Connection, run_ids: Sequence[str]) -> dict[str, list[AttemptRow]]:
+    """Return run -> every attempt at it, oldest first, for runs that were tried."""
+    found: dict[str, list[AttemptRow]] = {}
+    for part in in_parts(run_ids):
+        query = select(m.attempts).where(m.attempts.c.run_id.in_(part))
+        query = query.order_by(m.attempts.c.run_id, m.attempts.c.number)
+        for row in connection.execute(query).mappings():
+            found.setdefault(row["run_id"], []).append(_attempt_row(row))
+    return found
 
 
 def _attempt_row(row: Any) -> AttemptRow:

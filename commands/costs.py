@@ -1,0 +1,50 @@
+"""What runs use and what they cost."""
+
+from typing import Annotated
+
+import typer
+
+from .options import Json, Selector, Workspace, look_into, selection
+from .repeated import watched
+
+
+@watched
+def eff(selector: Selector = None, as_json: Json = False, workspace: Workspace = None) -> None:
+    """Show what runs use of what they asked for, and what to change."""
+    from ..orchestrator.views.efficiency import efficiency
+    from .printing import costs, terminal
+
+    context = look_into(workspace)
+    found = efficiency(context, selection(selector, default_all=True))
+    if as_json:
+        terminal.emit_json(found)
+    else:
+        costs.print_efficiency(found)
+
+
+def usage(
+    selector: Selector = None,
+    by: Annotated[
+        str,
+        typer.Option(
+            help="Keys to group by, with commas: user, grid, backbone, dataset, head, week, host."
+        ),
+    ] = "grid",
+    as_json: Json = False,
+    workspace: Workspace = None,
+) -> None:
+    """Show the hours that runs took, by user, grid, backbone or week.
+
+    GPU-hours that led to nothing stand apart: after the last checkpoint that is kept, of attempts
+    that failed, and of attempts that another one had replaced.
+    """
+    from ..orchestrator.views.spent import spent
+    from .printing import costs, terminal
+
+    context = look_into(workspace)
+    keys = [key.strip() for key in by.split(",") if key.strip()]
+    found = spent(context, selection(selector, default_all=True), keys)
+    if as_json:
+        terminal.emit_json(found)
+    else:
+        costs.print_spent(found, keys)

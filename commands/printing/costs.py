@@ -1,0 +1,90 @@
+"""What runs use and what they cost, as tables."""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from ...analysis.output import wording
+from ...jobs.units import format_bytes, format_duration
+from . import terminal
+
+if TYPE_CHECKING:
+    from ...orchestrator.views.efficiency import Efficiency
+    from ...orchestrator.views.spent import Spent
+
+
+def print_efficiency(cells: Sequence["Efficiency"]) -> None:
+    """Print a row for each cell, and below the table what to change."""
+    if not cells:
+        terminal.say("none of these runs has started")
+        return
+    names = wording.columns(cells)
+    figures: dict[str, Callable[[Efficiency], str]] = {
+        "RUNS": lambda cell: str(cell.runs),
+        "TIME": lambda cell: _time(cell.run_s),
+        "ALLOCATED": lambda cell: f"{_time(cell.allocation_s)}/{_time(cell.walltime_s)}",
+        "IMG/S": lambda cell: _number(cell.images_per_s, "{:.0f}"),
+        "DATA": lambda cell: _share(cell.data_wait),
+        "GPUS": lambda cell: str(cell.gpus),
+        "BUSY": lambda cell: _share(cell.gpu_utilisation),
+        "GPU-MEM": lambda cell: _bytes(cell.gpu_used_bytes or cell.peak_memory_bytes),
+        "CORES": lambda cell: _number(cell.cpu_cores, "{:.1f}"),
+        "RSS": lambda cell: _bytes(cell.rss_bytes),
+    }
+    rows = [
+        [*wording.labels(cell, names), *(text(cell) for text in figures.values())] for cell in cells
+    ]
+    heading = [*map(str.upper, names), *figures]
+    terminal.print_table(heading, rows, right=tuple(range(len(names), len(heading))))
+    terminal.say(
+        "TIME: mean of a run. ALLOCATED: longest allocation, and what was asked for. DATA: share of"
+        " training spent waiting for data. BUSY: share of the time in which the GPU worked."
+    )
+    told: dict[str, list[str]] = {}
+    for cell in cells:
+        for sentence in cell.advice:
+            told.setdefault(sentence, []).append(wording.title_of(cell, names))
+    for sentence, of in told.items():
+        terminal.write(f"{of[0]}{f' and {len(of) - 1} more' if len(of) > 1 else ''}: {sentence}")
+
+
+def print_spent(groups: Sequence["Spent"], keys: Sequence[str]) -> None:
+    """Print a row for each group, and their sum."""
+    if not groups:
+        terminal.say("none of these runs has started")
+        return
+    rows = [[*(group.group[key] for key in keys), *_hours([group])] for group in groups]
+    if len(groups) > 1:
+        # A run with attempts in two groups would count twice.
+        rows.append(["total", *[""] * len(keys), *_hours(groups)[1:]])
+    figures = ["RUNS", "ATTEMPTS", "RUN-H", "GPU-H", "USEFUL", "LOST", "FAILED", "SUPERSEDED"]
+    heading = [*map(str.upper, keys), *figures]
+    terminal.print_table(heading, rows, right=tuple(range(len(keys), len(heading))))
+
+
+def _hours(groups: Sequence["Spent"]) -> list[str]:
+    hours = [group.gpu_hours for group in groups]
+    return [
+        str(sum(group.runs for group in groups)),
+        str(sum(group.attempts for group in groups)),
+        f"{sum(group.run_hours for group in groups):.2f}",
+        *(
+            f"{sum(getattr(one, name) for one in hours):.2f}"
+            for name in ("total", "useful", "lost", "failed", "superseded")
+        ),
+    ]
+
+
+def _time(seconds: float | None) -> str:
+    return "-" if seconds is None else format_duration(seconds)
+
+
+def _number(value: float | None, form: str) -> str:
+    return "-" if value is None else form.format(value)
+
+
+def _share(value: float | None) -> str:
+    return "-" if value is None else f"{100 * value:.0f} %"
+
+
+def _bytes(count: int | None) -> str:
+    return "-" if count is None else format_bytes(count)
