@@ -141,8 +141,8 @@ def advice(facts: Mapping[str, Any], *, are_over: bool) -> list[str]:
         return found
     if wait is not None and wait >= DATA_WAIT:
         found.append(
-            f"{100 * wait:.0f} % of training is spent waiting for data: give each rank more CPU cores"
-            " (resources.threads)"
+            f"{100 * wait:.0f} % of training is spent waiting for data: give each rank more CPU"
+            " cores (resources.threads)"
         )
     if busy is not None and busy < IDLE_GPU:
         found.append(f"the GPU is busy {100 * busy:.0f} % of the time: some sites cancel such jobs")
