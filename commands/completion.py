@@ -26,6 +26,11 @@ def complete_run(incomplete: str) -> list[str]:
     return _of_ledger(lambda connection: _runs(connection, incomplete))
 
 
+def complete_runs(incomplete: str) -> list[str]:
+    """Return the runs whose ids begin so, and the words and conditions that go on so."""
+    return list(dict.fromkeys([*complete_run(incomplete), *complete_selection(incomplete)]))
+
+
 def complete_selection(incomplete: str) -> list[str]:
     """Return the words and conditions that go on so."""
     return _of_ledger(lambda connection: list(_selection(connection, incomplete)))

@@ -12,7 +12,7 @@ import typer
 from ..jobs.config.backends import BACKENDS, names
 from ..jobs.errors import BadInput, Refused
 from ..jobs.units import format_duration, plural
-from .completion import complete_grid, complete_run, complete_selection
+from .completion import complete_grid, complete_run, complete_runs, complete_selection
 
 if TYPE_CHECKING:
     from ..db.scheduler_notes import Away
@@ -74,6 +74,13 @@ MaxRuns = Annotated[
 RunId = Annotated[
     str,
     typer.Argument(help="Run id, or the beginning of one.", autocompletion=complete_run),
+]
+RunSelector = Annotated[
+    list[str] | None,
+    typer.Argument(
+        help="Runs: ids, or the beginnings of some; also grid names and conditions.",
+        autocompletion=complete_runs,
+    ),
 ]
 Source = Annotated[
     str,
@@ -200,6 +207,11 @@ def names_one_grid(context: "Context", chosen: "Selection") -> bool:
 
     with reading(context.ledger.engine) as connection:
         return len(named_grids(connection, chosen)) == 1
+
+
+def one_or_many(documents: list[Any]) -> Any:
+    """Return the document of one run as it is, and those of several as a list."""
+    return documents[0] if len(documents) == 1 else documents
 
 
 def one_run(context: "Context", word: str) -> str:

@@ -7,12 +7,10 @@ asked as seldom as by one.
 import contextlib
 import functools
 import inspect
-import io
-import os
 import sys
 import time
-from collections.abc import Callable, Iterator
-from typing import Annotated, Any, TextIO
+from collections.abc import Callable
+from typing import Annotated, Any
 
 import typer
 
@@ -81,16 +79,17 @@ def repeat(show: Callable[[], None], *, every_s: int) -> None:
         VtjobsError: it could not be shown the first time. Later errors stand below what was shown
             last.
     """
+    from .printing.screen import leave, screen
+
     text = _captured(show)
-    with _screen(every_s) as put:
+    with screen(every_s) as put:
         # Ctrl-C is how one stops to watch.
         with contextlib.suppress(KeyboardInterrupt):
             while True:
                 put(text)
                 time.sleep(every_s)
                 text = _again(show, text)
-    if _fills_screen():
-        sys.stdout.write(text)
+    leave(text)
 
 
 def _again(show: Callable[[], None], last: str) -> str:
@@ -104,70 +103,12 @@ def _again(show: Callable[[], None], last: str) -> str:
 def _captured(show: Callable[[], None]) -> str:
     """Return what a command prints, its remarks last."""
     from .options import forget_told, unreachable
+    from .printing.screen import Captured
 
-    data, remarks = _Captured(sys.stdout), _Captured(sys.stderr)
+    data, remarks = Captured(sys.stdout), Captured(sys.stderr)
     forget_told()
     with contextlib.redirect_stdout(data), contextlib.redirect_stderr(remarks):
         show()
     lines = "".join(f"error: {line}\n" for line in unreachable)
     unreachable.clear()
     return data.getvalue() + remarks.getvalue() + lines
-
-
-class _Captured(io.StringIO):
-    """A text that is printed as the stream would be that it is for: its encoding, its colours."""
-
-    def __init__(self, stream: TextIO) -> None:
-        super().__init__()
-        self._stream = stream
-
-    @property
-    def encoding(self) -> str:  # type: ignore[override]
-        return self._stream.encoding or "ascii"
-
-    def isatty(self) -> bool:
-        return self._stream.isatty()
-
-
-def _fills_screen() -> bool:
-    return sys.stdout.isatty() and os.environ.get("TERM", "dumb") not in ("dumb", "unknown", "")
-
-
-@contextlib.contextmanager
-def _screen(every_s: int) -> Iterator[Callable[[str], None]]:
-    """Give a function that shows a text in place of the one before."""
-    if not _fills_screen():
-        yield _Changes().put
-        return
-    from rich.console import Console, Group
-    from rich.live import Live
-    from rich.text import Text
-
-    console = Console(highlight=False, soft_wrap=True)
-    with Live(console=console, screen=True, auto_refresh=False) as live:
-
-        def put(text: str) -> None:
-            at = time.strftime("%H:%M:%S")
-            lines, room = text.count("\n"), console.height - 2
-            more = f"; first {room} of {lines} lines" if lines > room else ""
-            heading = Text(f"{at}, every {every_s} s, Ctrl-C ends{more}", style="dim")
-            body = Text.from_ansi(text)
-            body.no_wrap, body.overflow = True, "crop"
-            live.update(Group(heading, body), refresh=True)
-
-        yield put
-
-
-class _Changes:
-    """Prints a text whenever it differs from the one before."""
-
-    def __init__(self) -> None:
-        self._last = ""
-
-    def put(self, text: str) -> None:
-        if text == self._last:
-            return
-        separator = f"\n{time.strftime('%H:%M:%S')}\n" if self._last else ""
-        sys.stdout.write(separator + text)
-        sys.stdout.flush()
-        self._last = text

@@ -1,20 +1,24 @@
 """Look at runs and their results."""
 
+import re
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ..jobs.errors import BadInput, NothingMatched, suggest
+from ..jobs.units import parse_duration_s
 from .completion import complete_run
 from .options import (
     Json,
     Quiet,
-    RunId,
+    RunSelector,
     Selector,
     Workspace,
     look_again,
     look_into,
     names_one_grid,
-    one_run,
+    one_or_many,
+    select_ids,
     selection,
     unreachable,
 )
@@ -77,50 +81,87 @@ def runs(
             help="Column to sort by, e.g. state; -top1: largest first [default: as in the grid].",
         ),
     ] = None,
+    columns: Annotated[
+        str | None,
+        typer.Option(
+            help=(
+                "Columns to show, with commas, e.g. run,head,reason,host,train.lr "
+                "[default: labels, what differs, and progress]."
+            )
+        ),
+    ] = None,
+    since: Annotated[
+        str | None,
+        typer.Option(help="Only runs that started or ended in this time, e.g. 90m or 2d."),
+    ] = None,
+    each: Annotated[
+        bool,
+        typer.Option("--each", help="A line for each run, also where many wait alike."),
+    ] = False,
+    style: Annotated[
+        str, typer.Option("--format", "-f", help="Output format: table, csv or json.")
+    ] = "table",
     as_json: Json = False,
     quiet: Quiet = False,
     workspace: Workspace = None,
 ) -> None:
     """List runs with state, progress and result."""
     from ..orchestrator.views import runs as views
+    from .printing import runs as printing
     from .printing import terminal
-    from .printing.runs import print_runs, sorted_by
 
+    if style not in (styles := ("table", "csv", "json")):
+        raise BadInput(f"--format {style}: unknown. {suggest(style, styles)}")
+    after = _before_now(since)
     context = look_into(workspace)
-    # What comes first is known once all are sorted.
-    most = None if sort else limit
+    # What comes first is known once all are sorted, and of which time they are.
+    most = None if sort or after is not None else limit
     chosen = selection(selector, default_all=True)
     found = views.runs(context, chosen, limit=most)
+    if after is not None:
+        found = [run for run in found if views.has_moved_since(run, context.clock() - after)]
     if sort:
-        found = sorted_by(found, sort)[:limit]
-    if as_json:
+        found = printing.sorted_by(found, sort)
+    found = found[:limit]
+    if as_json or style == "json":
         terminal.emit_json(found)
-    elif quiet:
+        return
+    if quiet:
         terminal.write("\n".join(run.run_id for run in found))
+        return
+    named = printing.columns_of(found, of_one_grid=names_one_grid(context, chosen))
+    if columns is not None:
+        named = printing.columns_named(columns, found, now=context.clock())
+    if style == "csv":
+        terminal.write(printing.as_csv(found, named), end="")
     else:
-        print_runs(found, of_one_grid=names_one_grid(context, chosen))
+        # Whoever asks for columns or an order means each run.
+        printing.print_runs(found, named, alike_at_once=not (each or columns or sort))
 
 
 def show(
-    run: RunId, as_json: Json = False, quiet: Quiet = False, workspace: Workspace = None
+    selector: RunSelector = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+    workspace: Workspace = None,
 ) -> None:
-    """Show one run's settings, attempts, results and history."""
+    """Show settings, attempts, results and history of runs."""
     from ..orchestrator.views.details import show as view
     from .printing import terminal
     from .printing.show import lines
 
     context = look_into(workspace)
-    document = view(context, one_run(context, run))
+    documents = [view(context, run_id) for run_id in select_ids(context, selector)]
     if as_json:
-        terminal.emit_json(document)
+        terminal.emit_json(one_or_many(documents))
     elif quiet:
-        terminal.write(document.run_id)
+        terminal.write("\n".join(document.run_id for document in documents))
     else:
-        terminal.write("\n".join(lines(document)))
+        terminal.write("\n\n".join("\n".join(lines(document)) for document in documents))
 
 
 def logs(
-    run: RunId,
+    selector: RunSelector = None,
     follow: Annotated[
         bool,
         typer.Option(
@@ -135,29 +176,89 @@ def logs(
         int | None,
         typer.Option(min=0, help="Rank to print [default: all ranks]."),
     ] = None,
+    tail: Annotated[
+        int | None, typer.Option(min=1, help="Only the last lines of each log.")
+    ] = None,
+    grep: Annotated[
+        str | None,
+        typer.Option(
+            help=(
+                "Only lines that match this regular expression, of all attempts unless "
+                "--attempt names one."
+            )
+        ),
+    ] = None,
     workspace: Workspace = None,
 ) -> None:
-    """Print the logs of a run.
+    """Print the logs of runs.
 
     The log of rank 0 has a line per epoch. With `--follow` the command waits for the run to start.
     It starts nothing itself.
     """
     from ..orchestrator.views.standing import standing
+    from .printing import terminal
     from .printing.follow import Wanted, follow_logs, print_logs
 
+    pattern = _pattern(grep)
     context = look_into(workspace)
-    run_id = one_run(context, run)
-    wanted = Wanted(
-        run=context.workspace.run(run_id), attempt=attempt, rank=rank, where=context.where
-    )
+    run_ids = select_ids(context, selector)
+    several = len(run_ids) > 1
+    wanted = [
+        Wanted(
+            run=context.workspace.run(run_id),
+            attempt=attempt,
+            rank=rank,
+            tail=tail,
+            grep=pattern,
+            mark=f"{run_id[:8]} " if several else "",
+            where=context.where,
+        )
+        for run_id in run_ids
+    ]
     if not follow:
-        print_logs(wanted, standing(context, run_id))
+        for one, run_id in zip(wanted, run_ids, strict=True):
+            try:
+                print_logs(one, standing(context, run_id))
+            except NothingMatched as error:
+                # Of several runs some may not have started.
+                if not several:
+                    raise
+                terminal.say(str(error))
         return
+    _require_one_to_follow(run_ids, tail=tail, grep=grep)
+    (run_id,) = run_ids
     follow_logs(
-        wanted, lambda: _standing_now(context, run_id), lambda: _why_it_waits(context, run_id)
+        wanted[0], lambda: _standing_now(context, run_id), lambda: _why_it_waits(context, run_id)
     )
     # The run is settled: a scheduler that is away cannot change that.
     unreachable.clear()
+
+
+def _before_now(since: str | None) -> int | None:
+    """Return a length of time in seconds.
+
+    Raises:
+        BadInput: it cannot be read.
+    """
+    try:
+        return None if since is None else parse_duration_s(since)
+    except ValueError as error:
+        raise BadInput(f"--since {since}: {error}") from None
+
+
+def _pattern(grep: str | None) -> re.Pattern[str] | None:
+    try:
+        return None if grep is None else re.compile(grep)
+    except re.error as error:
+        raise BadInput(f"--grep {grep}: not a regular expression ({error})") from None
+
+
+def _require_one_to_follow(run_ids: list[str], *, tail: int | None, grep: str | None) -> None:
+    if len(run_ids) > 1:
+        raise BadInput(f"--follow follows one run, and {len(run_ids)} are selected")
+    if tail is not None or grep is not None:
+        word = "--tail" if tail is not None else "--grep"
+        raise BadInput(f"--follow and {word} cannot be combined")
 
 
 def _standing_now(context: "Context", run_id: str) -> "Standing":
@@ -209,20 +310,21 @@ def failures(
                 terminal.write(f"    next: {group.remedy}")
 
 
-def why(run: RunId, as_json: Json = False, workspace: Workspace = None) -> None:
-    """Explain a run's state and what to do about it."""
+def why(selector: RunSelector = None, as_json: Json = False, workspace: Workspace = None) -> None:
+    """Explain the state of runs and what to do about it."""
     from ..orchestrator.views.why import why as explain
     from .printing import terminal
 
     context = look_into(workspace)
-    document = explain(context, one_run(context, run))
+    documents = [explain(context, run_id) for run_id in select_ids(context, selector)]
     if as_json:
-        terminal.emit_json(document)
+        terminal.emit_json(one_or_many(documents))
         return
-    terminal.write(f"{document.run_id[:8]} is {document.shown_state}: {document.sentence}")
-    if document.action:
-        word = "never" if document.verdict == "never" else "next"
-        terminal.write(f"{word}: {document.action}")
+    for document in documents:
+        terminal.write(f"{document.run_id[:8]} is {document.shown_state}: {document.sentence}")
+        if document.action:
+            word = "never" if document.verdict == "never" else "next"
+            terminal.write(f"{word}: {document.action}")
 
 
 def diff(

@@ -2,6 +2,7 @@
 
 import math
 import re
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 _SUFFIX_S = {"s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -54,6 +55,24 @@ def iso(at: float | None) -> str | None:
         datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
         if at
         else None
+    )
+
+
+def seconds_of(text: str) -> float:
+    """Return what `iso` wrote as seconds since 1970."""
+    return datetime.fromisoformat(text).timestamp()
+
+
+def ranges(numbers: Sequence[int]) -> str:
+    """Return ascending whole numbers as `0-4, 7, 9, 10`: three or more in a row are a range."""
+    rows: list[list[int]] = []
+    for number in numbers:
+        if rows and number == rows[-1][-1] + 1:
+            rows[-1].append(number)
+        else:
+            rows.append([number])
+    return ", ".join(
+        f"{row[0]}-{row[-1]}" if len(row) > 2 else ", ".join(map(str, row)) for row in rows
     )
 
 

@@ -3,12 +3,13 @@
 from collections.abc import Sequence
 
 from ...jobs.run.comparing import Correction, OverDatasets
+from ...jobs.units import ranges
 from ..findings import epochs, reversals
 from ..findings.cell import Cell
 from ..findings.comparisons import Comparison, Comparisons
 from ..findings.declared import declaration_notes
 from ..findings.pooled import PooledComparison
-from .wording import columns, ranges, title_of
+from .wording import columns, title_of
 
 # Up to so many cells are named in a sentence; more are counted.
 FEW = 3

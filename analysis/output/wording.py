@@ -57,19 +57,6 @@ def title_of(row: Labelled, names: Sequence[str]) -> str:
     return " ".join(filter(None, words))
 
 
-def ranges(numbers: Sequence[int]) -> str:
-    """Return ascending whole numbers as `0-4, 7, 9, 10`: three or more in a row are a range."""
-    rows: list[list[int]] = []
-    for number in numbers:
-        if rows and number == rows[-1][-1] + 1:
-            rows[-1].append(number)
-        else:
-            rows.append([number])
-    return ", ".join(
-        f"{row[0]}-{row[-1]}" if len(row) > 2 else ", ".join(map(str, row)) for row in rows
-    )
-
-
 def p_value(p: float | None) -> str:
     """Return a p value as text; none is printed as 0."""
     if p is None:

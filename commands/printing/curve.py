@@ -35,7 +35,7 @@ def print_curves(
     if title:
         terminal.write(title)
     if known:
-        _print_chart(chart(known[:MOST_DRAWN], single=single, height=height))
+        terminal.write_coloured(chart(known[:MOST_DRAWN], single=single, height=height))
     names = wording.columns(curves)
     letters = dict(zip([curve.cell_id for curve in known], string.ascii_uppercase, strict=False))
     drawn = {curve.cell_id for curve in known[:MOST_DRAWN]}
@@ -51,16 +51,6 @@ def print_curves(
     heading = ["", *map(str.upper, names), "SEEDS", "EPOCH", "MEAN ± STD", "CURVE"]
     right = (len(names) + 1, len(names) + 2)
     terminal.print_table(heading, rows, right=right)
-
-
-def _print_chart(text: str) -> None:
-    if not terminal.is_terminal():
-        terminal.write(text)
-        return
-    from rich.console import Console
-    from rich.text import Text
-
-    Console(highlight=False, soft_wrap=True).print(Text.from_ansi(text))
 
 
 def notes(curves: Sequence[CellCurve], *, single: bool) -> list[str]:

@@ -1,8 +1,10 @@
 """Print the logs of a run, and go on printing from attempt to attempt while it lives."""
 
 import os
+import re
 import time
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,6 +31,12 @@ class Wanted:
     """None: the newest that has a log and, when following, those after it."""
     rank: int | None
     """None: all ranks."""
+    tail: int | None = None
+    """The most lines of a log, its last ones; None: all."""
+    grep: re.Pattern[str] | None = None
+    """Only lines in which it is found, of all attempts."""
+    mark: str = ""
+    """What each line begins with."""
     where: str = ""
     """What a command that is printed ends with, see `Config.where`."""
 
@@ -61,12 +69,17 @@ class Output:
         Args:
             last: whether a line without its end is printed as well, since nothing more follows.
         """
+        for line in self.new(last=last):
+            terminal.write(line, flush=True)
+
+    def new(self, *, last: bool, tail: int | None = None) -> Iterator[str]:
+        """Yield the lines that are new, as `print_new` prints them; of each log the last ones."""
         paths = self._paths()
         mark = len({_rank(path) for path in paths}) > 1
         for path in paths:
             prefix = f"{_rank(path)}: " if mark else ""
-            for line in self._new_of(path, last=last):
-                terminal.write(f"{prefix}{line}", flush=True)
+            for line in deque(self._new_of(path, last=last), maxlen=tail):
+                yield f"{prefix}{line}"
 
     def _paths(self) -> list[Path]:
         found = self._folder.glob(f"rank-{self._name}.log*")
@@ -103,13 +116,31 @@ def print_logs(wanted: Wanted, standing: Standing) -> None:
     Raises:
         NothingMatched: there is no log.
     """
+    if wanted.grep is not None:
+        _print_found(wanted, wanted.grep)
+        return
     number = wanted.attempt or _newest_with_log(wanted)
     output = None if number is None else Output(wanted.run, number, wanted.rank)
     if output is None or not output.exists():
         raise _nothing(wanted)
     if wanted.attempt is None:
         _name_attempt(wanted, output.attempt, standing)
-    output.print_new(last=True)
+    for line in output.new(last=True, tail=wanted.tail):
+        terminal.write(f"{wanted.mark}{line}")
+
+
+def _print_found(wanted: Wanted, pattern: re.Pattern[str]) -> None:
+    """Print the lines of all attempts in which a pattern is found, the newest attempt last."""
+    numbers = wanted.run.attempts() if wanted.attempt is None else [wanted.attempt]
+    mark_attempt = len(numbers) > 1
+    found: deque[str] = deque(maxlen=wanted.tail)
+    for number in numbers:
+        mark = f"{wanted.mark}{f'attempt {number}: ' if mark_attempt else ''}"
+        for line in Output(wanted.run, number, wanted.rank).new(last=True):
+            if pattern.search(line):
+                found.append(f"{mark}{line}")
+    for line in found:
+        terminal.write(line)
 
 
 def follow_logs(wanted: Wanted, look: Callable[[], Standing], why: Callable[[], str]) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ...jobs.errors import BadInput, suggest
 from ...jobs.run.design import seed_text
 from ...jobs.run.selector import axis_text
-from ...jobs.units import format_duration
+from ...jobs.units import format_duration, ranges, seconds_of
 
 if TYPE_CHECKING:
     from ...orchestrator.views.runs import RunView
@@ -15,6 +15,11 @@ if TYPE_CHECKING:
 Column = tuple[str, Callable[["RunView"], str]]
 """Heading, and a run's text below it."""
 
+_IDS: tuple[Column, ...] = (
+    ("RUN", lambda run: run.run_id[:8]),
+    ("GRID", lambda run: run.grid_id),
+    ("CELL", lambda run: run.cell_id[:8]),
+)
 _LABELS: tuple[Column, ...] = (
     ("BACKBONE", lambda run: run.backbone),
     ("DATASET", lambda run: run.dataset),
@@ -33,7 +38,10 @@ _PROGRESS: tuple[Column, ...] = (
     ("TIME", lambda run: format_duration(run.seconds) if run.seconds else ""),
     ("TOP1", lambda run: "" if run.top1 is None else f"{run.top1:.2f}"),
 )
-_NUMBERS = frozenset(("SEED", "EPOCH", "TRIES", "TIME", "TOP1"))
+_NUMBERS = frozenset(("SEED", "EPOCH", "TRIES", "TIME", "TOP1", "AGE"))
+# So many runs that wait alike are one line.
+MANY = 4
+_WAITING = frozenset(("pending", "queued", "blocked"))
 
 # Word of --sort -> what runs are sorted by.
 SORTS: dict[str, Callable[["RunView"], Any]] = {
@@ -53,21 +61,132 @@ SORTS: dict[str, Callable[["RunView"], Any]] = {
 }
 
 
-def print_runs(runs: Sequence["RunView"], *, of_one_grid: bool = False) -> None:
-    """Print the table of the runs; `of_one_grid`: one was asked for, whatever others have them."""
+def print_runs(
+    runs: Sequence["RunView"], columns: Sequence[Column], *, alike_at_once: bool = False
+) -> None:
+    """Print the table of the runs.
+
+    Args:
+        runs: in their order.
+        columns: of the table.
+        alike_at_once: whether many runs that wait, and differ in their seed alone, are one line.
+    """
     from . import terminal
 
-    columns = columns_of(runs, of_one_grid=of_one_grid)
     heading = [name for name, _ in columns]
-    rows = [[text(run) for _, text in columns] for run in runs]
+    groups = _alike(runs, heading) if alike_at_once else [[run] for run in runs]
+    rows = [_line(group, columns) for group in groups]
     right = tuple(index for index, name in enumerate(heading) if name in _NUMBERS)
-    terminal.print_table(heading, rows, right=right, colour=heading.index("STATE"))
+    colour = heading.index("STATE") if "STATE" in heading else None
+    terminal.print_table(heading, rows, right=right, colour=colour)
+
+
+def as_csv(runs: Sequence["RunView"], columns: Sequence[Column]) -> str:
+    """Return the runs as CSV: whole ids, and the columns as they are printed."""
+    from ...analysis.output.csv_text import csv_text
+
+    whole: dict[str, Callable[[RunView], str]] = {
+        "RUN": lambda run: run.run_id,
+        "CELL": lambda run: run.cell_id,
+    }
+    texts = [whole.get(name, text) for name, text in columns]
+    heading = [name.lower() if name.isupper() else name for name, _ in columns]
+    return csv_text(heading, [[text(run) for text in texts] for run in runs])
+
+
+def _alike(runs: Sequence["RunView"], heading: Sequence[str]) -> list[list["RunView"]]:
+    """Return the runs in groups: neighbours that wait in one cell for the same reason.
+
+    Few of them stand alone each.
+    """
+    if "SEED" not in heading:
+        return [[run] for run in runs]
+    groups: list[list[RunView]] = []
+    for run in runs:
+        if groups and _waits_like(groups[-1][-1], run):
+            groups[-1].append(run)
+        else:
+            groups.append([run])
+    found: list[list[RunView]] = []
+    for group in groups:
+        found += [group] if len(group) >= MANY else [[run] for run in group]
+    return found
+
+
+def _waits_like(one: "RunView", other: "RunView") -> bool:
+    facts = [
+        (run.cell_id, run.grid_id, run.shown_state, run.attempts, run.reason, run.scheduler)
+        for run in (one, other)
+    ]
+    return one.state in _WAITING and one.streams is None and facts[0] == facts[1]
+
+
+def _line(group: Sequence["RunView"], columns: Sequence[Column]) -> list[str]:
+    first = group[0]
+    cells = [text(first) for _, text in columns]
+    if len(group) > 1:
+        own = {"RUN": f"{len(group)} runs", "SEED": ranges(sorted(run.seed for run in group))}
+        cells = [own.get(name, cell) for (name, _), cell in zip(columns, cells, strict=True)]
+    return cells
+
+
+def columns_named(words: str, runs: Sequence["RunView"], *, now: float) -> list[Column]:
+    """Return the columns of these names, which commas divide.
+
+    Args:
+        words: names of columns, or of axes.
+        runs: whose axes there are.
+        now: in seconds since 1970.
+
+    Raises:
+        BadInput: there is no such column.
+    """
+    known: dict[str, Column] = {name.lower(): (name, text) for name, text in _every(now)}
+    known |= {name: _axis(name) for run in runs for name in run.axes}
+    found = []
+    for word in filter(None, (word.strip() for word in words.split(","))):
+        if word not in known:
+            raise BadInput(f"--columns {word}: unknown. {suggest(word, known)}")
+        found.append(known[word])
+    if not found:
+        raise BadInput(f"--columns: names none. {suggest('', known)}")
+    return found
+
+
+def _every(now: float) -> list[Column]:
+    """Return every column but axes."""
+    return [
+        *_IDS,
+        *_LABELS,
+        *_FURTHER,
+        *_PROGRESS,
+        ("REASON", lambda run: run.reason),
+        ("SCHEDULER", lambda run: run.scheduler or ""),
+        ("HOST", lambda run: run.host or ""),
+        ("STEP", lambda run: "" if run.step is None else f"{run.step}/{run.steps or '?'}"),
+        ("STARTED", lambda run: run.started_at or ""),
+        ("ENDED", lambda run: run.ended_at or ""),
+        ("AGE", lambda run: _age(run, now)),
+        ("ETA", _eta),
+    ]
+
+
+def _age(run: "RunView", now: float) -> str:
+    """Return how long ago a run ended, or started."""
+    at = run.ended_at or run.started_at
+    return "" if at is None else format_duration(max(0.0, now - seconds_of(at)))
+
+
+def _eta(run: "RunView") -> str:
+    from .terminal import eta_text
+
+    return "" if run.eta is None else eta_text(run.eta).removeprefix("eta ")
 
 
 def columns_of(runs: Sequence["RunView"], *, of_one_grid: bool = False) -> list[Column]:
     """Return the columns; runs of different cells never have the same labels."""
     axes = sorted({name for run in runs for name in run.axes})
-    grid: Column = ("GRID", lambda run: run.grid_id)
+    identity, grid, cell = _IDS
     grids = [] if of_one_grid else [grid]
     further = [*_FURTHER, *map(_axis, axes)]
     named = [
@@ -76,8 +195,8 @@ def columns_of(runs: Sequence["RunView"], *, of_one_grid: bool = False) -> list[
         *(column for column in further if _varies(column, runs)),
     ]
     if not _tells_cells_apart(named, runs):
-        named.append(("CELL", lambda run: run.cell_id[:8]))
-    return [("RUN", lambda run: run.run_id[:8]), *named, *_PROGRESS]
+        named.append(cell)
+    return [identity, *named, *_PROGRESS]
 
 
 def sorted_by(runs: Sequence["RunView"], word: str) -> list["RunView"]:

@@ -66,6 +66,18 @@ def _plain(document: object) -> Any:
     return to_plain(document)
 
 
+def write_coloured(text: str) -> None:
+    """Print a text of our own, coloured by escape sequences where a person watches."""
+    if not is_terminal():
+        write(text)
+        return
+    from rich.console import Console
+    from rich.text import Text
+
+    # What is no style is dropped.
+    Console(highlight=False, soft_wrap=True).print(Text.from_ansi(text))
+
+
 def can_print(signs: str) -> bool:
     """Whether stdout's encoding has these signs."""
     try:

@@ -80,6 +80,12 @@ def runs(context: Context, selection: Selection, *, limit: int | None = None) ->
     ]
 
 
+def has_moved_since(run: RunView, at: float) -> bool:
+    """Whether a run's latest attempt started or ended after a time, in seconds since 1970."""
+    begin = iso(at) or ""
+    return any(time is not None and time >= begin for time in (run.started_at, run.ended_at))
+
+
 def etas_of_running(context: Context, rows: Sequence[records.RunRow]) -> dict[str, Eta]:
     """Return run -> when it will have ended, of those that run."""
     running = {row.run_id for row in rows if row.state == RunState.RUNNING}

@@ -6,6 +6,7 @@ import subprocess
 import pytest
 
 from vtjobs.commands import repeated
+from vtjobs.commands.printing import screen
 from vtjobs.commands.repeated import repeat, with_seconds
 from vtjobs.jobs.errors import LedgerUnreachable
 
@@ -48,7 +49,7 @@ def test_elsewhere_than_on_a_terminal_it_prints_what_has_changed(
         print(text)
 
     monkeypatch.setattr(repeated.time, "sleep", lambda _: None)
-    monkeypatch.setattr(repeated.time, "strftime", lambda _: "12:00:00")
+    monkeypatch.setattr(screen.time, "strftime", lambda _: "12:00:00")
     repeat(show, every_s=1)
     assert capsys.readouterr().out == "one\n\n12:00:00\ntwo\n"
 
@@ -66,7 +67,7 @@ def test_a_ledger_that_is_away_for_a_while_is_told_below_what_was_shown_last(
                 print("the table")
 
     monkeypatch.setattr(repeated.time, "sleep", lambda _: None)
-    monkeypatch.setattr(repeated.time, "strftime", lambda _: "T")
+    monkeypatch.setattr(screen.time, "strftime", lambda _: "T")
     repeat(show, every_s=1)
     table = "the table\n"
     assert capsys.readouterr().out == (

@@ -4,7 +4,13 @@ from typing import Any
 
 import pytest
 
-from vtjobs.commands.printing.runs import columns_of, sorted_by
+from vtjobs.commands.printing.runs import (
+    as_csv,
+    columns_named,
+    columns_of,
+    print_runs,
+    sorted_by,
+)
 from vtjobs.jobs.errors import BadInput
 from vtjobs.orchestrator.views.runs import RunView
 
@@ -75,3 +81,57 @@ def test_runs_are_sorted_by_a_column_and_those_without_a_value_come_last() -> No
 def test_an_unknown_order_is_refused_with_the_nearest() -> None:
     with pytest.raises(BadInput, match="--sort -top: unknown"):
         sorted_by([run("a")], "-top")
+
+
+def printed(capsys: pytest.CaptureFixture[str], *runs: RunView, at_once: bool = True) -> list[str]:
+    print_runs(runs, columns_of(runs), alike_at_once=at_once)
+    return capsys.readouterr().out.splitlines()[1:]
+
+
+def test_many_runs_of_a_cell_that_wait_alike_are_one_line(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    waiting = [run("a", seed=seed, state="queued", shown_state="queued") for seed in range(48)]
+    (line,) = printed(capsys, *waiting)
+    assert line.split()[:2] == ["48", "runs"] and "0-47" in line and "queued" in line
+    assert len(printed(capsys, *waiting, at_once=False)) == 48
+
+
+def test_what_has_started_or_waits_for_another_reason_has_a_line_of_its_own(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    waiting = [run("a", seed=seed) for seed in range(5)]
+    at_work = run("a", seed=5, state="running", shown_state="running")
+    held = [run("a", seed=seed, shown_state="held") for seed in range(6, 11)]
+    other_cell = [run("b", seed=seed) for seed in range(3)]
+    lines_ = printed(capsys, *waiting, at_work, *held, *other_cell)
+    assert [line.startswith("5 runs") for line in lines_] == [True, False, True] + [False] * 3
+
+
+def test_columns_are_chosen_by_name_and_axes_are_columns() -> None:
+    one = run("a", axes={"train.lr": 0.1}, reason="why", host="node7", step=3, steps=9)
+    chosen = columns_named("run, train.lr,reason,host,step", [one], now=0.0)
+    assert [text(one) for _, text in chosen] == ["a-012345", "0.1", "why", "node7", "3/9"]
+
+
+def test_an_age_counts_from_the_end_or_the_start() -> None:
+    ((_, age),) = columns_named("age", [], now=7200.0)
+    assert age(run("a", started_at="1970-01-01T01:00:00Z")) == "1h00m"
+    ended = run("a", started_at="1970-01-01T01:00:00Z", ended_at="1970-01-01T01:59:00Z")
+    assert age(ended) == "1m00s"
+    assert age(run("a")) == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "message"), [("hsot", "--columns hsot: unknown. Did you mean"), (",", "names none")]
+)
+def test_an_unknown_column_is_refused_with_the_nearest(words: str, message: str) -> None:
+    with pytest.raises(BadInput) as refused:
+        columns_named(words, [run("a")], now=0.0)
+    assert message in str(refused.value)
+
+
+def test_csv_has_whole_ids_and_a_line_for_each_run() -> None:
+    two = [run("a", reason="=cmd()"), run("b")]
+    text = as_csv(two, columns_named("run,reason", two, now=0.0))
+    assert text.splitlines() == ["run,reason", "a-0123456789,'=cmd()", "b-0123456789,"]
