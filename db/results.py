@@ -3,17 +3,20 @@
 The value at the last epoch and the best one, along the run's lineage.
 """
 
-import json
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from sqlalchemy import Connection, delete, insert, literal, select
 
+from ..jobs.documents import reader
 from ..jobs.run.states import AttemptState
+from ..jobs.workspace.events import Metrics
 from . import models as m
 from .parts import in_parts
 from .rows import Row
+
+_read_metrics = reader(Metrics)
 
 # Metrics where less is better; of all others more is.
 SMALLER_IS_BETTER = ("loss", "mse")
@@ -94,27 +97,51 @@ def _scores(
     A resumed attempt scores the epochs behind its cut anew, so of two scores of one epoch the
     higher attempt's counts; what lies outside of the run's lineage never does.
     """
+    found: dict[tuple[str, str, str], dict[int, tuple[int, float]]] = defaultdict(dict)
+    for row, values in rows_that_count(connection, run_ids, of_training=of_training):
+        for metric, value in values.items():
+            if isinstance(value, int | float) and metric != "n":
+                found[row.run_id, row.set_name, metric][row.epoch] = (row.attempt, float(value))
+    return found
+
+
+def rows_that_count(
+    connection: Connection, run_ids: Iterable[str], *, of_training: bool
+) -> Iterator[tuple[Any, Metrics]]:
+    """Yield what journals have by epoch, along each run's lineage, in the order it was written.
+
+    Args:
+        connection: to the ledger.
+        run_ids: of the runs.
+        of_training: metrics of training instead of scores.
+
+    Yields:
+        A row (run_id, attempt, step, epoch, set_name), and its metrics.
+    """
+    for part in in_parts(sorted(run_ids), 2000):
+        yield from _rows_of_part(connection, part, of_training=of_training)
+
+
+def _rows_of_part(
+    connection: Connection, run_ids: list[str], *, of_training: bool
+) -> Iterator[tuple[Any, Metrics]]:
     table = m.epoch_metrics.c if of_training else m.evaluations.c
     set_name = literal(TRAINING) if of_training else m.evaluations.c.set_name
     query = (
-        select(table.run_id, table.attempt, table.step, table.epoch, table.metrics)
-        .add_columns(set_name.label("set_name"))
+        select(table.run_id, table.attempt, table.step, table.epoch)
+        .add_columns(set_name.label("set_name"), table.metrics)
         .where(table.run_id.in_(run_ids))
         .order_by(table.run_id, table.attempt, table.node, table.seq)
     )
     lineages = _lineages(connection, run_ids)
-    found: dict[tuple[str, str, str], dict[int, tuple[int, float]]] = defaultdict(dict)
     for row in connection.execute(query):
-        counting = lineages.get(row.run_id, {})
-        if row.attempt not in counting:
+        run_id, attempt, step, *_, metrics = row
+        counting = lineages.get(run_id, {})
+        if attempt not in counting:
             continue
-        cut = counting[row.attempt]
-        if cut is not None and row.step > cut:
-            continue
-        for metric, value in json.loads(row.metrics).items():
-            if isinstance(value, int | float) and metric != "n":
-                found[row.run_id, row.set_name, metric][row.epoch] = (row.attempt, float(value))
-    return found
+        cut = counting[attempt]
+        if cut is None or step <= cut:
+            yield row, _read_metrics(metrics)
 
 
 def by_epoch(

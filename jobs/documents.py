@@ -5,6 +5,7 @@ below a field says what it is. A field with a default is left out of the JSON wh
 a newer version added is ignored by an older one.
 """
 
+from collections.abc import Callable
 from types import UnionType
 from typing import Any, TypeVar, overload
 
@@ -49,6 +50,15 @@ def from_plain(data: object, kind: Any) -> Any:
         return msgspec.convert(data, kind, str_keys=True)
     except msgspec.ValidationError as error:
         raise Unfit(f"{getattr(kind, '__name__', kind)}: {error}") from None
+
+
+def reader(kind: Any) -> Callable[[str], Any]:
+    """Return a function that reads JSON text of one kind; of many short texts several times as fast
+    as `json`.
+
+    The function raises ValueError where a text is of another kind.
+    """
+    return msgspec.json.Decoder(kind).decode
 
 
 def asdict(document: msgspec.Struct) -> dict[str, Any]:
