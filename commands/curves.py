@@ -20,7 +20,8 @@ MOST_CHARTS = 12
 CurveSet = Annotated[
     str,
     typer.Option(
-        "--set", help="Evaluation set; train: metrics of training, such as loss, lr or grad_norm."
+        "--set",
+        help="Evaluation set; train: metrics of training, such as train_loss, lr or grad_norm.",
     ),
 ]
 By = Annotated[

@@ -21,11 +21,17 @@ class Point(Document, frozen=True, kw_only=True):
     """What the seeds say at one epoch."""
 
     epoch: int
+    """Its number."""
     n: int
+    """Seeds with a value at this epoch."""
     mean: float
+    """Over these seeds."""
     std: float | None
+    """Sample standard deviation over them; null for one seed."""
     min: float
+    """The lowest value."""
     max: float
+    """The highest value."""
     interval: list[float] | None
     """Pointwise, by Student's t, from three seeds on."""
 

@@ -6,7 +6,7 @@ from typing import Any
 from ...db import queries
 from ...db.engine import Connection, reading
 from ...db.records import RunRow
-from ...db.results import values_by_epoch
+from ...db.results import TRAINING, values_by_epoch
 from ...jobs.atomic_files import read_cache
 from ...jobs.documents import Document, to_plain
 from ...jobs.run.selector import Selection
@@ -26,26 +26,34 @@ class Difference(Document, frozen=True, kw_only=True):
     where: str
     """Dotted name, such as `recipe.lr`."""
     first: Any
+    """Its value on the first side; a list where the side has several."""
     second: Any
+    """The same of the second side."""
 
 
 class EpochDifference(Document, frozen=True, kw_only=True):
     """The first epoch at which two runs differ."""
 
     epoch: int
+    """Its number."""
     set: str
     """`train`: the metric is one of training."""
     metric: str
     first: float
+    """The first run's value."""
     second: float
+    """The second run's value."""
 
 
 class Shared(Document, frozen=True, kw_only=True):
     """How many runs the two sides have in common."""
 
     both: int
+    """Runs that both sides have."""
     only_first: int
+    """Runs that the first side alone has."""
     only_second: int
+    """Runs that the second side alone has."""
 
 
 class Differences(Document, frozen=True, kw_only=True):
@@ -55,7 +63,9 @@ class Differences(Document, frozen=True, kw_only=True):
     first: list[str]
     """The runs of the first side."""
     second: list[str]
+    """The runs of the second side."""
     runs: Shared
+    """What they have in common."""
     settings: list[Difference]
     """What makes the runs other runs. Where a side has several values, they are a list."""
     grids: list[Difference]
@@ -188,7 +198,9 @@ def _parting(connection: Connection, pair: tuple[str, str]) -> tuple[EpochDiffer
     """Return the first epoch at which two runs differ, and how many epochs both have."""
     first, second = (values_by_epoch(connection, run_id) for run_id in pair)
     epochs = sorted({epoch for epoch, _, _ in first} & {epoch for epoch, _, _ in second})
-    for place in sorted(first.keys() & second.keys()):
+    # Of one epoch, training comes before its scores.
+    both = sorted(first.keys() & second.keys(), key=lambda one: (one[0], one[1] != TRAINING, one))
+    for place in both:
         epoch, set_name, metric = place
         if first[place] != second[place] and not metric.endswith(_TIMES):
             parting = EpochDifference(
