@@ -44,10 +44,13 @@ GRID: dict[str, Any] = {
     "data": {"sets": []},
     "backend": {"local": {}},
 }
-READING = ("status", "runs", "show", "why", "logs", "failures", "report", "compare", "variance")
+READING = (
+    "status", "runs", "show", "why", "logs", "failures", "report", "compare", "variance", "curve",
+    "diff", "eff", "usage",
+)  # fmt: skip
 NUMERIC = (
     ("runs", "--limit"), ("plan grid.yaml", "--max-runs"), ("logs 0000", "--tail"),
-    ("logs 0000", "--attempt"), ("report", "--decimals"), ("power", "--power"), ("power", "--alpha"),
+    ("logs 0000", "--attempt"), ("curve", "--height"), ("report", "--decimals"), ("power", "--power"), ("power", "--alpha"),
 )  # fmt: skip
 
 

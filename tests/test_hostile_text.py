@@ -71,6 +71,31 @@ def test_a_report_has_no_escapes(failed: Cli, style: str) -> None:
     assert not ACTED_ON & set(done.stdout + done.stderr)
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "runs --columns head,reason,host,head.Boom.mode",
+        "runs --format csv",
+        "diff all tiny",
+        "eff",
+        "usage --by head,grid",
+        "logs tiny --grep 17",
+        "logs tiny --tail 3",
+    ],
+)
+def test_no_view_of_runs_has_escapes(failed: Cli, line: str) -> None:
+    done = failed(*line.split())
+    assert done.returncode == 0, done.stderr
+    assert not ACTED_ON & set(done.stdout + done.stderr)
+
+
+def test_two_sides_are_compared_without_escapes(failed: Cli) -> None:
+    first, second = failed.ok("failures", "-q").split()
+    shown = failed.ok("diff", first, second)
+    assert "head.params.mode" in shown and "1+1" in shown
+    assert not ACTED_ON & set(shown)
+
+
 def test_a_spreadsheet_computes_nothing(failed: Cli) -> None:
     cells = [
         cell

@@ -41,9 +41,9 @@ def archived(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Iterator[
     subprocess.run(["umount", "-l", place], check=True)
 
 
-@pytest.mark.parametrize("command", ["status", "runs", "report"])
+@pytest.mark.parametrize("command", ["status", "runs", "report", "diff all all"])
 def test_a_command_that_reads_still_answers(archived: Cli, command: str) -> None:
-    done = archived(command)
+    done = archived(*command.split())
     assert done.returncode == 0, done.stderr
     assert done.stdout
 
