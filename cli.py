@@ -62,6 +62,7 @@ COMMANDS: tuple[Callable[..., None], ...] = (
     curves.curve,
     costs.eff,
     costs.usage,
+    costs.metrics,
     results.report,
     results.compare,
     results.variance,

@@ -48,3 +48,14 @@ def usage(
         terminal.emit_json(found)
     else:
         costs.print_spent(found, keys)
+
+
+def metrics(workspace: Workspace = None) -> None:
+    """Print counts and hours in Prometheus' text format.
+
+    For the textfile collector of node_exporter, from cron, with stdout in a .prom file.
+    """
+    from ..orchestrator.views.metrics import as_text, families
+    from .printing import terminal
+
+    terminal.write(as_text(families(look_into(workspace))), end="")

@@ -17,7 +17,8 @@ MOST_NUMBER = 2**31 - 1
 GROUPS: dict[str, tuple[str, ...]] = {
     "First steps": ("init", "plan", "submit", "status", "report"),
     "Submit": ("run", "hold", "release", "cancel", "retry", "rerun", "supervise"),
-    "Watch": ("runs", "show", "logs", "curve", "diff", "wait", "why", "failures", "eff", "usage"),
+    "Watch": ("runs", "show", "logs", "curve", "diff", "wait", "why", "failures"),
+    "Cost": ("eff", "usage", "metrics"),
     "Results": ("compare", "variance", "mcnemar", "against", "papers", "evaluate", "export"),
     "Seeds": ("power", "topup"),
     "Keep": ("doctor", "gc", "data", "ledger", "config", "schema", "catalog", "measure", "help"),
@@ -59,7 +60,7 @@ SYNONYMS: dict[str, str] = {
 READING = frozenset(
     (
         *("init", "plan", "status", "report", "runs", "show", "logs", "curve", "wait", "why"),
-        *("diff", "eff", "usage"),
+        *("diff", "eff", "usage", "metrics"),
         *("failures", "compare", "variance", "mcnemar", "against", "papers", "power"),
         *("doctor", "config", "schema", "catalog", "help"),
     )

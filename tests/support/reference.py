@@ -54,6 +54,7 @@ EXAMPLES = {
     "why": "vtjobs why RUN",
     "eff": "vtjobs eff tiny",
     "usage": "vtjobs usage --by head",
+    "metrics": "vtjobs metrics",
     "failures": "vtjobs failures",
     "compare": "vtjobs compare tiny",
     "variance": "vtjobs variance tiny",
