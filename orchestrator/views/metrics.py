@@ -41,7 +41,7 @@ def families(context: Context) -> list[Family]:
     for group in failed:
         classes[group.failure] += group.runs
     return [
-        Family("vtjobs_runs", "Runs by what `vtjobs runs` shows them as.", _runs(found)),
+        Family("vtjobs_runs", "Runs by the word that shows where they stand.", _runs(found)),
         Family(
             "vtjobs_failed_runs",
             "Runs whose latest attempt failed, by the class of the failure.",
