@@ -51,7 +51,7 @@ class EpochValues(Document, frozen=True, kw_only=True, gc=False):
     epoch: int
     step: int
     set: str
-    """The evaluation set; `train`: metrics of training."""
+    """The evaluation set; `training`: metrics of training."""
     values: dict[str, float]
     """Metric -> value."""
 
@@ -147,7 +147,7 @@ class Results:
 
         Args:
             metric: of the scores.
-            set_name: that they were made on; `train` for metrics of training.
+            set_name: that they were made on; `training` for metrics of training.
 
         Raises:
             BadInput: nothing has such a value.

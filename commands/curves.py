@@ -21,7 +21,7 @@ CurveSet = Annotated[
     str,
     typer.Option(
         "--set",
-        help="Evaluation set; train: metrics of training, such as train_loss, lr or grad_norm.",
+        help="Evaluation set; training: metrics of training, such as train_loss, lr or grad_norm.",
     ),
 ]
 By = Annotated[

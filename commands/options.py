@@ -4,6 +4,8 @@ Their options, and the way from a command line to workspace, ledger and runs.
 """
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -26,6 +28,9 @@ if TYPE_CHECKING:
 unreachable: list[str] = []
 # Warnings and notes of this command so far: a command may look more than once.
 _told: set[str] = set()
+
+# Workspaces that stay open while a command is repeated; None: none is.
+_open: "dict[str, Context] | None" = None
 
 # Above so many runs, a change asks first.
 ASK_ABOVE = 10
@@ -125,9 +130,28 @@ def look_into(workspace: str | None) -> "Context":
 
     Nothing is started, cancelled or submitted. A workspace of somebody else will do.
     """
-    context = _opened(config(workspace), to_read=True)
+    key = workspace or ""
+    if _open is not None and key in _open:
+        context = _open[key]
+    else:
+        context = _opened(config(workspace), to_read=True)
+        if _open is not None:
+            _open[key] = context
     look_again(context)
     return context
+
+
+@contextmanager
+def opened_once() -> Iterator[None]:
+    """Within this, a workspace that is looked into again and again is opened once."""
+    global _open
+    _open = {}
+    try:
+        yield
+    finally:
+        for context in _open.values():
+            context.ledger.engine.dispose()
+        _open = None
 
 
 def look_again(context: "Context") -> None:

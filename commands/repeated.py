@@ -7,18 +7,28 @@ asked as seldom as by one.
 import contextlib
 import functools
 import inspect
-import sys
 import time
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ..jobs.errors import BadInput, VtjobsError
 
+if TYPE_CHECKING:
+    from .printing.screen import Seen
+
 EVERY_S = 5
 # Longer numbers are the beginning of a run's id.
-_MOST_DIGITS = 4
+_MOST_DIGITS = 3
+# Options that write files, or data for programs.
+_NOT_WATCHED = {
+    "as_json": "--json",
+    "quiet": "--quiet",
+    "html": "--html",
+    "long": "--long",
+    "figure": "--figure",
+}
 
 Watch = Annotated[
     int | None,
@@ -27,7 +37,7 @@ Watch = Annotated[
         "-w",
         min=1,
         metavar="[SECONDS]",
-        help=f"Repeat every so many seconds, {EVERY_S} if none are given, until Ctrl-C.",
+        help=f"Refresh until Ctrl-C; seconds between refreshes [default: {EVERY_S}].",
     ),
 ]
 
@@ -41,9 +51,7 @@ def watched(command: Callable[..., None]) -> Callable[..., None]:
         if watch is None:
             command(**given)
             return
-        for name, word in (("as_json", "--json"), ("quiet", "--quiet")):
-            if given.get(name):
-                raise BadInput(f"--watch and {word} cannot be combined")
+        _refuse(given)
         repeat(lambda: command(**given), every_s=watch)
 
     parameter = inspect.Parameter(
@@ -55,6 +63,15 @@ def watched(command: Callable[..., None]) -> Callable[..., None]:
     )
     once_or_repeated.__annotations__ = {**command.__annotations__, "watch": Watch}
     return once_or_repeated
+
+
+def _refuse(given: dict[str, Any]) -> None:
+    """Refuse options that make no sense again and again."""
+    words = [word for name, word in _NOT_WATCHED.items() if given.get(name)]
+    style = given.get("style", "table")
+    words += [f"--format {style}"] if style != "table" else []
+    if words:
+        raise BadInput(f"--watch and {words[0]} cannot be combined. Remove one of them")
 
 
 def with_seconds(words: list[str]) -> list[str]:
@@ -76,39 +93,59 @@ def repeat(show: Callable[[], None], *, every_s: int) -> None:
     printed whenever it has changed.
 
     Raises:
-        VtjobsError: it could not be shown the first time. Later errors stand below what was shown
+        VtjobsError: it could not be shown the first time. Later errors stand above what was shown
             last.
     """
+    from .options import opened_once
     from .printing.screen import leave, screen
 
-    text = _captured(show)
-    with screen(every_s) as put:
-        # Ctrl-C is how one stops to watch.
-        with contextlib.suppress(KeyboardInterrupt):
-            while True:
-                put(text)
-                time.sleep(every_s)
-                text = _again(show, text)
-    leave(text)
+    with opened_once():
+        seen = _look(show)
+        try:
+            with screen(every_s) as put:
+                # Ctrl-C is how one stops to watch.
+                with contextlib.suppress(KeyboardInterrupt):
+                    while True:
+                        put(seen)
+                        time.sleep(every_s)
+                        seen = _look_again(show, seen)
+        finally:
+            leave(seen)
 
 
-def _again(show: Callable[[], None], last: str) -> str:
+def _look_again(show: Callable[[], None], last: "Seen") -> "Seen":
+    """Look once more; where that fails, what was seen last stays, below the error."""
+    from .printing.screen import remarks_of
+
     try:
-        return _captured(show)
-    except VtjobsError as error:
-        kept, _, _ = last.partition("\nerror: ")
-        return f"{kept}\nerror: {error}\n"
+        return _look(show)
+    except BrokenPipeError:
+        raise
+    except (VtjobsError, OSError) as error:
+        # A file system or a database that is away for a while comes back.
+        text = str(error)
+        return last.with_remarks(remarks_of(lambda: _say_error(text)))
 
 
-def _captured(show: Callable[[], None]) -> str:
-    """Return what a command prints, its remarks last."""
+def _look(show: Callable[[], None]) -> "Seen":
+    """Return what a command prints, and what it remarks."""
     from .options import forget_told, unreachable
-    from .printing.screen import Captured
+    from .printing.screen import captured
 
-    data, remarks = Captured(sys.stdout), Captured(sys.stderr)
     forget_told()
-    with contextlib.redirect_stdout(data), contextlib.redirect_stderr(remarks):
+
+    def show_all() -> None:
         show()
-    lines = "".join(f"error: {line}\n" for line in unreachable)
-    unreachable.clear()
-    return data.getvalue() + remarks.getvalue() + lines
+        for line in unreachable:
+            _say_error(line)
+
+    try:
+        return captured(show_all)
+    finally:
+        unreachable.clear()
+
+
+def _say_error(text: str) -> None:
+    from .printing.terminal import say
+
+    say(f"error: {text}")

@@ -21,7 +21,7 @@ _read_metrics = reader(Metrics)
 # Metrics where less is better; of all others more is.
 SMALLER_IS_BETTER = ("loss", "mse")
 # Under this name the metrics of training stand beside those of the sets that are scored.
-TRAINING = "train"
+TRAINING = "training"
 
 
 def smaller_is_better(metric: str) -> bool:

@@ -52,6 +52,20 @@ def from_plain(data: object, kind: Any) -> Any:
         raise Unfit(f"{getattr(kind, '__name__', kind)}: {error}") from None
 
 
+def in_full(document: object) -> Any:
+    """Return a document as `to_plain` does, with the fields that have their default."""
+    if isinstance(document, Document):
+        return {
+            field.encode_name: in_full(getattr(document, field.name))
+            for field in msgspec.structs.fields(document)
+        }
+    if isinstance(document, dict):
+        return {key: in_full(value) for key, value in document.items()}
+    if isinstance(document, list | tuple):
+        return [in_full(value) for value in document]
+    return to_plain(document)
+
+
 def reader(kind: Any) -> Callable[[str], Any]:
     """Return a function that reads JSON text of one kind; of many short texts several times as fast
     as `json`.

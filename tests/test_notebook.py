@@ -52,7 +52,7 @@ def test_epochs_and_evaluations_have_a_record_for_each_run_and_epoch(trained: La
         (run_id, epoch) for run_id in run_ids[:3] for epoch in (1, 2)
     ]
     assert [one.values["train_loss"] for one in found.epochs[:2]] == [1.0, 0.5]
-    assert {one.set for one in found.epochs} == {"train"}
+    assert {one.set for one in found.epochs} == {"training"}
 
 
 def test_curves_and_comparisons_are_those_of_the_commands(trained: Lab) -> None:

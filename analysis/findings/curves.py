@@ -32,7 +32,7 @@ class CellCurve(Document, frozen=True, kw_only=True):
     """Further settings by which the cells differ."""
     metric: str
     set: str
-    """The evaluation set; `train`: the metric is one of training."""
+    """The evaluation set; `training`: the metric is one of training."""
     planned: int
     """Runs of the cell, whatever their state. Those of a variance study are left out."""
     epochs: int
@@ -59,14 +59,20 @@ def learning_curves(
         ledger: where the scores are.
         selection: of runs.
         metric: of the scores.
-        set_name: that they were made on; `train` for metrics of training.
+        set_name: that they were made on; `training` for metrics of training.
 
     Raises:
         NothingMatched: no run is selected.
         BadInput: no selected run has such a value.
     """
     with reading(ledger.engine) as connection:
-        rows = [row for row in queries.list_runs(connection, selection) if row.streams is None]
+        every = queries.list_runs(connection, selection)
+        rows = [row for row in every if row.streams is None]
+        if not rows:
+            raise BadInput(
+                "in these runs streams of randomness vary apart, so they are no replicates of each"
+                " other and have no mean"
+            )
         run_ids = [row.run_id for row in rows]
         values = _values(connection, run_ids, metric, set_name)
         if not any(values.values()):

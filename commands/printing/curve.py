@@ -16,6 +16,8 @@ MOST_DRAWN = len(_COLOURS)
 _BARS = "▁▂▃▄▅▆▇█"
 _ASCII_BARS = ".:-=+*#@"
 _BRAILLE_BLANK = "\u2800"
+# The labels below a chart at its widest.
+TICKS = 10
 # Columns of a sparkline.
 _SPARK = 24
 
@@ -59,7 +61,7 @@ def notes(curves: Sequence[CellCurve], *, single: bool) -> list[str]:
     what = "lines: single seeds" if single else "lines: mean over seeds; dots: mean ± std"
     found = [f"{first.metric} on {first.set} by epoch; {what}."]
     if any(not _is_whole(curve) for curve in curves):
-        found.append("Some seeds are still missing; an epoch's mean is over those that have it.")
+        found.append("Some seeds are missing; an epoch's mean is over those that have it.")
     return found
 
 
@@ -103,7 +105,11 @@ def chart(curves: Sequence[CellCurve], *, single: bool, height: int) -> str:
     figure.register_label_formatter(int, _number)
     is_plain = not terminal.can_print(_BRAILLE_BLANK)
     low, high = _bounds(curves, single=single)
-    figure.set_x_limits(0, max(point.epoch for curve in curves for point in curve.points))
+    last = max(1, *(point.epoch for curve in curves for point in curve.points))
+    # The upper limit is left out of the chart: a little more than the last epoch.
+    figure.set_x_limits(0, last * (1 + 1 / (2 * figure.width)))
+    if last >= TICKS:
+        figure.x_ticks_fkt = lambda value, _: f"{value:.0f}"
     figure.set_y_limits(low, high)
     for index, curve in enumerate(curves):
         letter = string.ascii_uppercase[index]

@@ -3,12 +3,12 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ...db import queries
+from ...db import queries, selected
 from ...db.engine import Connection, reading
 from ...db.records import RunRow
 from ...db.results import TRAINING, values_by_epoch
 from ...jobs.atomic_files import read_cache
-from ...jobs.documents import Document, to_plain
+from ...jobs.documents import Document, in_full
 from ...jobs.run.selector import Selection
 from ...jobs.run.spec import CellSpec, canonical
 from ..loop.context import Context
@@ -37,7 +37,7 @@ class EpochDifference(Document, frozen=True, kw_only=True):
     epoch: int
     """Its number."""
     set: str
-    """`train`: the metric is one of training."""
+    """`training`: the metric is one of training."""
     metric: str
     first: float
     """The first run's value."""
@@ -75,7 +75,7 @@ class Differences(Document, frozen=True, kw_only=True):
     results: list[Difference]
     """Scores at the last epoch; of two single runs only."""
     first_epoch: EpochDifference | None
-    """Where the values of two single runs part; null: they have all epochs in common."""
+    """Where the values of two single runs part; null: nowhere in the epochs that both have."""
     epochs: int
     """At how many epochs two single runs were compared."""
 
@@ -90,17 +90,18 @@ def differences(context: Context, first: Selection, second: Selection) -> Differ
         left = queries.list_runs(connection, first)
         right = queries.list_runs(connection, second)
         cells = queries.cell_rows(connection, {row.cell_id for row in (*left, *right)})
-        grids = queries.grid_settings(connection, {row.grid_id for row in (*left, *right)})
+        # A run that two grids have counts as the newer one's, whichever was asked for.
+        of_left = selected.named_grids(connection, first) or _grids(left)
+        of_right = selected.named_grids(connection, second) or _grids(right)
+        grids = queries.grid_settings(connection, {*of_left, *of_right})
         single = len(left) == len(right) == 1
         pair = (left[0].run_id, right[0].run_id)
         results = _results(connection, pair) if single else []
         parting, epochs = _parting(connection, pair) if single else (None, 0)
-    of_cell = {
-        cell_id: to_plain(CellSpec.stored(cell.spec).settings) for cell_id, cell in cells.items()
-    }
+    of_cell = {cell_id: _in_full(CellSpec.stored(cell.spec)) for cell_id, cell in cells.items()}
     of_grid = {
         grid_id: {
-            name: value for name, value in to_plain(found).items() if name not in _NAMES_OF_GRID
+            name: value for name, value in in_full(found).items() if name not in _NAMES_OF_GRID
         }
         for grid_id, found in grids.items()
     }
@@ -116,14 +117,19 @@ def differences(context: Context, first: Selection, second: Selection) -> Differ
         ),
         settings=_differing(_settings(left, of_cell), _settings(right, of_cell)),
         grids=_differing(
-            _values(of_grid[grid_id] for grid_id in _grids(left)),
-            _values(of_grid[grid_id] for grid_id in _grids(right)),
+            _values(of_grid[grid_id] for grid_id in of_left),
+            _values(of_grid[grid_id] for grid_id in of_right),
         ),
         environment=_environment(context, left[0], right[0]) if single else [],
         results=results,
         first_epoch=parting,
         epochs=epochs,
     )
+
+
+def _in_full(cell: CellSpec) -> dict[str, Any]:
+    found: dict[str, Any] = in_full(cell.settings)
+    return found | {"numerics": cell.numerics}
 
 
 def _grids(rows: Sequence[RunRow]) -> list[str]:

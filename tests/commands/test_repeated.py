@@ -1,5 +1,6 @@
 """`--watch`: a view that is printed again and again."""
 
+import os
 import signal
 import subprocess
 
@@ -30,7 +31,7 @@ def held(cli: Cli) -> Cli:
         (["--watch", "tiny"], ["--watch", "5", "tiny"]),
         (["tiny", "--watch=3"], ["tiny", "--watch=3"]),
         # The beginning of a run's id.
-        (["-w", "01234567"], ["-w", "5", "01234567"]),
+        (["-w", "3141"], ["-w", "5", "3141"]),
     ],
 )
 def test_seconds_may_be_left_out(words: list[str], meant: list[str]) -> None:
@@ -54,10 +55,11 @@ def test_elsewhere_than_on_a_terminal_it_prints_what_has_changed(
     assert capsys.readouterr().out == "one\n\n12:00:00\ntwo\n"
 
 
-def test_a_ledger_that_is_away_for_a_while_is_told_below_what_was_shown_last(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("fault", [LedgerUnreachable("it is away"), OSError(116, "Stale file")])
+def test_what_is_away_for_a_while_is_told_and_what_was_seen_last_stays(
+    fault: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    looks = iter([None, LedgerUnreachable("it is away"), LedgerUnreachable("still"), None])
+    looks = iter([None, fault, fault, None])
 
     def show() -> None:
         match next(looks, KeyboardInterrupt()):
@@ -69,17 +71,61 @@ def test_a_ledger_that_is_away_for_a_while_is_told_below_what_was_shown_last(
     monkeypatch.setattr(repeated.time, "sleep", lambda _: None)
     monkeypatch.setattr(screen.time, "strftime", lambda _: "T")
     repeat(show, every_s=1)
-    table = "the table\n"
-    assert capsys.readouterr().out == (
-        f"{table}\nT\n{table}\nerror: it is away\n\nT\n{table}\nerror: still\n\nT\n{table}"
-    )
+    said = capsys.readouterr()
+    assert said.out == "the table\n\nT\nthe table\n\nT\nthe table\n"
+    assert said.err == f"error: {fault}\n"
+
+
+def test_an_error_of_a_later_look_has_no_escapes(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    looks = iter([None, LedgerUnreachable("\x1b[2J\x1b]0;HACKED\x07")])
+
+    def show() -> None:
+        if (error := next(looks, KeyboardInterrupt())) is not None:
+            raise error
+
+    monkeypatch.setattr(repeated.time, "sleep", lambda _: None)
+    repeat(show, every_s=1)
+    said = capsys.readouterr().err
+    assert "HACKED" in said and "\x1b" not in said and "\x07" not in said
+
+
+@pytest.mark.parametrize("backend", ["own", "other"])
+def test_watching_for_long_opens_nothing_more(
+    held: Cli, monkeypatch: pytest.MonkeyPatch, backend: str
+) -> None:
+    from vtjobs.commands import watch
+    from vtjobs.jobs.workspace.paths import Workspace
+
+    if backend == "other":
+        # As of somebody else: read through a connection that must be closed by hand.
+        monkeypatch.setattr(Workspace, "is_ours", lambda _: False)
+    monkeypatch.chdir(held.folder)
+    counts: list[int] = []
+
+    def pause(_: float) -> None:
+        counts.append(len(os.listdir("/proc/self/fd")))
+        if len(counts) == 30:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(repeated.time, "sleep", pause)
+    watch.status(watch=1, selector=None, as_json=False, quiet=False, workspace="runs")
+    assert counts[-1] == counts[1]
 
 
 def test_what_cannot_be_shown_the_first_time_is_an_error(held: Cli) -> None:
     done = held("status", "nonsense", "-w", "1")
     assert (done.returncode, done.stdout) == (3, "")
-    assert held("status", "-w", "--json").returncode == 2
     assert held("runs", "-w", "0").returncode == 2
+
+
+@pytest.mark.parametrize(
+    "line", ["status -w --json", "runs -w -q", "runs -w -f csv", "report -w --html out"]
+)
+def test_data_and_files_are_not_watched(held: Cli, line: str) -> None:
+    done = held(*line.split())
+    assert done.returncode == 2 and "cannot be combined" in done.stderr
 
 
 def test_ctrl_c_is_no_failure(held: Cli) -> None:

@@ -53,7 +53,7 @@ def test_a_curve_names_the_run_of_each_seed(world: World) -> None:
 
 
 def test_metrics_of_training_are_a_set_of_their_own(world: World) -> None:
-    first, _ = curves(world, set_name="train", metric="loss")
+    first, _ = curves(world, set_name="training", metric="loss")
     assert [point.mean for point in first.points] == [1.0, 0.5, pytest.approx(1 / 3)]
 
 
@@ -79,7 +79,7 @@ def test_a_resumed_run_has_the_epochs_of_its_lineage_alone(world: World) -> None
     [
         ({"metric": "top5"}, "--metric top5: no value of it on test. Did you mean 'top1'?"),
         ({"set_name": "tset"}, "--set tset: nothing was scored on it. Did you mean 'test'?"),
-        ({"set_name": "train"}, "--metric top1: no value of it on train. Allowed: loss"),
+        ({"set_name": "training"}, "--metric top1: no value of it on training. Allowed: loss"),
     ],
 )
 def test_what_does_not_exist_is_answered_with_what_there_is(
