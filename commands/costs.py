@@ -1,10 +1,11 @@
 """What runs use and what they cost."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from .options import Json, Selector, Workspace, look_into, selection
+from .options import Json, Selector, Workspace, look_into, selection, unreachable
 from .repeated import watched
 
 
@@ -50,12 +51,25 @@ def usage(
         costs.print_spent(found, keys)
 
 
-def metrics(workspace: Workspace = None) -> None:
+def metrics(
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="File to replace at once, instead of stdout."),
+    ] = None,
+    workspace: Workspace = None,
+) -> None:
     """Print counts and hours in Prometheus' text format.
 
-    For the textfile collector of node_exporter, from cron, with stdout in a .prom file.
+    For the textfile collector of node_exporter, from cron, with `--output` naming a .prom file. A
+    scheduler that cannot be asked is one of the figures, and no error.
     """
+    from ..jobs.atomic_files import write_over
     from ..orchestrator.views.metrics import as_text, families
     from .printing import terminal
 
-    terminal.write(as_text(families(look_into(workspace))), end="")
+    text = as_text(families(look_into(workspace)))
+    unreachable.clear()
+    if output is None:
+        terminal.write(text, end="")
+    else:
+        write_over(output, text.encode())

@@ -90,11 +90,19 @@ def of_run(attempts: Sequence[Any], saved: Mapping[int, Saved]) -> dict[int, Gpu
     }
 
 
+def worked_until(attempt: Any) -> float:
+    """Return until when an attempt is known to have worked, in seconds since 1970.
+
+    When a lost one was noticed says nothing; its last sign of life does.
+    """
+    seen: float = attempt.heartbeat_at or attempt.started_at
+    return seen if attempt.ended_at is None else min(attempt.ended_at, seen)
+
+
 def _of_attempt(attempt: Any, later: Sequence[Any], saved: Saved) -> GpuHours:
     hours = dict.fromkeys(GpuHours.__struct_fields__, 0.0)
     if attempt.started_at is not None:
-        # When a lost one was noticed says nothing; its last sign of life does.
-        end = min(attempt.ended_at or attempt.heartbeat_at, attempt.heartbeat_at)
+        end = worked_until(attempt)
         kept = _kept_until(attempt, end, later, saved)
         gpus_h = attempt.gpus / 3600
         hours["useful"] = round(gpus_h * max(0.0, kept - attempt.started_at), 6)

@@ -26,7 +26,7 @@ def print_efficiency(cells: Sequence["Efficiency"]) -> None:
         "DATA": lambda cell: _share(cell.data_wait),
         "GPUS": lambda cell: str(cell.gpus),
         "BUSY": lambda cell: _share(cell.gpu_utilisation),
-        "GPU-MEM": lambda cell: _bytes(cell.gpu_used_bytes or cell.peak_memory_bytes),
+        "GPU-MEM": lambda cell: _bytes(cell.peak_memory_bytes),
         "CORES": lambda cell: _number(cell.cpu_cores, "{:.1f}"),
         "RSS": lambda cell: _bytes(cell.rss_bytes),
     }
@@ -36,8 +36,9 @@ def print_efficiency(cells: Sequence["Efficiency"]) -> None:
     heading = [*map(str.upper, names), *figures]
     terminal.print_table(heading, rows, right=tuple(range(len(names), len(heading))))
     terminal.say(
-        "TIME: mean of a run. ALLOCATED: longest allocation, and what was asked for. DATA: share of"
-        " training spent waiting for data. BUSY: share of the time in which the GPU worked."
+        "TIME: mean of completed runs. ALLOCATED: longest allocation of the grid / walltime."
+        " DATA: share of training spent waiting for data. BUSY: share of the time in which the"
+        " GPU worked. GPU-MEM: most memory that PyTorch had allocated."
     )
     told: dict[str, list[str]] = {}
     for cell in cells:

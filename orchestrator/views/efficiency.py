@@ -4,14 +4,16 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ...db import queries
+from ...db import allocations, lookups, queries
+from ...db.allocations import Span
 from ...db.engine import reading
+from ...db.gpu_hours import worked_until
 from ...db.records import AttemptRow, RunRow
 from ...jobs.documents import Document
 from ...jobs.run.selector import Selection
 from ...jobs.run.spec import Axes
+from ...jobs.run.states import RunState
 from ...jobs.units import format_duration
-from ...jobs.workspace.grid_settings import GridSettings
 from ..loop.context import Context
 
 SCHEMA_VERSION = 1
@@ -42,11 +44,11 @@ class Efficiency(Document, frozen=True, kw_only=True):
     gpus: int
     """GPUs that each of them asked for, on all its nodes."""
     walltime_s: int | None
-    """Of one allocation, as asked for."""
+    """Of one allocation, as the newest one of its grid asked for it."""
     allocation_s: float | None
-    """How long the longest allocation was at work."""
+    """How long the longest allocation of the grid was at work, whatever cells it hosted."""
     run_s: float | None
-    """Mean time of a run, over all its attempts."""
+    """Mean time of the runs that completed, over all their attempts."""
     images_per_s: float | None
     """Median over runs."""
     data_wait: float | None
@@ -75,7 +77,10 @@ def efficiency(context: Context, selection: Selection) -> list[Efficiency]:
         rows = queries.list_runs(connection, selection)
         settings = queries.grid_settings(connection, {row.grid_id for row in rows})
         tried = queries.attempts_of_runs(connection, [row.run_id for row in rows])
-    now = context.clock()
+        spans = allocations.spans(connection, settings)
+        # What has yet to start may take the whole walltime.
+        over = {one for one in settings if not lookups.unsettled_runs(connection, one)}
+    of_grid = {grid_id: [one for one in spans if one.grid_id == grid_id] for grid_id in settings}
     begun = {
         run_id: kept
         for run_id, attempts in tried.items()
@@ -85,23 +90,24 @@ def efficiency(context: Context, selection: Selection) -> list[Efficiency]:
     for row in rows:
         if row.run_id in begun:
             of_cell.setdefault(row.cell_id, []).append(row)
-    return [_of_cell(members, begun, settings, now) for members in of_cell.values()]
+    return [
+        _of_cell(members, begun, of_grid[members[0].grid_id], over) for members in of_cell.values()
+    ]
 
 
 def _of_cell(
     members: Sequence[RunRow],
     begun: Mapping[str, Sequence[AttemptRow]],
-    settings: Mapping[str, GridSettings],
-    now: float,
+    spans: Sequence[Span],
+    over: Set[str],
 ) -> Efficiency:
     first = members[0]
     attempts = [attempt for row in members for attempt in begun[row.run_id]]
     # Of a run that was tried again, what it used last.
     latest = [begun[row.run_id][-1] for row in members]
-    asked = settings[first.grid_id].resources
     facts: dict[str, Any] = {
-        "walltime_s": asked.walltime,
-        "allocation_s": _longest_allocation(attempts, now),
+        "walltime_s": spans[-1].walltime_s if spans else None,
+        "allocation_s": max((one.seconds for one in spans), default=None),
         "images_per_s": _median(latest, "images_per_s"),
         "data_wait": _median(latest, "data_wait"),
         "gpu_utilisation": _median(latest, "gpu_utilisation"),
@@ -110,7 +116,9 @@ def _of_cell(
         "cpu_cores": _median(latest, "cpu_cores"),
         "rss_bytes": _most(attempts, "rss_bytes"),
     }
-    seconds = [sum(_seconds(one, now) for one in begun[row.run_id]) for row in members]
+    completed = [row.run_id for row in members if row.state == RunState.COMPLETED]
+    seconds = [sum(map(_worked_s, begun[run_id])) for run_id in completed]
+    measured = [attempt for attempt in latest if _worked_s(attempt) >= LEAST_S]
     return Efficiency(
         schema_version=SCHEMA_VERSION,
         cell_id=first.cell_id,
@@ -122,51 +130,48 @@ def _of_cell(
         axes=first.axes,
         runs=len(members),
         gpus=max(attempt.gpus for attempt in attempts),
-        run_s=statistics.fmean(seconds),
-        advice=advice(facts, are_over=all(attempt.ended_at for attempt in attempts)),
+        run_s=statistics.fmean(seconds) if seconds else None,
+        advice=[
+            *(_of_use(measured) if measured else []),
+            *more,
+        ],
         **facts,
     )
 
 
-def advice(facts: Mapping[str, Any], *, are_over: bool) -> list[str]:
-    """Return what to change.
-
-    Args:
-        facts: fields of an `Efficiency`.
-        are_over: whether all attempts have ended, so that their allocations are known whole.
-    """
+def _of_use(attempts: Sequence[AttemptRow]) -> list[str]:
+    """Return what to change about attempts that worked long enough to tell."""
     found: list[str] = []
-    wait, busy, used = facts["data_wait"], facts["gpu_utilisation"], facts["allocation_s"]
-    if (used or 0.0) < LEAST_S:
-        return found
+    wait, busy = _median(attempts, "data_wait"), _median(attempts, "gpu_utilisation")
     if wait is not None and wait >= DATA_WAIT:
         found.append(
             f"{100 * wait:.0f} % of training is spent waiting for data: give each rank more CPU"
             " cores (resources.threads)"
         )
     if busy is not None and busy < IDLE_GPU:
-        found.append(f"the GPU is busy {100 * busy:.0f} % of the time: some sites cancel such jobs")
-    if are_over and facts["walltime_s"] and used < SHORT_TIME * facts["walltime_s"]:
         found.append(
-            f"{format_duration(facts['walltime_s'])} were asked for and {format_duration(used)}"
-            " used: a shorter resources.walltime starts sooner"
+            f"the GPU is busy {100 * busy:.0f} % of the time, and some sites cancel such jobs: pack"
+            " more runs on a node (resources.pack), or train on fewer GPUs"
         )
     return found
 
 
-def _seconds(attempt: AttemptRow, now: float) -> float:
-    return max(0.0, (attempt.ended_at or now) - (attempt.started_at or now))
+def _of_walltime(grid_id: str, spans: Sequence[Span]) -> list[str]:
+    """Return what to change about a grid's walltime, of which all its cells make use."""
+    if not spans:
+        return []
+    walltime, used = spans[-1].walltime_s, max(one.seconds for one in spans)
+    if not walltime or used < LEAST_S or used >= SHORT_TIME * walltime:
+        return []
+    return [
+        f"{grid_id} asked for {format_duration(walltime)} and its longest allocation used"
+        f" {format_duration(used)}: a shorter resources.walltime starts sooner"
+    ]
 
 
-def _longest_allocation(attempts: Iterable[AttemptRow], now: float) -> float | None:
-    """Return the longest time from the first start to the last end in one place."""
-    spans: dict[tuple[str, int], tuple[float, float]] = {}
-    for attempt in attempts:
-        begin, end = attempt.started_at or now, attempt.ended_at or now
-        place = attempt.token, attempt.array_index
-        known = spans.get(place, (begin, end))
-        spans[place] = min(begin, known[0]), max(end, known[1])
-    return max((end - begin for begin, end in spans.values()), default=None)
+def _worked_s(attempt: AttemptRow) -> float:
+    begin = attempt.started_at
+    return 0.0 if begin is None else max(0.0, worked_until(attempt) - begin)
 
 
 def _figures(attempts: Iterable[AttemptRow], name: str) -> list[Any]:

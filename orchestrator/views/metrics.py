@@ -8,11 +8,16 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from ...db import queries
+from ...db.alike import alike
+from ...db.engine import reading
 from ...jobs.documents import asdict
 from ...jobs.errors import NothingMatched
 from ...jobs.run.selector import Selection
+from ...jobs.run.states import RunState
 from ..loop.context import Context
 from .failures import failures
+from .shown import Words
 from .spent import Spent, spent
 from .status import Status, status
 
@@ -39,13 +44,18 @@ def families(context: Context) -> list[Family]:
         hours, failed = [], []
     classes = Counter[str]()
     for group in failed:
-        classes[group.failure] += group.runs
+        # Runs that another one blocks have not failed themselves.
+        classes[group.failure] += group.runs - group.states.get(RunState.BLOCKED, 0)
     return [
-        Family("vtjobs_runs", "Runs by the word that shows where they stand.", _runs(found)),
+        Family(
+            "vtjobs_runs",
+            "Runs by the word that shows where they stand; one that two grids have counts once.",
+            _runs(context),
+        ),
         Family(
             "vtjobs_failed_runs",
             "Runs whose latest attempt failed, by the class of the failure.",
-            [({"class": name}, count) for name, count in sorted(classes.items())],
+            [({"class": name}, count) for name, count in sorted(classes.items()) if count],
         ),
         Family("vtjobs_gpu_hours", "GPU-hours of attempts, by what came of them.", _hours(hours)),
         Family(
@@ -55,8 +65,8 @@ def families(context: Context) -> list[Family]:
         ),
         Family(
             "vtjobs_scheduler_unreachable",
-            "1 for each scheduler that cannot be asked at present.",
-            [({"backend": one.backend, "cluster": one.cluster}, 1.0) for one in found.unreachable],
+            "1 where a scheduler cannot be asked at present, else 0.",
+            _unreachable(context, found),
         ),
         Family(
             "vtjobs_damaged_journals",
@@ -67,12 +77,28 @@ def families(context: Context) -> list[Family]:
     ]
 
 
-def _runs(found: Status) -> list[Sample]:
+def _runs(context: Context) -> list[Sample]:
+    words = Words(context)
+    counts = Counter[tuple[str, str]]()
+    with reading(context.ledger.engine) as connection:
+        grids = queries.grid_settings(connection)
+        held = {grid_id: runs for grid_id in grids if (runs := words.held(grid_id))}
+        for row in alike(connection, Selection(), held=held):
+            counts[row.grid_id, words.of(row)] += row.runs
     return [
-        ({"grid": grid.grid_id, "state": word}, count)
-        for grid in found.grids
-        for word, count in grid.shown.items()
-        if count
+        ({"grid": grid_id, "state": word}, count)
+        for (grid_id, word), count in sorted(counts.items())
+    ]
+
+
+def _unreachable(context: Context, found: Status) -> list[Sample]:
+    away = {(one.backend, one.cluster): 1.0 for one in found.unreachable}
+    with reading(context.ledger.engine) as connection:
+        used = {settings.backend for settings in queries.grid_settings(connection).values()}
+    known = {(backend, ""): 0.0 for backend in used - {backend for backend, _ in away}}
+    return [
+        ({"backend": backend, "cluster": cluster}, value)
+        for (backend, cluster), value in sorted((known | away).items())
     ]
 
 

@@ -5,13 +5,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from ...db import queries
+from ...db.allocations import contents_of
 from ...db.engine import reading
-from ...db.gpu_hours import GpuHours, added, gpu_hours
+from ...db.gpu_hours import GpuHours, added, gpu_hours, worked_until
 from ...db.records import AttemptRow, RunRow
 from ...jobs.documents import Document
 from ...jobs.errors import BadInput, suggest
 from ...jobs.run.selector import Selection
-from ...jobs.workspace.grid_settings import GridSettings
 from ..loop.context import Context
 
 SCHEMA_VERSION = 1
@@ -28,8 +28,9 @@ class Spent(Document, frozen=True, kw_only=True):
     attempts: int
     """How many of them."""
     run_hours: float
-    """Hours that attempts ran, whatever their GPUs."""
+    """Hours that attempts worked, up to their last sign of life, whatever their GPUs."""
     gpu_hours: GpuHours
+    """The same hours times the GPUs of each attempt, by what became of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,9 @@ class _Tried:
 
     run: RunRow
     attempt: AttemptRow
-    settings: GridSettings
+    grid_id: str
+    """That it was submitted for; its run may be another grid's by now."""
+    user: str
 
 
 @dataclass(slots=True)
@@ -57,8 +60,8 @@ def _week(one: _Tried) -> str:
 
 
 KEYS: Mapping[str, Callable[[_Tried], str]] = {
-    "user": lambda one: one.settings.submitted_by or "unknown",
-    "grid": lambda one: one.run.grid_id,
+    "user": lambda one: one.user,
+    "grid": lambda one: one.grid_id,
     "backbone": lambda one: one.run.backbone,
     "dataset": lambda one: one.run.dataset,
     "head": lambda one: one.run.head,
@@ -86,20 +89,29 @@ def spent(context: Context, selection: Selection, by: list[str]) -> list[Spent]:
     with reading(context.ledger.engine) as connection:
         rows = queries.list_runs(connection, selection)
         run_ids = [row.run_id for row in rows]
-        settings = queries.grid_settings(connection, {row.grid_id for row in rows})
+        users = {
+            grid_id: found.submitted_by or "unknown"
+            for grid_id, found in queries.grid_settings(connection).items()
+        }
         tried = queries.attempts_of_runs(connection, run_ids)
+        tokens = {attempt.token for attempts in tried.values() for attempt in attempts}
+        grids = {
+            (token, task.run_id): task.grid_id
+            for token, content in contents_of(connection, tokens).items()
+            for task in content.all_tasks
+        }
         hours = gpu_hours(connection, run_ids)
-    now = context.clock()
     sums: dict[tuple[str, ...], _Sum] = {}
     for row in rows:
         for attempt in tried.get(row.run_id, ()):
             if attempt.started_at is None:
                 continue
-            one = _Tried(row, attempt, settings[row.grid_id])
+            grid_id = grids.get((attempt.token, row.run_id), row.grid_id)
+            one = _Tried(row, attempt, grid_id, users.get(grid_id, "unknown"))
             found = sums.setdefault(tuple(KEYS[key](one) for key in by), _Sum())
             found.runs.add(row.run_id)
             found.attempts += 1
-            found.hours += max(0.0, (attempt.ended_at or now) - attempt.started_at) / 3600
+            found.hours += max(0.0, worked_until(attempt) - attempt.started_at) / 3600
             found.parts.append(hours[row.run_id][attempt.number])
     groups = [
         Spent(

@@ -1,19 +1,18 @@
 """What runs use of what they asked for."""
 
+import re
 from typing import Any
 
 import pytest
 
 from vtjobs.jobs.run.selector import Selection
-from vtjobs.orchestrator.views.efficiency import Efficiency, advice, efficiency
+from vtjobs.jobs.workspace.journal import encode
+from vtjobs.orchestrator.views.efficiency import Efficiency, efficiency
+from vtjobs.orchestrator.views.runs import runs
 
 from ...support.grids import tiny_grid
 from ...support.journals import ended, journal, started
 from ...support.lab import Lab
-
-PLAIN: dict[str, Any] = {
-    "data_wait": 0.02, "gpu_utilisation": 0.9, "allocation_s": 3600.0, "walltime_s": 4000,
-}  # fmt: skip
 
 
 def used(**figures: float) -> dict[str, Any]:
@@ -42,37 +41,89 @@ def test_cells_that_have_not_started_are_left_out(quiet_lab: Lab) -> None:
     assert of_all(quiet_lab) == []
 
 
-def test_an_allocation_lasts_from_its_first_start_to_its_last_end(quiet_lab: Lab) -> None:
-    runs = quiet_lab.submit(tiny_grid(seeds="2"))
+def work(
+    lab: Lab, run_id: str, *, hours: float, state: str = "completed", **figures: float
+) -> None:
+    """Write the journal of a run that has worked for so long."""
+    begin = lab.context.clock() - 86400.0
+    journal(lab, run_id, 1, started(), at=begin)
+    kind, fields = ended(state, **used(**figures))
+    with lab.run(run_id).journal(1, 0).open("ab") as stream:
+        stream.write(encode({"seq": 2, "at": begin + 3600 * hours, "kind": kind, **fields}))
+
+
+@pytest.fixture
+def asked_for_a_day(quiet_lab: Lab) -> Lab:
+    """A grid of two cells, of which each asked for 24 hours."""
+    grid = tiny_grid(heads="[supervised, relvit]", seeds="1")
+    quiet_lab.submit(re.sub("resources: {", "resources: {walltime: 24h, ", grid))
     quiet_lab.tick()
-    at = quiet_lab.context.clock()
-    for run_id in runs:
-        journal(quiet_lab, run_id, 1, started(), ended("completed"), at=at)
-    quiet_lab.tick()
-    (cell,) = of_all(quiet_lab)
-    assert cell.allocation_s == pytest.approx(0.0, abs=1.0)
-    assert cell.run_s == pytest.approx(0.0, abs=1.0)
+    return quiet_lab
+
+
+def advice(lab: Lab) -> dict[str, list[str]]:
+    return {cell.head: cell.advice for cell in of_all(lab)}
+
+
+def run_ids(lab: Lab) -> list[str]:
+    return [run.run_id for run in runs(lab.context, Selection())]
+
+
+def test_a_short_walltime_is_advised_by_the_longest_allocation_of_the_whole_grid(
+    asked_for_a_day: Lab,
+) -> None:
+    lab = asked_for_a_day
+    first, second = run_ids(lab)
+    work(lab, first, hours=1)
+    lab.tick()
+    assert advice(lab) == {"supervised": []}, "the other one may take the whole day"
+    work(lab, second, hours=2)
+    lab.tick()
+    found = advice(lab)
+    (sentence,) = found["supervised"]
+    assert sentence.endswith("a shorter resources.walltime starts sooner")
+    assert "asked for 1d00h and its longest allocation used 2h00m" in sentence
+    assert found["relvit"] == [sentence]
+
+
+def test_a_walltime_that_one_cell_needs_is_not_too_long_for_the_others(
+    asked_for_a_day: Lab,
+) -> None:
+    lab = asked_for_a_day
+    for run_id, hours in zip(run_ids(lab), (1, 20), strict=True):
+        work(lab, run_id, hours=hours)
+    lab.tick()
+    assert advice(lab) == {"supervised": [], "relvit": []}
 
 
 @pytest.mark.parametrize(
-    ("facts", "said"),
+    ("hours", "figures", "said"),
     [
-        ({}, None),
-        ({"data_wait": 0.71}, "71 % of training is spent waiting for data"),
-        ({"gpu_utilisation": 0.05}, "the GPU is busy 5 % of the time"),
-        ({"walltime_s": 86400}, "1d00h were asked for and 1h00m used"),
-        ({"data_wait": None, "gpu_utilisation": None, "walltime_s": None}, None),
+        (20, {"data_wait": 0.02, "gpu_utilisation": 0.9}, None),
+        (20, {"data_wait": 0.71}, "71 % of training is spent waiting for data"),
+        (20, {"gpu_utilisation": 0.05}, "the GPU is busy 5 % of the time"),
         # Of a minute nothing can be said.
-        ({"allocation_s": 60.0, "data_wait": 0.9}, None),
+        (0.01, {"data_wait": 0.9}, None),
     ],
 )
-def test_advice_names_what_was_measured(facts: dict[str, Any], said: str | None) -> None:
-    found = advice({**PLAIN, **facts}, are_over=True)
-    if said is None:
-        assert found == []
-    else:
-        assert len(found) == 1 and found[0].startswith(said)
+def test_advice_names_what_was_measured(
+    asked_for_a_day: Lab, hours: float, figures: dict[str, float], said: str | None
+) -> None:
+    lab = asked_for_a_day
+    work(lab, run_ids(lab)[0], hours=hours, **figures)
+    lab.tick()
+    found = advice(lab)["supervised"]
+    assert found == [] if said is None else found[0].startswith(said)
 
 
-def test_nothing_is_said_of_the_time_of_runs_that_go_on() -> None:
-    assert advice({**PLAIN, "walltime_s": 86400}, are_over=False) == []
+def test_the_time_of_a_run_ends_with_its_last_sign_of_life(asked_for_a_day: Lab) -> None:
+    lab = asked_for_a_day
+    first, second = run_ids(lab)
+    work(lab, first, hours=3)
+    # It was lost a day ago, and nobody has noticed.
+    journal(lab, second, 1, started(), at=lab.context.clock() - 86400.0)
+    lab.tick()
+    assert {cell.head: cell.run_s for cell in of_all(lab)} == {
+        "supervised": pytest.approx(3 * 3600.0),
+        "relvit": None,
+    }

@@ -2,6 +2,8 @@
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from vtjobs.db.scheduler_notes import note_away
+from vtjobs.jobs.errors import SchedulerUnreachable
 from vtjobs.orchestrator.views.metrics import Family, as_text, families
 
 from ...support.grids import tiny_grid
@@ -35,6 +37,22 @@ def test_hours_stand_by_what_came_of_them(quiet_lab: Lab, runs: list[str]) -> No
 def test_no_series_is_by_run(quiet_lab: Lab) -> None:
     quiet_lab.submit(tiny_grid(seeds="50"))
     assert sum(map(len, samples(quiet_lab).values())) < 10
+
+
+def test_a_run_that_two_grids_have_counts_once(quiet_lab: Lab) -> None:
+    quiet_lab.submit(tiny_grid(name="one", seeds="2"))
+    quiet_lab.submit(tiny_grid(name="two", seeds="3"))
+    found = samples(quiet_lab)["vtjobs_runs"]
+    assert sum(count for _, count in found) == 3
+
+
+def test_a_scheduler_that_cannot_be_asked_is_a_figure(quiet_lab: Lab) -> None:
+    quiet_lab.submit(tiny_grid(seeds="1"))
+    name = "vtjobs_scheduler_unreachable"
+    labels = {"backend": "local", "cluster": ""}
+    assert samples(quiet_lab)[name] == [(labels, 0.0)]
+    note_away(quiet_lab.context.ledger, "local", SchedulerUnreachable("no answer"))
+    assert samples(quiet_lab)[name] == [(labels, 1.0)]
 
 
 def test_an_empty_workspace_has_metrics_too(quiet_lab: Lab) -> None:

@@ -10,8 +10,6 @@ from ...support.grids import tiny_grid
 from ...support.journals import ended, journal, started
 from ...support.lab import Lab
 
-WEEK = 7 * 86400.0
-
 
 @pytest.fixture
 def worked(quiet_lab: Lab) -> Lab:
@@ -63,3 +61,10 @@ def test_weeks_are_those_of_the_calendar(quiet_lab: Lab) -> None:
     journal(quiet_lab, run_id, 1, started(), ended("completed"), at=1767571200.0)
     quiet_lab.tick()
     assert [one.group for one in by(quiet_lab, "week")] == [{"week": "2026-W02"}]
+
+
+def test_hours_stay_with_the_grid_that_spent_them(worked: Lab) -> None:
+    (before,) = by(worked, "grid")
+    worked.submit(tiny_grid(name="later", heads="[supervised, relvit]", seeds="3"))
+    (after,) = by(worked, "grid")
+    assert after.group == before.group and after.attempts == 3
