@@ -5,9 +5,9 @@
     grid = vtjobs.load("my-grid")
     grid.runs.frame()
 
-Reading only: nothing is started, cancelled, submitted or written, and no scheduler is asked. What
-is shown is what the ledger knows: `vtjobs status`, a queue that is at work or `vtjobs supervise`
-take in what has happened since.
+Reading only: nothing is started, cancelled or submitted, no scheduler is asked, and no journal is
+taken in. (A ledger that is missing is made anew.) What is shown is what the ledger knows:
+`vtjobs status`, a queue that is at work or `vtjobs supervise` take in what has happened since.
 """
 
 import html

@@ -11,7 +11,7 @@ from .repeated import watched
 
 @watched
 def eff(selector: Selector = None, as_json: Json = False, workspace: Workspace = None) -> None:
-    """Show what runs use of what they asked for, and what to change."""
+    """Show what runs use of what they asked for."""
     from ..orchestrator.views.efficiency import efficiency
     from .printing import costs, terminal
 
@@ -34,10 +34,10 @@ def usage(
     as_json: Json = False,
     workspace: Workspace = None,
 ) -> None:
-    """Show the hours that runs took, by user, grid, backbone or week.
+    """Sum the hours of runs, by user, grid or week.
 
-    GPU-hours that led to nothing stand apart: after the last checkpoint that is kept, of attempts
-    that failed, and of attempts that another one had replaced.
+    GPU-hours are useful, or led to nothing: lost (after the last checkpoint that is kept), failed,
+    or superseded by another attempt. Hours belong to the grid that a run was submitted for then.
     """
     from ..orchestrator.views.spent import spent
     from .printing import costs, terminal

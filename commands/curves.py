@@ -13,6 +13,7 @@ from .result_options import Metric
 
 if TYPE_CHECKING:
     from ..analysis.findings.curves import CellCurve
+    from ..orchestrator.loop.context import Context
 
 # More charts than this are scrolled past; a figure has them side by side.
 MOST_CHARTS = 12
@@ -56,7 +57,7 @@ def curve(
     quiet: Quiet = False,
     workspace: Workspace = None,
 ) -> None:
-    """Draw learning curves: mean and deviation over seeds, epoch by epoch.
+    """Draw learning curves with mean and deviation over seeds.
 
     A curve is no test: it shows how far seeds lie apart, and gives no verdict.
     """
@@ -70,7 +71,9 @@ def curve(
     curves = learning_curves(context.ledger, chosen, metric=metric, set_name=set_name)
     charts = _charts(curves, by)
     if figure is not None:
-        _write(charts, figure, metric=metric, set_name=set_name)
+        if as_json or quiet or style != "table":
+            raise BadInput("--figure writes its own data. Remove --json, --quiet or --format")
+        _write(context, charts, figure)
     elif as_json or style == "json":
         terminal.emit_json(curves)
     elif quiet:
@@ -144,9 +147,8 @@ def _csv(curves: Sequence["CellCurve"]) -> str:
     return csv_text(heading, rows)
 
 
-def _write(
-    charts: dict[str, list["CellCurve"]], folder: Path, *, metric: str, set_name: str
-) -> None:
+def _write(context: "Context", charts: dict[str, list["CellCurve"]], folder: Path) -> None:
+    from ..analysis.findings.curves import interruptions
     from ..analysis.output import wording
     from ..analysis.output.figures.curves import learning
     from .printing import terminal
@@ -159,7 +161,12 @@ def _write(
         }
         for title, curves in charts.items()
     }
-    drawn = learning(panels, {}, metric=metric, set_name=set_name)
+    breaks = {
+        title or "all cells": interruptions(context.ledger, curves)
+        for title, curves in charts.items()
+    }
+    first = next(iter(charts.values()))[0]
+    drawn = learning(panels, breaks, metric=first.metric, set_name=first.set)
     assert drawn is not None, "there is a value, or an error was raised"
     folder.mkdir(parents=True, exist_ok=True)
     for path in drawn.write(folder):

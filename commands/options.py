@@ -233,9 +233,13 @@ def names_one_grid(context: "Context", chosen: "Selection") -> bool:
         return len(named_grids(connection, chosen)) == 1
 
 
-def one_or_many(documents: list[Any]) -> Any:
-    """Return the document of one run as it is, and those of several as a list."""
-    return documents[0] if len(documents) == 1 else documents
+def one_or_many(documents: list[Any], words: list[str] | None) -> Any:
+    """Return the document of a run that was asked for by its id as it is, and others as a list.
+
+    It depends on what was asked, not on how many runs there happen to be.
+    """
+    is_one = words is not None and len(words) == 1 and documents[0].run_id.startswith(words[0])
+    return documents[0] if is_one else documents
 
 
 def one_run(context: "Context", word: str) -> str:

@@ -114,12 +114,11 @@ def runs(
         raise BadInput(f"--format {style}: unknown. {suggest(style, styles)}")
     after = _before_now(since)
     context = look_into(workspace)
-    # What comes first is known once all are sorted, and of which time they are.
-    most = None if sort or after is not None else limit
+    # What comes first is known once all are sorted.
+    most = None if sort else limit
     chosen = selection(selector, default_all=True)
-    found = views.runs(context, chosen, limit=most)
-    if after is not None:
-        found = [run for run in found if views.has_moved_since(run, context.clock() - after)]
+    begin = None if after is None else context.clock() - after
+    found = views.runs(context, chosen, limit=most, since=begin)
     if sort:
         found = printing.sorted_by(found, sort)
     found = found[:limit]
@@ -153,7 +152,7 @@ def show(
     context = look_into(workspace)
     documents = [view(context, run_id) for run_id in select_ids(context, selector)]
     if as_json:
-        terminal.emit_json(one_or_many(documents))
+        terminal.emit_json(one_or_many(documents, selector))
     elif quiet:
         terminal.write("\n".join(document.run_id for document in documents))
     else:
@@ -216,14 +215,17 @@ def logs(
         for run_id in run_ids
     ]
     if not follow:
+        without: list[NothingMatched] = []
         for one, run_id in zip(wanted, run_ids, strict=True):
             try:
                 print_logs(one, standing(context, run_id))
             except NothingMatched as error:
-                # Of several runs some may not have started.
-                if not several:
-                    raise
-                terminal.say(str(error))
+                without.append(error)
+        # Of several runs some may not have started.
+        if len(without) == len(wanted):
+            raise without[0]
+        for missing in without:
+            terminal.say(str(missing))
         return
     _require_one_to_follow(run_ids, tail=tail, grep=grep)
     (run_id,) = run_ids
@@ -255,10 +257,12 @@ def _pattern(grep: str | None) -> re.Pattern[str] | None:
 
 def _require_one_to_follow(run_ids: list[str], *, tail: int | None, grep: str | None) -> None:
     if len(run_ids) > 1:
-        raise BadInput(f"--follow follows one run, and {len(run_ids)} are selected")
+        raise BadInput(
+            f"--follow follows one run, and {len(run_ids)} are selected. Give the id of one"
+        )
     if tail is not None or grep is not None:
         word = "--tail" if tail is not None else "--grep"
-        raise BadInput(f"--follow and {word} cannot be combined")
+        raise BadInput(f"--follow and {word} cannot be combined. Remove one of them")
 
 
 def _standing_now(context: "Context", run_id: str) -> "Standing":
@@ -318,7 +322,7 @@ def why(selector: RunSelector = None, as_json: Json = False, workspace: Workspac
     context = look_into(workspace)
     documents = [explain(context, run_id) for run_id in select_ids(context, selector)]
     if as_json:
-        terminal.emit_json(one_or_many(documents))
+        terminal.emit_json(one_or_many(documents, selector))
         return
     for document in documents:
         terminal.write(f"{document.run_id[:8]} is {document.shown_state}: {document.sentence}")

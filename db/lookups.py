@@ -199,6 +199,13 @@ def newest_attempts(connection: Connection, grid_ids: Iterable[str]) -> dict[str
     return found
 
 
+def moved_since(connection: Connection, at: float) -> set[str]:
+    """Return the runs of which an attempt started or ended after a time."""
+    table = m.attempts.c
+    moved = or_(table.started_at >= at, table.ended_at >= at)
+    return set(connection.execute(select(table.run_id).where(moved)).scalars())
+
+
 def live_runs(connection: Connection) -> set[str]:
     """Return the runs that have a live attempt."""
     query = select(m.attempts.c.run_id).where(m.attempts.c.state.in_(LIVE))
@@ -319,7 +326,7 @@ def interrupted_epochs(connection: Connection, run_ids: Iterable[str]) -> dict[s
     for part in in_parts(run_ids):
         query = select(table.run_id, table.epoch).where(
             table.run_id.in_(part),
-            table.state != AttemptState.COMPLETED,
+            table.state.not_in((AttemptState.COMPLETED, *LIVE)),
             table.epoch.is_not(None),
         )
         for row in connection.execute(query):

@@ -64,6 +64,8 @@ def test_curves_and_comparisons_are_those_of_the_commands(trained: Lab) -> None:
     assert found.compare(alpha=0.01).alpha == 0.01
     with pytest.raises(BadInput, match="margn"):
         found.compare(margn=1.0)
+    with pytest.raises(BadInput, match="at most"):
+        found.compare(alpha=5)
 
 
 def test_a_selection_is_made_of_the_words_of_the_command_line(trained: Lab) -> None:

@@ -3,7 +3,9 @@
 Means and deviations alone. Looking at a curve is no test, and none is made of it.
 """
 
-from ...db import queries
+from collections.abc import Sequence
+
+from ...db import lookups, queries
 from ...db.engine import Connection, reading
 from ...db.ledger import Ledger
 from ...db.records import RunRow
@@ -107,6 +109,14 @@ def learning_curves(
             )
         )
     return found
+
+
+def interruptions(ledger: Ledger, curves: Sequence[CellCurve]) -> list[int]:
+    """Return the epochs at which runs of these cells were resumed."""
+    run_ids = [run_id for curve in curves for run_id in curve.runs.values()]
+    with reading(ledger.engine) as connection:
+        found = lookups.interrupted_epochs(connection, run_ids)
+    return sorted(epoch for epochs in found.values() for epoch in epochs)
 
 
 def _values(

@@ -39,6 +39,9 @@ _WORDS = {
     "over_datasets": OverDatasets,
 }
 
+# No test at a larger level says anything.
+MOST_ALPHA = 0.5
+
 
 def settle(ledger: Ledger, selection: Selection, given: dict[str, Any]) -> ComparisonPlan:
     """Return the plan for a selection of runs.
@@ -80,6 +83,9 @@ def _check_values(values: dict[str, Any]) -> None:
             raise BadInput(
                 f"--{option} {values[name]}: unknown. {suggest(values[name], tuple(words))}"
             )
+    alpha = values.get("alpha")
+    if alpha is not None and not 0 < alpha <= MOST_ALPHA:
+        raise BadInput(f"--alpha {alpha}: a number above 0 and at most {MOST_ALPHA}")
     for name in ("margin", "min_effect"):
         value = values.get(name)
         if value is not None and not 0 < value < math.inf:

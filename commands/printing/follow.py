@@ -76,10 +76,14 @@ class Output:
         """Yield the lines that are new, as `print_new` prints them; of each log the last ones."""
         paths = self._paths()
         mark = len({_rank(path) for path in paths}) > 1
+        # A long log is cut into parts, of which the last lines may be in two.
+        by_rank: dict[str, deque[str]] = {}
         for path in paths:
-            prefix = f"{_rank(path)}: " if mark else ""
-            for line in deque(self._new_of(path, last=last), maxlen=tail):
-                yield f"{prefix}{line}"
+            lines = by_rank.setdefault(_rank(path), deque(maxlen=tail))
+            lines.extend(self._new_of(path, last=last))
+        for rank, lines in by_rank.items():
+            prefix = f"{rank}: " if mark else ""
+            yield from (f"{prefix}{line}" for line in lines)
 
     def _paths(self) -> list[Path]:
         found = self._folder.glob(f"rank-{self._name}.log*")
@@ -132,11 +136,14 @@ def print_logs(wanted: Wanted, standing: Standing) -> None:
 def _print_found(wanted: Wanted, pattern: re.Pattern[str]) -> None:
     """Print the lines of all attempts in which a pattern is found, the newest attempt last."""
     numbers = wanted.run.attempts() if wanted.attempt is None else [wanted.attempt]
+    outputs = [Output(wanted.run, number, wanted.rank) for number in numbers]
+    if not any(output.exists() for output in outputs):
+        raise _nothing(wanted)
     mark_attempt = len(numbers) > 1
     found: deque[str] = deque(maxlen=wanted.tail)
-    for number in numbers:
-        mark = f"{wanted.mark}{f'attempt {number}: ' if mark_attempt else ''}"
-        for line in Output(wanted.run, number, wanted.rank).new(last=True):
+    for output in outputs:
+        mark = f"{wanted.mark}{f'attempt {output.attempt}: ' if mark_attempt else ''}"
+        for line in output.new(last=True):
             if pattern.search(line):
                 found.append(f"{mark}{line}")
     for line in found:

@@ -39,6 +39,14 @@ _PROGRESS: tuple[Column, ...] = (
     ("TOP1", lambda run: "" if run.top1 is None else f"{run.top1:.2f}"),
 )
 _NUMBERS = frozenset(("SEED", "EPOCH", "TRIES", "TIME", "TOP1", "AGE"))
+# What data has in place of a column's text.
+_RAW: dict[str, Callable[["RunView"], Any]] = {
+    "RUN": lambda run: run.run_id,
+    "CELL": lambda run: run.cell_id,
+    "TIME": lambda run: run.seconds,
+    "TOP1": lambda run: run.top1,
+    "STEP": lambda run: run.step,
+}
 # So many runs that wait alike are one line.
 MANY = 4
 _WAITING = frozenset(("pending", "queued", "blocked"))
@@ -74,7 +82,7 @@ def print_runs(
     from . import terminal
 
     heading = [name for name, _ in columns]
-    groups = _alike(runs, heading) if alike_at_once else [[run] for run in runs]
+    groups = _alike(runs, columns) if alike_at_once else [[run] for run in runs]
     rows = [_line(group, columns) for group in groups]
     right = tuple(index for index, name in enumerate(heading) if name in _NUMBERS)
     colour = heading.index("STATE") if "STATE" in heading else None
@@ -82,43 +90,37 @@ def print_runs(
 
 
 def as_csv(runs: Sequence["RunView"], columns: Sequence[Column]) -> str:
-    """Return the runs as CSV: whole ids, and the columns as they are printed."""
+    """Return the runs as CSV: whole ids, seconds, and numbers as they are."""
     from ...analysis.output.csv_text import csv_text
 
-    whole: dict[str, Callable[[RunView], str]] = {
-        "RUN": lambda run: run.run_id,
-        "CELL": lambda run: run.cell_id,
-    }
-    texts = [whole.get(name, text) for name, text in columns]
+    values = [_RAW.get(name, text) for name, text in columns]
     heading = [name.lower() if name.isupper() else name for name, _ in columns]
-    return csv_text(heading, [[text(run) for text in texts] for run in runs])
+    rows = [[value(run) for value in values] for run in runs]
+    return csv_text(heading, [["" if cell is None else cell for cell in row] for row in rows])
 
 
-def _alike(runs: Sequence["RunView"], heading: Sequence[str]) -> list[list["RunView"]]:
-    """Return the runs in groups: neighbours that wait in one cell for the same reason.
+def _alike(runs: Sequence["RunView"], columns: Sequence[Column]) -> list[list["RunView"]]:
+    """Return the runs in groups: neighbours that wait, and of which all but run and seed is alike.
 
     Few of them stand alone each.
     """
-    if "SEED" not in heading:
+    if "SEED" not in {name for name, _ in columns}:
         return [[run] for run in runs]
+    texts = [text for name, text in columns if name not in ("RUN", "SEED")]
     groups: list[list[RunView]] = []
+    before: Any = None
     for run in runs:
-        if groups and _waits_like(groups[-1][-1], run):
+        key = (run.cell_id, run.grid_id, run.reason, [text(run) for text in texts])
+        waits = run.state in _WAITING and run.streams is None
+        if waits and key == before:
             groups[-1].append(run)
         else:
             groups.append([run])
+        before = key if waits else None
     found: list[list[RunView]] = []
     for group in groups:
         found += [group] if len(group) >= MANY else [[run] for run in group]
     return found
-
-
-def _waits_like(one: "RunView", other: "RunView") -> bool:
-    facts = [
-        (run.cell_id, run.grid_id, run.shown_state, run.attempts, run.reason, run.scheduler)
-        for run in (one, other)
-    ]
-    return one.state in _WAITING and one.streams is None and facts[0] == facts[1]
 
 
 def _line(group: Sequence["RunView"], columns: Sequence[Column]) -> list[str]:

@@ -14,6 +14,7 @@ from ...jobs.documents import Document, field
 from ...jobs.errors import DamagedFile, VtjobsError
 from ...jobs.run.states import RunState
 from ...jobs.workspace.markers import read_marker
+from ...jobs.workspace.paths import RunFolder
 from ..loop.context import Context
 from ..loop.guard import reset
 from ..loop.tick import cancel_places
@@ -43,10 +44,15 @@ def cancellable(context: Context, run_ids: Sequence[str]) -> Done:
 def cancel(context: Context, run_ids: Sequence[str]) -> Done:
     """Forbid every attempt so far to start or to go on; the agents notice within seconds."""
     done = cancellable(context, run_ids)
-    highest = _highest(context, done.run_ids)
-    through = {run_id: number + 1 for run_id, number in highest.items()}
-    _for_each(done.run_ids, lambda run_id: context.workspace.run(run_id).cancel(through[run_id]))
-    context.ledger.set_cancelled(through)
+    submitted = _submitted(context, done.run_ids)
+
+    def cancel_one(run_id: str) -> int:
+        folder = context.workspace.run(run_id)
+        number = max(_highest(folder), submitted.get(run_id, 0)) + 1
+        folder.cancel(number)
+        return number
+
+    context.ledger.set_cancelled(_for_each(done.run_ids, cancel_one))
     _end_allocations(context, set(done.run_ids))
     return done
 
@@ -58,16 +64,16 @@ def _end_allocations(context: Context, chosen: set[str]) -> None:
     cancel_places(context, [row for row in live if row.run_id in chosen], live)
 
 
-def _highest(context: Context, run_ids: Sequence[str]) -> dict[str, int]:
-    """Return run -> the highest attempt that was submitted, started or cancelled; 0: none was."""
+def _submitted(context: Context, run_ids: Sequence[str]) -> dict[str, int]:
+    """Return run -> the highest attempt that was submitted."""
     with reading(context.ledger.engine) as connection:
-        submitted = lookups.newest_attempts_of(connection, run_ids)
+        return lookups.newest_attempts_of(connection, run_ids)
 
-    def highest(run_id: str) -> int:
-        folder = context.workspace.run(run_id)
-        return max(folder.highest_claim(), folder.highest_cancel(), submitted.get(run_id, 0))
 
-    return _for_each(run_ids, highest)
+def _highest(folder: RunFolder) -> int:
+    """Return the highest attempt that was started or cancelled; 0: none was."""
+    # Looked up right before it is acted on: agents hand runs on meanwhile.
+    return max(folder.highest_claim(), folder.highest_cancel())
 
 
 def _for_each(run_ids: Sequence[str], do: Callable[[str], T]) -> dict[str, T]:
@@ -104,14 +110,16 @@ def retryable(context: Context, run_ids: Sequence[str], *, clean: bool) -> Done:
 def retry(context: Context, run_ids: Sequence[str], *, clean: bool) -> Done:
     """Give runs new tries: from the last checkpoint, or (clean) from nothing."""
     done = retryable(context, run_ids, clean=clean)
-    granted = _highest(context, done.run_ids)
+    submitted = _submitted(context, done.run_ids)
     kind = "-clean" if clean else ""
 
-    def grant(run_id: str) -> None:
-        folder = make_folder(context.workspace.run(run_id).grants)
-        touch_new(folder / f"{granted[run_id]:04d}{kind}")
+    def grant(run_id: str) -> int:
+        folder = context.workspace.run(run_id)
+        number = max(_highest(folder), submitted.get(run_id, 0))
+        touch_new(make_folder(folder.grants) / f"{number:04d}{kind}")
+        return number
 
-    _for_each(done.run_ids, grant)
+    granted = _for_each(done.run_ids, grant)
     context.ledger.grant_try(granted, clean=clean)
     reset(context, _grids_of(context, list(granted)))
     return done

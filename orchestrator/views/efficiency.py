@@ -90,16 +90,19 @@ def efficiency(context: Context, selection: Selection) -> list[Efficiency]:
     for row in rows:
         if row.run_id in begun:
             of_cell.setdefault(row.cell_id, []).append(row)
-    return [
-        _of_cell(members, begun, of_grid[members[0].grid_id], over) for members in of_cell.values()
-    ]
+    found = []
+    for members in of_cell.values():
+        grid_id = members[0].grid_id
+        more = _of_walltime(grid_id, of_grid[grid_id]) if grid_id in over else []
+        found.append(_of_cell(members, begun, of_grid[grid_id], more))
+    return found
 
 
 def _of_cell(
     members: Sequence[RunRow],
     begun: Mapping[str, Sequence[AttemptRow]],
     spans: Sequence[Span],
-    over: Set[str],
+    more: Sequence[str],
 ) -> Efficiency:
     first = members[0]
     attempts = [attempt for row in members for attempt in begun[row.run_id]]

@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 from typing import Any
 
-from ...db import queries, records
+from ...db import lookups, queries, records
 from ...db.engine import reading
 from ...jobs.documents import Document
+from ...jobs.errors import NothingMatched
 from ...jobs.run.eta import Eta
 from ...jobs.run.selector import Selection
 from ...jobs.run.spec import Axes
@@ -64,10 +65,31 @@ class RunView(Document, frozen=True, kw_only=True):
     """When it will have ended; null: it does not run."""
 
 
-def runs(context: Context, selection: Selection, *, limit: int | None = None) -> list[RunView]:
-    """Return the selected runs, one document each."""
+def runs(
+    context: Context,
+    selection: Selection,
+    *,
+    limit: int | None = None,
+    since: float | None = None,
+) -> list[RunView]:
+    """Return the selected runs, one document each.
+
+    Args:
+        context: workspace and ledger.
+        selection: of runs.
+        limit: the most that are returned.
+        since: only those of which an attempt started or ended after this time.
+
+    Raises:
+        NothingMatched: there are none.
+    """
     with reading(context.ledger.engine) as connection:
-        rows = queries.list_runs(connection, selection, limit=limit)
+        rows = queries.list_runs(connection, selection, limit=limit if since is None else None)
+        if since is not None:
+            moved = lookups.moved_since(connection, since)
+            rows = [row for row in rows if row.run_id in moved][:limit]
+            if not rows:
+                raise NothingMatched("no selected run started or ended in this time")
         scores = {
             row.run_id: row.last
             for row in queries.results_of(connection, [row.run_id for row in rows])
@@ -78,12 +100,6 @@ def runs(context: Context, selection: Selection, *, limit: int | None = None) ->
         RunView(**facts_of(words, row, scores.get(row.run_id)), eta=left.get(row.run_id))
         for row in rows
     ]
-
-
-def has_moved_since(run: RunView, at: float) -> bool:
-    """Whether a run's latest attempt started or ended after a time, in seconds since 1970."""
-    begin = iso(at) or ""
-    return any(time is not None and time >= begin for time in (run.started_at, run.ended_at))
 
 
 def etas_of_running(context: Context, rows: Sequence[records.RunRow]) -> dict[str, Eta]:

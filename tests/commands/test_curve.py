@@ -29,6 +29,16 @@ def test_the_table_ends_where_the_report_does(trained: Cli) -> None:
     assert done.stderr == "top1 on test by epoch; lines: mean over seeds; dots: mean ± std.\n"
 
 
+def test_the_last_epoch_is_in_the_chart(trained: Cli) -> None:
+    # On a terminal with letters alone, each epoch of each cell is a letter, unless two share one.
+    chart = trained.process(
+        "curve", "head=relvit", "--height", "40", PYTHONIOENCODING="ascii"
+    ).stdout
+    rows = [line for line in chart.splitlines() if "|" in line and "-|-" not in line]
+    columns = sorted(line.index("A") for line in rows if "A" in line)
+    assert len(columns) == 3 and columns[-1] > max(map(len, rows)) - 3
+
+
 def test_no_verdict_is_printed(trained: Cli) -> None:
     done = trained("curve", "tiny")
     for word in ("p=", "significant", "better", "†", "*"):
@@ -65,6 +75,7 @@ def test_a_figure_is_written_as_a_picture_and_its_data(trained: Cli) -> None:
     assert [path.rpartition(".")[2] for path in paths] == ["svg", "pdf", "csv"]
     for path in paths:
         assert (trained.folder / path).stat().st_size > 100
+    assert trained("curve", "tiny", "--figure", "figures", "--json").returncode == 2
 
 
 def test_a_sparkline_has_its_lowest_and_highest_value_at_its_ends() -> None:

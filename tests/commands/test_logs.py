@@ -1,6 +1,7 @@
 """What `vtjobs logs` prints, and how it follows a run."""
 
 import os
+import re
 import select
 import signal
 import subprocess
@@ -224,6 +225,30 @@ def test_lines_of_several_ranks_are_marked(
     assert capsys.readouterr().out == "rank-0: one\nrank-1: other\n"
     Output(run, 1, 1).print_new(last=True)
     assert capsys.readouterr().out == "other\n"
+
+
+def test_the_last_lines_of_a_log_that_is_cut_into_parts_are_its_last(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path / "run")
+    logs = folder.logs(1)
+    logs.mkdir(parents=True)
+    for number, part in enumerate((".log.head", ".log.previous", ".log")):
+        (logs / f"rank-0{part}").write_text("".join(f"{number}{line}\n" for line in "abc"))
+    assert [*Output(folder, 1, None).new(last=True, tail=4)] == ["1c", "2a", "2b", "2c"]
+
+
+def test_a_pattern_is_searched_in_all_attempts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = RunFolder(tmp_path / "run")
+    for number in (1, 2):
+        folder.logs(number).mkdir(parents=True)
+        (folder.logs(number) / "rank-0.log").write_text(f"epoch {number}\nnan in {number}\n")
+    wanted = Wanted(run=folder, attempt=None, rank=None, grep=re.compile("nan"))
+    print_logs(wanted, Standing(state=RunState.FAILED, is_held=False, attempts={}))
+    assert capsys.readouterr().out == "attempt 1: nan in 1\nattempt 2: nan in 2\n"
+    with pytest.raises(NothingMatched):
+        other = Wanted(run=folder, attempt=9, rank=None, grep=re.compile("nan"))
+        print_logs(other, Standing(state=RunState.FAILED, is_held=False, attempts={}))
 
 
 def test_a_log_that_is_cut_into_parts_is_printed_once(

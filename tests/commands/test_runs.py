@@ -12,6 +12,7 @@ from vtjobs.commands.printing.runs import (
     sorted_by,
 )
 from vtjobs.jobs.errors import BadInput
+from vtjobs.jobs.run.spec import seeds_of
 from vtjobs.orchestrator.views.runs import RunView
 
 PLAIN = [
@@ -108,6 +109,22 @@ def test_what_has_started_or_waits_for_another_reason_has_a_line_of_its_own(
     assert [line.startswith("5 runs") for line in lines_] == [True, False, True] + [False] * 3
 
 
+def test_runs_that_wait_after_having_trained_differently_are_lines_of_their_own(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    tried = [
+        run("a", seed=seed, attempts=1, epoch=epoch) for seed, epoch in enumerate((3, 9, 40, 88))
+    ]
+    assert len(printed(capsys, *tried)) == 4
+
+
+def test_runs_whose_streams_vary_apart_are_lines_of_their_own(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    apart = [run("a", seed=seed, streams={**seeds_of(0), "init": seed + 1}) for seed in range(5)]
+    assert len(printed(capsys, run("a"), *apart)) == 6
+
+
 def test_columns_are_chosen_by_name_and_axes_are_columns() -> None:
     one = run("a", axes={"train.lr": 0.1}, reason="why", host="node7", step=3, steps=9)
     chosen = columns_named("run, train.lr,reason,host,step", [one], now=0.0)
@@ -135,3 +152,9 @@ def test_csv_has_whole_ids_and_a_line_for_each_run() -> None:
     two = [run("a", reason="=cmd()"), run("b")]
     text = as_csv(two, columns_named("run,reason", two, now=0.0))
     assert text.splitlines() == ["run,reason", "a-0123456789,'=cmd()", "b-0123456789,"]
+
+
+def test_csv_has_numbers_as_they_are() -> None:
+    one = run("a", seconds=7500.4, top1=91.23456)
+    text = as_csv([one], columns_named("time,top1,epoch", [one], now=0.0))
+    assert text.splitlines() == ["time,top1,epoch", "7500.4,91.23456,"]

@@ -94,6 +94,24 @@ def test_what_does_not_exist_is_an_error(quiet_lab: Lab, pair: list[str]) -> Non
         compared(quiet_lab, pair[0], "nonsense")
 
 
+def test_a_setting_that_has_its_default_on_one_side_is_named(quiet_lab: Lab) -> None:
+    quiet_lab.submit(tiny_grid(name="one", seeds="1"))
+    grid = tiny_grid(name="two", seeds="1").replace("train: {", "train: {loss: bce, ")
+    quiet_lab.submit(grid)
+    rows = as_rows(compared(quiet_lab, "one", "two").settings)
+    assert rows["recipe.loss"] == ("cross_entropy", "bce")
+
+
+def test_a_grid_is_compared_by_its_own_settings_also_where_a_newer_one_has_its_runs(
+    quiet_lab: Lab,
+) -> None:
+    quiet_lab.submit(tiny_grid(name="one", seeds="2"))
+    later = tiny_grid(name="two", seeds="3").replace("resources: {", "resources: {walltime: 4h, ")
+    quiet_lab.submit(later)
+    rows = as_rows(compared(quiet_lab, "one", "two").grids)
+    assert rows == {"resources.walltime": (None, 14400)}
+
+
 def test_nested_settings_have_dotted_names() -> None:
     document = {"a": {"b": 1, "c": {"d": [2]}}, "e": {}}
     assert flat(document) == {"a.b": 1, "a.c.d": [2], "e": {}}

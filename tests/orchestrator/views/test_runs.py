@@ -3,6 +3,7 @@
 import pytest
 
 from vtjobs.db.scheduler_notes import set_words
+from vtjobs.jobs.errors import NothingMatched
 from vtjobs.jobs.run.selector import Selection, parse_selection
 from vtjobs.jobs.workspace.journal import LEASE_S
 from vtjobs.orchestrator.requests import actions
@@ -68,6 +69,17 @@ def test_a_held_run_is_shown_as_held(quiet_lab: Lab) -> None:
     runs = quiet_lab.submit(tiny_grid(name="other", seeds="[7]"))
     actions.hold(quiet_lab.context, runs)
     assert document(quiet_lab, runs[0]).shown_state == "held"
+
+
+def test_runs_of_a_time_are_those_of_which_an_attempt_started_or_ended_in_it(
+    quiet_lab: Lab, runs: list[str]
+) -> None:
+    now = quiet_lab.context.clock()
+    found = view_runs.runs(quiet_lab.context, ALL, since=now - 600)
+    assert runs[3] not in {run.run_id for run in found} and len(found) == 3
+    assert len(view_runs.runs(quiet_lab.context, ALL, since=now - 600, limit=1)) == 1
+    with pytest.raises(NothingMatched, match="started or ended in this time"):
+        view_runs.runs(quiet_lab.context, ALL, since=now + 3600)
 
 
 def test_a_selection_chooses_what_is_listed(quiet_lab: Lab, runs: list[str]) -> None:
