@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..jobs.errors import BadInput, suggest
-from .options import Json, Quiet, Selector, Workspace, look_into, selection
+from .options import Json, Quiet, Selector, Workspace, look_into, require_style, selection
 from .repeated import watched
 from .result_options import Metric
 
@@ -64,8 +64,7 @@ def curve(
     from ..analysis.findings.curves import learning_curves
     from .printing import terminal
 
-    if style not in (styles := ("table", "csv", "json")):
-        raise BadInput(f"--format {style}: unknown. {suggest(style, styles)}")
+    require_style(style, ("table", "csv", "json"))
     context = look_into(workspace)
     chosen = selection(selector, default_all=True)
     curves = learning_curves(context.ledger, chosen, metric=metric, set_name=set_name)

@@ -4,7 +4,7 @@ Their options, and the way from a command line to workspace, ledger and runs.
 """
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..jobs.config.backends import BACKENDS, names
-from ..jobs.errors import BadInput, Refused
+from ..jobs.errors import BadInput, Refused, suggest
 from ..jobs.units import format_duration, plural
 from .completion import complete_grid, complete_run, complete_runs, complete_selection
 
@@ -214,6 +214,16 @@ def selection(words: list[str] | None, *, default_all: bool = False) -> Any:
     from ..jobs.run.selector import parse_selection
 
     return parse_selection(words or [], default_all=default_all)
+
+
+def require_style(style: str, known: Sequence[str]) -> None:
+    """Refuse an output format that a command does not have.
+
+    Raises:
+        BadInput: with those that it has.
+    """
+    if style not in known:
+        raise BadInput(f"--format {style}: unknown. {suggest(style, known)}")
 
 
 def select_ids(context: "Context", words: list[str] | None) -> list[str]:

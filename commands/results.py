@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ..jobs.errors import BadInput, suggest
+from ..jobs.errors import BadInput
 from ..jobs.units import plural
 from .options import (
     Json,
@@ -13,6 +13,7 @@ from .options import (
     Selector,
     Workspace,
     look_into,
+    require_style,
     selection,
 )
 from .printing.tables import print_table
@@ -328,8 +329,7 @@ def variance(
 def _opened(selector: Any, style: str, workspace: Any) -> tuple[Any, Any]:
     from ..analysis.output.layout import FORMATS
 
-    if style not in FORMATS:
-        raise BadInput(f"--format {style}: unknown. {suggest(style, FORMATS)}")
+    require_style(style, FORMATS)
     context = look_into(workspace)
     return context, selection(selector, default_all=True)
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..jobs.errors import BadInput, NothingMatched, suggest
+from ..jobs.errors import BadInput, NothingMatched
 from ..jobs.units import parse_duration_s
 from .completion import complete_run
 from .options import (
@@ -18,6 +18,7 @@ from .options import (
     look_into,
     names_one_grid,
     one_or_many,
+    require_style,
     select_ids,
     selection,
     unreachable,
@@ -110,8 +111,7 @@ def runs(
     from .printing import runs as printing
     from .printing import terminal
 
-    if style not in (styles := ("table", "csv", "json")):
-        raise BadInput(f"--format {style}: unknown. {suggest(style, styles)}")
+    require_style(style, ("table", "csv", "json"))
     after = _before_now(since)
     context = look_into(workspace)
     # What comes first is known once all are sorted.

@@ -1,5 +1,6 @@
 """What allocations hosted, and for how long."""
 
+import contextlib
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -7,6 +8,7 @@ from typing import Any
 
 from sqlalchemy import Connection, select
 
+from ..jobs.documents import Unfit
 from ..jobs.workspace.allocation import Allocation
 from . import models as m
 from .gpu_hours import worked_until
@@ -32,7 +34,14 @@ def spans(connection: Connection, grid_ids: Iterable[str]) -> list[Span]:
     tried, places = m.attempts.c, dict[tuple[str, int], list[Any]]()
     facts = (tried.token, tried.array_index)
     times = (tried.started_at, tried.ended_at, tried.heartbeat_at)
-    for row in connection.execute(select(*facts, *times).where(tried.started_at.is_not(None))):
+    # Of these runs and of those that were hosted beside them.
+    theirs = (
+        select(tried.token)
+        .join(m.grid_runs, m.grid_runs.c.run_id == tried.run_id)
+        .where(m.grid_runs.c.grid_id.in_(wanted))
+    )
+    query = select(*facts, *times).where(tried.token.in_(theirs), tried.started_at.is_not(None))
+    for row in connection.execute(query):
         places.setdefault((row.token, row.array_index), []).append(row)
     contents = contents_of(connection, {token for token, _ in places})
     found = []
@@ -53,10 +62,11 @@ def spans(connection: Connection, grid_ids: Iterable[str]) -> list[Span]:
 
 
 def contents_of(connection: Connection, tokens: Iterable[str]) -> dict[str, Allocation]:
-    """Return token -> allocation, of those that the ledger can read."""
+    """Return token -> allocation; what this version of vtjobs cannot read is left out."""
     table, found = m.allocations.c, dict[str, Allocation]()
     for part in in_parts(tokens):
         query = select(table.token, table.content).where(table.token.in_(part))
         for row in connection.execute(query):
-            found[row.token] = Allocation.from_dict(json.loads(row.content))
+            with contextlib.suppress(Unfit):
+                found[row.token] = Allocation.from_dict(json.loads(row.content))
     return found

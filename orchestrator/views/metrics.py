@@ -8,18 +8,18 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from ...db import queries
+from ...db import queries, scheduler_notes
 from ...db.alike import alike
 from ...db.engine import reading
 from ...jobs.documents import asdict
 from ...jobs.errors import NothingMatched
 from ...jobs.run.selector import Selection
 from ...jobs.run.states import RunState
+from ...jobs.workspace.grid_settings import GridSettings
 from ..loop.context import Context
 from .failures import failures
 from .shown import Words
 from .spent import Spent, spent
-from .status import Status, status
 
 Sample = tuple[Mapping[str, str], float]
 """Labels, and the value that they have."""
@@ -36,7 +36,9 @@ class Family:
 
 def families(context: Context) -> list[Family]:
     """Return the metrics of a workspace, as the ledger has them now."""
-    found = status(context, Selection())
+    with reading(context.ledger.engine) as connection:
+        grids = queries.grid_settings(connection)
+        damaged = queries.damaged_journals(connection)
     try:
         hours, failed = spent(context, Selection(), ["grid"]), failures(context, Selection())
     except NothingMatched:
@@ -50,7 +52,7 @@ def families(context: Context) -> list[Family]:
         Family(
             "vtjobs_runs",
             "Runs by the word that shows where they stand; one that two grids have counts once.",
-            _runs(context),
+            _runs(context, grids),
         ),
         Family(
             "vtjobs_failed_runs",
@@ -66,23 +68,22 @@ def families(context: Context) -> list[Family]:
         Family(
             "vtjobs_scheduler_unreachable",
             "1 where a scheduler cannot be asked at present, else 0.",
-            _unreachable(context, found),
+            _unreachable(context, grids),
         ),
         Family(
             "vtjobs_damaged_journals",
             "Journals that were set aside.",
-            [({}, len(found.damaged_journals))],
+            [({}, len(damaged))],
         ),
         Family("vtjobs_as_of_seconds", "When this was read.", [({}, context.clock())]),
     ]
 
 
-def _runs(context: Context) -> list[Sample]:
+def _runs(context: Context, grids: Iterable[str]) -> list[Sample]:
     words = Words(context)
     counts = Counter[tuple[str, str]]()
+    held = {grid_id: runs for grid_id in grids if (runs := words.held(grid_id))}
     with reading(context.ledger.engine) as connection:
-        grids = queries.grid_settings(connection)
-        held = {grid_id: runs for grid_id in grids if (runs := words.held(grid_id))}
         for row in alike(connection, Selection(), held=held):
             counts[row.grid_id, words.of(row)] += row.runs
     return [
@@ -91,14 +92,15 @@ def _runs(context: Context) -> list[Sample]:
     ]
 
 
-def _unreachable(context: Context, found: Status) -> list[Sample]:
-    away = {(one.backend, one.cluster): 1.0 for one in found.unreachable}
-    with reading(context.ledger.engine) as connection:
-        used = {settings.backend for settings in queries.grid_settings(connection).values()}
-    known = {(backend, ""): 0.0 for backend in used - {backend for backend, _ in away}}
+def _unreachable(context: Context, grids: Mapping[str, GridSettings]) -> list[Sample]:
+    away = scheduler_notes.away(context.ledger)
+    silent = [name.partition(" at ") for name, fact in away.items() if not fact.is_slow]
+    values = {(backend, cluster): 1.0 for backend, _, cluster in silent}
+    answering = {settings.backend for settings in grids.values()} - {name for name, *_ in silent}
+    values |= {(backend, ""): 0.0 for backend in answering}
     return [
         ({"backend": backend, "cluster": cluster}, value)
-        for (backend, cluster), value in sorted((known | away).items())
+        for (backend, cluster), value in sorted(values.items())
     ]
 
 
