@@ -220,7 +220,7 @@ def _why_not(record: Published, one: Ours | None) -> str:
         reasons.append(f"{epochs} epochs, the paper's {record.epochs}")
     changed = [
         setting.name
-        for setting in fidelity.of_recipe(one.recipe, one.cell.recipe)
+        for setting in fidelity.of_recipe(one.recipe, one.cell.recipe, one.dataset)
         if setting.source == fidelity.CHANGED and setting.name not in _NO_DIFFERENCE
     ]
     if lost := len(one.cell.diverged_seeds):

@@ -2,7 +2,7 @@
 
 from ...jobs.documents import Document
 from ...jobs.run.comparing import Select
-from ...jobs.run.settings import HeadSettings, RecipeSettings
+from ...jobs.run.settings import DatasetSettings, HeadSettings, RecipeSettings
 from ...jobs.run.spec import Axes
 from ..stats.summary import Description
 
@@ -36,10 +36,12 @@ class Marks(Document, frozen=True, kw_only=True):
 
 
 class StageSpec(Document, frozen=True, kw_only=True):
-    """Head and recipe of one stage, as a run has them."""
+    """Head, recipe and dataset of one stage, as a run has them."""
 
     head: HeadSettings
     recipe: RecipeSettings
+    dataset: DatasetSettings
+    """Of the stage, normalised as its recipe says."""
 
 
 class Cell(Document, frozen=True, kw_only=True):

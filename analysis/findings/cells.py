@@ -305,7 +305,9 @@ def _cell(chain: list[records.CellRow], members: list[records.RunRow], about: _A
         evaluations=(
             sorted({about.evaluations.get(row.run_id, 0) for row in completed}) if given else None
         ),
-        specs=[StageSpec(head=one.head, recipe=one.recipe) for one in settings] if given else None,
+        specs=[StageSpec(head=one.head, recipe=one.recipe, dataset=one.dataset) for one in settings]
+        if given
+        else None,
     )
 
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from statistics import fmean, stdev
 
 from ...jobs.grid.rules import VARIANT
-from ...jobs.run.settings import HeadSettings, RecipeSettings
+from ...jobs.run.settings import DatasetSettings, HeadSettings, RecipeSettings
 from ...jobs.run.spec import BASELINE
 from .cell import Cell
 from .published import Published
@@ -31,6 +31,8 @@ CHAINED = ("pretrain_finetune", "finetune_res", LOWRES)
 # ViT; Flowers in RelViT's protocol is another dataset.
 BACKBONES = {
     "cvt_13": ("cvt_13_drloc", "cvt_13"),
+    "resnet50": ("resnet50_drloc", "resnet50"),
+    "vit_b16": ("vit_b16_drloc", "vit_b16"),
     **{f"vit_{size}": (f"deit3_{size}",) for size in "tsbl"},
 }
 DATASETS = {
@@ -54,6 +56,7 @@ class Ours:
     head: HeadSettings
     """The first of its chain that is not the supervised one."""
     recipe: RecipeSettings
+    dataset: DatasetSettings
     first_recipe: RecipeSettings
     """Of the chain's beginning."""
     chained: bool
@@ -88,6 +91,7 @@ def of_cell(cell: Cell, rule: str) -> Ours:
         std=std,
         head=next((head for head in heads if head.name != BASELINE), heads[0]),
         recipe=cell.specs[0].recipe,
+        dataset=cell.specs[0].dataset,
         first_recipe=cell.specs[-1].recipe,
         chained=len(heads) > 1,
         rule=rule,

@@ -65,6 +65,9 @@ def published_recipe(name: str) -> str:
     return name.removesuffix(FAST)
 
 
+STATISTICS = ("mean", "std")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecipeFile:
     """A recipe of the catalogue."""
@@ -78,6 +81,29 @@ class RecipeFile:
     """Where the published code differs from the source."""
     heads: dict[str, dict[str, Any]]
     """Parameters of heads that belong to it."""
+    datasets: dict[str, dict[str, Any]]
+    """What it has for one dataset (`NAME`, `NAME@SIZE` at one image size) or for `any`: fields,
+    and the normalisation's mean and std.
+    """
+
+    def on(self, dataset: str) -> dict[str, Any]:
+        """Return the fields that it has for a dataset alone."""
+        found = {**self.datasets.get("any", {}), **self.datasets.get(dataset, {})}
+        return {key: value for key, value in found.items() if key not in STATISTICS}
+
+    def statistics(self, dataset: str, *, channels: int, image_size: int) -> dict[str, Any]:
+        """Return mean and std that it normalises a dataset with; empty: the dataset's own.
+
+        Args:
+            dataset: its name.
+            channels: of its images; statistics of other channels do not fit.
+            image_size: side of the input, pixels.
+        """
+        found: dict[str, Any] = {}
+        for name in ("any", dataset, f"{dataset}@{image_size}"):
+            of = self.datasets.get(name, {})
+            found |= {key: of[key] for key in STATISTICS if len(of.get(key, ())) == channels}
+        return found
 
 
 @cache
@@ -89,17 +115,23 @@ def recipe_file(name: str) -> RecipeFile:
         silent=tuple(data.pop("silent", ())),
         code=data.pop("code", {}),
         heads=data.pop("heads", {}),
+        datasets=data.pop("datasets", {}),
         fields=data,
     )
 
 
-def recipe_data(name: str, fidelity: str = "paper") -> dict[str, Any]:
+def recipe_data(name: str, fidelity: str = "paper", dataset: str = "") -> dict[str, Any]:
     """Return the fields of a recipe as its source has them, or as its published code does.
 
     Those of a fast one differ in `FAST_FIELDS` from either.
+
+    Args:
+        name: of the recipe.
+        fidelity: `paper` or `code`.
+        dataset: for which some recipes have fields of their own; empty: for none in particular.
     """
     found = recipe_file(name)
-    fields = found.fields | (found.code if fidelity == "code" else {})
+    fields = found.fields | (found.code if fidelity == "code" else {}) | found.on(dataset)
     if name != published_recipe(name):
         fields = fields | FAST_FIELDS
     return Recipe.model_validate(fields).model_dump(mode="json")

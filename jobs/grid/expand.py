@@ -1,8 +1,10 @@
 """Grid -> cells -> runs: ordered, without doubles, the same every time."""
 
 import itertools
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any
 
 from ..errors import BadInput
@@ -32,6 +34,12 @@ def expand(
         BadInput: with every mistake found in names, settings, rules and size.
     """
     return _Expander(grid, document, resolver or Resolver(document), max_runs).expansion()
+
+
+@cache
+def _image_size(recipe: str) -> int:
+    """Return the side of a recipe's images, pixels; the recipe is canonical JSON."""
+    return int(json.loads(recipe)["image_size"])
 
 
 @dataclass(slots=True)
@@ -320,13 +328,16 @@ class _Expander:
 
     def _cell(self, point: _Point, settings: _Settings, stage: str) -> int | None:
         resolver = self.resolver
+        name = settings.recipe
+        recipe = resolver.recipe(
+            name, settings.train, settings.sources, settings.recipe_path, point.dataset.name
+        )
+        size = _image_size(recipe) if recipe is not None else 0
         parts = (
             resolver.backbone(point.backbone, settings.backbone),
-            resolver.dataset(point.dataset, settings.dataset),
-            resolver.head(point.head, point.backbone, settings.head, settings.recipe),
-            resolver.recipe(
-                settings.recipe, settings.train, settings.sources, settings.recipe_path
-            ),
+            resolver.dataset(point.dataset, settings.dataset, name, size),
+            resolver.head(point.head, point.backbone, settings.head, name),
+            recipe,
         )
         if None in parts:
             return None

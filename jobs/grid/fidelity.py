@@ -3,10 +3,11 @@
 The paper, its published code, or whoever wrote the grid.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from ..run.settings import HeadSettings, RecipeSettings
+from ..run.settings import DatasetSettings, HeadSettings, RecipeSettings
 from . import catalogue
 from .heads import HEADS, preset
 
@@ -68,17 +69,20 @@ def of_head(head: HeadSettings, backbone: str, recipe: str = "") -> list[Setting
     return found
 
 
-def of_recipe(recipe: RecipeSettings, name: str) -> list[Setting]:
+def of_recipe(recipe: RecipeSettings, name: str, dataset: DatasetSettings) -> list[Setting]:
     """Return the settings of a recipe that its source does not give, or that the grid changed.
 
     Args:
         recipe: as the run has it.
         name: of the recipe that the grid named. A fast one is held against what was published.
+        dataset: of the run, whose normalisation some recipes decide.
     """
     if not catalogue.is_recipe(name):
         return []
     file = catalogue.recipe_file(name)
-    published = catalogue.recipe_data(catalogue.published_recipe(name), recipe.fidelity)
+    published = catalogue.recipe_data(
+        catalogue.published_recipe(name), recipe.fidelity, dataset.name
+    )
     found = []
     for key, value in recipe.in_full().items():
         if key == "fidelity":
@@ -89,4 +93,17 @@ def of_recipe(recipe: RecipeSettings, name: str) -> list[Setting]:
             found.append(Setting(name=key, value=value, source=CODE))
         elif key in file.silent:
             found.append(Setting(name=key, value=value, source=SILENT_CODE))
-    return found
+    return [*found, *_normalisation(dataset, file, recipe.image_size)]
+
+
+def _normalisation(
+    dataset: DatasetSettings, file: catalogue.RecipeFile, image_size: int
+) -> Iterator[Setting]:
+    """Yield mean and std where the recipe decides them, or the grid other ones than the recipe."""
+    published = file.statistics(dataset.name, channels=dataset.channels, image_size=image_size)
+    for key, theirs in published.items():
+        value = getattr(dataset, key)
+        if value == theirs:
+            yield Setting(name=key, value=value, source=SILENT_CODE)
+        else:
+            yield Setting(name=key, value=value, source=CHANGED, published=theirs)

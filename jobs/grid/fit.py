@@ -30,6 +30,7 @@ def misfits(
         entry: the head as the grid has it.
     """
     yield from _crop(recipe, dataset)
+    yield from _smoothing(recipe, dataset)
     yield from _patches(head, entry)
     if not head.shared.labels:
         yield from _without_labels(head, recipe, entry)
@@ -41,6 +42,16 @@ def _crop(recipe: RecipeSettings, dataset: DatasetSettings) -> Iterator[Misfit]:
         where = f"images of different sizes ({dataset.name})"
         message = f"crop: resized on {where} needs `pipeline: pil`"
         yield Misfit(("train",), message, "Set train: {pipeline: pil}")
+
+
+def _smoothing(recipe: RecipeSettings, dataset: DatasetSettings) -> Iterator[Misfit]:
+    threshold, smoothing = recipe.bce_threshold, recipe.label_smoothing
+    if threshold is not None and smoothing / dataset.classes > threshold:
+        message = (
+            f"bce_threshold {threshold:g}: label_smoothing {smoothing:g} puts every class's target"
+            " above it"
+        )
+        yield Misfit(("train",), message, "Set train: {label_smoothing: 0.0}")
 
 
 def _patches(head: HeadSettings, entry: Entry) -> Iterator[Misfit]:

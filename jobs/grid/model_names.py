@@ -15,6 +15,7 @@ OWN = frozenset(
     (
         "cvt_13",
         "cvt_13_drloc",
+        "vit_b16_drloc",
         "patchconvnet_b60",
         "patchconvnet_s120",
         "patchconvnet_s60",

@@ -65,6 +65,19 @@ class Recipe(BaseModel):
         ge=1,
         description="length of the schedule in epochs; default: `epochs`",
     )
+    schedule_unit: Literal["step", "epoch"] = Field(
+        "step",
+        description="how often the learning rate changes: at every step, or once per epoch",
+    )
+    schedule_lag: int = Field(
+        0,
+        ge=0,
+        le=1,
+        description=(
+            "units by which the learning rate is late; 1: as in programs that set it after the "
+            "step or epoch"
+        ),
+    )
     warmup_epochs: NotNegative = Field(
         0.0,
         description="length of the linear warm-up in epochs; may be fractional",

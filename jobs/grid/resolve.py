@@ -124,21 +124,31 @@ class Resolver:
         self.paths[sha] = str(path.resolve())
         return {"fingerprint": sha}
 
-    def dataset(self, entry: Entry, changes: Given) -> str | None:
-        """Return the canonical JSON of a dataset, or None where it cannot be used."""
-        key = ("dataset", entry.key, canonical(plain(changes)))
+    def dataset(
+        self, entry: Entry, changes: Given, recipe: str = "", image_size: int = 0
+    ) -> str | None:
+        """Return the canonical JSON of a dataset, or None where it cannot be used.
+
+        Args:
+            entry: the dataset as the grid has it.
+            changes: settings that axes and overrides set.
+            recipe: the recipe's name; some normalise in their own way.
+            image_size: of the recipe, pixels.
+        """
+        key = ("dataset", entry.key, canonical(plain(changes)), recipe, image_size)
         if key not in self._cache:
             try:
                 if not isinstance(entry.settings, dict):
                     raise BadInput(f"dataset {entry.name}: expected a mapping of settings")
-                self._cache[key] = self._dataset(entry, {**entry.settings, **changes})
+                given = {**entry.settings, **changes}
+                self._cache[key] = self._dataset(entry, given, recipe, image_size)
             except BadInput as error:
                 self.problem(entry.path, error.problems[0].message)
                 self._cache[key] = None
         found: str | None = self._cache[key]
         return found
 
-    def _dataset(self, entry: Entry, settings: Given) -> str | None:
+    def _dataset(self, entry: Entry, settings: Given, recipe: str, image_size: int) -> str | None:
         known = catalogue.datasets()
         is_folder = "/" in entry.name or "path" in settings
         if not is_folder and entry.name not in known:
@@ -153,6 +163,10 @@ class Resolver:
                 return None
         folder = Path(str(settings.get("path", entry.name))).expanduser() if is_folder else None
         facts = known[entry.name] if folder is None else self._folder_facts(folder)
+        if catalogue.is_recipe(recipe):
+            facts = facts | catalogue.recipe_file(recipe).statistics(
+                entry.name, channels=facts["channels"], image_size=image_size
+            )
         facts = {**facts, **{key: settings[key] for key in ("mean", "std") if key in settings}}
         is_fit = (
             self._has_sets(entry, facts, folder)
@@ -340,7 +354,12 @@ class Resolver:
         )
 
     def recipe(
-        self, name: str, changes: Given, sources: dict[str, Path_], path: Path_
+        self,
+        name: str,
+        changes: Given,
+        sources: dict[str, Path_],
+        path: Path_,
+        dataset: str = "",
     ) -> str | None:
         """Return the canonical JSON of a recipe with changes, or None where it cannot be used.
 
@@ -348,20 +367,23 @@ class Resolver:
             name: a recipe's name; its mistakes are reported at `path`.
             changes: fields that differ.
             sources: where each changed field stands in the file.
+            dataset: its name; some recipes have fields for one dataset alone.
         """
-        key = ("recipe", name, canonical(plain(changes)))
+        has_own = catalogue.is_recipe(name) and catalogue.recipe_file(name).on(dataset)
+        key = ("recipe", name, canonical(plain(changes)), dataset if has_own else "")
         if key not in self._cache:
-            self._cache[key] = self._recipe(name, changes, sources, path)
+            self._cache[key] = self._recipe(name, changes, sources, path, dataset)
         found: str | None = self._cache[key]
         return found
 
     def _recipe(
-        self, name: str, changes: Given, sources: dict[str, Path_], path: Path_
+        self, name: str, changes: Given, sources: dict[str, Path_], path: Path_, dataset: str
     ) -> str | None:
         if not catalogue.is_recipe(name):
             self.problem(path, f"unknown recipe {name!r}", suggest(name, catalogue.recipe_names()))
             return None
-        values = {**catalogue.recipe_data(name, changes.get("fidelity", "paper")), **changes}
+        fidelity = changes.get("fidelity", "paper")
+        values = {**catalogue.recipe_data(name, fidelity, dataset), **changes}
         try:
             recipe = Recipe.model_validate(values)
         except ValidationError as error:

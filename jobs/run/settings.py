@@ -35,7 +35,9 @@ class DatasetSettings(Document, frozen=True, kw_only=True):
     """The data of a run."""
 
     channels: int
+    """Of an image."""
     classes: int
+    """Number of classes."""
     fingerprint: str
     """Of a known dataset its name and version, of an image folder a hash of its files."""
     mean: list[int | float]
@@ -43,6 +45,7 @@ class DatasetSettings(Document, frozen=True, kw_only=True):
     name: str
     """Of a known dataset, or `folder`."""
     std: list[int | float]
+    """For each channel, of pixels from 0 to 1."""
     test: int
     """Number of test images."""
     train: int
@@ -147,6 +150,8 @@ class RecipeSettings(Document, frozen=True, kw_only=True):
     momentum: float
     schedule: Literal["cosine", "quarter_cosine", "constant"]
     schedule_epochs: int | None
+    schedule_unit: Literal["step", "epoch"] = "step"
+    schedule_lag: int = 0
     warmup_epochs: float
     warmup_lr: float
     min_lr: float

@@ -10,7 +10,7 @@ from ..documents import Unfit, from_plain, to_plain
 from .settings import STAGE, CellSettings
 
 # Raised when a change of ours changes results, so that old and new runs are not taken for the same.
-NUMERICS = 2
+NUMERICS = 3
 
 STREAMS = ("init", "split", "order", "augment", "mix", "drop", "pair")
 

@@ -108,7 +108,7 @@ def show(context: Context, run_id: str) -> RunDetails:
         schema_version=SCHEMA_VERSION,
         settings=Settings(
             head=fidelity.of_head(settings.head, row.backbone, row.recipe),
-            recipe=fidelity.of_recipe(settings.recipe, row.recipe),
+            recipe=fidelity.of_recipe(settings.recipe, row.recipe, settings.dataset),
         ),
         parent=row.parent,
         folder=str(folder.path),

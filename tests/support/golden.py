@@ -28,8 +28,8 @@ VOLATILE = frozenset(
 COMMANDS = (
     ("status",),
     ("runs", "all"),
-    ("show", "f691811b71fc9691"),
-    ("why", "f691811b71fc9691"),
+    ("show", "681bec1a8dc6cc91"),
+    ("why", "681bec1a8dc6cc91"),
     ("failures",),
     ("report", "all"),
     ("report", "all", "--detail"),

@@ -8,6 +8,9 @@ from ...jobs.run.settings import BackboneSettings, HeadSettings, ModelShape
 from ..errors import BackboneError
 from .tokens import Grid
 
+# Our own argument beside timm's: the deviation of the class token's start.
+CLASS_TOKEN_STD = "class_token_std"
+
 
 def create_arguments(backbone: BackboneSettings, shape: ModelShape) -> dict[str, Any]:
     """Return what timm's create_model is called with, the model's name left out."""
@@ -15,7 +18,7 @@ def create_arguments(backbone: BackboneSettings, shape: ModelShape) -> dict[str,
 
     from .. import models  # noqa: F401  registers ours with timm
 
-    arguments = dict(backbone.args)
+    arguments = {key: value for key, value in backbone.args.items() if key != CLASS_TOKEN_STD}
     arguments |= {"num_classes": shape.classes, "in_chans": shape.channels}
     config = timm.get_pretrained_cfg(backbone.model)
     if config is not None and config.fixed_input_size:
@@ -49,11 +52,37 @@ def build(
     except (RuntimeError, TypeError, ValueError, AssertionError, AttributeError) as error:
         text = str(error).split("\n")[0] or type(error).__name__
         raise BackboneError(f"backbone {name}: {text}") from error
+    if (deviation := backbone.args.get(CLASS_TOKEN_STD)) is not None:
+        _start_class_token(model, name, deviation)
     if shape.drop_path_rule == "uniform":
         _drop_evenly(model, arguments.get("drop_path_rate"))
     if head is not None:
         _follow_head(model, name, shape, head)
     return model
+
+
+def _start_class_token(model: nn.Module, name: str, deviation: float) -> None:
+    """Start the class token from a truncated normal distribution of this deviation."""
+    token = getattr(model, "cls_token", None)
+    if not isinstance(token, nn.Parameter):
+        raise BackboneError(f"backbone {name}: {CLASS_TOKEN_STD}: it has no class token")
+    if not token.is_meta:
+        nn.init.trunc_normal_(token, std=deviation)
+
+
+def not_decayed(model: nn.Module) -> set[str]:
+    """Return the parameters that take no weight decay beside biases and one-dimensional ones.
+
+    Timm stores the gains and shifts of `Affine`, ResMLP's norm, as [1, 1, D], where its rule for
+    one-dimensional parameters misses them.
+    """
+    from timm.models.mlp_mixer import Affine
+
+    named: set[str] = set(getattr(model, "no_weight_decay", set)())
+    for name, layer in model.named_modules():
+        if isinstance(layer, Affine):
+            named |= {f"{name}.{parameter}" for parameter, _ in layer.named_parameters()}
+    return named
 
 
 def _follow_head(model: Any, name: str, shape: ModelShape, head: HeadSettings) -> None:

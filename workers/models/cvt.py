@@ -238,6 +238,10 @@ class CvT(nn.Module):
                 image = block(image)
         return image
 
+    def no_weight_decay(self) -> set[str]:
+        """Return what does not decay beside norms and biases, as in the published program."""
+        return {"cls_token"} if self.variant.official else set()
+
     def get_classifier(self) -> nn.Module:
         """Return what is left out of weights for other classes."""
         return self.head
@@ -256,7 +260,8 @@ class CvT(nn.Module):
 
 
 def _init_weights(layer: nn.Module) -> None:
-    if isinstance(layer, nn.Linear | nn.Conv2d):
+    """Start a layer as the authors' program does, which leaves convolutions as PyTorch has them."""
+    if isinstance(layer, nn.Linear):
         nn.init.trunc_normal_(layer.weight, std=0.02)
         if layer.bias is not None:
             nn.init.zeros_(layer.bias)

@@ -97,6 +97,10 @@ class PatchConvNet(nn.Module):
         out: Tensor = self.norm(torch.cat([token, patches], dim=1))
         return out
 
+    def no_weight_decay(self) -> set[str]:
+        """Return what does not decay beside norms and biases, as in the published program."""
+        return {"cls_token"}
+
     def get_classifier(self) -> nn.Module:
         """Return what is left out of weights for other classes."""
         return self.head
@@ -139,7 +143,9 @@ def patchconvnet_s60(pretrained: bool = False, **arguments: Any) -> PatchConvNet
 @register_model
 def patchconvnet_s120(pretrained: bool = False, **arguments: Any) -> PatchConvNet:
     """PatchConvNet-S120: twice as deep."""
-    return _make({"embed_dim": 384, "depth": 120, "drop_path_rate": 0.2}, arguments)
+    return _make(
+        {"embed_dim": 384, "depth": 120, "drop_path_rate": 0.2, "layer_scale": 1e-6}, arguments
+    )
 
 
 @register_model

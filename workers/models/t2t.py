@@ -132,6 +132,7 @@ class T2TViT(VisionTransformer):
         self.register_parameter("pos_embed", nn.Parameter(fixed, requires_grad=False))
         if not fixed.is_meta:
             self.apply(_init_weights)
+            nn.init.trunc_normal_(self.get_parameter("cls_token"), std=0.02)
 
 
 def sinusoids(count: int, width: int) -> Tensor:

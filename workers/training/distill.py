@@ -21,7 +21,7 @@ from .plan import TrainingPlan
 class Distillation:
     """The loss of a student against its teacher on the same images, mixed ones too.
 
-    `hard` takes the teacher's decision for the label; `soft` is τ²·KL(student at τ ‖ teacher at τ),
+    `hard` takes the teacher's decision for the label; `soft` is τ²·KL(teacher at τ ‖ student at τ),
     a mean over images or, as in the published code, over images and classes.
     """
 

@@ -43,6 +43,7 @@ from .trainee import (
     make_schedule,
     make_trainee,
     schedule_epochs,
+    schedule_position,
 )
 
 Report = Callable[..., None]
@@ -263,7 +264,9 @@ class Training:
     def _one_step(self) -> None:
         shares = self.order.step(self.epoch, self.step)
         examples = sum(len(share) for share in shares)
-        self.schedule.step_update(self.global_step)
+        self.schedule.step_update(
+            schedule_position(self.recipe, epoch=self.epoch, step=self.step, steps=self.order.steps)
+        )
         for virtual_rank in self.virtual_ranks:
             last = virtual_rank == self.virtual_ranks[-1]
             with self._sync(last):

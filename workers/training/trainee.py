@@ -13,7 +13,7 @@ from ...jobs.errors import VtjobsError
 from ...jobs.run.settings import HeadSettings, RecipeSettings
 from ...jobs.run.spec import RunSpec
 from ..heads.base import build_head, trains_module
-from ..models.backbones import batch_norms, build, cell_side, input_side
+from ..models.backbones import batch_norms, build, cell_side, input_side, not_decayed
 from ..models.tokens import Tap, grid_shapes
 from ..randomness import Streams
 
@@ -174,9 +174,7 @@ def make_optimizer(trainee: Trainee, recipe: RecipeSettings) -> torch.optim.Opti
     """Return timm's optimizer over backbone and head; what the recipe leaves out does not decay."""
     from timm.optim import create_optimizer_v2
 
-    skip: set[str] = set()
-    if not recipe.decay_all:
-        skip = getattr(trainee.backbone, "no_weight_decay", lambda: set())()
+    skip = set() if recipe.decay_all else not_decayed(trainee.backbone)
     trainee.no_weight_decay = lambda: {f"backbone.{name}" for name in skip}
     options = fused(recipe.optimizer, next(trainee.parameters()).device)
     if "sgd" in recipe.optimizer or "momentum" in recipe.optimizer:
@@ -207,15 +205,16 @@ def fused(optimizer: str, device: torch.device) -> dict[str, Any]:
 def make_schedule(
     optimizer: torch.optim.Optimizer, recipe: RecipeSettings, steps_per_epoch: int
 ) -> Any:
-    """Return timm's scheduler, stepped per update.
+    """Return timm's scheduler, to be set to `schedule_position` before each step.
 
-    A function of the step, so it has no state to save.
+    A function of the position, so it has no state to save.
     """
     from timm.scheduler import CosineLRScheduler
     from timm.scheduler.scheduler import Scheduler
 
-    warmup = round(recipe.warmup_epochs * steps_per_epoch)
-    total = schedule_epochs(recipe) * steps_per_epoch
+    units = steps_per_epoch if recipe.schedule_unit == "step" else 1
+    warmup = round(recipe.warmup_epochs * units)
+    total = schedule_epochs(recipe) * units
     shared: dict[str, Any] = {
         "warmup_t": warmup,
         "warmup_lr_init": recipe.warmup_lr,
@@ -231,6 +230,19 @@ def make_schedule(
 
     made: Scheduler = StepLRScheduler(optimizer, decay_t=total + 1, decay_rate=1.0, **shared)
     return made
+
+
+def schedule_position(recipe: RecipeSettings, *, epoch: int, step: int, steps: int) -> int:
+    """Return where in the schedule a step stands, in the schedule's units.
+
+    Args:
+        recipe: of the run.
+        epoch: counted from 0.
+        step: in the epoch, counted from 0.
+        steps: of an epoch.
+    """
+    position = epoch if recipe.schedule_unit == "epoch" else epoch * steps + step
+    return max(0, position - recipe.schedule_lag)
 
 
 def schedule_epochs(recipe: RecipeSettings) -> int:

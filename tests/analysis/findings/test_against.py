@@ -32,11 +32,18 @@ def ours(
     best: list[float] | None = None, evaluations: int | None = None,
 ) -> Cell:  # fmt: skip
     """A cell as a report has it: the heads of its chain from the last stage back."""
-    fields = Recipe.model_validate(catalogue.recipe_data(recipe) | (changes or {})).settings
+    data = catalogue.dataset(dataset)
+    fields = Recipe.model_validate(
+        catalogue.recipe_data(recipe, dataset=dataset) | (changes or {})
+    ).settings
+    statistics = catalogue.recipe_file(recipe).statistics(
+        dataset, channels=data.channels, image_size=fields.image_size
+    )
     specs = [
         StageSpec(
             head=_head(head, params or {}),
             recipe=changed(fields, **(first or {} if number == len(heads) - 1 else {})),
+            dataset=changed(data, **statistics),
         )
         for number, head in enumerate(heads)
     ]

@@ -40,7 +40,7 @@ def test_table_4_uses_the_papers_weight_for_each_backbone() -> None:
         for cell in found.cells
         if cell.labels["head"] == "drloc"
     }
-    assert weights == {"cvt_13_drloc": 0.1, "swin_t": 0.5, "t2t_vit_14": 0.1, "resnet50": 0.1}
+    assert weights == {"cvt_13_drloc": 0.1, "swin_t": 0.5, "t2t_vit_14": 0.1, "resnet50_drloc": 0.1}
 
 
 def test_the_everyday_use_is_one_dataset_with_seeds() -> None:

@@ -11,10 +11,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from vtjobs.jobs.grid import catalogue
 from vtjobs.jobs.grid.model_names import OWN
-from vtjobs.jobs.run.settings import ModelShape
+from vtjobs.jobs.run.settings import BackboneSettings, ModelShape
 from vtjobs.workers import models  # noqa: F401
-from vtjobs.workers.models.backbones import build
+from vtjobs.workers.errors import BackboneError
+from vtjobs.workers.models.backbones import CLASS_TOKEN_STD, build
 from vtjobs.workers.models.cvt import ChannelNorm, OfficialAttention, SharedAttention
 from vtjobs.workers.models.t2t import PERFORMER_EPS, PerformerLayer, sinusoids
 from vtjobs.workers.models.tokens import token_grid
@@ -36,6 +38,7 @@ SMALL: dict[str, dict[str, object]] = {
         ("t2t_vit_14", 21_545_550, 21_465_806),
         ("cvt_13", 19_997_480, 19_997_480),
         ("cvt_13_drloc", 19_936_296, 19_936_296),
+        ("vit_b16_drloc", 86_540_008, 86_540_008),
         ("patchconvnet_s60", 25_231_096, 25_231_096),
         ("patchconvnet_s120", 47_723_896, 47_723_896),
         ("patchconvnet_b60", 99_388_936, 99_388_936),
@@ -185,3 +188,23 @@ def test_the_models_that_vtjobs_declares_are_those_that_it_registers() -> None:
         name for name in timm.list_models() if "vtjobs" in timm.model_entrypoint(name).__module__
     }
     assert ours == OWN
+
+
+def test_the_starts_are_those_of_the_published_programs() -> None:
+    torch.manual_seed(0)
+    shape = ModelShape(channels=3, classes=10, image_size=224)
+    vit = build(catalogue.backbone("vit_b16_drloc"), shape)
+    assert float(vit.pos_embed.std()) == pytest.approx(1.0, rel=0.02)
+    for name in ("t2t_vit_14", "deit_ti", "vit_s32"):
+        token = build(catalogue.backbone(name), shape).cls_token.detach()
+        assert float(token.std()) == pytest.approx(0.02, rel=0.15), name
+    stem = build(catalogue.backbone("cvt_13"), shape).embeds[0]
+    assert float(stem.weight.std()) == pytest.approx(1 / (3 * 147) ** 0.5, rel=0.05)
+    deep = timm.create_model("patchconvnet_s120")
+    assert float(deep.blocks[0].gamma[0]) == pytest.approx(1e-6)
+
+
+def test_a_class_token_start_needs_a_class_token() -> None:
+    settings = BackboneSettings(model="resnet18", args={CLASS_TOKEN_STD: 0.02}, weights=None)
+    with pytest.raises(BackboneError, match="it has no class token"):
+        build(settings, ModelShape(channels=3, classes=10, image_size=32))

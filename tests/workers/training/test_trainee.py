@@ -12,7 +12,7 @@ from torch import nn
 
 from vtjobs.jobs.grid import catalogue
 from vtjobs.jobs.grid.recipe import Recipe
-from vtjobs.jobs.run.settings import BackboneSettings
+from vtjobs.jobs.run.settings import BackboneSettings, ModelShape
 from vtjobs.workers.checkpoints.manifest import MODEL
 from vtjobs.workers.checkpoints.weights import load_weights
 from vtjobs.workers.errors import BackboneError
@@ -28,6 +28,7 @@ from vtjobs.workers.training.trainee import (
     make_optimizer,
     make_schedule,
     make_trainee,
+    schedule_position,
 )
 
 from ...support.training import (
@@ -327,10 +328,13 @@ def test_the_learning_rate_of_every_recipe_follows_its_formula(name: str, fideli
     spec, steps = run_spec(VIT), 3
     optimizer = make_optimizer(Trainee(build(spec.backbone, spec.shape), None, None), recipe)
     schedule = make_schedule(optimizer, recipe, steps)
-    warmup = round(recipe.warmup_epochs * steps)
-    total = (recipe.schedule_epochs or recipe.epochs) * steps
-    for step in range(recipe.epochs * steps):
-        schedule.step_update(step)
+    units = 1 if recipe.schedule_unit == "epoch" else steps
+    warmup = round(recipe.warmup_epochs * units)
+    total = (recipe.schedule_epochs or recipe.epochs) * units
+    for number in range(recipe.epochs * steps):
+        epoch, within = divmod(number, steps)
+        schedule.step_update(schedule_position(recipe, epoch=epoch, step=within, steps=steps))
+        step = max(0, (epoch if units == 1 else number) - recipe.schedule_lag)
         if step < warmup:
             wanted = recipe.warmup_lr + step / warmup * (recipe.lr - recipe.warmup_lr)
         else:
@@ -341,7 +345,38 @@ def test_the_learning_rate_of_every_recipe_follows_its_formula(name: str, fideli
                 else (1 + math.cos(math.pi * step / total)) / 2
             )
             wanted = recipe.min_lr + share * (recipe.lr - recipe.min_lr)
-        assert optimizer.param_groups[0]["lr"] == pytest.approx(wanted, rel=1e-9), step
+        assert optimizer.param_groups[0]["lr"] == pytest.approx(wanted, rel=1e-9), number
+
+
+def test_deits_published_program_trains_two_epochs_at_the_first_rate() -> None:
+    """Its schedule moves once per epoch, after it; figures of its own run, epochs 1 to 6."""
+    recipe = Recipe.model_validate(catalogue.recipe_data("deit", "code")).settings
+    spec, steps = run_spec(VIT), 4
+    optimizer = make_optimizer(Trainee(build(spec.backbone, spec.shape), None, None), recipe)
+    schedule = make_schedule(optimizer, recipe, steps)
+    rates = []
+    for epoch in range(6):
+        schedule.step_update(schedule_position(recipe, epoch=epoch, step=2, steps=steps))
+        rates.append(optimizer.param_groups[0]["lr"])
+    assert rates == pytest.approx([1e-6, 1e-6, 2.0e-4, 4.0e-4, 6.0e-4, 8.0e-4], rel=5e-3)
+
+
+@pytest.mark.parametrize("name", ["resmlp_s12", "patchconvnet_s60", "cvt_13"])
+def test_affine_norms_and_class_tokens_do_not_decay(name: str) -> None:
+    model = build(
+        catalogue.backbone(name), ModelShape(channels=3, classes=10, image_size=224), None
+    )
+    recipe = Recipe.model_validate(catalogue.recipe_data("deit")).settings
+    optimizer = make_optimizer(Trainee(model, None, None), recipe)
+    decayed = {
+        id(parameter)
+        for group in optimizer.param_groups
+        if group["weight_decay"]
+        for parameter in group["params"]
+    }
+    names = {key for key, value in model.named_parameters() if id(value) in decayed}
+    assert names
+    assert not [key for key in names if key.endswith(("alpha", "beta", "cls_token"))]
 
 
 def test_lamb_clips_where_the_recipe_does_and_not_by_itself() -> None:
