@@ -8,9 +8,9 @@ that was published with it. Where the text says nothing both take the program's 
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal, Self, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 Weight = Annotated[float, Field(ge=0)]
 Fidelity = Literal["paper", "code"]
@@ -57,13 +57,19 @@ class DRLoc(Head):
             "overlapping (3×3, stride 2, padding 1, as in the code) or none"
         ),
     )
-    offsets: Literal["relative", "cells"] | None = Field(
+    offsets: Literal["relative", "cells", "shifted"] | None = Field(
         None,
-        description="unit of the offsets, for l1 and signed: relative (sides of the grid) or cells",
+        description=(
+            "unit of the offsets, for l1 and signed: relative (sides of the grid), cells, or "
+            "shifted (cells counted from the smallest offset, 0 to 2k - 2; for signed)"
+        ),
     )
-    classes: Literal["wide", "tight"] | None = Field(
+    classes: Literal["wide", "tight", "fixed"] | None = Field(
         None,
-        description="number of classes, for ce and reg: wide (2k + 1) or tight (2k - 1)",
+        description=(
+            "number of classes, for ce and reg: wide (2k + 1), tight (2k - 1) or fixed (27 "
+            "whatever the grid, as in the code for all backbones but Swin)"
+        ),
     )
     extra_layer: bool | None = Field(
         None,
@@ -78,6 +84,12 @@ class DRLoc(Head):
         None,
         description="initialisation of the MLP's weights",
     )
+
+    @model_validator(mode="after")
+    def _is_signed(self) -> Self:
+        if self.offsets == "shifted" and self.loss != "signed":
+            raise ValueError("offsets: shifted needs loss: signed")
+        return self
 
 
 Task = Literal["sprel", "dist", "ang", "abspos"]
@@ -228,7 +240,7 @@ HEADS: dict[str, BuiltIn] = {
                 "weight_schedule": "code",
                 "pooling": "overlapping",
                 "offsets": "cells",
-                "classes": "tight",
+                "classes": "fixed",
                 "extra_layer": True,
                 "alpha": 2e-3,
                 "tokens": "after_norm",
@@ -278,7 +290,10 @@ def preset(
         params: what the grid says of the head; some values depend on others.
     """
     own = backbone.get(name, {})
+    given = params or {}
     mine = {key: value for key, value in own.items() if key not in ("paper", "code")}
     if name == "distill":
-        mine["weight"] = TEACHERS_SHARE[fidelity][(params or {}).get("kind", "hard")]
+        mine["weight"] = TEACHERS_SHARE[fidelity][given.get("kind", "hard")]
+    if (name, fidelity, given.get("loss")) == ("drloc", "code", "signed"):
+        mine["offsets"] = "shifted"
     return {**HEADS[name].presets.get(fidelity, {}), **mine, **own.get(fidelity, {})}

@@ -45,7 +45,7 @@ def head_params(name: str, fidelity: str = "paper", **changes: Any) -> dict[str,
     """Return a head's parameters as a run has them."""
     usual: dict[str, Any] = {"drloc": {"weight": 0.5, "pairs": 8, "width": 16}}.get(name, {})
     values = HEADS[name].model.model_validate({**usual, **changes}).model_dump(mode="json")
-    published = preset(name, fidelity, {})  # type: ignore[arg-type]
+    published = preset(name, fidelity, {}, values)  # type: ignore[arg-type]
     return values | {key: value for key, value in published.items() if values[key] is None}
 
 

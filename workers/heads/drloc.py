@@ -15,6 +15,8 @@ from ..transfer import send
 
 # The published code adds it to the variance; a saturated softmax has none.
 VARIANCE_FLOOR = 1e-8
+# Of its classification variants, for every backbone but Swin: twice 14 less 1, on a 7×7 grid too.
+FIXED_CLASSES = 27
 
 
 def build(grids: list[Grid], params: dict[str, Any]) -> nn.Module:
@@ -31,8 +33,8 @@ class Parameters(Document, frozen=True, kw_only=True):
     width: int
     grid: int
     pooling: Literal["window", "overlapping", "none"]
-    offsets: Literal["relative", "cells"]
-    classes: Literal["wide", "tight"]
+    offsets: Literal["relative", "cells", "shifted"]
+    classes: Literal["wide", "tight", "fixed"]
     extra_layer: bool
     alpha: float
     init: Literal["truncated_normal", "torch"]
@@ -79,7 +81,7 @@ class Localization(nn.Module):
     def __init__(self, grid: Grid, params: Parameters) -> None:
         super().__init__()
         self.kind, self.pairs = params.loss, params.pairs
-        self.relative, self.wide = params.offsets == "relative", params.classes == "wide"
+        self.offsets, self.classes = params.offsets, params.classes
         self.alpha = params.alpha
         self.pooling, self.side = params.pooling, params.grid
         if params.blocks == "all":
@@ -123,7 +125,9 @@ class Localization(nn.Module):
         down, right = rows[0] - rows[1], cols[0] - cols[1]
         predicted = [layer(self._embedded(tokens, places)).float() for layer in self.out]
         if self.kind in ("l1", "signed"):
-            sides = (height, columns) if self.relative else (1, 1)
+            sides = (height, columns) if self.offsets == "relative" else (1, 1)
+            if self.offsets == "shifted":
+                down, right = down + height - 1, right + columns - 1
             offset = torch.stack([down / sides[0], right / sides[1]], dim=-1)
             return F.l1_loss(predicted[0], offset if self.kind == "signed" else offset.abs())
         loss = self._cross_entropy if self.kind == "ce" else self._regression
@@ -152,17 +156,24 @@ class Localization(nn.Module):
         return hidden.view(batch, self.pairs, -1)
 
     def _count(self, side: int) -> int:
-        return 2 * side + 1 if self.wide else 2 * side - 1
+        """Return the number of classes of a coordinate; k is the side of the grid."""
+        if self.classes == "fixed":
+            return max(FIXED_CLASSES, 2 * side - 1)
+        return 2 * side + 1 if self.classes == "wide" else 2 * side - 1
+
+    def _no_offset(self, side: int) -> int:
+        """Return the class of two tokens in one place; of `fixed`, the last ones are never met."""
+        return side - 1 if self.classes == "fixed" else self._count(side) // 2
 
     def _cross_entropy(self, logits: Tensor, offset: Tensor, side: int) -> Tensor:
         """Eq. 5 for one coordinate: logits [B, m, classes], offset [B, m]."""
-        target = offset + self._count(side) // 2
+        target = offset + self._no_offset(side)
         return F.cross_entropy(logits.flatten(0, 1), target.flatten())
 
     def _regression(self, logits: Tensor, offset: Tensor, side: int) -> Tensor:
         """Eq. 6 for one coordinate."""
-        middle = self._count(side) // 2
-        values = torch.arange(-middle, middle + 1, device=logits.device, dtype=logits.dtype)
+        values = torch.arange(self._count(side), device=logits.device, dtype=logits.dtype)
+        values = values - self._no_offset(side)
         posterior = logits.softmax(-1)
         mean = (posterior * values).sum(-1)
         variance = (posterior * (values - mean[..., None]).square()).sum(-1) + VARIANCE_FLOOR

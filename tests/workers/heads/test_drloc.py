@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from vtjobs.jobs.grid import catalogue
-from vtjobs.jobs.grid.heads import preset
+from vtjobs.jobs.grid.heads import HEADS, preset
 from vtjobs.workers.heads.base import build_head, weight_at
 from vtjobs.workers.heads.drloc import DRLoc, Localization, build
 from vtjobs.workers.models.tokens import Grid
@@ -61,9 +61,11 @@ def softmax(values: list[float]) -> list[float]:
     return [share / sum(shares) for share in shares]
 
 
-def coordinate_loss(kind: str, logits: list[float], offset: int, alpha: float) -> float:
-    """Equations 5 and 6 for one coordinate."""
-    posterior, middle = softmax(logits), len(logits) // 2
+def coordinate_loss(
+    kind: str, logits: list[float], offset: int, alpha: float, middle: int
+) -> float:
+    """Equations 5 and 6 for one coordinate; `middle` is the class of the offset 0."""
+    posterior = softmax(logits)
     if kind == "ce":
         return -math.log(posterior[offset + middle])
     mean = sum(share * (place - middle) for place, share in enumerate(posterior))
@@ -88,13 +90,19 @@ def by_hand(head: DRLoc, tokens: Tensor, generator: torch.Generator) -> float:
             (i, j), (p, h) = (divmod(places[end][image][pair], columns) for end in (0, 1))
             found = told(locate, tokens[image, i, j], tokens[image, p, h])
             if locate.kind in ("ce", "reg"):
-                total += coordinate_loss(locate.kind, found[0], i - p, locate.alpha)
-                total += coordinate_loss(locate.kind, found[1], j - h, locate.alpha)
+                for logits, offset, cells in zip(
+                    found, (i - p, j - h), (height, columns), strict=True
+                ):
+                    # The published program counts from the smallest offset, 1 - k.
+                    middle = cells - 1 if locate.classes == "fixed" else len(logits) // 2
+                    total += coordinate_loss(locate.kind, logits, offset, locate.alpha, middle)
                 continue
             target = [float(i - p), float(j - h)]
             if locate.kind == "l1":
                 target = [abs(value) for value in target]
-            if locate.relative:
+            if locate.offsets == "shifted":
+                target = [target[0] + height - 1, target[1] + columns - 1]
+            if locate.offsets == "relative":
                 target = [target[0] / height, target[1] / columns]
             total += sum(abs(t - d) for t, d in zip(target, found[0], strict=True)) / 2
     return total / (batch * locate.pairs)
@@ -116,6 +124,31 @@ def test_each_loss_is_what_its_equation_says(
         by_hand(head, tokens, torch.Generator().manual_seed(seed)), rel=1e-4
     )
     assert float(metrics[f"drloc_{loss}"]) == found.item()
+
+
+def test_the_program_has_27_classes_beside_all_backbones_but_swin() -> None:
+    def classes(backbone: str, side: int) -> int:
+        facts = catalogue.backbones()[backbone]
+        chosen = preset("drloc", "code", facts, {"loss": "ce"})["classes"]
+        return (
+            make((side, side), fidelity="code", loss="ce", classes=chosen)
+            .locate[0]
+            .out[0]
+            .out_features
+        )
+
+    assert [classes(name, 7) for name in ("swin_t", "t2t_vit_14", "resnet50_drloc")] == [13, 27, 27]
+
+
+def test_signed_offsets_of_the_program_start_at_zero() -> None:
+    assert preset("drloc", "code", {}, {"loss": "signed"})["offsets"] == "shifted"
+    assert preset("drloc", "code", {}, {"loss": "l1"})["offsets"] == "cells"
+    assert preset("drloc", "paper", {}, {"loss": "signed"})["offsets"] == "relative"
+
+
+def test_shifted_offsets_need_the_signed_loss() -> None:
+    with pytest.raises(ValueError, match="offsets: shifted needs loss: signed"):
+        HEADS["drloc"].model.model_validate({"offsets": "shifted"})
 
 
 @pytest.mark.parametrize("loss", LOSSES)
@@ -186,8 +219,8 @@ def test_the_head_has_as_many_parameters_as_the_published_one(width: int, parame
 
 
 @pytest.mark.parametrize(
-    ("fidelity", "counts"), [("paper", [15, 15]), ("code", [13, 13])]
-)  # 2k + 1 in the paper, 2k - 1 in the code
+    ("fidelity", "counts"), [("paper", [15, 15]), ("code", [27, 27])]
+)  # 2k + 1 in the paper, 27 in the code
 def test_offsets_are_told_apart_in_as_many_classes_as_the_preset_says(
     fidelity: str, counts: list[int]
 ) -> None:
