@@ -231,7 +231,11 @@ def _why_not(record: Published, one: Ours | None) -> str:
         few = " or ".join(map(str, one.cell.evaluations or ()))
         reasons.append(f"our best is of {few} of {epochs} epochs: set evaluate_every: 1")
     # What an ablation changes is what its record says.
-    reasons += [f"train.{name} was changed" for name in changed if "change" not in record.variant]
+    reasons += [
+        f"{name if '.' in name else f'train.{name}'} was changed"
+        for name in changed
+        if "change" not in record.variant
+    ]
     return "; ".join(reasons)
 
 

@@ -102,8 +102,8 @@ def _normalisation(
     """Yield mean and std where the recipe decides them, or the grid other ones than the recipe."""
     published = file.statistics(dataset.name, channels=dataset.channels, image_size=image_size)
     for key, theirs in published.items():
-        value = getattr(dataset, key)
+        name, value = f"dataset.{key}", getattr(dataset, key)
         if value == theirs:
-            yield Setting(name=key, value=value, source=SILENT_CODE)
+            yield Setting(name=name, value=value, source=SILENT_CODE)
         else:
-            yield Setting(name=key, value=value, source=CHANGED, published=theirs)
+            yield Setting(name=name, value=value, source=CHANGED, published=theirs)

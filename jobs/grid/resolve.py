@@ -180,7 +180,11 @@ class Resolver:
         return canonical(to_plain(found))
 
     def _folder_facts(self, folder: Path) -> dict[str, Any]:
-        facts = {**IMAGENET, "channels": 3, **describe_folder(folder)}
+        # A folder may stand beside several recipes, and reading it takes long.
+        key = ("folder", str(folder))
+        if key not in self._cache:
+            self._cache[key] = {**IMAGENET, "channels": 3, **describe_folder(folder)}
+        facts: dict[str, Any] = self._cache[key]
         self.paths[str(facts["fingerprint"])] = str(folder.resolve())
         return facts
 

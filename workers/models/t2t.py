@@ -177,7 +177,7 @@ def t2t_vit_14(pretrained: bool = False, **arguments: Any) -> T2TViT:
         "qkv_bias": False,
         "norm_layer": partial(nn.LayerNorm, eps=1e-5),
     }
-    return T2TViT(**{**usual, **_known(arguments)})
+    return T2TViT(**{**usual, **known(arguments)})
 
 
 def checkpoint_filter_fn(state: dict[str, Tensor], model: nn.Module) -> dict[str, Tensor]:
@@ -192,7 +192,7 @@ def checkpoint_filter_fn(state: dict[str, Tensor], model: nn.Module) -> dict[str
     }
 
 
-def _known(arguments: dict[str, Any]) -> dict[str, Any]:
+def known(arguments: dict[str, Any]) -> dict[str, Any]:
     """Leave out what timm's create_model passes for its own bookkeeping."""
     own = ("pretrained_cfg", "pretrained_cfg_overlay", "cache_dir")
     return {name: value for name, value in arguments.items() if name not in own}

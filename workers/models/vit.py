@@ -13,6 +13,8 @@ from timm.models import generate_default_cfgs, register_model
 from timm.models.vision_transformer import VisionTransformer
 from torch import nn
 
+from .t2t import known
+
 DROPOUT = 0.1
 
 default_cfgs = generate_default_cfgs(
@@ -44,15 +46,13 @@ class DRLocViT(VisionTransformer):
         return set()
 
 
-_OWN = ("num_classes", "in_chans", "img_size", "patch_size", "embed_dim", "depth", "num_heads")
-
-
 @register_model
 def vit_b16_drloc(pretrained: bool = False, **arguments: Any) -> DRLocViT:
     """ViT-B/16 without bias on queries, keys and values: 86,540,008 parameters at 1000 classes."""
-    return DRLocViT(
-        qkv_bias=False,
-        norm_layer=partial(nn.LayerNorm, eps=1e-5),
-        proj_drop_rate=arguments.get("drop_rate", DROPOUT),
-        **{name: arguments[name] for name in _OWN if name in arguments},
-    )
+    given = known(arguments)
+    usual = {
+        "qkv_bias": False,
+        "norm_layer": partial(nn.LayerNorm, eps=1e-5),
+        "proj_drop_rate": given.pop("drop_rate", DROPOUT),
+    }
+    return DRLocViT(**{**usual, **given})

@@ -11,7 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vtjobs.jobs.errors import BadInput
+from vtjobs.jobs.grid import resolve
 from vtjobs.jobs.grid.expansion import Expansion
+from vtjobs.jobs.grid.image_folder import describe_folder
 from vtjobs.jobs.grid.load import take_in_document
 from vtjobs.jobs.grid.recipe import Recipe
 from vtjobs.jobs.grid.schema import Grid
@@ -307,6 +309,23 @@ def test_two_folders_of_one_name_are_two_datasets_with_labels_of_their_own(
     assert {row[1] for row in rows(found)} == set(folders)
     assert len({cell.spec.dataset for cell in found.cells}) == 2
     assert len(grid(**{**ONE, "datasets": folders}, exclude=[{"dataset": folders[0]}]).runs) == 1
+
+
+def test_a_folder_is_read_once_however_many_recipes_stand_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    read: list[Path] = []
+
+    def counted(path: Path) -> dict[str, Any]:
+        read.append(path)
+        return describe_folder(path)
+
+    monkeypatch.setattr(resolve, "describe_folder", counted)
+    folder = str(image_folder(tmp_path / "birds"))
+    sizes = {"train.image_size": [16, 32, 48]}
+    found = grid(**{**ONE, "datasets": [folder], "train": {"pipeline": "pil"}}, axes=sizes)
+    assert (len(found.cells), len(read)) == (3, 1)
 
 
 def test_weights_are_known_by_their_content_and_not_by_their_path(tmp_path: Path) -> None:

@@ -166,7 +166,7 @@ def test_a_grids_own_statistics_come_first_and_are_told() -> None:
     found = _settings({"cifar10": own}, recipe="drloc-scratch")
     assert found.dataset.mean == own["mean"]
     told = _sources(fidelity.of_recipe(found.recipe, "drloc-scratch", found.dataset))
-    assert told["mean"] == told["std"] == fidelity.CHANGED
+    assert told["dataset.mean"] == told["dataset.std"] == fidelity.CHANGED
 
 
 def test_grey_images_keep_their_own_statistics() -> None:

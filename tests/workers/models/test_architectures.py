@@ -8,6 +8,7 @@ import math
 import pytest
 import timm
 import torch
+from timm.layers import DropPath
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -201,10 +202,20 @@ def test_the_starts_are_those_of_the_published_programs() -> None:
     stem = build(catalogue.backbone("cvt_13"), shape).embeds[0]
     assert float(stem.weight.detach().std()) == pytest.approx(1 / (3 * 147) ** 0.5, rel=0.05)
     deep = timm.create_model("patchconvnet_s120")
-    assert float(deep.blocks[0].gamma[0]) == pytest.approx(1e-6)
+    assert float(deep.blocks[0].gamma[0].detach()) == pytest.approx(1e-6)
 
 
 def test_a_class_token_start_needs_a_class_token() -> None:
     settings = BackboneSettings(model="resnet18", args={CLASS_TOKEN_STD: 0.02}, weights=None)
     with pytest.raises(BackboneError, match="it has no class token"):
         build(settings, ModelShape(channels=3, classes=10, image_size=32))
+
+
+@pytest.mark.parametrize(
+    "name", ["t2t_vit_14", "cvt_13", "vit_b16_drloc", "patchconvnet_s60", "resmlp_s12"]
+)
+def test_a_recipes_drop_path_reaches_the_blocks(name: str) -> None:
+    shape = ModelShape(channels=3, classes=10, image_size=224, drop_path=0.3)
+    model = build(catalogue.backbone(name), shape)
+    rates = [layer.drop_prob for layer in model.modules() if isinstance(layer, DropPath)]
+    assert max(rates) == pytest.approx(0.3)
