@@ -50,6 +50,9 @@ def catalog(name: Name = None, rate: Rate = None, as_json: Json = False) -> None
         differs = _text(field.code) if field.code != field.value else ""
         rows.append([field.name, _text(field.value), differs, field.source])
     terminal.print_table(["FIELD", "VALUE", "CODE", "SOURCE"], rows)
+    for dataset, values in found.datasets.items():
+        text = ", ".join(f"{name}: {value}" for name, value in values.items())
+        terminal.write(f"on {'any dataset' if dataset == 'any' else dataset}: {text}")
 
 
 def _grids(as_json: bool, rate: float | None) -> None:

@@ -541,6 +541,7 @@ def test_the_catalogue_lists_its_grids_and_says_who_says_what_of_a_recipe(cli: C
     assert (grids["drloc-table4"]["cells"], grids["relvit-table2"]["runs"]) == (80, 120)
     assert grids["quickstart"]["images"] == 18 * 50 * 899
     assert "drloc-table16" in cli.ok("catalog")
+    assert "on any dataset: mean: [0.485, 0.456, 0.406]" in cli.ok("catalog", "drloc-scratch")
     fields = {field["name"]: field for field in cli.json("catalog", "drloc-scratch")["fields"]}
     assert (fields["lr"]["source"], fields["tf32"]["source"]) == ("paper", "default")
     assert fields["mixup"]["source"] == "published code; the paper is silent"

@@ -53,6 +53,8 @@ class RecipeEntry(Document, frozen=True, kw_only=True, omit_defaults=False):
     """The paper's section or table."""
     heads: dict[str, dict[str, Any]]
     """Parameters of heads that belong to it."""
+    datasets: dict[str, dict[str, Any]]
+    """Its values for one dataset (`NAME`, or `NAME@SIZE` at one image size) or for any."""
     fields: list[RecipeField]
     """Every field."""
 
@@ -112,6 +114,7 @@ def recipe(name: str) -> RecipeEntry:
         recipe=name,
         source=file.source,
         heads=file.heads,
+        datasets=file.datasets,
         fields=[
             RecipeField(
                 name=key,
