@@ -16,6 +16,8 @@ from timm.models import register_model
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from .arguments import known
+
 WIDTHS, DEPTHS, HEADS = (64, 192, 384), (1, 2, 10), (1, 3, 6)
 
 
@@ -267,20 +269,13 @@ def _init_weights(layer: nn.Module) -> None:
             nn.init.zeros_(layer.bias)
 
 
-_OWN = ("num_classes", "in_chans", "drop_rate", "drop_path_rate", "depths")
-
-
 @register_model
 def cvt_13(pretrained: bool = False, **arguments: Any) -> CvT:
     """CvT-13 as its authors published it: 19,997,480 parameters at 1000 classes."""
-    return CvT(
-        Variant(official=True), **{name: arguments[name] for name in _OWN if name in arguments}
-    )
+    return CvT(Variant(official=True), **known(arguments))
 
 
 @register_model
 def cvt_13_drloc(pretrained: bool = False, **arguments: Any) -> CvT:
     """CvT-13 as the DRLoc paper trained it: 19,936,296 parameters at 1000 classes."""
-    return CvT(
-        Variant(official=False), **{name: arguments[name] for name in _OWN if name in arguments}
-    )
+    return CvT(Variant(official=False), **known(arguments))

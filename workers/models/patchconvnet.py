@@ -16,6 +16,8 @@ from timm.models import register_model
 from timm.models.cait import LayerScaleBlockClassAttn
 from torch import Tensor, nn
 
+from .arguments import known
+
 _norm = partial(nn.LayerNorm, eps=1e-6)
 
 
@@ -125,13 +127,8 @@ def _init_weights(layer: nn.Module) -> None:
             nn.init.zeros_(layer.bias)
 
 
-_OWN = ("num_classes", "in_chans", "drop_rate", "drop_path_rate", "depth", "layer_scale")
-
-
 def _make(usual: dict[str, Any], arguments: dict[str, Any]) -> PatchConvNet:
-    return PatchConvNet(
-        **{**usual, **{name: arguments[name] for name in _OWN if name in arguments}}
-    )
+    return PatchConvNet(**{**usual, **known(arguments)})
 
 
 @register_model

@@ -11,16 +11,7 @@ from typing import Any
 from timm.models import generate_default_cfgs, register_model
 from timm.models.mlp_mixer import Affine, MlpMixer, ResBlock
 
-_OWN = (
-    "num_classes",
-    "in_chans",
-    "img_size",
-    "patch_size",
-    "drop_rate",
-    "drop_path_rate",
-    "num_blocks",
-    "embed_dim",
-)
+from .arguments import known
 
 _fixed = {
     "num_classes": 1000,
@@ -34,8 +25,8 @@ default_cfgs = generate_default_cfgs(
 
 
 def _make(width: int, depth: int, layer_scale: float, arguments: dict[str, Any]) -> MlpMixer:
-    given = {name: arguments[name] for name in _OWN if name in arguments}
-    block = partial(ResBlock, init_values=arguments.get("layer_scale", layer_scale))
+    given = known(arguments)
+    block = partial(ResBlock, init_values=given.pop("layer_scale", layer_scale))
     usual = {"embed_dim": width, "num_blocks": depth, "patch_size": 16}
     return MlpMixer(mlp_ratio=4, block_layer=block, norm_layer=Affine, **{**usual, **given})
 

@@ -18,6 +18,8 @@ from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from .arguments import known
+
 # Under fp16 the published 1e-8 is zero and the division gives NaN; it is kept because the division
 # is in fp32.
 PERFORMER_EPS = 1e-8
@@ -190,9 +192,3 @@ def checkpoint_filter_fn(state: dict[str, Tensor], model: nn.Module) -> dict[str
         ): value
         for name, value in state.items()
     }
-
-
-def known(arguments: dict[str, Any]) -> dict[str, Any]:
-    """Leave out what timm's create_model passes for its own bookkeeping."""
-    own = ("pretrained_cfg", "pretrained_cfg_overlay", "cache_dir")
-    return {name: value for name, value in arguments.items() if name not in own}

@@ -13,7 +13,7 @@ from timm.models import generate_default_cfgs, register_model
 from timm.models.vision_transformer import VisionTransformer
 from torch import nn
 
-from .t2t import known
+from .arguments import known
 
 DROPOUT = 0.1
 

@@ -219,3 +219,10 @@ def test_a_recipes_drop_path_reaches_the_blocks(name: str) -> None:
     model = build(catalogue.backbone(name), shape)
     rates = [layer.drop_prob for layer in model.modules() if isinstance(layer, DropPath)]
     assert max(rates) == pytest.approx(0.3)
+
+
+@pytest.mark.parametrize("name", sorted(OWN))
+def test_an_argument_that_a_model_does_not_know_is_refused(name: str) -> None:
+    settings = BackboneSettings(model=name, args={"widht": 3}, weights=None)
+    with pytest.raises(BackboneError, match="widht"):
+        build(settings, ModelShape(channels=3, classes=10, image_size=224))

@@ -1,0 +1,10 @@
+"""What timm's create_model hands to a model of ours."""
+
+from typing import Any
+
+_BOOKKEEPING = ("pretrained_cfg", "pretrained_cfg_overlay", "cache_dir")
+
+
+def known(arguments: dict[str, Any]) -> dict[str, Any]:
+    """Leave out timm's own bookkeeping; what is then unknown to a model must be refused by it."""
+    return {name: value for name, value in arguments.items() if name not in _BOOKKEEPING}
