@@ -137,7 +137,11 @@ def _shrink(model: Any, name: str, size: int, mega: int) -> None:
             f"backbone {name}: mega is {mega}, but {size}-pixel images have {size // patch} patches"
             " a side"
         )
-    model.set_input_size(img_size=(mega * patch, mega * patch))
+    try:
+        model.set_input_size(img_size=(mega * patch, mega * patch))
+    # Whatever windows raise that are larger than M×M patches; which do depends on timm's version.
+    except (AssertionError, RuntimeError, ValueError) as error:
+        raise BackboneError(f"backbone {name}: mega-patches need one token per patch") from error
 
 
 def patch_side(model: Any, size: int) -> int | None:

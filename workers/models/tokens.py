@@ -87,7 +87,8 @@ def token_grid(model: nn.Module, features: Tensor) -> Tensor:
             return features
         return features.permute(0, 2, 3, 1)
     if features.ndim == 3:
-        prefix = int(getattr(model, "num_prefix_tokens", 0))
+        # Not every version of timm counts the class token of CaiT, which joins the patches at last.
+        prefix = int(getattr(model, "num_prefix_tokens", hasattr(model, "cls_token")))
         sizes = [(number, _grid_size(model, features.shape[1] - number)) for number in (prefix, 0)]
         for number, size in sizes:
             if size is not None:
