@@ -14,6 +14,7 @@ from typing import Annotated
 import typer
 
 from .commands import (
+    against,
     catalog,
     control,
     costs,
@@ -67,7 +68,7 @@ COMMANDS: tuple[Callable[..., None], ...] = (
     results.compare,
     results.variance,
     weights.mcnemar,
-    results.against,
+    against.against,
     weights.evaluate,
     weights.export,
     seeds.power,

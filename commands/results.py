@@ -234,54 +234,6 @@ def compare(
         print_table(table, style, right=(table.labels + 1, table.labels + 3))
 
 
-def against(
-    paper: Annotated[
-        str,
-        typer.Argument(
-            metavar="PAPER:TABLE",
-            help="Paper and table, e.g. drloc:4, relvit:2 or thesis:6.6.",
-        ),
-    ],
-    selector: Selector = None,
-    set_name: SetName = "test",
-    alpha: Annotated[
-        float,
-        typer.Option(min=1e-6, max=0.5, help="Family-wise significance level."),
-    ] = 0.05,
-    margin: Annotated[
-        float | None,
-        typer.Option(
-            help="Equivalence margin ± for `reproduced`, in percentage points [default: none].",
-        ),
-    ] = None,
-    style: Format = "table",
-    as_json: Json = False,
-    workspace: Workspace = None,
-) -> None:
-    """Compare your results with a paper's published results.
-
-    Each number is reproduced, reproduced with a shift, different, inconclusive, or not comparable
-    for a stated reason.
-    """
-    from ..analysis.findings.against import against as judge
-    from ..analysis.findings.cells import report as table
-    from ..analysis.output import as_csv, render
-    from .printing import terminal
-
-    if margin is not None and not 0 < margin < float("inf"):
-        raise BadInput(f"--margin {margin:g}: a number above 0, in points")
-    context, chosen = _opened(selector, style, workspace)
-    cells = table(context.ledger, chosen, set_name=set_name, with_specs=True)
-    document = judge(paper, cells, alpha=alpha, margin=margin)
-    if as_json or style == "json":
-        terminal.emit_json(document)
-    elif style == "csv":
-        terminal.write(as_csv.of_published(document), end="")
-    else:
-        laid = render.of_published(document)
-        print_table(laid, style, right=tuple(range(laid.labels, len(laid.heading) - 3)))
-
-
 def variance(
     selector: Selector = None,
     set_name: SetName = "test",

@@ -2,16 +2,17 @@
 
 A printed mean with a deviation over runs is compared by Welch's test, at the worst over its
 rounding and over ddof 0; a single printed number is one more draw (Crawford and Howell 1998).
-Numbers of other epochs, recipes or settings are not compared.
+A cell is compared where its settings are those of the table's ready grid; else they are named.
 """
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
+from statistics import fmean, stdev
 from typing import Any
 
 from ...jobs.documents import Document
-from ...jobs.grid import fidelity
 from ...jobs.units import plural
 from ..stats.difference import (
     ALPHA,
@@ -23,11 +24,25 @@ from ..stats.difference import (
 )
 from ..stats.tie import Fixed
 from .cell import Cell
-from .matching import LOWRES, RECIPES, Ours, is_recorded, of_cell
+from .matching import Made, is_recorded, set_of
 from .more_seeds import what_helps
 from .published import SELECTION, Published, deviations, largest, select
+from .ready_grids import Reference, differences, references, why_none
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
+
+
+class Standing(StrEnum):
+    """How far a printed number is from a comparison with ours."""
+
+    COMPARED = "compared"
+    NO_SCORE = "no_score"
+    """A cell was made as the paper's run, and has no score that may be compared."""
+    MADE_OTHERWISE = "made_otherwise"
+    """A cell is alike by its names, and differs in a setting."""
+    NOT_RUN = "not_run"
+    """A ready grid has the cell, and ours have not."""
+    NO_GRID = "no_grid"
 
 
 class Row(Document, frozen=True, kw_only=True):
@@ -54,6 +69,8 @@ class Row(Document, frozen=True, kw_only=True):
     """Runs of the paper's."""
     doubtful: str
     """Why a look is needed before the printed number is used, or nothing."""
+    grid: str | None
+    """The ready grid that runs what is behind the number; null where there is none."""
     cell_id: str | None
     ours: float | None
     """Our mean, scored as the paper scores its own."""
@@ -69,6 +86,8 @@ class Row(Document, frozen=True, kw_only=True):
     """Over our seeds, at the last epoch."""
     fidelity: dict[str, str]
     """Name of a published recipe or head -> whose figures it has."""
+    standing: Standing
+    """How far the number is from a comparison with ours."""
     comparable: bool
     """Whether our cell was made as the paper's was."""
     difference: float | None
@@ -100,6 +119,11 @@ class Against(Document, frozen=True, kw_only=True):
     """The printed numbers, in the table's order."""
 
 
+def sets_of(name: str) -> list[str]:
+    """Return the evaluation sets of a table's accuracies."""
+    return list(dict.fromkeys(set_of(record) for record in select(name) if record.metric == "top1"))
+
+
 def against(
     name: str, cells: Sequence[Cell], *, alpha: float = ALPHA, margin: float | None = None
 ) -> Against:
@@ -118,12 +142,13 @@ def against(
     """
     paper = name.partition(":")[0]
     rule = SELECTION.get(paper, "last")
-    ours = [of_cell(cell, rule) for cell in cells]
-    pairs: list[_Pair] = []
-    for record in select(name):
-        if record.metric == "top1":
-            found: list[Ours | None] = [one for one in ours if is_recorded(one, record, paper)]
-            pairs += [_pair(record, one, alpha) for one in found or [None]]
+    ours = [_of_cell(cell, rule) for cell in cells]
+    pairs = [
+        pair
+        for record in select(name)
+        if record.metric == "top1"
+        for pair in _pairs(record, ours, paper, alpha)
+    ]
     worst = [
         _worst(pair.record, pair.one, alpha)
         for pair in pairs
@@ -147,22 +172,115 @@ def against(
     )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Ours:
+    """A cell of a report, scored as the paper scores its own."""
+
+    cell: Cell
+    made: Made
+    mean: float | None
+    std: float | None
+    rule: str
+    """best, or last: which epoch counts."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Pair:
     """A printed number, the cell that it is compared with, and what came of it."""
 
     record: Published
-    one: Ours | None
+    grid: str | None
+    one: _Ours | None
     found: Difference
-    comparable: bool
+    standing: Standing
+
+    @property
+    def comparable(self) -> bool:
+        return self.standing is Standing.COMPARED
 
 
-def _pair(record: Published, one: Ours | None, alpha: float) -> _Pair:
-    why = _why_not(record, one)
-    if one is None or why:
-        return _Pair(record, one, Difference(n=0, n_baseline=0, why_not=why), comparable=False)
-    found = _test(one, record.mean, record.std, record.n_seeds, alpha)
-    return _Pair(record, one, found, comparable=True)
+def _of_cell(cell: Cell, rule: str) -> _Ours:
+    """Read a cell of a report that was made with specs.
+
+    Args:
+        cell: of the report.
+        rule: `best`: it is scored by each run's best epoch on the reported set, as the paper's own
+            numbers are, for this table alone; else as in the report.
+    """
+    assert cell.specs is not None, "the report was made without specs"
+    mean, std = cell.mean, cell.std
+    if rule == "best" and cell.n:
+        values = list((cell.best_values or {}).values())
+        mean, std = fmean(values), stdev(values) if len(values) > 1 else None
+    made = Made(
+        backbone=cell.backbone,
+        dataset=cell.dataset,
+        recipe=cell.recipe,
+        axes=cell.axes,
+        stages=cell.specs,
+    )
+    return _Ours(cell=cell, made=made, mean=mean, std=std, rule=rule)
+
+
+def _pairs(record: Published, ours: Sequence[_Ours], paper: str, alpha: float) -> list[_Pair]:
+    """Return a record beside each cell that was made as its run was.
+
+    Where there is none, beside each that is alike by its names, with what differs.
+    """
+    known = references(paper, record)
+    grid = known[0].grid if known else None
+
+    def pair(one: _Ours | None, standing: Standing, why: str) -> _Pair:
+        found = Difference(n=0, n_baseline=0, why_not=why)
+        if one is not None and standing is Standing.COMPARED:
+            found = _test(one, record.mean, record.std, record.n_seeds, alpha)
+        return _Pair(record=record, grid=grid, one=one, found=found, standing=standing)
+
+    if grid is None:
+        return [pair(None, Standing.NO_GRID, why_none(record))]
+    same, alike = [], []
+    for one in ours:
+        if one.cell.set != set_of(record):
+            continue
+        differing = _least_differing(one, references(paper, record, one.made))
+        why = _why_no_score(one)
+        if differing == []:
+            same.append(pair(one, Standing.NO_SCORE if why else Standing.COMPARED, why))
+        elif differing is not None and is_recorded(one.made, record, paper):
+            told = "; ".join(filter(None, [*differing, why]))
+            alike.append(pair(one, Standing.MADE_OTHERWISE, told))
+    none = pair(None, Standing.NOT_RUN, f"no matching cell among ours; {grid} runs it")
+    return same or alike or [none]
+
+
+def _least_differing(one: _Ours, known: Sequence[Reference]) -> list[str] | None:
+    """Return how a cell differs from the ready grid's cell that is most like it."""
+    dataset = one.made.stages[0].dataset.name
+    found = [
+        differences(one.made, theirs)
+        for theirs in known
+        if theirs.made.stages[0].dataset.name == dataset
+    ]
+    return min(found, key=len, default=None)
+
+
+def _why_no_score(one: _Ours) -> str:
+    """Return why the score of a cell that was made as the record's says nothing, or nothing."""
+    if not one.cell.n:
+        is_test = one.cell.set == "test"
+        return "our cell has no finished run" + (
+            "" if is_test else f" with a score on {one.cell.set}"
+        )
+    reasons = []
+    if lost := len(one.cell.diverged_seeds):
+        # Without them the mean would be that of the runs that went well.
+        reasons.append(f"{plural(lost, 'diverged run')} without a score")
+    epochs = one.made.stages[0].recipe.epochs
+    if one.rule == "best" and one.cell.evaluations not in ([], [epochs]):
+        # The best of few epochs is lower than the best of many by chance alone.
+        few = " or ".join(map(str, one.cell.evaluations or ()))
+        reasons.append(f"our best is of {few} of {epochs} epochs: set evaluate_every: 1")
+    return "; ".join(reasons)
 
 
 def _row(
@@ -185,6 +303,7 @@ def _row(
         printed_std=record.std,
         printed_n=record.n_seeds,
         doubtful=record.doubtful,
+        grid=pair.grid,
         cell_id=one.cell.cell_id if one else None,
         ours=one.mean if one else None,
         ours_std=one.std if one else None,
@@ -193,6 +312,7 @@ def _row(
         ours_last=one.cell.mean if one else None,
         ours_last_std=one.cell.std if one else None,
         fidelity=one.cell.fidelity if one else {},
+        standing=pair.standing,
         comparable=pair.comparable,
         difference=found.difference,
         interval=[found.interval.low, found.interval.high] if found.interval else None,
@@ -204,55 +324,7 @@ def _row(
     )
 
 
-def _why_not(record: Published, one: Ours | None) -> str:
-    """Return why a cell says nothing of a record, or nothing."""
-    if one is None or not one.cell.n:
-        return "our cell has no finished run" if one is not None else "no matching cell among ours"
-    reasons = []
-    lowres = record.protocol == LOWRES
-    recipe = "deit3-finetune" if lowres else RECIPES.get(record.recipe or "")
-    epochs = (one.first_recipe if lowres else one.recipe).epochs
-    if recipe is None:
-        reasons.append(f"recipe {record.recipe or 'unknown'} is not in vtjobs' catalogue")
-    elif one.cell.recipe != recipe:
-        reasons.append(f"our recipe is {one.cell.recipe}, the paper's is {recipe}")
-    if record.epochs is not None and epochs != record.epochs:
-        reasons.append(f"{epochs} epochs, the paper's {record.epochs}")
-    changed = [
-        setting.name
-        for setting in fidelity.of_recipe(one.recipe, one.cell.recipe, one.dataset)
-        if setting.source == fidelity.CHANGED and setting.name not in _NO_DIFFERENCE
-    ]
-    if lost := len(one.cell.diverged_seeds):
-        # Without them the mean would be that of the runs that went well.
-        reasons.append(f"{plural(lost, 'diverged run')} without a score")
-    if one.rule == "best" and one.cell.evaluations not in ([], [epochs]):
-        # The best of few epochs is lower than the best of many by chance alone.
-        few = " or ".join(map(str, one.cell.evaluations or ()))
-        reasons.append(f"our best is of {few} of {epochs} epochs: set evaluate_every: 1")
-    # What an ablation changes is what its record says.
-    reasons += [
-        f"{name if '.' in name else f'train.{name}'} was changed"
-        for name in changed
-        if "change" not in record.variant
-    ]
-    return "; ".join(reasons)
-
-
-# Epochs are told apart; the others decide how a step is computed, not what it is meant to be.
-_NO_DIFFERENCE = (
-    "epochs",
-    "virtual_ranks",
-    "precision",
-    "tf32",
-    "channels_last",
-    "compile",
-    "deterministic",
-    "pipeline",
-)
-
-
-def _test(one: Ours, mean: float, std: float | None, n: int | None, alpha: float) -> Difference:
+def _test(one: _Ours, mean: float, std: float | None, n: int | None, alpha: float) -> Difference:
     assert one.mean is not None
     own, ours = one.std, one.cell.n
     if own is not None and std is not None and (n or 0) > 1 and own + std > 0:
@@ -265,7 +337,7 @@ def _test(one: Ours, mean: float, std: float | None, n: int | None, alpha: float
     return Difference(n=ours, n_baseline=n or 0, difference=one.mean - mean, why_not=why)
 
 
-def _worst(record: Published, one: Ours, alpha: float) -> float | None:
+def _worst(record: Published, one: _Ours, alpha: float) -> float | None:
     """Return the largest p that rounding of the printed numbers, and a deviation with ddof 0, leave
     open.
     """

@@ -2,7 +2,7 @@
 
 from ...jobs.documents import Document
 from ...jobs.run.comparing import Select
-from ...jobs.run.settings import DatasetSettings, HeadSettings, RecipeSettings
+from ...jobs.run.settings import CellSettings
 from ...jobs.run.spec import Axes
 from ..stats.summary import Description
 
@@ -33,15 +33,6 @@ class Marks(Document, frozen=True, kw_only=True):
     def dagger(self) -> bool:
         """Whether † stands beside it: it is like the best mean, or is that mean and not bold."""
         return bool(self.like_best) or (self.is_top and not self.best)
-
-
-class StageSpec(Document, frozen=True, kw_only=True):
-    """Head, recipe and dataset of one stage, as a run has them."""
-
-    head: HeadSettings
-    recipe: RecipeSettings
-    dataset: DatasetSettings
-    """Of the stage, normalised as its recipe says."""
 
 
 class Cell(Document, frozen=True, kw_only=True):
@@ -120,7 +111,7 @@ class Cell(Document, frozen=True, kw_only=True):
     """Seed -> the value of its best epoch on this very set."""
     evaluations: list[int] | None = None
     """Numbers of epochs that runs were scored at on this very set."""
-    specs: list[StageSpec] | None = None
+    specs: list[CellSettings] | None = None
     """Its own stage, then those before it."""
     marks: Marks | None = None
     """What stands beside its mean in a table."""

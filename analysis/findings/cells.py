@@ -25,7 +25,7 @@ from ...jobs.run.states import RunState
 from ..stats.summary import describe
 from . import epochs
 from .best_marks import marks
-from .cell import LABELS, Cell, StageSpec
+from .cell import LABELS, Cell
 from .epochs import Score
 from .pair import gain_intervals
 from .plan import ComparisonPlan
@@ -41,6 +41,7 @@ def report(
     set_name: str = "test",
     select: Select = Select.LAST,
     with_specs: bool = False,
+    every_stage: bool = False,
     baseline: str = BASELINE,
 ) -> list[Cell]:
     """Return the selected cells in the order of their grid; no number in it is ever NaN.
@@ -55,6 +56,8 @@ def report(
         with_specs: whether each cell brings `specs`: its description, and those of the stages
             before it; `run_ids`, seed -> the completed run; `best_values`, seed -> its best
             epoch's value; and `evaluations`.
+        every_stage: whether stages that others begin with have cells too; else only where the
+            selection names stages or runs.
 
     Raises:
         NothingMatched: no run is selected.
@@ -68,7 +71,8 @@ def report(
         # A run that another one only learns from is not its beginning.
         begun = {row.run_id: row.parent for row in rows if row.parent and row.cell_id not in taught}
         cancelled = _cancelled(rows)
-        if not any(condition.field in ("stage", "run") for condition in selection.conditions):
+        named = any(condition.field in ("stage", "run") for condition in selection.conditions)
+        if not named and not every_stage:
             rows = _last_stages(rows, begun)
         retried = {row.run_id for row in rows if row.tries_from}
         retried -= reruns.taken_back(connection, retried)
@@ -305,9 +309,7 @@ def _cell(chain: list[records.CellRow], members: list[records.RunRow], about: _A
         evaluations=(
             sorted({about.evaluations.get(row.run_id, 0) for row in completed}) if given else None
         ),
-        specs=[StageSpec(head=one.head, recipe=one.recipe, dataset=one.dataset) for one in settings]
-        if given
-        else None,
+        specs=settings if given else None,
     )
 
 

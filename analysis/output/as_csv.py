@@ -7,9 +7,10 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ...jobs.documents import asdict
-from ..findings.against import Against
+from ..findings.against import Against, Standing
 from ..findings.cell import Cell
 from ..findings.comparisons import Comparisons
+from ..findings.coverage import TableCoverage
 from ..findings.per_image import CellSplit
 from ..findings.study import AnyStudy, design_of
 from ..stats.components import Arm, Arms, Part, StreamPart
@@ -94,8 +95,23 @@ def of_pooled(document: Comparisons) -> str:
                 part.why_not if part else one.detail,
             ]
         )
-    ends = ["low", "high", "verdict", "detail"]
+    ends = ["low", "high", "verdict", "detail", "standing", "grid"]
     return csv_text([*names, "over", "dataset", "metric", "set", *numbers, *ends], rows)
+
+
+def of_coverage(tables: Sequence[TableCoverage]) -> str:
+    """Return one line per table."""
+    rows = [
+        [
+            one.table,
+            " ".join(one.grids),
+            one.accuracies,
+            *(one.standings[standing] for standing in Standing),
+            one.others,
+        ]
+        for one in tables
+    ]
+    return csv_text(["table", "grids", "accuracies", *Standing, "others"], rows)
 
 
 def of_published(document: Against) -> str:
@@ -124,11 +140,25 @@ def of_published(document: Against) -> str:
             *(row.interval or ("", "")),
             row.word,
             row.detail,
+            row.standing,
+            row.grid or "",
         ]
         for row in document.rows
     ]
     return csv_text(
-        [*names, "variant", "doubtful", *numbers, "low", "high", "verdict", "detail"], rows
+        [
+            *names,
+            "variant",
+            "doubtful",
+            *numbers,
+            "low",
+            "high",
+            "verdict",
+            "detail",
+            "standing",
+            "grid",
+        ],
+        rows,
     )
 
 

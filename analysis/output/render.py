@@ -6,7 +6,6 @@ Rounding happens here and only here.
 from collections.abc import Sequence
 
 from ...jobs.run.spec import EACH
-from ..findings.against import Against
 from ..findings.cell import Cell
 from ..findings.comparisons import Comparison, Comparisons
 from ..findings.per_image import CellSplit
@@ -151,67 +150,6 @@ def _effect(one: Comparison) -> str:
     if one.effect is None:
         return ""
     return " ".join(filter(None, [f"{one.effect:+.1f}", as_range(one.effect_interval, 1)]))
-
-
-def of_published(document: Against) -> Table:
-    """Return our numbers beside printed ones as text."""
-    level = f"{100 * (1 - document.alpha):g}% CI"
-    chosen = document.selection == "best"
-    scores = ["ours, best epoch", "ours, last epoch"] if chosen else ["ours"]
-    heading = [
-        "dataset",
-        "backbone",
-        "method",
-        "variant",
-        "printed",
-        *scores,
-        "difference",
-        level,
-        "p",
-        "verdict",
-    ]
-    body = []
-    for row in document.rows:
-        printed = f"{row.printed:.2f}" + (
-            f" ± {row.printed_std:.2f}" if row.printed_std is not None else ""
-        )
-        seeds = count(row.ours_n, row.ours_planned, {})
-        ours = score(row.ours, row.ours_std) + (f" ({seeds})" if row.ours_n else "")
-        variant = ", ".join(
-            f"{key}={value}" for key, value in row.variant.items() if value is not None
-        )
-        body.append(
-            [
-                row.dataset,
-                row.backbone,
-                row.method,
-                variant,
-                printed + (" (doubtful)" if row.doubtful else ""),
-                ours,
-                *([score(row.ours_last, row.ours_last_std)] if chosen else []),
-                "" if row.difference is None else f"{row.difference:+.2f}",
-                as_range(row.interval),
-                p_value(row.p_adjusted),
-                row.word + (f": {row.detail}" if row.detail else ""),
-            ]
-        )
-    said = (
-        "Welch's test where the paper prints a standard deviation over runs. Where it prints a "
-        "single number: Crawford and Howell's test. p is the largest that the paper's rounding and "
-        "ddof (0 or 1) allow, Holm-corrected over the comparable rows."
-    )
-    if chosen:
-        said += (
-            " The paper prints each run's best epoch on the reported set. In this table, and in no "
-            "other, ours are chosen in the same way."
-        )
-    margin = document.margin
-    extra = (
-        []
-        if margin is None
-        else [f"Reproduced: equivalent within ±{margin:g} by two one-sided tests."]
-    )
-    return Table(heading=heading, body=body, notes=[said, *extra], labels=4)
 
 
 def of_variances(rows: Sequence[CellSplit]) -> Table:

@@ -6,67 +6,86 @@ from typing import Any
 import pytest
 from scipy.stats import ttest_ind_from_stats
 
-from vtjobs.analysis.findings.against import Row, against
-from vtjobs.analysis.findings.cell import Cell, StageSpec
-from vtjobs.analysis.findings.published import records
+from vtjobs.analysis.findings.against import Row, Standing, against
+from vtjobs.analysis.findings.cell import Cell
+from vtjobs.analysis.findings.coverage import coverage
+from vtjobs.analysis.findings.matching import Made
+from vtjobs.analysis.findings.published import PAPERS, records
+from vtjobs.analysis.output import published_table
 from vtjobs.analysis.output.layout import latex, markdown
-from vtjobs.analysis.output.render import of_published
 from vtjobs.jobs.documents import changed, to_plain
-from vtjobs.jobs.grid import catalogue
-from vtjobs.jobs.grid.heads import HEADS
-from vtjobs.jobs.grid.recipe import Recipe
-from vtjobs.jobs.run.settings import HeadSettings
+from vtjobs.jobs.grid.checks import grid_document
+from vtjobs.jobs.grid.load import take_in
 
 from ...support.cells import cell as a_cell
 
 RELVIT = "relvit.r.t2.cifar10.vit_s4.relvit"
 
 
-CHAIN = ("supervised", "relvit")
-
-
 def ours(
-    values: list[float], *, backbone: str = "vit_s4", dataset: str = "cifar10", heads: tuple[str, ...] = CHAIN,
-    recipe: str = "relvit-finetune", changes: dict[str, Any] | None = None, params: dict[str, Any] | None = None,
-    set_name: str = "test", axes: dict[str, Any] | None = None, first: dict[str, Any] | None = None,
-    best: list[float] | None = None, evaluations: int | None = None,
+    values: list[float], grid: str = "relvit-table2", *, changes: dict[str, Any] | None = None,
+    set_name: str = "test", best: list[float] | None = None, evaluations: int | None = None,
+    **names: Any,
 ) -> Cell:  # fmt: skip
-    """A cell as a report has it: the heads of its chain from the last stage back."""
-    data = catalogue.dataset(dataset)
-    fields = Recipe.model_validate(
-        catalogue.recipe_data(recipe, dataset=dataset) | (changes or {})
-    ).settings
-    statistics = catalogue.recipe_file(recipe).statistics(
-        dataset, channels=data.channels, image_size=fields.image_size
-    )
-    specs = [
-        StageSpec(
-            head=_head(head, params or {}),
-            recipe=changed(fields, **(first or {} if number == len(heads) - 1 else {})),
-            dataset=changed(data, **statistics),
-        )
-        for number, head in enumerate(heads)
-    ]
+    """A cell of a ready grid as a report has it; `names` are its labels and axes.
+
+    `head` is that of its chain's beginning.
+    """
+    wanted = {"backbone": "vit_s4", "dataset": "cifar10", "head": "relvit"} | names
+    (made,) = [one for one in cells_of(grid, changes) if wanted.items() <= named(one).items()]
     return a_cell(
         "c",
         values,
-        backbone=backbone,
-        dataset=dataset,
-        recipe=recipe,
+        backbone=made.backbone,
+        dataset=made.dataset,
+        recipe=made.recipe,
         set=set_name,
-        axes=axes or {},
+        axes=made.axes,
         best_values=dict(enumerate(best or values)),
-        evaluations=[evaluations or specs[0].recipe.epochs],
-        fidelity={recipe: "paper"},
-        specs=specs,
+        evaluations=[evaluations or made.stages[0].recipe.epochs],
+        fidelity={made.recipe: "paper"},
+        specs=made.stages,
     )
 
 
-def _head(name: str, params: dict[str, Any]) -> HeadSettings:
-    given = {} if name == "supervised" else params
-    values = HEADS[name].model.model_validate(given).model_dump(mode="json")
-    # What only a backbone could say is left out.
-    return HeadSettings(name=name, params={k: v for k, v in values.items() if v is not None})
+def cells_of(grid: str, changes: dict[str, Any] | None = None) -> list[Made]:
+    """The last stages' cells."""
+    cells = take_in(grid, changes=changes).expansion.cells
+    begun = {cell.parent for cell in cells}
+    found = []
+    for cell in (cell for number, cell in enumerate(cells) if number not in begun):
+        chain = [cell]
+        while chain[-1].parent is not None:
+            chain.append(cells[chain[-1].parent])
+        found.append(
+            Made(
+                backbone=cell.labels["backbone"],
+                dataset=cell.labels["dataset"],
+                recipe=cell.labels["recipe"],
+                axes={name: value for one in chain for name, value in one.axes.items()},
+                stages=[one.spec.settings for one in chain],
+            )
+        )
+    return found
+
+
+def programs_values(grid: str) -> dict[str, Any]:
+    """Changes of a grid: recipe and head by the published program."""
+    axes = grid_document(grid, changes=None).data.get("axes", {})
+    head = f"head.{grid.partition('-')[0]}.fidelity"
+    return {"train.fidelity": "code", "axes": {**axes, head: ["code"]}}
+
+
+def named(one: Made) -> dict[str, Any]:
+    first = one.stages[-1]
+    return {
+        "backbone": one.backbone,
+        "dataset": one.dataset,
+        "head": first.head.name,
+        "tasks": first.head.params.get("tasks"),
+        "size": first.recipe.image_size,
+        **one.axes,
+    }
 
 
 def row(cells: list[Cell], record: str = RELVIT, table: str = "relvit:2", **options: Any) -> Row:
@@ -102,12 +121,7 @@ def test_the_word_follows_from_the_test_and_the_margin(
 
 
 def test_one_printed_number_is_one_more_draw() -> None:
-    like: dict[str, Any] = {
-        "heads": ("drloc",),
-        "recipe": "drloc-scratch",
-        "params": {"weight": 0.5},
-    }
-    like["backbone"] = "swin_t"
+    like: dict[str, Any] = {"grid": "drloc-table4", "backbone": "swin_t", "head": "drloc"}
     record = "drloc.r.t4.cifar10.swin_t.drloc"
     found = row([ours([83.8, 83.9, 84.0], **like)], record, "drloc:4")
     # t = 0.01 / (0.1 · √(1 + 1/3)) with two degrees of freedom.
@@ -117,19 +131,36 @@ def test_one_printed_number_is_one_more_draw() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "why"),
+    ("changes", "why"),
     [
-        ({"recipe": "relvit-joint"}, "our recipe is relvit-joint, the paper's is relvit-finetune"),
-        ({"changes": {"epochs": 50}}, "50 epochs, the paper's 100"),
+        ({"train.epochs": 50}, "before it, train.epochs is 50, in relvit-table2 100"),
+        ({"data.val": 0.1}, "dataset.val is 0.1, in relvit-table2 null"),
         (
-            {"changes": {"lr": 1e-3, "batch_size": 64}},
-            "train.batch_size was changed; train.lr was changed",
+            {"train.lr": 1e-3, "train.batch_size": 64},
+            "train.batch_size is 64, in relvit-table2 256",
+        ),
+        (
+            {"axes": {"head.relvit.weight": [0.5]}},
+            "before it, head.relvit.weight is 0.5, in relvit-table2 1.0",
         ),
     ],
 )
-def test_what_was_made_otherwise_is_not_compared(change: dict[str, Any], why: str) -> None:
-    found = row([ours([90.0, 90.1, 90.2], **change)])
-    assert (found.word, found.detail, found.p) == ("not comparable", why, None)
+def test_what_was_made_otherwise_is_not_compared_and_says_in_what(
+    changes: dict[str, Any], why: str
+) -> None:
+    found = row([ours([90.0, 90.1, 90.2], changes=changes)])
+    assert (found.standing, found.word, found.p) == (
+        Standing.MADE_OTHERWISE,
+        "not comparable",
+        None,
+    )
+    assert why in found.detail.split("; ")
+
+
+def test_of_many_differences_the_first_are_named() -> None:
+    other = {"lr": 1e-3, "batch_size": 64, "weight_decay": 0.3, "label_smoothing": 0.1}
+    found = row([ours([90.0], changes={f"train.{name}": value for name, value in other.items()})])
+    assert found.detail.count("; ") == 4 and found.detail.endswith("and 4 more settings")
 
 
 def test_the_runs_that_went_well_are_not_compared_where_others_diverged() -> None:
@@ -139,56 +170,183 @@ def test_the_runs_that_went_well_are_not_compared_where_others_diverged() -> Non
 
 
 def test_how_a_step_is_computed_is_no_difference() -> None:
-    assert row(
-        [ours([90.0, 90.1, 90.2], changes={"precision": "fp16", "channels_last": True})]
-    ).comparable
+    changes = {"train.precision": "fp16", "train.channels_last": True}
+    assert row([ours([90.0, 90.1, 90.2], changes=changes)]).comparable
+
+
+def test_the_published_programs_values_are_held_against_those_of_the_ready_grid() -> None:
+    code = programs_values("relvit-table2")
+    assert row([ours([90.0, 90.1, 90.2], changes=code)]).comparable
+    found = row([ours([90.0, 90.1, 90.2], changes={**code, "train.weight_decay": 0.2})])
+    assert "train.weight_decay is 0.2, in relvit-table2 0.1" in found.detail
 
 
 @pytest.mark.parametrize(
     "other",
     [
-        {"backbone": "vit_s8"},
+        {"backbone": "vit_s8", "dataset": "tiny_imagenet"},
         {"dataset": "svhn"},
-        {"heads": ("supervised", "supervised")},
-        {"heads": ("relvit",)},
-        {"params": {"tasks": ["dist"]}},
+        {"head": "supervised"},
+        {"grid": "relvit-table3"},
+        {"grid": "relvit-table4", "tasks": ["dist"]},
     ],
 )
 def test_another_cell_is_not_taken_for_theirs(other: dict[str, Any]) -> None:
-    assert row([ours([90.0, 90.1, 90.2], **other)]).detail == "no matching cell among ours"
+    found = row([ours([90.0, 90.1, 90.2], **other)])
+    assert found.detail == "no matching cell among ours; relvit-table2 runs it"
+    assert found.standing is Standing.NOT_RUN and found.grid == "relvit-table2"
+
+
+def test_a_cell_counts_by_its_settings_whatever_its_grid_and_its_labels_are() -> None:
+    """The labels of a cell that two grids share are those of the grid that came first."""
+    record = "thesis.r.t3.8.imagenet1k.deit_b.supervised.scratch.change=no_mixup"
+    like = {"grid": "thesis-table3-8", "backbone": "deit_b", "dataset": "imagenet1k"}
+    cell = ours([78.6, 78.7, 78.8], head="supervised", variant="no mixup", **like)
+    assert row([cell], record, "thesis:3.8").comparable
+    assert row([changed(cell, axes={}, recipe="mine")], record, "thesis:3.8").comparable
+    assert not row([cell], record.replace("mixup", "cutmix"), "thesis:3.8").comparable
 
 
 def test_another_weight_or_number_of_pairs_is_another_variant() -> None:
     record = "drloc.r.t2a.cifar100.swin_t.drloc.lambda=0.5-m=64"
-    like = {
-        "backbone": "swin_t",
-        "dataset": "cifar100",
-        "heads": ("drloc",),
-        "recipe": "drloc-scratch",
+    like: dict[str, Any] = {"backbone": "swin_t", "dataset": "cifar100", "head": "drloc"}
+    cell = ours([66.0, 66.1, 66.4], "drloc-table2a", **like, **{"head.drloc.pairs": 64})
+    assert row([cell], record, "drloc:2a").comparable
+    cell = ours([66.0, 66.1, 66.4], "drloc-table2a", **like, **{"head.drloc.pairs": 32})
+    assert not row([cell], record, "drloc:2a").comparable
+
+
+def test_a_weight_that_nobody_published_may_be_any() -> None:
+    record = "drloc.r.t4.cifar10.resnet50.drloc"
+    changes = {"overrides": [{"when": {"head": "drloc"}, "set": {"head.drloc.weight": 0.7}}]}
+    like: dict[str, Any] = {"backbone": "resnet50_drloc", "head": "drloc", "changes": changes}
+    assert row([ours([60.0, 60.1], "drloc-table4", **like)], record, "drloc:4").comparable
+
+
+def test_weights_that_were_drawn_are_not_those_that_table_5_starts_from() -> None:
+    changes = {"backbones": ["swin_t"], "recipe": "drloc-finetune", "overrides": []}
+    like: dict[str, Any] = {"backbone": "swin_t", "head": "supervised", "changes": changes}
+    cell = ours([95.0, 95.1], "drloc-table4", **like)
+    found = row([cell], "drloc.r.t5.cifar10.swin_t.supervised", "drloc:5")
+    assert found.detail == "backbone.weights is false, in drloc-table5 true"
+
+
+def test_numbers_that_a_paper_cites_are_made_by_the_cited_papers_grid() -> None:
+    record = "relvit.r.t3.flowers102.swin_t.drloc"
+    like: dict[str, Any] = {"backbone": "swin_t", "dataset": "flowers102", "head": "drloc"}
+    found = row([ours([39.0, 39.1, 39.2], "drloc-table4", **like)], record, "relvit:3")
+    assert found.comparable and found.grid == "drloc-table4"
+
+
+# Ready grids that make every accuracy of their table.
+TABLES = {
+    "drloc-table2a": "drloc:2a",
+    "drloc-table2b": "drloc:2b",
+    "drloc-table3": "drloc:3",
+    "drloc-table4": "drloc:4",
+    "drloc-table5": "drloc:5",
+    "drloc-table6": "drloc:6",
+    "drloc-table7": "drloc:7",
+    "drloc-table8": "drloc:8",
+    "drloc-table9": "drloc:9",
+    "drloc-table16": "drloc:16",
+    "relvit-table2": "relvit:2",
+    "relvit-table4": "relvit:4",
+    "relvit-table5": "relvit:5",
+}
+
+
+def finished(
+    grid: str, set_name: str = "test", changes: dict[str, Any] | None = None
+) -> list[Cell]:
+    """All cells of a ready grid, each with three seeds."""
+    return [
+        a_cell(
+            str(number),
+            [50.0, 51.0, 52.0],
+            backbone=made.backbone,
+            dataset=made.dataset,
+            recipe=made.recipe,
+            set=set_name,
+            axes=made.axes,
+            best_values={0: 50.0, 1: 51.0, 2: 52.0},
+            evaluations=[made.stages[0].recipe.epochs],
+            specs=made.stages,
+        )
+        for number, made in enumerate(cells_of(grid, changes))
+    ]
+
+
+@pytest.mark.parametrize("grid", TABLES)
+def test_a_ready_grid_makes_every_accuracy_of_its_table_once(grid: str) -> None:
+    rows = against(TABLES[grid], finished(grid)).rows
+    assert {one.detail for one in rows if not one.comparable} == set()
+    assert len({one.id for one in rows}) == len(rows)
+
+
+def test_table_3_of_relvit_is_made_by_its_grid_and_the_cited_papers() -> None:
+    cells = [*finished("relvit-table3"), *finished("drloc-table4")]
+    rows = against("relvit:3", cells).rows
+    assert len(rows) == 32 and {one.detail for one in rows if not one.comparable} == set()
+
+
+def test_table_6_6_is_made_on_three_sets_by_two_grids_but_for_one_model() -> None:
+    cells = [
+        cell
+        for grid in ("thesis-lowres", "thesis-at224")
+        for set_name in ("test", "v2", "real")
+        for cell in finished(grid, set_name)
+    ]
+    rows = against("thesis:6.6", cells).rows
+    assert {(one.backbone, one.detail) for one in rows if not one.comparable} == {
+        ("vit_h26x2", "backbone vit_h26x2 is not in vtjobs' catalogue")
     }
-    theirs = ours([66.0, 66.1, 66.4], params={"weight": 0.5, "pairs": 64}, **like)
-    assert row([theirs], record, "drloc:2a").comparable
-    for params in ({"weight": 0.1, "pairs": 64}, {"weight": 0.5, "pairs": 32}):
-        assert not row([ours([66.0, 66.1], params=params, **like)], record, "drloc:2a").comparable
+    assert len(rows) == 66
 
 
-def test_the_papers_names_of_backbones_and_protocols_are_ours() -> None:
-    cell = ours(
-        [90.1] * 2 + [90.5],
-        backbone="cvt_13_drloc",
-        heads=("drloc",),
-        recipe="drloc-scratch",
-        params={"weight": 0.1},
-    )
-    assert row([cell], "drloc.r.t4.cifar10.cvt_13.drloc", "drloc:4").comparable
-    flowers = ours([45.0, 45.5, 46.0], backbone="vit_s32", dataset="flowers102_relvit")
-    assert row([flowers], "relvit.r.t2.flowers102.vit_s32.relvit").comparable
+@pytest.mark.parametrize("grid", TABLES)
+def test_a_ready_grid_with_the_programs_values_makes_its_table_too(grid: str) -> None:
+    rows = against(TABLES[grid], finished(grid, changes=programs_values(grid))).rows
+    assert {one.detail for one in rows if not one.comparable} == set()
+
+
+@pytest.mark.parametrize("paper", PAPERS)
+def test_every_accuracy_is_made_by_a_ready_grid_or_says_why_not(paper: str) -> None:
+    for one in coverage(paper, []):
+        assert one.standings[Standing.NOT_RUN] + one.standings[Standing.NO_GRID] == one.accuracies
+        assert one.grids or not one.standings[Standing.NOT_RUN]
+    for one in (row for table in _tables(paper) for row in against(table, []).rows):
+        assert one.detail.startswith(("no matching cell", "recipe ", "backbone ", "no grid "))
+
+
+def _tables(paper: str) -> list[str]:
+    return [f"{paper}:{table}" for table in {one.table for one in records(paper).values()}]
+
+
+def test_coverage_counts_a_number_once_by_its_standing() -> None:
+    cells = [*finished("relvit-table2")[:4], ours([90.0, 90.1], changes={"train.epochs": 50})]
+    (table,) = [one for one in coverage("relvit", cells) if one.table == "2"]
+    assert table.accuracies == 12 and table.grids == ["relvit-table2"]
+    assert table.standings[Standing.COMPARED] == 4 == sum(table.words.values())
+    text = markdown(published_table.of_coverage(coverage("relvit", cells)))
+    assert "| 2 " in text and "| all " in text
+
+
+def test_as_papers_print_it_ours_stand_below_theirs_and_other_cells_do_not() -> None:
+    cells = finished("drloc-table9")
+    half = against("drloc:9", cells[:3])
+    text = markdown(published_table.as_printed(half))
+    assert text.count("51.00 ± 1.00 (n=3)") == 3 and "3 of 6 printed numbers" in text
+    assert text.splitlines()[0].count("|") == 9
 
 
 def test_every_accuracy_of_the_table_has_its_row_and_every_layout_holds_it() -> None:
     document = against("relvit:2", [ours([90.2, 90.25, 90.3, 90.15, 90.25])], margin=0.5)
     assert len(document.rows) == 12
-    for text in (markdown(of_published(document)), latex(of_published(document))):
+    for text in (
+        markdown(published_table.of_rows(document)),
+        latex(published_table.of_rows(document)),
+    ):
         assert (
             "90.23" in text
             and "reproduced" in text
@@ -198,51 +356,26 @@ def test_every_accuracy_of_the_table_has_its_row_and_every_layout_holds_it() -> 
 
 
 def test_a_study_over_seeds_on_another_test_set_is_compared_with_that_set() -> None:
-    like: dict[str, Any] = {
-        "backbone": "resnet50",
-        "dataset": "imagenet1k",
-        "heads": ("supervised",),
-        "recipe": "resnet50-a2",
-    }
+    like: dict[str, Any] = {"backbone": "resnet50", "dataset": "imagenet1k", "head": "supervised"}
     record = "thesis.statistics.tfig6.7.imagenet_v2.resnet50.supervised"
-    found = row(
-        [ours([67.9, 68.1, 68.0], set_name="v2", **like)], record, "thesis:fig6.7", margin=1.0
-    )
+    cell = ours([67.9, 68.1, 68.0], "thesis-seeds", set_name="v2", **like)
+    found = row([cell], record, "thesis:fig6.7", margin=1.0)
     assert (found.printed, found.printed_std, found.printed_n) == (67.99, 0.23, 100)
     assert found.word == "reproduced"
-    assert (
-        row([ours([67.9, 68.1, 68.0], **like)], record, "thesis:fig6.7").detail
-        == "no matching cell among ours"
-    )
+    on_test = ours([67.9, 68.1, 68.0], "thesis-seeds", **like)
+    assert row([on_test], record, "thesis:fig6.7").standing is Standing.NOT_RUN
+    unscored = changed(cell, n=0, values={}, mean=None, std=None)
+    found = row([unscored], record, "thesis:fig6.7")
+    assert found.detail == "our cell has no finished run with a score on v2"
 
 
 def test_low_resolution_first_is_told_apart_by_where_it_began() -> None:
     record = "thesis.r.t6.6.imagenet1k.vit_b.supervised.400.lowres_finetune224.128"
-    like: dict[str, Any] = {
-        "backbone": "deit3_b",
-        "dataset": "imagenet1k",
-        "recipe": "deit3-finetune",
-    }
-    like["heads"] = ("supervised", "supervised")
-    cells = [
-        ours([83.1, 83.2, 83.3], first={"image_size": size, "epochs": 400}, **like)
-        for size in (128, 160)
-    ]
+    like: dict[str, Any] = {"backbone": "deit3_b", "dataset": "imagenet1k", "head": "supervised"}
+    like |= {"grid": "thesis-lowres", "train.epochs": 400}
+    cells = [ours([83.1, 83.2, 83.3], size=size, **like) for size in (128, 160)]
     assert row(cells[:1], record, "thesis:6.6").comparable
-    assert row(cells[1:], record, "thesis:6.6").detail == "no matching cell among ours"
-
-
-def test_an_ablation_is_compared_with_the_record_of_its_change() -> None:
-    like: dict[str, Any] = {
-        "backbone": "deit_b",
-        "dataset": "imagenet1k",
-        "heads": ("supervised",),
-        "recipe": "deit",
-    }
-    cell = ours([78.6, 78.7, 78.8], axes={"variant": "no mixup"}, changes={"mixup": 0.0}, **like)
-    record = "thesis.r.t3.8.imagenet1k.deit_b.supervised.scratch.change=no_mixup"
-    assert row([cell], record, "thesis:3.8").comparable
-    assert not row([cell], record.replace("mixup", "cutmix"), "thesis:3.8").comparable
+    assert row(cells[1:], record, "thesis:6.6").standing is Standing.NOT_RUN
 
 
 def test_one_decimal_leaves_more_open_than_two() -> None:
@@ -251,13 +384,8 @@ def test_one_decimal_leaves_more_open_than_two() -> None:
 
 
 def test_a_deviation_over_an_unknown_number_of_runs_is_not_tested() -> None:
-    like: dict[str, Any] = {
-        "backbone": "deit_b",
-        "dataset": "imagenet1k",
-        "heads": ("supervised",),
-        "recipe": "deit",
-    }
-    cell = ours([81.0, 81.1, 81.2], axes={"variant": "none"}, **like)
+    like: dict[str, Any] = {"backbone": "deit_b", "dataset": "imagenet1k", "head": "supervised"}
+    cell = ours([81.0, 81.1, 81.2], "thesis-table3-8", variant="none", **like)
     found = row(
         [cell], "thesis.r.t3.8.imagenet1k.deit_b.supervised.scratch.change=none", "thesis:3.8"
     )
@@ -274,7 +402,7 @@ def test_ours_are_chosen_as_theirs_were_and_the_last_epoch_stands_beside_them() 
     found = next(one for one in document.rows if one.ours_n)
     assert document.selection == "best"
     assert (found.ours, found.ours_last) == pytest.approx((90.6, 90.2))
-    text = markdown(of_published(document))
+    text = markdown(published_table.of_rows(document))
     assert (
         "90.60 ± 0.10" in text
         and "90.20 ± 0.20" in text
@@ -284,7 +412,9 @@ def test_ours_are_chosen_as_theirs_were_and_the_last_epoch_stands_beside_them() 
 
 def test_the_thesis_prints_the_last_epoch() -> None:
     document = against("thesis:fig6.7", [ours([79.7, 79.8, 79.9], best=[99.0, 99.0, 99.0])])
-    assert document.selection == "last" and "best epoch" not in markdown(of_published(document))
+    assert document.selection == "last" and "best epoch" not in markdown(
+        published_table.of_rows(document)
+    )
     assert all(one.ours in (None, pytest.approx(79.8)) for one in document.rows)
 
 

@@ -12,10 +12,11 @@ from vtjobs.jobs.grid.load import take_in
 # cells of the table, runs of all its stages
 TABLES = {
     "drloc-table2a": (5, 5), "drloc-table2b": (12, 12), "drloc-table3": (12, 36), "drloc-table4": (80, 80),
-    "drloc-table5": (60, 60),
+    "drloc-table5": (60, 60), "drloc-table6": (6, 6), "drloc-table7": (4, 4),
     "drloc-table8": (8, 8), "drloc-table9": (6, 6), "drloc-table14": (6, 6), "drloc-table16": (9, 9),
     "relvit-table2": (12, 120), "relvit-table3": (32, 160), "relvit-table4": (16, 32), "relvit-table5": (44, 88),
-    "thesis-seeds": (1, 100), "thesis-lowres": (6, 12), "thesis-table3-8": (12, 12),
+    "relvit-figure4": (5, 10),
+    "thesis-seeds": (1, 100), "thesis-lowres": (16, 32), "thesis-at224": (5, 5), "thesis-table3-8": (12, 12),
 }  # fmt: skip
 
 
@@ -62,7 +63,18 @@ def test_resized_crops_of_pictures_of_many_sizes_need_pillow_and_that_is_told_be
 def test_low_resolution_comes_first_and_224_pixels_last() -> None:
     found = take_in("thesis-lowres").expansion
     sizes = {(cell.stage, json.loads(cell.spec.recipe)["image_size"]) for cell in found.cells}
-    assert sizes == {("lowres", 128), ("lowres", 160), ("lowres", 192), ("at224", 224)}
+    low = {126, 128, 154, 160, 182, 192}
+    assert sizes == {("at224", 224), *(("lowres", size) for size in low)}
+
+
+def test_longer_training_has_more_decay_and_more_drop_path() -> None:
+    recipes = [cell.spec.settings.recipe for cell in take_in("thesis-at224").expansion.cells]
+    assert {(one.epochs, one.weight_decay, one.drop_path) for one in recipes} == {
+        (400, 0.02, None),
+        (800, 0.05, 0.2),
+        (800, 0.05, 0.5),
+        (800, 0.05, 0.6),
+    }
 
 
 def test_the_seed_study_has_the_seeds_1_to_100() -> None:

@@ -1,0 +1,201 @@
+"""How the runs behind a paper's numbers are made: as the ready grid of the table makes them.
+
+A cell is compared with a number where its settings are those of the ready grid's cell, whatever
+its grid, its recipe's name or its labels are.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from ...jobs.grid import catalogue, fidelity
+from ...jobs.grid.checks import grid_document
+from ...jobs.grid.load import take_in
+from ...jobs.run.selector import axis_text
+from ...jobs.run.settings import CellSettings
+from .matching import BACKBONES, CHAINED, LOWRES, Made, is_recorded
+from .published import Published
+
+# Tables whose grid is not called PAPER-tableTABLE. RelViT's table 3 has rows of DRLoc's table 4.
+GRIDS: dict[tuple[str, str], tuple[str, ...]] = {
+    ("relvit", "3"): ("relvit-table3", "drloc-table4"),
+    ("relvit", "fig4"): ("relvit-figure4",),
+    ("thesis", "6.6"): ("thesis-lowres", "thesis-at224"),
+    ("thesis", "fig6.7"): ("thesis-seeds",),
+    ("thesis", "6.3.4-show-case"): ("thesis-seeds",),
+}
+# What the papers' records call a recipe -> that of a chain's last stage.
+RECIPES = {
+    "drloc_scratch": "drloc-scratch",
+    "drloc_finetune": "drloc-finetune",
+    "native_vt_defaults": "drloc-scratch",
+    "relvit_downstream_only": "relvit-joint",
+    "relvit_downstream_only_variants": "relvit-joint",
+    "relvit_pretrain_finetune": "relvit-finetune",
+    "relvit_supervised_pretrain_finetune": "relvit-finetune",
+    "deit": "deit",
+    "cait": "cait",
+    "resmlp": "resmlp",
+    "patchconvnet_1k": "patchconvnet",
+    "rsb_a2": "resnet50-a2",
+    "deit3_1k": "deit3-1k",
+}
+# They decide how a step is computed, not what it is meant to be.
+_NO_DIFFERENCE = frozenset(
+    {
+        "fidelity",
+        "virtual_ranks",
+        "precision",
+        "tf32",
+        "channels_last",
+        "compile",
+        "deterministic",
+        "pipeline",
+    }
+)
+# Parameters of heads for which a number is printed, and no value where the backbone is a rare one.
+_MAY_BE_OPEN = ("weight",)
+# As many differences are named.
+_NAMED = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reference:
+    """A cell of a ready grid, as the run behind a record was made."""
+
+    grid: str
+    made: Made
+    unpublished: frozenset[str]
+    """Parameters of its head that nobody published: ours may have another value."""
+
+
+def grids_of(paper: str, table: str) -> tuple[str, ...]:
+    """Return the ready grids of a paper's table; none where there is no such grid."""
+    usual = f"{paper}-table{table.replace('.', '-')}"
+    known = (usual,) if usual in catalogue.grid_names() else ()
+    return GRIDS.get((paper, table), known)
+
+
+def references(paper: str, record: Published, like: Made | None = None) -> list[Reference]:
+    """Return the cells of ready grids that make a record's number.
+
+    Args:
+        paper: of the record.
+        record: one of the paper's.
+        like: a cell whose presets (paper or code) the ready grid is expanded with; None: paper.
+    """
+    presets = _presets(like) if like is not None else ()
+    return [
+        alike
+        for grid in grids_of(paper, record.table)
+        # A program may train for other epochs than its paper says: the text decides on the cell.
+        for reference, alike in zip(_cells(grid), _cells(grid, *presets), strict=True)
+        if reference.made.recipe == _recipe(record)
+        and is_recorded(reference.made, record, paper)
+        and record.epochs in (None, epochs(reference.made, record))
+    ]
+
+
+def why_none(record: Published) -> str:
+    """Return why no ready grid makes a record's number."""
+    names = BACKBONES.get(record.backbone, (record.backbone,))
+    if record.recipe not in RECIPES:
+        return f"recipe {record.recipe or 'unknown'} is not in vtjobs' catalogue"
+    if not any(name in catalogue.backbones() for name in names):
+        return f"backbone {record.backbone} is not in vtjobs' catalogue"
+    return "no grid of vtjobs' catalogue makes this number"
+
+
+def epochs(made: Made, record: Published) -> int:
+    """Return the epochs that a record counts: at another resolution, those before fine-tuning."""
+    begins = record.protocol in CHAINED and record.protocol != "pretrain_finetune"
+    return made.stages[-1 if begins else 0].recipe.epochs
+
+
+def differences(one: Made, theirs: Reference) -> list[str]:
+    """Return in which settings a cell differs from the ready grid's, each with both values."""
+    if len(one.stages) != len(theirs.made.stages):
+        return [f"{len(one.stages)} stages, in {theirs.grid} {len(theirs.made.stages)}"]
+    found = [
+        f"{'' if number == 0 else 'before it, '}{name} is {axis_text(ours)}, "
+        f"in {theirs.grid} {axis_text(other)}"
+        for number, (mine, published) in enumerate(zip(one.stages, theirs.made.stages, strict=True))
+        for name, ours, other in _differing(mine, published, theirs.unpublished)
+    ]
+    more = len(found) - _NAMED
+    return found if more < 2 else [*found[:_NAMED], f"and {more} more settings"]
+
+
+def _presets(one: Made) -> tuple[str, str, str]:
+    head = one.head
+    return one.stages[0].recipe.fidelity, head.name, str(head.params.get("fidelity", "paper"))
+
+
+@cache
+def _cells(
+    grid: str, recipe: str = "paper", head: str = "", preset: str = "paper"
+) -> list[Reference]:
+    """Return the cells of a ready grid, expanded with presets."""
+    changes: dict[str, Any] = {"train.fidelity": "code"} if recipe == "code" else {}
+    if preset == "code":
+        axes = grid_document(grid, changes=None).data.get("axes", {})
+        changes["axes"] = {**axes, f"head.{head}.fidelity": ["code"]}
+    cells = take_in(grid, changes=changes or None).expansion.cells
+    found = []
+    for cell in cells:
+        chain = [cell]
+        while chain[-1].parent is not None:
+            chain.append(cells[chain[-1].parent])
+        made = Made(
+            backbone=cell.labels["backbone"],
+            dataset=cell.labels["dataset"],
+            recipe=cell.labels["recipe"],
+            axes=cell.axes,
+            stages=[one.spec.settings for one in chain],
+        )
+        open_ = {
+            setting.name
+            for one in chain
+            for setting in fidelity.of_head(
+                one.spec.settings.head, one.labels["backbone"], one.labels["recipe"]
+            )
+            if setting.source == fidelity.GIVEN and setting.name in _MAY_BE_OPEN
+        }
+        found.append(Reference(grid=grid, made=made, unpublished=frozenset(open_)))
+    return found
+
+
+def _recipe(record: Published) -> str | None:
+    if record.protocol == LOWRES:
+        return "deit3-finetune"
+    return RECIPES.get(record.recipe or "")
+
+
+def _differing(
+    one: CellSettings, other: CellSettings, unpublished: frozenset[str]
+) -> Iterator[tuple[str, Any, Any]]:
+    """Yield the name and both values of each setting that decides the result and differs."""
+    theirs = dict(_settings(other))
+    ours = dict(_settings(one))
+    for name in dict.fromkeys([*theirs, *ours]):
+        short = name.rpartition(".")[2]
+        is_open = name.startswith("head.") and short in unpublished
+        if ours.get(name) != theirs.get(name) and short not in _NO_DIFFERENCE and not is_open:
+            yield name, ours.get(name), theirs.get(name)
+
+
+def _settings(one: CellSettings) -> Iterator[tuple[str, Any]]:
+    yield "backbone", one.backbone.model
+    for name, value in one.backbone.args.items():
+        yield f"backbone.{name}", value
+    # A ready grid knows the name of a weights file, a run its content.
+    yield "backbone.weights", one.backbone.weights is not None
+    yield "dataset", one.dataset.name
+    for name in ("train", "test", "val", "mean", "std"):
+        yield f"dataset.{name}", getattr(one.dataset, name)
+    yield "head", one.head.name
+    for name, value in one.head.params.items():
+        yield f"head.{one.head.name}.{name}", value
+    for name, value in one.recipe.in_full().items():
+        yield f"train.{name}", value
