@@ -17,7 +17,7 @@ MOST_NUMBER = 2**31 - 1
 GROUPS: dict[str, tuple[str, ...]] = {
     "First steps": ("init", "plan", "submit", "status", "report"),
     "Submit": ("run", "hold", "release", "cancel", "retry", "rerun", "supervise"),
-    "Watch": ("runs", "show", "logs", "curve", "diff", "wait", "why", "failures"),
+    "Watch": ("runs", "show", "logs", "curve", "diff", "wait", "why", "failures", "notify"),
     "Cost": ("eff", "usage", "metrics"),
     "Results": ("compare", "variance", "mcnemar", "against", "papers", "evaluate", "export"),
     "Seeds": ("power", "topup"),
@@ -35,6 +35,7 @@ SYNONYMS: dict[str, str] = {
     "kill": "cancel",
     "launch": "submit",
     "list": "runs",
+    "mail": "notify",
     "log": "logs",
     "ls": "runs",
     "pause": "hold",
@@ -62,7 +63,7 @@ READING = frozenset(
         *("init", "plan", "status", "report", "runs", "show", "logs", "curve", "wait", "why"),
         *("diff", "eff", "usage", "metrics"),
         *("failures", "compare", "variance", "mcnemar", "against", "papers", "power"),
-        *("doctor", "config", "schema", "catalog", "help"),
+        *("doctor", "config", "schema", "catalog", "notify", "help"),
     )
 )
 

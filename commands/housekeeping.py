@@ -7,6 +7,8 @@ from typing import Annotated
 import typer
 
 from ..jobs.errors import BadInput, Refused, suggest
+from ..jobs.units import plural
+from .completion import complete_grid
 from .json_documents import DOCUMENTS, type_of
 from .options import (
     DryRun,
@@ -117,6 +119,15 @@ def init(
     path: Annotated[Path, typer.Argument(help="File to write; must not exist yet.")] = Path(
         "grid.yaml"
     ),
+    source: Annotated[
+        str,
+        typer.Option(
+            "--from",
+            metavar="GRID",
+            help="Ready grid to copy; `vtjobs catalog` lists them.",
+            autocompletion=complete_grid,
+        ),
+    ] = "quickstart",
 ) -> None:
     """Write a grid file to start from."""
     import shlex
@@ -125,15 +136,30 @@ def init(
     from ..jobs.grid.catalogue import grid_source
     from .printing.terminal import say
 
+    text = grid_source(source)
+    name = "my-grid" if source == "quickstart" else f"my-{source}"
     if not path.parent.is_dir():
         raise BadInput(f"{path.parent}: no such folder")
     if path.is_dir():
         raise BadInput(f"{path}: is a folder, expected the name of a new file")
-    if not write_new(
-        path, grid_source("quickstart").replace(b"name: quickstart", b"name: my-grid")
-    ):
+    if not write_new(path, text.replace(f"name: {source}".encode(), f"name: {name}".encode(), 1)):
         raise BadInput(f"{path} exists already")
     say(f"{path} written. Edit it, then check it with: vtjobs plan {shlex.quote(str(path))}")
+    if asked := _gpus_missing(text):
+        say(
+            f"It asks for {plural(asked, 'GPU')} a node, and this machine has none. Set backend: "
+            "slurm (or ray) in it for a cluster, or resources: {gpus_per_node: 0} to train here."
+        )
+
+
+def _gpus_missing(text: bytes) -> int:
+    """Return the GPUs that a grid asks for on each node where this machine has none."""
+    import yaml
+
+    from ..jobs.config.host import visible_gpus
+
+    asked = yaml.safe_load(text).get("resources", {}).get("gpus_per_node", 0)
+    return 0 if visible_gpus() else int(asked)
 
 
 Names = Annotated[

@@ -36,6 +36,7 @@ DOCUMENTS = {
     "catalog": "commands.printing.catalogue:GridEntry[]",
     "catalog RECIPE": "commands.printing.catalogue:RecipeEntry",
     "measure": "jobs.run.cost:Cost[]",
+    "notify": "orchestrator.notices.standing:AddressStanding[]",
     "gc": "orchestrator.housekeeping.gc:GarbageList",
     "doctor": "orchestrator.views.doctor:Examination",
 }

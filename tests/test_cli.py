@@ -338,6 +338,15 @@ def test_init_gives_a_grid_that_can_be_planned(cli: Cli) -> None:
     assert cli("init", "mine.yaml").returncode == 2
 
 
+def test_init_copies_a_ready_grid_and_says_what_this_machine_lacks(cli: Cli) -> None:
+    said = cli("init", "mine.yaml", "--from", "relvit-table4").stderr
+    assert "It asks for 1 GPU a node, and this machine has none" in said
+    plan = cli.json("plan", "mine.yaml", "--set", "resources.gpus_per_node=0", "--no-data-check")
+    assert (plan["name"], plan["cells"], plan["runs"]) == ("my-relvit-table4", 32, 32)
+    assert cli("plan", "mine.yaml").returncode == 2
+    assert cli("init", "other.yaml", "--from", "relvit-table").returncode == 2
+
+
 def test_the_schema_is_a_json_schema_of_grids(cli: Cli) -> None:
     schema = json.loads(cli.ok("schema"))
     assert {"name", "backbones", "datasets", "heads", "seeds", "recipe", "stages"} <= schema[

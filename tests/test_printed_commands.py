@@ -5,10 +5,12 @@ line is taken from what a command printed, and run in a shell: in another folder
 which the user names by `-W`.
 """
 
+import json
 import os
 import sqlite3
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -193,6 +195,22 @@ def _of_a_ledger(desk: Desk, *statements: str) -> str:
     return desk("status")
 
 
+def of_a_notice_that_cannot_be_sent(desk: Desk) -> str:
+    here = desk.cli.folder
+    desk.cli.write("told.sh", "cat > told\ntest ! -e down\n")
+    desk.cli.write("vtjobs.yaml", "notify: {command: bash told.sh, on: finish}")
+    (here / "down").touch()
+    desk("supervise", "--once")
+    (run_id,) = desk.submit(seeds="1")
+    journal(desk.lab, run_id, 1, started(), ended("completed"))
+    desk("supervise", "--once")
+    said, deadline = "", time.monotonic() + 60
+    while "could not be sent" not in said and time.monotonic() < deadline:
+        said = desk("status")
+    (here / "down").unlink()
+    return said + json.loads((here / "told").read_text(encoding="utf-8"))["body"]
+
+
 def of_a_new_grid_file(desk: Desk) -> str:
     done = desk.cli("init", "my grid.yaml")
     return done.stderr
@@ -223,6 +241,7 @@ CASES: list[tuple[Callable[[Desk], str], set[str]]] = [
     (of_another_workspace, {f"vtjobs status -W {BLANK}"}),
     (of_an_older_ledger, {"vtjobs ledger upgrade"}),
     (of_a_ledger_without_tables, {"vtjobs ledger rebuild"}),
+    (of_a_notice_that_cannot_be_sent, {"vtjobs notify --test", f"vtjobs report {BLANK}"}),
     (of_a_new_grid_file, {f"vtjobs plan {BLANK}"}),
     (of_an_empty_grid_file, {"vtjobs init new-grid.yaml"}),
 ]

@@ -9,12 +9,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..errors import BadInput, Problem, suggest
 from ..workspace.paths import Workspace
 from .backends import BACKENDS, is_known, require_known
 from .group import require_group
+from .notices import notice_settings
+
+if TYPE_CHECKING:
+    from ..strict_yaml import Document
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +51,8 @@ DEFAULTS: dict[str, Any] = {
     "max_runs": 100_000,
     # How long a run may show no progress before it is killed and tried again, in seconds.
     "hang_s": 300,
+    # Who is told of grids that end, runs that fail and the like: jobs/config/notices.py.
+    "notify": {},
     # What the decoded sets of images that a workspace keeps may take, in GiB.
     "decoded_gib": 50,
 }
@@ -201,6 +207,8 @@ def _from_file(path: Path) -> dict[str, Setting]:
         if _is_mapping(key):
             if not isinstance(value, dict):
                 raise BadInput(document.problem((key,), "expected a mapping"))
+            if key == "notify":
+                _check_notices(document, value)
             found[key] = Setting(value=value, origin=str(path))
             continue
         entries = (
@@ -223,6 +231,13 @@ def _from_file(path: Path) -> dict[str, Setting]:
                 checked = str(path.parent / str(checked))
             found[name] = Setting(value=checked, origin=str(path))
     return found
+
+
+def _check_notices(document: "Document", value: dict[str, Any]) -> None:
+    try:
+        notice_settings(value)
+    except BadInput as error:
+        raise BadInput(document.problem(("notify",), error.problems[0].message)) from None
 
 
 def _checked(key: str, value: Any, where: str) -> Any:

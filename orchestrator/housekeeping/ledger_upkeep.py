@@ -14,6 +14,7 @@ from ...db.rebuild import make_ledger
 from ...db.refill import keep_copy, refill
 from ...db.upgrade import upgrade
 from ...jobs.config.config import Config
+from ...jobs.config.notices import shown
 from ..loop.context import ledger_url, require_ours, state_folder
 
 
@@ -82,7 +83,7 @@ def _set_aside(path: Path) -> Path | None:
 
 
 def shown_settings(config: Config) -> dict[str, dict[str, Any]]:
-    """Return each setting with its origin; a password in the ledger's URL is masked."""
+    """Return each setting with its origin, without passwords in the ledger's and other URLs."""
     found = {
         name: {"value": setting.value, "origin": setting.origin}
         for name, setting in config.settings.items()
@@ -91,4 +92,5 @@ def shown_settings(config: Config) -> dict[str, dict[str, Any]]:
         found["ledger"]["value"] = parse_url(str(found["ledger"]["value"])).render_as_string(
             hide_password=True
         )
+    found["notify"]["value"] = shown(found["notify"]["value"])
     return found

@@ -4,6 +4,7 @@ Commands that change something make a pass, as the local queue and `vtjobs super
 that only read `look`: they take in what has happened, and start, cancel and submit nothing.
 """
 
+import contextlib
 import time
 from collections import defaultdict
 from collections.abc import Collection
@@ -21,6 +22,7 @@ from ...jobs.run.states import AttemptState
 from ...jobs.workspace.allocation import Allocation
 from ...jobs.workspace.unsent import gives_way_to
 from ..backends.base import JobState, JobView, Key, Place, SubmitOutcome
+from ..notices.post import post, unsent
 from .asking import Seen, forget_away, observe, parts_of
 from .avoid import keep_off_black_holes
 from .before_start import words_before_start
@@ -82,6 +84,9 @@ def tick(context: Context, *, start: bool = True) -> Report:
     for name in {row.backend for row in live} | ({"local"} if report.launched else set()):
         if name not in report.unreachable:
             context.backend(name).wake()
+    with contextlib.suppress(OSError):
+        # An outbox that cannot be written holds up no run; the next pass notes the same.
+        post(context.config, context.ledger, now=context.clock())
     return report
 
 
@@ -101,6 +106,7 @@ def look(context: Context) -> Report:
         forget_away(context, parts_of(context, live) | _awaited(context))
     if context.is_owner:
         report.problems += guard(context, asked=report.asked) + _asleep(context)
+        report.problems += unsent(context.config, now=context.clock())
     if context.read_only:
         report.problems.append(
             f"the ledger is read-only ({context.read_only}): what it has not taken in"

@@ -55,6 +55,7 @@ EXAMPLES = {
     "eff": "vtjobs eff tiny",
     "usage": "vtjobs usage --by head",
     "metrics": "vtjobs metrics",
+    "notify": "vtjobs notify --test",
     "failures": "vtjobs failures",
     "compare": "vtjobs compare tiny",
     "variance": "vtjobs variance tiny",
@@ -138,7 +139,11 @@ def run_examples(user: Cli) -> Iterator[tuple[str, Shown]]:
         if name == "run":
             call("vtjobs submit tiny.yaml --set seeds=5 --set name=most --set max_running=1")
             runs["NEXT"] = call("vtjobs runs most state=pending --quiet").output.split()[-1][:8]
+        if name == "notify":
+            (user.folder / "vtjobs.yaml").write_text("notify: {command: cat}\n")
         yield name, call(command)
+        if name == "notify":
+            (user.folder / "vtjobs.yaml").unlink()
         if name == "submit":
             first, other, *_ = call("vtjobs runs tiny --quiet").output.split()
             runs |= {"RUN": first[:8], "OTHER": other[:8]}

@@ -70,7 +70,10 @@ class LocalBackend:
             present = len(visible_gpus())
             if shape.gpus > present:
                 message = f"{shape.gpus} requested, this machine has {present}"
-                fix = "Write gpus_per_node: 0 to train on the CPU"
+                fix = (
+                    "Set resources: {gpus_per_node: 0} to train on the CPU (on the command line: "
+                    "--set resources.gpus_per_node=0), or backend: slurm or ray for a cluster"
+                )
                 raise BadInput(Problem(key="gpus_per_node", message=message, fix=fix))
             most = present // shape.gpus
             return self._room(min(slots or most, most), shape, settings)

@@ -1,0 +1,142 @@
+"""What has happened that somebody may want to be told of."""
+
+from dataclasses import dataclass
+
+from sqlalchemy import func, select
+
+from ..jobs.run.states import RunState
+from . import models as m
+from .engine import Connection
+
+_UNSETTLED = tuple(state for state in RunState if not state.is_settled)
+_LOST = (RunState.FAILED, RunState.DIVERGED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndedGrid:
+    """A grid of which no run will do anything by itself any more."""
+
+    grid_id: str
+    states: dict[str, int]
+    """State -> runs in it."""
+    attempts: int
+    """Of all its runs: another number says that the grid has gone on since."""
+    at: float
+    """When the last of its runs changed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LostRun:
+    """A run that failed or diverged."""
+
+    grid_id: str
+    run_id: str
+    backbone: str
+    dataset: str
+    head: str
+    seed: int
+    state: str
+    failure: str | None
+    number: int
+    """Of its newest attempt."""
+    at: float
+    """When the run changed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuietGrid:
+    """A grid with unfinished runs to which nothing happens."""
+
+    grid_id: str
+    runs: int
+    """Unfinished."""
+    at: float
+    """When something last happened to one of its runs."""
+
+
+def ended_grids(connection: Connection, since: float) -> list[EndedGrid]:
+    """Return the grids that ended after a time, in seconds since 1970."""
+    changed = func.max(m.runs.c.changed_at)
+    open_ = select(m.runs.c.grid_id).where(m.runs.c.state.in_(_UNSETTLED))
+    query = (
+        select(m.runs.c.grid_id, changed)
+        .where(m.runs.c.grid_id.not_in(open_))
+        .group_by(m.runs.c.grid_id)
+        .having(changed > since)
+    )
+    found = []
+    for grid_id, at in connection.execute(query).all():
+        states = select(m.runs.c.state, func.count()).where(m.runs.c.grid_id == grid_id)
+        attempts = (
+            select(func.count())
+            .select_from(m.attempts)
+            .join(m.runs, m.runs.c.run_id == m.attempts.c.run_id)
+            .where(m.runs.c.grid_id == grid_id)
+        )
+        rows = connection.execute(states.group_by(m.runs.c.state)).all()
+        found.append(
+            EndedGrid(
+                grid_id=grid_id,
+                states={state: count for state, count in rows},
+                attempts=connection.execute(attempts).scalar_one(),
+                at=at,
+            )
+        )
+    return found
+
+
+def lost_runs(connection: Connection, since: float) -> list[LostRun]:
+    """Return the runs that failed or diverged after a time, in seconds since 1970."""
+    tried = m.attempts.alias("tried").c
+    latest = select(func.max(tried.number)).where(tried.run_id == m.runs.c.run_id).scalar_subquery()
+    cells = m.cells.c
+    query = (
+        select(
+            m.runs.c.grid_id,
+            m.runs.c.run_id,
+            cells.backbone,
+            cells.dataset,
+            cells.head,
+            m.runs.c.seed,
+            m.runs.c.state,
+            m.attempts.c.failure,
+            m.attempts.c.number,
+            m.runs.c.changed_at.label("at"),
+        )
+        .select_from(m.runs)
+        .join(m.cells, cells.cell_id == m.runs.c.cell_id)
+        .join(
+            m.attempts,
+            (m.attempts.c.run_id == m.runs.c.run_id) & (m.attempts.c.number == latest),
+        )
+        .where(m.runs.c.state.in_(_LOST), m.runs.c.changed_at > since)
+        .order_by(m.runs.c.changed_at)
+    )
+    return [LostRun(**row) for row in connection.execute(query).mappings()]
+
+
+def quiet_grids(connection: Connection, before: float) -> list[QuietGrid]:
+    """Return the grids with unfinished runs to which nothing has happened since a time.
+
+    Args:
+        connection: to the ledger.
+        before: seconds since 1970.
+    """
+    heard = func.max(func.coalesce(m.attempts.c.heartbeat_at, m.attempts.c.submitted_at))
+    query = (
+        select(
+            m.runs.c.grid_id,
+            func.count(m.runs.c.run_id.distinct()),
+            func.max(m.runs.c.changed_at),
+            heard,
+        )
+        .select_from(m.runs)
+        .outerjoin(m.attempts, m.attempts.c.run_id == m.runs.c.run_id)
+        .where(m.runs.c.state.in_(_UNSETTLED))
+        .group_by(m.runs.c.grid_id)
+    )
+    found = [
+        QuietGrid(grid_id=grid_id, runs=runs, at=max(changed, beat or 0.0))
+        for grid_id, runs, changed, beat in connection.execute(query).all()
+    ]
+    return [one for one in found if one.at < before]

@@ -1,0 +1,1 @@
+"""Telling people: what has happened, the outbox, and what sends it."""
