@@ -36,7 +36,8 @@ def show(name: Name, as_json: Json = False) -> None:
             " ".join(f"{key}={value}" for key, value in record.variant.items()),
             str(record.epochs or ""),
             record.metric,
-            f"{record.mean:.2f}" + (f" ± {record.std:.2f}" if record.std is not None else ""),
+            f"{record.mean:.{record.decimals}f}"
+            + (f" ± {record.std:.{record.decimals}f}" if record.std is not None else ""),
             str(record.n_seeds or "?"),
             "doubtful" if record.doubtful else "",
         ]

@@ -21,9 +21,16 @@ from .published import Published
 GRIDS: dict[tuple[str, str], tuple[str, ...]] = {
     ("relvit", "3"): ("relvit-table3", "drloc-table4"),
     ("relvit", "fig4"): ("relvit-figure4",),
-    ("thesis", "6.6"): ("thesis-lowres", "thesis-at224"),
-    ("thesis", "fig6.7"): ("thesis-seeds",),
+    ("thesis", "3.3"): ("thesis-deit",),
+    ("thesis", "3.5"): ("thesis-deit",),
+    ("thesis", "3.15"): ("thesis-cait",),
+    ("thesis", "3.17"): ("thesis-cait",),
+    ("thesis", "5.1"): ("thesis-patchconvnet",),
     ("thesis", "6.3.4-show-case"): ("thesis-seeds",),
+    ("thesis", "6.6"): ("thesis-lowres", "thesis-deit3"),
+    ("thesis", "6.7"): ("thesis-deit3",),
+    ("thesis", "6.15"): ("thesis-deit3",),
+    ("thesis", "fig6.7"): ("thesis-seeds",),
 }
 # What the papers' records call a recipe -> that of a chain's last stage.
 RECIPES = {

@@ -293,7 +293,7 @@ def test_table_3_of_relvit_is_made_by_its_grid_and_the_cited_papers() -> None:
 def test_table_6_6_is_made_on_three_sets_by_two_grids_but_for_one_model() -> None:
     cells = [
         cell
-        for grid in ("thesis-lowres", "thesis-at224")
+        for grid in ("thesis-lowres", "thesis-deit3")
         for set_name in ("test", "v2", "real")
         for cell in finished(grid, set_name)
     ]
@@ -302,6 +302,27 @@ def test_table_6_6_is_made_on_three_sets_by_two_grids_but_for_one_model() -> Non
         ("vit_h26x2", "backbone vit_h26x2 is not in vtjobs' catalogue")
     }
     assert len(rows) == 66
+
+
+@pytest.mark.parametrize(
+    ("table", "grid", "count"),
+    [
+        ("3.3", "thesis-deit", 3),
+        ("3.5", "thesis-deit", 9),
+        ("3.15", "thesis-cait", 9),
+        ("3.17", "thesis-cait", 3),
+        ("5.1", "thesis-patchconvnet", 6),
+        ("6.7", "thesis-deit3", 8),
+        ("6.15", "thesis-deit3", 42),
+    ],
+)
+def test_models_of_the_thesis_are_compared_on_all_its_sets(
+    table: str, grid: str, count: int
+) -> None:
+    cells = [cell for name in ("test", "v2", "real") for cell in finished(grid, name)]
+    rows = against(f"thesis:{table}", cells).rows
+    assert sum(one.comparable for one in rows) == count
+    assert {one.standing for one in rows if not one.comparable} <= {Standing.NO_GRID}
 
 
 @pytest.mark.parametrize("grid", TABLES)
@@ -379,8 +400,11 @@ def test_low_resolution_first_is_told_apart_by_where_it_began() -> None:
 
 
 def test_one_decimal_leaves_more_open_than_two() -> None:
-    assert {one.half_unit for one in records("drloc").values()} == {0.005}
-    assert {one.half_unit for one in records("thesis").values() if one.table != "fig6.7"} == {0.05}
+    def units(paper: str, table: str) -> set[float]:
+        return {one.half_unit for one in records(paper).values() if one.table == table}
+
+    assert (units("drloc", "4"), units("thesis", "6.6")) == ({0.005}, {0.05})
+    assert (units("thesis", "fig6.7"), units("drloc", "14")) == ({0.005}, {0.00005})
 
 
 def test_a_deviation_over_an_unknown_number_of_runs_is_not_tested() -> None:

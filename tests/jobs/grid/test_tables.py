@@ -16,7 +16,8 @@ TABLES = {
     "drloc-table8": (8, 8), "drloc-table9": (6, 6), "drloc-table14": (6, 6), "drloc-table16": (9, 9),
     "relvit-table2": (12, 120), "relvit-table3": (32, 160), "relvit-table4": (16, 32), "relvit-table5": (44, 88),
     "relvit-figure4": (5, 10),
-    "thesis-seeds": (1, 100), "thesis-lowres": (16, 32), "thesis-at224": (5, 5), "thesis-table3-8": (12, 12),
+    "thesis-seeds": (1, 100), "thesis-lowres": (16, 32), "thesis-deit3": (15, 15), "thesis-deit": (3, 3),
+    "thesis-cait": (10, 10), "thesis-patchconvnet": (3, 3), "thesis-table3-8": (12, 12),
 }  # fmt: skip
 
 
@@ -68,12 +69,13 @@ def test_low_resolution_comes_first_and_224_pixels_last() -> None:
 
 
 def test_longer_training_has_more_decay_and_more_drop_path() -> None:
-    recipes = [cell.spec.settings.recipe for cell in take_in("thesis-at224").expansion.cells]
+    cells = take_in("thesis-deit3").expansion.cells
+    recipes = [cell.spec.settings.recipe for cell in cells if cell.labels["backbone"] == "deit3_b"]
     assert {(one.epochs, one.weight_decay, one.drop_path) for one in recipes} == {
+        (300, 0.02, None),
         (400, 0.02, None),
+        (600, 0.05, 0.15),
         (800, 0.05, 0.2),
-        (800, 0.05, 0.5),
-        (800, 0.05, 0.6),
     }
 
 
