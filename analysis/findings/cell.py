@@ -91,6 +91,8 @@ class Cell(Document, frozen=True, kw_only=True):
     """Runs that were interrupted and resumed."""
     resumed_inexactly: int
     """Those of them that were not resumed bit for bit."""
+    cut_seeds: list[int]
+    """Seeds whose runs were cut into smaller micro-batches after they ran out of memory."""
     baseline: str | None
     """The cell that differs from it in the head alone and has the baseline's."""
     gain: float | None

@@ -296,6 +296,7 @@ def _cell(chain: list[records.CellRow], members: list[records.RunRow], about: _A
         epochs=sorted({result.last_epoch for result in done.values()}),
         resumed=sum(row.run_id in about.inexact for row in members),
         resumed_inexactly=sum(about.inexact.get(row.run_id, False) for row in members),
+        cut_seeds=sorted(row.seed for row in members if row.micro_split > 1),
         baseline=None,
         gain=None,
         gain_interval=None,

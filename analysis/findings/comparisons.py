@@ -83,6 +83,10 @@ class Comparison(Document, frozen=True, kw_only=True):
     """Seeds of either side whose run failed for good, or completed without a score."""
     cancelled: list[int]
     """Seeds of either side whose run was cancelled: what is declared waits for them."""
+    cut: list[int]
+    """Seeds of either side whose run was cut into smaller micro-batches: drop path, dropout and
+    batch norm's statistics are not those of a run that was not.
+    """
     bounds: list[float] | None
     """Between what the difference lies, whatever diverged runs would have scored from chance on."""
     error: float | None
@@ -296,6 +300,7 @@ def _comparison(cell: Cell, baseline: Cell, seen: Seen, plan: ComparisonPlan) ->
         unpaired=sorted(cell.values.keys() ^ baseline.values.keys()) if by_seed else [],
         lost=lost,
         cancelled=cancelled,
+        cut=sorted({*cell.cut_seeds, *baseline.cut_seeds}),
         bounds=bounds(cell, baseline, plan),
         error=found.error,
         interval=ends(found.interval),

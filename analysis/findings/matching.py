@@ -50,7 +50,7 @@ class Made:
         head = self.head
         if head.name != "drloc":
             return head.name
-        return "drloc_all" if head.shared.blocks == "all" else _LOSSES[str(head.params["loss"])]
+        return "drloc_all" if head.shared.blocks != "last" else _LOSSES[str(head.params["loss"])]
 
 
 def set_of(record: Published) -> str:

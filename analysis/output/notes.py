@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from ...jobs.run.comparing import Correction, OverDatasets
-from ...jobs.units import ranges
+from ...jobs.units import plural, ranges
 from ..findings import epochs, reversals
 from ..findings.cell import Cell
 from ..findings.comparisons import Comparison, Comparisons
@@ -96,7 +96,23 @@ def notes(cells: Sequence[Cell]) -> list[str]:
         inexact = sum(cell.resumed_inexactly for cell in cells)
         how = "all bit for bit" if not inexact else f"{inexact} of them not bit for bit"
         found.append(f"{resumed} runs were interrupted and resumed, {how}.")
-    return found
+    return [*found, *_cut_notes(sum(len(cell.cut_seeds) for cell in cells), "run")]
+
+
+def _cut_notes(count: int, what: str) -> list[str]:
+    """Say what of a run depends on how its batches were cut.
+
+    Args:
+        count: of runs, or of seeds, that were cut.
+        what: they are.
+    """
+    if not count:
+        return []
+    return [
+        f"{plural(count, what)} {'was' if count == 1 else 'were'} cut into smaller micro-batches "
+        "after running out of memory. The pairs of DRLoc are those of an uncut run; drop path, "
+        "dropout, batch norm's statistics and a lab's own draws are not."
+    ]
 
 
 def _missing_notes(cells: Sequence[Cell]) -> list[str]:
@@ -186,6 +202,7 @@ def comparison_notes(document: Comparisons) -> list[str]:
         *found,
         *_without(document),
         *_unpaired(document),
+        *_cut_notes(len({seed for one in document.comparisons for seed in one.cut}), "seed"),
         *reversals.reversal_notes(document.reversals),
         *declaration_notes(document.declared, document.exploratory),
     ]

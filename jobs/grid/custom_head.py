@@ -19,7 +19,7 @@ COMMON: Given = {"weight": 1.0, "tokens": "after_norm", "blocks": "last"}
 RESERVED = frozenset(("labels", "positions", "mega", "shuffle", "patch_augment", "weight_schedule"))
 _ALLOWED: dict[str, tuple[str, ...]] = {
     "tokens": ("before_norm", "after_norm"),
-    "blocks": ("last", "all"),
+    "blocks": ("last", "all", "stages"),
 }
 
 

@@ -43,9 +43,12 @@ class DRLoc(Head):
         "l1",
         description="loss: l1 (eq. 2), signed (eq. 3), ce (eq. 5) or reg (eq. 6)",
     )
-    blocks: Literal["last", "all"] = Field(
+    blocks: Literal["last", "all", "stages"] = Field(
         "last",
-        description="blocks whose tokens are used; all: every block, each with its own MLP (eq. 7)",
+        description=(
+            "blocks whose tokens are used; all: every block, each with its own MLP (eq. 7); "
+            "stages: the end of each of Swin's stages, as in the code"
+        ),
     )
     pairs: int = Field(64, ge=1, le=65_536, description="m, token pairs per image and step")
     width: int = Field(512, ge=1, le=65_536, description="hidden width of the three-layer MLP")

@@ -74,7 +74,7 @@ class SharedParameters(Document, frozen=True, kw_only=True):
     """Of the head's loss, or of the teacher's."""
     weight_schedule: Literal["constant", "code"] = "constant"
     tokens: Literal["before_norm", "after_norm"] = "after_norm"
-    blocks: Literal["last", "all"] = "last"
+    blocks: Literal["last", "all", "stages"] = "last"
     labels: bool = True
     """Whether the classifier is trained."""
     positions: bool = True

@@ -24,7 +24,10 @@ class Head(Protocol):
     """What training asks of a head, a torch module; `weight_at` says how much its loss counts.
 
     A head that draws may have a method `draw(batch, generator)` as well, whose result its call then
-    gets in place of the generator: a generator cannot enter a compiled graph.
+    gets in place of the generator: a generator cannot enter a compiled graph. With a method
+    `split(draws, sizes)` beside it, what is drawn for a share does not depend on how the share is
+    cut into micro-batches: the method returns the draws of each part, of as many images as `sizes`
+    says.
     """
 
     def __call__(

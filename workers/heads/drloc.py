@@ -3,6 +3,7 @@
 Where two tokens lie to each other, from their embeddings alone.
 """
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import torch
@@ -28,7 +29,7 @@ class Parameters(Document, frozen=True, kw_only=True):
     """What the head reads of its parameters, which `jobs/grid/heads.DRLoc` explains."""
 
     loss: Literal["l1", "signed", "ce", "reg"]
-    blocks: Literal["last", "all"]
+    blocks: Literal["last", "all", "stages"]
     pairs: int
     width: int
     grid: int
@@ -52,12 +53,27 @@ class DRLoc(nn.Module):
 
     def __init__(self, grids: list[Grid], params: Parameters) -> None:
         super().__init__()
-        self.locate = nn.ModuleList(Localization(grid, params) for grid in grids)
+        ends_merged = params.blocks == "stages"
+        self.locate = nn.ModuleList(
+            Localization(grid, params, is_merged=ends_merged and grid is not grids[-1])
+            for grid in grids
+        )
         self.name = f"drloc_{params.loss}"
 
     def draw(self, batch: int, generator: torch.Generator) -> list[Tensor]:
         """Return the pairs of each grid, [2, batch, m] int64: places of tokens, row by row."""
         return [locate.draw(batch, generator) for locate in self.locate]
+
+    def split(self, draws: list[Tensor], sizes: Sequence[int]) -> list[list[Tensor]]:
+        """Return what `draw` returned for a share, cut into its parts.
+
+        Args:
+            draws: of each grid, [2, batch, m] int64.
+            sizes: images of each part; their sum is the batch.
+        """
+        parts = [pairs.split(list(sizes), dim=1) for pairs in draws]
+        # As a compiled step has them without a cut.
+        return [[pairs.contiguous() for pairs in part] for part in zip(*parts, strict=True)]
 
     def forward(
         self,
@@ -76,15 +92,23 @@ class DRLoc(nn.Module):
 
 
 class Localization(nn.Module):
-    """The localization MLP on one grid (table 15): 2D -> hidden, ReLU, hidden, ReLU, outputs."""
+    """The localization MLP on one grid (table 15): 2D -> hidden, ReLU, hidden, ReLU, outputs.
 
-    def __init__(self, grid: Grid, params: Parameters) -> None:
+    Args:
+        grid: its shape.
+        params: of the head.
+        is_merged: whether it is a Swin's stage after merging. The published program counts the
+            classes of such a stage by its grid before: 4k - 1.
+    """
+
+    def __init__(self, grid: Grid, params: Parameters, *, is_merged: bool = False) -> None:
         super().__init__()
+        self.counts_before_merging = is_merged and params.classes == "tight"
         self.kind, self.pairs = params.loss, params.pairs
         self.offsets, self.classes = params.offsets, params.classes
         self.alpha = params.alpha
         self.pooling, self.side = params.pooling, params.grid
-        if params.blocks == "all":
+        if params.blocks != "last":
             # Eq. 7 takes each block's own grid.
             self.pooling = "none"
         hidden = params.width
@@ -157,13 +181,19 @@ class Localization(nn.Module):
 
     def _count(self, side: int) -> int:
         """Return the number of classes of a coordinate; k is the side of the grid."""
+        if self.counts_before_merging:
+            return 4 * side - 1
         if self.classes == "fixed":
             return max(FIXED_CLASSES, 2 * side - 1)
         return 2 * side + 1 if self.classes == "wide" else 2 * side - 1
 
     def _no_offset(self, side: int) -> int:
-        """Return the class of two tokens in one place; of `fixed`, the last ones are never met."""
-        return side - 1 if self.classes == "fixed" else self._count(side) // 2
+        """Return the class of two tokens in one place.
+
+        Of `fixed`, and of a stage that was merged, the last ones are never met.
+        """
+        is_from_below = self.classes == "fixed" or self.counts_before_merging
+        return side - 1 if is_from_below else self._count(side) // 2
 
     def _cross_entropy(self, logits: Tensor, offset: Tensor, side: int) -> Tensor:
         """Eq. 5 for one coordinate: logits [B, m, classes], offset [B, m]."""

@@ -5,11 +5,12 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
+from timm.models.swin_transformer import SwinTransformer
 from torch import Tensor, nn
 
 from ..errors import BackboneError
 
-Where = Literal["before_norm", "after_norm", "blocks"]
+Where = Literal["before_norm", "after_norm", "blocks", "stages"]
 # timm's transformers, its ResNets, and our CvT.
 _BLOCK = re.compile(r"(?:.*\.)?(?:blocks\.[0-9]+|layer[0-9]+\.[0-9]+|stages\.[0-9]+\.[0-9]+)\Z")
 
@@ -52,6 +53,9 @@ class Tap:
                 )
             for block in blocks:
                 block.register_forward_hook(lambda _module, _inputs, output: self._take(output))
+        elif where == "stages":
+            for end in _ends_of_stages(backbone):
+                end.register_forward_hook(lambda _module, _inputs, output: self._take(output))
 
     def _take(self, tokens: Any) -> None:
         if self._is_open:
@@ -71,6 +75,24 @@ class Tap:
             taken, self._taken = self._taken, []
         found = taken if self.where != "after_norm" else [features]
         return features, [token_grid(self.backbone, tokens) for tokens in found]
+
+
+def _ends_of_stages(backbone: nn.Module) -> list[nn.Module]:
+    """Return what gives out the tokens at the end of each of a Swin's stages.
+
+    A stage of the published Swin ends with the merging of its patches, which in timm begins the
+    next one.
+
+    Raises:
+        BackboneError: the backbone is no Swin.
+    """
+    layers = getattr(backbone, "layers", None)
+    if not isinstance(backbone, SwinTransformer) or not isinstance(layers, nn.Sequential):
+        raise BackboneError(
+            f"backbone {type(backbone).__name__}: blocks: stages needs a Swin. Write blocks: all"
+        )
+    stages: list[Any] = list(layers)
+    return [*(stage.downsample for stage in stages[1:]), stages[-1]]
 
 
 def token_grid(model: nn.Module, features: Tensor) -> Tensor:

@@ -312,6 +312,10 @@ class Training:
             # Of a short batch there are fewer parts.
             moved = [None] * split if places is None else places.chunk(split)
             parts = list(zip(images.chunk(split), targets.chunk(split), moved, strict=False))
+            draws = self.trainee.draw_parts(
+                [len(part[0]) for part in parts],
+                lambda part: self.streams.generator("pair", "head", *where, part),
+            )
             for part, batch in enumerate(parts):
                 whole = part == len(parts) - 1
                 with (
@@ -319,19 +323,18 @@ class Training:
                     if whole or self.group.world_size == 1
                     else self.model.no_sync()
                 ):
-                    self._backward(*batch, (*where, part), examples)
+                    self._backward(*batch, draws[part], (*where, part), examples)
 
     def _backward(
         self,
         images: Tensor,
         targets: Tensor,
         places: Tensor | None,
+        draws: Any,
         where: tuple[int, ...],
         examples: int,
     ) -> None:
-        generator = self.streams.generator("pair", "head", *where)
         count = len(images)
-        draws = self.trainee.draw(count, generator)
         self.streams.seed_torch("drop", "backbone", *where)
         with self.numerics.autocast():
             logits, head_loss, metrics = self.forward(images, draws, places)

@@ -2,7 +2,7 @@
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,6 +50,23 @@ class Trainee(nn.Module):
         draw = getattr(self.head, "draw", None)
         return generator if draw is None else draw(batch, generator)
 
+    def draw_parts(
+        self, sizes: Sequence[int], generator: Callable[[int], torch.Generator]
+    ) -> list[Any]:
+        """Return what the head's forward pass needs for each part of a share.
+
+        A head that can split its draws draws for the whole share: they do not depend on the cut.
+
+        Args:
+            sizes: images of each part.
+            generator: of a part, by its number.
+        """
+        split = getattr(self.head, "split", None)
+        if split is None:
+            return [self.draw(size, generator(part)) for part, size in enumerate(sizes)]
+        found: list[Any] = split(self.draw(sum(sizes), generator(0)), sizes)
+        return found
+
     def forward(
         self, images: Tensor, draws: Any = None, places: Tensor | None = None
     ) -> tuple[Tensor | tuple[Tensor, Tensor] | None, Tensor | None, dict[str, Tensor]]:
@@ -92,6 +109,8 @@ def make_trainee(spec: RunSpec, streams: Streams) -> Trainee:
 def tap_of(backbone: nn.Module, head: HeadSettings) -> Tap:
     """Return what takes a head's grids."""
     shared = head.shared
+    if shared.blocks == "stages":
+        return Tap(backbone, "stages")
     return Tap(backbone, "blocks" if shared.blocks == "all" else shared.tokens)
 
 

@@ -74,3 +74,18 @@ def test_where_no_mean_is_bold_the_note_says_that_the_best_is_marked_too() -> No
     ]
     (said,) = [note for note in report_notes(marked, 2) if note.startswith("†")]
     assert said.startswith("† the best mean on its dataset, or not significantly different from it")
+
+
+def test_runs_that_were_cut_are_told_with_what_depends_on_the_cut() -> None:
+    base = cell("supervised", [50.0, 51.0], baseline=None)
+    head = cell("drloc", [52.0, 53.0], baseline="supervised", cut_seeds=[1])
+    text = "cut into smaller micro-batches after running out of memory. The pairs of DRLoc are"
+    assert [note for note in notes([base]) if "cut into" in note] == []
+    (said,) = [note for note in notes([base, head]) if "cut into" in note]
+    assert said.startswith(f"1 run was {text}")
+    (said,) = [
+        note
+        for note in comparison_notes(compare([base, head], ComparisonPlan(test=Test.PAIRED)))
+        if "cut into" in note
+    ]
+    assert said.startswith(f"1 seed was {text}")

@@ -194,6 +194,21 @@ def test_with_all_blocks_each_has_its_own_mlp_and_the_losses_are_summed() -> Non
     assert [locate.first.in_features for locate in head.locate] == [6, 12]  # type: ignore[union-attr]
 
 
+@pytest.mark.parametrize("loss", ["ce", "reg"])
+def test_the_programs_merged_stages_count_their_classes_by_the_grid_before(loss: str) -> None:
+    """models/swin.py: out_dim is 56, 28, 14 and 7 at 224 pixels, the grids' sides 28, 14, 7, 7."""
+    grids = [Grid(height=side, columns=side, width=4) for side in (28, 14, 7, 7)]
+    head = head_on(grids, fidelity="code", blocks="stages", loss=loss, classes="tight", weight=0.5)
+    classes = [locate.out[0].out_features for locate in head.locate]  # type: ignore[union-attr]
+    assert classes == [2 * out_dim - 1 for out_dim in (56, 28, 14, 7)]
+    # deltaxy += H - 1: two tokens in one place are of the class H - 1.
+    first, *_, last = head.locate
+    assert (first._no_offset(28), last._no_offset(7)) == (27, 6)  # type: ignore[operator]
+    grids_of = [tokens_of(2, side, side, 4, side) for side in (28, 14, 7, 7)]
+    found, _ = head(grids_of, torch.Generator().manual_seed(0))
+    assert torch.isfinite(found)
+
+
 def test_the_regression_stays_finite_on_a_posterior_that_is_one_class() -> None:
     head = make((4, 4), loss="reg")
     locate = head.locate[0]

@@ -29,6 +29,7 @@ from vtjobs.workers.training.trainee import (
     make_schedule,
     make_trainee,
     schedule_position,
+    tap_of,
 )
 
 from ...support.training import (
@@ -282,6 +283,23 @@ def test_grids_of_all_blocks_and_before_the_norm_reach_the_head(
     assert trainee.head is not None and all(
         one.grad is not None for one in trainee.head.parameters()
     )
+
+
+def test_the_ends_of_swins_stages_are_taken_after_their_patches_are_merged() -> None:
+    spec = run_spec(SWIN, "drloc", params={"blocks": "stages"}, image_size=32)
+    swin: Any = make_trainee(spec, Streams(spec.seeds)).backbone.eval()
+    images = torch.randn(2, 1, 32, 32)
+    _, grids = tap_of(swin, spec.head).features(images)
+    merged = swin.layers[1].downsample(swin.layers[0](swin.patch_embed(images)))
+    last = swin.layers[1].blocks(merged)
+    assert [grid.shape for grid in grids] == [(2, 8, 8, 24), (2, 8, 8, 24)]
+    assert torch.equal(grids[0], merged) and torch.equal(grids[1], last)
+
+
+def test_only_a_swin_has_such_stages() -> None:
+    spec = run_spec(VIT, "drloc", params={"blocks": "stages"})
+    with pytest.raises(BackboneError, match=r"needs a Swin\. Write blocks: all"):
+        make_trainee(spec, Streams(spec.seeds))
 
 
 @pytest.mark.parametrize(("backbone", "patch"), [(VIT, 8), (SWIN, 4), (CONVNET, 8)])
