@@ -110,17 +110,24 @@ def submit(
     if wait:
         wait_for(context, [document.grid_id])
     else:
-        _say_what_follows(context, grid, held=hold)
+        _say_what_follows(context, grid, document, held=hold)
 
 
-def _say_what_follows(context: "Context", grid: "Prepared", *, held: bool) -> None:
-    """Say how the runs go on, where to watch them and how to stop them."""
+def _say_what_follows(
+    context: "Context", grid: "Prepared", document: "Summary", *, held: bool
+) -> None:
+    """Say how the runs go on, where to watch them and how to stop them; or that none does."""
     from ..jobs.workspace.reach import read_reach
     from .printing.terminal import say
 
     settings = grid.frozen.settings
     backend = context.backend(settings.backend)
     name = pasted(context, [settings.grid_id])
+    if not document.new + document.pending + document.queued + document.running:
+        lost = document.failed + document.cancelled + document.blocked
+        again = f"{plural(lost, 'run')} did not complete. Try again: vtjobs retry {name}"
+        say(f"Nothing starts. {again}" if lost else f"Nothing is left to do: vtjobs report {name}")
+        return
     goes_on = backend.goes_on
     seen = read_reach(context.workspace, settings.backend)
     if seen is not None and not seen.answers:

@@ -147,6 +147,25 @@ def of_a_submission(desk: Desk) -> str:
     return desk("submit", "grid.yaml", "--hold")
 
 
+def of_a_submission_of_what_was_cancelled(desk: Desk) -> str:
+    desk.cli.write("grid.yaml", tiny_grid(seeds="1"))
+    desk("submit", "grid.yaml", "--hold")
+    desk("cancel", "tiny")
+    said = desk("submit", "grid.yaml")
+    assert "Nothing starts. 1 run did not complete." in said and "go on" not in said
+    return said
+
+
+def of_a_submission_of_what_is_done(desk: Desk) -> str:
+    desk.cli.write("grid.yaml", tiny_grid(seeds="1"))
+    (run_id,) = desk.submit(seeds="1")
+    journal(desk.lab, run_id, 1, started(), ended("completed"))
+    desk.lab.tick()
+    said = desk("submit", "grid.yaml")
+    assert "Nothing is left to do" in said
+    return said
+
+
 def of_an_edited_grid(desk: Desk) -> str:
     actions.hold(desk.lab.context, desk.lab.submit(tiny_grid(seeds="2")))
     desk.cli.write("grid.yaml", tiny_grid(seeds="[7]"))
@@ -235,6 +254,8 @@ CASES: list[tuple[Callable[[Desk], str], set[str]]] = [
         of_a_submission,
         {f"vtjobs release {BLANK}", f"vtjobs status {BLANK}", f"vtjobs cancel {BLANK}"},
     ),
+    (of_a_submission_of_what_was_cancelled, {f"vtjobs retry {BLANK}"}),
+    (of_a_submission_of_what_is_done, {f"vtjobs report {BLANK}"}),
     (of_an_edited_grid, {f"vtjobs cancel grid={BLANK} 'grid!={BLANK}' state={BLANK}"}),
     (of_a_wait_for_a_failure, {f"vtjobs failures {BLANK}"}),
     (of_a_wait_for_a_cancelled_run, {f"vtjobs retry {BLANK}"}),
