@@ -146,5 +146,5 @@ def test_on_a_terminal_it_fills_the_screen_follows_and_leaves_its_last_state(hel
         held.ok("cancel", "tiny", "--yes")
         terminal.until("cancelled")
         terminal.interrupt()
-        left = terminal.until("$")
+        left = terminal.result()
         assert "Ctrl-C ends" not in left and left.count("cancelled") == 2
