@@ -17,7 +17,7 @@ MOST_NUMBER = 2**31 - 1
 GROUPS: dict[str, tuple[str, ...]] = {
     "First steps": ("init", "plan", "submit", "status", "report"),
     "Submit": ("run", "hold", "release", "cancel", "retry", "rerun", "supervise"),
-    "Watch": ("runs", "show", "logs", "curve", "diff", "wait", "why", "failures", "notify"),
+    "Watch": ("top", "runs", "show", "logs", "curve", "diff", "wait", "why", "failures", "notify"),
     "Cost": ("eff", "usage", "metrics"),
     "Results": ("compare", "variance", "mcnemar", "against", "papers", "evaluate", "export"),
     "Seeds": ("power", "topup"),
@@ -54,7 +54,6 @@ SYNONYMS: dict[str, str] = {
     "stat": "status",
     "stop": "cancel",
     "table": "report",
-    "top": "status",
     "unhold": "release",
 }
 # Close names are suggested among these alone: a typing mistake must not end in a change.
@@ -63,7 +62,7 @@ READING = frozenset(
         *("init", "plan", "status", "report", "runs", "show", "logs", "curve", "wait", "why"),
         *("diff", "eff", "usage", "metrics"),
         *("failures", "compare", "variance", "mcnemar", "against", "papers", "power"),
-        *("doctor", "config", "schema", "catalog", "notify", "help"),
+        *("doctor", "config", "schema", "catalog", "notify", "top", "help"),
     )
 )
 

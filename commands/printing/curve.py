@@ -90,16 +90,31 @@ def sparkline(values: Sequence[float]) -> str:
     return "".join(bars[round((value - low) / span * (len(bars) - 1))] for value in shown)
 
 
-def chart(curves: Sequence[CellCurve], *, single: bool, height: int) -> str:
-    """Return the chart as lines of text, in braille, or in letters where that cannot be printed."""
+def chart(
+    curves: Sequence[CellCurve],
+    *,
+    single: bool,
+    height: int,
+    width: int | None = None,
+    coloured: bool | None = None,
+) -> str:
+    """Return the chart as lines of text, in braille, or in letters where that cannot be printed.
+
+    Args:
+        curves: of the cells.
+        single: whether each seed is drawn, instead of mean and deviation.
+        height: of the chart, in lines.
+        width: columns that there are; None: those of the terminal.
+        coloured: by escape sequences; None: where a person watches.
+    """
     import plotille
 
-    width = min(100, shutil.get_terminal_size().columns) - 16
+    width = min(100, width or shutil.get_terminal_size().columns) - 16
     figure = plotille.Figure()
     figure.width, figure.height = max(20, width), height
     figure.color_mode = "names"
     figure.origin = False
-    figure.with_colors = terminal.is_terminal()
+    figure.with_colors = terminal.is_terminal() if coloured is None else coloured
     figure.x_label, figure.y_label = "epoch", printable(curves[0].metric)
     figure.register_label_formatter(float, _number)
     figure.register_label_formatter(int, _number)

@@ -81,7 +81,9 @@ def write_coloured(text: str) -> None:
 def can_print(signs: str) -> bool:
     """Whether stdout's encoding has these signs."""
     try:
-        signs.encode(sys.stdout.encoding or "ascii")
+        # In a program that fills the screen, stdout is another stream, without an encoding.
+        stream = sys.stdout if getattr(sys.stdout, "encoding", None) else sys.__stdout__
+        signs.encode(getattr(stream, "encoding", None) or "ascii")
     except UnicodeEncodeError:
         return False
     return True

@@ -56,6 +56,7 @@ EXAMPLES = {
     "usage": "vtjobs usage --by head",
     "metrics": "vtjobs metrics",
     "notify": "vtjobs notify --test",
+    "top": "vtjobs top --help",
     "failures": "vtjobs failures",
     "compare": "vtjobs compare tiny",
     "variance": "vtjobs variance tiny",
@@ -129,6 +130,7 @@ def run_examples(user: Cli) -> Iterator[tuple[str, Shown]]:
         done = user(*words[1:])
         output = (done.stdout + done.stderr).replace(str(user.folder), "/lab")
         output = re.sub(r"^.* (slurm|ray) +not in use.*\n", "", output, flags=re.M)
+        output = re.sub(r"^Usage: \S+", "Usage: vtjobs", output)
         return Shown(" ".join(words), output, done.returncode)
 
     for name, command in EXAMPLES.items():

@@ -50,6 +50,10 @@ class Terminal:
         self.tmux("send-keys", "-l", line)
         self.tmux("send-keys", "Enter")
 
+    def press(self, key: str) -> None:
+        """Press a key, as tmux calls it."""
+        self.tmux("send-keys", key)
+
     def interrupt(self) -> None:
         """Press Ctrl-C."""
         self.tmux("send-keys", "C-c")

@@ -1,0 +1,1 @@
+"""`vtjobs top`: cells, runs, curves, logs and failures on one screen, live."""

@@ -1,0 +1,134 @@
+"""What the screens show, read from workspace and ledger; no screen reads by itself."""
+
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ...analysis.findings.curves import CellCurve, learning_curves
+from ...jobs.errors import BadInput, NothingMatched, VtjobsError
+from ...jobs.run.selector import Selection, parse_selection
+from ...orchestrator.loop.context import Context
+from ...orchestrator.loop.tick import look
+from ...orchestrator.views import cells, details, failures, runs
+from ..printing.show import lines
+
+# Of a log so many bytes are read, its last ones: a log of gigabytes costs no more.
+TAIL_BYTES = 256_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """What the first screen shows."""
+
+    at: float
+    """Seconds since 1970."""
+    cells: Sequence[cells.CellView]
+    problems: Sequence[str]
+    """What somebody should know, each in a sentence."""
+
+
+class Reader:
+    """Reads for the screens, one reading at a time, from whatever thread."""
+
+    def __init__(self, context: Context, words: Sequence[str]) -> None:
+        self.context = context
+        self.words = list(words)
+        self._lock = threading.Lock()
+
+    def check(self, words: Sequence[str]) -> None:
+        """Refuse words that are no selection.
+
+        Raises:
+            BadInput, NothingMatched: with what is wrong.
+        """
+        with self._lock:
+            cells.cells(self.context, parse_selection(list(words), default_all=True))
+
+    def snapshot(self) -> Snapshot:
+        """Take in what has happened, and return the cells; nothing is started or ended."""
+        with self._lock:
+            try:
+                found = look(self.context)
+                problems = [
+                    *found.problems,
+                    *(
+                        f"{name} unreachable ({away.reason})"
+                        for name, away in found.unreachable.items()
+                    ),
+                ]
+            except (VtjobsError, OSError) as error:
+                problems = [str(error)]
+            try:
+                seen = cells.cells(self.context, parse_selection(self.words, default_all=True))
+            except NothingMatched:
+                seen = []
+            return Snapshot(at=self.context.clock(), cells=seen, problems=problems)
+
+    def curves(self, cell_ids: Sequence[str]) -> list[CellCurve]:
+        """Return the learning curves of cells; none where nothing was scored yet."""
+        with self._lock:
+            try:
+                return learning_curves(self.context.ledger, _of_cells(cell_ids))
+            except (BadInput, NothingMatched):
+                return []
+
+    def runs(self, cell_ids: Sequence[str]) -> list[runs.RunView]:
+        """Return the runs of cells."""
+        with self._lock:
+            try:
+                return runs.runs(self.context, _of_cells(cell_ids))
+            except NothingMatched:
+                return []
+
+    def run_text(self, run_id: str) -> list[str]:
+        """Return what `vtjobs show` says of a run, as lines."""
+        with self._lock:
+            return lines(details.show(self.context, run_id))
+
+    def log(self, run_id: str) -> tuple[str, list[str]]:
+        """Return the name of a run's newest log, and its last lines."""
+        with self._lock:
+            files = failures.logs_of(self.context, run_id)
+        if not files:
+            return "no log yet", []
+        return str(files[0]), _tail(files[0])
+
+    def failures(self) -> list[failures.FailureGroup]:
+        """Return the failed runs by their cause."""
+        with self._lock:
+            try:
+                selection = parse_selection(self.words, default_all=True)
+                return failures.failures(self.context, selection)
+            except NothingMatched:
+                return []
+
+    def act(self, command: str, words: Sequence[str]) -> str:
+        """Run a command that changes something, as typed; return what it said."""
+        done = subprocess.run(
+            [
+                *(sys.executable, "-m", "vtjobs.cli", command, *words, "--yes"),
+                *("-W", str(self.context.workspace.root)),
+            ],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        return (done.stdout + done.stderr).strip()
+
+
+def _of_cells(cell_ids: Sequence[str]) -> Selection:
+    return parse_selection([f"cell={','.join(cell_ids)}"])
+
+
+def _tail(path: Path) -> list[str]:
+    with path.open("rb") as file:
+        size = file.seek(0, 2)
+        file.seek(max(0, size - TAIL_BYTES))
+        text = file.read().decode(errors="replace")
+    found = text.splitlines()
+    # The first of them may have been cut.
+    return found[1:] if size > TAIL_BYTES else found
