@@ -130,7 +130,7 @@ def run_examples(user: Cli) -> Iterator[tuple[str, Shown]]:
         done = user(*words[1:])
         output = (done.stdout + done.stderr).replace(str(user.folder), "/lab")
         output = re.sub(r"^.* (slurm|ray) +not in use.*\n", "", output, flags=re.M)
-        output = re.sub(r"^Usage: \S+", "Usage: vtjobs", output)
+        output = re.sub(r"^Usage: .*?(?= [a-z]+ \[OPTIONS)", "Usage: vtjobs", output)
         return Shown(" ".join(words), output, done.returncode)
 
     for name, command in EXAMPLES.items():
