@@ -177,6 +177,7 @@ def test_of_a_log_of_gigabytes_the_end_is_read(tmp_path: Path) -> None:
     assert _tail(path)[-1] == "last" and sum(map(len, _tail(path))) <= TAIL_BYTES
 
 
+@pytest.mark.skipif(not tmux.is_there(), reason="needs tmux")
 def test_in_a_real_terminal_it_fills_the_screen_and_gives_it_back(cli: Cli) -> None:
     cli.write("tiny.yaml", tiny_grid())
     cli.ok("submit", "tiny.yaml", "--hold")
