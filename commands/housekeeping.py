@@ -133,6 +133,7 @@ def init(
     import shlex
 
     from ..jobs.atomic_files import write_new
+    from ..jobs.config.backends import elsewhere
     from ..jobs.grid.catalogue import grid_source
     from .printing.terminal import say
 
@@ -148,7 +149,7 @@ def init(
     if asked := _gpus_missing(text):
         say(
             f"It asks for {plural(asked, 'GPU')} a node, and this machine has none. Set backend: "
-            "slurm (or ray) in it for a cluster, or resources: {gpus_per_node: 0} to train here."
+            f"{elsewhere()} in it for a cluster, or resources: {{gpus_per_node: 0}} to train here."
         )
 
 

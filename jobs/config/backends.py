@@ -75,6 +75,11 @@ def names() -> list[str]:
     return list(_installed() | BACKENDS)
 
 
+def elsewhere() -> str:
+    """Return the names of our own backends that send runs to other machines, for people."""
+    return " or ".join(name for name in BACKENDS if name != "local")
+
+
 def is_known(name: object) -> bool:
     """Whether there is a backend of this name."""
     # Other packages are looked through only where a name is not ours: it takes a while.

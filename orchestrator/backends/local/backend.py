@@ -21,6 +21,7 @@ from types import MappingProxyType
 from typing import Any
 
 from ....jobs.atomic_files import make_folder, open_file
+from ....jobs.config.backends import elsewhere
 from ....jobs.config.config import Config
 from ....jobs.config.host import clean_environment, cpu_count, visible_gpus
 from ....jobs.errors import BadInput, DamagedFile, Problem
@@ -72,7 +73,7 @@ class LocalBackend:
                 message = f"{shape.gpus} requested, this machine has {present}"
                 fix = (
                     "Set resources: {gpus_per_node: 0} to train on the CPU (on the command line: "
-                    "--set resources.gpus_per_node=0), or backend: slurm or ray for a cluster"
+                    f"--set resources.gpus_per_node=0), or backend: {elsewhere()} for a cluster"
                 )
                 raise BadInput(Problem(key="gpus_per_node", message=message, fix=fix))
             most = present // shape.gpus
