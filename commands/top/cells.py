@@ -7,7 +7,7 @@ from typing import ClassVar
 from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.widgets import DataTable, Footer, Input, Static
+from textual.widgets import Footer, Input, Static
 
 from ...analysis.output import wording
 from ...jobs.errors import VtjobsError
@@ -18,7 +18,7 @@ from ...orchestrator.views.cells import CellView
 from ..printing.curve import sparkline
 from .reader import Reader, Snapshot
 from .runs import Failures, Runs
-from .view import View, current_key, fill, plain
+from .view import Listing, View, plain
 
 # In this order states have a column, where a run is in them.
 STATES = (
@@ -26,6 +26,8 @@ STATES = (
     *(RunState.COMPLETED, RunState.DIVERGED, RunState.FAILED, RunState.CANCELLED),
 )
 LOST = (RunState.DIVERGED, RunState.FAILED)
+# So many cells are listed. A selector finds the others.
+MOST_CELLS = 2000
 # For so many cells, the first of the list, the curve is read.
 MOST_CURVES = 200
 
@@ -56,7 +58,7 @@ class Cells(View):
 
     def compose(self) -> ComposeResult:
         yield Static(id="head")
-        yield DataTable[Text](cursor_type="row", zebra_stripes=True)
+        yield Listing(cursor_type="row", zebra_stripes=True)
         yield Input(
             placeholder="selector, e.g. head=drloc dataset=cifar10; empty: all", id="filter"
         )
@@ -64,7 +66,7 @@ class Cells(View):
 
     def on_mount(self) -> None:
         self.query_one(Input).display = False
-        self.query_one(DataTable).focus()
+        self.query_one(Listing).focus()
         super().on_mount()
 
     def read(self) -> tuple[Snapshot, dict[str, str]]:
@@ -77,7 +79,7 @@ class Cells(View):
 
     def show(self, found: tuple[Snapshot, dict[str, str]]) -> None:
         snapshot, self.curves = found
-        self.cells = {cell.cell_id: cell for cell in snapshot.cells}
+        self.cells = {cell.cell_id: cell for cell in snapshot.cells[:MOST_CELLS]}
         self.query_one("#head", Static).update(self._head(snapshot))
         self._fill()
 
@@ -89,6 +91,8 @@ class Cells(View):
             f"{self.reader.context.workspace.root}  {what}  "
             f"{plural(len(snapshot.cells), 'cell')}, {plural(runs, 'run')}  as of {at}"
         )
+        if len(snapshot.cells) > MOST_CELLS:
+            text.append(f"\nThe first {MOST_CELLS} cells. Press / for others.")
         for problem in snapshot.problems[:3]:
             text.append("\n")
             text.append_text(Text(one_line(problem), style="yellow", no_wrap=True))
@@ -102,7 +106,7 @@ class Cells(View):
         score = ["MEAN ± STD", *(["Δ"] if base else [])]
         heading = ["", *names, "SEEDS", *score, "CURVE", *shown]
         rows = {cell.cell_id: self._row(cell, names, shown, base) for cell in cells}
-        fill(self.query_one(DataTable), [name.upper() for name in heading], rows)
+        self.query_one(Listing).fill([name.upper() for name in heading], rows)
 
     def _row(
         self,
@@ -138,7 +142,7 @@ class Cells(View):
         ]
 
     def _chosen_cells(self) -> list[str]:
-        current = current_key(self.query_one(DataTable))
+        current = self.query_one(Listing).current
         marked = [one for one in self.marked if one in self.cells]
         return marked or ([current] if current else [])
 
@@ -159,17 +163,17 @@ class Cells(View):
 
     def action_mark(self) -> None:
         """Mark or unmark a cell: curves of marked cells are drawn over each other."""
-        current = current_key(self.query_one(DataTable))
+        current = self.query_one(Listing).current
         if current is None:
             return
         if self.marked.pop(current, self) is self:
             self.marked[current] = None
         self._fill()
-        self.query_one(DataTable).action_cursor_down()
+        self.query_one(Listing).action_cursor_down()
 
     def action_pin(self) -> None:
         """Show each mean's difference from this cell's, or no longer."""
-        current = current_key(self.query_one(DataTable))
+        current = self.query_one(Listing).current
         self.pinned = None if current == self.pinned else current
         self._fill()
 
@@ -193,7 +197,7 @@ class Cells(View):
     def action_close_filter(self) -> None:
         """Leave the filter as it was; the first screen has none before it."""
         self.query_one(Input).display = False
-        self.query_one(DataTable).focus()
+        self.query_one(Listing).focus()
 
     def action_failures(self) -> None:
         """Show the failures by their cause."""

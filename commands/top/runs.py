@@ -6,14 +6,14 @@ from typing import Any, ClassVar
 from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.widgets import DataTable, Footer, Input, Static
+from textual.widgets import Footer, Input, Static
 
 from ...analysis.output import wording
 from ...jobs.names import one_line
 from ...jobs.units import plural
 from ..printing.curve import MOST_DRAWN, chart
 from .reader import Reader
-from .view import BACK, View, current_key, fill, plain
+from .view import BACK, Listing, View, plain
 
 
 class Runs(View):
@@ -33,11 +33,11 @@ class Runs(View):
 
     def compose(self) -> ComposeResult:
         yield Static(id="chart")
-        yield DataTable[Text](cursor_type="row", zebra_stripes=True)
+        yield Listing(cursor_type="row", zebra_stripes=True)
         yield Footer()
 
     def on_mount(self) -> None:
-        self.query_one(DataTable).focus()
+        self.query_one(Listing).focus()
         super().on_mount()
 
     def read(self) -> tuple[Any, Any]:
@@ -77,14 +77,14 @@ class Runs(View):
             for run in runs
         }
         heading = ["RUN", "HEAD", "SEED", "STATE", "EPOCH", "TOP1", "HOST", "REASON"]
-        fill(self.query_one(DataTable), heading, rows)
+        self.query_one(Listing).fill(heading, rows)
 
     def chosen(self) -> tuple[list[str], str]:
-        current = current_key(self.query_one(DataTable))
+        current = self.query_one(Listing).current
         return ([current], f"run {current[:8]}") if current else ([], "")
 
     def on_data_table_row_selected(self) -> None:
-        current = current_key(self.query_one(DataTable))
+        current = self.query_one(Listing).current
         if current:
             self.app.push_screen(Run(self.reader, self.every_s, current))
 
@@ -112,13 +112,13 @@ class Run(View):
         self.with_details = False
 
     def compose(self) -> ComposeResult:
-        yield DataTable[Text](cursor_type="none", show_header=False)
+        yield Listing(cursor_type="none", show_header=False)
         yield Input(placeholder="text to look for in the log; empty: all lines", id="search")
         yield Footer()
 
     def on_mount(self) -> None:
         self.query_one(Input).display = False
-        self.query_one(DataTable).focus()
+        self.query_one(Listing).focus()
         super().on_mount()
 
     def read(self) -> tuple[list[str], str, list[str]]:
@@ -136,9 +136,9 @@ class Run(View):
             Text(one_line(name), style="bold"),
             *map(plain, log),
         ]
-        table = self.query_one(DataTable)
+        table = self.query_one(Listing)
         was_at_end = table.scroll_y >= table.max_scroll_y
-        fill(table, [""], {str(number): [text] for number, text in enumerate(texts)})
+        table.fill([""], {str(number): [text] for number, text in enumerate(texts)})
         if was_at_end and table.row_count:
             table.scroll_end(animate=False)
 
@@ -159,7 +159,7 @@ class Run(View):
     def on_input_submitted(self, event: Input.Submitted) -> None:
         self.wanted = event.value
         self.query_one(Input).display = False
-        self.query_one(DataTable).focus()
+        self.query_one(Listing).focus()
         self.refresh_now()
 
 
@@ -169,13 +169,13 @@ class Failures(View):
     BINDINGS: ClassVar[list[BindingType]] = [BACK, Binding("R", "act('retry')", "Retry")]
 
     def compose(self) -> ComposeResult:
-        yield DataTable[Text](cursor_type="row", zebra_stripes=True)
+        yield Listing(cursor_type="row", zebra_stripes=True)
         yield Static(id="remedy")
         yield Footer()
 
     def on_mount(self) -> None:
         self.groups: dict[str, Any] = {}
-        self.query_one(DataTable).focus()
+        self.query_one(Listing).focus()
         super().on_mount()
 
     def read(self) -> Any:
@@ -187,7 +187,7 @@ class Failures(View):
             key: [plain(group.runs), plain(group.failure), plain(group.message)]
             for key, group in self.groups.items()
         }
-        fill(self.query_one(DataTable), ["RUNS", "CLASS", "ERROR"], rows)
+        self.query_one(Listing).fill(["RUNS", "CLASS", "ERROR"], rows)
         if not rows:
             self.query_one("#remedy", Static).update("No run has failed.")
 
@@ -202,7 +202,7 @@ class Failures(View):
             self.app.push_screen(Run(self.reader, self.every_s, group.sample))
 
     def _current(self) -> Any:
-        return self.groups.get(current_key(self.query_one(DataTable)) or "")
+        return self.groups.get(self.query_one(Listing).current or "")
 
     def chosen(self) -> tuple[list[str], str]:
         group = self._current()

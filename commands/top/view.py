@@ -7,6 +7,7 @@ from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
+from textual.coordinate import Coordinate
 from textual.screen import ModalScreen, Screen
 from textual.widgets import DataTable, Label
 
@@ -111,21 +112,47 @@ class View(Screen[None]):
         self.app.call_from_thread(self.refresh_now)
 
 
-def current_key(table: DataTable[Text]) -> str | None:
-    """Return the key of the row where the cursor is."""
-    if not table.row_count or not table.is_valid_coordinate(table.cursor_coordinate):
-        return None
-    return table.coordinate_to_cell_key(table.cursor_coordinate).row_key.value
+class Listing(DataTable[Text]):
+    """A table that is filled again and again, and knows what it shows."""
 
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.heading: list[str] = []
+        self.shown: dict[str, list[Text]] = {}
 
-def fill(table: DataTable[Text], heading: Sequence[str], rows: dict[str, list[Text]]) -> None:
-    """Show rows, and leave the cursor on the row where it was."""
-    key = current_key(table)
-    scroll = table.scroll_y
-    table.clear(columns=True)
-    table.add_columns(*heading)
-    for name, row in rows.items():
-        table.add_row(*row, key=name)
-    if key in rows:
-        table.move_cursor(row=list(rows).index(key), scroll=False)
-        table.scroll_to(y=scroll, animate=False)
+    @property
+    def current(self) -> str | None:
+        """The key of the row where the cursor is."""
+        if not self.row_count or not self.is_valid_coordinate(self.cursor_coordinate):
+            return None
+        return self.coordinate_to_cell_key(self.cursor_coordinate).row_key.value
+
+    def fill(self, heading: Sequence[str], rows: dict[str, list[Text]]) -> None:
+        """Show rows, and leave the cursor on the row where it was.
+
+        Of rows that are there already only what has changed is drawn: the screen does not halt.
+        """
+        if self.heading == list(heading) and list(self.shown) == list(rows):
+            changes = [
+                (Coordinate(number, column), new)
+                for number, (old_row, row) in enumerate(
+                    zip(self.shown.values(), rows.values(), strict=True)
+                )
+                for column, (old, new) in enumerate(zip(old_row, row, strict=True))
+                if old != new
+            ]
+            for place, text in changes:
+                self.update_cell_at(place, text, update_width=True)
+        else:
+            self._begin_anew(heading, rows)
+        self.heading, self.shown = list(heading), rows
+
+    def _begin_anew(self, heading: Sequence[str], rows: dict[str, list[Text]]) -> None:
+        key, scroll = self.current, self.scroll_y
+        self.clear(columns=True)
+        self.add_columns(*heading)
+        for name, row in rows.items():
+            self.add_row(*row, key=name)
+        if key in rows:
+            self.move_cursor(row=list(rows).index(key), scroll=False)
+            self.scroll_to(y=scroll, animate=False)

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
 import pytest
+from rich.text import Text
 from textual.pilot import Pilot
 from textual.widgets import DataTable, Input, Static
 
@@ -12,7 +13,7 @@ from vtjobs.commands.top.app import Top
 from vtjobs.commands.top.cells import Cells
 from vtjobs.commands.top.reader import TAIL_BYTES, Reader, _tail
 from vtjobs.commands.top.runs import Failures, Run, Runs
-from vtjobs.commands.top.view import Confirm
+from vtjobs.commands.top.view import Confirm, Listing
 
 from ...support import tmux
 from ...support.cli import Cli
@@ -165,6 +166,22 @@ def test_a_run_that_starts_meanwhile_is_seen_and_the_cursor_stays(lab: Lab) -> N
         lab.tick(start=False)
         await until(pilot, lambda: "1/2" in texts(pilot)[0])
         assert pilot.app.screen.query_one(DataTable).cursor_row == 1
+
+    drive(lab, steps)
+
+
+def test_what_has_not_changed_is_not_drawn_again(lab: Lab) -> None:
+    async def steps(pilot: Pilot[None]) -> None:
+        table = pilot.app.screen.query_one(Listing)
+        rows = list(table.rows)
+        shown = {
+            str(row.value): [Text(str(cell)) for cell in table.get_row(row)] for row in table.rows
+        }
+        first = next(iter(shown.values()))
+        first[3] = Text("changed")
+        table.fill(table.heading, shown)
+        assert texts(pilot)[0][3] == "changed"
+        assert all(one is other for one, other in zip(rows, table.rows, strict=True))
 
     drive(lab, steps)
 
