@@ -22,7 +22,7 @@ class EndedGrid:
     attempts: int
     """Of all its runs: another number says that the grid has gone on since."""
     at: float
-    """When the last of its runs changed."""
+    """When the last of its attempts ended."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +40,7 @@ class LostRun:
     number: int
     """Of its newest attempt."""
     at: float
-    """When the run changed."""
+    """When that attempt ended."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,11 +55,20 @@ class QuietGrid:
 
 
 def ended_grids(connection: Connection, since: float) -> list[EndedGrid]:
-    """Return the grids that ended after a time, in seconds since 1970."""
-    changed = func.max(m.runs.c.changed_at)
+    """Return the grids of which an attempt ended after a time, and none is left to come.
+
+    The journals' times count: those of the ledger are new after it was rebuilt. A grid that was
+    cancelled before it began is left out; whoever did it knows.
+
+    Args:
+        connection: to the ledger.
+        since: seconds since 1970.
+    """
+    changed = func.max(m.attempts.c.ended_at)
     open_ = select(m.runs.c.grid_id).where(m.runs.c.state.in_(_UNSETTLED))
     query = (
         select(m.runs.c.grid_id, changed)
+        .join(m.attempts, m.attempts.c.run_id == m.runs.c.run_id)
         .where(m.runs.c.grid_id.not_in(open_))
         .group_by(m.runs.c.grid_id)
         .having(changed > since)
@@ -86,7 +95,10 @@ def ended_grids(connection: Connection, since: float) -> list[EndedGrid]:
 
 
 def lost_runs(connection: Connection, since: float) -> list[LostRun]:
-    """Return the runs that failed or diverged after a time, in seconds since 1970."""
+    """Return the runs that failed or diverged after a time, in seconds since 1970.
+
+    The journals' times count.
+    """
     tried = m.attempts.alias("tried").c
     latest = select(func.max(tried.number)).where(tried.run_id == m.runs.c.run_id).scalar_subquery()
     cells = m.cells.c
@@ -101,7 +113,7 @@ def lost_runs(connection: Connection, since: float) -> list[LostRun]:
             m.runs.c.state,
             m.attempts.c.failure,
             m.attempts.c.number,
-            m.runs.c.changed_at.label("at"),
+            m.attempts.c.ended_at.label("at"),
         )
         .select_from(m.runs)
         .join(m.cells, cells.cell_id == m.runs.c.cell_id)
@@ -109,8 +121,8 @@ def lost_runs(connection: Connection, since: float) -> list[LostRun]:
             m.attempts,
             (m.attempts.c.run_id == m.runs.c.run_id) & (m.attempts.c.number == latest),
         )
-        .where(m.runs.c.state.in_(_LOST), m.runs.c.changed_at > since)
-        .order_by(m.runs.c.changed_at)
+        .where(m.runs.c.state.in_(_LOST), m.attempts.c.ended_at > since)
+        .order_by(m.attempts.c.ended_at)
     )
     return [LostRun(**row) for row in connection.execute(query).mappings()]
 

@@ -1,6 +1,9 @@
 """What somebody may want to be told of: grids that end or stall, runs that are lost."""
 
-from vtjobs.db.engine import reading
+from sqlalchemy import update
+
+from vtjobs.db import models as m
+from vtjobs.db.engine import reading, writing
 from vtjobs.db.happened import ended_grids, lost_runs, quiet_grids
 from vtjobs.db.ingest import ingest_live
 
@@ -60,6 +63,25 @@ def test_a_run_is_lost_with_its_labels_and_its_class(world: World) -> None:
         1,
     )
     assert found.seed == 1 and found.head == "supervised"
+
+
+def test_what_was_known_is_no_news_after_the_ledger_was_rebuilt(world: World) -> None:
+    one, two = world.submit(paper_grid(seeds=2, retries=0))
+    complete(world, one)
+    fail(world, two)
+    since = world.clock()
+    with writing(world.ledger.engine) as connection:
+        connection.execute(update(m.runs).values(changed_at=since + 1000.0))
+    with reading(world.ledger.engine) as connection:
+        assert (ended_grids(connection, since), lost_runs(connection, since)) == ([], [])
+        assert ended_grids(connection, 0.0) and lost_runs(connection, 0.0)
+
+
+def test_a_grid_that_was_cancelled_before_it_began_is_no_news(world: World) -> None:
+    (run,) = world.submit(paper_grid())
+    world.cancel(run)
+    with reading(world.ledger.engine) as connection:
+        assert ended_grids(connection, 0.0) == []
 
 
 def test_a_grid_is_quiet_since_its_last_sign_of_life(world: World) -> None:
