@@ -13,6 +13,7 @@ from statistics import fmean, stdev
 from typing import Any
 
 from ...jobs.documents import Document
+from ...jobs.errors import NothingMatched
 from ...jobs.units import plural
 from ..stats.difference import (
     ALPHA,
@@ -27,7 +28,7 @@ from .cell import Cell
 from .matching import Made, is_recorded, set_of
 from .more_seeds import what_helps
 from .published import SELECTION, Published, deviations, largest, select
-from .ready_grids import Reference, differences, references, why_none
+from .ready_grids import Reference, differences, presets_of, references, why_none
 
 SCHEMA_VERSION = 2
 
@@ -120,8 +121,18 @@ class Against(Document, frozen=True, kw_only=True):
 
 
 def sets_of(name: str) -> list[str]:
-    """Return the evaluation sets of a table's accuracies."""
-    return list(dict.fromkeys(set_of(record) for record in select(name) if record.metric == "top1"))
+    """Return the evaluation sets of a table's accuracies.
+
+    Raises:
+        BadInput: there is no such paper.
+        NothingMatched: it has no such table, or the table has no accuracies.
+    """
+    records = select(name)
+    found = dict.fromkeys(set_of(record) for record in records if record.metric == "top1")
+    if not found:
+        metrics = ", ".join(sorted({record.metric for record in records}))
+        raise NothingMatched(f"{name} has no accuracies to compare. It has: {metrics}")
+    return list(found)
 
 
 def against(
@@ -239,10 +250,14 @@ def _pairs(record: Published, ours: Sequence[_Ours], paper: str, alpha: float) -
     if grid is None:
         return [pair(None, Standing.NO_GRID, why_none(record))]
     same, alike = [], []
+    by_presets: dict[tuple[str, ...], list[Reference]] = {}
     for one in ours:
         if one.cell.set != set_of(record):
             continue
-        differing = _least_differing(one, references(paper, record, one.made))
+        presets = presets_of(one.made)
+        if presets not in by_presets:
+            by_presets[presets] = references(paper, record, presets)
+        differing = _least_differing(one, by_presets[presets])
         why = _why_no_score(one)
         if differing == []:
             same.append(pair(one, Standing.NO_SCORE if why else Standing.COMPARED, why))

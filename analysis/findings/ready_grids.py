@@ -84,15 +84,14 @@ def grids_of(paper: str, table: str) -> tuple[str, ...]:
     return GRIDS.get((paper, table), known)
 
 
-def references(paper: str, record: Published, like: Made | None = None) -> list[Reference]:
+def references(paper: str, record: Published, presets: tuple[str, ...] = ()) -> list[Reference]:
     """Return the cells of ready grids that make a record's number.
 
     Args:
         paper: of the record.
         record: one of the paper's.
-        like: a cell whose presets (paper or code) the ready grid is expanded with; None: paper.
+        presets: what `presets_of` returned, with which the ready grid is expanded; none: paper.
     """
-    presets = _presets(like) if like is not None else ()
     return [
         alike
         for grid in grids_of(paper, record.table)
@@ -134,7 +133,8 @@ def differences(one: Made, theirs: Reference) -> list[str]:
     return found if more < 2 else [*found[:_NAMED], f"and {more} more settings"]
 
 
-def _presets(one: Made) -> tuple[str, str, str]:
+def presets_of(one: Made) -> tuple[str, ...]:
+    """Return the presets of a cell: its recipe's, its head, and the head's (paper or code)."""
     head = one.head
     return one.stages[0].recipe.fidelity, head.name, str(head.params.get("fidelity", "paper"))
 

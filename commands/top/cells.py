@@ -150,7 +150,8 @@ class Cells(View):
         cells = self._chosen_cells()
         runs = sum(self.cells[one].planned for one in cells)
         name = f"the {plural(runs, 'run')} of {plural(len(cells), 'cell')}"
-        return ([f"cell={','.join(cells)}"] if cells else []), name
+        # Of a cell's runs those that the filter leaves, as they are counted.
+        return ([*self.reader.words, f"cell={','.join(cells)}"] if cells else []), name
 
     def on_data_table_row_selected(self) -> None:
         self.action_open()

@@ -1,5 +1,6 @@
 """The further screens of `vtjobs top`: curves and runs of cells, one run, failures."""
 
+import string
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
@@ -54,7 +55,7 @@ class Runs(View):
             )
             text = Text.from_ansi(drawn, no_wrap=True)
             names = wording.columns(known)
-            for letter, curve in zip("ABCDEFGHIJKLMNOPQRSTUVWXYZ", known, strict=False):
+            for letter, curve in zip(string.ascii_uppercase, known, strict=False):
                 label = "  ".join(wording.labels(curve, names))
                 last = curve.points[-1]
                 score = wording.score(last.mean, last.std)

@@ -1,6 +1,7 @@
 """What the screens of `vtjobs top` have in common."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, ClassVar
 
 from rich.text import Text
@@ -11,6 +12,7 @@ from textual.coordinate import Coordinate
 from textual.screen import ModalScreen, Screen
 from textual.widgets import DataTable, Label
 
+from ...jobs.errors import VtjobsError
 from ...jobs.names import one_line, printable
 from .reader import Reader
 
@@ -73,8 +75,17 @@ class View(Screen[None]):
             self.run_worker(self._work, thread=True, exclusive=True, group="read")
 
     def _work(self) -> None:
-        found = self.read()
+        try:
+            found = self.read()
+        except (VtjobsError, OSError) as error:
+            # What was read before stays: the ledger or the workspace may be back at the next look.
+            self._say(str(error), severity="error")
+            return
         self.app.call_from_thread(self._show, found)
+
+    def _say(self, text: str, **options: Any) -> None:
+        notify = partial(self.app.notify, printable(text)[-500:], markup=False, **options)
+        self.app.call_from_thread(notify)
 
     def _show(self, found: Any) -> None:
         if self.is_mounted:
@@ -105,10 +116,7 @@ class View(Screen[None]):
         self.app.push_screen(Confirm(f"{ACTIONS[command]} {name}?"), answered)
 
     def _act(self, command: str, words: list[str]) -> None:
-        said = self.reader.act(command, words)
-        self.app.call_from_thread(
-            self.app.notify, printable(said)[-500:], title=ACTIONS[command], markup=False
-        )
+        self._say(self.reader.act(command, words), title=ACTIONS[command])
         self.app.call_from_thread(self.refresh_now)
 
 

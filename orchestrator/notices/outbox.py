@@ -13,17 +13,20 @@ lost, and at most one message is told twice.
 """
 
 import hashlib
+import math
 import os
 import socket
 import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TypeVar
 
 from ...jobs.atomic_files import make_folder, read_cache, to_json, touch_new, write_new, write_over
-from ...jobs.documents import Document, from_plain, to_plain
+from ...jobs.documents import Document, Unfit, from_plain, to_plain
 from ...jobs.workspace.paths import Workspace
 
+T = TypeVar("T")
 # A claim that is older belongs to a sender that is gone: none takes that long.
 CLAIM_S = 180.0
 # Seconds until an address that could not be reached is tried again, doubled up to the last.
@@ -70,6 +73,9 @@ class Outbox:
             path = self.folder / "since" / _name(address)
             if not path.exists():
                 write_new(path, to_json({"at": now}))
+            if math.isinf(self._since(address)):
+                # It is damaged: better from now on than never, or than everything anew.
+                write_over(path, to_json({"at": now}))
             found.append(self._since(address))
         return min(found, default=now)
 
@@ -85,12 +91,13 @@ class Outbox:
         """Return what an address has not been told yet, the oldest first."""
         sent = set(_listed(self.folder / "sent" / _name(address)))
         found = [
-            from_plain(read_cache(self.folder / "new" / name), Notice)
+            _read(self.folder / "new" / name, Notice)
             for name in _listed(self.folder / "new")
             if name.endswith(".json") and name.removesuffix(".json") not in sent
         ]
         since = self._since(address)
-        return sorted((one for one in found if one.at > since), key=lambda one: (one.at, one.key))
+        fresh = (one for one in found if one is not None and one.at > since)
+        return sorted(fresh, key=lambda one: (one.at, one.key))
 
     def put_down(self, address: str, notices: Iterable[Notice], tried: Tried) -> None:
         """Note the outcome of a try.
@@ -109,8 +116,7 @@ class Outbox:
 
     def tried(self, address: str) -> Tried | None:
         """Return the last try to reach an address."""
-        found = read_cache(self.folder / "tried" / f"{_name(address)}.json")
-        return from_plain(found, Tried) if found else None
+        return _read(self.folder / "tried" / f"{_name(address)}.json", Tried)
 
     def is_due(self, address: str, now: float, every_s: float) -> bool:
         """Whether an address may be tried now: not too often, and later each time it fails."""
@@ -127,9 +133,12 @@ class Outbox:
         own = to_json({"host": socket.gethostname(), "pid": os.getpid(), "id": uuid.uuid4().hex})
         with suppress(FileNotFoundError):
             if now - path.stat().st_mtime > CLAIM_S:
-                # Of several that see a claim of a sender that is gone, one moves it away.
                 gone = path.with_name(f"sender-{uuid.uuid4().hex}")
                 os.rename(path, gone)
+                if now - gone.stat().st_mtime <= CLAIM_S:
+                    # Another one was faster: what was moved is its own claim.
+                    with suppress(FileExistsError):
+                        os.link(gone, path)
                 gone.unlink()
         if not write_new(path, own):
             yield False
@@ -142,12 +151,22 @@ class Outbox:
                     path.unlink()
 
     def _since(self, address: str) -> float:
-        return float(read_cache(self.folder / "since" / _name(address)).get("at", 0.0))
+        """Return since when an address is told: never, where that is not noted."""
+        found = read_cache(self.folder / "since" / _name(address)).get("at")
+        return float(found) if isinstance(found, int | float) else math.inf
 
 
 def _name(address: str) -> str:
     """Return an address as a file's name, from which no secret can be read."""
     return hashlib.sha256(address.encode()).hexdigest()[:16]
+
+
+def _read(path: Path, kind: type[T]) -> T | None:
+    """Return what a file holds, or None where it is missing or damaged: no pass fails for it."""
+    try:
+        return from_plain(read_cache(path), kind)
+    except Unfit:
+        return None
 
 
 def _listed(folder: Path) -> list[str]:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from scipy.stats import ttest_ind_from_stats
 
-from vtjobs.analysis.findings.against import Row, Standing, against
+from vtjobs.analysis.findings.against import Row, Standing, against, sets_of
 from vtjobs.analysis.findings.cell import Cell
 from vtjobs.analysis.findings.coverage import coverage
 from vtjobs.analysis.findings.matching import Made
@@ -14,6 +14,7 @@ from vtjobs.analysis.findings.published import PAPERS, records
 from vtjobs.analysis.output import published_table
 from vtjobs.analysis.output.layout import latex, markdown
 from vtjobs.jobs.documents import changed, to_plain
+from vtjobs.jobs.errors import NothingMatched
 from vtjobs.jobs.grid.checks import grid_document
 from vtjobs.jobs.grid.load import take_in
 
@@ -342,6 +343,12 @@ def test_every_accuracy_is_made_by_a_ready_grid_or_says_why_not(paper: str) -> N
 
 def _tables(paper: str) -> list[str]:
     return [f"{paper}:{table}" for table in {one.table for one in records(paper).values()}]
+
+
+def test_a_table_without_accuracies_says_what_it_has() -> None:
+    assert sets_of("thesis:6.6") == ["test", "real", "v2"]
+    with pytest.raises(NothingMatched, match=r"no accuracies to compare\. It has: macc, miou"):
+        sets_of("drloc:12")
 
 
 def test_coverage_counts_a_number_once_by_its_standing() -> None:

@@ -14,6 +14,10 @@ from vtjobs.commands.top.cells import Cells
 from vtjobs.commands.top.reader import TAIL_BYTES, Reader, _tail
 from vtjobs.commands.top.runs import Failures, Run, Runs
 from vtjobs.commands.top.view import Confirm, Listing
+from vtjobs.jobs.errors import LedgerUnreachable
+from vtjobs.jobs.run.selector import parse_selection
+from vtjobs.orchestrator.views.runs import RunView
+from vtjobs.orchestrator.views.runs import runs as runs_of
 
 from ...support import tmux
 from ...support.cli import Cli
@@ -38,6 +42,10 @@ def lab(quiet_lab: Lab) -> Iterator[Lab]:
     (logs / "rank-0.log").write_text(f"first\n{HOSTILE}\nlast\n", encoding="utf-8")
     quiet_lab.tick(start=False)
     yield quiet_lab
+
+
+def select(lab: Lab, words: list[str]) -> list[RunView]:
+    return runs_of(lab.open(), parse_selection(words))
 
 
 def texts(pilot: Pilot[None]) -> list[list[str]]:
@@ -152,6 +160,35 @@ def test_what_changes_something_is_asked_first(lab: Lab) -> None:
         assert states() == {"failed", "queued"}
         await pilot.press("C", "y")
         await until(pilot, lambda: "cancelled" in states())
+
+    drive(lab, steps)
+
+
+def test_an_action_is_about_the_runs_that_the_filter_leaves(lab: Lab) -> None:
+    async def steps(pilot: Pilot[None]) -> None:
+        screen = pilot.app.screen
+        assert isinstance(screen, Cells)
+        screen.reader.words = ["state=failed"]
+        screen.refresh_now()
+        await until(pilot, lambda: len(texts(pilot)) == 1)
+        words, name = screen.chosen()
+        assert name == "the 1 run of 1 cell"
+        runs = select(lab, words)
+        assert [run.state for run in runs] == ["failed"]
+
+    drive(lab, steps)
+
+
+def test_a_ledger_that_is_away_is_said_and_the_last_numbers_stay(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def steps(pilot: Pilot[None]) -> None:
+        def away(*_: object, **__: object) -> None:
+            raise LedgerUnreachable("the ledger is away")
+
+        monkeypatch.setattr("vtjobs.commands.top.reader.cells.cells", away)
+        await until(pilot, lambda: bool(pilot.app._notifications))
+        assert "61.00 ± 1.41" in texts(pilot)[1]
 
     drive(lab, steps)
 

@@ -152,6 +152,48 @@ def test_a_claim_that_was_taken_over_is_not_given_up_by_its_first_owner(outbox: 
             assert (outbox.folder / "sender").read_bytes() == taken
 
 
+def test_of_two_that_see_a_gone_sender_the_slower_one_gives_the_claim_back(
+    outbox: Outbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outbox.begin(["command"], NOW)
+    claim = outbox.folder / "sender"
+    claim.write_text("{}", encoding="utf-8")
+    os.utime(claim, (NOW, NOW))
+    later, rename = NOW + CLAIM_S + 1, os.rename
+
+    def overtaken(source: Path, target: Path) -> None:
+        """Between the look at the claim and its removal another one takes it over."""
+        claim.write_text("theirs", encoding="utf-8")
+        os.utime(claim, (later, later))
+        rename(source, target)
+
+    monkeypatch.setattr(os, "rename", overtaken)
+    with outbox.claimed(later) as ours:
+        assert not ours
+    assert claim.read_text(encoding="utf-8") == "theirs"
+    assert [path.name for path in outbox.folder.iterdir() if path.name != "since"] == ["sender"]
+
+
+def test_a_damaged_file_of_the_outbox_costs_what_it_held_and_nothing_else(outbox: Outbox) -> None:
+    outbox.begin(["command"], NOW)
+    outbox.add([notice(1), notice(2)])
+    (outbox.folder / "new" / "fail-1.json").write_bytes(b'{"key": "fa')
+    assert [one.key for one in outbox.open_notices("command")] == ["fail-2"]
+    (since,) = (outbox.folder / "since").iterdir()
+    since.write_bytes(b"{")
+    assert outbox.open_notices("command") == [], "what it holds may have been told"
+    assert outbox.begin(["command"], NOW + 5) == NOW + 5
+    (outbox.folder / "tried").mkdir()
+    for path in ("tried", "new"):
+        (outbox.folder / path / f"{since.name}.json").write_bytes(b"\0")
+    assert outbox.tried("command") is None and outbox.is_due("command", NOW, 300)
+
+
+def test_an_address_that_is_not_noted_yet_is_told_nothing(outbox: Outbox) -> None:
+    outbox.add([notice(1)])
+    assert outbox.open_notices("env:NEW") == []
+
+
 # A command that notes what it was told, and kills its sender where the file `kill` says so.
 TOLD = """
 import json, os, pathlib, signal, sys
