@@ -1,5 +1,6 @@
 """What has happened that somebody may want to be told of."""
 
+from collections import defaultdict
 from dataclasses import dataclass
 
 from sqlalchemy import func, select
@@ -7,6 +8,7 @@ from sqlalchemy import func, select
 from ..jobs.run.states import RunState
 from . import models as m
 from .engine import Connection
+from .parts import in_parts
 
 _UNSETTLED = tuple(state for state in RunState if not state.is_settled)
 _LOST = (RunState.FAILED, RunState.DIVERGED)
@@ -73,25 +75,27 @@ def ended_grids(connection: Connection, since: float) -> list[EndedGrid]:
         .group_by(m.runs.c.grid_id)
         .having(changed > since)
     )
-    found = []
-    for grid_id, at in connection.execute(query).all():
-        states = select(m.runs.c.state, func.count()).where(m.runs.c.grid_id == grid_id)
-        attempts = (
-            select(func.count())
-            .select_from(m.attempts)
-            .join(m.runs, m.runs.c.run_id == m.attempts.c.run_id)
-            .where(m.runs.c.grid_id == grid_id)
+    ended = {grid_id: at for grid_id, at in connection.execute(query).all()}
+    states: dict[str, dict[str, int]] = defaultdict(dict)
+    attempts: dict[str, int] = {}
+    for part in in_parts(ended):
+        of_them = m.runs.c.grid_id.in_(part)
+        counted = select(m.runs.c.grid_id, m.runs.c.state, func.count()).where(of_them)
+        for grid_id, state, count in connection.execute(
+            counted.group_by(m.runs.c.grid_id, m.runs.c.state)
+        ).all():
+            states[grid_id][state] = count
+        tried = (
+            select(m.runs.c.grid_id, func.count())
+            .join(m.attempts, m.attempts.c.run_id == m.runs.c.run_id)
+            .where(of_them)
         )
-        rows = connection.execute(states.group_by(m.runs.c.state)).all()
-        found.append(
-            EndedGrid(
-                grid_id=grid_id,
-                states={state: count for state, count in rows},
-                attempts=connection.execute(attempts).scalar_one(),
-                at=at,
-            )
-        )
-    return found
+        for grid_id, count in connection.execute(tried.group_by(m.runs.c.grid_id)).all():
+            attempts[grid_id] = count
+    return [
+        EndedGrid(grid_id=grid_id, states=states[grid_id], attempts=attempts[grid_id], at=at)
+        for grid_id, at in ended.items()
+    ]
 
 
 def lost_runs(connection: Connection, since: float) -> list[LostRun]:

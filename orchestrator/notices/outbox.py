@@ -82,10 +82,12 @@ class Outbox:
     def add(self, notices: Iterable[Notice]) -> None:
         """Put down what has happened; a notice that is there already stays as it is."""
         folder = make_folder(self.folder / "new")
+        # One look for all: a pass brings every failure since the address was named.
+        known = set(_listed(folder))
         for notice in notices:
-            path = folder / f"{notice.key}.json"
-            if not path.exists():
-                write_new(path, to_json(to_plain(notice)))
+            name = f"{notice.key}.json"
+            if name not in known:
+                write_new(folder / name, to_json(to_plain(notice)))
 
     def open_notices(self, address: str) -> list[Notice]:
         """Return what an address has not been told yet, the oldest first."""
