@@ -2,7 +2,7 @@
 
 from setuptools import find_packages, setup
 
-ROOMS = ("analysis", "commands", "db", "jobs", "orchestrator", "workers")
+ROOMS = ("analysis", "commands", "db", "jobs", "orchestrator", "web", "workers")
 FOUND = find_packages(include=[pattern for room in ROOMS for pattern in (room, f"{room}.*")])
 
 setup(packages=["vtjobs", *(f"vtjobs.{name}" for name in FOUND)])

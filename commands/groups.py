@@ -17,7 +17,10 @@ MOST_NUMBER = 2**31 - 1
 GROUPS: dict[str, tuple[str, ...]] = {
     "First steps": ("init", "plan", "submit", "status", "report"),
     "Submit": ("run", "hold", "release", "cancel", "retry", "rerun", "supervise"),
-    "Watch": ("top", "runs", "show", "logs", "curve", "diff", "wait", "why", "failures", "notify"),
+    "Watch": (
+        *("top", "ui", "runs", "show", "logs", "curve", "diff", "wait", "why", "failures"),
+        "notify",
+    ),
     "Cost": ("eff", "usage", "metrics"),
     "Results": ("compare", "variance", "mcnemar", "against", "papers", "evaluate", "export"),
     "Seeds": ("power", "topup"),
@@ -29,6 +32,7 @@ SYNONYMS: dict[str, str] = {
     "attach": "wait",
     "curves": "curve",
     "cost": "usage",
+    "dashboard": "ui",
     "delete": "gc",
     "explain": "why",
     "info": "show",
@@ -55,6 +59,7 @@ SYNONYMS: dict[str, str] = {
     "stop": "cancel",
     "table": "report",
     "unhold": "release",
+    "web": "ui",
 }
 # Close names are suggested among these alone: a typing mistake must not end in a change.
 READING = frozenset(
@@ -62,7 +67,7 @@ READING = frozenset(
         *("init", "plan", "status", "report", "runs", "show", "logs", "curve", "wait", "why"),
         *("diff", "eff", "usage", "metrics"),
         *("failures", "compare", "variance", "mcnemar", "against", "papers", "power"),
-        *("doctor", "config", "schema", "catalog", "notify", "top", "help"),
+        *("doctor", "config", "schema", "catalog", "notify", "top", "ui", "help"),
     )
 )
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from ..jobs.errors import BadInput
-from ..jobs.units import plural
+from ..jobs.units import iso, plural
 from .options import (
     Json,
     Quiet,
@@ -148,17 +148,22 @@ def _write_page(
 ) -> dict[str, Path]:
     from ..analysis.findings.gather import gather
     from ..analysis.output import page
+    from ..web import site
     from .printing import terminal
 
     if folder.exists() and not folder.is_dir():
         raise BadInput(f"--html {folder} is a file. Give a folder (created if missing)")
     context, chosen, plan = _planned(selector, given, "table", workspace)
     document = gather(context.ledger, context.workspace, chosen, plan)
-    written = page.write(document, folder)
+    as_of = f"{(iso(context.clock()) or '')[:19].replace('T', ' ')} UTC"
+    written = page.write(document, folder, as_of=as_of, site=True)
+    with terminal.counting("pages") as progress:
+        first = site.write(context, chosen, folder, report=True, progress=progress)
     terminal.say(
         f"{written['page']} written, {len(written['figures']) // 3} figures in {folder / 'figures'}"
     )
-    return {"page": written["page"], "document": written["document"]}
+    terminal.say(f"{first} written: grids, cells, runs, failures and usage")
+    return {"page": written["page"], "document": written["document"], "site": first}
 
 
 def compare(

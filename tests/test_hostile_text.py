@@ -110,3 +110,5 @@ def test_the_page_has_no_escapes(failed: Cli) -> None:
     assert done.returncode == 0 and not ACTED_ON & set(done.stderr), done.stderr
     text = (failed.folder / "page" / "report.html").read_text()
     assert "HACKED" in text and not ACTED_ON & set(text)
+    pages = [page.read_text() for page in (failed.folder / "page").rglob("*.html")]
+    assert len(pages) > 5 and not any(ACTED_ON & set(page) for page in pages)

@@ -43,6 +43,8 @@ def test_the_wheel_holds_one_package_and_its_data(tmp_path: Path) -> None:
     assert modules <= set(names)
     assert "vtjobs/jobs/catalogue/grids/quickstart.yaml" in names
     assert "vtjobs/analysis/output/templates/report.html" in names
+    assert "vtjobs/analysis/output/templates/vtjobs.css" in names
+    assert {"vtjobs/web/templates/base.html", "vtjobs/web/static/uPlot.LICENSE"} <= set(names)
     assert "vtjobs/db/migrations/script.py.mako" in names
     assert not [
         name

@@ -24,7 +24,7 @@ from .study_table import of_study
 MOST_EACH = 8
 
 
-def write(document: Report, folder: Path) -> dict[str, Any]:
+def write(document: Report, folder: Path, *, as_of: str = "", site: bool = False) -> dict[str, Any]:
     """Write `report.html`, `report.json` and `figures/` into a folder.
 
     What is there under these names is replaced.
@@ -32,6 +32,8 @@ def write(document: Report, folder: Path) -> dict[str, Any]:
     Args:
         document: of `gather.gather`.
         folder: made where it is not there.
+        as_of: when it was gathered, as the page is to say it.
+        site: whether the pages of grids, cells and runs lie beside it, to lead to.
 
     Returns:
         The paths: `page`, `document`, `figures`.
@@ -40,7 +42,7 @@ def write(document: Report, folder: Path) -> dict[str, Any]:
     (folder / "figures").mkdir(parents=True, exist_ok=True)
     paths = [path for figure in drawn for path in figure.write(folder / "figures")]
     (folder / "report.json").write_bytes(to_json(to_plain(document)))
-    (folder / "report.html").write_bytes(page(document, drawn).encode())
+    (folder / "report.html").write_bytes(page(document, drawn, as_of=as_of, site=site).encode())
     return {"page": folder / "report.html", "document": folder / "report.json", "figures": paths}
 
 
@@ -118,8 +120,15 @@ def _sets(document: Report, cell: Cell, label: str) -> list[Drawn | None]:
     return found
 
 
-def page(document: Report, drawn: list[Drawn]) -> str:
-    """Return the page: no script, no network, every figure inside it with its text."""
+def page(document: Report, drawn: list[Drawn], *, as_of: str = "", site: bool = False) -> str:
+    """Return the page: no script, no network, every figure inside it with its text.
+
+    Args:
+        document: what it is about.
+        drawn: its figures, the run status first.
+        as_of: see `write`.
+        site: see `write`.
+    """
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     loader = PackageLoader("vtjobs.analysis.output")
@@ -155,6 +164,8 @@ def page(document: Report, drawn: list[Drawn]) -> str:
     states = [state for own in every for state in own.values()]
     text = environment.get_template("report.html").render(
         document=document,
+        as_of=as_of,
+        site=site,
         said=said,
         epoch_text=epoch_text,
         first=first,

@@ -8,6 +8,8 @@ import os
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TextIO
 
 from ...jobs.names import one_line, printable
@@ -154,6 +156,22 @@ def eta_text(eta: "Eta") -> str:
     if eta.low_s is None or eta.high_s is None:
         return "eta unknown"
     return f"eta {format_range(eta.low_s, eta.high_s)}"
+
+
+@contextmanager
+def counting(what: str) -> Iterator[Callable[[int, int], None]]:
+    """Show a bar on a terminal's stderr while within; give what moves it: how many of how many.
+
+    Args:
+        what: is counted.
+    """
+    from rich.console import Console
+    from rich.progress import Progress as Bar
+
+    console = Console(stderr=True)
+    with Bar(console=console, transient=True, disable=not sys.stderr.isatty()) as bar:
+        task = bar.add_task(what, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
 class Progress:

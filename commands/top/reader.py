@@ -1,22 +1,18 @@
 """What the screens show, read from workspace and ledger; no screen reads by itself."""
 
-import subprocess
-import sys
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from ...analysis.findings.curves import CellCurve, learning_curves
 from ...jobs.errors import BadInput, NothingMatched, VtjobsError
 from ...jobs.run.selector import Selection, parse_selection
 from ...orchestrator.loop.context import Context
 from ...orchestrator.loop.tick import look
+from ...orchestrator.requests.as_typed import as_typed
 from ...orchestrator.views import cells, details, failures, runs
+from ...orchestrator.views.logs import tail
 from ..printing.show import lines
-
-# Of a log so many bytes are read, its last ones: a log of gigabytes costs no more.
-TAIL_BYTES = 256_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +90,7 @@ class Reader:
             files = failures.logs_of(self.context, run_id)
         if not files:
             return "no log yet", []
-        return str(files[0]), _tail(files[0])
+        return str(files[0]), tail(files[0])
 
     def failures(self) -> list[failures.FailureGroup]:
         """Return the failed runs by their cause."""
@@ -107,28 +103,8 @@ class Reader:
 
     def act(self, command: str, words: Sequence[str]) -> str:
         """Run a command that changes something, as typed; return what it said."""
-        done = subprocess.run(
-            [
-                *(sys.executable, "-m", "vtjobs.cli", command, *words, "--yes"),
-                *("-W", str(self.context.workspace.root)),
-            ],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        return (done.stdout + done.stderr).strip()
+        return as_typed(self.context, command, [*words, "--yes"])[1]
 
 
 def _of_cells(cell_ids: Sequence[str]) -> Selection:
     return parse_selection([f"cell={','.join(cell_ids)}"])
-
-
-def _tail(path: Path) -> list[str]:
-    with path.open("rb") as file:
-        size = file.seek(0, 2)
-        file.seek(max(0, size - TAIL_BYTES))
-        text = file.read().decode(errors="replace")
-    found = text.splitlines()
-    # The first of them may have been cut.
-    return found[1:] if size > TAIL_BYTES else found

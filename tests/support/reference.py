@@ -57,6 +57,7 @@ EXAMPLES = {
     "metrics": "vtjobs metrics",
     "notify": "vtjobs notify --test",
     "top": "vtjobs top --help",
+    "ui": "vtjobs ui --help",
     "failures": "vtjobs failures",
     "compare": "vtjobs compare tiny",
     "variance": "vtjobs variance tiny",

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
-from pathlib import Path
 
 import pytest
 from rich.text import Text
@@ -11,7 +10,7 @@ from textual.widgets import DataTable, Input, Static
 
 from vtjobs.commands.top.app import Top
 from vtjobs.commands.top.cells import Cells
-from vtjobs.commands.top.reader import TAIL_BYTES, Reader, _tail
+from vtjobs.commands.top.reader import Reader
 from vtjobs.commands.top.runs import Failures, Run, Runs
 from vtjobs.commands.top.view import Confirm, Listing
 from vtjobs.jobs.errors import LedgerUnreachable
@@ -221,14 +220,6 @@ def test_what_has_not_changed_is_not_drawn_again(lab: Lab) -> None:
         assert all(one is other for one, other in zip(rows, table.rows, strict=True))
 
     drive(lab, steps)
-
-
-def test_of_a_log_of_gigabytes_the_end_is_read(tmp_path: Path) -> None:
-    path = tmp_path / "long.log"
-    with path.open("wb") as file:
-        file.seek(3 * 10**9)
-        file.write(b"x" * TAIL_BYTES + b"\nlast\n")
-    assert _tail(path)[-1] == "last" and sum(map(len, _tail(path))) <= TAIL_BYTES
 
 
 @pytest.mark.skipif(not tmux.is_there(), reason="needs tmux")

@@ -1,0 +1,242 @@
+"""The pages over HTTP, from a real server."""
+
+import contextlib
+import gzip
+import http.client
+import itertools
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from vtjobs.jobs.errors import LedgerUnreachable
+from vtjobs.jobs.run.selector import Selection
+from vtjobs.orchestrator.loop.context import Context
+from vtjobs.web.addresses import Address
+from vtjobs.web.documents import PageDocument
+from vtjobs.web.server import feed, pages
+
+from ...support.browsing import Site, served
+from ...support.journals import ended, journal, scored, started
+from ...support.lab import Lab
+
+
+@pytest.fixture
+def site(half_done: Lab) -> Iterator[Site]:
+    with served(half_done) as found:
+        yield found
+
+
+def of_state(half_done: Lab, state: str) -> str:
+    return next(run for run, word in half_done.states().items() if word == state)
+
+
+@contextlib.contextmanager
+def listening(site: Site) -> Iterator[Iterator[dict[str, object]]]:
+    """Listen to what open pages are told."""
+    connection = http.client.HTTPConnection("127.0.0.1", site.port, timeout=20)
+    connection.request("GET", "/events", headers={"Authorization": f"Bearer {site.token}"})
+    answer = connection.getresponse()
+
+    def told() -> Iterator[dict[str, object]]:
+        while line := answer.readline():
+            if line.startswith(b"data: "):
+                yield json.loads(line.removeprefix(b"data: "))
+
+    try:
+        yield told()
+    finally:
+        connection.close()
+
+
+def until(
+    told: Iterator[dict[str, object]], is_so: Callable[[dict[str, object]], bool]
+) -> dict[str, object]:
+    """Return the first of the next events of which it is so."""
+    seen = list(itertools.islice(told, 1))
+    while not is_so(seen[-1]):
+        assert len(seen) < 100, seen[-1]
+        seen += itertools.islice(told, 1)
+    return seen[-1]
+
+
+@pytest.mark.parametrize("path", ["/", "/activity", "/failures", "/usage", "/index.json"])
+def test_every_page_is_served(site: Site, path: str) -> None:
+    assert site.ask(path).status == 200
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/x", "/runs/0000000000000000", "/static/x", "/grids/no-00000000", "/static/..%2Fsite.py"],
+)
+def test_what_is_not_there_is_said_to_be_missing(site: Site, path: str) -> None:
+    assert site.ask(path).status == 404
+
+
+def test_a_page_is_sent_once_and_packed(site: Site) -> None:
+    first = site.ask("/", Accept_Encoding="gzip")
+    assert gzip.decompress(first.body).decode() == site.ask("/").text
+    again = site.ask("/", If_None_Match=first.headers["etag"])
+    assert (again.status, again.body) == (304, b"")
+
+
+def test_an_open_page_is_told_when_the_ledger_has_something_new(site: Site, half_done: Lab) -> None:
+    waiting = of_state(half_done, "queued")
+    with listening(site) as told:
+        before = next(told)
+        journal(half_done, waiting, 1, started(), scored(63.0), ended("completed"))
+        after = until(told, lambda seen: seen["version"] != before["version"])
+        assert after["problems"] == []
+        assert ">63<" in site.ask(f"/runs/{waiting}").text
+
+
+def test_while_nothing_happens_the_version_stays(site: Site) -> None:
+    with listening(site) as told:
+        next(told)
+        assert len({next(told)["version"] for _ in range(3)}) == 1
+
+
+def test_nothing_is_looked_at_while_nobody_watches(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked: list[float] = []
+    look = pages.Pages.look
+
+    def counted(self: pages.Pages) -> pages.Seen:
+        looked.append(time.monotonic())
+        return look(self)
+
+    monkeypatch.setattr(pages.Pages, "look", counted)
+    with listening(site) as told:
+        for _ in range(3):
+            next(told)
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline and time.monotonic() - looked[-1] < 1.5:
+        time.sleep(0.1)
+    assert time.monotonic() - looked[-1] >= 1.5
+
+
+def test_ten_open_pages_are_one_look(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[int] = []
+    look = pages.Pages.look
+
+    def counted(self: pages.Pages) -> pages.Seen:
+        looks.append(1)
+        return look(self)
+
+    monkeypatch.setattr(pages.Pages, "look", counted)
+    told = []
+
+    def follow() -> None:
+        with listening(site) as events:
+            told.append([next(events) for _ in range(4)])
+
+    threads = [threading.Thread(target=follow) for _ in range(10)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(told) == 10 and len(looks) < 15
+
+
+def test_more_open_pages_than_can_be_served_are_refused(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(feed, "MOST_CLIENTS", 0)
+    assert site.ask("/events").status == 503
+
+
+def test_pages_are_made_once_until_something_happens(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[str] = []
+    document_of = pages.document_of
+
+    def counted(context: Context, selection: Selection, address: Address) -> PageDocument | None:
+        made.append(address.path)
+        return document_of(context, selection, address)
+
+    monkeypatch.setattr(pages, "document_of", counted)
+    for _ in range(20):
+        site.ask("/usage")
+    assert made == ["usage"]
+
+
+def test_a_log_is_served_in_parts(site: Site, half_done: Lab) -> None:
+    run_id = of_state(half_done, "failed")
+    path = half_done.run(run_id).logs(1) / "rank-0.log"
+    with path.open("ab") as file:
+        file.seek(2 * 10**9)
+        file.write(b"\n" + b"\n".join(b"line %d" % number for number in range(20_000)))
+    answer = site.ask(f"/logs/{run_id}/1/rank-0.log")
+    assert answer.status == 200 and "line 19999" in answer.text and len(answer.body) < 200_000
+    first = site.ask(f"/logs/{run_id}/1/rank-0.log?from=0")
+    assert "first\n" in first.text and "<script>alert" not in first.text
+
+
+@pytest.mark.parametrize("name", ["..%2F..%2Fspec.json", "spec.json", "none.log"])
+def test_only_logs_are_served_as_logs(site: Site, half_done: Lab, name: str) -> None:
+    assert site.ask(f"/logs/{of_state(half_done, 'failed')}/1/{name}").status == 404
+
+
+def test_metrics_are_those_of_the_command(site: Site) -> None:
+    assert 'vtjobs_runs{grid="tiny-' in site.ask("/metrics").text
+
+
+def test_an_action_is_shown_before_it_is_done(site: Site, half_done: Lab) -> None:
+    run_id = of_state(half_done, "failed")
+    asked = site.ask(f"/ask?action=retry&words={run_id}&back=failures")
+    assert asked.status == 200 and run_id[:8] in asked.text and 'method="post"' in asked.text
+    assert half_done.state(run_id) == "failed"
+    form = f"action=retry&words={run_id}&back=failures"
+    done = site.ask("/act", method="POST", body=form, Sec_Fetch_Site="same-origin")
+    assert done.status == 200 and half_done.state(run_id) != "failed"
+
+
+def test_a_change_from_elsewhere_is_refused(site: Site, half_done: Lab) -> None:
+    run_id = of_state(half_done, "failed")
+    form = f"action=retry&words={run_id}&back=failures"
+    for headers in ({}, {"Origin": "http://evil.example"}, {"Sec_Fetch_Site": "cross-site"}):
+        assert site.ask("/act", method="POST", body=form, **headers).status == 403
+    assert half_done.state(run_id) == "failed"
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        "action=gc&words=all&back=index",
+        "action=retry&words=--help&back=index",
+        "action=retry&words=&back=index",
+        "action=retry&words=all&back=http://evil.example",
+    ],
+)
+def test_only_what_pages_offer_is_done(site: Site, form: str) -> None:
+    answer = site.ask("/act", method="POST", body=form, Sec_Fetch_Site="same-origin")
+    assert answer.status == 404
+    assert site.ask(f"/ask?{form}").status == 404
+
+
+def test_read_only_pages_offer_and_do_nothing(half_done: Lab) -> None:
+    with served(half_done, acts=False) as site:
+        run_id = of_state(half_done, "failed")
+        assert "<form" not in site.ask(f"/runs/{run_id}").text
+        form = f"action=retry&words={run_id}&back=failures"
+        assert site.ask(f"/ask?{form}").status == 404
+        answer = site.ask("/act", method="POST", body=form, Sec_Fetch_Site="same-origin")
+        assert answer.status == 403 and half_done.state(run_id) == "failed"
+
+
+def test_a_ledger_that_is_away_is_told_and_comes_back(
+    half_done: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(*_: object) -> None:
+        raise LedgerUnreachable("the ledger is away")
+
+    with served(half_done) as site, listening(site) as told:
+        usual = next(told)["problems"]
+        with monkeypatch.context() as broken:
+            broken.setattr(pages.overview, "marker", away)
+            until(told, lambda seen: seen["problems"] == ["the ledger is away"])
+        until(told, lambda seen: seen["problems"] == usual)

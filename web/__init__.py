@@ -1,0 +1,1 @@
+"""The pages: a static site beside the report, and the same pages served live."""
