@@ -10,7 +10,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-ROOMS = ("analysis", "commands", "db", "jobs", "orchestrator", "workers")
+ROOMS = ("analysis", "commands", "db", "jobs", "orchestrator", "web", "workers")
 
 
 def main() -> int:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-ROOMS = ("analysis", "commands", "db", "jobs", "orchestrator", "workers")
+ROOMS = ("analysis", "commands", "db", "jobs", "orchestrator", "web", "workers")
 # Alembic runs this one itself.
 SCRIPTS = ("env",)
 
@@ -53,7 +53,7 @@ def test_the_wheel_holds_one_package_and_its_data(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize("room", ["jobs", "db", "orchestrator", "analysis"])
+@pytest.mark.parametrize("room", ["jobs", "db", "orchestrator", "analysis", "web"])
 def test_a_room_of_the_login_node_imports_without_torch(room: str) -> None:
     paths = sorted((ROOT / room).rglob("*.py"))
     names = [

@@ -19,7 +19,7 @@ from vtjobs.workers.ranks.gate import NotReached
 from .support.bad_grids import with_line
 
 ROOT = Path(__file__).resolve().parent.parent
-ROOMS = ("analysis", "commands", "db", "jobs", "orchestrator", "workers")
+ROOMS = ("analysis", "commands", "db", "jobs", "orchestrator", "web", "workers")
 WORDINGS = ("", "no progress for 3 s", "node 3: gone", "did not stop in time", "reworded")
 
 

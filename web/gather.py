@@ -1,7 +1,7 @@
 """From the ledger to what each page shows. Nothing is tested or judged while runs are to come."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from ..analysis.findings.cells import planned
 from ..analysis.findings.comparisons import compare
@@ -14,11 +14,12 @@ from ..db import queries
 from ..db.engine import reading
 from ..db.results import TRAINING, values_by_epoch
 from ..jobs.errors import BadInput, NothingMatched
-from ..jobs.run.selector import Condition, Selection
+from ..jobs.run.selector import Selection
 from ..jobs.run.spec import BASELINE
 from ..jobs.run.states import RunState
 from ..orchestrator.loop.context import Context
 from ..orchestrator.views import cells, details, failures, runs, spent
+from ..orchestrator.views.eta import Etas
 from ..orchestrator.views.logs import tail
 from ..orchestrator.views.status import Status, status
 from .addresses import Address, Kind
@@ -50,22 +51,28 @@ _LOSSES = ("train_loss", "loss")
 _DONE = (RunState.COMPLETED, RunState.DIVERGED, RunState.FAILED, RunState.CANCELLED)
 
 
-def document_of(context: Context, selection: Selection, address: Address) -> PageDocument | None:
-    """Return what a page shows; None: there is no such grid, cell or run.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """What pages are made from."""
 
-    Args:
-        context: workspace and ledger.
-        selection: the runs that pages are about; a run that is not among them has none.
-        address: of the page.
-    """
+    context: Context
+    selection: Selection
+    """The runs that pages are about; others have none."""
+    left: Etas
+    """When they will have ended: of a hundred thousand runs, the dearest of all questions."""
+
+
+def document_of(source: Source, address: Address) -> PageDocument | None:
+    """Return what a page shows; None: there is no such grid, cell or run."""
     try:
-        return _BUILDERS[address.kind](context, selection, address.name)
+        return _BUILDERS[address.kind](source, address.name)
     except NothingMatched:
         return None
 
 
-def _overview(context: Context, selection: Selection, _: str) -> Overview:
-    found = status(context, selection)
+def _overview(source: Source, _: str) -> Overview:
+    context = source.context
+    found = status(context, source.selection, left=source.left)
     with reading(context.ledger.engine) as connection:
         settings = queries.grid_settings(connection)
     return Overview(
@@ -79,9 +86,10 @@ def _overview(context: Context, selection: Selection, _: str) -> Overview:
     )
 
 
-def _grid(context: Context, selection: Selection, name: str) -> GridPage:
-    chosen = replace(selection, everything=False, prefixes=(), names=(name,))
-    found = status(context, chosen)
+def _grid(source: Source, name: str) -> GridPage:
+    context = source.context
+    chosen = replace(source.selection, everything=False, prefixes=(), names=(name,))
+    found = status(context, chosen, left=source.left)
     grid = next((grid for grid in found.grids if grid.grid_id == name), None)
     if grid is None:
         raise NothingMatched(f"no grid {name}")
@@ -146,22 +154,13 @@ def _curves(context: Context, selection: Selection) -> list[CellCurve]:
         return []
 
 
-def _of_cells(selection: Selection, cell_ids: Sequence[str]) -> Selection:
-    mine = Condition(field="cell", values=tuple(cell_ids), negated=False)
-    return replace(
-        selection,
-        everything=selection.everything or not (selection.names or selection.prefixes),
-        conditions=(*selection.conditions, mine),
-    )
-
-
 def _charts_of_rows(
     context: Context, selection: Selection, rows: Sequence[MatrixRow]
 ) -> list[Chart]:
     wanted = [cell.cell_id for row in rows for cell in row.cells if cell]
     if not wanted:
         return []
-    curves = {one.cell_id: one for one in _curves(context, _of_cells(selection, wanted))}
+    curves = {one.cell_id: one for one in _curves(context, selection.narrowed("cell", *wanted))}
     charts = []
     for row in rows:
         of_row = [curves[cell.cell_id] for cell in row.cells if cell and cell.cell_id in curves]
@@ -201,8 +200,8 @@ def _single(label: str, values: Mapping[int, float]) -> Line:
     )
 
 
-def _cell(context: Context, selection: Selection, name: str) -> CellPage:
-    chosen = _of_cells(selection, [name])
+def _cell(source: Source, name: str) -> CellPage:
+    context, chosen = source.context, source.selection.narrowed("cell", name)
     seen = cells.cells(context, chosen)
     if not seen:
         raise NothingMatched(f"no cell {name}")
@@ -222,10 +221,10 @@ def _cell(context: Context, selection: Selection, name: str) -> CellPage:
     return CellPage(cell=seen[0], chart=chart, runs=runs.runs(context, chosen), curve=curve)
 
 
-def _run(context: Context, selection: Selection, name: str) -> RunPage:
+def _run(source: Source, name: str) -> RunPage:
+    context, selection = source.context, source.selection
     # A run of another selection has no page here.
-    mine = Condition(field="run", values=(name,), negated=False)
-    runs.runs(context, replace(selection, conditions=(*selection.conditions, mine)))
+    runs.runs(context, selection.narrowed("run", name))
     shown = details.show(context, name)
     logs = _logs(context, name)
     lines: list[str] = []
@@ -268,44 +267,39 @@ def _charts_of_run(context: Context, run_id: str) -> list[Chart]:
     return charts
 
 
-def _activity(context: Context, selection: Selection, _: str) -> Activity:
-    counts = status(context, selection).runs
+def _activity(source: Source, _: str) -> Activity:
+    context, selection = source.context, source.selection
+    counts = status(context, selection, left=source.left).runs
     groups = []
     for state in (RunState.RUNNING, RunState.QUEUED, RunState.PENDING, RunState.BLOCKED):
         if not counts[state]:
             continue
-        mine = Condition(field="state", values=(state,), negated=False)
-        of_state = replace(selection, everything=True, conditions=(*selection.conditions, mine))
-        if selection.names or selection.prefixes:
-            of_state = replace(of_state, everything=False)
         groups.append(
             Group(
                 title=state.capitalize(),
-                runs=runs.runs(context, of_state, limit=MOST_RUNS),
+                runs=runs.runs(context, selection.narrowed("state", state), limit=MOST_RUNS),
                 total=counts[state],
             )
         )
     return Activity(groups=groups)
 
 
-def _failures(context: Context, selection: Selection, _: str) -> Failures:
+def _failures(source: Source, _: str) -> Failures:
     try:
-        return Failures(groups=failures.failures(context, selection))
+        return Failures(groups=failures.failures(source.context, source.selection))
     except NothingMatched:
         return Failures(groups=[])
 
 
-def _usage(context: Context, selection: Selection, _: str) -> Usage:
+def _usage(source: Source, _: str) -> Usage:
     try:
-        return Usage(
-            by_grid=spent.spent(context, selection, ["grid"]),
-            by_user=spent.spent(context, selection, ["user"]),
-        )
+        by_grid, by_user = spent.spent_by(source.context, source.selection, [["grid"], ["user"]])
     except NothingMatched:
         return Usage(by_grid=[], by_user=[])
+    return Usage(by_grid=by_grid, by_user=by_user)
 
 
-_BUILDERS: dict[Kind, Callable[[Context, Selection, str], PageDocument]] = {
+_BUILDERS: dict[Kind, Callable[[Source, str], PageDocument]] = {
     Kind.OVERVIEW: _overview,
     Kind.ACTIVITY: _activity,
     Kind.FAILURES: _failures,

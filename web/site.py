@@ -11,9 +11,10 @@ from ..jobs.run.selector import Selection
 from ..jobs.run.states import RunState
 from ..jobs.units import iso
 from ..orchestrator.loop.context import Context
+from ..orchestrator.views.eta import etas
 from ..orchestrator.views.status import status
 from .addresses import Address, Kind
-from .gather import document_of
+from .gather import Source, document_of
 from .render import PAGES, Frame, files, page
 
 # Runs that have a page: those that did not complete come first.
@@ -51,12 +52,13 @@ def write(
         suffix=".html",
         report=report,
     )
-    addresses = _addresses(context, selection)
+    source = Source(context=context, selection=selection, left=etas(context, selection))
+    addresses = _addresses(source)
     for name, content in files().items():
         _put(folder / "static" / name, content)
     for number, address in enumerate(addresses):
         progress(number, len(addresses))
-        document = document_of(context, selection, address)
+        document = document_of(source, address)
         if document is not None:
             text = page(document, address, frame)
             _put(folder / f"{address.path}.html", text.encode())
@@ -65,12 +67,13 @@ def write(
     return folder / f"{Kind.OVERVIEW}.html"
 
 
-def _addresses(context: Context, selection: Selection) -> list[Address]:
+def _addresses(source: Source) -> list[Address]:
+    context, selection = source.context, source.selection
     with reading(context.ledger.engine) as connection:
         rows = queries.list_runs(connection, selection)
     cells = dict.fromkeys(row.cell_id for row in rows if row.streams is None)
     late = sorted(rows, key=lambda row: row.state == RunState.COMPLETED)
-    grids = [grid.grid_id for grid in status(context, selection).grids]
+    grids = [grid.grid_id for grid in status(context, selection, left=source.left).grids]
     return [
         *(Address(kind) for kind, _ in PAGES),
         *(Address(Kind.GRID, grid_id) for grid_id in grids),

@@ -10,7 +10,7 @@ train.lr=1e-3                the same on an axis of a grid; numbers are compared
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ..errors import BadInput, suggest
@@ -67,6 +67,11 @@ class Selection:
     names: tuple[str, ...] = ()
     """Words that may be grid names or run id prefixes; the ledger knows which."""
     conditions: tuple[Condition, ...] = ()
+
+    def narrowed(self, field: str, *values: str, negated: bool = False) -> "Selection":
+        """Return those of the runs that also have (or have not) one of these values."""
+        more = Condition(field=field, values=values, negated=negated)
+        return replace(self, conditions=(*self.conditions, more))
 
 
 def parse_selection(words: Sequence[str], *, default_all: bool = False) -> Selection:

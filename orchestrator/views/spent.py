@@ -1,7 +1,7 @@
 """What runs cost, by who or what had them: what `vtjobs usage` shows."""
 
 import datetime
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ...db import queries
@@ -83,7 +83,14 @@ def spent(context: Context, selection: Selection, by: list[str]) -> list[Spent]:
         BadInput: there is no such key.
         NothingMatched: no run is selected.
     """
-    for key in by:
+    return spent_by(context, selection, [by])[0]
+
+
+def spent_by(
+    context: Context, selection: Selection, ways: Sequence[list[str]]
+) -> list[list[Spent]]:
+    """Return the same for several ways to group, read once; see `spent`."""
+    for key in (key for by in ways for key in by):
         if key not in KEYS:
             raise BadInput(f"--by {key}: unknown. {suggest(key, KEYS)}")
     with reading(context.ledger.engine) as connection:
@@ -101,18 +108,25 @@ def spent(context: Context, selection: Selection, by: list[str]) -> list[Spent]:
             for task in content.all_tasks
         }
         hours = gpu_hours(connection, run_ids)
-    sums: dict[tuple[str, ...], _Sum] = {}
+    started = []
     for row in rows:
         for attempt in tried.get(row.run_id, ()):
-            if attempt.started_at is None:
-                continue
-            grid_id = grids.get((attempt.token, row.run_id), row.grid_id)
-            one = _Tried(row, attempt, grid_id, users.get(grid_id, "unknown"))
-            found = sums.setdefault(tuple(KEYS[key](one) for key in by), _Sum())
-            found.runs.add(row.run_id)
-            found.attempts += 1
-            found.hours += max(0.0, worked_until(attempt) - attempt.started_at) / 3600
-            found.parts.append(hours[row.run_id][attempt.number])
+            if attempt.started_at is not None:
+                grid_id = grids.get((attempt.token, row.run_id), row.grid_id)
+                started.append(_Tried(row, attempt, grid_id, users.get(grid_id, "unknown")))
+    return [_grouped(started, hours, by) for by in ways]
+
+
+def _grouped(
+    started: Iterable[_Tried], hours: Mapping[str, Mapping[int, GpuHours]], by: list[str]
+) -> list[Spent]:
+    sums: dict[tuple[str, ...], _Sum] = {}
+    for one in started:
+        found = sums.setdefault(tuple(KEYS[key](one) for key in by), _Sum())
+        found.runs.add(one.run.run_id)
+        found.attempts += 1
+        found.hours += max(0.0, worked_until(one.attempt) - (one.attempt.started_at or 0.0)) / 3600
+        found.parts.append(hours[one.run.run_id][one.attempt.number])
     groups = [
         Spent(
             schema_version=SCHEMA_VERSION,

@@ -16,7 +16,7 @@ from ...jobs.run.selector import Selection
 from ...jobs.run.states import RunState
 from ...jobs.units import iso
 from ..loop.context import Context
-from .eta import etas
+from .eta import Etas, etas
 from .runs import SCHEMA_VERSION
 from .shown import HELD, WORDS, Words
 
@@ -94,8 +94,13 @@ class Status(Document, frozen=True, kw_only=True):
     """Schedulers that gave no answer in time: what they said last is shown."""
 
 
-def status(context: Context, selection: Selection) -> Status:
+def status(context: Context, selection: Selection, *, left: Etas | None = None) -> Status:
     """Return how many runs are in each state, over all and per grid.
+
+    Args:
+        context: workspace and ledger.
+        selection: of runs.
+        left: when they will have ended, of `etas`, where it was estimated before.
 
     Raises:
         NothingMatched: a condition has a value that no run has.
@@ -119,7 +124,7 @@ def status(context: Context, selection: Selection) -> Status:
             by_grid[row.of_grid].append(row)
         damaged = queries.damaged_journals(connection)
         spent = _spent(connection, selection) if rows else None
-    shown, left = _shown(words, rows), etas(context, selection)
+    shown, left = _shown(words, rows), left or etas(context, selection)
     away = scheduler_notes.away(context.ledger)
     grids = []
     for grid_id in listed or settings:

@@ -12,7 +12,7 @@ import tokenize
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-ROOMS = ("analysis", "commands", "db", "jobs", "orchestrator", "workers")
+ROOMS = ("analysis", "commands", "db", "jobs", "orchestrator", "web", "workers")
 BRANCHES = (
     *(ast.If, ast.For, ast.While, ast.ExceptHandler, ast.IfExp, ast.Assert, ast.comprehension),
     ast.match_case,

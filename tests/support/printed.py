@@ -13,7 +13,7 @@ from typer.main import get_command
 from vtjobs.cli import app
 
 ROOT = Path(__file__).resolve().parents[2]
-ROOMS = ("commands", "orchestrator", "workers", "jobs", "db", "analysis")
+ROOMS = ("commands", "web", "orchestrator", "workers", "jobs", "db", "analysis")
 # What stands in a text for a value that is known when it is printed.
 BLANK = "{}"
 # What is quoted belongs to the command, whatever it holds.

@@ -13,7 +13,7 @@ from .cli import PRELOADED
 
 STRANGER = "nobody"
 # What a command may import: another user may not be able to read this interpreter's files.
-ROOMS = ("jobs", "db", "orchestrator", "analysis", "commands")
+ROOMS = ("jobs", "db", "orchestrator", "analysis", "web", "commands")
 MODULES = (*PRELOADED, "encodings.utf_8_sig", "multiprocessing")
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")

@@ -1,6 +1,7 @@
 """What the pages show."""
 
 from vtjobs.jobs.run.selector import parse_selection
+from vtjobs.orchestrator.views.eta import etas
 from vtjobs.web.addresses import Address, Kind
 from vtjobs.web.documents import (
     Activity,
@@ -13,7 +14,7 @@ from vtjobs.web.documents import (
     Usage,
     plain_chart,
 )
-from vtjobs.web.gather import document_of
+from vtjobs.web.gather import Source, document_of
 
 from ..support.grids import tiny_grid
 from ..support.journals import ended, journal, scored, started
@@ -22,7 +23,9 @@ from ..support.lab import Lab
 
 def shown(half_done: Lab, kind: Kind, name: str = "", words: str = "") -> PageDocument | None:
     selection = parse_selection(words.split(), default_all=True)
-    return document_of(half_done.open(), selection, Address(kind, name))
+    context = half_done.open()
+    source = Source(context=context, selection=selection, left=etas(context, selection))
+    return document_of(source, Address(kind, name))
 
 
 def grid_of(half_done: Lab) -> GridPage:

@@ -72,15 +72,18 @@ class Server:
         address = parse(path.removesuffix(".json"))
         if address is None:
             return self._missing()
-        if not self._pages.seen.version:
-            await asyncio.to_thread(self._pages.look)
         if is_data:
             data = await asyncio.to_thread(self._pages.data, address)
             return Response(data, media_type="application/json") if data else self._missing()
         made = await asyncio.to_thread(self._pages.page, address)
         if made is None:
             return self._missing()
-        headers = {"ETag": made.tag, "Vary": "Accept-Encoding"}
+        headers = {
+            "ETag": made.tag,
+            "Vary": "Accept-Encoding",
+            # One that takes long to make may be older than the newest look.
+            "Vtjobs-Version": str(made.version),
+        }
         if request.headers.get("if-none-match") == made.tag:
             return Response(status_code=304, headers=headers)
         if "gzip" in request.headers.get("accept-encoding", ""):

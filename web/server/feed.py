@@ -34,10 +34,10 @@ class Feed:
             self._looking = asyncio.create_task(self._look())
         try:
             yield b"retry: 3000\n\n"
-            last: Seen | None = self._pages.seen if not self._pages.seen.version else None
+            last: Seen | None = None
             while not self._closed:
                 async with self._news:
-                    # Both are set and told of under the same lock.
+                    # It is told of after it was set, so whoever has not seen it yet is woken.
                     if last is self._pages.seen and not self._closed:
                         await self._news.wait()
                 if last is not self._pages.seen:

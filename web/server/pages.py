@@ -3,8 +3,9 @@
 import gzip
 import hashlib
 import threading
+import time
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ...db import overview
 from ...db.engine import reading
@@ -15,9 +16,10 @@ from ...jobs.run.selector import Selection
 from ...jobs.units import iso
 from ...orchestrator.loop.context import Context
 from ...orchestrator.loop.tick import look
+from ...orchestrator.views.eta import Etas, etas
 from ..addresses import Address, Kind
 from ..documents import RunPage
-from ..gather import document_of
+from ..gather import Source, document_of
 from ..render import Frame, page
 
 # Pages that are kept: a run's is 50 kB, a large grid's a megabyte.
@@ -25,6 +27,8 @@ MOST_KEPT = 64
 # Time alone changes what pages say (a run without a sign of life, a time left): so often they are
 # made anew, even if the ledger has nothing new.
 RENEW_S = 60.0
+# What takes a second to make is made anew every ten seconds at most.
+LEAST_REST = 9.0
 
 
 class Seen(Document, frozen=True, kw_only=True):
@@ -41,6 +45,8 @@ class Seen(Document, frozen=True, kw_only=True):
 class Made:
     """A page as it is sent."""
 
+    version: int
+    """The look that it was made after."""
     tag: str
     """Of its content: the same for the same."""
     content: bytes
@@ -48,19 +54,32 @@ class Made:
     """The same, by gzip."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Kept:
+    made: Made
+    stamp: int
+    """While it is the same, the page is too."""
+    until: float
+    """Before this it is not made anew, whatever happens."""
+
+
 class Pages:
-    """Reads for all requests, one at a time, from whatever thread. It changes nothing."""
+    """Reads for all requests, from whatever thread. It changes nothing."""
 
     def __init__(self, context: Context, selection: Selection, frame: Frame) -> None:
         self.context = context
-        self.selection = selection
+        self._selection = selection
         self._frame = frame
-        self._lock = threading.Lock()
+        self._looking = threading.Lock()
+        # One page is made once, and does not wait for another one.
+        self._making: dict[str, threading.Lock] = {}
         self._marker: tuple[float, ...] = ()
         self._seen = Seen(version=0, as_of="", problems=[])
-        # How often it was looked, by which pages about files are told apart.
+        # How often it was looked: pages about files are told apart by it.
         self._looks = 0
-        self._kept: OrderedDict[str, tuple[int, Made]] = OrderedDict()
+        self._left = Etas(grids={})
+        self._left_until = 0.0
+        self._kept: OrderedDict[str, _Kept] = OrderedDict()
 
     @property
     def seen(self) -> Seen:
@@ -69,10 +88,12 @@ class Pages:
 
     def look(self) -> Seen:
         """Take in what has happened, and return what there is to tell."""
-        with self._lock:
+        with self._looking:
             problems = self._take_in()
             try:
                 marker = self._found()
+                if marker != self._marker:
+                    self._estimate()
             except VtjobsError as error:
                 marker, problems = self._marker, [str(error)]
             version = self._seen.version + (marker != self._marker)
@@ -95,65 +116,77 @@ class Pages:
             marker = overview.marker(connection)
         return (*marker, self.context.clock() // RENEW_S)
 
+    def _estimate(self) -> None:
+        begin = time.monotonic()
+        if begin < self._left_until:
+            return
+        self._left = etas(self.context, self._selection)
+        self._left_until = _rested(begin)
+
     def page(self, address: Address) -> Made | None:
         """Return a page; None: there is none.
 
         Raises:
             VtjobsError: it cannot be read now.
         """
-        with self._lock:
+        with self._making.setdefault(address.path, threading.Lock()):
+            version = self._seen.version
             # Logs grow without the ledger's knowing.
-            stamp = self._looks if address.kind == Kind.RUN else self._seen.version
+            stamp = self._looks if address.kind == Kind.RUN else version
+            begin = time.monotonic()
             kept = self._kept.get(address.path)
-            if kept is not None and kept[0] == stamp:
-                self._kept.move_to_end(address.path)
-                return kept[1]
-            document = document_of(self.context, self.selection, address)
+            if kept is not None and (kept.stamp == stamp or begin < kept.until):
+                return kept.made
+            document = document_of(self._source(), address)
             if document is None:
+                self._making.pop(address.path, None)
                 return None
-            made = self._made(page(document, address, self.frame()).encode())
-            self._kept[address.path] = (stamp, made)
-            while len(self._kept) > MOST_KEPT:
-                self._kept.popitem(last=False)
+            made = _made(page(document, address, self.frame()).encode(), version)
+            self._keep(address, _Kept(made=made, stamp=stamp, until=_rested(begin)))
             return made
+
+    def _keep(self, address: Address, kept: _Kept) -> None:
+        self._kept[address.path] = kept
+        self._kept.move_to_end(address.path)
+        while len(self._kept) > MOST_KEPT:
+            path, _ = self._kept.popitem(last=False)
+            self._making.pop(path, None)
+
+    def _source(self) -> Source:
+        return Source(context=self.context, selection=self._selection, left=self._left)
 
     def frame(self) -> Frame:
         """Return what stands around a page now."""
-        frame = self._frame
-        return Frame(
-            workspace=frame.workspace,
-            as_of=iso(self.context.clock()) or "",
-            problems=self._seen.problems,
-            root=frame.root,
-            suffix=frame.suffix,
-            live=frame.live,
-            acts=frame.acts,
-        )
+        as_of = iso(self.context.clock()) or ""
+        return replace(self._frame, as_of=as_of, problems=self._seen.problems)
 
     def data(self, address: Address) -> bytes | None:
         """Return the document of a page as JSON; None: there is none."""
-        with self._lock:
-            document = document_of(self.context, self.selection, address)
+        document = document_of(self._source(), address)
         return None if document is None else to_json(to_plain(document))
 
     def has_run(self, run_id: str) -> bool:
         """Return whether a run is among those that are shown."""
-        with self._lock:
-            found = document_of(self.context, self.selection, Address(Kind.RUN, run_id))
-        return isinstance(found, RunPage)
+        return isinstance(document_of(self._source(), Address(Kind.RUN, run_id)), RunPage)
 
     def forget(self) -> None:
         """Make every page anew when it is next asked for."""
-        with self._lock:
-            self._kept.clear()
-            self._marker = ()
+        self._kept.clear()
+        self._marker = ()
 
-    @staticmethod
-    def _made(content: bytes) -> Made:
-        # The time of the look stands around the content, and is told by itself.
-        start = content.find(b"<main")
-        return Made(
-            tag=f'"{hashlib.sha256(content[start:]).hexdigest()[:32]}"',
-            content=content,
-            packed=gzip.compress(content, compresslevel=5, mtime=0),
-        )
+
+def _rested(begin: float) -> float:
+    """Return when to do again what was begun then and is done now."""
+    now = time.monotonic()
+    return now + LEAST_REST * (now - begin)
+
+
+def _made(content: bytes, version: int) -> Made:
+    # The time of the look stands around the content, and is told by itself.
+    start = content.find(b"<main")
+    return Made(
+        version=version,
+        tag=f'"{hashlib.sha256(content[start:]).hexdigest()[:32]}"',
+        content=content,
+        packed=gzip.compress(content, compresslevel=5, mtime=0),
+    )

@@ -116,7 +116,10 @@ def open_server(
     settings = Settings(
         access=access(token, place.host, place.names), root=root, every_s=every_s, acts=acts
     )
-    app, feed = make(Pages(context, selection, frame), settings)
+    pages = Pages(context, selection, frame)
+    # Whoever comes first waits for no look.
+    pages.look()
+    app, feed = make(pages, settings)
 
     class Server(uvicorn.Server):
         async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:

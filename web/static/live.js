@@ -10,10 +10,14 @@ document.addEventListener("DOMContentLoaded", () => {
     try {
       const headers = state.tag ? { "If-None-Match": state.tag } : {};
       const answer = await fetch(location.href, { headers, cache: "no-store" });
+      // What takes long to make may be older than what was seen: it is asked for again.
+      state.version = Number(answer.headers.get("Vtjobs-Version"));
       if (answer.status === 200) {
         state.tag = answer.headers.get("ETag");
         replace(new DOMParser().parseFromString(await answer.text(), "text/html"));
       }
+    } catch {
+      // The stream of events says by itself that the server is away.
     } finally {
       state.busy = false;
     }
@@ -49,7 +53,6 @@ document.addEventListener("DOMContentLoaded", () => {
     document.getElementById("problems").replaceChildren(...problems);
     const always = "always" in document.querySelector("main").dataset;
     if (always || state.version !== seen.version) refresh();
-    state.version = seen.version;
   });
   source.addEventListener("error", () => {
     document.getElementById("link").textContent = "; not connected, trying again";

@@ -12,10 +12,9 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from vtjobs.jobs.errors import LedgerUnreachable
-from vtjobs.jobs.run.selector import Selection
-from vtjobs.orchestrator.loop.context import Context
 from vtjobs.web.addresses import Address
 from vtjobs.web.documents import PageDocument
+from vtjobs.web.gather import Source
 from vtjobs.web.server import feed, pages
 
 from ...support.browsing import Site, served
@@ -154,9 +153,9 @@ def test_pages_are_made_once_until_something_happens(
     made: list[str] = []
     document_of = pages.document_of
 
-    def counted(context: Context, selection: Selection, address: Address) -> PageDocument | None:
+    def counted(source: Source, address: Address) -> PageDocument | None:
         made.append(address.path)
-        return document_of(context, selection, address)
+        return document_of(source, address)
 
     monkeypatch.setattr(pages, "document_of", counted)
     for _ in range(20):
@@ -240,3 +239,24 @@ def test_a_ledger_that_is_away_is_told_and_comes_back(
             broken.setattr(pages.overview, "marker", away)
             until(told, lambda seen: seen["problems"] == ["the ledger is away"])
         until(told, lambda seen: seen["problems"] == usual)
+
+
+def test_what_takes_long_to_make_is_not_made_at_every_change(
+    half_done: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[float] = []
+    document_of = pages.document_of
+
+    def slow(source: Source, address: Address) -> PageDocument | None:
+        made.append(time.monotonic())
+        time.sleep(0.5)
+        return document_of(source, address)
+
+    monkeypatch.setattr(pages, "document_of", slow)
+    with served(half_done) as site, listening(site) as told:
+        first = site.ask("/usage").headers["vtjobs-version"]
+        journal(half_done, of_state(half_done, "queued"), 1, started(), ended("completed"))
+        until(told, lambda seen: str(seen["version"]) != first)
+        # It says how old it is, so that an open page asks for it again.
+        assert site.ask("/usage").headers["vtjobs-version"] == first
+    assert len(made) == 1
