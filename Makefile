@@ -39,6 +39,7 @@ lint: .venv/.ready-test
 bench: .venv/.ready-test
 	$(PYTHON) benchmarks/expand.py
 	$(PYTHON) benchmarks/ledger.py
+	$(PYTHON) benchmarks/pages.py
 	$(PYTHON) benchmarks/warm.py
 	$(PYTHON) benchmarks/recording.py
 	$(PYTHON) benchmarks/submit.py

@@ -9,6 +9,7 @@ from typing import Any
 from ...db import lookups, queries, records
 from ...db.engine import reading
 from ...jobs.documents import Document, field
+from ...jobs.errors import NothingMatched
 from ...jobs.run.design import seed_text
 from ...jobs.run.selector import Selection
 from ...jobs.run.states import FailureClass, RunState
@@ -59,16 +60,9 @@ class _Ends:
 
 def failures(context: Context, selection: Selection) -> list[FailureGroup]:
     """Return the failed runs grouped by cause, the most frequent first."""
-    with reading(context.ledger.engine) as connection:
-        rows = queries.list_runs(connection, selection)
-    failed = [
-        row
-        for row in rows
-        if row.state in (RunState.FAILED, RunState.DIVERGED, RunState.BLOCKED) or row.failure
-    ]
     groups: dict[tuple[str, str], list[records.RunRow]] = defaultdict(list)
-    for row in failed:
-        if row.state not in (RunState.COMPLETED, RunState.CANCELLED):
+    for row in _unfinished(context, selection):
+        if row.state in (RunState.FAILED, RunState.DIVERGED, RunState.BLOCKED) or row.failure:
             groups[row.failure or row.state, row.signature or row.reason].append(row)
     with reading(context.ledger.engine) as connection:
         errors = lookups.newest_errors(connection, [found[0].run_id for found in groups.values()])
@@ -81,6 +75,21 @@ def failures(context: Context, selection: Selection) -> list[FailureGroup]:
             groups.items(), key=lambda item: (-len(item[1]), item[0])
         )
     ]
+
+
+def _unfinished(context: Context, selection: Selection) -> list[records.RunRow]:
+    """Return the selected runs that may have a failure: most runs of a ledger have completed.
+
+    Raises:
+        NothingMatched: no run is selected.
+    """
+    rest = selection.narrowed("state", RunState.COMPLETED, RunState.CANCELLED, negated=True)
+    with reading(context.ledger.engine) as connection:
+        queries.list_runs(connection, selection, limit=1)
+        try:
+            return queries.list_runs(connection, rest)
+        except NothingMatched:
+            return []
 
 
 def _group(
