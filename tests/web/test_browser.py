@@ -129,7 +129,10 @@ def test_no_page_is_wider_than_the_window(
 ) -> None:
     page.set_viewport_size({"width": width, "height": 900})
     enter(page, site)
-    for path in ("", "activity", "failures", "usage", f"runs/{run_of(half_done, 'failed')}"):
+    page.get_by_role("link", name="tiny", exact=True).click()
+    grid = page.url.rpartition("/grids/")[2]
+    run = run_of(half_done, "failed")
+    for path in ("", "activity", "failures", "usage", f"runs/{run}", f"grids/{grid}"):
         page.goto(f"http://127.0.0.1:{site.port}/{path}")
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), path
 
