@@ -24,17 +24,22 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "Cost": ("eff", "usage", "metrics"),
     "Results": ("compare", "variance", "mcnemar", "against", "papers", "evaluate", "export"),
     "Seeds": ("power", "topup"),
-    "Keep": ("doctor", "gc", "data", "ledger", "config", "schema", "catalog", "measure", "help"),
+    "Keep": (
+        *("note", "archive", "doctor", "gc", "data", "ledger", "config", "schema", "catalog"),
+        *("measure", "help"),
+    ),
 }
 # What other tools call it, and what vtjobs calls it.
 SYNONYMS: dict[str, str] = {
     "abort": "cancel",
     "attach": "wait",
+    "comment": "note",
     "curves": "curve",
     "cost": "usage",
     "dashboard": "ui",
     "delete": "gc",
     "explain": "why",
+    "hide": "archive",
     "info": "show",
     "kill": "cancel",
     "launch": "submit",

@@ -36,6 +36,8 @@ DOCUMENTS = {
     "catalog": "commands.printing.catalogue:GridEntry[]",
     "catalog RECIPE": "commands.printing.catalogue:RecipeEntry",
     "measure": "jobs.run.cost:Cost[]",
+    "note": "orchestrator.requests.labels:Noted",
+    "archive": "orchestrator.requests.labels:Archived",
     "notify": "orchestrator.notices.standing:AddressStanding[]",
     "gc": "orchestrator.housekeeping.gc:GarbageList",
     "doctor": "orchestrator.views.doctor:Examination",

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..jobs.errors import BadInput, NothingMatched
-from ..jobs.units import parse_duration_s
+from ..jobs.units import parse_duration_s, plural
 from .completion import complete_run
 from .options import (
     Json,
@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 @watched
 def status(
     selector: Selector = None,
+    archived: Annotated[
+        bool, typer.Option("--archived", help="Also grids that were put away.")
+    ] = False,
     as_json: Json = False,
     quiet: Quiet = False,
     workspace: Workspace = None,
@@ -43,29 +46,37 @@ def status(
     from .printing.show import gpu_hours_text
 
     context = look_into(workspace)
-    document = view(context, selection(selector, default_all=True))
+    chosen = selection(selector, default_all=True)
+    document = view(context, chosen)
     if as_json:
         terminal.emit_json(document)
         return
+    # Whoever names a grid wants to see it.
+    everything = archived or bool(chosen.names)
+    grids = [grid for grid in document.grids if everything or not grid.archived]
     if quiet:
-        terminal.write("\n".join(grid.grid_id for grid in document.grids))
+        terminal.write("\n".join(grid.grid_id for grid in grids))
         return
-    met = {word for grid in document.grids for word, count in grid.shown.items() if count}
+    met = {word for grid in grids for word, count in grid.shown.items() if count}
     every = dict.fromkeys([*document.shown, *sorted(met)])
     # Every state has its column; what is only shown has one where there is any.
     words = [word for word in every if word in met or word in document.runs]
-    rows = [
-        [grid.grid_id, *(str(grid.shown.get(word, 0)) for word in words)] for grid in document.grids
-    ]
+    rows = [[grid.grid_id, *(str(grid.shown.get(word, 0)) for word in words)] for grid in grids]
     heading = ["GRID", *map(str.upper, words)]
     numbers = tuple(range(1, len(heading)))
     if document.eta is not None:
         heading.append("ETA")
-        for row, grid in zip(rows, document.grids, strict=True):
+        for row, grid in zip(rows, grids, strict=True):
             row.append("" if grid.eta is None else terminal.eta_text(grid.eta).removeprefix("eta "))
     terminal.print_table(heading, rows, right=numbers)
     if document.gpu_hours is not None and document.gpu_hours.total:
         terminal.write(f"GPU-hours: {gpu_hours_text(document.gpu_hours)}")
+    if hidden := len(document.grids) - len(grids):
+        verb = "is" if hidden == 1 else "are"
+        terminal.say(
+            f"{plural(hidden, 'archived grid')} {verb} left out:"
+            f" vtjobs status --archived{context.where}"
+        )
     for note in document.damaged_journals:
         terminal.say(f"warning: damaged journal, set aside: {note}")
 

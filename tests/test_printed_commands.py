@@ -240,6 +240,22 @@ def of_an_empty_grid_file(desk: Desk) -> str:
     return desk("plan", "grid.yaml")
 
 
+def of_an_archived_grid(desk: Desk) -> str:
+    desk.ended()
+    desk("archive", "tiny")
+    return desk("status")
+
+
+def of_an_archive_of_what_is_to_come(desk: Desk) -> str:
+    desk.submit()
+    return desk("archive", "tiny")
+
+
+def of_an_archive_of_nothing(desk: Desk) -> str:
+    desk.submit()
+    return desk("archive", "other")
+
+
 # Cause -> the templates that it has printed. What is pasted must succeed.
 CASES: list[tuple[Callable[[Desk], str], set[str]]] = [
     (of_a_failure, {f"vtjobs logs {BLANK}", f"vtjobs retry {BLANK}"}),
@@ -260,6 +276,9 @@ CASES: list[tuple[Callable[[Desk], str], set[str]]] = [
     (of_a_wait_for_a_failure, {f"vtjobs failures {BLANK}"}),
     (of_a_wait_for_a_cancelled_run, {f"vtjobs retry {BLANK}"}),
     (of_another_workspace, {f"vtjobs status -W {BLANK}"}),
+    (of_an_archived_grid, {"vtjobs status --archived"}),
+    (of_an_archive_of_what_is_to_come, {f"vtjobs cancel {BLANK}"}),
+    (of_an_archive_of_nothing, {"vtjobs status"}),
     (of_an_older_ledger, {"vtjobs ledger upgrade"}),
     (of_a_ledger_without_tables, {"vtjobs ledger rebuild"}),
     (of_a_notice_that_cannot_be_sent, {"vtjobs notify --test", f"vtjobs report {BLANK}"}),

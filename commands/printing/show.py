@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from ...jobs.documents import asdict
+from ...jobs.names import one_line
 from ...jobs.run.design import seed_text
 from ...jobs.units import format_bytes
 
@@ -32,6 +33,7 @@ def lines(document: "RunDetails") -> list[str]:
     ]
     if document.parent:
         found.append(f"parent   {document.parent}")
+    found += [f"note     {one.at[:10]} {one.by}: {one_line(one.text)}" for one in document.notes]
     found += _settings(document)
     found += ["", "attempts"]
     found += [line for attempt in document.attempts for line in _attempt(attempt)] or ["  none yet"]

@@ -19,6 +19,7 @@ from ...jobs.grid.schema import Grid
 from ...jobs.strict_yaml import Document
 from ...jobs.workspace.allocation import Shape
 from ...jobs.workspace.markers import held_runs
+from ...jobs.workspace.notes import bring_back
 from ...jobs.workspace.stored_grid import FrozenGrid, freeze, write_grid
 from ..backends.base import Rehearsal, Room
 from ..loop.context import Context, make_backend
@@ -239,6 +240,7 @@ def submit(
     if canary:
         set_canary(context.workspace, frozen.grid_id, choose_canary(frozen, chosen))
     write_grid(context.workspace, frozen, prepared.text)
+    bring_back(context.workspace, frozen.grid_id)
     context.ledger.add_grid(frozen)
     return document
 

@@ -13,6 +13,7 @@ from ...jobs.grid import fidelity
 from ...jobs.run.selector import Selection
 from ...jobs.run.spec import CellSpec, RunSpec
 from ...jobs.units import iso
+from ...jobs.workspace.notes import Note, notes_of
 from ...jobs.workspace.paths import RunFolder
 from ...jobs.workspace.stored_grid import read_spec
 from ..loop.context import Context
@@ -83,6 +84,8 @@ class RunDetails(RunView, frozen=True, kw_only=True):
     """Every change of state."""
     grids: list[str]
     """Every grid that has the run, the newest first."""
+    notes: tuple[Note, ...] = ()
+    """What people wrote about it, the oldest first."""
 
 
 def show(context: Context, run_id: str) -> RunDetails:
@@ -130,6 +133,7 @@ def show(context: Context, run_id: str) -> RunDetails:
         ],
         history=[Change(**(asdict(event) | {"at": iso(event.at)})) for event in events],
         grids=grids,
+        notes=tuple(notes_of(folder.path)),
     )
 
 

@@ -15,6 +15,7 @@ from ...jobs.run.eta import Eta
 from ...jobs.run.selector import Selection
 from ...jobs.run.states import RunState
 from ...jobs.units import iso
+from ...jobs.workspace.notes import Note, is_archived, notes_of
 from ..loop.context import Context
 from .eta import Etas, etas
 from .runs import SCHEMA_VERSION
@@ -64,6 +65,10 @@ class GridCounts(Document, frozen=True, kw_only=True):
     """When its runs will have ended, those on hold and those of a newer grid left out; null: none
     is left.
     """
+    archived: bool = False
+    """Whether somebody put it away, so that it is left out where grids are listed."""
+    notes: tuple[Note, ...] = ()
+    """What people wrote about it, the oldest first."""
 
 
 class Status(Document, frozen=True, kw_only=True):
@@ -140,6 +145,8 @@ def status(context: Context, selection: Selection, *, left: Etas | None = None) 
                 held=in_grid[HELD],
                 submitted_by=settings[grid_id].submitted_by,
                 eta=left.grids.get(grid_id),
+                archived=is_archived(context.workspace, grid_id),
+                notes=tuple(notes_of(context.workspace.grid(grid_id))),
             )
         )
     return Status(

@@ -55,6 +55,8 @@ EXAMPLES = {
     "eff": "vtjobs eff tiny",
     "usage": "vtjobs usage --by head",
     "metrics": "vtjobs metrics",
+    "note": "vtjobs note tiny 'the first try'",
+    "archive": "vtjobs archive tiny --dry-run",
     "notify": "vtjobs notify --test",
     "top": "vtjobs top --help",
     "ui": "vtjobs ui --help",

@@ -248,7 +248,9 @@ class Guard:
             return None
         if request.method == "GET" and access.is_token(request.query_params.get("token", "")):
             return self._welcome(request)
-        return PlainTextResponse("open the address that vtjobs ui printed: it has the token", 403)
+        return PlainTextResponse(
+            "open the address that was printed at the start: it has the token", 403
+        )
 
     def _welcome(self, request: Request) -> Response:
         """Put the token into a cookie, and go on to the address without it.

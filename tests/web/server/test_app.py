@@ -86,8 +86,7 @@ def test_an_open_page_is_told_when_the_ledger_has_something_new(site: Site, half
     with listening(site) as told:
         before = next(told)
         journal(half_done, waiting, 1, started(), scored(63.0), ended("completed"))
-        after = until(told, lambda seen: seen["version"] != before["version"])
-        assert after["problems"] == []
+        until(told, lambda seen: seen["version"] != before["version"])
         assert ">63<" in site.ask(f"/runs/{waiting}").text
 
 
