@@ -26,6 +26,7 @@ DOCUMENTS = {
     "evaluate": "db.records:ResultRow[]",
     "mcnemar": "analysis.findings.per_image:ComparedRuns",
     "export": "orchestrator.housekeeping.export:Exported",
+    "export --to": "analysis.output.tensorboard:Exported",
     "cancel": "orchestrator.requests.actions:Done",
     "retry": "orchestrator.requests.actions:Done",
     "rerun": "orchestrator.requests.actions:Done",

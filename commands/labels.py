@@ -6,7 +6,7 @@ import typer
 
 from ..jobs.errors import NothingMatched
 from ..jobs.names import one_line
-from .completion import complete_grid, complete_runs
+from .completion import complete_runs, complete_selection
 from .options import DryRun, Json, Workspace, look_into, open_workspace
 
 
@@ -43,7 +43,7 @@ def archive(
     grids: Annotated[
         list[str],
         typer.Argument(
-            metavar="GRID...", help="Grids by name or id.", autocompletion=complete_grid
+            metavar="GRID...", help="Grids by name or id.", autocompletion=complete_selection
         ),
     ],
     undo: Annotated[bool, typer.Option("--undo", help="Bring them back.")] = False,

@@ -95,6 +95,8 @@ def _environment() -> "Environment":
         loader=PackageLoader("vtjobs.web"),
         autoescape=True,
         undefined=StrictUndefined,
+        # An upgrade under a running server must not mix two versions of a page.
+        auto_reload=False,
         trim_blocks=True,
         lstrip_blocks=True,
     )
