@@ -224,7 +224,8 @@ def _cell(source: Source, name: str) -> CellPage:
 def _run(source: Source, name: str) -> RunPage:
     context, selection = source.context, source.selection
     # A run of another selection has no page here.
-    runs.runs(context, selection.narrowed("run", name))
+    with reading(context.ledger.engine) as connection:
+        queries.list_runs(connection, selection.narrowed("run", name), limit=1)
     shown = details.show(context, name)
     logs = _logs(context, name)
     lines: list[str] = []

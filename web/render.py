@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..analysis.output.layout import said
 from ..jobs.names import printable
+from ..jobs.run.design import seed_text
 from ..jobs.run.eta import Eta
 from ..jobs.units import format_bytes, format_range
 from .addresses import Address, Kind
@@ -47,6 +48,12 @@ class Frame:
     """Whether it may offer to change something."""
     report: bool = False
     """Whether there is a report beside it."""
+    known: frozenset[str] | None = None
+    """Paths of the pages that there are; None: the server makes any."""
+
+    def has(self, path: str) -> bool:
+        """Return whether a link may lead there."""
+        return self.known is None or path in self.known
 
 
 def page(document: PageDocument, address: Address, frame: Frame) -> str:
@@ -77,6 +84,7 @@ def _values(address: Address, frame: Frame) -> dict[str, Any]:
         "live": frame.live,
         "acts": frame.acts,
         "report": frame.report,
+        "there": frame.has,
         "workspace": frame.workspace,
         "as_of": _at(frame.as_of),
         "problems": frame.problems,
@@ -107,6 +115,7 @@ def _environment() -> "Environment":
         "pretty": _pretty,
         "useful": _useful,
         "said": said,
+        "seed_text": seed_text,
         "size": format_bytes,
     }
     return environment

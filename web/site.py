@@ -46,14 +46,15 @@ def write(
     Raises:
         NothingMatched: no run is selected.
     """
+    source = Source(context=context, selection=selection, left=etas(context, selection))
+    addresses = _addresses(source)
     frame = Frame(
         workspace=str(context.workspace.root),
         as_of=iso(context.clock()) or "",
         suffix=".html",
         report=report,
+        known=frozenset(address.path for address in addresses),
     )
-    source = Source(context=context, selection=selection, left=etas(context, selection))
-    addresses = _addresses(source)
     for name, content in files().items():
         _put(folder / "static" / name, content)
     for number, address in enumerate(addresses):
