@@ -13,6 +13,7 @@ from vtjobs.notebook import EpochValues, Records, Results
 from .support.grids import tiny_grid
 from .support.journals import ended, journal, scored, started
 from .support.lab import Lab
+from .support.notebooks import executed
 
 
 @pytest.fixture
@@ -124,3 +125,17 @@ def test_importing_vtjobs_imports_nothing_heavy() -> None:
     assert done.stdout.strip() == "[]"
     with pytest.raises(AttributeError):
         _ = vtjobs.nonsense
+
+
+def test_the_notebook_of_the_docs_runs_from_top_to_bottom(quiet_lab: Lab) -> None:
+    runs = quiet_lab.submit(tiny_grid(name="quickstart", heads="[supervised, relvit]", seeds="3"))
+    quiet_lab.tick()
+    for number, run_id in enumerate(runs):
+        lines = [scored(50.0 + number, epoch=1), scored(60.0 + number, epoch=2)]
+        journal(quiet_lab, run_id, 1, started(), *lines, ended("completed"))
+    quiet_lab.tick(start=False)
+    found = executed(quiet_lab.folder)
+    outputs = [output for cell in found.cells for output in cell.get("outputs", ())]
+    assert [output.output_type for output in outputs].count("display_data") == 1
+    assert outputs[0].data["text/plain"] == "6"
+    assert "relvit" in outputs[-1].text and ": separable" in outputs[-1].text
