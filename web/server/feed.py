@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 
 from ...jobs.atomic_files import to_json
 from ...jobs.documents import to_plain
@@ -21,6 +22,8 @@ class Feed:
         self._looking: asyncio.Task[None] | None = None
         self._news = asyncio.Condition()
         self._closed = False
+        # A thread of its own: each that looks keeps the memory that its largest look took.
+        self._looker = ThreadPoolExecutor(1, "look")
 
     @property
     def is_full(self) -> bool:
@@ -32,10 +35,12 @@ class Feed:
         self._clients += 1
         if self._looking is None or self._looking.done():
             self._looking = asyncio.create_task(self._look())
+        looking = self._looking
         try:
             yield b"retry: 3000\n\n"
             last: Seen | None = None
-            while not self._closed:
+            # Where looking has failed, whoever listens comes back and it is tried again.
+            while not self._closed and not looking.done():
                 async with self._news:
                     # It is told of after it was set, so whoever has not seen it yet is woken.
                     if last is self._pages.seen and not self._closed:
@@ -47,14 +52,20 @@ class Feed:
             self._clients -= 1
 
     async def _look(self) -> None:
-        while self._clients and not self._closed:
-            await asyncio.to_thread(self._pages.look)
-            async with self._news:
-                self._news.notify_all()
-            await asyncio.sleep(self._every_s)
+        try:
+            while self._clients and not self._closed:
+                await asyncio.get_running_loop().run_in_executor(self._looker, self._pages.look)
+                await self._tell()
+                await asyncio.sleep(self._every_s)
+        finally:
+            await self._tell()
+
+    async def _tell(self) -> None:
+        async with self._news:
+            self._news.notify_all()
 
     async def close(self) -> None:
         """Let go of everybody."""
         self._closed = True
-        async with self._news:
-            self._news.notify_all()
+        self._looker.shutdown(wait=False)
+        await self._tell()

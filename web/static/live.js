@@ -4,8 +4,14 @@ document.addEventListener("DOMContentLoaded", () => {
   const source = new EventSource(document.body.dataset.root + "events");
   const state = { version: null, tag: null, busy: false };
 
+  // Whoever is about to press a button keeps it under their finger, and what is being copied stays.
+  function isInUse() {
+    const focused = document.activeElement;
+    return (focused && focused.closest("main form")) || !window.getSelection().isCollapsed;
+  }
+
   async function refresh() {
-    if (state.busy) return;
+    if (state.busy || isInUse()) return;
     state.busy = true;
     try {
       const headers = state.tag ? { "If-None-Match": state.tag } : {};
@@ -26,8 +32,7 @@ document.addEventListener("DOMContentLoaded", () => {
   function replace(page) {
     const old = document.querySelector("main");
     const fresh = page.querySelector("main");
-    // Whoever is about to press a button keeps it under their finger.
-    if (!fresh || (document.activeElement && document.activeElement.closest("main form"))) return;
+    if (!fresh) return;
     for (const one of old.querySelectorAll("details[open][id]")) {
       const again = fresh.querySelector("#" + CSS.escape(one.id));
       if (again) again.open = true;
@@ -55,6 +60,9 @@ document.addEventListener("DOMContentLoaded", () => {
     if (always || state.version !== seen.version) refresh();
   });
   source.addEventListener("error", () => {
-    document.getElementById("link").textContent = "; not connected, trying again";
+    const is_over = source.readyState === EventSource.CLOSED;
+    document.getElementById("link").textContent = is_over
+      ? "; the server has ended: start it again, and open the address that it prints"
+      : "; not connected, trying again";
   });
 });

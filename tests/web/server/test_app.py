@@ -86,12 +86,17 @@ def test_an_open_page_is_told_when_the_ledger_has_something_new(site: Site, half
     with listening(site) as told:
         before = next(told)
         journal(half_done, waiting, 1, started(), scored(63.0), ended("completed"))
-        until(told, lambda seen: seen["version"] != before["version"])
-        assert ">63<" in site.ask(f"/runs/{waiting}").text
+        after = until(told, lambda seen: ">63<" in site.ask(f"/runs/{waiting}").text)
+        assert after["version"] != before["version"]
 
 
-def test_while_nothing_happens_the_version_stays(site: Site) -> None:
+def test_while_nothing_happens_the_version_stays(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Time alone is not what this is about.
+    monkeypatch.setattr(pages, "RENEW_S", 1e12)
     with listening(site) as told:
+        next(told)
         next(told)
         assert len({next(told)["version"] for _ in range(3)}) == 1
 
@@ -238,6 +243,21 @@ def test_a_ledger_that_is_away_is_told_and_comes_back(
             broken.setattr(pages.overview, "marker", away)
             until(told, lambda seen: seen["problems"] == ["the ledger is away"])
         until(told, lambda seen: seen["problems"] == usual)
+
+
+def test_a_look_that_fails_ends_the_stream_so_that_the_page_comes_back(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(_: pages.Pages) -> pages.Seen:
+        raise RuntimeError("a mistake of ours")
+
+    with listening(site) as told:
+        next(told)
+        with monkeypatch.context() as broken:
+            broken.setattr(pages.Pages, "look", failing)
+            assert len(list(itertools.islice(told, 100))) < 100
+    with listening(site) as told:
+        assert len(list(itertools.islice(told, 3))) == 3
 
 
 def test_what_takes_long_to_make_is_not_made_at_every_change(
