@@ -26,8 +26,11 @@ from .options import (
 from .repeated import watched
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ..orchestrator.loop.context import Context
     from ..orchestrator.views.standing import Standing
+    from ..orchestrator.views.status import GridCounts, Status
 
 
 @watched
@@ -57,6 +60,28 @@ def status(
     if quiet:
         terminal.write("\n".join(grid.grid_id for grid in grids))
         return
+    _print_counts(document, grids)
+    if document.gpu_hours is not None and document.gpu_hours.total:
+        terminal.write(f"GPU-hours: {gpu_hours_text(document.gpu_hours)}")
+    if hidden := len(document.grids) - len(grids):
+        verb = "is" if hidden == 1 else "are"
+        terminal.say(
+            f"{plural(hidden, 'archived grid')} {verb} left out:"
+            f" vtjobs status --archived{context.where}"
+        )
+    for note in document.damaged_journals:
+        terminal.say(f"warning: damaged journal, set aside: {note}")
+
+
+def _print_counts(document: "Status", grids: "Sequence[GridCounts]") -> None:
+    """Print how many runs of each grid are in each state.
+
+    Args:
+        document: says which states have a column, and whether there is an estimate.
+        grids: those to print.
+    """
+    from .printing import terminal
+
     met = {word for grid in grids for word, count in grid.shown.items() if count}
     every = dict.fromkeys([*document.shown, *sorted(met)])
     # Every state has its column; what is only shown has one where there is any.
@@ -69,16 +94,6 @@ def status(
         for row, grid in zip(rows, grids, strict=True):
             row.append("" if grid.eta is None else terminal.eta_text(grid.eta).removeprefix("eta "))
     terminal.print_table(heading, rows, right=numbers)
-    if document.gpu_hours is not None and document.gpu_hours.total:
-        terminal.write(f"GPU-hours: {gpu_hours_text(document.gpu_hours)}")
-    if hidden := len(document.grids) - len(grids):
-        verb = "is" if hidden == 1 else "are"
-        terminal.say(
-            f"{plural(hidden, 'archived grid')} {verb} left out:"
-            f" vtjobs status --archived{context.where}"
-        )
-    for note in document.damaged_journals:
-        terminal.say(f"warning: damaged journal, set aside: {note}")
 
 
 @watched
