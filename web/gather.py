@@ -1,6 +1,7 @@
 """From the ledger to what each page shows. Nothing is tested or judged while runs are to come."""
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from ..analysis.findings.cells import planned
@@ -231,7 +232,9 @@ def _run(source: Source, name: str) -> RunPage:
     lines: list[str] = []
     if logs:
         path = context.workspace.run(name).logs(logs[0].attempt) / logs[0].name
-        lines = tail(path)[-TAIL_LINES:]
+        # Somebody may clean up meanwhile.
+        with suppress(FileNotFoundError):
+            lines = tail(path)[-TAIL_LINES:]
     return RunPage(run=shown, charts=_charts_of_run(context, name), logs=logs, tail=lines)
 
 
@@ -241,6 +244,7 @@ def _logs(context: Context, run_id: str) -> list[LogFile]:
         LogFile(attempt=number, name=path.name, bytes=path.stat().st_size)
         for number in sorted(folder.attempts(), reverse=True)
         for path in failures.logs_of(context, run_id, number)
+        if path.exists()
     ]
 
 

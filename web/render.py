@@ -36,6 +36,12 @@ class Frame:
 
     workspace: str
     as_of: str
+    where: str = ""
+    """What a command on a page ends with, see `Context.where`."""
+    names: tuple[str, ...] = ()
+    """Words of the selection that the pages are about: grids and runs."""
+    narrowed: tuple[str, ...] = ()
+    """Its conditions: what is done from a page is done to what it shows, and to nothing else."""
     problems: Sequence[str] = ()
     """What somebody should know, each in a sentence."""
     root: str | None = None
@@ -88,6 +94,9 @@ def _values(address: Address, frame: Frame) -> dict[str, Any]:
         "workspace": frame.workspace,
         "as_of": _at(frame.as_of),
         "problems": frame.problems,
+        "where": frame.where,
+        "names": list(frame.names),
+        "narrowed": list(frame.narrowed),
     }
 
 

@@ -51,6 +51,7 @@ def write(
     frame = Frame(
         workspace=str(context.workspace.root),
         as_of=iso(context.clock()) or "",
+        where=context.where,
         suffix=".html",
         report=report,
         known=frozenset(address.path for address in addresses),

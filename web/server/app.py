@@ -1,7 +1,7 @@
 """The pages over HTTP."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import parse_qs, urlencode
 
@@ -23,8 +23,8 @@ from .pages import Pages
 
 # What may be done from a page: commands that take a selection.
 ACTIONS = ("retry", "cancel", "hold", "release")
-# A form that is longer was not made by these pages.
-MOST_FORM_BYTES = 200_000
+# A cause may have failed tens of thousands of runs; a longer command line is none.
+MOST_FORM_BYTES = 1_500_000
 # Of a log, what one page shows.
 LOG_BYTES = 64 * 1024
 
@@ -40,8 +40,6 @@ _HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
-
-Next = Callable[[Request], Awaitable[Response]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,9 +138,9 @@ class Server:
 
     async def ask(self, request: Request) -> Response:
         """Show what an action would do, and ask for it."""
-        wanted = _wanted(dict(request.query_params))
-        if wanted is None or not self._settings.acts:
-            return self._missing()
+        wanted = await self._form(request)
+        if isinstance(wanted, Response):
+            return wanted
         code, said = await asyncio.to_thread(
             as_typed, self._pages.context, wanted.action, [*wanted.words, "--dry-run"]
         )
@@ -150,6 +148,18 @@ class Server:
 
     async def act(self, request: Request) -> Response:
         """Do what was asked for."""
+        wanted = await self._form(request)
+        if isinstance(wanted, Response):
+            return wanted
+        _, said = await asyncio.to_thread(
+            as_typed, self._pages.context, wanted.action, [*wanted.words, "--yes"]
+        )
+        await asyncio.to_thread(self._pages.forget)
+        await asyncio.to_thread(self._pages.look)
+        return self._answer(wanted, said, asks=False)
+
+    async def _form(self, request: Request) -> "Wanted | Response":
+        """Return what a page of this server asks for, or why it is refused."""
         headers = request.headers
         if not self._settings.acts or not is_same_origin(
             host=headers.get("host", ""),
@@ -162,15 +172,7 @@ class Server:
             body += part
             if len(body) > MOST_FORM_BYTES:
                 return PlainTextResponse("the form is too long", 413)
-        wanted = _wanted({name: values[0] for name, values in parse_qs(body.decode()).items()})
-        if wanted is None:
-            return self._missing()
-        _, said = await asyncio.to_thread(
-            as_typed, self._pages.context, wanted.action, [*wanted.words, "--yes"]
-        )
-        await asyncio.to_thread(self._pages.forget)
-        await asyncio.to_thread(self._pages.look)
-        return self._answer(wanted, said, asks=False)
+        return _wanted(parse_qs(body.decode(errors="replace"))) or self._missing()
 
     def _answer(self, wanted: "Wanted", said: str, *, asks: bool) -> Response:
         # Nothing renews it: what a command said stays to be read.
@@ -194,9 +196,9 @@ class Wanted:
     """The page that it was asked for on."""
 
 
-def _wanted(form: dict[str, str]) -> Wanted | None:
-    action, words = form.get("action", ""), form.get("words", "").split()
-    back = parse(form.get("back", ""))
+def _wanted(form: Mapping[str, list[str]]) -> Wanted | None:
+    action, words = form.get("action", [""])[0], form.get("words", [])
+    back = parse(form.get("back", [""])[0])
     # What begins with a dash would be an option.
     if action not in ACTIONS or not words or back is None or any(w.startswith("-") for w in words):
         return None
@@ -294,7 +296,7 @@ def make(pages: Pages, settings: Settings) -> tuple[ASGIApp, Feed]:
         routes=[
             Route("/events", server.events),
             Route("/metrics", server.metrics),
-            Route("/ask", server.ask),
+            Route("/ask", server.ask, methods=["POST"]),
             Route("/act", server.act, methods=["POST"]),
             Route("/static/{name}", server.static),
             Route("/logs/{run_id}/{attempt:int}/{name}", server.log),

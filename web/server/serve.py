@@ -112,7 +112,16 @@ def open_server(
     token = token_from(os.environ.get(TOKEN_VARIABLE))
     root = f"/{place.root.strip('/')}/" if place.root.strip("/") else "/"
     listener = _listen_at(place.path) if place.path else _listen(place.host, place.port)
-    frame = Frame(workspace=str(context.workspace.root), as_of="", root=root, live=True, acts=acts)
+    frame = Frame(
+        workspace=str(context.workspace.root),
+        as_of="",
+        where=context.where,
+        names=selection.names,
+        narrowed=tuple(condition.word for condition in selection.conditions),
+        root=root,
+        live=True,
+        acts=acts,
+    )
     settings = Settings(
         access=access(token, place.host, place.names), root=root, every_s=every_s, acts=acts
     )

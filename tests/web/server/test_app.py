@@ -5,6 +5,7 @@ import gzip
 import http.client
 import itertools
 import json
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -190,10 +191,10 @@ def test_metrics_are_those_of_the_command(site: Site) -> None:
 
 def test_an_action_is_shown_before_it_is_done(site: Site, half_done: Lab) -> None:
     run_id = of_state(half_done, "failed")
-    asked = site.ask(f"/ask?action=retry&words={run_id}&back=failures")
+    form = f"action=retry&words={run_id}&back=failures"
+    asked = site.ask("/ask", method="POST", body=form, Sec_Fetch_Site="same-origin")
     assert asked.status == 200 and run_id[:8] in asked.text and 'method="post"' in asked.text
     assert half_done.state(run_id) == "failed"
-    form = f"action=retry&words={run_id}&back=failures"
     done = site.ask("/act", method="POST", body=form, Sec_Fetch_Site="same-origin")
     assert done.status == 200 and half_done.state(run_id) != "failed"
 
@@ -216,9 +217,9 @@ def test_a_change_from_elsewhere_is_refused(site: Site, half_done: Lab) -> None:
     ],
 )
 def test_only_what_pages_offer_is_done(site: Site, form: str) -> None:
-    answer = site.ask("/act", method="POST", body=form, Sec_Fetch_Site="same-origin")
-    assert answer.status == 404
-    assert site.ask(f"/ask?{form}").status == 404
+    for path in ("/act", "/ask"):
+        answer = site.ask(path, method="POST", body=form, Sec_Fetch_Site="same-origin")
+        assert answer.status == 404
 
 
 def test_read_only_pages_offer_and_do_nothing(half_done: Lab) -> None:
@@ -226,9 +227,24 @@ def test_read_only_pages_offer_and_do_nothing(half_done: Lab) -> None:
         run_id = of_state(half_done, "failed")
         assert "<form" not in site.ask(f"/runs/{run_id}").text
         form = f"action=retry&words={run_id}&back=failures"
-        assert site.ask(f"/ask?{form}").status == 404
-        answer = site.ask("/act", method="POST", body=form, Sec_Fetch_Site="same-origin")
-        assert answer.status == 403 and half_done.state(run_id) == "failed"
+        for path in ("/ask", "/act"):
+            answer = site.ask(path, method="POST", body=form, Sec_Fetch_Site="same-origin")
+            assert answer.status == 403
+        assert half_done.state(run_id) == "failed"
+
+
+def test_what_is_done_from_a_page_is_done_to_what_it_shows(half_done: Lab) -> None:
+    with served(half_done, words=("head=relvit",)) as site:
+        (grid,) = json.loads(site.ask("/index.json").text)["status"]["grids"]
+        text = site.ask(f"/grids/{grid['grid_id']}").text
+        words = re.findall(r'name="words" value="([^"]+)"', text)
+        assert words == [grid["grid_id"], "head=relvit"]
+
+
+def test_thousands_of_runs_can_be_asked_for_at_once(site: Site) -> None:
+    form = "action=retry&back=failures" + "&words=0123456789abcdef" * 20_000
+    asked = site.ask("/ask", method="POST", body=form, Sec_Fetch_Site="same-origin")
+    assert asked.status == 200 and "0123456789abcdef" in asked.text
 
 
 def test_a_ledger_that_is_away_is_told_and_comes_back(
