@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...analysis.findings.curves import CellCurve, learning_curves
-from ...jobs.errors import BadInput, NothingMatched, VtjobsError
+from ...jobs.errors import BadInput, NothingMatched
 from ...jobs.run.selector import Selection, parse_selection
 from ...orchestrator.loop.context import Context
-from ...orchestrator.loop.tick import look
+from ...orchestrator.loop.tick import look_or_say
 from ...orchestrator.requests.as_typed import as_typed
 from ...orchestrator.views import cells, details, failures, runs
 from ...orchestrator.views.logs import tail
@@ -46,17 +46,7 @@ class Reader:
     def snapshot(self) -> Snapshot:
         """Take in what has happened, and return the cells; nothing is started or ended."""
         with self._lock:
-            try:
-                found = look(self.context)
-                problems = [
-                    *found.problems,
-                    *(
-                        f"{name} unreachable ({away.reason})"
-                        for name, away in found.unreachable.items()
-                    ),
-                ]
-            except (VtjobsError, OSError) as error:
-                problems = [str(error)]
+            problems = look_or_say(self.context)
             try:
                 seen = cells.cells(self.context, parse_selection(self.words, default_all=True))
             except NothingMatched:

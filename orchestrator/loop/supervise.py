@@ -71,5 +71,5 @@ def describe(report: Report) -> str:
         "ended without an end record": report.ended,
     }
     parts = [f"{number} {what}" for what, number in counts.items() if number]
-    parts += [f"{name} unreachable ({fact.reason})" for name, fact in report.unreachable.items()]
+    parts += report.away
     return "; ".join(parts + report.problems)

@@ -17,7 +17,7 @@ from ...db.engine import reading
 from ...db.ingest import ingest_live
 from ...db.rebuild import adopt_allocations
 from ...db.rows import Row
-from ...jobs.errors import SchedulerUnreachable
+from ...jobs.errors import SchedulerUnreachable, VtjobsError
 from ...jobs.run.states import AttemptState
 from ...jobs.workspace.allocation import Allocation
 from ...jobs.workspace.unsent import gives_way_to
@@ -58,6 +58,11 @@ class Report:
     """Backends whose turn to be asked it was."""
     problems: list[str] = field(default_factory=list)
     """Why some grids cannot start here, and what keeps runs from starting at all."""
+
+    @property
+    def away(self) -> list[str]:
+        """A sentence for each scheduler that could not be asked."""
+        return [f"{name} unreachable ({why.reason})" for name, why in self.unreachable.items()]
 
 
 def tick(context: Context, *, start: bool = True) -> Report:
@@ -114,6 +119,15 @@ def look(context: Context) -> Report:
         )
     _tell_away(context, report)
     return report
+
+
+def look_or_say(context: Context) -> list[str]:
+    """Look, and return what somebody should know, each in a sentence; also why it was no look."""
+    try:
+        found = look(context)
+    except (VtjobsError, OSError) as error:
+        return [str(error)]
+    return [*found.problems, *found.away]
 
 
 def _tell_away(context: Context, report: Report, *, silent: Collection[str] = ()) -> None:

@@ -15,7 +15,7 @@ from ...jobs.errors import VtjobsError
 from ...jobs.run.selector import Selection
 from ...jobs.units import iso
 from ...orchestrator.loop.context import Context
-from ...orchestrator.loop.tick import look
+from ...orchestrator.loop.tick import look_or_say
 from ...orchestrator.views.eta import Etas, etas
 from ..addresses import Address, Kind
 from ..documents import RunPage
@@ -89,7 +89,7 @@ class Pages:
     def look(self) -> Seen:
         """Take in what has happened, and return what there is to tell."""
         with self._looking:
-            problems = self._take_in()
+            problems = look_or_say(self.context)
             try:
                 marker = self._found()
                 if marker != self._marker:
@@ -102,14 +102,6 @@ class Pages:
             as_of = f"{(iso(self.context.clock()) or '')[:19].replace('T', ' ')} UTC"
             self._seen = Seen(version=version, as_of=as_of, problems=problems)
             return self._seen
-
-    def _take_in(self) -> list[str]:
-        try:
-            found = look(self.context)
-        except (VtjobsError, OSError) as error:
-            return [str(error)]
-        away = [f"{name} unreachable ({why.reason})" for name, why in found.unreachable.items()]
-        return [*found.problems, *away]
 
     def _found(self) -> tuple[float, ...]:
         with reading(self.context.ledger.engine) as connection:
