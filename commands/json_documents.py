@@ -26,7 +26,7 @@ DOCUMENTS = {
     "evaluate": "db.records:ResultRow[]",
     "mcnemar": "analysis.findings.per_image:ComparedRuns",
     "export": "orchestrator.housekeeping.export:Exported",
-    "export --to": "analysis.output.tensorboard:Exported",
+    "export --to": "analysis.output.exported_curves:Exported",
     "cancel": "orchestrator.requests.actions:Done",
     "retry": "orchestrator.requests.actions:Done",
     "rerun": "orchestrator.requests.actions:Done",

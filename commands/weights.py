@@ -1,14 +1,10 @@
-"""Finished weights: two of them compared, scored again, exported."""
+"""Finished weights: two of them compared, scored again."""
 
-from importlib.util import find_spec
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from ..jobs.errors import BadInput, NothingMatched
-from ..jobs.units import plural
-from .completion import complete_runs
 from .options import (
     Json,
     RunId,
@@ -19,7 +15,6 @@ from .options import (
     one_run,
     open_workspace,
     select_ids,
-    selection,
 )
 from .result_options import SetName
 
@@ -121,71 +116,3 @@ def evaluate(
     )
     if as_json:
         terminal.emit_json(found)
-
-
-def export(
-    run: Annotated[
-        str,
-        typer.Argument(
-            metavar="RUN",
-            help="Run id, or the beginning of one; with --to a grid or a condition too.",
-            autocompletion=complete_runs,
-        ),
-    ],
-    out: Annotated[Path, typer.Argument(help="Output folder; must not exist yet, but with --to.")],
-    form: Annotated[
-        str,
-        typer.Option(
-            "--format",
-            help="Export format of weights: timm, safetensors or torchvision-backbone.",
-        ),
-    ] = "timm",
-    to: Annotated[
-        str | None,
-        typer.Option("--to", help="Export curves instead of weights, to: tensorboard."),
-    ] = None,
-    as_json: Json = False,
-    workspace: Workspace = None,
-) -> None:
-    """Export a run's final weights with a model card, or the curves of runs.
-
-    The auxiliary head is not exported.
-    """
-    if to is not None:
-        _export_curves(run, out, to, as_json=as_json, workspace=workspace)
-        return
-    from ..analysis.findings.cells import report as table
-    from ..jobs.run.selector import Selection
-    from ..orchestrator.housekeeping.export import Exported
-    from ..orchestrator.housekeeping.export import export as write
-    from .printing import terminal
-
-    context = look_into(workspace)
-    run_id = one_run(context, run)
-    chosen = table(context.ledger, Selection(names=(run_id,)))[0]
-    cell = table(context.ledger, selection([f"cell={chosen.cell_id}"]))[0]
-    write(context, run_id, out, form, cell=cell)
-    if as_json:
-        terminal.emit_json(Exported(run_id=run_id, folder=str(out.absolute()), format=form))
-    else:
-        terminal.say(f"{out} written")
-
-
-def _export_curves(word: str, out: Path, to: str, *, as_json: bool, workspace: str | None) -> None:
-    from ..analysis.output import tensorboard
-    from .printing import terminal
-
-    if to != "tensorboard":
-        raise BadInput(f"--to {to}: unknown. Known: tensorboard")
-    if find_spec("tensorboard") is None:
-        raise BadInput("tensorboard is not installed. Run: pip install 'vtjobs[tensorboard]'")
-    if out.exists() and not out.is_dir():
-        raise BadInput(f"{out} is a file. Give a folder (created if missing)")
-    context = look_into(workspace)
-    with terminal.counting("runs") as progress:
-        found = tensorboard.write(context.ledger, selection([word]), out, progress=progress)
-    if as_json:
-        terminal.emit_json(found)
-        return
-    written = f"{plural(len(found.runs), 'run')} and {plural(len(found.means), 'mean')}"
-    terminal.say(f"{written} written. Open: tensorboard --logdir {out}")

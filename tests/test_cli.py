@@ -558,6 +558,23 @@ def test_the_catalogue_lists_its_grids_and_says_who_says_what_of_a_recipe(cli: C
     assert cli("catalog", "drloc-scrach").returncode == 2
 
 
+def test_curves_are_exported_until_the_runs_have_ended(trained: Cli, tmp_path: Path) -> None:
+    out = tmp_path / "curves"
+    document = trained.json("export", "tiny", str(out), "--to", "csv", "--follow")
+    assert document["left"] == 0 and document["means"]
+    heading, *lines = (out / "curves.csv").read_text().splitlines()
+    assert heading.startswith("name,run_id,seed,set,metric,epoch,value,backbone")
+    assert any(",test,top1," in line for line in lines)
+
+
+def test_an_export_that_cannot_be_made_leaves_nothing_behind(trained: Cli, tmp_path: Path) -> None:
+    out = tmp_path / "curves"
+    for words in (["tiny", "--to", "excel"], ["head=nothing", "--to", "csv"], ["tiny", "--follow"]):
+        selector, *options = words
+        assert trained("export", selector, str(out), *options).returncode == 2
+        assert not out.exists()
+
+
 def test_finished_weights_are_exported_with_a_card(trained: Cli, tmp_path: Path) -> None:
     run = trained.json("runs", "tiny", "status=completed")[0]["run_id"]
     out = tmp_path / "exported"

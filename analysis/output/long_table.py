@@ -9,6 +9,7 @@ from ...jobs.atomic_files import write_over
 from ...jobs.errors import BadInput
 from ..findings.long_data import LongRow
 from .csv_text import csv_text
+from .parquet_bytes import parquet
 
 _FIELDS = [one.name for one in fields(LongRow) if one.name != "axes"]
 
@@ -44,18 +45,9 @@ def write(rows: Sequence[LongRow], path: Path) -> None:
 
 def _parquet(rows: Sequence[LongRow]) -> bytes:
     try:
-        import pyarrow
-        from pyarrow import parquet
+        return parquet(columns(rows))
     except ImportError:
         raise BadInput(
             "--long: Parquet files need pyarrow, which is not installed. "
             "Install it: pip install 'vtjobs[parquet]'. Or give a file that ends in .csv"
         ) from None
-    kinds = {"seed": pyarrow.int64(), "epoch": pyarrow.int64(), "value": pyarrow.float64()}
-    table = {
-        name: pyarrow.array(values, type=kinds.get(name, pyarrow.string()))
-        for name, values in columns(rows).items()
-    }
-    stream = pyarrow.BufferOutputStream()
-    parquet.write_table(pyarrow.table(table), stream)
-    return bytes(stream.getvalue())

@@ -16,12 +16,25 @@ def journal(
     at: float | None = None,
 ) -> None:
     """Write the whole journal of an attempt: (kind, fields), in order."""
-    folder = lab.run(run_id).attempt(attempt)
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    writer = JournalWriter(folder / "journal-0.jsonl")
-    for kind, fields in events:
-        writer.write(kind, at=time.time() if at is None else at, **fields)
-    writer.close()
+    OpenJournal(lab, run_id, attempt).write(*events, at=at).close()
+
+
+class OpenJournal:
+    """The journal of an attempt that goes on."""
+
+    def __init__(self, lab: Lab, run_id: str, attempt: int) -> None:
+        folder = lab.run(run_id).attempt(attempt)
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._writer = JournalWriter(folder / "journal-0.jsonl")
+
+    def write(self, *events: tuple[str, dict[str, Any]], at: float | None = None) -> "OpenJournal":
+        """Write events: (kind, fields), in order."""
+        for kind, fields in events:
+            self._writer.write(kind, at=time.time() if at is None else at, **fields)
+        return self
+
+    def close(self) -> None:
+        self._writer.close()
 
 
 def started(**fields: Any) -> tuple[str, dict[str, Any]]:
