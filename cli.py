@@ -84,6 +84,7 @@ COMMANDS: tuple[Callable[..., None], ...] = (
     catalog.measure,
     notify.notify,
     labels.note,
+    labels.tag,
     labels.archive,
     housekeeping.gc,
     housekeeping.doctor,

@@ -36,6 +36,17 @@ def complete_selection(incomplete: str) -> list[str]:
     return _of_ledger(lambda connection: list(_selection(connection, incomplete)))
 
 
+def complete_tag(incomplete: str) -> list[str]:
+    """Return the tags that begin so."""
+    return _of_ledger(lambda connection: _tags(connection, incomplete))
+
+
+def _tags(connection: "Connection", incomplete: str) -> list[str]:
+    from ..db.selected import values
+
+    return [tag for tag in values(connection, "tag") if tag.startswith(incomplete)]
+
+
 def _selection(connection: "Connection", incomplete: str) -> Iterator[str]:
     from ..db.selected import fields, values
 

@@ -25,8 +25,8 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "Results": ("compare", "variance", "mcnemar", "against", "papers", "evaluate", "export"),
     "Seeds": ("power", "topup"),
     "Keep": (
-        *("note", "archive", "doctor", "gc", "data", "ledger", "config", "schema", "catalog"),
-        *("measure", "help"),
+        *("note", "tag", "archive", "doctor", "gc", "data", "ledger", "config", "schema"),
+        *("catalog", "measure", "help"),
     ),
 }
 # What other tools call it, and what vtjobs calls it.
@@ -42,6 +42,7 @@ SYNONYMS: dict[str, str] = {
     "hide": "archive",
     "info": "show",
     "kill": "cancel",
+    "label": "tag",
     "launch": "submit",
     "list": "runs",
     "mail": "notify",

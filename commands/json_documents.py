@@ -38,6 +38,7 @@ DOCUMENTS = {
     "catalog RECIPE": "commands.printing.catalogue:RecipeEntry",
     "measure": "jobs.run.cost:Cost[]",
     "note": "orchestrator.requests.labels:Noted",
+    "tag": "orchestrator.requests.labels:Tagged[]",
     "archive": "orchestrator.requests.labels:Archived",
     "notify": "orchestrator.notices.standing:AddressStanding[]",
     "gc": "orchestrator.housekeeping.gc:GarbageList",

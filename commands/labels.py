@@ -6,8 +6,16 @@ import typer
 
 from ..jobs.errors import NothingMatched
 from ..jobs.names import one_line
-from .completion import complete_runs, complete_selection
-from .options import DryRun, Json, Workspace, look_into, open_workspace
+from .completion import complete_runs, complete_selection, complete_tag
+from .options import (
+    DryRun,
+    Json,
+    Selector,
+    Workspace,
+    look_into,
+    open_workspace,
+    selection,
+)
 
 
 def note(
@@ -37,6 +45,50 @@ def note(
         terminal.write(f"{one.at[:16].replace('T', ' ')}  {one.by}: {one_line(one.text)}")
     if not found.notes:
         terminal.say(f"{found.name} has no notes")
+
+
+def tag(
+    selector: Selector = None,
+    add: Annotated[
+        list[str] | None,
+        typer.Option("--add", metavar="TAG", help="Tag to put on; may be given several times."),
+    ] = None,
+    remove: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--remove",
+            metavar="TAG",
+            help="Tag to take off; may be given several times.",
+            autocompletion=complete_tag,
+        ),
+    ] = None,
+    dry_run: DryRun = False,
+    as_json: Json = False,
+    workspace: Workspace = None,
+) -> None:
+    """Put tags on grids or runs, to select by: tag=paper.
+
+    A grid's tag selects all its runs. Without options it shows the tags of what is selected, or all
+    tags. They change no result and no identity.
+    """
+    from ..orchestrator.requests.labels import all_tagged
+    from ..orchestrator.requests.labels import tag as put
+    from .printing import terminal
+
+    changes = bool(add or remove)
+    context = open_workspace(workspace) if changes else look_into(workspace)
+    if selector or changes:
+        chosen = selection(selector)
+        found = put(context, chosen, add=add or (), remove=remove or (), dry_run=dry_run)
+    else:
+        found = all_tagged(context)
+    if as_json:
+        terminal.emit_json(found)
+        return
+    for one in found:
+        terminal.write(f"{one.target}  {', '.join(one.tags) or '-'}")
+    if not found:
+        terminal.say(f"no tags yet. Add one: vtjobs tag GRID --add paper{context.where}")
 
 
 def archive(

@@ -93,6 +93,10 @@ def _print_counts(document: "Status", grids: "Sequence[GridCounts]") -> None:
         heading.append("ETA")
         for row, grid in zip(rows, grids, strict=True):
             row.append("" if grid.eta is None else terminal.eta_text(grid.eta).removeprefix("eta "))
+    if any(grid.tags for grid in grids):
+        heading.append("TAGS")
+        for row, grid in zip(rows, grids, strict=True):
+            row.append(", ".join(grid.tags))
     terminal.print_table(heading, rows, right=numbers)
 
 

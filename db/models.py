@@ -77,6 +77,15 @@ runs = Table(
     Index("runs_by_state", "state"),
 )
 
+# What people put on grids and runs; <workspace>/tags.jsonl is what holds.
+tags = Table(
+    "tags",
+    metadata,
+    Column("target", String(80), primary_key=True),  # id of a grid or a run
+    Column("tag", String(64), primary_key=True),
+    Index("tags_by_tag", "tag"),
+)
+
 grid_runs = Table(
     "grid_runs",
     metadata,

@@ -17,7 +17,9 @@ from ..jobs.run.states import LIVE
 from ..jobs.workspace.allocation import Allocation, read_allocation
 from ..jobs.workspace.paths import Request, Workspace
 from ..jobs.workspace.stored_grid import FrozenGrid, first_submitted_at, grid_ids, read_grid
+from ..jobs.workspace.tags import tags_of
 from . import models as m
+from . import tags
 from .adopt_allocations import adopt_allocation
 from .engine import file_system_of, reading, refuse_network, writing
 from .ingest import ingest, ingest_evaluations
@@ -59,6 +61,8 @@ def rebuild(
         progress("events", found["events"])
     found["events"] += ingest_evaluations(ledger, workspace, sorted(runs))
     _put_in_order(ledger)
+    with writing(ledger.engine) as connection:
+        tags.keep(connection, tags_of(workspace))
     return found
 
 

@@ -10,6 +10,7 @@ from ..jobs.errors import BadInput, NothingMatched, did_you_mean, suggest
 from ..jobs.names import RUN_ID_PREFIX
 from ..jobs.run.selector import FIELDS, Condition, Selection, axis_text
 from . import models as m
+from . import tags
 
 _COLUMNS = {
     "backbone": m.cells.c.backbone,
@@ -124,6 +125,8 @@ def _values(connection: Connection, field: str) -> list[Any]:
     if field == "seed":
         seeds = select(m.runs.c.seed).where(m.runs.c.streams == "").distinct()
         return sorted(connection.execute(seeds).scalars())
+    if field == "tag":
+        return tags.names(connection)
     if field in _COLUMNS:
         found = connection.execute(select(_COLUMNS[field]).distinct()).scalars()
         return sorted(filter(None, found))
@@ -184,6 +187,8 @@ def _condition(connection: Connection, condition: Condition) -> Any:
         found = and_(m.runs.c.seed.in_([int(value) for value in given]), m.runs.c.streams == "")
     elif condition.field == "user":
         found = _in_grids(_grids_of_users(connection, set(given)))
+    elif condition.field == "tag":
+        found = tags.have_one_of(given)
     elif condition.field in _COLUMNS:
         found = _COLUMNS[condition.field].in_(given)
     else:

@@ -29,6 +29,31 @@ def open_file(path: Path, flags: int) -> int:
     return handle
 
 
+def append_line(path: Path, data: bytes) -> None:
+    """Append a line to a file: one write, so that two processes at once lose none.
+
+    Args:
+        path: of a file, which is made if it is not there.
+        data: the line with its line break.
+    """
+    # Its folder may not be there yet.
+    make_folder(path.parent)
+    handle = open_file(path, os.O_WRONLY | os.O_APPEND)
+    try:
+        # A line that a full disk cut short must not take the next one with it.
+        os.write(handle, (b"\n" if _is_cut(path) else b"") + data)
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _is_cut(path: Path) -> bool:
+    with path.open("rb") as stream:
+        size = stream.seek(0, os.SEEK_END)
+        stream.seek(max(0, size - 1))
+        return stream.read(1) not in (b"", b"\n")
+
+
 def share_file(handle: int) -> None:
     """Give an open file the mode of files that a group shares, if it is this user's."""
     found = os.fstat(handle)

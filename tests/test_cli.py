@@ -569,10 +569,10 @@ def test_curves_are_exported_until_the_runs_have_ended(trained: Cli, tmp_path: P
 
 def test_an_export_that_cannot_be_made_leaves_nothing_behind(trained: Cli, tmp_path: Path) -> None:
     out = tmp_path / "curves"
-    for words in (["tiny", "--to", "excel"], ["head=nothing", "--to", "csv"], ["tiny", "--follow"]):
-        selector, *options = words
-        assert trained("export", selector, str(out), *options).returncode == 2
-        assert not out.exists()
+    assert trained("export", "tiny", str(out), "--to", "excel").returncode == 2
+    assert trained("export", "tiny", str(out), "--follow").returncode == 2
+    assert trained("export", "head=nothing", str(out), "--to", "csv").returncode == 3
+    assert not out.exists()
 
 
 def test_finished_weights_are_exported_with_a_card(trained: Cli, tmp_path: Path) -> None:

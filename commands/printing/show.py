@@ -33,6 +33,8 @@ def lines(document: "RunDetails") -> list[str]:
     ]
     if document.parent:
         found.append(f"parent   {document.parent}")
+    if document.tags:
+        found.append(f"tags     {', '.join(document.tags)}")
     found += [f"note     {one.at[:10]} {one.by}: {one_line(one.text)}" for one in document.notes]
     found += _settings(document)
     found += ["", "attempts"]

@@ -32,6 +32,7 @@ FIELDS = (
     "run",
     "cell",
     "user",
+    "tag",
 )
 # How runs are shown in words that are no states, and what to select instead.
 _SHOWN = {

@@ -6,10 +6,9 @@
 
 import contextlib
 import json
-import os
 from pathlib import Path
 
-from ..atomic_files import make_folder, open_file, to_json, write_over
+from ..atomic_files import append_line, to_json, write_over
 from ..documents import Document, Unfit, from_plain, to_plain
 from .paths import Workspace
 
@@ -48,16 +47,7 @@ def add_note(folder: Path, note: Note) -> None:
     Raises:
         OSError: it cannot be written.
     """
-    # A run that has not started has no folder yet.
-    path = make_folder(folder) / FILE
-    handle = open_file(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-    try:
-        # A line that a full disk cut short must not take the next one with it.
-        cut = path.stat().st_size and not path.read_bytes().endswith(b"\n")
-        os.write(handle, (b"\n" if cut else b"") + to_json(to_plain(note)))
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    append_line(folder / FILE, to_json(to_plain(note)))
 
 
 def is_archived(workspace: Workspace, grid_id: str) -> bool:

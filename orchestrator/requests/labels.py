@@ -1,18 +1,20 @@
-"""Notes on grids and runs, and grids that are put away."""
+"""Notes and tags on grids and runs, and grids that are put away."""
 
 from collections.abc import Sequence
 from pathlib import Path
 
 from ...db import queries
-from ...db.engine import reading
-from ...db.selected import resolve_grids
+from ...db import tags as ledger_tags
+from ...db.engine import reading, writing
+from ...db.selected import resolve_grids, select_ids
 from ...jobs.config.host import user_here
 from ...jobs.documents import Document
 from ...jobs.errors import BadInput, NothingMatched
+from ...jobs.names import name_problem
 from ...jobs.run.selector import Selection
 from ...jobs.run.states import RunState
 from ...jobs.units import iso, plural
-from ...jobs.workspace import notes
+from ...jobs.workspace import notes, tags
 from ..loop.context import Context
 from ..views.status import status
 
@@ -31,6 +33,15 @@ class Archived(Document, frozen=True, kw_only=True):
 
     grids: list[str]
     """Those that changed."""
+
+
+class Tagged(Document, frozen=True, kw_only=True):
+    """A grid or a run with its tags."""
+
+    target: str
+    """Id of the grid or the run."""
+    tags: list[str]
+    """In alphabetical order."""
 
 
 def noted(context: Context, word: str, text: str | None) -> Noted:
@@ -63,6 +74,72 @@ def _meant(context: Context, word: str) -> tuple[str, Path]:
     if len(rows) > 1:
         raise BadInput(f"{word} means several runs; give more of the id")
     return rows[0].run_id, context.workspace.run(rows[0].run_id).path
+
+
+def tag(
+    context: Context,
+    selection: Selection,
+    *,
+    add: Sequence[str] = (),
+    remove: Sequence[str] = (),
+    dry_run: bool = False,
+) -> list[Tagged]:
+    """Put tags on what is selected, or take them off; return what is selected with its tags.
+
+    Grids that are named without a condition are tagged themselves: runs that they get later are
+    selected by the tag as well. Otherwise runs are.
+
+    Args:
+        context: workspace and ledger.
+        selection: of grids or runs.
+        add: tags to put on.
+        remove: tags to take off.
+        dry_run: whether only to say what would be so.
+
+    Raises:
+        NothingMatched: there is no such grid or run.
+        BadInput: a tag is no name, or is both to be put on and taken off.
+    """
+    _require_tags(add, remove)
+    targets = _targets(context, selection)
+    now = tags.tags_of(context.workspace)
+    changed = {
+        target: (now.get(target, frozenset()) | set(add)) - set(remove) for target in targets
+    }
+    if (add or remove) and not dry_run:
+        at = iso(context.clock()) or ""
+        change = tags.Tagging(
+            at=at, by=user_here(), targets=targets, add=tuple(add), remove=tuple(remove)
+        )
+        tags.record(context.workspace, change)
+        with writing(context.ledger.engine) as connection:
+            # All of them: an earlier call may have been killed between the file and the ledger.
+            ledger_tags.keep(connection, tags.tags_of(context.workspace))
+    return [Tagged(target=target, tags=sorted(changed[target])) for target in targets]
+
+
+def all_tagged(context: Context) -> list[Tagged]:
+    """Return the grids and runs that have tags."""
+    with reading(context.ledger.engine) as connection:
+        found = ledger_tags.of_all(connection)
+    return [Tagged(target=target, tags=found[target]) for target in found]
+
+
+def _require_tags(add: Sequence[str], remove: Sequence[str]) -> None:
+    for name in (*add, *remove):
+        if problem := name_problem(name):
+            raise BadInput(f"a tag is a name, got {name!r}: {problem}")
+    if both := set(add) & set(remove):
+        raise BadInput(f"{min(both)} is both in --add and in --remove. Leave out one of them")
+
+
+def _targets(context: Context, selection: Selection) -> list[str]:
+    with reading(context.ledger.engine) as connection:
+        if selection.names and not selection.conditions:
+            found = [resolve_grids(connection, name) for name in selection.names]
+            if all(found):
+                return list(dict.fromkeys(grid_id for grids in found for grid_id in grids))
+        return select_ids(connection, selection)
 
 
 def archive(

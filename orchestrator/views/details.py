@@ -3,7 +3,7 @@
 from dataclasses import asdict
 from typing import Any
 
-from ...db import lookups, queries, records
+from ...db import lookups, queries, records, tags
 from ...db.engine import reading
 from ...db.gpu_hours import gpu_hours
 from ...jobs.atomic_files import read_cache
@@ -86,6 +86,8 @@ class RunDetails(RunView, frozen=True, kw_only=True):
     """Every grid that has the run, the newest first."""
     notes: tuple[Note, ...] = ()
     """What people wrote about it, the oldest first."""
+    tags: tuple[str, ...] = ()
+    """What people put on it or on a grid that it is in, to select by."""
 
 
 def show(context: Context, run_id: str) -> RunDetails:
@@ -98,6 +100,7 @@ def show(context: Context, run_id: str) -> RunDetails:
         checkpoints = queries.checkpoints_of(connection, run_id)
         results = queries.results_of(connection, [run_id])
         grids = lookups.grids_of(connection, run_id)
+        tagged = tags.of_targets(connection, [run_id, *grids])
         hours = gpu_hours(connection, [run_id]).get(run_id, {})
         cell = queries.cell_rows(connection, {row.cell_id})[row.cell_id]
     spec = _spec(folder)
@@ -134,6 +137,7 @@ def show(context: Context, run_id: str) -> RunDetails:
         history=[Change(**(asdict(event) | {"at": iso(event.at)})) for event in events],
         grids=grids,
         notes=tuple(notes_of(folder.path)),
+        tags=tuple(sorted({tag for found in tagged.values() for tag in found})),
     )
 
 

@@ -4,7 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import replace
 
-from ...db import queries, scheduler_notes, selected
+from ...db import queries, scheduler_notes, selected, tags
 from ...db.alike import alike
 from ...db.engine import Connection, reading
 from ...db.gpu_hours import GpuHours, added, gpu_hours
@@ -69,6 +69,8 @@ class GridCounts(Document, frozen=True, kw_only=True):
     """Whether somebody put it away, so that it is left out where grids are listed."""
     notes: tuple[Note, ...] = ()
     """What people wrote about it, the oldest first."""
+    tags: tuple[str, ...] = ()
+    """What people put on it to select by."""
 
 
 class Status(Document, frozen=True, kw_only=True):
@@ -113,6 +115,7 @@ def status(context: Context, selection: Selection, *, left: Etas | None = None) 
     words = Words(context)
     with reading(context.ledger.engine) as connection:
         settings = queries.grid_settings(connection)
+        tagged = tags.of_targets(connection, settings)
         held = {grid_id: runs for grid_id in settings if (runs := words.held(grid_id))}
         rows = alike(connection, selection, held=held)
         if not rows and (unknown := selected.absent(connection, selection)):
@@ -147,6 +150,7 @@ def status(context: Context, selection: Selection, *, left: Etas | None = None) 
                 eta=left.grids.get(grid_id),
                 archived=is_archived(context.workspace, grid_id),
                 notes=tuple(notes_of(context.workspace.grid(grid_id))),
+                tags=tuple(tagged.get(grid_id, ())),
             )
         )
     return Status(

@@ -56,6 +56,7 @@ EXAMPLES = {
     "usage": "vtjobs usage --by head",
     "metrics": "vtjobs metrics",
     "note": "vtjobs note tiny 'the first try'",
+    "tag": "vtjobs tag tiny --add paper",
     "archive": "vtjobs archive tiny --dry-run",
     "notify": "vtjobs notify --test",
     "top": "vtjobs top --help",

@@ -1,12 +1,15 @@
-"""Notes on grids and runs, and grids that are put away."""
+"""Notes and tags on grids and runs, and grids that are put away."""
+
+from typing import Any
 
 import pytest
 
 from vtjobs.jobs.errors import BadInput, NothingMatched
-from vtjobs.jobs.run.selector import Selection
+from vtjobs.jobs.run.selector import Selection, parse_selection
 from vtjobs.jobs.workspace.notes import MOST_CHARACTERS, notes_of
-from vtjobs.orchestrator.requests.labels import archive, noted
+from vtjobs.orchestrator.requests.labels import Tagged, all_tagged, archive, noted, tag
 from vtjobs.orchestrator.views.details import show
+from vtjobs.orchestrator.views.runs import runs
 from vtjobs.orchestrator.views.status import GridCounts, status
 
 from ...support.grids import tiny_grid
@@ -112,3 +115,80 @@ def test_a_grid_that_is_submitted_again_is_listed_again(done: Lab) -> None:
     archive(done.open(), ["tiny"])
     done.submit(tiny_grid())
     assert not grid_of(done).archived
+
+
+# Tags ---------------------------------------------------------------------------------------------
+
+
+def put(lab: Lab, *words: str, **changes: Any) -> list[Tagged]:
+    return tag(lab.open(), parse_selection(words), **changes)
+
+
+def selected(lab: Lab, *words: str) -> set[str]:
+    return {run.run_id for run in runs(lab.open(), parse_selection(words))}
+
+
+def test_a_tag_on_a_grid_selects_all_its_runs(done: Lab) -> None:
+    put(done, "tiny", add=["paper"])
+    assert selected(done, "tag=paper") == set(done.states())
+    assert grid_of(done).tags == ("paper",)
+
+
+def test_a_tag_on_a_run_selects_it_alone(done: Lab) -> None:
+    one, other = done.states()
+    put(done, one[:8], add=["odd", "look-again"])
+    assert selected(done, "tag=odd") == {one}
+    assert selected(done, "tag!=odd") == {other}
+    assert show(done.open(), one).tags == ("look-again", "odd")
+    assert grid_of(done).tags == ()
+
+
+def test_a_condition_tags_runs_and_not_their_grid(done: Lab) -> None:
+    put(done, "tiny", "seed=1", add=["odd"])
+    assert len(selected(done, "tag=odd")) == 1
+
+
+def test_a_tag_that_is_taken_off_selects_nothing(done: Lab) -> None:
+    put(done, "tiny", add=["paper", "keep"])
+    put(done, "tiny", remove=["paper"])
+    assert grid_of(done).tags == ("keep",)
+    with pytest.raises(NothingMatched, match="no run has this tag"):
+        selected(done, "tag=paper")
+
+
+def test_a_dry_run_says_what_would_be_and_changes_nothing(done: Lab) -> None:
+    (found,) = put(done, "tiny", add=["paper"], dry_run=True)
+    assert found.tags == ["paper"] and grid_of(done).tags == ()
+
+
+@pytest.mark.parametrize("name", ["", "-x", "two words", "a=b", "x" * 65, "\x1b[31m"])
+def test_a_tag_that_is_no_name_is_refused(done: Lab, name: str) -> None:
+    with pytest.raises(BadInput, match="a tag is a name"):
+        put(done, "tiny", add=[name])
+    assert all_tagged(done.open()) == []
+
+
+def test_one_tag_is_not_put_on_and_taken_off_at_once(done: Lab) -> None:
+    with pytest.raises(BadInput, match="paper is both"):
+        put(done, "tiny", add=["paper"], remove=["paper"])
+
+
+def test_tags_are_there_again_when_the_ledger_is_made_anew(done: Lab) -> None:
+    one, _ = done.states()
+    put(done, "tiny", add=["paper"])
+    put(done, one, add=["odd"])
+    done.lose_ledger()
+    done.open()
+    assert selected(done, "tag=odd") == {one}
+    assert grid_of(done).tags == ("paper",)
+
+
+def test_a_call_that_was_killed_before_the_ledger_knew_is_made_good_by_the_next(
+    done: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr("vtjobs.db.tags.keep", lambda *args: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            put(done, "tiny", add=["paper"])
+    put(done, "tiny", add=["other"])
+    assert grid_of(done).tags == ("other", "paper")
