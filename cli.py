@@ -86,6 +86,7 @@ COMMANDS: tuple[Callable[..., None], ...] = (
     labels.note,
     labels.tag,
     labels.archive,
+    housekeeping.delete,
     housekeeping.gc,
     housekeeping.doctor,
     housekeeping.schema,

@@ -8,7 +8,7 @@ import typer
 
 from ..jobs.errors import BadInput, Refused, suggest
 from ..jobs.units import plural
-from .completion import complete_grid
+from .completion import complete_grid, complete_selection
 from .json_documents import DOCUMENTS, type_of
 from .options import (
     DryRun,
@@ -16,6 +16,7 @@ from .options import (
     Selector,
     Workspace,
     Yes,
+    ask,
     config,
     make_pass,
     open_workspace,
@@ -36,11 +37,13 @@ def gc(
     run that needs them decodes them again. What would be deleted is listed first.
     """
     from ..jobs.units import format_bytes
+    from ..orchestrator.housekeeping import deletion
     from ..orchestrator.housekeeping import gc as collector
     from .printing import terminal
 
     context = open_workspace(workspace)
     make_pass(context, start=False)
+    deletion.finish(context)
     garbage = collector.find(context, select_ids(context, selector))
     if selector == ["all"]:
         garbage += collector.find_decoded(context)
@@ -56,12 +59,49 @@ def gc(
     if dry_run or not garbage:
         terminal.say(f"{format_bytes(total)} could be freed" if garbage else "nothing to free")
         return
-    if not yes:
-        if not sys.stdin.isatty():
-            raise Refused(f"this would free {format_bytes(total)}. Repeat with --yes to confirm")
-        if not typer.confirm(f"Free {format_bytes(total)}?", err=True):
-            raise Refused("nothing was done")
+    ask(f"free {format_bytes(total)}", yes=yes)
     terminal.say(f"{format_bytes(collector.remove(garbage))} freed")
+
+
+def delete(
+    grids: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="GRID...", help="Grids by name or id.", autocompletion=complete_selection
+        ),
+    ],
+    yes: Yes = False,
+    dry_run: DryRun = False,
+    as_json: Json = False,
+    workspace: Workspace = None,
+) -> None:
+    """Delete grids with all results, weights and logs. It cannot be undone.
+
+    Runs that another grid has stay. A grid with runs that are still to end is refused: cancel it
+    first. To hide a grid, archive it.
+    """
+    from ..jobs.units import format_bytes
+    from ..orchestrator.housekeeping import deletion
+    from .printing import terminal
+
+    context = open_workspace(workspace)
+    make_pass(context, start=False)
+    if gone := deletion.finish(context):
+        terminal.say(f"finished a deletion that was interrupted: {', '.join(gone)}")
+    with terminal.counting("runs") as progress:
+        found = deletion.find(context, grids, progress)
+    size = f"{plural(len(found.runs), 'run')}, {format_bytes(found.bytes)}"
+    text = f"{', '.join(found.grids)}: {size}"
+    kept = f"; {plural(found.kept, 'run')} of other grids too stay" if found.kept else ""
+    if dry_run:
+        terminal.say(f"this would delete {text}{kept}")
+    else:
+        ask(f"delete {text}{kept}", yes=yes)
+        with terminal.counting("runs") as progress:
+            found = deletion.delete(context, found, progress)
+        terminal.say(f"deleted {text}{kept}")
+    if as_json:
+        terminal.emit_json(found)
 
 
 def doctor(

@@ -272,6 +272,21 @@ def confirm(count: int, what: str, *, yes: bool, replaced: int = 0) -> None:
     change = f"{what} {plural(count, 'run')}"
     if replaced:
         change += f" and replace {plural(replaced, 'result')}"
+    ask(change, yes=yes)
+
+
+def ask(change: str, *, yes: bool) -> None:
+    """Ask before a change that cannot be undone.
+
+    Args:
+        change: what it does, such as "cancel 12 runs".
+        yes: whether it was confirmed on the command line.
+
+    Raises:
+        Refused: the user says no, or there is no terminal to ask on.
+    """
+    if yes:
+        return
     if not sys.stdin.isatty():
         raise Refused(f"this would {change}. Repeat with --yes to confirm")
     if not typer.confirm(f"{change}?", err=True):

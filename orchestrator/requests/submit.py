@@ -22,6 +22,7 @@ from ...jobs.workspace.markers import held_runs
 from ...jobs.workspace.notes import bring_back
 from ...jobs.workspace.stored_grid import FrozenGrid, freeze, write_grid
 from ..backends.base import Rehearsal, Room
+from ..housekeeping import deletion
 from ..loop.context import Context, make_backend
 from ..loop.guard import choose_canary, set_canary
 from ..loop.plan import check_world_size, shape_of
@@ -224,6 +225,8 @@ def submit(
     Raises:
         BadInput: it changes, and no reason is given; nothing was stored.
     """
+    # One of the same id may be half deleted.
+    deletion.finish(context)
     document = summary(context, prepared)
     declared = declarations(context, prepared.frozen, amend, counted)
     frozen = replace(

@@ -57,6 +57,7 @@ EXAMPLES = {
     "metrics": "vtjobs metrics",
     "note": "vtjobs note tiny 'the first try'",
     "tag": "vtjobs tag tiny --add paper",
+    "delete": "vtjobs delete tiny --dry-run",
     "archive": "vtjobs archive tiny --dry-run",
     "notify": "vtjobs notify --test",
     "top": "vtjobs top --help",
