@@ -225,6 +225,11 @@ class Workspace:
         return self.root / "allocations"
 
     @property
+    def tags(self) -> Path:
+        """What people put on grids and runs to select by, see jobs/workspace/tags.py."""
+        return self.root / "tags.jsonl"
+
+    @property
     def decoded(self) -> Path:
         """Decoded sets of images, which runs share."""
         return self.root / "decoded"

@@ -10,8 +10,6 @@ from ..atomic_files import append_line, to_json
 from ..documents import Document, Unfit, from_plain, to_plain
 from .paths import Workspace
 
-FILE = "tags.jsonl"
-
 Tags = dict[str, frozenset[str]]
 """Id of a grid or a run -> its tags."""
 
@@ -37,13 +35,13 @@ def record(workspace: Workspace, tagging: Tagging) -> None:
     Raises:
         OSError: it cannot be written.
     """
-    append_line(workspace.root / FILE, to_json(to_plain(tagging)))
+    append_line(workspace.tags, to_json(to_plain(tagging)))
 
 
 def tags_of(workspace: Workspace) -> Tags:
     """Return the tags that hold; a line that cannot be read is left out."""
     try:
-        lines = (workspace.root / FILE).read_bytes().splitlines()
+        lines = workspace.tags.read_bytes().splitlines()
     except OSError:
         return {}
     found: dict[str, set[str]] = {}

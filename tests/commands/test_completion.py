@@ -1,11 +1,15 @@
-"""What the shell's completion offers, asked as bash and zsh do."""
+"""What the shell's completion offers: asked as shells do, and in the shells themselves."""
 
+import os
+import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
+from ..support import tmux
 from ..support.cli import Cli
 from ..support.grids import tiny_grid
 
@@ -80,3 +84,97 @@ def test_run_ids_are_completed(held: Cli) -> None:
 def test_nothing_is_offered_and_nothing_is_made_where_there_is_no_workspace(cli: Cli) -> None:
     assert in_zsh(cli, "vtjobs runs head=") == []
     assert not cli.workspace.exists()
+
+
+# What is kept -------------------------------------------------------------------------------------
+
+
+def settle(user: Cli) -> None:
+    """Let what was written be old enough to be kept."""
+    for path in (user.workspace / "grids", user.workspace / "tags.jsonl"):
+        if path.exists():
+            os.utime(path, (time.time() - 60, time.time() - 60))
+
+
+def test_an_answer_is_kept_and_needs_no_ledger(held: Cli) -> None:
+    settle(held)
+    first = in_zsh(held, "vtjobs runs head=")
+    ledger, away = held.workspace / "ledger.sqlite", held.workspace / "away.sqlite"
+    ledger.rename(away)
+    try:
+        assert in_zsh(held, "vtjobs runs head=") == first == ["head=relvit", "head=supervised"]
+    finally:
+        away.rename(ledger)
+
+
+def test_a_new_grid_and_a_new_tag_are_offered_at_once(held: Cli) -> None:
+    settle(held)
+    assert "later" not in in_zsh(held, "vtjobs cancel l")
+    held.write("later.yaml", tiny_grid().replace("name: tiny", "name: later"))
+    held.ok("submit", "later.yaml", "--hold")
+    settle(held)
+    assert "later" in in_zsh(held, "vtjobs cancel l")
+    held.ok("tag", "later", "--add", "paper")
+    assert in_zsh(held, "vtjobs runs tag=") == ["tag=paper"]
+    assert in_zsh(held, "vtjobs tag later --remove ") == ["paper"]
+
+
+def test_a_kept_answer_that_is_damaged_is_made_anew(held: Cli) -> None:
+    settle(held)
+    in_zsh(held, "vtjobs runs head=")
+    for kept in held.folder.rglob("completion/*.json"):
+        kept.write_text('{"stamp"')
+    assert in_zsh(held, "vtjobs runs head=re") == ["head=relvit"]
+
+
+def test_every_state_is_offered(held: Cli) -> None:
+    assert in_zsh(held, "vtjobs runs state=c") == ["state=cancelled", "state=completed"]
+
+
+# Shells -------------------------------------------------------------------------------------------
+
+
+def script(user: Cli, shell: str) -> Path:
+    """Return what `--install-completion` installs for a shell."""
+    done = subprocess.run(
+        [str(Path(sys.executable).parent / "vtjobs"), "--show-completion", shell],
+        env=user.environment(_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION="1"),
+        text=True, capture_output=True, check=True, cwd=user.folder,
+    )  # fmt: skip
+    path = user.folder / f"completion.{shell}"
+    path.write_text(done.stdout)
+    return path
+
+
+def said(user: Cli, *command: str) -> list[str]:
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    done = subprocess.run(
+        command, cwd=user.folder, env=user.environment(PATH=path), text=True,
+        capture_output=True, check=True,
+    )  # fmt: skip
+    return done.stdout.split()
+
+
+def test_bash_itself_completes_a_value(held: Cli) -> None:
+    ask = (
+        f". {script(held, 'bash')}; COMP_WORDS=(vtjobs runs head = re); COMP_CWORD=4;"
+        " _vtjobs_completion vtjobs; echo ${COMPREPLY[@]}"
+    )
+    assert said(held, "bash", "--norc", "-c", ask) == ["relvit"]
+
+
+@pytest.mark.skipif(not shutil.which("fish"), reason="fish is not installed")
+def test_fish_itself_completes_a_value(held: Cli) -> None:
+    ask = f"source {script(held, 'fish')}; complete -C 'vtjobs runs head=re'"
+    assert said(held, "fish", "--no-config", "-c", ask) == ["head=relvit"]
+
+
+@pytest.mark.skipif(not (shutil.which("zsh") and tmux.is_there()), reason="needs zsh and tmux")
+def test_zsh_itself_completes_a_value(held: Cli) -> None:
+    with tmux.a_terminal(held.folder, held.environment()) as terminal:
+        terminal.enter("PS1='%# ' zsh -f")
+        terminal.type(f"autoload -Uz compinit && compinit -u && . {script(held, 'zsh')}; clear")
+        terminal.press("Enter")
+        terminal.type("vtjobs runs head=re")
+        terminal.press("Tab")
+        assert "head=relvit" in terminal.until("relvit")

@@ -50,6 +50,10 @@ class Terminal:
         self.tmux("send-keys", "-l", line)
         self.tmux("send-keys", "Enter")
 
+    def type(self, text: str) -> None:
+        """Type a text and no Enter."""
+        self.tmux("send-keys", "-l", text)
+
     def press(self, key: str) -> None:
         """Press a key, as tmux calls it."""
         self.tmux("send-keys", key)
