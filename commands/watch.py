@@ -140,6 +140,7 @@ def runs(
     from ..orchestrator.views import runs as views
     from .printing import runs as printing
     from .printing import terminal
+    from .printing.pager import paged
 
     require_style(style, ("table", "csv", "json"))
     after = _before_now(since)
@@ -165,7 +166,8 @@ def runs(
         terminal.write(printing.as_csv(found, named), end="")
     else:
         # Whoever asks for columns or an order means each run.
-        printing.print_runs(found, named, alike_at_once=not (each or columns or sort))
+        alike = not (each or columns or sort)
+        paged(lambda: printing.print_runs(found, named, alike_at_once=alike))
 
 
 def show(
@@ -177,6 +179,7 @@ def show(
     """Show settings, attempts, results and history of runs."""
     from ..orchestrator.views.details import show as view
     from .printing import terminal
+    from .printing.pager import paged
     from .printing.show import lines
 
     context = look_into(workspace)
@@ -186,7 +189,8 @@ def show(
     elif quiet:
         terminal.write("\n".join(document.run_id for document in documents))
     else:
-        terminal.write("\n\n".join("\n".join(lines(document)) for document in documents))
+        text = "\n\n".join("\n".join(lines(document)) for document in documents)
+        paged(lambda: terminal.write(text))
 
 
 def logs(
@@ -194,7 +198,7 @@ def logs(
     follow: Annotated[
         bool,
         typer.Option(
-            "--follow", "-f", help="Follow the log from attempt to attempt, until the run ends."
+            "--follow", "-f", help="Follow the logs from attempt to attempt, until the runs end."
         ),
     ] = False,
     attempt: Annotated[
@@ -221,10 +225,10 @@ def logs(
 ) -> None:
     """Print the logs of runs.
 
-    The log of rank 0 has a line per epoch. With `--follow` the command waits for the run to start.
-    It starts nothing itself.
+    The log of rank 0 has a line per epoch. With `--follow` the command waits for runs to start. It
+    starts nothing itself.
     """
-    from ..orchestrator.views.standing import standing
+    from ..orchestrator.views.standing import standings
     from .printing import terminal
     from .printing.follow import Wanted, follow_logs, print_logs
 
@@ -246,9 +250,10 @@ def logs(
     ]
     if not follow:
         without: list[NothingMatched] = []
+        found = standings(context, run_ids)
         for one, run_id in zip(wanted, run_ids, strict=True):
             try:
-                print_logs(one, standing(context, run_id))
+                print_logs(one, found[run_id])
             except NothingMatched as error:
                 without.append(error)
         # Of several runs some may not have started.
@@ -257,12 +262,13 @@ def logs(
         for missing in without:
             terminal.say(str(missing))
         return
-    _require_one_to_follow(run_ids, tail=tail, grep=grep)
-    (run_id,) = run_ids
     follow_logs(
-        wanted[0], lambda: _standing_now(context, run_id), lambda: _why_it_waits(context, run_id)
+        wanted,
+        lambda: _standings_now(context, run_ids),
+        # Of many runs most wait; `runs` shows which.
+        None if several else lambda run_id: _why_it_waits(context, run_id),
     )
-    # The run is settled: a scheduler that is away cannot change that.
+    # The runs are settled: a scheduler that is away cannot change that.
     unreachable.clear()
 
 
@@ -285,21 +291,11 @@ def _pattern(grep: str | None) -> re.Pattern[str] | None:
         raise BadInput(f"--grep {grep}: not a regular expression ({error})") from None
 
 
-def _require_one_to_follow(run_ids: list[str], *, tail: int | None, grep: str | None) -> None:
-    if len(run_ids) > 1:
-        raise BadInput(
-            f"--follow follows one run, and {len(run_ids)} are selected. Give the id of one"
-        )
-    if tail is not None or grep is not None:
-        word = "--tail" if tail is not None else "--grep"
-        raise BadInput(f"--follow and {word} cannot be combined. Remove one of them")
-
-
-def _standing_now(context: "Context", run_id: str) -> "Standing":
-    from ..orchestrator.views.standing import standing
+def _standings_now(context: "Context", run_ids: list[str]) -> dict[str, "Standing"]:
+    from ..orchestrator.views.standing import standings
 
     look_again(context)
-    return standing(context, run_id)
+    return standings(context, run_ids)
 
 
 def _why_it_waits(context: "Context", run_id: str) -> str:

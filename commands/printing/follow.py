@@ -1,10 +1,10 @@
-"""Print the logs of a run, and go on printing from attempt to attempt while it lives."""
+"""Print the logs of runs, and go on printing from attempt to attempt while they live."""
 
 import os
 import re
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -63,17 +63,13 @@ class Output:
         """Return whether a log has anything in it."""
         return any(path.stat().st_size for path in self._paths())
 
-    def print_new(self, *, last: bool) -> None:
-        """Print the lines that are new, each marked with its rank where there are several.
+    def new(self, *, last: bool, tail: int | None = None) -> Iterator[str]:
+        """Yield the lines that are new, each marked with its rank where there are several.
 
         Args:
-            last: whether a line without its end is printed as well, since nothing more follows.
+            last: whether a line without its end is yielded as well, since nothing more follows.
+            tail: the most lines of each log, its last ones.
         """
-        for line in self.new(last=last):
-            terminal.write(line, flush=True)
-
-    def new(self, *, last: bool, tail: int | None = None) -> Iterator[str]:
-        """Yield the lines that are new, as `print_new` prints them; of each log the last ones."""
         paths = self._paths()
         mark = len({_rank(path) for path in paths}) > 1
         # A long log is cut into parts, of which the last lines may be in two.
@@ -150,30 +146,56 @@ def _print_found(wanted: Wanted, pattern: re.Pattern[str]) -> None:
         terminal.write(line)
 
 
-def follow_logs(wanted: Wanted, look: Callable[[], Standing], why: Callable[[], str]) -> None:
-    """Print a run's logs until it is settled, or until the wanted attempt is over.
+Look = Callable[[], dict[str, Standing]]
+"""Brings the ledger up to date and says where each run stands."""
+
+
+def follow_logs(
+    wanted: Sequence[Wanted], look: Look, why: Callable[[str], str] | None = None
+) -> None:
+    """Print runs' logs until all are settled, or until the wanted attempts are over.
 
     Args:
-        wanted: the run, and what of it.
-        look: brings the ledger up to date and says where the run stands.
-        why: returns why the run waits, in a sentence; asked once for each wait.
+        wanted: the runs, and what of them.
+        look: brings the ledger up to date and says where each run stands, by its id.
+        why: returns why a run waits, in a sentence; asked once for each wait. None: no wait is
+            told.
 
     Raises:
-        NothingMatched: the wanted attempt is over and left no log.
+        NothingMatched: the wanted attempt of every run is over and left no log.
         LedgerUnreachable: the ledger stayed away.
     """
-    _Follower(wanted, _Patient(look), why).run()
+    patient = _Patient(look)
+    followers = [_Follower(one, why) for one in wanted]
+    without: list[NothingMatched] = []
+    while followers:
+        # First where the runs stand, then their logs: what is over has written all it will.
+        standings = patient()
+        left = []
+        for one in followers:
+            try:
+                if not one.step(standings[one.wanted.run.path.name]):
+                    left.append(one)
+            except NothingMatched as error:
+                without.append(error)
+        followers = left
+        if followers:
+            time.sleep(POLL_S)
+    if len(without) == len(wanted):
+        raise without[0]
+    for missing in without:
+        say(str(missing))
 
 
 class _Patient:
     """Looks no more often than it should, and bears with a ledger that is away for a while."""
 
-    def __init__(self, look: Callable[[], Standing]) -> None:
+    def __init__(self, look: Look) -> None:
         self._look = look
-        self._found: Standing | None = None
+        self._found: dict[str, Standing] | None = None
         self._due = self._seen_at = 0.0
 
-    def __call__(self) -> Standing:
+    def __call__(self) -> dict[str, Standing]:
         began = time.monotonic()
         if self._found is not None and began < self._due:
             return self._found
@@ -190,27 +212,33 @@ class _Patient:
 
 
 class _Follower:
-    def __init__(self, wanted: Wanted, look: _Patient, why: Callable[[], str]) -> None:
-        self.wanted, self.look, self.why = wanted, look, why
+    """Follows one run."""
+
+    def __init__(self, wanted: Wanted, why: Callable[[str], str] | None) -> None:
+        self.wanted, self.why = wanted, why
         self.output: Output | None = None
+        # Of the first log the last lines, of what follows all.
+        self._tail = wanted.tail
         # The waits that were told: the attempt before each, and whether the run was held then.
         self.told: set[tuple[int, bool]] = set()
 
-    def run(self) -> None:
-        while True:
-            # First where the run stands, then its logs: what is over has written all it will.
-            standing = self.look()
-            if self.output is None:
-                self._begin(standing)
-            self._print(standing)
-            if self._is_over(standing):
-                break
+    def step(self, standing: Standing) -> bool:
+        """Print what is new; return whether nothing more will come.
+
+        Raises:
+            NothingMatched: the wanted attempt is over and left no log.
+        """
+        if self.output is None:
+            self._begin(standing)
+        self._print(standing)
+        if not self._is_over(standing):
             self._tell_wait(standing)
-            time.sleep(POLL_S)
+            return False
         if self.wanted.attempt is None:
             _tell_end(self.wanted, standing)
         elif self.output is None:
             raise _nothing(self.wanted)
+        return True
 
     def _begin(self, standing: Standing) -> None:
         numbers = self.wanted.run.attempts()
@@ -231,11 +259,17 @@ class _Follower:
             return
         later = self._later() if self.wanted.attempt is None else []
         over = bool(later) or standing.is_over(self.output.attempt)
-        self.output.print_new(last=over)
+        self._print_new(self.output, last=over)
         for number in later:
             say(f"attempt {number} of {self.wanted.short_id}")
             self.output = Output(self.wanted.run, number, self.wanted.rank)
-            self.output.print_new(last=number != later[-1] or standing.is_over(number))
+            self._print_new(self.output, last=number != later[-1] or standing.is_over(number))
+
+    def _print_new(self, output: Output, *, last: bool) -> None:
+        for line in output.new(last=last, tail=self._tail):
+            if self.wanted.grep is None or self.wanted.grep.search(line):
+                terminal.write(f"{self.wanted.mark}{line}", flush=True)
+        self._tail = None
 
     def _later(self) -> list[int]:
         """Return the attempts that have begun since the one that is printed."""
@@ -249,12 +283,12 @@ class _Follower:
 
     def _tell_wait(self, standing: Standing) -> None:
         before = self.output.attempt if self.output is not None else 0
-        if not standing.waits or (before and not standing.is_over(before)):
+        if self.why is None or not standing.waits or (before and not standing.is_over(before)):
             return
         wait = (before, standing.is_held)
         if wait not in self.told:
             self.told.add(wait)
-            reason = self.why()
+            reason = self.why(self.wanted.run.path.name)
             say(f"{self.wanted.short_id} waits" + (f": {reason}" if reason else ""))
 
 

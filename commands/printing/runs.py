@@ -51,7 +51,7 @@ _RAW: dict[str, Callable[["RunView"], Any]] = {
 MANY = 4
 _WAITING = frozenset(("pending", "queued", "blocked"))
 
-# Word of --sort -> what runs are sorted by.
+# Word of --sort -> what runs are sorted by. Axes are words too.
 SORTS: dict[str, Callable[["RunView"], Any]] = {
     "run": lambda run: run.run_id,
     "grid": lambda run: run.grid_id,
@@ -66,6 +66,13 @@ SORTS: dict[str, Callable[["RunView"], Any]] = {
     "started": lambda run: run.started_at,
     "ended": lambda run: run.ended_at,
     "top1": lambda run: run.top1,
+    "recipe": lambda run: run.recipe,
+    "stage": lambda run: run.stage,
+    "host": lambda run: run.host,
+    "reason": lambda run: run.reason or None,
+    "scheduler": lambda run: run.scheduler,
+    "step": lambda run: run.step,
+    "eta": lambda run: None if run.eta is None else run.eta.high_s,
 }
 
 
@@ -210,12 +217,26 @@ def sorted_by(runs: Sequence["RunView"], word: str) -> list["RunView"]:
         BadInput: there is no such order.
     """
     name = word.removeprefix("-")
-    if name not in SORTS:
-        raise BadInput(f"--sort {word}: unknown. {suggest(name, SORTS)}")
-    value = SORTS[name]
+    known = SORTS | {axis: _by_axis(axis) for run in runs for axis in run.axes}
+    if name not in known:
+        raise BadInput(f"--sort {word}: unknown. {suggest(name, known)}")
+    value = known[name]
     valued = [run for run in runs if value(run) is not None]
     valued.sort(key=value, reverse=word.startswith("-"))
     return [*valued, *(run for run in runs if value(run) is None)]
+
+
+def _by_axis(name: str) -> Callable[["RunView"], Any]:
+    """Return what runs are sorted by on an axis: numbers by size, then everything else as text."""
+
+    def value(run: "RunView") -> Any:
+        found = run.axes.get(name)
+        if found is None:
+            return None
+        is_number = isinstance(found, int | float) and not isinstance(found, bool)
+        return (0, found, "") if is_number else (1, 0, axis_text(found))
+
+    return value
 
 
 def _axis(name: str) -> Column:

@@ -1,6 +1,6 @@
-"""Where a run and its attempts stand, for a reader that follows its output."""
+"""Where runs and their attempts stand, for a reader that follows their output."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ...db import queries
@@ -33,14 +33,26 @@ class Standing:
         return state.is_terminal
 
 
-def standing(context: Context, run_id: str) -> Standing:
-    """Read where a run stands; the scheduler is not asked."""
+def standings(context: Context, run_ids: Sequence[str]) -> dict[str, Standing]:
+    """Read where runs stand; the scheduler is not asked.
+
+    Raises:
+        NothingMatched: none of them is there.
+    """
     with reading(context.ledger.engine) as connection:
-        row = queries.list_runs(connection, Selection(names=(run_id,)))[0]
-        attempts = queries.attempts_of(connection, run_id)
-    kept = closed(context.workspace, row.grid_id)(run_id)
-    return Standing(
-        state=RunState(row.state),
-        is_held=kept is not None and kept.marker is Marker.HOLD,
-        attempts={attempt.number: AttemptState(attempt.state) for attempt in attempts},
-    )
+        rows = queries.list_runs(connection, Selection().narrowed("run", *run_ids))
+        attempts = queries.attempts_of_runs(connection, run_ids)
+    grids = {row.grid_id for row in rows}
+    closed_in = {grid_id: closed(context.workspace, grid_id) for grid_id in grids}
+    found = {}
+    for row in rows:
+        kept = closed_in[row.grid_id](row.run_id)
+        found[row.run_id] = Standing(
+            state=RunState(row.state),
+            is_held=kept is not None and kept.marker is Marker.HOLD,
+            attempts={
+                attempt.number: AttemptState(attempt.state)
+                for attempt in attempts.get(row.run_id, ())
+            },
+        )
+    return found

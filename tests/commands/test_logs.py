@@ -8,10 +8,11 @@ import subprocess
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from vtjobs.commands.printing.follow import Output, Wanted, print_logs
+from vtjobs.commands.printing.follow import Output, Wanted, follow_logs, print_logs
 from vtjobs.jobs.errors import NothingMatched
 from vtjobs.jobs.run.states import AttemptState, RunState
 from vtjobs.jobs.workspace.paths import RunFolder
@@ -202,29 +203,20 @@ def test_a_run_without_any_log_is_an_error_that_names_the_command_that_says_why(
         print_logs(Wanted(run=run, attempt=None, rank=None), running({}))
 
 
-def test_a_line_that_is_not_whole_yet_waits_for_its_end(
-    run: RunFolder, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_line_that_is_not_whole_yet_waits_for_its_end(run: RunFolder) -> None:
     output = Output(run, 1, None)
     write(run, 1, "epoch 1/2  lo")
-    output.print_new(last=False)
-    assert capsys.readouterr().out == ""
+    assert [*output.new(last=False)] == []
     write(run, 1, "ss 1.2\nthe end")
-    output.print_new(last=False)
-    assert capsys.readouterr().out == "epoch 1/2  loss 1.2\n"
-    output.print_new(last=True)
-    assert capsys.readouterr().out == "the end\n"
+    assert [*output.new(last=False)] == ["epoch 1/2  loss 1.2"]
+    assert [*output.new(last=True)] == ["the end"]
 
 
-def test_lines_of_several_ranks_are_marked(
-    run: RunFolder, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_lines_of_several_ranks_are_marked(run: RunFolder) -> None:
     write(run, 1, "one\n")
     write(run, 1, "other\n", rank=1)
-    Output(run, 1, None).print_new(last=True)
-    assert capsys.readouterr().out == "rank-0: one\nrank-1: other\n"
-    Output(run, 1, 1).print_new(last=True)
-    assert capsys.readouterr().out == "other\n"
+    assert [*Output(run, 1, None).new(last=True)] == ["rank-0: one", "rank-1: other"]
+    assert [*Output(run, 1, 1).new(last=True)] == ["other"]
 
 
 def test_the_last_lines_of_a_log_that_is_cut_into_parts_are_its_last(tmp_path: Path) -> None:
@@ -251,14 +243,81 @@ def test_a_pattern_is_searched_in_all_attempts(
         print_logs(other, Standing(state=RunState.FAILED, is_held=False, attempts={}))
 
 
-def test_a_log_that_is_cut_into_parts_is_printed_once(
-    run: RunFolder, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_log_that_is_cut_into_parts_is_printed_once(run: RunFolder) -> None:
     output = Output(run, 1, None)
     path = write(run, 1, "first\n")
-    output.print_new(last=False)
+    found = [*output.new(last=False)]
     write(run, 1, "second\n")
     os.replace(path, f"{path}.head")
     write(run, 1, "third\n")
-    output.print_new(last=False)
-    assert capsys.readouterr().out == "first\nsecond\nthird\n"
+    assert [*found, *output.new(last=False)] == ["first", "second", "third"]
+
+
+# Several runs -------------------------------------------------------------------------------------
+
+
+class Scene:
+    """Two runs that train, and what happens to them between two looks."""
+
+    def __init__(self, folder: Path) -> None:
+        self.runs = [RunFolder(folder / name) for name in ("aaaaaaaa11111111", "bbbbbbbb22222222")]
+        one, other = self.runs
+        write(one, 1, "one 1\none 2\n")
+        write(other, 1, "other 1\n")
+        self.looks = 0
+
+    def look(self) -> dict[str, Standing]:
+        one, other = self.runs
+        self.looks += 1
+        if self.looks == 2:
+            write(one, 1, "one 3\n")
+            write(other, 2, "other again\n")
+        first = RunState.RUNNING if self.looks < 2 else RunState.COMPLETED
+        second = RunState.RUNNING if self.looks < 3 else RunState.FAILED
+        done, failed = AttemptState.COMPLETED, AttemptState.FAILED
+        live = AttemptState.RUNNING
+        attempts = (
+            {1: live} if self.looks == 1 else {1: failed, 2: failed if self.looks > 2 else live}
+        )
+        return {
+            one.path.name: Standing(
+                state=first, is_held=False, attempts={1: live if self.looks < 2 else done}
+            ),
+            other.path.name: Standing(state=second, is_held=False, attempts=attempts),
+        }
+
+    def wanted(self, **more: Any) -> list[Wanted]:
+        return [
+            Wanted(run=run, attempt=None, rank=None, mark=f"{run.path.name[:8]} ", **more)
+            for run in self.runs
+        ]
+
+
+def test_several_runs_are_followed_until_all_have_ended(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scene = Scene(tmp_path)
+    follow_logs(scene.wanted(), scene.look)
+    shown = capsys.readouterr()
+    assert shown.out.splitlines() == [
+        "aaaaaaaa one 1", "aaaaaaaa one 2", "bbbbbbbb other 1",
+        "aaaaaaaa one 3", "bbbbbbbb other again",
+    ]  # fmt: skip
+    assert shown.err.splitlines() == [
+        "aaaaaaaa is completed", "attempt 2 of bbbbbbbb",
+        "bbbbbbbb is failed. See: vtjobs why bbbbbbbb",
+    ]  # fmt: skip
+
+
+def test_a_followed_log_begins_with_its_last_lines_and_has_all_that_follows(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scene = Scene(tmp_path)
+    follow_logs(scene.wanted(tail=1)[:1], scene.look)
+    assert capsys.readouterr().out == "aaaaaaaa one 2\naaaaaaaa one 3\n"
+
+
+def test_a_followed_log_can_be_searched(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    scene = Scene(tmp_path)
+    follow_logs(scene.wanted(grep=re.compile("again|3")), scene.look)
+    assert capsys.readouterr().out == "aaaaaaaa one 3\nbbbbbbbb other again\n"

@@ -79,6 +79,12 @@ def test_runs_are_sorted_by_a_column_and_those_without_a_value_come_last() -> No
     assert [one.cell_id for one in sorted_by(three, "-top1")] == ["c", "b", "a"]
 
 
+def test_runs_are_sorted_by_an_axis_numbers_by_their_size() -> None:
+    three = [run(name, axes={"lr": rate}) for name, rate in (("a", 0.1), ("b", 1e-5), ("c", "x"))]
+    found = sorted_by([*three, run("d")], "lr")
+    assert [one.cell_id for one in found] == ["b", "a", "c", "d"]
+
+
 def test_an_unknown_order_is_refused_with_the_nearest() -> None:
     with pytest.raises(BadInput, match="--sort -top: unknown"):
         sorted_by([run("a")], "-top")
