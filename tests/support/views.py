@@ -1,5 +1,6 @@
 """What the reading commands say of the same runs, held against each other."""
 
+import re
 from collections import Counter
 from collections.abc import Iterable
 
@@ -9,8 +10,12 @@ from vtjobs.jobs.run.selector import Selection
 from vtjobs.orchestrator.loop.context import Context
 from vtjobs.orchestrator.views import details as view_details
 from vtjobs.orchestrator.views import runs as view_runs
+from vtjobs.orchestrator.views.eta import Etas
 from vtjobs.orchestrator.views.status import status
 from vtjobs.orchestrator.views.why import why
+from vtjobs.web.addresses import Address, Kind
+from vtjobs.web.gather import Source, document_of
+from vtjobs.web.render import Frame, page
 
 ALL = Selection()
 
@@ -38,6 +43,19 @@ def check_run(context: Context, run: view_runs.RunView) -> None:
     assert len(said) == 1, f"run {run.run_id}: runs, show and why say {said}"
     (line,) = [line for line in show_page.lines(details) if line.startswith("state ")]
     assert line.split()[1].rstrip(":") == run.shown_state == SORTS["state"](run), line
+    assert _word_on_page(context, run) == run.shown_state
+
+
+def _word_on_page(context: Context, run: view_runs.RunView) -> str:
+    """Return the word on a run's page in a browser."""
+    address = Address(Kind.RUN, run.run_id)
+    document = document_of(Source(context=context, selection=ALL, left=Etas(grids={})), address)
+    assert document is not None
+    frame = Frame(workspace="", as_of="", where="", suffix=".html")
+    (word,) = re.findall(
+        r'<dt>state</dt><dd><span class="state state-(.*?)">', page(document, address, frame)
+    )
+    return str(word)
 
 
 def _met(counts: dict[str, int]) -> dict[str, int]:
