@@ -37,8 +37,8 @@ def gc(
     run that needs them decodes them again. What would be deleted is listed first.
     """
     from ..jobs.units import format_bytes
-    from ..orchestrator.housekeeping import deletion
     from ..orchestrator.housekeeping import gc as collector
+    from ..orchestrator.requests import deletion
     from .printing import terminal
 
     context = open_workspace(workspace)
@@ -81,7 +81,7 @@ def delete(
     first. To hide a grid, archive it.
     """
     from ..jobs.units import format_bytes
-    from ..orchestrator.housekeeping import deletion
+    from ..orchestrator.requests import deletion
     from .printing import terminal
 
     context = open_workspace(workspace)

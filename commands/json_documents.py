@@ -38,7 +38,7 @@ DOCUMENTS = {
     "catalog RECIPE": "commands.printing.catalogue:RecipeEntry",
     "measure": "jobs.run.cost:Cost[]",
     "note": "orchestrator.requests.labels:Noted",
-    "delete": "orchestrator.housekeeping.deletion:Deletion",
+    "delete": "orchestrator.requests.deletion:Deletion",
     "tag": "orchestrator.requests.labels:Tagged[]",
     "archive": "orchestrator.requests.labels:Archived",
     "notify": "orchestrator.notices.standing:AddressStanding[]",

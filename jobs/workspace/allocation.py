@@ -98,6 +98,8 @@ class Allocation:
     """Whether an agent wrote this down for runs that it no longer serves."""
     inside: Place | None = None
     """Where another allocation's agent took these runs on; None: it is submitted by itself."""
+    tell_from: str = ""
+    """The folder whose vtjobs.yaml says who is told what; empty: agents tell nobody."""
     schema_version: int = SCHEMA
 
     @property

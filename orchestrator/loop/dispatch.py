@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Set
 from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from ...db import bad_nodes, lookups, queries, scheduler_notes
@@ -15,6 +16,7 @@ from ...db.engine import reading
 from ...db.ledger import Ledger
 from ...db.rebuild import adopt_allocations
 from ...jobs.atomic_files import to_json, write_new
+from ...jobs.config.notices import notice_settings
 from ...jobs.errors import BadInput, SchedulerSlow, SchedulerUnreachable
 from ...jobs.run.states import RunState
 from ...jobs.run.turns import Claim, share
@@ -235,13 +237,22 @@ def _start_group(
         part = tasks[: room.places * room.tasks]
         (allocation,) = plan(part, room=room)
         backend = context.backend(allocation.shape.backend)
-        if _start(context, replace(allocation, argv=backend.argv(allocation)), total):
+        argv, tell_from = backend.argv(allocation), _tell_from(context)
+        if _start(context, replace(allocation, argv=argv, tell_from=tell_from), total):
             tasks = tasks[len(part) :]
         elif len(allocation.tasks) == 1:
             return False
         else:
             room = replace(room, places=len(allocation.tasks) // 2)
     return True
+
+
+def _tell_from(context: Context) -> str:
+    """Return the folder whose settings say who is told what; nothing where nobody is."""
+    config = context.config
+    if not notice_settings(config.get("notify")).addresses:
+        return ""
+    return str((config.folder or Path.cwd()).resolve())
 
 
 def _alike(

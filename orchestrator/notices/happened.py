@@ -33,9 +33,9 @@ def notices(
     found: list[Notice] = []
     with reading(ledger.engine) as connection:
         if "finish" in settings.on:
-            found += [_ended(one, where) for one in happened.ended_grids(connection, since)]
+            found += [ended(one, where) for one in happened.ended_grids(connection, since)]
         if "fail" in settings.on:
-            found += [_lost(one, where) for one in happened.lost_runs(connection, since)]
+            found += [lost(one, where) for one in happened.lost_runs(connection, since)]
         if "stall" in settings.on:
             found += [
                 _stalled(one, now, where)
@@ -47,7 +47,8 @@ def notices(
     return found
 
 
-def _ended(one: happened.EndedGrid, where: str) -> Notice:
+def ended(one: happened.EndedGrid, where: str) -> Notice:
+    """Return the notice of a grid that has ended."""
     counts = ", ".join(f"{count} {state}" for state, count in sorted(one.states.items()))
     return Notice(
         key=f"finish-{one.grid_id}-{one.attempts}",
@@ -58,7 +59,8 @@ def _ended(one: happened.EndedGrid, where: str) -> Notice:
     )
 
 
-def _lost(one: happened.LostRun, where: str) -> Notice:
+def lost(one: happened.LostRun, where: str) -> Notice:
+    """Return the notice of a run that failed or diverged."""
     labels = one_line(f"{one.backbone}, {one.dataset}, {one.head}, seed {one.seed}")
     why = f" ({one.failure})" if one.failure and one.state == "failed" else ""
     return Notice(

@@ -22,10 +22,10 @@ from ...jobs.workspace.markers import held_runs
 from ...jobs.workspace.notes import bring_back
 from ...jobs.workspace.stored_grid import FrozenGrid, freeze, write_grid
 from ..backends.base import Rehearsal, Room
-from ..housekeeping import deletion
 from ..loop.context import Context, make_backend
 from ..loop.guard import choose_canary, set_canary
 from ..loop.plan import check_world_size, shape_of
+from . import deletion
 from .actions import mark_held
 from .backbone_check import check_backbones
 from .data_check import DataCheck, look

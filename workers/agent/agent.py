@@ -25,6 +25,7 @@ from .further_work import FurtherWork
 from .lanes import lanes_of
 from .second_service import serve_again, tasks_of_place
 from .successor import hand_on, hand_on_stopped, submit_unsent, was_sent
+from .telling import tell
 from .template_client import Forge, TemplateDied
 from .turn import Turn
 
@@ -109,6 +110,9 @@ class Agent:
             self._leave()
         if self.forge is not None:
             self.forge.close()
+        if not self.node and self.stopping is None and self.scheduler.waits:
+            # Elsewhere a queue of ours, or who waits for the run, sees to it.
+            tell(self.workspace, self.allocation, [hosted.task for hosted in self.done])
         return self._exit_code()
 
     def _leave(self) -> None:

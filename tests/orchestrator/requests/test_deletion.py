@@ -8,7 +8,7 @@ from vtjobs.db.records import RunRow
 from vtjobs.jobs.errors import BadInput, NothingMatched
 from vtjobs.jobs.run.selector import Selection, parse_selection
 from vtjobs.jobs.workspace.allocation import read_allocation
-from vtjobs.orchestrator.housekeeping import deletion
+from vtjobs.orchestrator.requests import deletion
 from vtjobs.orchestrator.requests.actions import retry
 from vtjobs.orchestrator.requests.labels import all_tagged, tag
 from vtjobs.orchestrator.views.status import status
@@ -174,7 +174,7 @@ class Killed(BaseException):
     """As a kill: nothing that would follow is done."""
 
 
-HERE = "vtjobs.orchestrator.housekeeping.deletion"
+HERE = "vtjobs.orchestrator.requests.deletion"
 STEPS = (
     *(f"{HERE}._forget", f"{HERE}._take_out", "vtjobs.db.deletion.forget"),
     *(f"{HERE}.append_line", f"{HERE}._remove_files", f"{HERE}._remove", f"{HERE}._remove_tags"),
