@@ -1,5 +1,6 @@
 """Pages made once for all who look, and only again when the ledger has something new."""
 
+import contextlib
 import gzip
 import hashlib
 import threading
@@ -16,6 +17,7 @@ from ...jobs.run.selector import Selection
 from ...jobs.units import iso
 from ...orchestrator.loop.context import Context
 from ...orchestrator.loop.tick import look_or_say
+from ...orchestrator.notices.post import post
 from ...orchestrator.views.eta import Etas, etas
 from ..addresses import Address, Kind
 from ..documents import RunPage
@@ -90,6 +92,7 @@ class Pages:
         """Take in what has happened, and return what there is to tell."""
         with self._looking:
             problems = look_or_say(self.context)
+            self._tell()
             try:
                 marker = self._found()
                 if marker != self._marker:
@@ -102,6 +105,15 @@ class Pages:
             as_of = f"{(iso(self.context.clock()) or '')[:19].replace('T', ' ')} UTC"
             self._seen = Seen(version=version, as_of=as_of, problems=problems)
             return self._seen
+
+    def _tell(self) -> None:
+        """Let be sent what somebody wants to be told: an open page may be all that looks."""
+        context = self.context
+        if not context.is_owner:
+            return
+        # What cannot be noted at this moment is noted by the next look.
+        with contextlib.suppress(VtjobsError, OSError):
+            post(context.config, context.ledger, now=context.clock())
 
     def _found(self) -> tuple[float, ...]:
         with reading(self.context.ledger.engine) as connection:

@@ -19,8 +19,10 @@ from vtjobs.web.gather import Source
 from vtjobs.web.server import feed, pages
 
 from ...support.browsing import Site, served
+from ...support.grids import tiny_grid
 from ...support.journals import ended, journal, scored, started
-from ...support.lab import Lab
+from ...support.lab import Lab, wait_for
+from ...support.webhook import webhook
 
 
 @pytest.fixture
@@ -295,3 +297,17 @@ def test_what_takes_long_to_make_is_not_made_at_every_change(
         # It says how old it is, so that an open page asks for it again.
         assert site.ask("/usage").headers["vtjobs-version"] == first
     assert len(made) == 1
+
+
+def test_an_open_page_lets_be_sent_what_has_happened(quiet_lab: Lab) -> None:
+    runs = quiet_lab.submit(tiny_grid())
+    quiet_lab.tick()
+    with webhook() as hook:
+        settings = f"notify: {{to: '{hook.url}', every_s: 0}}\n"
+        (quiet_lab.folder / "vtjobs.yaml").write_text(settings)
+        with served(quiet_lab) as site, listening(site) as told:
+            next(told)
+            for run_id in runs:
+                journal(quiet_lab, run_id, 1, started(), scored(60.0), ended("completed"))
+            wait_for(lambda: hook.messages)
+    assert "has ended: 2 completed" in hook.messages[0]["message"]
