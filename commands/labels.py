@@ -88,7 +88,7 @@ def tag(
     for one in found:
         terminal.write(f"{one.target}  {', '.join(one.tags) or '-'}")
     if not found:
-        terminal.say(f"no tags yet. Add one: vtjobs tag GRID --add paper{context.where}")
+        terminal.say("no tags yet: --add puts one on what is selected")
 
 
 def archive(

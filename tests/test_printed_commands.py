@@ -198,7 +198,7 @@ def of_an_older_ledger(desk: Desk) -> str:
     old = "UPDATE alembic_version SET version_num = '0001'"
     since = ("runs.streams", "attempts.usage", "attempts.trained_s", "attempts.starts_at")
     drops = (f"ALTER TABLE {name.replace('.', ' DROP COLUMN ')}" for name in since)
-    return _of_a_ledger(desk, *drops, old)
+    return _of_a_ledger(desk, "DROP TABLE tags", *drops, old)
 
 
 def of_a_ledger_without_tables(desk: Desk) -> str:
