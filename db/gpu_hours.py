@@ -1,7 +1,7 @@
 """What became of the GPU-hours of attempts, derived from what the ledger knows of them anyway."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Connection, select
@@ -22,6 +22,8 @@ _FACTS = (
     "heartbeat_at",
     "resumed_attempt",
     "resumed_step",
+    "token",
+    "host",
 )
 _NOTHING_KEPT = (*_FAILED, AttemptState.SUPERSEDED)
 _ALL_USEFUL = frozenset((AttemptState.COMPLETED, *LIVE))
@@ -58,8 +60,14 @@ def added(parts: Iterable[GpuHours]) -> GpuHours:
 
 def gpu_hours(connection: Connection, run_ids: Iterable[str]) -> dict[str, dict[int, GpuHours]]:
     """Return run -> attempt -> what became of its GPU-hours."""
+    return {rows[0].run_id: hours for rows, hours in by_run(connection, run_ids)}
+
+
+def by_run(
+    connection: Connection, run_ids: Iterable[str]
+) -> Iterator[tuple[list[Any], dict[int, GpuHours]]]:
+    """Yield the attempts at each run that was tried, and what became of their GPU-hours."""
     tried, point = m.attempts.c, m.checkpoints.c
-    found: dict[str, dict[int, GpuHours]] = {}
     for part in in_parts(run_ids):
         attempts: dict[str, list[Any]] = defaultdict(list)
         query = select(*(tried[name] for name in _FACTS)).where(tried.run_id.in_(part))
@@ -73,8 +81,7 @@ def gpu_hours(connection: Connection, run_ids: Iterable[str]) -> dict[str, dict[
         for row in connection.execute(points.join(m.attempts, mine).where(wanted)):
             saved[row.run_id][row.attempt][row.step] = row.at
         for run_id, rows in attempts.items():
-            found[run_id] = of_run(rows, saved[run_id])
-    return found
+            yield rows, of_run(rows, saved[run_id])
 
 
 def of_run(attempts: Sequence[Any], saved: Mapping[int, Saved]) -> dict[int, GpuHours]:

@@ -120,7 +120,7 @@ def _values(connection: Connection, field: str) -> list[Any]:
         rows = list(connection.execute(query))
         return list(dict.fromkeys([row.name for row in rows] + [row.grid_id for row in rows]))
     if field == "user":
-        users = set(filter(None, _submitters(connection).values()))
+        users = set(filter(None, submitters(connection).values()))
         return sorted(users | {user.partition("@")[0] for user in users})
     if field == "seed":
         seeds = select(m.runs.c.seed).where(m.runs.c.streams == "").distinct()
@@ -207,11 +207,12 @@ def _known_grid(connection: Connection, name: str) -> list[str]:
 
 def _grids_of_users(connection: Connection, users: set[str]) -> list[str]:
     """Return the grids that these submitted, each named with or without the host."""
-    by = _submitters(connection)
+    by = submitters(connection)
     return [grid for grid, user in by.items() if {user, user.partition("@")[0]} & users]
 
 
-def _submitters(connection: Connection) -> dict[str, str]:
+def submitters(connection: Connection) -> dict[str, str]:
+    """Return grid -> who submitted it last, as user@host; empty where it was not recorded."""
     rows = connection.execute(select(m.grids.c.grid_id, m.grids.c.settings))
     return {row.grid_id: json.loads(row.settings).get("submitted_by", "") for row in rows}
 

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from ..grid.schema import Grid
 
 T = TypeVar("T")
-# The marker of a grid that is being deleted; it says what goes with it.
-DELETED = "deleted"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -288,12 +286,10 @@ def own_head_file(workspace: Workspace, grid_id: str, name: str) -> str:
 
 
 def grid_ids(workspace: Workspace) -> list[str]:
-    """Return the ids of the stored grids, but of those that are being deleted."""
+    """Return the ids of the stored grids."""
     try:
         return sorted(
-            entry.name
-            for entry in workspace.grids.iterdir()
-            if (entry / "grid.json").exists() and not (entry / f"{DELETED}.json").exists()
+            entry.name for entry in workspace.grids.iterdir() if (entry / "grid.json").exists()
         )
     except FileNotFoundError:
         return []

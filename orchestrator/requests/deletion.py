@@ -1,31 +1,45 @@
 """Delete grids with the runs that no other grid has: results, weights, files.
 
-A marker in the grid's folder says what is to go before anything goes, and the folder goes last: a
-deletion that was killed is finished by the next one, by `gc`, or by a submission.
+A grid is gone once its folder lies in `<workspace>/deleted/`. Before that nothing has changed, so
+that a deletion that is killed has not happened. What follows is done under the ledger's lock and is
+done again where it was killed: by the next deletion, by `gc`, or by a submission. At the end only
+what lies in `deleted/` is removed, which nobody else looks at.
 """
 
+import contextlib
+import os
+import secrets
 import shutil
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from ...db import deletion as ledger
 from ...db.engine import Connection, reading, writing
 from ...db.selected import resolve_grids
-from ...jobs.atomic_files import append_line, read_cache, to_json, write_over
+from ...jobs.atomic_files import (
+    append_line,
+    fsync_folder,
+    make_folder,
+    read_cache,
+    to_json,
+    write_new,
+    write_over,
+)
 from ...jobs.config.host import user_here
 from ...jobs.documents import Document
 from ...jobs.errors import BadInput, DamagedFile, NothingMatched
 from ...jobs.units import iso, plural
 from ...jobs.workspace import tags
-from ...jobs.workspace.allocation import read_allocation
+from ...jobs.workspace.allocation import Allocation, read_allocation
 from ...jobs.workspace.paths import Workspace
-from ...jobs.workspace.stored_grid import DELETED
 from ..loop.context import Context
 
 Progress = Callable[[int, int], None]
 # In the workspace: which grids were deleted, when and by whom, a line each time.
 LOG = "deleted.jsonl"
+FOLDER = "deleted"
+_WHAT = "what.json"
+_GRID = "grid"
 
 
 class Deletion(Document, frozen=True, kw_only=True):
@@ -53,12 +67,12 @@ def find(context: Context, words: Sequence[str], progress: Progress = lambda *_:
 
     Raises:
         NothingMatched: there is no such grid.
-        BadInput: a run is still to end, or another grid needs one.
+        BadInput: a run has not ended, or another grid needs one.
     """
     with reading(context.ledger.engine) as connection:
         grids = list(dict.fromkeys(_grid(connection, word, context.where) for word in words))
         runs = _may_go(connection, grids, context.where)
-        count = ledger.count_of(connection, grids)
+        count = len(ledger.runs_of(connection, grids))
     size = 0
     for done, run_id in enumerate(runs, start=1):
         size += _size(context.workspace.run(run_id).path)
@@ -77,23 +91,25 @@ def _may_go(connection: Connection, grids: Sequence[str], where: str) -> list[st
     """Return the runs that go with these grids.
 
     Raises:
-        BadInput: something still needs one of them.
+        BadInput: something still needs one of the grids or of these runs.
     """
-    runs = ledger.runs_of_no_other(connection, grids)
-    if left := ledger.unsettled(connection, runs):
+    names = ", ".join(grids)
+    # Those too that another grid has: jobs that were submitted for this one read its settings.
+    if left := ledger.unsettled(connection, ledger.runs_of(connection, grids)):
         raise BadInput(
-            f"{plural(len(left), 'run')} of {', '.join(grids)} still to end."
+            f"{names}: {plural(len(left), 'run')} not ended yet."
             f" First: vtjobs cancel {' '.join(grids)}{where}"
         )
+    runs = ledger.runs_of_no_other(connection, grids)
     if children := ledger.children_left(connection, runs):
         raise BadInput(
-            f"{plural(len(children), 'run')} of other grids, such as {children[0]},"
-            f" went on from runs of {', '.join(grids)}. Delete their grids first"
+            f"{plural(len(children), 'run')} of other grids, such as {children[0]}, start from"
+            f" weights of {names}. Delete their grids first"
         )
     beside = ledger.neighbours(connection, ledger.tokens_of(connection, runs)) - set(runs)
     if busy := ledger.unsettled(connection, beside):
         raise BadInput(
-            f"a job that {', '.join(grids)} shared still trains {plural(len(busy), 'run')} of other"
+            f"a job that trained runs of {names} still trains {plural(len(busy), 'run')} of other"
             f" grids, such as {busy[0]}. Delete again when they have ended"
         )
     return runs
@@ -105,68 +121,110 @@ def delete(context: Context, found: Deletion, progress: Progress = lambda *_: No
     Args:
         context: workspace and ledger.
         found: what `find` says.
-        progress: is told how many runs are gone, and how many go.
+        progress: is told how many grids are gone, and how many go.
 
     Raises:
         BadInput: meanwhile something needs a run, or there are other runs than were found.
     """
-    workspace = context.workspace
+    trash = []
     with writing(context.ledger.engine) as connection:
-        runs = _may_go(connection, found.grids, context.where)
-        if set(runs) != set(found.runs):
-            raise BadInput("the grids have changed meanwhile, and nothing was done. Delete again")
-        tokens = ledger.tokens_of(connection, runs)
-        at, by = iso(context.clock()), user_here()
-        for grid_id in found.grids:
-            mark = {"at": at, "by": by, "runs": runs, "tokens": tokens}
-            write_over(workspace.marker(grid_id, DELETED), to_json(mark | {"grids": found.grids}))
-        _forget(connection, workspace, found.grids, runs, tokens)
-    # What was looked at and then deleted can be asked about.
-    line = {"at": at, "by": by, "grids": found.grids, "runs": len(runs)}
-    append_line(workspace.root / LOG, to_json(line))
-    _remove_files(context, found.grids, runs, progress)
-    return Deletion(grids=found.grids, runs=runs, kept=found.kept, bytes=found.bytes, removed=True)
+        if set(_may_go(connection, found.grids, context.where)) != set(found.runs):
+            raise BadInput(
+                "since you were asked, runs have joined or left these grids. Nothing was deleted;"
+                " repeat the command"
+            )
+    for done, grid_id in enumerate(found.grids, start=1):
+        with writing(context.ledger.engine) as connection:
+            trash.append(_delete_one(context, connection, grid_id))
+        progress(done, len(found.grids))
+    for folder in trash:
+        shutil.rmtree(folder, ignore_errors=True)
+    return Deletion(
+        grids=found.grids, runs=found.runs, kept=found.kept, bytes=found.bytes, removed=True
+    )
+
+
+def _delete_one(context: Context, connection: Connection, grid_id: str) -> Path:
+    """Move a grid into a folder of what is deleted, and return that; nothing in it is needed."""
+    workspace = context.workspace
+    runs = _may_go(connection, [grid_id], context.where)
+    at, by = iso(context.clock()) or "", user_here()
+    folder = make_folder(workspace.root / FOLDER / f"{grid_id}-{secrets.token_hex(4)}")
+    mark = {"grid": grid_id, "runs": runs, "at": at, "by": by}
+    write_new(folder / _WHAT, to_json(mark))
+    # From here on it is deleted.
+    os.rename(workspace.grid(grid_id), folder / _GRID)
+    fsync_folder(folder)
+    append_line(workspace.root / LOG, to_json({**mark, "runs": len(runs)}))
+    _forget(context, connection, folder, grid_id, runs)
+    return folder
 
 
 def finish(context: Context) -> list[str]:
     """Finish deletions that were killed; return the grids that are gone now."""
-    workspace = context.workspace
+    place = context.workspace.root / FOLDER
+    try:
+        folders = sorted(place.iterdir())
+    except FileNotFoundError:
+        return []
     gone = []
-    for path in sorted(workspace.grids.glob(f"*/{DELETED}.json")):
-        mark = read_cache(path)
-        grids = list(mark.get("grids", ()))
-        if path.parent.name not in grids:
-            continue
+    for folder in folders:
+        # Under the lock: it may belong to a deletion that is at work.
         with writing(context.ledger.engine) as connection:
-            # A run that the ledger has for another grid stays.
-            theirs = ledger.runs_of_no_other(connection, grids)
-            known = ledger.known(connection, mark["runs"])
-            runs = [one for one in mark["runs"] if one in theirs or one not in known]
-            if ledger.unsettled(connection, runs):
-                # Somebody has started one of them again: it is not to go any more.
-                path.unlink()
-                continue
-            _forget(connection, workspace, grids, runs, list(mark.get("tokens", ())))
-        _remove_files(context, grids, runs, lambda *_: None)
-        gone += grids
+            mark = read_cache(folder / _WHAT)
+            grid_id = str(mark.get("grid", ""))
+            if ledger.is_known(connection, grid_id) and (folder / _GRID).is_dir():
+                if not _go_on(context, connection, folder, grid_id, list(mark.get("runs", ()))):
+                    continue
+                gone.append(grid_id)
+        shutil.rmtree(folder, ignore_errors=True)
     return gone
 
 
+def _go_on(
+    context: Context, connection: Connection, folder: Path, grid_id: str, runs: list[str]
+) -> bool:
+    """Finish one deletion, or take it back where its runs were started again."""
+    live = context.workspace.grid(grid_id)
+    if live.is_dir():
+        # It was submitted again: what lies here is the one before.
+        return True
+    mine = set(ledger.runs_of_no_other(connection, [grid_id]))
+    if ledger.unsettled(connection, ledger.runs_of(connection, [grid_id])) or not mine <= set(runs):
+        os.rename(folder / _GRID, live)
+        for run_id in runs:
+            with contextlib.suppress(OSError):
+                os.rename(folder / run_id, context.workspace.run(run_id).path)
+        return False
+    _forget(context, connection, folder, grid_id, sorted(mine))
+    return True
+
+
 def _forget(
-    connection: Connection,
-    workspace: Workspace,
-    grids: Collection[str],
-    runs: Collection[str],
-    tokens: Collection[str],
+    context: Context, connection: Connection, folder: Path, grid_id: str, runs: Sequence[str]
 ) -> None:
+    """Move away what only this grid has, and let the ledger forget it."""
+    workspace = context.workspace
     # Before the ledger forgets them: it takes in every allocation that it finds and does not know.
-    for token in tokens:
+    left = {}
+    for token, content in ledger.contents_naming(connection, runs).items():
+        left[token] = _without(content, set(runs))
         _take_out(workspace, token, set(runs))
-    ledger.forget(connection, grids, runs, tokens)
+    for run_id in runs:
+        with contextlib.suppress(FileNotFoundError):
+            os.rename(workspace.run(run_id).path, folder / run_id)
+    _remove_tags(context, {grid_id, *runs})
+    ledger.forget(connection, grid_id, runs, left)
+
+
+def _without(content: Allocation, runs: set[str]) -> Allocation | None:
+    """Return an allocation without these runs; None: it had no other."""
+    tasks = tuple(tuple(task for task in part if task.run_id not in runs) for part in content.tasks)
+    return content.with_tasks(tasks) if any(tasks) else None
 
 
 def _take_out(workspace: Workspace, token: str, runs: set[str]) -> None:
-    """Take runs out of an allocation that has ended; remove it where none is left."""
+    """Take runs out of the file of an allocation that has ended; remove it where none is left."""
     path = workspace.allocation(token)
     try:
         found = read_allocation(path)
@@ -174,51 +232,28 @@ def _take_out(workspace: Workspace, token: str, runs: set[str]) -> None:
         return
     if found is None:
         return
-    left = tuple(tuple(task for task in part if task.run_id not in runs) for part in found.tasks)
-    if any(left):
-        write_over(path, to_json(replace(found, tasks=left).to_dict()))
+    if (left := _without(found, runs)) is not None:
+        write_over(path, to_json(left.to_dict()))
         return
     for one in (*workspace.allocations.glob(f"{token}-*.log"), workspace.unsent(token), path):
         one.unlink(missing_ok=True)
 
 
-def _remove_files(
-    context: Context, grids: Collection[str], runs: Sequence[str], progress: Progress
-) -> None:
-    workspace = context.workspace
-    for done, run_id in enumerate(runs, start=1):
-        _remove(workspace.run(run_id).path)
-        progress(done, len(runs))
-    _remove_tags(context, {*grids, *runs})
-    for grid_id in grids:
-        _remove(workspace.grid(grid_id), last=workspace.marker(grid_id, DELETED))
-
-
-def _remove_tags(context: Context, targets: set[str]) -> None:
+def _remove_tags(context: Context, targets: Collection[str]) -> None:
     """Take the tags off what is gone: a grid that is submitted again has none."""
-    had = {
-        target: found
-        for target, found in tags.tags_of(context.workspace).items()
-        if target in targets
-    }
+    known = tags.tags_of(context.workspace)
+    had = {target: known[target] for target in sorted(set(targets) & known.keys())}
     if had:
         every = tuple(sorted(set().union(*had.values())))
         at = iso(context.clock()) or ""
-        change = tags.Tagging(at=at, by=user_here(), targets=sorted(had), remove=every)
+        change = tags.Tagging(at=at, by=user_here(), targets=list(had), remove=every)
         tags.record(context.workspace, change)
 
 
-def _remove(folder: Path, last: Path | None = None) -> None:
-    """Remove a folder; what `last` names stays until all else in it is gone."""
-    if last is not None and folder.is_dir():
-        for entry in folder.iterdir():
-            if entry.is_dir():
-                shutil.rmtree(entry)
-            elif entry != last:
-                entry.unlink()
-    if folder.is_dir():
-        shutil.rmtree(folder)
-
-
 def _size(folder: Path) -> int:
-    return sum(path.lstat().st_size for path in folder.rglob("*") if not path.is_dir())
+    size = 0
+    for path in folder.rglob("*"):
+        # Meanwhile it may have gone.
+        with contextlib.suppress(FileNotFoundError):
+            size += 0 if path.is_dir() else path.lstat().st_size
+    return size

@@ -236,15 +236,23 @@ def submit(
     chosen = {run[0] for run in frozen.runs}
     # A run follows its newest grid; one that is held in another stays held.
     held = chosen if hold else _held_elsewhere(context, chosen)
-    # Its markers come before the grid: who finds it stored may start its runs.
-    make_folder(context.workspace.grid(frozen.grid_id))
-    if held:
-        mark_held(context, frozen.grid_id, held, held=True)
-    if canary:
-        set_canary(context.workspace, frozen.grid_id, choose_canary(frozen, chosen))
-    write_grid(context.workspace, frozen, prepared.text)
+    first = choose_canary(frozen, chosen) if canary else None
+
+    def store() -> None:
+        # Its markers come before the grid: who finds it stored may start its runs.
+        make_folder(context.workspace.grid(frozen.grid_id))
+        if held:
+            mark_held(context, frozen.grid_id, held, held=True)
+        if first is not None:
+            set_canary(context.workspace, frozen.grid_id, first)
+        write_grid(context.workspace, frozen, prepared.text)
+
+    store()
     bring_back(context.workspace, frozen.grid_id)
     context.ledger.add_grid(frozen)
+    if not context.workspace.grid(frozen.grid_id).is_dir():
+        # Between the two lines somebody deleted the grid of this id that was there.
+        store()
     return document
 
 

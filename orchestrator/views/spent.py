@@ -4,11 +4,9 @@ import datetime
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ...db import queries
-from ...db.allocations import contents_of
 from ...db.engine import reading
-from ...db.gpu_hours import GpuHours, added, gpu_hours, worked_until
-from ...db.records import AttemptRow, RunRow
+from ...db.gpu_hours import GpuHours, added
+from ...db.worked import Worked, worked
 from ...jobs.documents import Document
 from ...jobs.errors import BadInput, suggest
 from ...jobs.run.selector import Selection
@@ -33,17 +31,6 @@ class Spent(Document, frozen=True, kw_only=True):
     """The same hours times the GPUs of each attempt, by what became of them."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Tried:
-    """One attempt, with what it can be grouped by."""
-
-    run: RunRow
-    attempt: AttemptRow
-    grid_id: str
-    """That it was submitted for; its run may be another grid's by now."""
-    user: str
-
-
 @dataclass(slots=True)
 class _Sum:
     runs: set[str] = field(default_factory=set)
@@ -52,21 +39,21 @@ class _Sum:
     parts: list[GpuHours] = field(default_factory=list)
 
 
-def _week(one: _Tried) -> str:
+def _week(one: Worked) -> str:
     """Return the ISO week in which an attempt started, UTC."""
-    day = datetime.datetime.fromtimestamp(one.attempt.started_at or 0.0, datetime.UTC)
+    day = datetime.datetime.fromtimestamp(one.started_at, datetime.UTC)
     year, week, _ = day.isocalendar()
     return f"{year}-W{week:02d}"
 
 
-KEYS: Mapping[str, Callable[[_Tried], str]] = {
-    "user": lambda one: one.user,
+KEYS: Mapping[str, Callable[[Worked], str]] = {
+    "user": lambda one: one.user or "unknown",
     "grid": lambda one: one.grid_id,
-    "backbone": lambda one: one.run.backbone,
-    "dataset": lambda one: one.run.dataset,
-    "head": lambda one: one.run.head,
+    "backbone": lambda one: one.backbone,
+    "dataset": lambda one: one.dataset,
+    "head": lambda one: one.head,
     "week": _week,
-    "host": lambda one: one.attempt.host or "unknown",
+    "host": lambda one: one.host or "unknown",
 }
 """What attempts can be grouped by."""
 
@@ -94,39 +81,18 @@ def spent_by(
         if key not in KEYS:
             raise BadInput(f"--by {key}: unknown. {suggest(key, KEYS)}")
     with reading(context.ledger.engine) as connection:
-        rows = queries.list_runs(connection, selection)
-        run_ids = [row.run_id for row in rows]
-        users = {
-            grid_id: found.submitted_by or "unknown"
-            for grid_id, found in queries.grid_settings(connection).items()
-        }
-        tried = queries.attempts_of_runs(connection, run_ids)
-        tokens = {attempt.token for attempts in tried.values() for attempt in attempts}
-        grids = {
-            (token, task.run_id): task.grid_id
-            for token, content in contents_of(connection, tokens).items()
-            for task in content.all_tasks
-        }
-        hours = gpu_hours(connection, run_ids)
-    started = []
-    for row in rows:
-        for attempt in tried.get(row.run_id, ()):
-            if attempt.started_at is not None:
-                grid_id = grids.get((attempt.token, row.run_id), row.grid_id)
-                started.append(_Tried(row, attempt, grid_id, users.get(grid_id, "unknown")))
-    return [_grouped(started, hours, by) for by in ways]
+        attempts = worked(connection, selection)
+    return [_grouped(attempts, by) for by in ways]
 
 
-def _grouped(
-    started: Iterable[_Tried], hours: Mapping[str, Mapping[int, GpuHours]], by: list[str]
-) -> list[Spent]:
+def _grouped(attempts: Iterable[Worked], by: list[str]) -> list[Spent]:
     sums: dict[tuple[str, ...], _Sum] = {}
-    for one in started:
+    for one in attempts:
         found = sums.setdefault(tuple(KEYS[key](one) for key in by), _Sum())
-        found.runs.add(one.run.run_id)
+        found.runs.add(one.run_id)
         found.attempts += 1
-        found.hours += max(0.0, worked_until(one.attempt) - (one.attempt.started_at or 0.0)) / 3600
-        found.parts.append(hours[one.run.run_id][one.attempt.number])
+        found.hours += one.hours
+        found.parts.append(one.gpu_hours)
     groups = [
         Spent(
             schema_version=SCHEMA_VERSION,

@@ -1,13 +1,19 @@
 """Grids that are deleted: with what only they have, and whole, however often it is killed."""
 
+import dataclasses
+import shutil
+from pathlib import Path
+
 import pytest
 
 from vtjobs.db.engine import reading
 from vtjobs.db.queries import list_runs
 from vtjobs.db.records import RunRow
+from vtjobs.jobs.atomic_files import to_json, write_new
 from vtjobs.jobs.errors import BadInput, NothingMatched
 from vtjobs.jobs.run.selector import Selection, parse_selection
-from vtjobs.jobs.workspace.allocation import read_allocation
+from vtjobs.jobs.workspace.allocation import Place, read_allocation
+from vtjobs.jobs.workspace.stored_grid import FrozenGrid
 from vtjobs.orchestrator.requests import deletion
 from vtjobs.orchestrator.requests.actions import retry
 from vtjobs.orchestrator.requests.labels import all_tagged, tag
@@ -126,7 +132,7 @@ def test_a_grid_whose_job_still_trains_another_one_is_refused(shared_job: Lab) -
 
 def test_a_grid_with_runs_that_are_still_to_end_is_refused(quiet_lab: Lab) -> None:
     quiet_lab.submit(tiny_grid())
-    with pytest.raises(BadInput, match=r"2 runs of .* still to end"):
+    with pytest.raises(BadInput, match="2 runs not ended yet"):
         delete(quiet_lab, "tiny")
     assert grids(quiet_lab) == ["tiny"]
 
@@ -140,7 +146,7 @@ def test_a_grid_whose_runs_have_changed_since_they_were_found_is_not_deleted(don
     context = done.open()
     found = deletion.find(context, ["tiny"])
     done.submit(WIDER)
-    with pytest.raises(BadInput, match="changed meanwhile"):
+    with pytest.raises(BadInput, match="have joined or left"):
         deletion.delete(context, found)
     assert set(grids(done)) == {"tiny", "wider"}
 
@@ -167,6 +173,74 @@ def test_a_grid_that_was_deleted_can_be_submitted_again(done: Lab) -> None:
     assert [(row.state, row.attempts) for row in rows(done)] == [("completed", 1)] * 2
 
 
+# Beside others -----------------------------------------------------------------------------------
+
+
+def test_a_grid_is_refused_while_a_job_of_its_own_trains_for_another_grid(quiet_lab: Lab) -> None:
+    quiet_lab.submit(tiny_grid())
+    quiet_lab.tick()
+    # What was queued for the first grid reads that grid's settings when it starts.
+    quiet_lab.submit(tiny_grid(name="again"))
+    with pytest.raises(BadInput, match="2 runs not ended yet"):
+        delete(quiet_lab, "tiny")
+
+
+def test_runs_that_are_submitted_again_meanwhile_are_not_touched(done: Lab) -> None:
+    context = done.open()
+    found = deletion.find(context, ["tiny"])
+    real = shutil.rmtree
+
+    def submit_first(folder: Path, **options: bool) -> None:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("shutil.rmtree", real)
+            complete(done, done.submit(tiny_grid()))
+        real(folder, **options)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("shutil.rmtree", submit_first)
+        deletion.delete(context, found)
+    assert {row.state for row in rows(done)} == {"completed"}
+    assert all(done.run(run_id).journal(1, 0).is_file() for run_id in done.states())
+
+
+def test_a_grid_that_is_deleted_while_it_is_submitted_again_is_stored(done: Lab) -> None:
+    real = done.context.ledger.add_grid
+
+    def delete_first(frozen: FrozenGrid) -> set[str]:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(done.context.ledger, "add_grid", real)
+            delete(done, "tiny")
+        return real(frozen)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(done.context.ledger, "add_grid", delete_first)
+        runs = done.submit(tiny_grid())
+    complete(done, runs)
+    done.lose_ledger()
+    assert [row.state for row in rows(done)] == ["completed"] * 2
+
+
+def test_an_allocation_that_no_attempt_is_of_goes_too(done: Lab) -> None:
+    first = next(iter(done.states()))
+    (path,) = done.context.workspace.allocations.glob("*.json")
+    mine = read_allocation(path)
+    assert mine is not None
+    taken_on = dataclasses.replace(
+        mine,
+        token="vtj-inside01",
+        tasks=(tuple(task for task in mine.all_tasks if task.run_id == first),),
+        inside=Place(token=mine.token, index=0),
+    )
+    other = done.context.workspace.allocation(taken_on.token)
+    write_new(other, to_json(taken_on.to_dict()))
+    done.tick(start=False)
+    delete(done, "tiny")
+    assert files(done) == set()
+    done.submit(tiny_grid())
+    done.lose_ledger()
+    assert [(row.state, row.attempts) for row in rows(done)] == [("pending", 0)] * 2
+
+
 # Kills --------------------------------------------------------------------------------------------
 
 
@@ -175,10 +249,10 @@ class Killed(BaseException):
 
 
 HERE = "vtjobs.orchestrator.requests.deletion"
-STEPS = (
-    *(f"{HERE}._forget", f"{HERE}._take_out", "vtjobs.db.deletion.forget"),
-    *(f"{HERE}.append_line", f"{HERE}._remove_files", f"{HERE}._remove", f"{HERE}._remove_tags"),
-    "shutil.rmtree",
+BEFORE = (f"{HERE}.write_new", "os.rename")
+AFTER = (
+    *(f"{HERE}.append_line", f"{HERE}._forget", f"{HERE}._take_out", f"{HERE}._remove_tags"),
+    *("vtjobs.db.deletion.forget", "vtjobs.db.deletion._hand_over"),
 )
 
 
@@ -206,32 +280,46 @@ def killed(lab: Lab, step: str, number: int, *words: str) -> None:
             delete(lab, *words)
 
 
-@pytest.mark.parametrize(("step", "number"), [(step, 1) for step in STEPS] + [(STEPS[5], 3)])
-def test_a_deletion_that_is_killed_at_any_step_is_finished(
-    two: Lab, step: str, number: int
+@pytest.mark.parametrize("step", BEFORE)
+def test_a_deletion_that_is_killed_before_the_grid_is_moved_has_not_happened(
+    done: Lab, step: str
 ) -> None:
-    killed(two, step, number, "tiny", "wider")
-    assert len(deletion.finish(two.open())) == 2
-    assert grids(two) == [] and files(two) == set()
-    two.lose_ledger()
-    assert grids(two) == []
+    before = files(done)
+    killed(done, step, 1, "tiny")
+    complete(done, done.submit(tiny_grid(name="other", heads="[relvit]")))
+    assert set(grids(done)) == {"tiny", "other"}
+    assert before <= files(done) and not any("deleted/" in name for name in files(done))
 
 
-def test_a_deletion_that_was_killed_spares_a_run_that_was_started_again(done: Lab) -> None:
+@pytest.mark.parametrize(
+    ("step", "number"), [*((step, 1) for step in AFTER), ("os.rename", 2), ("os.rename", 3)]
+)
+def test_a_deletion_that_is_killed_later_is_finished(done: Lab, step: str, number: int) -> None:
+    killed(done, step, number, "tiny")
+    assert len(deletion.finish(done.open())) == 1
+    assert grids(done) == [] and files(done) == set()
+    done.lose_ledger()
+    assert grids(done) == []
+
+
+def test_what_is_left_to_remove_is_removed_the_next_time(done: Lab) -> None:
+    killed(done, "shutil.rmtree", 1, "tiny")
+    assert grids(done) == [] and files(done) != set()
+    deletion.finish(done.open())
+    assert files(done) == set()
+
+
+def test_a_deletion_that_was_killed_is_taken_back_where_a_run_was_started_again(done: Lab) -> None:
     killed(done, f"{HERE}._forget", 1, "tiny")
     retry(done.open(), list(done.states()), clean=True)
     assert deletion.finish(done.open()) == []
     assert grids(done) == ["tiny"]
-
-
-def test_a_deletion_that_was_killed_spares_a_run_that_another_grid_has_now(done: Lab) -> None:
-    killed(done, f"{HERE}._remove_files", 1, "tiny")
-    done.submit(WIDER)
-    assert grids(done) == ["wider"] and len(done.states()) == 4
+    done.lose_ledger()
+    assert grids(done) == ["tiny"]
 
 
 def test_a_submission_finishes_a_deletion_of_the_same_grid(done: Lab) -> None:
-    killed(done, f"{HERE}._remove_files", 1, "tiny")
+    killed(done, f"{HERE}._forget", 1, "tiny")
     done.submit(tiny_grid())
     assert set(done.states().values()) == {"pending"}
     assert deletion.finish(done.open()) == []
