@@ -9,7 +9,7 @@ import contextlib
 import json
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -36,11 +36,17 @@ class Known(NamedTuple):
 
 
 def complete_grid(incomplete: str) -> list[str]:
-    """Return the built-in grids and the grid files of this folder."""
+    """Return the built-in grids, and the grid files of this folder or of the one that is named."""
     from ..jobs.grid.catalogue import grid_names
 
-    files = [str(path) for path in Path().glob(f"{incomplete}*.yaml")]
-    return [name for name in [*grid_names(), *files] if name.startswith(incomplete)]
+    # Not a glob of what was typed: it may have signs of its own.
+    folder, _, begun = incomplete.rpartition("/")
+    with contextlib.suppress(OSError):
+        names = sorted(os.listdir(folder or ("/" if incomplete.startswith("/") else ".")))
+        before = f"{folder}/" if "/" in incomplete else ""
+        files = [before + name for name in _begin_so(names, begun) if name.endswith(".yaml")]
+        return [*_begin_so(grid_names(), incomplete), *files]
+    return _begin_so(grid_names(), incomplete)
 
 
 def complete_run(incomplete: str) -> list[str]:
@@ -63,7 +69,7 @@ def complete_tag(incomplete: str) -> list[str]:
     return _offered(lambda known: _begin_so(known.values["tag"], incomplete))
 
 
-def _begin_so(words: list[str], begun: str) -> list[str]:
+def _begin_so(words: Iterable[str], begun: str) -> list[str]:
     return [word for word in words if word.startswith(begun)]
 
 
@@ -165,7 +171,8 @@ def _keep(path: Path, content: dict[str, object]) -> None:
 def _place(settings: "Config") -> Path:
     import hashlib
 
-    base = settings.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()
+    # Without a home there is no such place, and nothing is kept.
+    base = settings.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     name = hashlib.sha256(str(settings.workspace.root).encode()).hexdigest()[:16]
     return Path(base) / "vtjobs" / "completion" / f"{name}.json"
 

@@ -1,5 +1,6 @@
 """Hand on what was made: a run's weights, or the curves of runs for other programs."""
 
+import shlex
 import time
 from importlib.util import find_spec
 from pathlib import Path
@@ -7,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..jobs.errors import BadInput, VtjobsError, suggest
+from ..jobs.errors import BadInput, LedgerUnreachable, NothingMatched, suggest
 from ..jobs.units import plural
+from ..jobs.workspace.paths import WorkspaceUnreadable
 from .completion import complete_runs
 from .options import Json, Workspace, look_again, look_into, one_run, opened_once, selection
 
@@ -35,7 +37,7 @@ def export(
             autocompletion=complete_runs,
         ),
     ],
-    out: Annotated[Path, typer.Argument(help="Output folder; must not exist yet, but with --to.")],
+    out: Annotated[Path, typer.Argument(help="Output folder; with --to it may exist already.")],
     form: Annotated[
         str,
         typer.Option(
@@ -103,8 +105,10 @@ def _export_curves(
     if as_json:
         terminal.emit_json(found)
         return
+    if not found.runs:
+        raise NothingMatched("none of the selected runs has a value yet")
     written = f"{plural(len(found.runs), 'run')} and {plural(len(found.means), 'mean')}"
-    terminal.say(f"{written} written. Open: {FORMS[to][2].format(out=out)}")
+    terminal.say(f"{written} written. Open: {FORMS[to][2].format(out=shlex.quote(str(out)))}")
 
 
 def _check(out: Path, to: str) -> None:
@@ -147,7 +151,7 @@ def _follow(
             try:
                 look_again(context)
                 found = exporter.write(found.folder)
-            except (VtjobsError, OSError) as error:
+            except (LedgerUnreachable, WorkspaceUnreadable, OSError) as error:
                 # A file system or a database that is away for a while comes back.
                 said = ""
                 terminal.say(f"error: {error}")

@@ -87,12 +87,12 @@ def delete(
     context = open_workspace(workspace)
     make_pass(context, start=False)
     if gone := deletion.finish(context):
-        terminal.say(f"finished a deletion that was interrupted: {', '.join(gone)}")
+        terminal.say(f"finished a deletion that had been interrupted: {', '.join(gone)} is gone")
     with terminal.counting("runs") as progress:
         found = deletion.find(context, grids, progress)
     size = f"{plural(len(found.runs), 'run')}, {format_bytes(found.bytes)}"
     text = f"{', '.join(found.grids)}: {size}"
-    kept = f"; {plural(found.kept, 'run')} of other grids too stay" if found.kept else ""
+    kept = f"; {plural(found.kept, 'run')} that other grids have too are kept" if found.kept else ""
     if dry_run:
         terminal.say(f"this would delete {text}{kept}")
     else:

@@ -253,6 +253,8 @@ def logs(
         found = standings(context, run_ids)
         for one, run_id in zip(wanted, run_ids, strict=True):
             try:
+                if run_id not in found:
+                    raise NothingMatched(f"{run_id[:8]} was deleted")
                 print_logs(one, found[run_id])
             except NothingMatched as error:
                 without.append(error)

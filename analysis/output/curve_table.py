@@ -33,8 +33,8 @@ class TableWriter:
 
     def write(self, curve: Curve) -> None:
         """Take in a curve, or what is new of it."""
-        _, values = self._curves.get(curve.name, (curve, []))
-        self._curves[curve.name] = curve, [*values, *curve.values]
+        before = [] if curve.is_new else self._curves[curve.key][1]
+        self._curves[curve.key] = curve, [*before, *curve.values]
 
     def close(self) -> None:
         """Write the file."""

@@ -1,8 +1,10 @@
 """Curves for other programs: one for each run, and one for each cell's mean over seeds."""
 
+import math
 import re
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import NamedTuple, Protocol
 
@@ -13,6 +15,7 @@ from ...db.records import CellRow, RunRow
 from ...db.results import TRAINING, rows_that_count
 from ...jobs.documents import Document
 from ...jobs.names import one_line
+from ...jobs.run.design import seed_text
 from ...jobs.run.selector import Selection, axis_text
 from ...jobs.run.states import RunState
 from ..findings.cells import axes_of
@@ -59,15 +62,15 @@ class Curve:
     key: str
     """The run's id; of a mean the cell's id with `mean` before it."""
     seed: int | None
-    """None: a mean."""
+    """Or the place in the design, where streams vary apart. None: a mean."""
     labels: dict[str, str]
     """Backbone, dataset, head, recipe, and the grid's axes."""
     is_over: bool
     """Whether nothing more is to come."""
+    is_new: bool
+    """Whether it begins here: what was handed over of it before, if anything, no longer holds."""
     values: Sequence[Value]
-    """In the order of their epochs: those that were not handed over before, or all where the
-    writer writes no parts.
-    """
+    """In the order of their epochs: all of a new curve, else those that were not handed over."""
 
 
 class Writer(Protocol):
@@ -85,6 +88,14 @@ class Writer(Protocol):
         """End one go: what was written can be read."""
 
 
+@dataclass(slots=True)
+class _Told:
+    """What was handed over of a curve."""
+
+    values: dict[tuple[int, str], float]
+    was_over: bool
+
+
 class Exporter:
     """Hands the selected runs' curves to a writer, in one go or in several as they grow."""
 
@@ -95,9 +106,8 @@ class Exporter:
         self._selection = selection
         self._writer = writer
         self._follows = follows
-        # Name of a curve -> its points that were handed over, and whether it was over by then.
-        self._told: dict[str, set[tuple[int, str]]] = {}
-        self._was_over: dict[str, bool] = {}
+        # Key of a curve -> what was handed over.
+        self._told: dict[str, _Told] = {}
         # A run that is over is not read again, unless it was tried again.
         self._read: dict[tuple[str, int], Tags] = {}
 
@@ -114,18 +124,22 @@ class Exporter:
             NothingMatched: no run is selected.
         """
         with reading(self._ledger.engine) as connection:
-            rows = [r for r in queries.list_runs(connection, self._selection) if r.streams is None]
+            rows = queries.list_runs(connection, self._selection)
             cells = queries.cell_rows(connection, {row.cell_id for row in rows})
         names = _names(cells)
-        runs, means = [], []
+        runs, means, done = [], [], 0
         for cell_id, group in groupby(sorted(rows, key=lambda row: row.cell_id), _cell_of):
-            members, by_seed = list(group), {}
+            cell = _Cell(names[cell_id], cells[cell_id])
+            members, by_seed = list(group), dict[int, Tags]()
             for row in members:
-                by_seed[row.seed] = self._values(row)
-                runs.append(self._tell(cells[cell_id], names[cell_id], row, by_seed[row.seed]))
-                progress(len(runs), len(rows))
-            if told := self._tell_mean(cells[cell_id], names[cell_id], members, by_seed):
-                means.append(told)
+                tags = self._values(row)
+                # In a variance study the runs of a cell differ in one stream: of these is no mean.
+                if row.streams is None:
+                    by_seed[row.seed] = tags
+                runs += self._tell(cell, row, tags)
+                done += 1
+                progress(done, len(rows))
+            means += self._tell_mean(cell, members, by_seed)
         self._writer.close()
         left = sum(not RunState(row.state).is_settled for row in rows)
         return Exported(folder=folder, runs=runs, means=means, left=left)
@@ -139,45 +153,68 @@ class Exporter:
             self._read[key] = found
         return found
 
-    def _tell(self, cell: CellRow, name: str, row: RunRow, tags: Tags) -> str:
+    def _tell(self, cell: "_Cell", row: RunRow, tags: Tags) -> list[str]:
+        which = _part(seed_text(row.seed, row.streams))
+        name = f"{cell.name}/{'seed' if row.streams is None else ''}{which}"
         is_over = RunState(row.state).is_settled
         return self._hand_over(cell, name, tags, key=row.run_id, seed=row.seed, is_over=is_over)
 
     def _tell_mean(
-        self, cell: CellRow, name: str, members: Sequence[RunRow], by_seed: dict[int, Tags]
-    ) -> str:
+        self, cell: "_Cell", members: Sequence[RunRow], by_seed: dict[int, Tags]
+    ) -> list[str]:
         is_over = all(RunState(row.state).is_settled for row in members)
-        # While more seeds are to come a mean would change, and what is handed over stays.
-        at_least = len(members) if self._follows and not is_over else 1
+        # While more seeds are to come a mean would change with each.
+        at_least = len(by_seed) if self._follows and not is_over else 1
         tags = _mean(by_seed, at_least=at_least)
-        key = f"{MEAN}-{cell.cell_id}"
-        return (
-            self._hand_over(cell, name, tags, key=key, seed=None, is_over=is_over) if tags else ""
-        )
+        key = f"{MEAN}-{cell.row.cell_id}"
+        name = f"{cell.name}/{MEAN}"
+        return self._hand_over(cell, name, tags, key=key, seed=None, is_over=is_over)
 
     def _hand_over(
-        self, cell: CellRow, where: str, tags: Tags, *, key: str, seed: int | None, is_over: bool
-    ) -> str:
-        name = f"{where}/{MEAN if seed is None else f'seed{seed}'}"
-        told = self._told.setdefault(name, set())
+        self, cell: "_Cell", name: str, tags: Tags, *, key: str, seed: int | None, is_over: bool
+    ) -> list[str]:
+        """Hand over what is new of a curve; return its name, if any of it was written by now."""
         values = list(_in_order(tags))
-        new = [value for value in values if (value.epoch, value.tag) not in told]
-        may_write = is_over or self._writer.writes_parts or not self._follows
-        if may_write and (new or self._was_over.get(name) != is_over):
+        now = {(value.epoch, value.tag): value.value for value in values}
+        told = self._told.get(key)
+        if told is not None and not _holds(told.values, now):
+            # It was trained anew, from nothing or from an earlier epoch.
+            told = None
+        before = {} if told is None else told.values
+        new = [value for value in values if (value.epoch, value.tag) not in before]
+        has_news = new or (told is not None and told.was_over != is_over)
+        if has_news and (is_over or self._writer.writes_parts or not self._follows):
+            is_new = told is None or not self._writer.writes_parts
             self._writer.write(
                 Curve(
                     name=name,
-                    cell=where,
+                    cell=cell.name,
                     key=key,
                     seed=seed,
-                    labels=_labels(cell),
+                    labels=_labels(cell.row),
                     is_over=is_over,
-                    values=new if self._writer.writes_parts else values,
+                    is_new=is_new,
+                    values=values if is_new else new,
                 )
             )
-            told |= {(value.epoch, value.tag) for value in new}
-            self._was_over[name] = is_over
-        return name
+            self._told[key] = _Told(now, is_over)
+        return [name] if key in self._told else []
+
+
+@dataclass(frozen=True, slots=True)
+class _Cell:
+    name: str
+    row: CellRow
+
+
+def _holds(told: Mapping[tuple[int, str], float], now: Mapping[tuple[int, str], float]) -> bool:
+    """Return whether all that was told is still so."""
+    return all(place in now and same(value, now[place]) for place, value in told.items())
+
+
+def same(one: float, other: float) -> bool:
+    """Return whether two values are equal, or neither is a number."""
+    return one == other or (math.isnan(one) and math.isnan(other))
 
 
 def title(ledger: Ledger, selection: Selection) -> str:
@@ -197,14 +234,22 @@ def _cell_of(row: RunRow) -> str:
 
 def _names(cells: dict[str, CellRow]) -> dict[str, str]:
     """Return cell id -> its part of the curves' names: its labels, and the axes they differ in."""
-    axes, headings = axes_of(cells), columns([cells[cell_id] for cell_id in cells])
-    return {
+    axes = axes_of(cells)
+    rows = {cell_id: replace(cell, axes=axes[cell_id]) for cell_id, cell in cells.items()}
+    headings = columns(list(rows.values()))
+    names = {
         cell_id: "/".join(
-            _part(f"{name}={axes[cell_id][name]}" if name in axes[cell_id] else text)
-            for name, text in zip(headings, labels(cell, headings), strict=True)
+            _part(f"{name}={text}" if name in row.axes else text)
+            for name, text in zip(headings, labels(row, headings), strict=True)
             if text
         )
-        for cell_id, cell in cells.items()
+        for cell_id, row in rows.items()
+    }
+    count = Counter(names.values())
+    # Two names may be the same folder, such as a/b and a_b.
+    return {
+        cell_id: name if count[name] == 1 else f"{name}/{cell_id[:8]}"
+        for cell_id, name in names.items()
     }
 
 

@@ -4,8 +4,9 @@ import logging
 import time
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
-from .exported_curves import Curve
+from .exported_curves import Curve, same
 
 FILE = "mlflow.db"
 # MLflow takes no more values in one call.
@@ -16,7 +17,7 @@ _KEY = "vtjobs.key"
 class MLflowWriter:
     """Writes runs with their values by epoch, and what they are as parameters.
 
-    A second export adds what an earlier one did not have; means are made anew.
+    A second export adds what an earlier one did not have, and makes anew what no longer holds.
 
     Args:
         folder: the database lies in it; made where it is not there.
@@ -37,8 +38,10 @@ class MLflowWriter:
         logging.getLogger("alembic").setLevel(logging.WARNING)
         folder.mkdir(parents=True, exist_ok=True)
         self._entities: Any = entities
-        self._client = MlflowClient(tracking_uri=f"sqlite:///{(folder / FILE).absolute()}")
+        self._client = MlflowClient(tracking_uri=uri_of(folder))
         found = self._client.get_experiment_by_name(experiment)
+        if found is not None and found.lifecycle_stage != "active":
+            self._client.restore_experiment(found.experiment_id)
         artifacts = (folder / "artifacts").absolute().as_uri()
         self._experiment = (
             found.experiment_id
@@ -50,33 +53,37 @@ class MLflowWriter:
 
     def write(self, curve: Curve) -> None:
         """Add values to the curve's run, which is made where it is not there."""
-        run_id = self._runs.get(curve.key) or self._begin(curve)
-        known = self._known(run_id, curve)
+        run_id, known = self._place(curve)
         now = round(time.time() * 1000)
         metrics = [
             self._entities.Metric(value.tag, value.value, now, value.epoch)
             for value in curve.values
-            if (value.tag, value.epoch) not in known
+            if (value.epoch, value.tag) not in known
         ]
         for start in range(0, len(metrics), MOST):
             self._client.log_batch(run_id, metrics=metrics[start : start + MOST])
-        status = "FINISHED" if curve.is_over else "RUNNING"
-        self._client.update_run(run_id, status=status)
+        self._client.update_run(run_id, status="FINISHED" if curve.is_over else "RUNNING")
 
     def close(self) -> None:
         """MLflow has written everything by now."""
 
-    def _begin(self, curve: Curve) -> str:
+    def _place(self, curve: Curve) -> tuple[str, set[tuple[int, str]]]:
+        """Return the curve's run, and the points that it has already."""
+        if not curve.is_new:
+            return self._runs[curve.key], set()
         where = f"tags.`{_KEY}` = '{curve.key}'"
-        earlier = self._client.search_runs([self._experiment], where)
-        if curve.seed is None:
-            # With more seeds the mean of an epoch has changed.
-            for run in earlier:
-                self._client.delete_run(run.info.run_id)
-            earlier = []
-        if earlier:
-            self._runs[curve.key] = earlier[0].info.run_id
-            return self._runs[curve.key]
+        now = {(value.epoch, value.tag): value.value for value in curve.values}
+        for run in self._client.search_runs([self._experiment], where):
+            had = self._history(run)
+            holds = all(place in now and same(had[place], now[place]) for place in had)
+            if holds and run.data.params and curve.key not in self._runs:
+                self._runs[curve.key] = run.info.run_id
+                return run.info.run_id, set(had)
+            # An export was cut short before the parameters, or the run was trained anew.
+            self._client.delete_run(run.info.run_id)
+        return self._begin(curve), set()
+
+    def _begin(self, curve: Curve) -> str:
         tags = {_KEY: curve.key, "vtjobs.cell": curve.cell, "mlflow.source.name": "vtjobs"}
         made = self._client.create_run(self._experiment, run_name=curve.name, tags=tags)
         seed = {} if curve.seed is None else {"seed": str(curve.seed)}
@@ -85,12 +92,14 @@ class MLflowWriter:
         self._runs[curve.key] = made.info.run_id
         return self._runs[curve.key]
 
-    def _known(self, run_id: str, curve: Curve) -> set[tuple[str, int]]:
-        """Return the points that an earlier export wrote."""
-        there = self._client.get_run(run_id).data.metrics
-        tags = {value.tag for value in curve.values} & set(there)
+    def _history(self, run: Any) -> dict[tuple[int, str], float]:
         return {
-            (tag, point.step)
-            for tag in tags
-            for point in self._client.get_metric_history(run_id, tag)
+            (point.step, tag): point.value
+            for tag in run.data.metrics
+            for point in self._client.get_metric_history(run.info.run_id, tag)
         }
+
+
+def uri_of(folder: Path) -> str:
+    """Return the address of the database in a folder, as MLflow is told it."""
+    return f"sqlite:///{quote(str((folder / FILE).absolute()))}"

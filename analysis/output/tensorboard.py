@@ -1,6 +1,7 @@
 """Curves as TensorBoard reads them: a folder for each."""
 
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 from .exported_curves import Curve
@@ -10,7 +11,7 @@ SUFFIX = ".vtjobs"
 
 
 class TensorBoardWriter:
-    """Writes event files. What an earlier export wrote is replaced.
+    """Writes event files. What an earlier export wrote into the folder is removed.
 
     Args:
         folder: that TensorBoard is told to read.
@@ -28,16 +29,15 @@ class TensorBoardWriter:
 
         self._folder = folder
         self._event, self._summary, self._file = Event, Summary, EventFileWriter
-        self._begun: set[str] = set()
+        # Names depend on what is selected: one that is no longer written would stay.
+        _remove(folder.rglob(f"events.out.tfevents.*{SUFFIX}"))
 
     def write(self, curve: Curve) -> None:
         """Write what is new in a file of its own: TensorBoard reads a folder's files in order."""
         folder = self._folder / curve.name
         folder.mkdir(parents=True, exist_ok=True)
-        if curve.name not in self._begun:
-            self._begun.add(curve.name)
-            for old in folder.glob(f"events.out.tfevents.*{SUFFIX}"):
-                old.unlink()
+        if curve.is_new:
+            _remove(folder.glob(f"events.out.tfevents.*{SUFFIX}"))
         # Its name has the second, the host and the process: a counter tells two of one second.
         count = len(list(folder.glob(f"events.out.tfevents.*{SUFFIX}")))
         writer = self._file(str(folder), filename_suffix=f".{count:06d}{SUFFIX}")
@@ -50,3 +50,8 @@ class TensorBoardWriter:
 
     def close(self) -> None:
         """Every curve's file is closed by now."""
+
+
+def _remove(paths: Iterable[Path]) -> None:
+    for path in list(paths):
+        path.unlink(missing_ok=True)

@@ -173,8 +173,11 @@ def follow_logs(
         standings = patient()
         left = []
         for one in followers:
+            standing = standings.get(one.wanted.run.path.name)
             try:
-                if not one.step(standings[one.wanted.run.path.name]):
+                if standing is None:
+                    raise NothingMatched(f"{one.wanted.short_id} was deleted")
+                if not one.step(standing):
                     left.append(one)
             except NothingMatched as error:
                 without.append(error)
@@ -266,9 +269,16 @@ class _Follower:
             self._print_new(self.output, last=number != later[-1] or standing.is_over(number))
 
     def _print_new(self, output: Output, *, last: bool) -> None:
-        for line in output.new(last=last, tail=self._tail):
-            if self.wanted.grep is None or self.wanted.grep.search(line):
-                terminal.write(f"{self.wanted.mark}{line}", flush=True)
+        pattern = self.wanted.grep
+        # The last lines are those of the ones that match.
+        tail = self._tail if pattern is None else None
+        lines = [
+            line
+            for line in output.new(last=last, tail=tail)
+            if pattern is None or pattern.search(line)
+        ]
+        for line in lines[-self._tail :] if self._tail else lines:
+            terminal.write(f"{self.wanted.mark}{line}", flush=True)
         self._tail = None
 
     def _later(self) -> list[int]:

@@ -34,7 +34,11 @@ def _pager() -> list[str]:
     """Return the pager's command, or nothing where there is none or nobody to use it."""
     # In what is shown again and again, stdout is another stream.
     watched = sys.stdout is sys.__stdout__ and sys.stdin.isatty() and fills_screen()
-    words = shlex.split(os.environ.get("PAGER", "less"))
+    try:
+        words = shlex.split(os.environ.get("PAGER", "less"))
+    except ValueError:
+        # A quotation mark without its end.
+        return []
     if not watched or not words or words == ["cat"] or not shutil.which(words[0]):
         return []
     return words

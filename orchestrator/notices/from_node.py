@@ -22,7 +22,7 @@ from ...jobs.run.states import RunState
 from ...jobs.workspace.history import verdict_of
 from ...jobs.workspace.lineage import read_attempt
 from ...jobs.workspace.paths import RunFolder, Workspace
-from ...jobs.workspace.stored_grid import FrozenGrid, read_grid
+from ...jobs.workspace.stored_grid import FrozenGrid, grid_ids, read_grid
 from ...jobs.workspace.submissions import Submissions
 from .happened import ended, lost
 from .outbox import Notice, Outbox
@@ -96,15 +96,18 @@ def _ended(workspace: Workspace, grid: FrozenGrid) -> EndedGrid | None:
     """Return how a grid ended; None where a run is still to end, or nobody here can tell."""
     if not all(_is_quiet(workspace.run(run[0]), run[3]) for run in reversed(grid.runs)):
         return None
+    taken_over = _in_later_grids(workspace, grid)
     submissions = Submissions(workspace)
     submissions.refresh()
     states: dict[str, RunState] = {}
     attempts, last = 0, 0.0
     for run_id, _, _, parent in grid.runs:
+        if run_id in taken_over:
+            continue
         folder, newest = workspace.run(run_id), submissions.newest(run_id)
-        begun = max(folder.attempts(), default=0)
-        submitted = 0 if newest is None else newest.attempt
-        if submitted > max(begun, folder.highest_cancel()):
+        numbers = set(folder.attempts())
+        begun = max(numbers, default=0)
+        if newest is not None and newest.attempt > max(begun, folder.highest_cancel()):
             # A scheduler has it.
             return None
         state = verdict_of(folder, grid.settings).state
@@ -113,11 +116,26 @@ def _ended(workspace: Workspace, grid: FrozenGrid) -> EndedGrid | None:
         if not state.is_settled:
             return None
         states[run_id] = state
-        attempts += max(begun, submitted)
+        # As the ledger counts them: also one that was cancelled before it began.
+        attempts += len(numbers | ({newest.attempt} if newest is not None else set()))
         end = read_attempt(folder, begun).end if begun else None
         last = max(last, 0.0 if end is None else end.at)
+    if not states:
+        return None
     counts = Counter(str(state) for state in states.values())
     return EndedGrid(grid_id=grid.grid_id, states=dict(counts), attempts=attempts, at=last)
+
+
+def _in_later_grids(workspace: Workspace, grid: FrozenGrid) -> set[str]:
+    """Return the runs that a later submission has too: they belong to that one."""
+    others = (read_grid(workspace, one) for one in grid_ids(workspace) if one != grid.grid_id)
+    mine = grid.settings.submitted_at
+    return {
+        run[0]
+        for other in others
+        if other is not None and other.settings.submitted_at > mine
+        for run in other.runs
+    }
 
 
 def _is_quiet(folder: RunFolder, parent: str | None) -> bool:
@@ -157,7 +175,8 @@ def main() -> int:
     try:
         config = load_config({"workspace": options.workspace}, folder=options.folder)
         settings = notice_settings(config.get("notify"))
-    except BadInput:
+    except BadInput as error:
+        print(f"notify: {error}", file=sys.stderr)
         return 2
     if not settings.addresses:
         return 0

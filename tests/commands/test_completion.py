@@ -127,6 +127,15 @@ def test_a_kept_answer_that_is_damaged_is_made_anew(held: Cli) -> None:
     assert in_zsh(held, "vtjobs runs head=re") == ["head=relvit"]
 
 
+@pytest.mark.parametrize("typed", ["/no/such", "a**", "[", "gri"])
+def test_whatever_is_typed_for_a_grid_file_prints_no_error(held: Cli, typed: str) -> None:
+    assert in_zsh(held, f"vtjobs submit {typed}") == (["grid.yaml"] if typed == "gri" else [])
+
+
+def test_grid_files_of_another_folder_are_offered(held: Cli) -> None:
+    assert in_zsh(held, f"vtjobs submit {held.folder}/gr") == [f"{held.folder}/grid.yaml"]
+
+
 def test_every_state_is_offered(held: Cli) -> None:
     assert in_zsh(held, "vtjobs runs state=c") == ["state=cancelled", "state=completed"]
 

@@ -1,6 +1,7 @@
 """Curves as the programs that they are for read them themselves."""
 
 import json
+import math
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -13,12 +14,13 @@ from pyarrow import parquet
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from vtjobs.analysis.output.curve_table import TableWriter
-from vtjobs.analysis.output.exported_curves import Exported, Exporter, Writer, title
+from vtjobs.analysis.output.exported_curves import Exported, Exporter, Writer, same, title
 from vtjobs.analysis.output.mlflow import MLflowWriter
 from vtjobs.analysis.output.tensorboard import TensorBoardWriter
 from vtjobs.analysis.output.wandb_offline import WandbWriter
 from vtjobs.jobs.errors import NothingMatched
 from vtjobs.jobs.run.selector import parse_selection
+from vtjobs.orchestrator.requests.actions import retry
 
 from ...support.grids import tiny_grid
 from ...support.journals import OpenJournal, ended, journal, scored, started
@@ -164,6 +166,76 @@ def test_what_could_not_be_written_is_written_the_next_time(
             follower.write(str(tmp_path))
     found = follower.write(str(tmp_path))
     assert read(tmp_path / named(found.runs, "seed1"), "test/top1") == [(1, 61.0)]
+
+
+def test_a_run_that_is_trained_anew_replaces_what_was_written(
+    quiet_lab: Lab, tmp_path: Path
+) -> None:
+    (run_id,) = quiet_lab.submit(tiny_grid(seeds="1"))
+    quiet_lab.tick()
+    journal(quiet_lab, run_id, 1, started(), scored(10.0), ended("completed"))
+    quiet_lab.tick(start=False)
+    places = {form: tmp_path / form for form in ("tensorboard", "mlflow", "csv")}
+    followers = [
+        exporter(quiet_lab, TensorBoardWriter(places["tensorboard"]), follows=True),
+        exporter(quiet_lab, MLflowWriter(places["mlflow"], "lab"), follows=True),
+        exporter(quiet_lab, TableWriter(places["csv"], "csv"), follows=True),
+    ]
+    for one in followers:
+        one.write("")
+    retry(quiet_lab.open(), [run_id], clean=True)
+    quiet_lab.tick()
+    journal(quiet_lab, run_id, 2, started(attempt=2), scored(99.0), ended("completed"))
+    quiet_lab.tick(start=False)
+    for one in followers:
+        (name,) = one.write("").runs
+    assert read(places["tensorboard"] / name, "test/top1") == [(1, 99.0)]
+    runs = mlflow_runs(places["mlflow"], "lab")
+    assert mlflow_history(places["mlflow"], runs[name], "test/top1") == [(1, 99.0)]
+    table = (places["csv"] / "curves.csv").read_text()
+    assert ",99.0," in table and ",10.0," not in table
+
+
+# Names --------------------------------------------------------------------------------------------
+
+
+def test_cells_that_no_label_tells_apart_have_names_of_their_own(
+    quiet_lab: Lab, tmp_path: Path
+) -> None:
+    runs = quiet_lab.submit(tiny_grid(seeds="1"))
+    runs += quiet_lab.submit(tiny_grid(name="longer", seeds="1", epochs=3))
+    quiet_lab.tick()
+    for run_id, score in zip(runs, (60.0, 80.0), strict=True):
+        journal(quiet_lab, run_id, 1, started(), scored(score), ended("completed"))
+    quiet_lab.tick(start=False)
+    found = exported(quiet_lab, tmp_path)
+    assert len(set(found.runs)) == 2
+    shown = {name: read(tmp_path / name, "test/top1") for name in found.runs}
+    assert sorted(shown.values()) == [[(1, 60.0)], [(1, 80.0)]]
+
+
+def test_a_second_export_of_another_selection_leaves_no_old_names(
+    scored_lab: Lab, tmp_path: Path
+) -> None:
+    exported(scored_lab, tmp_path)
+    exported(scored_lab, tmp_path, "head=relvit")
+    folders = {path.parent.parent.name for path in tmp_path.rglob("events.out.*")}
+    assert folders == {"relvit"}
+
+
+def test_runs_of_a_variance_study_have_curves_and_no_mean(quiet_lab: Lab, tmp_path: Path) -> None:
+    design = "variance: {design: crossed, vary: {init: 2, order: 2}}"
+    runs = quiet_lab.submit(tiny_grid().replace("seeds: 2\n", f"{design}\n"))
+    quiet_lab.tick()
+    for number, run_id in enumerate(runs):
+        journal(quiet_lab, run_id, 1, started(), scored(60.0 + number), ended("completed"))
+    quiet_lab.tick(start=False)
+    found = exported(quiet_lab, tmp_path)
+    assert len(set(found.runs)) == 4 and found.left == 0
+
+
+def test_a_value_that_is_no_number_is_the_same_again() -> None:
+    assert same(math.nan, math.nan) and not same(math.nan, 1.0) and same(1.0, 1.0)
 
 
 # MLflow -------------------------------------------------------------------------------------------

@@ -106,3 +106,28 @@ def test_what_nobody_wants_to_hear_is_not_told(submitted: Lab) -> None:
     settings = NoticeSettings(on=("stall",))
     workspace = submitted.context.workspace
     assert notices_of(workspace, [grid.grid_id], list(submitted.states()), settings) == []
+
+
+def test_a_number_that_a_cancel_used_up_is_no_attempt(quiet_lab: Lab) -> None:
+    one, other = quiet_lab.submit(tiny_grid())
+    cancel(quiet_lab.open(), [other])
+    quiet_lab.tick()
+    journal(quiet_lab, one, 1, started(), scored(60.0), ended("completed"))
+    retry(quiet_lab.open(), [other], clean=False)
+    quiet_lab.tick()
+    (attempt,) = quiet_lab.attempts(other)
+    journal(quiet_lab, other, attempt.number, started(attempt=attempt.number), ended("completed"))
+    (notice,) = from_files(quiet_lab)
+    assert from_ledger(quiet_lab) == [notice]
+
+
+def test_the_runs_of_a_grid_belong_to_its_latest_submission(submitted: Lab) -> None:
+    submitted.submit(tiny_grid(name="wider", heads="[supervised, relvit]"))
+    submitted.tick()
+    for run_id in submitted.states():
+        journal(submitted, run_id, 1, started(), scored(60.0), ended("completed"))
+    workspace = submitted.context.workspace
+    grids = [grid.grid_id for grid in status(submitted.context, Selection()).grids]
+    found = notices_of(workspace, grids, list(submitted.states()), BOTH)
+    assert [notice.text.partition("-")[0] for notice in found] == ["wider"]
+    assert [notice.key for notice in from_ledger(submitted)] == [one.key for one in found]

@@ -4,7 +4,7 @@ import pytest
 
 from vtjobs.jobs.run.states import AttemptState, RunState
 from vtjobs.orchestrator.requests import actions
-from vtjobs.orchestrator.views.standing import Standing, standing
+from vtjobs.orchestrator.views.standing import Standing, standings
 
 from ...support.grids import tiny_grid
 from ...support.lab import Lab
@@ -31,11 +31,11 @@ def test_an_attempt_is_over_if_it_ended_or_can_no_longer_come(
 
 def test_a_run_stands_where_ledger_and_markers_have_it(quiet_lab: Lab) -> None:
     (run_id,) = quiet_lab.submit(tiny_grid(seeds="1"))
-    fresh = standing(quiet_lab.context, run_id)
+    fresh = standings(quiet_lab.context, [run_id])[run_id]
     assert (fresh.state, fresh.is_held, fresh.attempts) == (RunState.PENDING, False, {})
     actions.hold(quiet_lab.context, [run_id])
-    assert standing(quiet_lab.context, run_id).is_held
+    assert standings(quiet_lab.context, [run_id])[run_id].is_held
     actions.release(quiet_lab.context, [run_id])
     quiet_lab.tick()
-    queued = standing(quiet_lab.context, run_id)
+    queued = standings(quiet_lab.context, [run_id])[run_id]
     assert (queued.waits, queued.attempts) == (True, {1: AttemptState.QUEUED})
