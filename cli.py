@@ -69,6 +69,7 @@ COMMANDS: tuple[Callable[..., None], ...] = (
     watch.diff,
     curves.curve,
     costs.eff,
+    costs.cost,
     costs.usage,
     costs.metrics,
     results.report,

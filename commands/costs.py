@@ -23,6 +23,25 @@ def eff(selector: Selector = None, as_json: Json = False, workspace: Workspace =
         costs.print_efficiency(found)
 
 
+def cost(selector: Selector = None, as_json: Json = False, workspace: Workspace = None) -> None:
+    """Show what cells cost: parameters, FLOPs, speed, memory and GPU-hours, beside the score.
+
+    Parameters and FLOPs are counted on this machine, once for each model. The rest was measured
+    while the runs trained.
+    """
+    from ..orchestrator.views.costs import costs as view
+    from .printing import costs, terminal
+
+    context = look_into(workspace)
+    chosen = selection(selector, default_all=True)
+    with terminal.waiting("counting parameters and FLOPs"):
+        found = view(context, chosen)
+    if as_json:
+        terminal.emit_json(found)
+    else:
+        costs.print_costs(found)
+
+
 def usage(
     selector: Selector = None,
     by: Annotated[

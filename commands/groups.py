@@ -21,7 +21,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         *("top", "ui", "runs", "show", "logs", "curve", "diff", "wait", "why", "failures"),
         "notify",
     ),
-    "Cost": ("eff", "usage", "metrics"),
+    "Cost": ("cost", "eff", "usage", "metrics"),
     "Results": ("compare", "variance", "mcnemar", "against", "papers", "evaluate", "export"),
     "Seeds": ("power", "topup"),
     "Keep": (
@@ -35,7 +35,6 @@ SYNONYMS: dict[str, str] = {
     "attach": "wait",
     "comment": "note",
     "curves": "curve",
-    "cost": "usage",
     "dashboard": "ui",
     "explain": "why",
     "hide": "archive",
@@ -70,7 +69,7 @@ SYNONYMS: dict[str, str] = {
 READING = frozenset(
     (
         *("init", "plan", "status", "report", "runs", "show", "logs", "curve", "wait", "why"),
-        *("diff", "eff", "usage", "metrics"),
+        *("diff", "cost", "eff", "usage", "metrics"),
         *("failures", "compare", "variance", "mcnemar", "against", "papers", "power"),
         *("doctor", "config", "schema", "catalog", "notify", "top", "ui", "help"),
     )

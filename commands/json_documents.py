@@ -39,6 +39,7 @@ DOCUMENTS = {
     "measure": "jobs.run.cost:Cost[]",
     "note": "orchestrator.requests.labels:Noted",
     "delete": "orchestrator.requests.deletion:Deletion",
+    "cost": "orchestrator.views.costs:CellCost[]",
     "tag": "orchestrator.requests.labels:Tagged[]",
     "archive": "orchestrator.requests.labels:Archived",
     "notify": "orchestrator.notices.standing:AddressStanding[]",

@@ -8,8 +8,39 @@ from ...jobs.units import format_bytes, format_duration
 from . import terminal
 
 if TYPE_CHECKING:
+    from ...orchestrator.views.costs import CellCost
     from ...orchestrator.views.efficiency import Efficiency
     from ...orchestrator.views.spent import Spent
+
+
+def print_costs(cells: Sequence["CellCost"]) -> None:
+    """Print a row for each cell, and below the table what the figures are."""
+    names = wording.columns(cells)
+    figures: dict[str, Callable[[CellCost], str]] = {
+        "TOP1": lambda cell: _number(cell.score, "{:.2f}"),
+        "RUNS": lambda cell: str(cell.runs),
+        "PARAMS": lambda cell: _millions(cell.parameters),
+        "HEAD": lambda cell: _millions(cell.head_parameters),
+        "GFLOPS": lambda cell: _number(cell.multiply_adds, "{:.3g}", by=1e9),
+        "IMG/S": lambda cell: _number(cell.images_per_s, "{:.0f}"),
+        "TIME": lambda cell: _number(cell.time_ratio, "×{:.2f}"),
+        "GPU-MEM": lambda cell: _bytes(cell.peak_memory_bytes),
+        "GPU-H": lambda cell: _number(cell.gpu_hours, "{:.2f}"),
+        "HOURS": lambda cell: _number(cell.run_hours, "{:.2f}"),
+    }
+    rows = [
+        [*wording.labels(cell, names), *(text(cell) for text in figures.values())] for cell in cells
+    ]
+    heading = [*map(str.upper, names), *figures]
+    terminal.print_table(heading, rows, right=tuple(range(len(names), len(heading))))
+    terminal.say(
+        "TOP1: mean of the completed runs (RUNS), on the test set. PARAMS: backbone with"
+        " classifier; HEAD: what is left out after training. GFLOPS: multiply-adds of one image."
+        " IMG/S and GPU-MEM: while training. TIME: for an image, by the baseline's. GPU-H and"
+        " HOURS: of one run."
+    )
+    for error in dict.fromkeys(cell.error for cell in cells if cell.error):
+        terminal.say(f"not counted: {error}")
 
 
 def print_efficiency(cells: Sequence["Efficiency"]) -> None:
@@ -79,8 +110,12 @@ def _time(seconds: float | None) -> str:
     return "-" if seconds is None else format_duration(seconds)
 
 
-def _number(value: float | None, form: str) -> str:
-    return "-" if value is None else form.format(value)
+def _number(value: float | None, form: str, *, by: float = 1.0) -> str:
+    return "-" if value is None else form.format(value / by)
+
+
+def _millions(count: int | None) -> str:
+    return "-" if count is None else f"{count / 1e6:.2f} M" if count else "0"
 
 
 def _share(value: float | None) -> str:

@@ -174,6 +174,18 @@ def counting(what: str) -> Iterator[Callable[[int, int], None]]:
         yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
+@contextmanager
+def waiting(what: str) -> Iterator[None]:
+    """Show on a terminal's stderr that something takes a while, while within."""
+    from rich.console import Console
+
+    if not sys.stderr.isatty():
+        yield
+        return
+    with Console(stderr=True).status(what):
+        yield
+
+
 class Progress:
     """Live progress of a set of runs on stderr.
 

@@ -1,4 +1,4 @@
-"""What a backbone costs, as `vtjobs measure` prints it."""
+"""What backbones and cells cost, as `vtjobs measure` and `vtjobs cost` print it."""
 
 from ..documents import Document, field
 
@@ -36,3 +36,16 @@ class Cost(Document, frozen=True, kw_only=True, omit_defaults=False):
     """Name of the GPU, or the CPU with its threads."""
     software: dict[str, str]
     """Package -> version."""
+
+
+class Counts(Document, frozen=True, kw_only=True):
+    """What can be counted of a cell's model without training it."""
+
+    error: str | None = None
+    """Why nothing could be counted."""
+    parameters: int = 0
+    """Of the backbone with its classifier: what finished weights have."""
+    head_parameters: int = 0
+    """Of the auxiliary head, which is trained and then left out."""
+    multiply_adds: int = 0
+    """Of one image through the backbone, at the size of training, which papers call FLOPs."""

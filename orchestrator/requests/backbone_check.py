@@ -1,14 +1,11 @@
 """Ask timm about the backbones of a grid, in a process of its own, and remember the answers."""
 
-import json
-import subprocess
-import sys
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 from ...jobs.atomic_files import read_cache, to_json, write_over
-from ...jobs.config.host import clean_environment
+from ...jobs.config.tools import NoAnswer, ask_tool
 from ...jobs.documents import changed, from_plain, to_plain
 from ...jobs.errors import BadInput, Problem
 from ...jobs.grid.expansion import Cell, Expansion
@@ -102,24 +99,11 @@ def _known(path: Path) -> dict[str, Facts]:
 
 
 def _describe(missing: dict[str, Question]) -> dict[str, Facts]:
-    command = [sys.executable, "-m", "vtjobs.workers.tools.backbone_facts"]
     try:
-        done = subprocess.run(
-            command,
-            input=json.dumps(to_plain(missing)).encode(),
-            capture_output=True,
-            timeout=TIMEOUT_S,
-            check=True,
-            env=clean_environment(),
-        )
-        return from_plain(json.loads(done.stdout), dict[str, Facts])
-    except subprocess.CalledProcessError as error:
-        last = error.stderr.decode(errors="replace").strip().rpartition("\n")[2]
-        raise BadInput(
-            f"backbones cannot be checked: {last or 'the describing process failed'}"
-        ) from None
-    except subprocess.TimeoutExpired:
-        raise BadInput(f"backbones cannot be checked: no answer within {TIMEOUT_S} s") from None
+        answer = ask_tool("backbone_facts", missing, timeout_s=TIMEOUT_S)
+    except NoAnswer as error:
+        raise BadInput(f"backbones cannot be checked: {error}") from None
+    return from_plain(answer, dict[str, Facts])
 
 
 def check_backbones(

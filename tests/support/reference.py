@@ -57,6 +57,7 @@ EXAMPLES = {
     "metrics": "vtjobs metrics",
     "note": "vtjobs note tiny 'the first try'",
     "tag": "vtjobs tag tiny --add paper",
+    "cost": "vtjobs cost tiny",
     "delete": "vtjobs delete tiny --dry-run",
     "archive": "vtjobs archive tiny --dry-run",
     "notify": "vtjobs notify --test",

@@ -62,7 +62,7 @@ def measure(
     model = _model(name, image_size, classes).to(device)
     numerics = make_numerics(device, precision=precision)
     parameters = sum(parameter.numel() for parameter in model.parameters())
-    flops = _multiply_adds(model, image_size, device)
+    flops = multiply_adds(model, (3, image_size, image_size), device)
     if batch is None:
         batch = _largest(
             lambda count: _step(model, count, image_size, classes, numerics, training, device),
@@ -111,8 +111,14 @@ def _model(name: str, image_size: int, classes: int) -> nn.Module:
     return build(backbone, ModelShape(channels=3, classes=classes, image_size=image_size))
 
 
-def _multiply_adds(model: nn.Module, image_size: int, device: torch.device) -> int:
-    """Return the multiply-add operations of one image, which the papers call FLOPs."""
+def multiply_adds(model: nn.Module, shape: tuple[int, int, int], device: torch.device) -> int:
+    """Return the multiply-add operations of one image, which the papers call FLOPs.
+
+    Args:
+        model: put into evaluation.
+        shape: of the image, [C, S, S].
+        device: that the model is on.
+    """
     from torch.nn.attention import SDPBackend, sdpa_kernel
     from torch.utils.flop_counter import FlopCounterMode
 
@@ -121,7 +127,7 @@ def _multiply_adds(model: nn.Module, image_size: int, device: torch.device) -> i
     # version has heard of: others would count as nothing. The plain kernel is made of products.
     # With gradients: the counter's hooks want them of whatever asks for one.
     with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
-        model(torch.zeros(1, 3, image_size, image_size, device=device))
+        model(torch.zeros(1, *shape, device=device))
     return int(counter.get_total_flops() // 2)
 
 

@@ -10,8 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from ...jobs.errors import VtjobsError
-from ...jobs.run.settings import HeadSettings, RecipeSettings
-from ...jobs.run.spec import RunSpec
+from ...jobs.run.settings import CellSettings, HeadSettings, RecipeSettings
 from ..heads.base import build_head, trains_module
 from ..models.backbones import batch_norms, build, cell_side, input_side, not_decayed
 from ..models.tokens import Tap, grid_shapes
@@ -86,7 +85,7 @@ class Trainee(nn.Module):
         return logits, loss, metrics
 
 
-def make_trainee(spec: RunSpec, streams: Streams) -> Trainee:
+def make_trainee(spec: CellSettings, streams: Streams) -> Trainee:
     """Make backbone and head.
 
     Each draws its initial weights from its own key, so neither shifts the other's.
@@ -114,7 +113,7 @@ def tap_of(backbone: nn.Module, head: HeadSettings) -> Tap:
     return Tap(backbone, "blocks" if shared.blocks == "all" else shared.tokens)
 
 
-def _leave_out_what_no_token_needs(tap: Tap, spec: RunSpec) -> None:
+def _leave_out_what_no_token_needs(tap: Tap, spec: CellSettings) -> None:
     """Freeze what has no part in the patch tokens, such as a norm after pooling.
 
     DDP waits for every gradient.

@@ -1,0 +1,68 @@
+"""What cells cost, beside what they reach."""
+
+import pytest
+
+from vtjobs.db import queries
+from vtjobs.db.engine import reading
+from vtjobs.jobs.documents import changed
+from vtjobs.jobs.run.selector import Selection
+from vtjobs.jobs.run.spec import CellSpec
+from vtjobs.orchestrator.views.costs import CellCost, costs, counts_of
+
+from ...support.grids import tiny_grid
+from ...support.journals import ended, journal, scored, started
+from ...support.lab import Lab
+
+
+@pytest.fixture
+def trained(quiet_lab: Lab) -> Lab:
+    """A baseline and a head of two seeds each; the head is slower."""
+    runs = quiet_lab.submit(tiny_grid(heads="[supervised, relvit]"))
+    quiet_lab.tick()
+    for number, run_id in enumerate(runs):
+        speed = 400.0 if number < 2 else 320.0
+        usage = {"images_per_s": speed, "peak_memory_bytes": 2**30}
+        end = ended("completed", usage=usage, epoch=1, step=8)
+        journal(quiet_lab, run_id, 1, started(), scored(60.0 + number), end)
+    quiet_lab.tick(start=False)
+    return quiet_lab
+
+
+def by_head(lab: Lab) -> dict[str, CellCost]:
+    return {cell.head: cell for cell in costs(lab.context, Selection())}
+
+
+def test_a_head_has_its_own_parameters_beside_those_of_the_backbone(trained: Lab) -> None:
+    found = by_head(trained)
+    plain, relvit = found["supervised"], found["relvit"]
+    assert plain.head_parameters == 0 and (relvit.head_parameters or 0) > 0
+    assert plain.parameters == relvit.parameters
+    assert plain.multiply_adds == relvit.multiply_adds
+    assert plain.error is None and relvit.error is None
+
+
+def test_time_is_held_against_the_baseline_and_stands_beside_the_score(trained: Lab) -> None:
+    found = by_head(trained)
+    assert (found["supervised"].time_ratio, found["relvit"].time_ratio) == (1.0, 1.25)
+    assert (found["supervised"].score, found["relvit"].score) == (60.5, 62.5)
+    assert found["relvit"].peak_memory_bytes == 2**30
+    assert found["relvit"].runs == 2
+
+
+def test_a_cell_that_has_not_started_has_what_can_be_counted(quiet_lab: Lab) -> None:
+    quiet_lab.submit(tiny_grid(seeds="1"))
+    (cell,) = costs(quiet_lab.context, Selection())
+    assert (cell.runs, cell.score, cell.images_per_s, cell.gpu_hours) == (0, None, None, None)
+    assert (cell.parameters or 0) > 0 and (cell.multiply_adds or 0) > 0
+
+
+def test_a_model_that_cannot_be_made_is_an_error_of_its_cell_alone(quiet_lab: Lab) -> None:
+    quiet_lab.submit(tiny_grid(seeds="1"))
+    with reading(quiet_lab.context.ledger.engine) as connection:
+        (row,) = queries.list_runs(connection, Selection())
+        cell = queries.cell_rows(connection, {row.cell_id})[row.cell_id]
+    sound = CellSpec.stored(cell.spec).settings
+    broken = changed(sound, backbone=changed(sound.backbone, model="no_such_model"))
+    found = counts_of({"sound": sound, "broken": broken})
+    assert found["sound"].error is None
+    assert "no_such_model" in (found["broken"].error or "")
