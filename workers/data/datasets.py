@@ -297,5 +297,9 @@ _LOADERS: dict[str, Callable[[Path, str], ImageSet]] = {
     **{domain: _listed(image_trees.domainnet, domain=domain) for domain in DOMAINS},
     "inat2018": _listed(image_trees.inaturalist, year=2018),
     "inat2019": _listed(image_trees.inaturalist, year=2019),
+    "food101": _listed(image_trees.food),
+    "pets": _listed(image_trees.pets),
+    "aircraft": _listed(image_trees.aircraft),
+    "cub200": _listed(image_trees.cub),
     "cars": _listed(image_trees.cars),
 }

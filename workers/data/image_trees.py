@@ -146,6 +146,62 @@ def cars(root: Path, split: str) -> Listed:
     return Listed((Path(path), int(label)) for path, label in found._samples)
 
 
+def food(root: Path, split: str) -> Listed:
+    """Read Food-101 (Bossard et al. 2014) as torchvision does, from its lists."""
+    from torchvision import datasets
+
+    found = datasets.Food101(str(root / "food101"), split=split)
+    return _zipped(found._image_files, found._labels)
+
+
+def pets(root: Path, split: str) -> Listed:
+    """Read Oxford-IIIT Pet (Parkhi et al. 2012) as torchvision does; classes are the 37 breeds."""
+    from torchvision import datasets
+
+    found = datasets.OxfordIIITPet(str(root / "pets"), split=_trainval(split))
+    return _zipped(found._images, found._labels)
+
+
+def aircraft(root: Path, split: str) -> Listed:
+    """Read FGVC-Aircraft (Maji et al. 2013) as torchvision does; classes are the 100 variants.
+
+    The strip with the copyright at the foot of each picture stays.
+    """
+    from torchvision import datasets
+
+    found = datasets.FGVCAircraft(str(root / "aircraft"), split=_trainval(split))
+    return _zipped(found._image_files, found._labels)
+
+
+def cub(root: Path, split: str) -> Listed:
+    """Read CUB-200-2011 (Wah et al. 2011) by its lists: `1 001.Black_footed_Albatross/….jpg`.
+
+    `train_test_split.txt` has 1 for what is trained on; labels begin at 1.
+    """
+    folder = root / "cub200" / "CUB_200_2011"
+
+    def column(name: str) -> dict[str, str]:
+        rows = (line.split(" ", 1) for line in _lines(folder / name))
+        return {number: value for number, value in rows}
+
+    labels, trained_on = column("image_class_labels.txt"), column("train_test_split.txt")
+    wanted = "1" if split == "train" else "0"
+    return Listed(
+        (folder / "images" / path, int(labels[number]) - 1)
+        for number, path in column("images.txt").items()
+        if trained_on[number] == wanted
+    )
+
+
+def _trainval(split: str) -> str:
+    """Return what a data set that publishes a part for validation too calls this part."""
+    return "trainval" if split == "train" else split
+
+
+def _zipped(paths: Iterable[Any], labels: Iterable[int]) -> Listed:
+    return Listed((Path(path), int(label)) for path, label in zip(paths, labels, strict=True))
+
+
 def flowers_train_val(root: Path, split: str) -> Listed:
     """Read Flowers102 in RelViT's protocol.
 

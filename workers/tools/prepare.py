@@ -27,7 +27,7 @@ from .transfer import Transfer
 
 # What can be fetched from where it was published; the others lie on a cluster already, or need an
 # account.
-_FETCHED = ("cifar10", "cifar100", "svhn", "flowers102")
+_FETCHED = ("cifar10", "cifar100", "svhn", "flowers102", "food101", "pets", "aircraft")
 
 
 # The exit code after Ctrl-C.
@@ -163,6 +163,9 @@ def _download(name: str, folder: Path) -> None:
             datasets.SVHN(str(folder), split=split, download=True) for split in ("train", "test")
         ],
         "flowers102": lambda: datasets.Flowers102(str(folder), download=True),
+        "food101": lambda: datasets.Food101(str(folder), download=True),
+        "pets": lambda: datasets.OxfordIIITPet(str(folder), download=True),
+        "aircraft": lambda: datasets.FGVCAircraft(str(folder), download=True),
     }
     # torchvision reports to tqdm, which writes ten lines a second into a log file.
     datasets.utils.tqdm = partial(Transfer, name)

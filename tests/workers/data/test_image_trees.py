@@ -139,8 +139,62 @@ def test_cars_are_read_from_the_devkit(tmp_path: Path) -> None:
         assert found.labels.tolist() == [1, 0]
 
 
+def test_food_is_read_from_its_lists(tmp_path: Path) -> None:
+    place = tmp_path / "food101" / "food-101"
+    lists = {"train": {"pie": ["pie/1"], "soup": ["soup/2"]}, "test": {"soup": ["soup/3"]}}
+    for split, names in lists.items():
+        (place / "meta").mkdir(parents=True, exist_ok=True)
+        (place / "meta" / f"{split}.json").write_text(json.dumps(names))
+        for name in [name for listed in names.values() for name in listed]:
+            _picture(place / "images" / f"{name}.jpg", 9)
+    assert _load("food101", "train", tmp_path, classes=2, train=2).labels.tolist() == [0, 1]
+    # Its test part has no pie here: torchvision numbers the classes of each list by itself.
+    assert _load("food101", "test", tmp_path, classes=2, test=1).labels.tolist() == [0]
+
+
+def test_pets_are_read_by_breed(tmp_path: Path) -> None:
+    place = tmp_path / "pets" / "oxford-iiit-pet"
+    for split, lines in (
+        ("trainval", ["Abyssinian_1 1 1 1", "beagle_2 2 2 1"]),
+        ("test", ["beagle_3 2 2 1"]),
+    ):
+        (place / "annotations").mkdir(parents=True, exist_ok=True)
+        (place / "annotations" / f"{split}.txt").write_text("\n".join(lines) + "\n")
+        for line in lines:
+            _picture(place / "images" / f"{line.split()[0]}.jpg", 9)
+    assert _load("pets", "train", tmp_path, classes=2, train=2).labels.tolist() == [0, 1]
+    assert _load("pets", "test", tmp_path, classes=2, test=1).labels.tolist() == [1]
+
+
+def test_aircraft_are_read_by_variant(tmp_path: Path) -> None:
+    place = tmp_path / "aircraft" / "fgvc-aircraft-2013b" / "data"
+    place.mkdir(parents=True)
+    (place / "variants.txt").write_text("707-320\nA300B4\n")
+    for split, lines in (("trainval", ["01 A300B4", "02 707-320"]), ("test", ["03 A300B4"])):
+        (place / f"images_variant_{split}.txt").write_text("\n".join(lines) + "\n")
+        for line in lines:
+            _picture(place / "images" / f"{line.split()[0]}.jpg", 9)
+    assert _load("aircraft", "train", tmp_path, classes=2, train=2).labels.tolist() == [1, 0]
+    assert _load("aircraft", "test", tmp_path, classes=2, test=1).labels.tolist() == [1]
+
+
+def test_birds_are_read_from_their_lists(tmp_path: Path) -> None:
+    place = tmp_path / "cub200" / "CUB_200_2011"
+    names = ["001.Albatross/a 1.jpg", "002.Auklet/b.jpg", "001.Albatross/c.jpg"]
+    for name in names:
+        _picture(place / "images" / name, 9)
+    for file, values in (
+        ("images.txt", names), ("image_class_labels.txt", ["1", "2", "1"]), ("train_test_split.txt", ["1", "1", "0"]),
+    ):  # fmt: skip
+        lines = [f"{number} {value}" for number, value in enumerate(values, start=1)]
+        (place / file).write_text("\n".join(lines) + "\n")
+    found = _load("cub200", "train", tmp_path, classes=2, train=2)
+    assert found.labels.tolist() == [0, 1] and found.pil(0).size
+    assert _load("cub200", "test", tmp_path, classes=2, test=1).labels.tolist() == [0]
+
+
 def test_what_is_not_there_is_told_with_the_layout_that_is_expected(tmp_path: Path) -> None:
-    for name in ("imagenet1k", "tiny_imagenet", "clipart", "inat2018", "cars"):
+    for name in ("imagenet1k", "tiny_imagenet", "clipart", "inat2018", "cars", "cub200"):
         with pytest.raises(DataError, match="expected ") as caught:
             prepare(name, tmp_path)
         assert catalogue.datasets()[name]["layout"] in str(caught.value)
@@ -160,6 +214,8 @@ SIZES = {
     "infograph": (36_023, 15_582, 345), "painting": (50_416, 21_850, 345), "quickdraw": (120_750, 51_750, 345),
     "real": (120_906, 52_041, 345), "sketch": (48_212, 20_916, 345), "flowers102_relvit": (1_020, 1_020, 102),
     "tiny_imagenet": (100_000, 10_000, 200), "inat2018": (437_513, 24_426, 8_142), "cars": (8_144, 8_041, 196),
+    # The datasets' own papers.
+    "food101": (75_750, 25_250, 101), "pets": (3_680, 3_669, 37), "aircraft": (6_667, 3_333, 100), "cub200": (5_994, 5_794, 200),
 }  # fmt: skip
 
 
