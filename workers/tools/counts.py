@@ -6,6 +6,7 @@ counts by the same keys.
 
 import json
 import sys
+import traceback
 
 import torch
 
@@ -33,7 +34,7 @@ def count(settings: CellSettings) -> Counts:
         )
     # A model's forward, or a lab's own head, may raise anything.
     except Exception as error:
-        return Counts(error=f"{type(error).__name__}: {str(error).partition(chr(10))[0]}")
+        return Counts(error="".join(traceback.format_exception_only(error)).splitlines()[0])
 
 
 def _parameters(module: torch.nn.Module) -> int:
