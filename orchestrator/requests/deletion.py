@@ -152,9 +152,11 @@ def _delete_one(context: Context, connection: Connection, grid_id: str) -> Path:
     folder = make_folder(workspace.root / FOLDER / f"{grid_id}-{secrets.token_hex(4)}")
     mark = {"grid": grid_id, "runs": runs, "at": at, "by": by}
     write_new(folder / _WHAT, to_json(mark))
-    # From here on it is deleted.
-    os.rename(workspace.grid(grid_id), folder / _GRID)
+    # From here on it is deleted. Of a grid whose folder is lost only the ledger's rows go.
+    with contextlib.suppress(FileNotFoundError):
+        os.rename(workspace.grid(grid_id), folder / _GRID)
     fsync_folder(folder)
+    fsync_folder(workspace.grids)
     append_line(workspace.root / LOG, to_json({**mark, "runs": len(runs)}))
     _forget(context, connection, folder, grid_id, runs)
     return folder

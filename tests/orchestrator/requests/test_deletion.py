@@ -151,6 +151,13 @@ def test_a_grid_whose_runs_have_changed_since_they_were_found_is_not_deleted(don
     assert set(grids(done)) == {"tiny", "wider"}
 
 
+def test_a_grid_whose_folder_is_lost_can_be_deleted(done: Lab) -> None:
+    (folder,) = (done.root / "grids").iterdir()
+    shutil.rmtree(folder)
+    delete(done, "tiny")
+    assert grids(done) == [] and files(done) == set()
+
+
 def test_tags_go_with_what_had_them(done: Lab) -> None:
     one, _ = done.states()
     tag(done.open(), parse_selection(["tiny"]), add=["paper"])
