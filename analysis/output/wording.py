@@ -25,7 +25,8 @@ class Labelled(Protocol):
 
 def columns(cells: Sequence[Labelled]) -> list[str]:
     """Return the headings: axes that the cells differ in come after the head."""
-    axes = sorted({name for cell in cells for name in cell.axes})
+    # An axis of recipes is the recipe's own column.
+    axes = sorted({name for cell in cells for name in cell.axes} - {"recipe"})
     varied = [name for name in axes if len({str(cell.axes.get(name)) for cell in cells}) > 1]
     others = [
         name

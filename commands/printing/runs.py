@@ -194,7 +194,8 @@ def _eta(run: "RunView") -> str:
 
 def columns_of(runs: Sequence["RunView"], *, of_one_grid: bool = False) -> list[Column]:
     """Return the columns; runs of different cells never have the same labels."""
-    axes = sorted({name for run in runs for name in run.axes})
+    # An axis of recipes is the recipe's own column.
+    axes = sorted({name for run in runs for name in run.axes} - {"recipe"})
     identity, grid, cell = _IDS
     grids = [] if of_one_grid else [grid]
     further = [*_FURTHER, *map(_axis, axes)]

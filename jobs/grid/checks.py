@@ -31,7 +31,28 @@ def grid_document(source: str, *, changes: Given | None = None) -> Document:
         raise BadInput(Problem(file=document.file, message=f"expected a mapping with {keys}"))
     for path, value in (changes or {}).items():
         _change(document, path, value)
+    _take_in_recipes(document)
     return document
+
+
+def _take_in_recipes(document: Document) -> None:
+    """Put recipes that lie in files of their own into the document, which is stored.
+
+    Raises:
+        BadInput: such a file is not there, or is not the YAML of a mapping.
+    """
+    recipes = document.data.get("recipes")
+    for name, value in recipes.items() if isinstance(recipes, dict) else ():
+        if not isinstance(value, str):
+            continue
+        path = Path(document.file).parent / Path(value).expanduser()
+        if not path.is_file():
+            raise BadInput(document.problem(("recipes", name), f"{path}: no such file"))
+        found = read(path).data
+        if not isinstance(found, dict):
+            message = "expected a mapping, such as {extends: deit, lr: 0.0005}"
+            raise BadInput(Problem(file=str(path), message=message))
+        recipes[name] = found
 
 
 def check_grid(document: Document) -> tuple[Grid | None, list[Problem]]:

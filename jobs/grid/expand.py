@@ -333,10 +333,12 @@ class _Expander:
             name, settings.train, settings.sources, settings.recipe_path, point.dataset.name
         )
         size = _image_size(recipe) if recipe is not None else 0
+        # What a recipe brings for a dataset or a head it brings to those that extend it.
+        base = resolver.base_of(name)
         parts = (
             resolver.backbone(point.backbone, settings.backbone),
-            resolver.dataset(point.dataset, settings.dataset, name, size),
-            resolver.head(point.head, point.backbone, settings.head, name),
+            resolver.dataset(point.dataset, settings.dataset, base, size),
+            resolver.head(point.head, point.backbone, settings.head, base),
             recipe,
         )
         if None in parts:

@@ -80,6 +80,7 @@ def _check_names(document: Document, resolver: Resolver) -> None:
     wrong with it.
     """
     varied = _varied(document.data)
+    resolver.check_own_recipes()
     for owner_path, owner in _owners(document.data):
         for entry in _named(owner, "backbones", owner_path, varied):
             resolver.backbone(entry, {})
@@ -154,5 +155,5 @@ def _check_recipe(
     # The grid's own part of a chain is judged with each stage's.
     waits = not owner_path and bool(data.get("stages"))
     moves = any(key.split(".")[0] in ("train", "recipe") for key in varied)
-    if not catalogue.is_recipe(name) or not (waits or moves):
+    if not catalogue.is_recipe(resolver.base_of(name)) or not (waits or moves):
         resolver.recipe(name, train, sources, path)

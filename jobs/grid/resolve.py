@@ -23,6 +23,7 @@ from .fit import misfits
 from .heads import HEADS, preset
 from .image_folder import describe_folder, file_sha256
 from .model_names import model_names
+from .own_recipes import own_recipes
 from .recipe import Inconsistent, Recipe
 from .schema import HOMES
 
@@ -42,6 +43,7 @@ class Resolver:
         # Where data lies: a dataset's or weights file's fingerprint -> path.
         self.paths: dict[str, str] = {}
         self._cache: dict[Any, Any] = {}
+        self._own = own_recipes(document, self.problem)
 
     def problem(self, path: Path_, message: str, fix: str = "") -> None:
         found = self.document.problem(path, message, fix)
@@ -357,6 +359,16 @@ class Resolver:
             (*entry.path, entry.name),
         )
 
+    def base_of(self, recipe: str) -> str:
+        """Return the recipe of the catalogue that one of the grid's own extends; or itself."""
+        own = self._own.get(recipe)
+        return recipe if own is None else own.base
+
+    def check_own_recipes(self) -> None:
+        """Report what is wrong with the grid's own recipes, also where none of them is used."""
+        for name in self._own:
+            self.recipe(name, {}, {}, ("recipes", name))
+
     def recipe(
         self,
         name: str,
@@ -373,6 +385,10 @@ class Resolver:
             sources: where each changed field stands in the file.
             dataset: its name; some recipes have fields for one dataset alone.
         """
+        if (own := self._own.get(name)) is not None:
+            changes = {**own.fields, **changes}
+            sources = {key: ("recipes", name, key) for key in own.fields} | sources
+            name = own.base
         has_own = catalogue.is_recipe(name) and catalogue.recipe_file(name).on(dataset)
         key = ("recipe", name, canonical(plain(changes)), dataset if has_own else "")
         if key not in self._cache:
@@ -384,7 +400,8 @@ class Resolver:
         self, name: str, changes: Given, sources: dict[str, Path_], path: Path_, dataset: str
     ) -> str | None:
         if not catalogue.is_recipe(name):
-            self.problem(path, f"unknown recipe {name!r}", suggest(name, catalogue.recipe_names()))
+            known = [*self._own, *catalogue.recipe_names()]
+            self.problem(path, f"unknown recipe {name!r}", suggest(name, known))
             return None
         fidelity = changes.get("fidelity", "paper")
         values = {**catalogue.recipe_data(name, fidelity, dataset), **changes}

@@ -224,6 +224,10 @@ class Grid(Strict):
         description="name of the recipe, see `vtjobs catalog`; NAME-fast: the same in fp16",
     )
     train: Train = Field(default_factory=dict, description="changes to the recipe")
+    recipes: dict[str, dict[str, Any]] = Field(
+        default_factory=dict,
+        description="your own recipes by name: {extends: deit, lr: 0.0005}, or a file with that",
+    )
     data: Data = Field(Data(), description="validation split and additional evaluation sets")
     axes: dict[str, list[Any]] = Field(
         default_factory=dict,

@@ -63,6 +63,11 @@ def test_stages_recipes_and_grids_are_columns_where_they_differ() -> None:
     assert found[:7] == ["RUN", "GRID", "BACKBONE", "DATASET", "HEAD", "RECIPE", "STAGE"]
 
 
+def test_an_axis_of_recipes_is_one_column() -> None:
+    found = headings(*(run(name, recipe=name, axes={"recipe": name}) for name in "ab"))
+    assert [word.lower() for word in found].count("recipe") == 1
+
+
 def test_a_grid_that_was_asked_for_by_name_is_no_column() -> None:
     two = [run("a"), run("b", head="drloc", grid_id="edit-2")]
     assert [heading for heading, _ in columns_of(two, of_one_grid=True)] == PLAIN
