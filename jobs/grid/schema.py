@@ -48,6 +48,27 @@ Train = Annotated[
 ]
 
 
+# One that lies in a file is put in place of its path before the grid is checked.
+Recipes = Annotated[
+    dict[str, dict[str, Any]],
+    WithJsonSchema(
+        {
+            "type": "object",
+            "additionalProperties": {
+                "anyOf": [
+                    {"type": "string"},
+                    {
+                        "type": "object",
+                        "properties": {"extends": {"type": "string"}},
+                        "required": ["extends"],
+                    },
+                ]
+            },
+        }
+    ),
+]
+
+
 class Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
@@ -224,7 +245,7 @@ class Grid(Strict):
         description="name of the recipe, see `vtjobs catalog`; NAME-fast: the same in fp16",
     )
     train: Train = Field(default_factory=dict, description="changes to the recipe")
-    recipes: dict[str, dict[str, Any]] = Field(
+    recipes: Recipes = Field(
         default_factory=dict,
         description="your own recipes by name: {extends: deit, lr: 0.0005}, or a file with that",
     )

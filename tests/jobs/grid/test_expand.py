@@ -181,6 +181,7 @@ def test_only_cells_and_runs_go_into_identity() -> None:
         "seeds",
         "variance",
         "recipe",
+        "recipes",
         "train",
         "axes",
         "exclude",
