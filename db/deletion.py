@@ -39,6 +39,15 @@ def is_known(connection: Connection, grid_id: str) -> bool:
     return connection.execute(query).first() is not None
 
 
+def known(connection: Connection, run_ids: Iterable[str]) -> set[str]:
+    """Return those of the runs that the ledger has."""
+    found: set[str] = set()
+    for part in in_parts(run_ids):
+        query = select(m.runs.c.run_id).where(m.runs.c.run_id.in_(part))
+        found |= set(connection.execute(query).scalars())
+    return found
+
+
 def unsettled(connection: Connection, run_ids: Iterable[str]) -> list[str]:
     """Return those of the runs to which something may still happen by itself."""
     found: list[str] = []

@@ -17,21 +17,20 @@ def keep(connection: Connection, tags: Mapping[str, Collection[str]]) -> None:
         connection.execute(insert(m.tags), rows)
 
 
-def of_targets(connection: Connection, targets: Iterable[str]) -> dict[str, list[str]]:
-    """Return the tags of grids and runs that have any, in alphabetical order."""
+def of_targets(
+    connection: Connection, targets: Iterable[str] | None = None
+) -> dict[str, list[str]]:
+    """Return the tags of these grids and runs, or of all, that have any, in alphabetical order."""
     found: dict[str, list[str]] = {}
-    for part in in_parts(targets):
-        query = select(m.tags).where(m.tags.c.target.in_(part)).order_by(m.tags.c.tag)
-        for row in connection.execute(query):
+    query = select(m.tags).order_by(m.tags.c.target, m.tags.c.tag)
+    queries = (
+        [query]
+        if targets is None
+        else [query.where(m.tags.c.target.in_(part)) for part in in_parts(targets)]
+    )
+    for one in queries:
+        for row in connection.execute(one):
             found.setdefault(row.target, []).append(row.tag)
-    return found
-
-
-def of_all(connection: Connection) -> dict[str, list[str]]:
-    """Return the tags of all grids and runs that have any."""
-    found: dict[str, list[str]] = {}
-    for row in connection.execute(select(m.tags).order_by(m.tags.c.target, m.tags.c.tag)):
-        found.setdefault(row.target, []).append(row.tag)
     return found
 
 

@@ -106,10 +106,6 @@ class Allocation:
     def all_tasks(self) -> list[Task]:
         return [task for part in self.tasks for task in part]
 
-    def with_tasks(self, tasks: tuple[tuple[Task, ...], ...]) -> "Allocation":
-        """Return the same allocation with other tasks."""
-        return dataclasses.replace(self, tasks=tasks)
-
     def to_dict(self) -> dict[str, Any]:
         # By hand: an allocation may hold thousands of tasks, and asdict copies each of their
         # values.

@@ -39,10 +39,14 @@ def record(workspace: Workspace, tagging: Tagging) -> None:
 
 
 def tags_of(workspace: Workspace) -> Tags:
-    """Return the tags that hold; a line that cannot be read is left out."""
+    """Return the tags that hold; a line that is no change is left out.
+
+    Raises:
+        OSError: the file is there and cannot be read, which does not mean that there are no tags.
+    """
     try:
         lines = workspace.tags.read_bytes().splitlines()
-    except OSError:
+    except FileNotFoundError:
         return {}
     found: dict[str, set[str]] = {}
     for line in lines:

@@ -11,11 +11,11 @@ import os
 import secrets
 import shutil
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from ...db import deletion as ledger
 from ...db.engine import Connection, reading, writing
-from ...db.selected import resolve_grids
 from ...jobs.atomic_files import (
     append_line,
     fsync_folder,
@@ -27,12 +27,13 @@ from ...jobs.atomic_files import (
 )
 from ...jobs.config.host import user_here
 from ...jobs.documents import Document
-from ...jobs.errors import BadInput, DamagedFile, NothingMatched
+from ...jobs.errors import BadInput, DamagedFile
 from ...jobs.units import iso, plural
 from ...jobs.workspace import tags
 from ...jobs.workspace.allocation import Allocation, read_allocation
 from ...jobs.workspace.paths import Workspace
 from ..loop.context import Context
+from .labels import grid_named
 
 Progress = Callable[[int, int], None]
 # In the workspace: which grids were deleted, when and by whom, a line each time.
@@ -70,7 +71,7 @@ def find(context: Context, words: Sequence[str], progress: Progress = lambda *_:
         BadInput: a run has not ended, or another grid needs one.
     """
     with reading(context.ledger.engine) as connection:
-        grids = list(dict.fromkeys(_grid(connection, word, context.where) for word in words))
+        grids = list(dict.fromkeys(grid_named(connection, word, context.where) for word in words))
         runs = _may_go(connection, grids, context.where)
         count = len(ledger.runs_of(connection, grids))
     size = 0
@@ -78,13 +79,6 @@ def find(context: Context, words: Sequence[str], progress: Progress = lambda *_:
         size += _size(context.workspace.run(run_id).path)
         progress(done, len(runs))
     return Deletion(grids=grids, runs=runs, kept=count - len(runs), bytes=size, removed=False)
-
-
-def _grid(connection: Connection, word: str, where: str) -> str:
-    found = resolve_grids(connection, word)
-    if not found:
-        raise NothingMatched(f"no grid is called {word!r}. See: vtjobs status{where}")
-    return found[0]
 
 
 def _may_go(connection: Connection, grids: Sequence[str], where: str) -> list[str]:
@@ -171,34 +165,31 @@ def finish(context: Context) -> list[str]:
         return []
     gone = []
     for folder in folders:
+        grid_id = folder.name.rpartition("-")[0]
         # Under the lock: it may belong to a deletion that is at work.
         with writing(context.ledger.engine) as connection:
-            mark = read_cache(folder / _WHAT)
-            grid_id = str(mark.get("grid", ""))
-            if ledger.is_known(connection, grid_id) and (folder / _GRID).is_dir():
-                if not _go_on(context, connection, folder, grid_id, list(mark.get("runs", ()))):
+            if (folder / _GRID).is_dir() and not context.workspace.grid(grid_id).is_dir():
+                was_known = ledger.is_known(connection, grid_id)
+                if not _go_on(context, connection, folder, grid_id):
                     continue
-                gone.append(grid_id)
+                gone += [grid_id] if was_known else []
         shutil.rmtree(folder, ignore_errors=True)
     return gone
 
 
-def _go_on(
-    context: Context, connection: Connection, folder: Path, grid_id: str, runs: list[str]
-) -> bool:
+def _go_on(context: Context, connection: Connection, folder: Path, grid_id: str) -> bool:
     """Finish one deletion, or take it back where its runs were started again."""
-    live = context.workspace.grid(grid_id)
-    if live.is_dir():
-        # It was submitted again: what lies here is the one before.
-        return True
+    runs = set(read_cache(folder / _WHAT).get("runs", ()))
     mine = set(ledger.runs_of_no_other(connection, [grid_id]))
-    if ledger.unsettled(connection, ledger.runs_of(connection, [grid_id])) or not mine <= set(runs):
-        os.rename(folder / _GRID, live)
+    if ledger.unsettled(connection, ledger.runs_of(connection, [grid_id])) or not mine <= runs:
+        os.rename(folder / _GRID, context.workspace.grid(grid_id))
         for run_id in runs:
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(FileNotFoundError):
                 os.rename(folder / run_id, context.workspace.run(run_id).path)
         return False
-    _forget(context, connection, folder, grid_id, sorted(mine))
+    # A ledger that was made anew in between knows neither the grid nor these runs.
+    unknown = runs - ledger.known(connection, runs)
+    _forget(context, connection, folder, grid_id, sorted(mine | unknown))
     return True
 
 
@@ -222,7 +213,7 @@ def _forget(
 def _without(content: Allocation, runs: set[str]) -> Allocation | None:
     """Return an allocation without these runs; None: it had no other."""
     tasks = tuple(tuple(task for task in part if task.run_id not in runs) for part in content.tasks)
-    return content.with_tasks(tasks) if any(tasks) else None
+    return replace(content, tasks=tasks) if any(tasks) else None
 
 
 def _take_out(workspace: Workspace, token: str, runs: set[str]) -> None:

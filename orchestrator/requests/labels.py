@@ -5,7 +5,7 @@ from pathlib import Path
 
 from ...db import queries
 from ...db import tags as ledger_tags
-from ...db.engine import reading, writing
+from ...db.engine import Connection, reading, writing
 from ...db.selected import resolve_grids, select_ids
 from ...jobs.config.host import user_here
 from ...jobs.documents import Document
@@ -121,7 +121,7 @@ def tag(
 def all_tagged(context: Context) -> list[Tagged]:
     """Return the grids and runs that have tags."""
     with reading(context.ledger.engine) as connection:
-        found = ledger_tags.of_all(connection)
+        found = ledger_tags.of_targets(connection)
     return [Tagged(target=target, tags=found[target]) for target in found]
 
 
@@ -157,7 +157,8 @@ def archive(
         NothingMatched: there is no such grid.
         BadInput: a grid has runs that are still to end.
     """
-    chosen = [_grid(context, word) for word in words]
+    with reading(context.ledger.engine) as connection:
+        chosen = [grid_named(connection, word, context.where) for word in words]
     changed = [
         grid_id
         for grid_id in dict.fromkeys(chosen)
@@ -175,11 +176,15 @@ def archive(
     return Archived(grids=changed)
 
 
-def _grid(context: Context, word: str) -> str:
-    with reading(context.ledger.engine) as connection:
-        found = resolve_grids(connection, word)
+def grid_named(connection: Connection, word: str, where: str) -> str:
+    """Return the grid that a name or an id means: of a name the newest.
+
+    Raises:
+        NothingMatched: there is none.
+    """
+    found = resolve_grids(connection, word)
     if not found:
-        raise NothingMatched(f"no grid is called {word!r}. See: vtjobs status{context.where}")
+        raise NothingMatched(f"no grid is called {word!r}. See: vtjobs status{where}")
     return found[0]
 
 

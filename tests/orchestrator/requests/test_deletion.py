@@ -309,6 +309,24 @@ def test_a_deletion_that_is_killed_later_is_finished(done: Lab, step: str, numbe
     assert grids(done) == []
 
 
+def test_a_deletion_that_was_killed_leaves_no_run_where_the_ledger_was_lost_too(done: Lab) -> None:
+    killed(done, f"{HERE}._forget", 1, "tiny")
+    done.lose_ledger()
+    deletion.finish(done.open())
+    assert files(done) == set()
+    complete(done, done.submit(tiny_grid()))
+    assert [(row.state, row.attempts) for row in rows(done)] == [("completed", 1)] * 2
+
+
+def test_a_deletion_whose_note_is_damaged_is_taken_back(done: Lab) -> None:
+    killed(done, f"{HERE}._forget", 1, "tiny")
+    (note,) = done.root.glob("deleted/*/what.json")
+    note.write_text("{")
+    deletion.finish(done.open())
+    done.lose_ledger()
+    assert grids(done) == ["tiny"] and set(done.states().values()) == {"completed"}
+
+
 def test_what_is_left_to_remove_is_removed_the_next_time(done: Lab) -> None:
     killed(done, "shutil.rmtree", 1, "tiny")
     assert grids(done) == [] and files(done) != set()

@@ -1,5 +1,7 @@
 """Notes and tags on grids and runs, and grids that are put away."""
 
+import errno
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -192,3 +194,19 @@ def test_a_call_that_was_killed_before_the_ledger_knew_is_made_good_by_the_next(
             put(done, "tiny", add=["paper"])
     put(done, "tiny", add=["other"])
     assert grid_of(done).tags == ("other", "paper")
+
+
+def test_tags_that_cannot_be_read_are_not_lost(done: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(done, "tiny", add=["paper"])
+    real = Path.read_bytes
+
+    def away(path: Path) -> bytes:
+        if path.name == "tags.jsonl":
+            raise OSError(errno.ESTALE, "stale")
+        return real(path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "read_bytes", away)
+        with pytest.raises(OSError, match="stale"):
+            put(done, "tiny", add=["other"])
+    assert grid_of(done).tags == ("paper",)
