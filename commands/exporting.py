@@ -21,7 +21,11 @@ if TYPE_CHECKING:
 # Form of curves -> the module that writes it, the extra that it comes with, and how it is opened.
 FORMS = {
     "tensorboard": ("tensorboard", "tensorboard", "tensorboard --logdir {out}"),
-    "mlflow": ("mlflow", "mlflow", "mlflow ui --backend-store-uri sqlite:///{out}/mlflow.db"),
+    # What writes has no server, which is many times as large.
+    "mlflow": (
+        *("mlflow", "mlflow"),
+        "pip install mlflow && mlflow ui --backend-store-uri sqlite:///{out}/mlflow.db",
+    ),
     "wandb-offline": ("wandb", "wandb", "wandb sync {out}/wandb/offline-run-*"),
     "csv": ("", "", "{out}/curves.csv"),
     "parquet": ("pyarrow", "parquet", "{out}/curves.parquet"),

@@ -130,28 +130,30 @@ class Exporter:
         runs, means, done = [], [], 0
         for cell_id, group in groupby(sorted(rows, key=lambda row: row.cell_id), _cell_of):
             cell = _Cell(names[cell_id], cells[cell_id])
-            members, by_seed = list(group), dict[int, Tags]()
+            members = list(group)
+            values = self._values(members)
             for row in members:
-                tags = self._values(row)
-                # In a variance study the runs of a cell differ in one stream: of these is no mean.
-                if row.streams is None:
-                    by_seed[row.seed] = tags
-                runs += self._tell(cell, row, tags)
+                runs += self._tell(cell, row, values[row.run_id])
                 done += 1
                 progress(done, len(rows))
-            means += self._tell_mean(cell, members, by_seed)
+            means += self._tell_mean(cell, members, values)
         self._writer.close()
         left = sum(not RunState(row.state).is_settled for row in rows)
         return Exported(folder=folder, runs=runs, means=means, left=left)
 
-    def _values(self, row: RunRow) -> Tags:
-        key = row.run_id, row.attempts
-        if key in self._read:
-            return self._read[key]
-        found = values_of(self._ledger, row.run_id)
-        if self._follows and RunState(row.state).is_settled:
-            self._read[key] = found
-        return found
+    def _values(self, members: Sequence[RunRow]) -> dict[str, Tags]:
+        """Return run -> its values; of a run that is over as they were read before."""
+        keys = {row.run_id: (row.run_id, row.attempts) for row in members}
+        missing = [run_id for run_id, key in keys.items() if key not in self._read]
+        found = values_of(self._ledger, missing)
+        values = {
+            run_id: found[run_id] if run_id in found else self._read[key]
+            for run_id, key in keys.items()
+        }
+        if self._follows:
+            over = [row.run_id for row in members if RunState(row.state).is_settled]
+            self._read |= {keys[run_id]: values[run_id] for run_id in over}
+        return values
 
     def _tell(self, cell: "_Cell", row: RunRow, tags: Tags) -> list[str]:
         which = _part(seed_text(row.seed, row.streams))
@@ -160,8 +162,10 @@ class Exporter:
         return self._hand_over(cell, name, tags, key=row.run_id, seed=row.seed, is_over=is_over)
 
     def _tell_mean(
-        self, cell: "_Cell", members: Sequence[RunRow], by_seed: dict[int, Tags]
+        self, cell: "_Cell", members: Sequence[RunRow], values: Mapping[str, Tags]
     ) -> list[str]:
+        # In a variance study the runs of a cell differ in one stream: of these is no mean.
+        by_seed = {row.seed: values[row.run_id] for row in members if row.streams is None}
         is_over = all(RunState(row.state).is_settled for row in members)
         # While more seeds are to come a mean would change with each.
         at_least = len(by_seed) if self._follows and not is_over else 1
@@ -180,11 +184,11 @@ class Exporter:
         if told is not None and not _holds(told.values, now):
             # It was trained anew, from nothing or from an earlier epoch.
             told = None
+        is_new = told is None or not self._writer.writes_parts
         before = {} if told is None else told.values
         new = [value for value in values if (value.epoch, value.tag) not in before]
-        has_news = new or (told is not None and told.was_over != is_over)
-        if has_news and (is_over or self._writer.writes_parts or not self._follows):
-            is_new = told is None or not self._writer.writes_parts
+        has_news = bool(new) or (told is not None and told.was_over != is_over)
+        if has_news and self._may_write(is_over):
             self._writer.write(
                 Curve(
                     name=name,
@@ -197,8 +201,12 @@ class Exporter:
                     values=values if is_new else new,
                 )
             )
-            self._told[key] = _Told(now, is_over)
+            # What is not looked at again need not be remembered.
+            self._told[key] = _Told(now if self._follows else {}, is_over)
         return [name] if key in self._told else []
+
+    def _may_write(self, is_over: bool) -> bool:
+        return is_over or self._writer.writes_parts or not self._follows
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,23 +271,24 @@ def _labels(cell: CellRow) -> dict[str, str]:
     return fixed | {name: axis_text(value) for name, value in cell.axes.items()}
 
 
-def values_of(ledger: Ledger, run_id: str) -> Tags:
-    """Return a run's metrics of training and its scores."""
-    found: Tags = {}
+def values_of(ledger: Ledger, run_ids: Sequence[str]) -> dict[str, Tags]:
+    """Return run -> its metrics of training and its scores."""
+    found: dict[str, Tags] = {run_id: {} for run_id in run_ids}
     with reading(ledger.engine) as connection:
         for of_training in (True, False):
-            for row, metrics in rows_that_count(connection, [run_id], of_training=of_training):
+            for row, metrics in rows_that_count(connection, run_ids, of_training=of_training):
+                set_name = "training" if row.set_name == TRAINING else row.set_name
                 for metric, value in metrics.items():
                     # How many images were scored is no curve.
                     if isinstance(value, int | float) and metric != "n":
-                        set_name = "training" if row.set_name == TRAINING else row.set_name
+                        tags = found[row.run_id]
                         # A resumed attempt does some epochs anew.
-                        found.setdefault(f"{set_name}/{metric}", {})[row.epoch] = float(value)
+                        tags.setdefault(f"{set_name}/{metric}", {})[row.epoch] = float(value)
     return found
 
 
 def _mean(by_seed: dict[int, Tags], *, at_least: int) -> Tags:
-    """Return mean, and mean ± one sample standard deviation, of all that several seeds have.
+    """Return mean, mean ± one sample standard deviation, and the seeds that it rests on.
 
     Args:
         by_seed: the seeds' values.
@@ -291,6 +300,7 @@ def _mean(by_seed: dict[int, Tags], *, at_least: int) -> Tags:
             if point.n < at_least:
                 continue
             found.setdefault(tag, {})[point.epoch] = point.mean
+            found.setdefault(f"{tag}_seeds", {})[point.epoch] = float(point.n)
             if point.std is not None:
                 found.setdefault(f"{tag}_high", {})[point.epoch] = point.mean + point.std
                 found.setdefault(f"{tag}_low", {})[point.epoch] = point.mean - point.std

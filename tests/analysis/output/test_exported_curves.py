@@ -85,6 +85,12 @@ def test_beside_the_runs_of_a_cell_lies_their_mean_with_its_deviation(
     assert read(tmp_path / "out" / mean, "test/top1") == [(1, 60.5), (2, 70.5)]
     assert read(tmp_path / "out" / mean, "test/top1_high") == [(1, 61.2071), (2, 71.2071)]
     assert read(tmp_path / "out" / mean, "test/top1_low") == [(1, 59.7929), (2, 69.7929)]
+    assert read(tmp_path / "out" / mean, "test/top1_seeds") == [(1, 2.0), (2, 2.0)]
+
+
+def test_a_mean_says_on_how_many_seeds_each_epoch_rests(growing: "Growing", tmp_path: Path) -> None:
+    (mean,) = exported(growing.lab, tmp_path).means
+    assert read(tmp_path / mean, "test/top1_seeds") == [(1, 2.0), (2, 1.0)]
 
 
 def test_a_second_export_replaces_the_first_and_nothing_else(
