@@ -77,8 +77,8 @@ def delete(
 ) -> None:
     """Delete grids with all results, weights and logs. It cannot be undone.
 
-    Runs that another grid has stay. A grid with runs that are still to end is refused: cancel it
-    first. To hide a grid, archive it.
+    Runs that another grid has too are kept. A grid with runs that have not ended is refused: cancel
+    it first. To hide a grid, archive it.
     """
     from ..jobs.units import format_bytes
     from ..orchestrator.requests import deletion

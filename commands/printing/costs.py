@@ -18,7 +18,7 @@ def print_costs(cells: Sequence["CellCost"]) -> None:
     names = wording.columns(cells)
     figures: dict[str, Callable[[CellCost], str]] = {
         "TOP1": lambda cell: _number(cell.score, "{:.2f}"),
-        "RUNS": lambda cell: str(cell.runs),
+        "RUNS": lambda cell: f"{cell.runs}/{cell.planned}",
         "PARAMS": lambda cell: _millions(cell.parameters),
         "HEAD": lambda cell: _millions(cell.head_parameters),
         "GFLOPS": lambda cell: _number(cell.multiply_adds, "{:.3g}", by=1e9),

@@ -3,10 +3,11 @@
 import statistics
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from ...db import queries
 from ...db.engine import reading
-from ...db.records import CellRow
+from ...db.records import CellRow, RunRow
 from ...db.worked import worked
 from ...jobs.atomic_files import read_cache, to_json, write_over
 from ...jobs.config.tools import ask_tool
@@ -39,7 +40,9 @@ class CellCost(Document, frozen=True, kw_only=True):
     axes: Axes
     """Further settings by which the cells differ."""
     runs: int
-    """Runs that have completed."""
+    """Runs that have completed, and that the score and the hours rest on."""
+    planned: int
+    """All runs of the cell."""
     score: float | None
     """Mean over their seeds: top-1 on the test set at the last epoch."""
     parameters: int | None
@@ -84,23 +87,33 @@ def costs(context: Context, selection: Selection) -> list[CellCost]:
     settings = {cell_id: CellSpec.stored(row.spec).settings for cell_id, row in cells.items()}
     counts = counts_of(settings)
     baselines = _baselines(cells, used)
+    of_cell: dict[str, list[RunRow]] = defaultdict(list)
+    for row in rows:
+        of_cell[row.cell_id].append(row)
     found = []
-    for cell_id in dict.fromkeys(row.cell_id for row in rows):
-        done = [
-            row.run_id for row in rows if row.cell_id == cell_id and row.state == RunState.COMPLETED
-        ]
-        found.append(
-            _of_cell(
-                cells[cell_id],
-                counts[cell_id],
-                used.get(cell_id),
-                baselines.get(cells[cell_id].match_id),
-                scores=[scores[run_id] for run_id in done if run_id in scores],
-                hours=[hours[run_id] for run_id in done if run_id in hours],
-                completed=len(done),
-            )
+    for cell_id, members in of_cell.items():
+        done = [row.run_id for row in members if row.state == RunState.COMPLETED]
+        figures = _Figures(
+            planned=len(members),
+            completed=len(done),
+            scores=[scores[run_id] for run_id in done if run_id in scores],
+            gpu_hours=[sum(gpu for gpu, _ in hours[run_id]) for run_id in done],
+            run_hours=[sum(run for _, run in hours[run_id]) for run_id in done],
         )
+        cell, baseline = cells[cell_id], baselines.get(cells[cell_id].match_id)
+        found.append(_of_cell(cell, counts[cell_id], used.get(cell_id), baseline, figures))
     return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Figures:
+    """What the runs of one cell come to."""
+
+    planned: int
+    completed: int
+    scores: list[float]
+    gpu_hours: list[float]
+    run_hours: list[float]
 
 
 def _baselines(
@@ -119,13 +132,8 @@ def _of_cell(
     counts: Counts,
     used: Efficiency | None,
     baseline: Efficiency | None,
-    *,
-    scores: Sequence[float],
-    hours: Sequence[Sequence[tuple[float, float]]],
-    completed: int,
+    figures: _Figures,
 ) -> CellCost:
-    speed = None if used is None else used.images_per_s
-    base = None if baseline is None else baseline.images_per_s
     is_counted = counts.error is None
     return CellCost(
         schema_version=SCHEMA_VERSION,
@@ -136,18 +144,30 @@ def _of_cell(
         recipe=cell.recipe,
         stage=cell.stage,
         axes=cell.axes,
-        runs=completed,
-        score=statistics.fmean(scores) if scores else None,
+        runs=figures.completed,
+        planned=figures.planned,
+        score=_mean(figures.scores),
         parameters=counts.parameters if is_counted else None,
         head_parameters=counts.head_parameters if is_counted else None,
         multiply_adds=counts.multiply_adds if is_counted else None,
-        images_per_s=speed,
-        time_ratio=base / speed if base and speed else None,
+        images_per_s=None if used is None else used.images_per_s,
+        time_ratio=_ratio(baseline, used),
         peak_memory_bytes=None if used is None else used.peak_memory_bytes,
-        gpu_hours=statistics.fmean(sum(gpu for gpu, _ in one) for one in hours) if hours else None,
-        run_hours=statistics.fmean(sum(run for _, run in one) for one in hours) if hours else None,
+        gpu_hours=_mean(figures.gpu_hours),
+        run_hours=_mean(figures.run_hours),
         error=counts.error,
     )
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return statistics.fmean(values) if values else None
+
+
+def _ratio(baseline: Efficiency | None, used: Efficiency | None) -> float | None:
+    """Return the time for an image by the baseline's; None where one was not measured."""
+    if baseline is None or used is None or not baseline.images_per_s or not used.images_per_s:
+        return None
+    return baseline.images_per_s / used.images_per_s
 
 
 def counts_of(cells: Mapping[str, CellSettings]) -> dict[str, Counts]:

@@ -52,7 +52,8 @@ def test_time_is_held_against_the_baseline_and_stands_beside_the_score(trained: 
 def test_a_cell_that_has_not_started_has_what_can_be_counted(quiet_lab: Lab) -> None:
     quiet_lab.submit(tiny_grid(seeds="1"))
     (cell,) = costs(quiet_lab.context, Selection())
-    assert (cell.runs, cell.score, cell.images_per_s, cell.gpu_hours) == (0, None, None, None)
+    assert (cell.runs, cell.planned) == (0, 1)
+    assert (cell.score, cell.images_per_s, cell.gpu_hours) == (None, None, None)
     assert (cell.parameters or 0) > 0 and (cell.multiply_adds or 0) > 0
 
 
