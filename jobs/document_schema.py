@@ -74,16 +74,16 @@ def schema_of(kind: Any) -> dict[str, Any]:
 
 def field_texts(record: type) -> dict[str, str]:
     """Return field -> the text below it, for a record and what it inherits from."""
-    if record is RecipeSettings:
-        # Its texts stand where a user's recipe is checked.
-        from .grid.recipe import Recipe
-
-        fields = Recipe.model_fields.items()
-        return {name: field.description for name, field in fields if field.description}
     found: dict[str, str] = {}
     for base in reversed(record.__mro__):
         if _is_record(base) and base.__module__.startswith("vtjobs."):
             found |= _texts_in(textwrap.dedent(inspect.getsource(base)))
+    if record is RecipeSettings:
+        # Most of its texts stand where a user's recipe is checked.
+        from .grid.recipe import Recipe
+
+        fields = Recipe.model_fields.items()
+        found |= {name: field.description for name, field in fields if field.description}
     return found
 
 

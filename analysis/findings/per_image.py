@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ...jobs.documents import Document
-from ...jobs.run.spec import Axes
+from ...jobs.run.spec import Axes, canonical
 from ...jobs.workspace.lineage import completed_by
 from ...jobs.workspace.paths import Workspace
 from ...jobs.workspace.stored_grid import read_spec
@@ -200,7 +200,8 @@ def images_of(workspace: Workspace, run_id: str, set_name: str) -> tuple[Any, ..
     dataset = spec.dataset
     is_drawn = set_name == "val" and dataset.val is not None
     drawn = (dataset.val, spec.seeds["split"]) if is_drawn else ()
-    return (dataset.name, dataset.fingerprint, set_name, *drawn)
+    own = (dataset.source, canonical(dataset.args)) if dataset.is_own else ()
+    return (dataset.name, dataset.fingerprint, set_name, *own, *drawn)
 
 
 def read(workspace: Workspace, run_id: str, set_name: str) -> Any:

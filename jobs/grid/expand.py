@@ -344,9 +344,9 @@ class _Expander:
         if None in parts:
             return None
         backbone, dataset, head, recipe = (str(part) for part in parts)
-        if not resolver.fit(head, recipe, dataset, point.head):
-            return None
         spec = CellSpec(backbone=backbone, dataset=dataset, head=head, recipe=recipe)
+        if not resolver.fit(spec, point.head):
+            return None
         parent = self.cells[point.parent] if point.parent is not None else None
         # A teacher is what the head adds: what is compared with is trained without.
         before = parent if teacher_stage(point.head) is None else None

@@ -87,8 +87,10 @@ def of_recipe(recipe: RecipeSettings, name: str, dataset: DatasetSettings) -> li
     for key, value in recipe.in_full().items():
         if key == "fidelity":
             continue
-        if value != published[key]:
-            found.append(Setting(name=key, value=value, source=CHANGED, published=published[key]))
+        if value != published.get(key):
+            shown = value["name"] if isinstance(value, dict) else value
+            changed = Setting(name=key, value=shown, source=CHANGED, published=published.get(key))
+            found.append(changed)
         elif recipe.fidelity == "code" and key in file.code:
             found.append(Setting(name=key, value=value, source=CODE))
         elif key in file.silent:

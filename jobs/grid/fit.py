@@ -1,12 +1,19 @@
-"""Whether a head, a recipe and a dataset can be trained together."""
+"""Whether a backbone, a head, a recipe and a dataset can be trained together."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from ..run.settings import DatasetSettings, HeadSettings, RecipeSettings
+from ..run.settings import (
+    BackboneSettings,
+    CellSettings,
+    DatasetSettings,
+    HeadSettings,
+    RecipeSettings,
+)
 from ..strict_yaml import Path_
 from . import catalogue
 from .entries import Entry
+from .own_source import source_in
 
 
 class Misfit(NamedTuple):
@@ -18,17 +25,16 @@ class Misfit(NamedTuple):
     fix: str = ""
 
 
-def misfits(
-    head: HeadSettings, recipe: RecipeSettings, dataset: DatasetSettings, entry: Entry
-) -> Iterator[Misfit]:
-    """Yield every reason why the three cannot be trained together.
+def misfits(cell: CellSettings, entry: Entry) -> Iterator[Misfit]:
+    """Yield every reason why the parts of a cell cannot be trained together.
 
     Args:
-        head: as the run has it.
-        recipe: as the run has it.
-        dataset: as the run has it.
+        cell: its parts.
         entry: the head as the grid has it.
     """
+    head, recipe, dataset = cell.head, cell.recipe, cell.dataset
+    if cell.backbone.source is not None:
+        yield from _own_backbone(cell.backbone, cell.backbone.source, recipe, dataset)
     yield from _crop(recipe, dataset)
     yield from _smoothing(recipe, dataset)
     yield from _patches(head, entry)
@@ -36,8 +42,28 @@ def misfits(
         yield from _without_labels(head, recipe, entry)
 
 
+def _own_backbone(
+    backbone: BackboneSettings, text: str, recipe: RecipeSettings, dataset: DatasetSettings
+) -> Iterator[Misfit]:
+    """Yield what the recipe or the data ask of a lab's own backbone that it does not take."""
+    source = source_in(text, backbone.model)
+    asked = {"drop_rate": recipe.dropout, "drop_path_rate": recipe.drop_path}
+    for argument, key in (("drop_rate", "dropout"), ("drop_path_rate", "drop_path")):
+        if asked[argument] and not source.takes(argument):
+            message = f"backbone {backbone.model} takes no {argument}, but {key} is set"
+            fix = f"Add the argument {argument}, or set train: {{{key}: null}}"
+            yield Misfit(("train", key), f"{message} to {asked[argument]:g}", fix)
+    if dataset.channels != 3 and not source.takes("in_chans"):
+        message = f"backbone {backbone.model} takes no in_chans, but {dataset.name} has"
+        fix = "Add the argument in_chans"
+        yield Misfit(("backbones",), f"{message} {dataset.channels} channels", fix)
+
+
 def _crop(recipe: RecipeSettings, dataset: DatasetSettings) -> Iterator[Misfit]:
     one_size = catalogue.datasets().get(dataset.name, {}).get("one_size", False)
+    if recipe.pipeline == "pil" and dataset.channels not in (1, 3):
+        message = f"pipeline: pil cannot show the {dataset.channels} channels of {dataset.name}"
+        yield Misfit(("train",), message, "Set train: {pipeline: tensor}")
     if recipe.crop == "resized" and recipe.pipeline == "tensor" and not one_size:
         where = f"images of different sizes ({dataset.name})"
         message = f"crop: resized on {where} needs `pipeline: pil`"

@@ -60,14 +60,36 @@ def describe_folder(path: Path, *, progress: Callable[[int], None] | None = None
     hashes = _hashes(
         path, [f"{name}/{file}" for name, files in parts.items() for file in files], progress
     )
-    manifest = "\n".join(f"{file} {sha}" for file, sha in sorted(hashes.items()))
     return {
-        "fingerprint": f"manifest:{digest(manifest, 40)}",
+        "fingerprint": _manifest(hashes),
         "classes": len(classes["train"]),
         "train": len(parts["train"]),
         "test": len(parts[test]),
         "test_folder": test,
     }
+
+
+def describe_files(path: Path) -> str:
+    """Return the fingerprint of a file, or of all files of a folder.
+
+    Raises:
+        BadInput: one cannot be read, or a folder is empty.
+    """
+    if path.is_file():
+        return f"sha256:{file_sha256(path)}"
+    files = sorted(
+        os.path.relpath(os.path.join(folder, name), path)
+        for folder, _, names in os.walk(path, followlinks=True)
+        for name in names
+    )
+    if not files:
+        raise BadInput(f"dataset {path}: the folder is empty")
+    return _manifest(_hashes(path, files, None))
+
+
+def _manifest(hashes: dict[str, str]) -> str:
+    manifest = "\n".join(f"{file} {sha}" for file, sha in sorted(hashes.items()))
+    return f"manifest:{digest(manifest, 40)}"
 
 
 def _files(folder: Path) -> list[str]:

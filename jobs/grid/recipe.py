@@ -148,11 +148,21 @@ class Recipe(BaseModel):
         1.0,
         description="centre crop at evaluation, as a fraction of the shorter side",
     )
+    transform: str | None = Field(
+        None,
+        description=(
+            'your own augmentation of training images, "file.py:Class", before all others; needs '
+            "pipeline: pil"
+        ),
+    )
 
     # Loss and regularisation
     loss: Literal["cross_entropy", "bce"] = Field(
         "cross_entropy",
-        description="classification loss; bce: binary cross-entropy for each class",
+        description=(
+            "classification loss; bce: binary cross-entropy for each class; or your own, "
+            '"file.py:function"'
+        ),
     )
     bce_threshold: Fraction | None = Field(
         None,
@@ -189,8 +199,8 @@ class Recipe(BaseModel):
 
     @property
     def settings(self) -> RecipeSettings:
-        """The recipe as a run stores it."""
-        return from_plain(self.model_dump(mode="json"), RecipeSettings)
+        """The recipe as a run stores it, without the lab's own functions."""
+        return from_plain(self.model_dump(mode="json", exclude={"transform"}), RecipeSettings)
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -218,7 +228,12 @@ class Recipe(BaseModel):
         )
         is_tensor = self.pipeline == "tensor"
         policy = self.auto_augment or ""
-        for name, value in (("auto_augment", policy), ("color_jitter", self.color_jitter)):
+        of_pil = {
+            "auto_augment": policy,
+            "color_jitter": self.color_jitter,
+            "transform": self.transform,
+        }
+        for name, value in of_pil.items():
             message = f"{name} needs `pipeline: pil`"
             yield (name, "pipeline"), is_tensor and bool(value), message
         yield (

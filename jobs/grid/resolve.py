@@ -4,31 +4,30 @@ Backbones, datasets, heads and recipes, in full.
 """
 
 import json
-import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from ..documents import from_plain, to_plain
-from ..errors import BadInput, Problem, did_you_mean, suggest
-from ..run.settings import STAGE, DatasetSettings, HeadSettings, RecipeSettings
-from ..run.spec import canonical
+from ..documents import changed, to_plain
+from ..errors import BadInput, Problem, suggest
+from ..run.settings import STAGE
+from ..run.spec import CellSpec, canonical
 from ..strict_yaml import Document, Path_
 from ..validation import problem_of, validate
-from . import catalogue, custom_head
+from . import catalogue, own_head
 from .entries import Entry, Given, plain
 from .fit import misfits
 from .heads import HEADS, preset
-from .image_folder import describe_folder, file_sha256
-from .model_names import model_names
+from .mistakes import Mistakes
+from .own_function import FIRST, find_function, names_own
 from .own_recipes import own_recipes
+from .own_source import NotOwn, is_own
 from .recipe import Inconsistent, Recipe
+from .resolve_backbone import BackboneResolver
+from .resolve_dataset import DatasetResolver
 from .schema import HOMES
-
-WEIGHTS_FILES = (".safetensors", ".pth", ".pt", ".bin", ".pth.tar")
-IMAGENET = {"mean": [0.485, 0.456, 0.406], "std": [0.229, 0.224, 0.225]}
 
 
 class Resolver:
@@ -36,95 +35,31 @@ class Resolver:
 
     def __init__(self, document: Document, data_root: Path | None = None) -> None:
         self.document = document
-        self.data_root = data_root
+        self.mistakes = Mistakes(document)
         # The grid's `data`: val and sets.
         self.data: Given = {}
-        self.problems: list[Problem] = []
         # Where data lies: a dataset's or weights file's fingerprint -> path.
         self.paths: dict[str, str] = {}
         self._cache: dict[Any, Any] = {}
         self._own = own_recipes(document, self.problem)
+        self._backbones = BackboneResolver(self.mistakes, self.paths, data_root=data_root)
+        self._datasets = DatasetResolver(self.mistakes, self.paths)
+
+    @property
+    def problems(self) -> list[Problem]:
+        """The mistakes found so far."""
+        return self.mistakes.found
 
     def problem(self, path: Path_, message: str, fix: str = "") -> None:
-        found = self.document.problem(path, message, fix)
-        if found not in self.problems:
-            self.problems.append(found)
+        self.mistakes.at(path, message, fix)
 
     def backbone(self, entry: Entry, changes: Given) -> str | None:
         """Return the canonical JSON of a backbone, or None where it cannot be used."""
         key = ("backbone", entry.key, canonical(plain(changes)))
         if key not in self._cache:
-            self._cache[key] = self._backbone(entry, changes)
+            self._cache[key] = self._backbones.resolve(entry, changes)
         found: str | None = self._cache[key]
         return found
-
-    def _backbone(self, entry: Entry, changes: Given) -> str | None:
-        name = entry.name
-        if ":" in name or "/" in name:
-            self.problem(
-                entry.path, f"backbone {name!r}: remote and local-dir model sources are not allowed"
-            )
-            return None
-        known = catalogue.backbones()
-        models = model_names() if name not in known else frozenset()
-        if models and name.split(".")[0] not in models:
-            near = did_you_mean(name, [*known, *models])
-            fix = f"{near} Short names: {', '.join(known)}. Any timm model name works too"
-            self.problem(entry.path, f"unknown backbone {name!r}", fix)
-            return None
-        if not isinstance(entry.settings, dict):
-            self.problem(
-                entry.path, f"backbone {name}: expected a mapping of create_model arguments"
-            )
-            return None
-        short = known.get(name, {"model": name})
-        args = {**short.get("args", {}), **entry.settings, **changes}
-        weights = args.pop("weights", None)
-        for arg in ("pretrained", "num_classes", "in_chans", "img_size", "checkpoint_path"):
-            if arg in args:
-                fix = {"img_size": "Set train.image_size", "pretrained": "Give weights: FILE"}.get(
-                    arg, ""
-                )
-                self.problem((*entry.path, name, arg), f"{arg} is set by vtjobs", fix)
-                return None
-        if plain(args) != args:
-            self.problem(
-                entry.path,
-                f"backbone {name}: arguments must be finite numbers, text, or lists of them",
-            )
-            return None
-        return canonical(
-            {
-                "args": args,
-                "model": short["model"],
-                "weights": self._weights(entry, weights, short["model"]),
-            }
-        )
-
-    def _weights(self, entry: Entry, weights: Any, model: str) -> dict[str, str] | None:
-        if weights is None:
-            return None
-        path = Path(str(weights)).expanduser()
-        named = (
-            "/" not in str(weights)
-            and not path.is_file()
-            and not str(weights).endswith(WEIGHTS_FILES)
-        )
-        if named:
-            if self.data_root is None:
-                return {"fingerprint": f"named:{path}"}
-            places = [self.data_root / "weights" / f"{path}{suffix}" for suffix in WEIGHTS_FILES]
-            path = next((place for place in places if place.is_file()), places[0])
-        if not path.is_file():
-            fetch = weights if named else model
-            fix = f"Download it once with: vtjobs data prepare weights:{fetch}"
-            if not named:
-                fix += f", and set weights: {fetch}"
-            self.problem((*entry.path, entry.name, "weights"), f"{path}: no such file", fix)
-            return None
-        sha = f"sha256:{file_sha256(path)}"
-        self.paths[sha] = str(path.resolve())
-        return {"fingerprint": sha}
 
     def dataset(
         self, entry: Entry, changes: Given, recipe: str = "", image_size: int = 0
@@ -143,88 +78,14 @@ class Resolver:
                 if not isinstance(entry.settings, dict):
                     raise BadInput(f"dataset {entry.name}: expected a mapping of settings")
                 given = {**entry.settings, **changes}
-                self._cache[key] = self._dataset(entry, given, recipe, image_size)
+                self._cache[key] = self._datasets.resolve(
+                    entry, given, data=self.data, recipe=recipe, image_size=image_size
+                )
             except BadInput as error:
                 self.problem(entry.path, error.problems[0].message)
                 self._cache[key] = None
         found: str | None = self._cache[key]
         return found
-
-    def _dataset(self, entry: Entry, settings: Given, recipe: str, image_size: int) -> str | None:
-        known = catalogue.datasets()
-        is_folder = "/" in entry.name or "path" in settings
-        if not is_folder and entry.name not in known:
-            fix = f"{suggest(entry.name, known)}. Give an image folder by a path with a slash"
-            self.problem(entry.path, f"unknown dataset {entry.name!r}", fix)
-            return None
-        allowed = {"path", "mean", "std"} if is_folder else {"mean", "std"}
-        for setting in settings:
-            if setting not in allowed:
-                where = (*entry.path, entry.name, setting)
-                self.problem(where, f"unknown key {setting!r}", suggest(setting, allowed))
-                return None
-        folder = Path(str(settings.get("path", entry.name))).expanduser() if is_folder else None
-        facts = known[entry.name] if folder is None else self._folder_facts(folder)
-        if catalogue.is_recipe(recipe):
-            facts = facts | catalogue.recipe_file(recipe).statistics(
-                entry.name, channels=facts["channels"], image_size=image_size
-            )
-        facts = {**facts, **{key: settings[key] for key in ("mean", "std") if key in settings}}
-        is_fit = (
-            self._has_sets(entry, facts, folder)
-            and self._is_normalised(entry, facts)
-            and self._can_hold_out(entry, facts)
-        )
-        if not is_fit:
-            return None
-        name = "folder" if is_folder else entry.name
-        found = from_plain(facts | {"name": name, "val": self.data.get("val")}, DatasetSettings)
-        return canonical(to_plain(found))
-
-    def _folder_facts(self, folder: Path) -> dict[str, Any]:
-        # A folder may stand beside several recipes, and reading it takes long.
-        key = ("folder", str(folder))
-        if key not in self._cache:
-            self._cache[key] = {**IMAGENET, "channels": 3, **describe_folder(folder)}
-        facts: dict[str, Any] = self._cache[key]
-        self.paths[str(facts["fingerprint"])] = str(folder.resolve())
-        return facts
-
-    def _has_sets(self, entry: Entry, facts: dict[str, Any], folder: Path | None) -> bool:
-        """Return whether a dataset has the further evaluation sets that the grid names."""
-        known = facts.get("sets", {})
-        for name in self.data.get("sets", ()):
-            is_there = name in known or (folder is not None and (folder / name).is_dir())
-            if name == "train" or not is_there:
-                fix = suggest(name, known) if known else ""
-                self.problem(("data", "sets"), f"dataset {entry.label} has no set {name!r}", fix)
-                return False
-        return True
-
-    def _is_normalised(self, entry: Entry, facts: dict[str, Any]) -> bool:
-        """Return whether mean and std are numbers for each channel."""
-        for setting in ("mean", "std"):
-            where = (*entry.path, entry.name, setting)
-            if not _are_numbers(facts[setting], facts["channels"]):
-                self.problem(where, f"expected {facts['channels']} numbers")
-                return False
-            if setting == "std" and min(facts[setting]) <= 0:
-                self.problem(where, "must be greater than 0")
-                return False
-        return True
-
-    def _can_hold_out(self, entry: Entry, facts: dict[str, Any]) -> bool:
-        """Return whether `data.val` leaves an image of each class on both sides."""
-        val = self.data.get("val")
-        if val is None:
-            return True
-        held, classes = round(val * facts["train"]), facts["classes"]
-        if min(held, facts["train"] - held) >= classes:
-            return True
-        message = f"{val} of {entry.label}'s {facts['train']} training images is {held}"
-        need = f"both parts need at least one image of each of the {classes} classes"
-        self.problem(("data", "val"), f"{message}; {need}")
-        return False
 
     def head(self, entry: Entry, backbone: Entry, changes: Given, recipe: str = "") -> str | None:
         """Return the canonical JSON of a head for this backbone, or None where it cannot be used.
@@ -247,20 +108,20 @@ class Resolver:
         """Return a head's parameters as far as they need no backbone, or None where they cannot be
         used.
         """
-        if custom_head.is_own(entry.name):
+        if is_own(entry.name):
             self._own_head(entry, changes or {})
             return None
         if entry.name not in HEADS:
             self.problem(
                 entry.path,
                 f"unknown head {entry.name!r}",
-                f"{suggest(entry.name, HEADS)}. Name your own class as module:Class",
+                f"{suggest(entry.name, HEADS)}. Name your own class as file.py:Class",
             )
             return None
         given = {**entry.settings, **(changes or {})} if isinstance(entry.settings, dict) else {}
         brought = catalogue.recipe_head(recipe, entry.name, str(given.get("fidelity", "paper")))
         params, problems = self._model(HEADS[entry.name].model, entry, changes or {}, brought)
-        self.problems += [problem for problem in problems if problem not in self.problems]
+        self.mistakes.add(problems)
         return params
 
     def _own_head(self, entry: Entry, changes: Given) -> dict[str, Any] | None:
@@ -269,24 +130,21 @@ class Resolver:
             self.problem(entry.path, f"{entry.name}: expected a mapping of settings")
             return None
         settings = {**entry.settings, **changes}
-        folder = Path(self.document.file).parent if self.document.file else Path()
         try:
             if settings != plain(settings):
-                raise custom_head.NotAHead(
-                    "settings must be finite numbers, text, or lists of them"
-                )
-            source = custom_head.find(entry.name, folder=folder)
+                raise NotOwn("settings must be finite numbers, text, or lists of them")
+            source = own_head.find(entry.name, folder=self.mistakes.folder)
             return {
                 "name": entry.name.rpartition(":")[2],
-                "params": custom_head.parameters(entry.name, settings, source),
+                "params": own_head.parameters(settings, source),
                 "source": source.text,
             }
-        except custom_head.NotAHead as error:
+        except NotOwn as error:
             self.problem(entry.path, f"head {entry.name}: {error}")
             return None
 
     def _head(self, entry: Entry, backbone: Entry, changes: Given, recipe: str) -> str | None:
-        if custom_head.is_own(entry.name):
+        if is_own(entry.name):
             found = self._own_head(entry, changes)
             return None if found is None else canonical(found)
         params = self.check_head(entry, changes, recipe)
@@ -328,18 +186,18 @@ class Resolver:
         )
         return json.loads(found) if found is not None else None
 
-    def fit(self, head: str, recipe: str, dataset: str, entry: Entry) -> bool:
-        """Whether a head, a recipe and a dataset, as canonical JSON, can be trained together."""
-        key = ("fit", head, recipe, dataset)
+    def fit(self, cell: CellSpec, entry: Entry) -> bool:
+        """Whether the parts of a cell can be trained together.
+
+        Args:
+            cell: its parts.
+            entry: the head as the grid has it.
+        """
+        # Of the backbone only a lab's own has a say.
+        backbone = cell.backbone if '"source":' in cell.backbone else ""
+        key = ("fit", backbone, cell.head, cell.recipe, cell.dataset)
         if key not in self._cache:
-            found = list(
-                misfits(
-                    from_plain(json.loads(head), HeadSettings),
-                    from_plain(json.loads(recipe), RecipeSettings),
-                    from_plain(json.loads(dataset), DatasetSettings),
-                    entry,
-                )
-            )
+            found = list(misfits(cell.settings, entry))
             for one in found:
                 self.problem(*one)
             self._cache[key] = not found
@@ -406,6 +264,7 @@ class Resolver:
         fidelity = changes.get("fidelity", "paper")
         values = {**catalogue.recipe_data(name, fidelity, dataset), **changes}
         try:
+            own = self._own_functions(values, sources, path)
             recipe = Recipe.model_validate(values)
         except ValidationError as error:
             for found in error.errors(include_url=False):
@@ -413,7 +272,28 @@ class Resolver:
                 where = next((sources[key] for key in _keys_of(found) if key in sources), path)
                 self.problem(where, problem.message, problem.fix)
             return None
-        return canonical(to_plain(recipe.settings))
+        return canonical(to_plain(changed(recipe.settings, **own)))
+
+    def _own_functions(
+        self, values: Given, sources: dict[str, Path_], path: Path_
+    ) -> dict[str, Any]:
+        """Take a lab's own functions out of a recipe's values.
+
+        Returns:
+            The fields that they fill in a run's settings.
+        """
+        found: dict[str, Any] = {}
+        for key in FIRST:
+            if values[key] is None or (key == "loss" and not names_own(values[key])):
+                continue
+            given, values[key] = values[key], "cross_entropy" if key == "loss" else "own"
+            try:
+                function = find_function(key, given, folder=self.mistakes.folder)
+            except NotOwn as error:
+                self.problem(sources.get(key, path), f"{key}: {error}")
+                continue
+            found |= {"loss": "own", "own_loss": function} if key == "loss" else {key: function}
+        return found
 
 
 def _keys_of(found: Any) -> Sequence[str]:
@@ -422,12 +302,3 @@ def _keys_of(found: Any) -> Sequence[str]:
         return [str(found["loc"][0])]
     error = found.get("ctx", {}).get("error")
     return error.fields if isinstance(error, Inconsistent) else []
-
-
-def _are_numbers(values: Any, count: int) -> bool:
-    return (
-        isinstance(values, list)
-        and len(values) == count
-        and all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
-        and all(math.isfinite(value) for value in values)
-    )

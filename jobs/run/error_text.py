@@ -7,10 +7,12 @@ line, and the file and line of their own code where it was raised.
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal, get_args
 
 _FRAME = re.compile(r'^ *File "(?P<file>[^"\n]+)", line (?P<line>\d+).*$', re.M)
-# A lab's own head is compiled from the source that came with the run, under this name.
-_OWN_HEAD = re.compile(r"<head (?P<name>\w+)>\Z")
+Part = Literal["head", "backbone", "dataset", "loss", "transform"]
+# A lab's own part is compiled from the source that came with the run, under this name.
+_OWN = re.compile(rf"<(?P<part>{'|'.join(get_args(Part))}) (?P<name>\w+)>\Z")
 _INSTALLED = re.compile(r"/(?:site|dist)-packages/|/lib(?:64)?/python3[^/]*/")
 # Every traceback of a rank begins in this file: it tells where the node has vtjobs.
 _FIRST = "/workers/ranks/rank.py"
@@ -22,18 +24,22 @@ class Place:
     """A line of the user's code."""
 
     file: str
-    """Name of the file, without its folder; empty where only the head is known."""
+    """Name of the file, without its folder; empty where only the part is known."""
     line: int
-    head: str = ""
-    """Class of the lab's own head that the file defines; empty: another file."""
+    part: str = ""
+    """Which of a run's parts the file defines, such as `head`; empty: another file."""
+    name: str = ""
+    """Of the class or function that is the part."""
 
     def __str__(self) -> str:
-        return f"{self.file}:{self.line}" if self.file else f"head {self.head}, line {self.line}"
+        if self.file:
+            return f"{self.file}:{self.line}"
+        return f"{self.part} {self.name}, line {self.line}"
 
 
-def own_head_file(name: str) -> str:
-    """Return the name under which the source of a lab's own head is compiled."""
-    return f"<head {name}>"
+def own_file(part: Part, name: str) -> str:
+    """Return the name under which the source of a lab's own part is compiled."""
+    return f"<{part} {name}>"
 
 
 def message_of(error: str, signature: str) -> str:
@@ -64,8 +70,8 @@ def place_of(error: str) -> Place | None:
     roots = [file.removesuffix(_FIRST) for file, _ in frames if file.endswith(_FIRST)]
     ours = tuple(f"{root}{room}" for root in (*roots, _own_root()) for room in _RUN_IN_RANKS)
     for file, line in reversed(frames):
-        if own := _OWN_HEAD.match(file):
-            return Place("", line, own["name"])
+        if own := _OWN.match(file):
+            return Place("", line, own["part"], own["name"])
         if file[0] != "<" and not file.startswith(ours) and not _INSTALLED.search(file):
             return Place(Path(file).name, line)
     return None

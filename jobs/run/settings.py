@@ -7,7 +7,7 @@ and runs from before it keep their names.
 
 from typing import Any, Literal
 
-from ..documents import Document, from_plain
+from ..documents import Document, field, from_plain, to_plain
 
 # The teacher of a run that learns from an earlier stage's.
 STAGE = "stage"
@@ -24,11 +24,13 @@ class BackboneSettings(Document, frozen=True, kw_only=True):
     """The model of a run."""
 
     args: dict[str, Any]
-    """Arguments of timm's `create_model`."""
+    """Arguments of timm's `create_model`, or of a lab's own function."""
     model: str
-    """timm's name."""
+    """timm's name, or that of a lab's own function or class."""
     weights: Weights | None
     """None: the weights are drawn."""
+    source: str | None = None
+    """The source of a lab's own backbone; None: timm makes it."""
 
 
 class DatasetSettings(Document, frozen=True, kw_only=True):
@@ -39,11 +41,11 @@ class DatasetSettings(Document, frozen=True, kw_only=True):
     classes: int
     """Number of classes."""
     fingerprint: str
-    """Of a known dataset its name and version, of an image folder a hash of its files."""
+    """Of a known dataset its name and version, of a folder a hash of its files."""
     mean: list[int | float]
     """For each channel, of pixels from 0 to 1."""
     name: str
-    """Of a known dataset, or `folder`."""
+    """Of a known dataset, `folder`, or the class of a lab's own."""
     std: list[int | float]
     """For each channel, of pixels from 0 to 1."""
     test: int
@@ -52,6 +54,15 @@ class DatasetSettings(Document, frozen=True, kw_only=True):
     """Number of training images, those held out for `val` included."""
     val: float | None = None
     """Fraction of the training images that is held out; None: nothing is."""
+    args: dict[str, Any] = field(default_factory=dict)
+    """Arguments of a lab's own dataset."""
+    source: str | None = None
+    """The source of a lab's own dataset; None: vtjobs reads it."""
+
+    @property
+    def is_own(self) -> bool:
+        """Whether the dataset is read by a lab's own class."""
+        return self.source is not None
 
     @property
     def held_out(self) -> int:
@@ -132,6 +143,17 @@ class HeadSettings(Document, frozen=True, kw_only=True):
         return from_plain(self.params, DistillParameters)
 
 
+class OwnFunction(Document, frozen=True, kw_only=True):
+    """A lab's own function that a recipe names."""
+
+    name: str
+    """Of the function, or of the class that makes it."""
+    args: dict[str, Any]
+    """Arguments from the grid."""
+    source: str
+    """Of its file."""
+
+
 class RecipeSettings(Document, frozen=True, kw_only=True):
     """The training hyper-parameters of a run; `jobs/grid/recipe.py` says what each one means."""
 
@@ -175,8 +197,11 @@ class RecipeSettings(Document, frozen=True, kw_only=True):
     color_jitter: float
     erasing: float
     eval_crop_pct: float
+    transform: OwnFunction | None = None
 
-    loss: Literal["cross_entropy", "bce"] = "cross_entropy"
+    loss: Literal["cross_entropy", "bce", "own"] = "cross_entropy"
+    own_loss: OwnFunction | None = None
+    """A lab's own loss, where `loss` is `own`."""
     bce_threshold: float | None = None
     mixup: float
     cutmix: float
@@ -193,7 +218,7 @@ class RecipeSettings(Document, frozen=True, kw_only=True):
         """Return every field by its name as JSON has it, those at their defaults included."""
         fields = {name: getattr(self, name) for name in self.__struct_fields__}
         return {
-            name: list(value) if isinstance(value, tuple) else value
+            name: list(value) if isinstance(value, tuple) else to_plain(value)
             for name, value in fields.items()
         }
 

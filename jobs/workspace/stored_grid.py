@@ -268,8 +268,8 @@ def read_spec(folder: RunFolder) -> RunSpec:
         raise DamagedFile(f"{folder.spec} is damaged: {error}") from None
 
 
-def own_head_file(workspace: Workspace, grid_id: str, name: str) -> str:
-    """Return the name of the file that a grid takes the class of a lab's own head from.
+def own_part_file(workspace: Workspace, grid_id: str, name: str) -> str:
+    """Return the name of the file that a grid takes a class or function of the lab from.
 
     Returns:
         It without its folder; "" where the grid's text does not say, or names several.

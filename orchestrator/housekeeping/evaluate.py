@@ -75,8 +75,9 @@ def evaluate(
 def _check_sets(dataset: DatasetSettings, sets: Sequence[str]) -> None:
     known = catalogue.sets_of(dataset)
     for name in sets:
-        # What a folder has the scoring sees; a name is no path.
-        may_be_there = dataset.name == "folder" and name.replace("-", "_").isidentifier()
+        # What a folder or a lab's own class has the scoring sees; a name is no path.
+        is_open = dataset.name == "folder" or dataset.is_own
+        may_be_there = is_open and name.replace("-", "_").isidentifier()
         if name not in known and not may_be_there:
             raise BadInput(
                 f"--sets {name}: dataset {dataset.name} has no such set. {suggest(name, known)}"

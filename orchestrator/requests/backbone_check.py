@@ -22,7 +22,10 @@ _HEAD_FIELDS = ("positions", "mega", "labels", "blocks", "shuffle", "patch_augme
 
 
 def questions(expansion: Expansion) -> dict[str, Question]:
-    """Return the distinct backbones of a grid as they will be made, by a hash of the question."""
+    """Return the distinct backbones of a grid as they will be made, by a hash of the question.
+
+    A lab's own are left out: only a run makes them.
+    """
     found: dict[str, Question] = {}
     seen: set[Any] = set()
     for cell in expansion.cells:
@@ -36,8 +39,19 @@ def questions(expansion: Expansion) -> dict[str, Question]:
             continue
         seen.add(key)
         question = ask(cell.spec, parent)
-        found[_key(question)] = question
+        if not _has_own_source(question):
+            found[_key(question)] = question
     return found
+
+
+def _has_own_source(question: Question) -> bool:
+    """Return whether an answer would run a lab's own code, which submission never does."""
+    teacher = question.teacher
+    return (
+        question.backbone.source is not None
+        or (isinstance(teacher, BackboneSettings) and teacher.source is not None)
+        or (question.parent is not None and _has_own_source(question.parent))
+    )
 
 
 def ask(cell: CellSpec, parent: CellSpec | None = None) -> Question:
@@ -121,7 +135,9 @@ def check_backbones(
     problems: list[Problem] = []
     for cell in expansion.cells if found else []:
         parent = expansion.cells[cell.parent].spec if cell.parent is not None else None
-        answer = found[_key(ask(cell.spec, parent))]
+        answer = found.get(_key(ask(cell.spec, parent)))
+        if answer is None:
+            continue
         where = cell.entries[0].path
         head = cell.spec.settings.head
         problem = None

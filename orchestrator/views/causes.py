@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 from ...jobs.run.error_text import Place, is_traceback, message_of, place_of
 from ...jobs.workspace.paths import Workspace
-from ...jobs.workspace.stored_grid import own_head_file
+from ...jobs.workspace.stored_grid import own_part_file
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,12 +31,12 @@ def cause_of(workspace: Workspace, grid_id: str, *, signature: str, error: str) 
     """Return what ended an attempt.
 
     Args:
-        workspace: its grids know the file of a lab's own head.
+        workspace: its grids know the file of a lab's own part.
         grid_id: of the run.
         signature: of the attempt.
         error: what the attempt stored of it.
     """
     place = place_of(error)
-    if place is not None and place.head:
-        place = replace(place, file=own_head_file(workspace, grid_id, place.head))
+    if place is not None and place.part:
+        place = replace(place, file=own_part_file(workspace, grid_id, place.name))
     return Cause(message=message_of(error, signature), place=place, was_raised=is_traceback(error))

@@ -33,9 +33,11 @@ def remedy(
         runs = f"{settings.grid_id} status=failed"
     retry = f"vtjobs retry {runs}{where}"
     if cause.place is not None and failure in (FailureClass.USER_ERROR, FailureClass.SETUP_ERROR):
-        if cause.place.head:
+        if cause.message.startswith(ModuleNotFoundError.__name__):
+            return f"Install the module where runs train, then run: {retry}"
+        if cause.place.part:
             # Its source is a part of the run: the same run would fail again.
-            return f"Fix {cause.place} {_NEW_RUNS}. A changed head makes new runs"
+            return f"Fix {cause.place} {_NEW_RUNS}. A changed {cause.place.part} makes new runs"
         return f"Fix {cause.place}, then run: {retry}"
     if failure is FailureClass.OUT_OF_MEMORY:
         return _of_memory(cause, retry, settings)

@@ -15,7 +15,7 @@ from ...jobs.grid.dataset_files import remedy
 from ...jobs.run.settings import DatasetSettings
 from ..errors import DataError, DataMissing
 from ..randomness import Streams
-from . import image_trees
+from . import image_trees, own
 
 Reader = Callable[[int], Any]
 
@@ -130,7 +130,10 @@ def load(
     further = catalogue.datasets().get(name, {}).get("sets", {})
     if name in catalogue.datasets() and split not in catalogue.sets_of(dataset):
         raise DataError(f"dataset {name} has no set {split!r}")
-    if name == "folder":
+    if dataset.is_own:
+        read = own.read(dataset, split, paths.get(dataset.fingerprint, str(data_root)))
+        loaded = ImageSet(labels=read.labels, images=read.images, reader=read.reader)
+    elif name == "folder":
         loaded = load_folder(Path(paths.get(dataset.fingerprint, "")), split)
     elif name in _LOADERS:
         try:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from ...jobs.run.settings import DatasetSettings, RecipeSettings
+from ..own_functions import own_transform
 from ..randomness import Streams
 from .batches import Finish, Order, Position
 from .datasets import ImageSet
@@ -34,11 +35,13 @@ class PilTransform:
         self.images = images
         self.resized = resized
         self.channels = dataset.channels
+        self.mode = "RGB" if dataset.channels == 3 else "L"
         self.streams = streams
         self.padding = recipe.crop_padding if recipe.crop == "pad" else 0
         self.mirrored = recipe.crop_padding if simple else None
         self.size = recipe.image_size
         self.kernel = recipe.interpolation
+        self.own = own_transform(recipe.transform)
         self.transform = create_transform(
             input_size=(dataset.channels, self.size, self.size),
             is_training=True,
@@ -65,7 +68,9 @@ class PilTransform:
         random.seed(key)
         numpy.random.seed(key & 0xFFFFFFFF)
         torch.default_generator.manual_seed(key)
-        image = self.images.pil(index).convert("RGB" if self.channels == 3 else "L")
+        image = self.images.pil(index).convert(self.mode)
+        if self.own is not None:
+            image = self.own(image).convert(self.mode)
         if not self.resized:
             image = self._fitted(image)
         transformed: Tensor = self.transform(image)

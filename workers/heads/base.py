@@ -1,20 +1,16 @@
 """What training asks of a head, and the making of one."""
 
-import linecache
-import sys
 from collections.abc import Mapping
 from importlib import import_module
-from types import ModuleType
 from typing import Any, Protocol
 
 from torch import Tensor, nn
 
-from ...jobs.errors import VtjobsError
-from ...jobs.grid.custom_head import COMMON
 from ...jobs.grid.heads import HEADS
-from ...jobs.run.error_text import own_head_file
+from ...jobs.grid.own_head import COMMON
 from ...jobs.run.settings import HeadSettings
 from ..models.tokens import Grid
+from ..own_parts import OwnPartError, load
 
 # Epochs over which DRLoc's published program raises λ.
 CODE_WARMUP = 20
@@ -77,26 +73,14 @@ def _own(name: str, source: str, params: Mapping[str, Any], grids: list[Grid]) -
     """Make a lab's own head from the source that came with the run.
 
     Raises:
-        OwnHeadError: its class is no head.
+        OwnPartError: its class is no head.
     """
-    module = ModuleType(f"vtjobs_head_{name}")
-    # For tracebacks that show the line, and for classes that look themselves up.
-    file = own_head_file(name)
-    linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
-    sys.modules[module.__name__] = module
-    exec(compile(source, file, "exec"), module.__dict__)
-    made = getattr(module, name)(
+    made = load("head", name, source)(
         grids, **{key: value for key, value in params.items() if key not in COMMON}
     )
     if not isinstance(made, nn.Module):
-        raise OwnHeadError(f"head {name}: must be a torch.nn.Module")
+        raise OwnPartError(f"head {name}: must be a torch.nn.Module")
     return made
-
-
-class OwnHeadError(VtjobsError):
-    """A lab's own head is none."""
-
-    exit_code = 2
 
 
 def weight_at(head: HeadSettings, epoch: int, epochs: int) -> float:

@@ -6,6 +6,7 @@ from torch import nn
 
 from ...jobs.run.settings import BackboneSettings, HeadSettings, ModelShape
 from ..errors import BackboneError
+from .own import build_own, own_arguments
 from .tokens import Grid
 
 # Our own argument beside timm's: the deviation of the class token's start.
@@ -13,7 +14,11 @@ CLASS_TOKEN_STD = "class_token_std"
 
 
 def create_arguments(backbone: BackboneSettings, shape: ModelShape) -> dict[str, Any]:
-    """Return what timm's create_model is called with, the model's name left out."""
+    """Return what timm's create_model is called with, the model's name left out; or a lab's own
+    function.
+    """
+    if backbone.source is not None:
+        return own_arguments(backbone, shape)
     import timm
 
     from .. import models  # noqa: F401  registers ours with timm
@@ -42,22 +47,31 @@ def build(
 
     Raises:
         BackboneError: timm refuses, in timm's words, or the head asks for what the model has not.
+        OwnPartError: a lab's own backbone is none.
     """
+    name = backbone.model
+    if backbone.source is not None:
+        model = build_own(backbone, shape)
+    else:
+        model = _from_timm(name, create_arguments(backbone, shape))
+    if (deviation := backbone.args.get(CLASS_TOKEN_STD)) is not None:
+        _start_class_token(model, name, deviation)
+    if shape.drop_path_rule == "uniform":
+        usual = backbone.args.get("drop_path_rate")
+        _drop_evenly(model, usual if shape.drop_path is None else shape.drop_path)
+    if head is not None:
+        _follow_head(model, name, shape, head)
+    return model
+
+
+def _from_timm(name: str, arguments: dict[str, Any]) -> nn.Module:
     import timm
 
-    name = backbone.model
-    arguments = create_arguments(backbone, shape)
     try:
         model: nn.Module = timm.create_model(name, pretrained=False, **arguments)
     except (RuntimeError, TypeError, ValueError, AssertionError, AttributeError) as error:
         text = str(error).split("\n")[0] or type(error).__name__
         raise BackboneError(f"backbone {name}: {text}") from error
-    if (deviation := backbone.args.get(CLASS_TOKEN_STD)) is not None:
-        _start_class_token(model, name, deviation)
-    if shape.drop_path_rule == "uniform":
-        _drop_evenly(model, arguments.get("drop_path_rate"))
-    if head is not None:
-        _follow_head(model, name, shape, head)
     return model
 
 

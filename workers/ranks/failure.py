@@ -78,10 +78,10 @@ def _cause(link: BaseException) -> FailureClass | None:
 
 
 def _is_set_up(error: BaseException) -> bool:
-    from ..heads.base import OwnHeadError
+    from ..own_parts import OwnPartError
     from ..training.trainee import PrecisionError
 
-    if isinstance(error, ImportError | BackboneError | OwnHeadError | PrecisionError | WheelError):
+    if isinstance(error, ImportError | BackboneError | OwnPartError | PrecisionError | WheelError):
         return True
     if not isinstance(error, RuntimeError):
         return False

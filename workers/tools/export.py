@@ -16,6 +16,7 @@ from typing import Any
 from ...jobs.atomic_files import read_json
 from ...jobs.documents import from_plain
 from ...jobs.errors import BadInput, VtjobsError
+from ...jobs.grid.model_names import OWN
 from ...jobs.run.card_facts import CardFacts
 from ...jobs.run.design import seed_text
 from ...jobs.run.spec import seed_label
@@ -51,6 +52,8 @@ def export(workspace: Workspace, run_id: str, out: Path, form: str, *, facts: Ca
             config["features_only"] = _write_features(final, staged / WEIGHTS)
         else:
             shutil.copyfile(final.weights, staged / WEIGHTS)
+        if (source := final.spec.backbone.source) is not None:
+            (staged / f"{final.spec.backbone.model}.py").write_text(source, encoding="utf-8")
         (staged / "config.json").write_text(json.dumps(config, indent=2) + "\n")
         environment = read_json(workspace.run(run_id).attempt(final.attempt) / "environment.json")
         (staged / "README.md").write_text(
@@ -107,6 +110,8 @@ def _write_features(final: Final, path: Path) -> dict[str, Any]:
     arguments = create_arguments(spec.backbone, spec.shape)
     arguments.pop("num_classes")
     name = spec.backbone.model
+    if spec.backbone.source is not None:
+        raise BadInput(f"backbone {name} is your own: only timm's models have feature maps here")
     try:
         model = timm.create_model(name, features_only=True, pretrained=False, **arguments)
     except (RuntimeError, TypeError, AttributeError, ValueError) as error:
@@ -166,7 +171,8 @@ def card(
     if cell.mean is not None and cell.std is not None:
         what = f"{cell.metric} {cell.mean:.2f} ± {cell.std:.2f} over all of them"
         lines += ["", f"One of {cell.n} seeds; {what}."]
-    lines += ["", "```python", *_loading(config, form), "```", "", "## Recipe", "", "```json"]
+    code = _loading(config, form, is_own=spec.backbone.source is not None)
+    lines += ["", "```python", *code, "```", "", "## Recipe", "", "```json"]
     lines += [json.dumps(spec.recipe.in_full(), indent=1), "```"]
     if environment and environment.get("software"):
         lines += [
@@ -185,20 +191,34 @@ def _left(final: Final) -> str:
     return "the teacher is not part of these weights"
 
 
-def _loading(config: dict[str, Any], form: str) -> list[str]:
-    named = [f"{name}={value!r}" for name, value in config["model_args"].items()]
-    last = (
-        "features_only=True"
-        if form == "torchvision-backbone"
-        else f"num_classes={config['num_classes']}"
-    )
-    arguments = ", ".join([repr(config["architecture"]), *named, last])
+def _loading(config: dict[str, Any], form: str, *, is_own: bool) -> list[str]:
+    """Return the lines of Python that load the weights, started in the exported folder."""
+    name, classes = config["architecture"], config["num_classes"]
+    named = [f"{key}={value!r}" for key, value in config["model_args"].items()]
+    read = f'model.load_state_dict(load_file("{WEIGHTS}"))'
+    if is_own:
+        # Its function may refuse a model without classes, as none was trained here.
+        made = [f"model = {name}({', '.join([f'num_classes={classes or 1}', *named])})"]
+        made += [] if classes else ["model.reset_classifier(0)"]
+        return [
+            "from safetensors.torch import load_file",
+            "",
+            f"from {name} import {name}",
+            "",
+            *made,
+            read,
+        ]
+    last = "features_only=True" if form == "torchvision-backbone" else f"num_classes={classes}"
+    arguments = ", ".join([repr(name), *named, last])
+    # timm has no such model by itself: importing ours registers it.
+    ours = ["import vtjobs.workers.models"] if name in OWN else []
     return [
         "import timm",
         "from safetensors.torch import load_file",
+        *(["", *ours] if ours else []),
         "",
         f"model = timm.create_model({arguments})",
-        f'model.load_state_dict(load_file("{WEIGHTS}"))',
+        read,
     ]
 
 

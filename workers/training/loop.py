@@ -20,8 +20,9 @@ from ..data.datasets import ImageSet, load_part, scored_sets
 from ..data.decoded import Decoder
 from ..data.patches import patch_work
 from ..data.timm_pipeline import PilSource, PilTransform
-from ..heads.base import OwnHeadError, weight_at
+from ..heads.base import weight_at
 from ..models.backbones import input_side
+from ..own_parts import OwnPartError
 from ..randomness import Streams
 from .compiled import compiled
 from .distill import make_distillation
@@ -348,7 +349,7 @@ class Training:
         self.sums.add("examples", torch.full((), float(count), device=self.group.device))
         for name, value in metrics.items():
             if name in OWN_SUMS:
-                raise OwnHeadError(
+                raise OwnPartError(
                     f"head {self.spec.head.name}: {name!r} is a reserved metric name"
                 )
             self.sums.add(name, torch.as_tensor(value, device=self.group.device).detach() * count)

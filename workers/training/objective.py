@@ -10,7 +10,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ...jobs.run.settings import RecipeSettings
+from ..own_functions import own_loss
 from .distill import Distillation
+from .sums import OWN_LOSS
 
 
 class Objective:
@@ -28,7 +30,8 @@ class Objective:
         self, recipe: RecipeSettings, *, mixed: bool, distillation: Distillation | None
     ) -> None:
         # Of the parts that it reports.
-        self.names = (recipe.loss, *(("distillation",) if distillation else ()))
+        loss = OWN_LOSS if recipe.own_loss is not None else recipe.loss
+        self.names = (loss, *(("distillation",) if distillation else ()))
         self._classify = _criterion(recipe, mixed)
         self._distillation = distillation
 
@@ -69,6 +72,8 @@ def _criterion(recipe: RecipeSettings, mixed: bool) -> Callable[[Tensor, Tensor]
     Mixup has smoothed its targets already.
     """
     smoothing = 0.0 if mixed else recipe.label_smoothing
+    if recipe.own_loss is not None:
+        return own_loss(recipe.own_loss, smoothing)
     if recipe.loss == "cross_entropy":
         return lambda logits, targets: F.cross_entropy(
             logits, targets, reduction="sum", label_smoothing=smoothing

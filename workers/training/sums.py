@@ -7,8 +7,12 @@ from torch import Tensor
 
 from .group import Group
 
+# What a lab's own loss is called beside the total.
+OWN_LOSS = "own_loss"
 # What training itself sums up over an epoch.
-OWN_SUMS = frozenset(("loss", "cross_entropy", "bce", "distillation", "examples", "grad_norm"))
+OWN_SUMS = frozenset(
+    ("loss", "cross_entropy", "bce", OWN_LOSS, "distillation", "examples", "grad_norm")
+)
 
 
 class EpochSums:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vtjobs.jobs.errors import BadInput
-from vtjobs.jobs.grid import resolve
+from vtjobs.jobs.grid import resolve_dataset
 from vtjobs.jobs.grid.expansion import Expansion
 from vtjobs.jobs.grid.image_folder import describe_folder
 from vtjobs.jobs.grid.load import take_in_document
@@ -207,6 +207,7 @@ def test_only_cells_and_runs_go_into_identity() -> None:
     )
 
 
+EXAMPLES = Path(__file__).parents[3] / "docs" / "examples"
 OTHER: dict[str, Any] = {
     "fidelity": "code", "schedule_epochs": 60, "schedule_unit": "epoch", "schedule_lag": 1, "decay_all": True, "repeats": 3, "loss": "bce", "bce_threshold": 0.2,
     "drop_path_rule": "uniform",
@@ -218,6 +219,7 @@ OTHER: dict[str, Any] = {
     "auto_augment": "rand-m9", "color_jitter": 0.4, "erasing": 0.25, "eval_crop_pct": 0.9, "mixup": 0.8,
     "cutmix": 1.0, "mix_prob": 0.5, "mix_switch_prob": 0.1, "label_smoothing": 0.1, "dropout": 0.1,
     "drop_path": 0.1, "ema_decay": 0.99, "ema_warmup": True,
+    "transform": f"{EXAMPLES / 'random_grey.py'}:RandomGrey",
 }  # fmt: skip
 
 
@@ -228,6 +230,7 @@ def test_every_field_of_the_recipe_decides_the_weights(field: str) -> None:
         "auto_augment": {"pipeline": "pil"},
         "color_jitter": {"pipeline": "pil"},
         "bce_threshold": {"loss": "bce"},
+        "transform": {"pipeline": "pil"},
     }
     common = needs.get(field, {})
     before, after = (grid(heads=["supervised"], train={**common, **more}) for more in ({}, train))
@@ -322,7 +325,7 @@ def test_a_folder_is_read_once_however_many_recipes_stand_beside_it(
         read.append(path)
         return describe_folder(path)
 
-    monkeypatch.setattr(resolve, "describe_folder", counted)
+    monkeypatch.setattr(resolve_dataset, "describe_folder", counted)
     folder = str(image_folder(tmp_path / "birds"))
     sizes = {"train.image_size": [16, 32, 48]}
     found = grid(**{**ONE, "datasets": [folder], "train": {"pipeline": "pil"}}, axes=sizes)

@@ -1,8 +1,10 @@
 """What a stored traceback says to people."""
 
+from typing import get_args
+
 import pytest
 
-from vtjobs.jobs.run.error_text import Place, is_traceback, message_of, own_head_file, place_of
+from vtjobs.jobs.run.error_text import Part, Place, is_traceback, message_of, own_file, place_of
 
 RANK = """\
 Traceback (most recent call last):
@@ -48,8 +50,8 @@ def test_the_message_is_the_exceptions_own_line(error: str, signature: str, mess
 @pytest.mark.parametrize(
     ("frames", "place"),
     [
-        (HEAD, Place("", 11, "Boom")),
-        (HEAD + LIBRARY, Place("", 11, "Boom")),
+        (HEAD, Place("", 11, "head", "Boom")),
+        (HEAD + LIBRARY, Place("", 11, "head", "Boom")),
         (LIBRARY + HEAD + HELPER, Place("helper.py", 7)),
         (LIBRARY, None),
         ("", None),
@@ -62,9 +64,14 @@ def test_the_place_is_the_innermost_line_of_the_users_code(
 
 
 def test_a_place_is_written_as_file_and_line() -> None:
-    assert str(Place("boom.py", 11, "Boom")) == "boom.py:11"
-    assert str(Place("", 11, "Boom")) == "head Boom, line 11"
-    assert place_of(f'  File "{own_head_file("Boom")}", line 3\n') == Place("", 3, "Boom")
+    assert str(Place("boom.py", 11, "head", "Boom")) == "boom.py:11"
+    assert str(Place("", 11, "head", "Boom")) == "head Boom, line 11"
+
+
+@pytest.mark.parametrize("part", get_args(Part))
+def test_the_line_of_a_labs_own_part_is_known_by_the_parts_name(part: Part) -> None:
+    place = place_of(f'  File "{own_file(part, "boom")}", line 3\n')
+    assert place == Place("", 3, part, "boom")
 
 
 def test_a_text_without_frames_was_not_raised_by_a_rank() -> None:

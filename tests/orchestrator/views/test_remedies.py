@@ -93,6 +93,15 @@ def test_a_mistake_in_ones_own_head_is_not_answered_with_a_retry(quiet_lab: Lab)
     assert "retry" not in action
 
 
+def test_a_module_that_is_missing_where_runs_train_is_to_be_installed(quiet_lab: Lab) -> None:
+    (run_id,) = quiet_lab.submit(grid("description: 'heads of boom.py:Boom'"))
+    missing = HEAD.replace("ValueError: 3 of 17", "ModuleNotFoundError: No module named 'datasets'")
+    assert missing != HEAD
+    end(quiet_lab, run_id, "setup_error", error=missing)
+    action = why(quiet_lab.context, run_id).action
+    assert action.startswith("Install the module where runs train, then run: vtjobs retry")
+
+
 def test_a_head_whose_file_is_not_known_is_named_by_its_class(quiet_lab: Lab) -> None:
     (run_id,) = quiet_lab.submit(grid("description: 'boom.py:Boom, other.py:Boom'"))
     end(quiet_lab, run_id, "user_error", error=HEAD)

@@ -9,8 +9,9 @@ import torch
 from vtjobs.jobs.documents import changed
 from vtjobs.jobs.run.settings import HeadSettings
 from vtjobs.jobs.run.spec import RunSpec
-from vtjobs.workers.heads.base import OwnHeadError, build_head, weight_at
+from vtjobs.workers.heads.base import build_head, weight_at
 from vtjobs.workers.models.tokens import Grid
+from vtjobs.workers.own_parts import OwnPartError
 
 from ...support.training import VIT, newest, run_spec, training
 
@@ -59,7 +60,7 @@ def test_a_resumed_run_takes_the_heads_weights_from_the_checkpoint(tmp_path: Pat
 
 def test_a_class_that_is_no_module_is_told() -> None:
     source = "class SmoothTokens:\n    def __init__(self, grids): pass\n"
-    with pytest.raises(OwnHeadError, match=r"must be a torch.nn.Module"):
+    with pytest.raises(OwnPartError, match=r"must be a torch.nn.Module"):
         build_head(_head(source), [Grid(width=3, height=2, columns=2)])
 
 
@@ -68,5 +69,5 @@ def test_a_metric_may_be_a_number_and_cannot_take_the_name_of_one_of_ours(tmp_pa
     number = changed(run_spec(VIT), head=_head(source.replace("loss.detach()", "1.5")))
     assert training(number, tmp_path / "number").run()
     taken = changed(run_spec(VIT), head=_head(source.replace('"smoothness"', '"loss"')))
-    with pytest.raises(OwnHeadError, match="'loss' is a reserved metric name"):
+    with pytest.raises(OwnPartError, match="'loss' is a reserved metric name"):
         training(taken, tmp_path / "taken").run()

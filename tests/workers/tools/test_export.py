@@ -2,6 +2,8 @@
 
 import json
 import shutil
+import subprocess
+import sys
 import time
 from collections import OrderedDict
 from pathlib import Path
@@ -21,6 +23,7 @@ from torchvision.ops.feature_pyramid_network import LastLevelMaxPool
 from vtjobs.jobs.documents import from_plain
 from vtjobs.jobs.errors import BadInput
 from vtjobs.jobs.run.card_facts import CardFacts
+from vtjobs.jobs.run.settings import BackboneSettings
 from vtjobs.jobs.run.spec import RunSpec
 from vtjobs.jobs.workspace.journal import JournalWriter
 from vtjobs.jobs.workspace.paths import Workspace
@@ -85,6 +88,43 @@ def test_a_timm_folder_loads_by_its_name_and_by_the_cards_own_lines(tmp_path: Pa
     found: dict[str, Any] = {}
     exec(code, found)
     assert torch.equal(found["model"].state_dict()["norm.weight"], trained["norm.weight"])
+
+
+TINY_NET = (Path(__file__).parents[3] / "docs" / "examples" / "tiny_net.py").read_text()
+
+
+@pytest.mark.parametrize(
+    "backbone",
+    [
+        make_backbone("resmlp_s12", patch_size=8, embed_dim=16, num_blocks=1),
+        BackboneSettings(args={"width": 16}, model="tiny_net", weights=None, source=TINY_NET),
+    ],
+    ids=["of vtjobs", "of the lab"],
+)
+def test_the_cards_lines_load_a_model_that_timm_does_not_have(
+    tmp_path: Path, backbone: BackboneSettings
+) -> None:
+    workspace, run_id = _finished(tmp_path, run_spec(backbone, epochs=1))
+    out = tmp_path / "out"
+    export(workspace, run_id, out, "timm", facts=FACTS)
+    code = (out / "README.md").read_text().split("```python\n")[1].split("```")[0]
+    # Only a process that has imported nothing of vtjobs shows what the lines themselves bring.
+    done = subprocess.run(
+        [sys.executable, "-c", code + "print(sum(w.sum() for w in model.parameters()).item())"],
+        cwd=out,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    trained = load_file(str(final_of(workspace, run_id).weights))
+    assert float(done.stdout) == pytest.approx(sum(float(w.sum()) for w in trained.values()), 1e-4)
+
+
+def test_an_own_backbone_has_no_feature_maps_to_export(tmp_path: Path) -> None:
+    backbone = BackboneSettings(args={}, model="tiny_net", weights=None, source=TINY_NET)
+    workspace, run_id = _finished(tmp_path, run_spec(backbone, epochs=1))
+    with pytest.raises(BadInput, match="tiny_net is your own"):
+        export(workspace, run_id, tmp_path / "out", "torchvision-backbone", facts=FACTS)
 
 
 def test_the_card_says_which_run_this_is_and_that_it_is_one_of_several_seeds(

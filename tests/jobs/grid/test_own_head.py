@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 
 from vtjobs.jobs.errors import BadInput
-from vtjobs.jobs.grid import custom_head
+from vtjobs.jobs.grid import own_head
 from vtjobs.jobs.grid.expansion import Expansion
 from vtjobs.jobs.grid.load import take_in
+from vtjobs.jobs.grid.own_source import MOST_BYTES, NotOwn
 
 EXAMPLE = Path(__file__).parents[3] / "docs" / "examples" / "smooth_tokens.py"
 GRID = """\
@@ -95,8 +96,8 @@ def test_its_arguments_may_be_varied_by_the_name_of_its_class(tmp_path: Path) ->
         ),
         ('{"smooth_tokens.py:SmoothTokens": {width: .nan}}', "settings must be finite numbers"),
         ('{"smooth_tokens.py:SmoothTokens": 5}', "expected a mapping of settings"),
-        ('":SmoothTokens"', "write file.py:Class or module:Class"),
-        ('".:SmoothTokens"', "write file.py:Class or module:Class"),
+        ('":SmoothTokens"', "write file.py:Name or module:Name"),
+        ('".:SmoothTokens"', "write file.py:Name or module:Name"),
     ],
 )
 def test_what_is_no_head_is_told_with_the_place_in_the_grid(
@@ -111,38 +112,38 @@ def test_what_is_no_head_is_told_with_the_place_in_the_grid(
 @pytest.mark.parametrize(
     ("source", "says"),
     [
-        ("class Head:\n    pass\n", "has no __init__"),
-        ("class Head:\n    def __init__(self): pass\n", "must take the token grids"),
+        ("class Head:\n    pass\n", "has no __init__ of its own"),
+        ("class Head:\n    def __init__(self): pass\n", "must take 1 argument by place"),
         ("class Head(:\n", "cannot be read as Python"),
         (
             "from .more import x\nclass Head:\n    def __init__(self, grids): pass\n",
             "relative imports do not work",
         ),
-        ("#" * (custom_head.MOST_BYTES + 1), "at most 100 kB"),
+        ("#" * (MOST_BYTES + 1), "at most 100 kB"),
     ],
 )
 def test_a_file_without_a_usable_class_is_refused(tmp_path: Path, source: str, says: str) -> None:
     (tmp_path / "head.py").write_text(source)
-    with pytest.raises(custom_head.NotAHead, match=says):
-        custom_head.find("head.py:Head", folder=tmp_path)
+    with pytest.raises(NotOwn, match=says):
+        own_head.find("head.py:Head", folder=tmp_path)
 
 
 def test_nothing_in_the_file_is_run(tmp_path: Path) -> None:
     (tmp_path / "head.py").write_text(
         "raise SystemExit\nclass Head:\n    def __init__(self, grids, **more): pass\n"
     )
-    assert custom_head.find("head.py:Head", folder=tmp_path).arguments is None
+    assert own_head.find("head.py:Head", folder=tmp_path).arguments is None
 
 
 def test_what_a_class_needs_must_be_given(tmp_path: Path) -> None:
     (tmp_path / "head.py").write_text(
         "class Head:\n    def __init__(self, grids, width, *, depth, slope=1): pass\n"
     )
-    source = custom_head.find("head.py:Head", folder=tmp_path)
-    with pytest.raises(custom_head.NotAHead, match="the class requires depth, width"):
-        custom_head.parameters("head.py:Head", {}, source)
-    found = custom_head.parameters("head.py:Head", {"width": 1, "depth": 2}, source)
-    assert found == custom_head.COMMON | {"width": 1, "depth": 2}
+    source = own_head.find("head.py:Head", folder=tmp_path)
+    with pytest.raises(NotOwn, match="the class requires depth, width"):
+        own_head.parameters({}, source)
+    found = own_head.parameters({"width": 1, "depth": 2}, source)
+    assert found == own_head.COMMON | {"width": 1, "depth": 2}
 
 
 @pytest.mark.parametrize(
@@ -150,13 +151,13 @@ def test_what_a_class_needs_must_be_given(tmp_path: Path) -> None:
 )
 def test_a_word_that_changes_backbone_or_run_is_no_argument(tmp_path: Path, name: str) -> None:
     (tmp_path / "head.py").write_text("class Head:\n    def __init__(self, grids, **more): pass\n")
-    source = custom_head.find("head.py:Head", folder=tmp_path)
-    with pytest.raises(custom_head.NotAHead, match="reserved by vtjobs"):
-        custom_head.parameters("head.py:Head", {name: False}, source)
+    source = own_head.find("head.py:Head", folder=tmp_path)
+    with pytest.raises(NotOwn, match="reserved by vtjobs"):
+        own_head.parameters({name: False}, source)
 
 
 @pytest.mark.parametrize("name", ["supervised", "drloc", "relvit"])
 def test_a_class_is_not_called_like_a_head_of_ours(tmp_path: Path, name: str) -> None:
     (tmp_path / "head.py").write_text(f"class {name}:\n    def __init__(self, grids): pass\n")
-    with pytest.raises(custom_head.NotAHead, match="is the name of a built-in head"):
-        custom_head.find(f"head.py:{name}", folder=tmp_path)
+    with pytest.raises(NotOwn, match="is the name of a built-in head"):
+        own_head.find(f"head.py:{name}", folder=tmp_path)

@@ -1,0 +1,80 @@
+"""A lab's own dataset: a class that reads images, `file.py:Class` in a grid.
+
+What submission must know of it without running it stands in the grid: the numbers of classes and
+images, and where its files are.
+"""
+
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from ..errors import BadInput
+from . import catalogue
+from .entries import Given
+from .image_folder import describe_files
+from .own_source import NotOwn, Source, find
+
+# What the class gets by place: where its files are, and which split.
+FIRST = 2
+# What every image folder is called in a run's settings.
+FOLDER = "folder"
+
+
+class OwnDataset(BaseModel):
+    """What a grid says of an own dataset; all other keys are the arguments of its class."""
+
+    model_config = ConfigDict(extra="allow", strict=True, frozen=True)
+
+    classes: int = Field(ge=2)
+    train: int = Field(ge=1)
+    test: int = Field(ge=1)
+    channels: int = Field(default=3, ge=1)
+    path: str | None = None
+    mean: list[float] | None = None
+    std: list[float] | None = None
+
+
+def find_dataset(name: str, given: OwnDataset, *, folder: Path) -> Source:
+    """Read the source of an own dataset and check the arguments that a grid gives to its class.
+
+    Args:
+        name: as the grid has it.
+        given: what the grid says of it.
+        folder: where relative names start; then Python's path.
+
+    Raises:
+        NotOwn: there is no such class, or an argument is unknown or missing.
+    """
+    wanted = name.rpartition(":")[2]
+    if wanted in catalogue.datasets() or wanted == FOLDER:
+        raise NotOwn(f"{wanted} is the name of a dataset of vtjobs. Rename the class")
+    source = find(name, folder=folder, what="dataset", first=FIRST)
+    try:
+        source.check(frozenset(given.model_extra or {}), provided=frozenset())
+    except NotOwn as error:
+        raise NotOwn(f"{error}. vtjobs itself knows {', '.join(OwnDataset.model_fields)}") from None
+    return source
+
+
+def facts_of(given: OwnDataset, *, path: Path | None) -> dict[str, Any]:
+    """Return what a run's settings say of an own dataset beside its normalisation.
+
+    Args:
+        given: what the grid says of it.
+        path: of its files; None: it has none that vtjobs knows of.
+
+    Raises:
+        BadInput: there is no such file or folder.
+    """
+    if path is not None and not path.exists():
+        raise BadInput(f"dataset {path}: no such file or folder")
+    args: Given = dict(given.model_extra or {})
+    return {
+        "args": args,
+        "channels": given.channels,
+        "classes": given.classes,
+        "fingerprint": "none" if path is None else describe_files(path),
+        "test": given.test,
+        "train": given.train,
+    }

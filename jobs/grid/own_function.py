@@ -1,0 +1,43 @@
+"""A lab's own loss or transform, which a recipe names: `train: {loss: "focal.py:focal"}`."""
+
+from pathlib import Path
+from typing import Any
+
+from ..run.settings import OwnFunction
+from .entries import Given, plain
+from .own_source import NotOwn, find, is_own
+
+# Key of a recipe -> the number of arguments that training gives by place.
+FIRST = {"loss": 2, "transform": 0}
+
+
+def names_own(value: Any) -> bool:
+    """Whether a recipe's value names a lab's own function: `file.py:name`, or it with arguments."""
+    if isinstance(value, dict) and len(value) == 1:
+        value = next(iter(value))
+    return isinstance(value, str) and is_own(value)
+
+
+def find_function(key: str, value: Any, *, folder: Path) -> OwnFunction:
+    """Read the source of an own function and check the arguments that a grid gives to it.
+
+    Args:
+        key: of the recipe, one of `FIRST`.
+        value: as the grid has it: a name, or `{name: {argument: value}}`.
+        folder: where relative names start; then Python's path.
+
+    Raises:
+        NotOwn: there is no such function, or an argument is unknown, missing or no plain value.
+    """
+    if not names_own(value):
+        raise NotOwn("write file.py:Name or module:Name")
+    name, args = next(iter(value.items())) if isinstance(value, dict) else (value, {})
+    given: Given = args or {}
+    if not isinstance(given, dict) or plain(given) != given:
+        raise NotOwn(f"{name}: arguments must be finite numbers, text, or lists of them")
+    source = find(name, folder=folder, what=key, first=FIRST[key])
+    try:
+        source.check(frozenset(given), provided=frozenset())
+    except NotOwn as error:
+        raise NotOwn(f"{name}: {error}") from None
+    return OwnFunction(name=name.rpartition(":")[2], args=given, source=source.text)

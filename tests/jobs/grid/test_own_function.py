@@ -1,0 +1,87 @@
+"""A lab's own loss and transform: found, read and checked without being run."""
+
+from pathlib import Path
+
+import pytest
+
+from vtjobs.jobs.errors import BadInput
+from vtjobs.jobs.grid import fidelity
+from vtjobs.jobs.grid.expansion import Expansion
+from vtjobs.jobs.grid.load import take_in
+
+EXAMPLES = Path(__file__).parents[3] / "docs" / "examples"
+GRID = """\
+name: own
+backbones: [vit_mini]
+datasets: [digits]
+heads: [supervised]
+seeds: 1
+recipe: {recipe}
+train: {train}
+{more}
+"""
+GREY = '{pipeline: pil, transform: {"random_grey.py:RandomGrey": {probability: 0.5}}}'
+
+
+def _expand(
+    folder: Path, train: str = "{}", *, more: str = "", recipe: str = "quickstart"
+) -> Expansion:
+    for name in ("focal.py", "random_grey.py"):
+        if not (folder / name).exists():
+            (folder / name).write_text((EXAMPLES / name).read_text())
+    path = folder / "grid.yaml"
+    text = GRID.replace("{recipe}", recipe).replace("{train}", train)
+    path.write_text(text.replace("{more}", more))
+    return take_in(str(path)).expansion
+
+
+def test_source_and_arguments_are_part_of_the_run(tmp_path: Path) -> None:
+    (plain,) = _expand(tmp_path).cells
+    (cell,) = _expand(tmp_path, '{loss: {"focal.py:focal": {gamma: 1.5}}}').cells
+    recipe = cell.spec.settings.recipe
+    assert recipe.loss == "own" and recipe.own_loss is not None
+    assert (recipe.own_loss.name, recipe.own_loss.args) == ("focal", {"gamma": 1.5})
+    assert recipe.own_loss.source == (EXAMPLES / "focal.py").read_text()
+    (other,) = _expand(tmp_path, GREY).cells
+    assert other.spec.settings.recipe.transform is not None
+    assert len({plain.cell_id, cell.cell_id, other.cell_id}) == 3
+
+
+def test_a_loss_may_be_an_axis_and_belong_to_a_recipe_of_ones_own(tmp_path: Path) -> None:
+    found = _expand(tmp_path, more='axes: {train.loss: [cross_entropy, "focal.py:focal"]}')
+    assert [cell.spec.settings.recipe.loss for cell in found.cells] == ["cross_entropy", "own"]
+    own = 'recipes: {sharp: {extends: quickstart, loss: "focal.py:focal"}}'
+    (cell,) = _expand(tmp_path, more=own, recipe="sharp").cells
+    assert cell.cell_id == found.cells[1].cell_id
+
+
+@pytest.mark.parametrize(
+    ("train", "says"),
+    [
+        ('{loss: "nowhere.py:focal"}', "train.loss: loss: "),
+        ('{loss: "focal.py:local"}', "no class or function 'local'. Did you mean 'focal'?"),
+        ('{loss: {"focal.py:focal": {gama: 1}}}', "unknown key 'gama'. Did you mean 'gamma'?"),
+        ('{loss: {"focal.py:focal": 3}}', "arguments must be finite numbers"),
+        ('{loss: "random_grey.py:RandomGrey"}', "must take 2 arguments by place"),
+        ('{transform: "random_grey.py:RandomGrey"}', "transform needs `pipeline: pil`"),
+        ("{pipeline: pil, transform: blur}", "write file.py:Name"),
+        ("{loss: own}", "must be 'cross_entropy' or 'bce'"),
+    ],
+)
+def test_what_is_no_loss_or_transform_is_told_with_the_line_of_the_grid(
+    tmp_path: Path, train: str, says: str
+) -> None:
+    with pytest.raises(BadInput) as caught:
+        _expand(tmp_path, train)
+    (problem,) = caught.value.problems
+    assert says in str(problem) and problem.line == 7
+
+
+def test_show_names_them_without_their_source(tmp_path: Path) -> None:
+    (cell,) = _expand(tmp_path, GREY).cells
+    settings = cell.spec.settings
+    found = {
+        one.name: one.value
+        for one in fidelity.of_recipe(settings.recipe, "quickstart", settings.dataset)
+    }
+    assert found["transform"] == "RandomGrey"

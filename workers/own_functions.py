@@ -1,0 +1,53 @@
+"""A lab's own loss and transform, as a recipe names them."""
+
+from collections.abc import Callable
+from typing import Any
+
+from torch import Tensor
+from torch.nn import functional as F
+
+from ..jobs.run.settings import OwnFunction
+from .own_parts import OwnPartError, load
+
+
+def own_loss(given: OwnFunction, smoothing: float) -> Callable[[Tensor, Tensor], Tensor]:
+    """Return a lab's own loss as training takes it: a sum over the images.
+
+    Its function gets logits, [B, classes] float32, and targets, [B, classes] float32 that sum to 1:
+    smoothed, and mixed where the recipe mixes images. It returns a loss for each image, [B].
+
+    Args:
+        given: the function.
+        smoothing: of targets that are still numbers of classes, [B] int64.
+    """
+    function = load("loss", given.name, given.source)
+
+    def summed(logits: Tensor, targets: Tensor) -> Tensor:
+        if targets.ndim == 1:
+            classes = logits.shape[1]
+            targets = F.one_hot(targets, classes) * (1.0 - smoothing) + smoothing / classes
+        losses = function(logits, targets.to(logits.dtype), **given.args)
+        if not isinstance(losses, Tensor) or losses.shape != logits.shape[:1]:
+            shape = tuple(losses.shape) if isinstance(losses, Tensor) else type(losses).__name__
+            raise OwnPartError(
+                f"loss {given.name}: must return a loss for each image, [{len(logits)}]; got"
+                f" {shape}"
+            )
+        found: Tensor = losses.sum()
+        return found
+
+    return summed
+
+
+def own_transform(given: OwnFunction | None) -> Callable[[Any], Any] | None:
+    """Return a lab's own transform, made with its arguments: Pillow image -> Pillow image.
+
+    Raises:
+        OwnPartError: it is not callable.
+    """
+    if given is None:
+        return None
+    made: Callable[[Any], Any] = load("transform", given.name, given.source)(**given.args)
+    if not callable(made):
+        raise OwnPartError(f"transform {given.name}: must make something that is called")
+    return made
