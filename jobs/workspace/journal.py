@@ -97,6 +97,23 @@ def read_all(path: Path) -> list[Line]:
         return []
 
 
+def read_first(path: Path) -> Line | None:
+    """Return a journal's first event; None where it has none that is whole and sound.
+
+    Raises:
+        OSError: the file is there and cannot be read.
+    """
+    try:
+        with path.open("rb") as stream:
+            line = stream.readline()
+    except FileNotFoundError:
+        return None
+    try:
+        return decode(line.removesuffix(b"\n")) if line.endswith(b"\n") else None
+    except ValueError:
+        return None
+
+
 class JournalWriter:
     """The one writer of a journal; creating it fails where the file exists.
 

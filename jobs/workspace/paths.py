@@ -59,7 +59,10 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class RunFolder:
-    """The paths of one run."""
+    """The paths of one run.
+
+    Each is joined in one step: a look at a grid asks for thousands.
+    """
 
     path: Path
 
@@ -92,7 +95,7 @@ class RunFolder:
         return self.path / "evaluations"
 
     def attempt(self, number: int) -> Path:
-        return self.path / "attempts" / f"{number:04d}"
+        return self.path / f"attempts/{number:04d}"
 
     def checkpoints(self, number: int) -> Path:
         return self.attempt(number) / "checkpoints"
@@ -104,7 +107,7 @@ class RunFolder:
         return self.attempt(number) / "logs"
 
     def journal(self, number: int, node: int) -> Path:
-        return self.attempt(number) / f"journal-{node}.jsonl"
+        return self.path / f"attempts/{number:04d}/journal-{node}.jsonl"
 
     def order(self, number: int) -> Path:
         """What node 0 lets the other nodes of an attempt know, so that they start their ranks."""
@@ -258,7 +261,7 @@ class Workspace:
         return self.root / "local" / socket.gethostname()
 
     def run(self, run_id: str) -> RunFolder:
-        return RunFolder(self.root / run_id[:2] / run_id)
+        return RunFolder(self.root / f"{run_id[:2]}/{run_id}")
 
     def run_ids(self) -> Iterator[str]:
         """Yield the ids of all runs that have a folder."""

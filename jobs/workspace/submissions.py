@@ -17,6 +17,8 @@ class Submissions:
         self._workspace = workspace
         self._read: set[str] = set()
         self._newest: dict[str, tuple[Task, str]] = {}
+        # Of the files that were there at the last refresh.
+        self._there: set[str] = set()
 
     def refresh(self) -> None:
         """Read the allocation files that are new.
@@ -24,10 +26,12 @@ class Submissions:
         Raises:
             OSError: their folder cannot be read.
         """
-        for name in os.listdir(self._workspace.allocations):
-            token, _, suffix = name.partition(".")
-            if suffix == "json" and token.startswith("vtj-") and token not in self._read:
-                self._take_in(token)
+        parts = (name.partition(".") for name in os.listdir(self._workspace.allocations))
+        self._there = {
+            token for token, _, suffix in parts if suffix == "json" and token.startswith("vtj-")
+        }
+        for token in self._there - self._read:
+            self._take_in(token)
 
     def _take_in(self, token: str) -> None:
         try:
@@ -45,10 +49,10 @@ class Submissions:
     def newest(self, run_id: str) -> Task | None:
         """Return the newest attempt at a run that was handed on; None: there is none.
 
-        What a scheduler would not take yet is taken back: its file goes.
+        What a scheduler would not take yet is taken back: its file goes, as the last refresh saw.
         """
         task, token = self._newest.get(run_id, (None, ""))
-        if task is None or self._workspace.allocation(token).exists():
+        if task is None or token in self._there:
             return task
         del self._newest[run_id]
         return None

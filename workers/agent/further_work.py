@@ -16,8 +16,10 @@ from ...jobs.errors import VtjobsError
 from ...jobs.run.retry import ALIKE_RUNS, BLAMED
 from ...jobs.run.states import AttemptState, FailureClass, RunState
 from ...jobs.workspace.allocation import Allocation, Place, Task
+from ...jobs.workspace.events import End, typed
 from ...jobs.workspace.grid_settings import GridSettings
 from ...jobs.workspace.history import next_number, verdict_of
+from ...jobs.workspace.journal import read_first
 from ...jobs.workspace.lineage import completed_by, read_attempt
 from ...jobs.workspace.markers import closed
 from ...jobs.workspace.paths import RunFolder, Workspace
@@ -44,12 +46,6 @@ def _may_be_at_work(folder: RunFolder) -> bool:
     """
     newest = folder.highest_claim()
     return newest > 0 and read_attempt(folder, newest).end is None
-
-
-def _was_skipped(folder: RunFolder, task: Task) -> bool:
-    """Whether an attempt did not start, because its parent was not done or a marker held it."""
-    end = read_attempt(folder, task.attempt).end
-    return end is not None and end.failure is FailureClass.SKIPPED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,6 +93,8 @@ class FurtherWork:
         self._search_at = 0.0
         # Runs that failed here in a way that others are likely to repeat.
         self._alike: set[str] = set()
+        # Attempts that were not skipped, by run and number: what their journals begin with says so.
+        self._begun: set[tuple[str, int]] = set()
 
     def after(self, task: Task, state: AttemptState, failure: FailureClass | None) -> None:
         """Note how an attempt of this place ended: its run may be due again, or a later stage."""
@@ -214,7 +212,11 @@ class FurtherWork:
         granted, clean = grants[-1] if grants else (0, False)
         if newest is None and folder.attempts():
             return None
-        if newest is not None and granted < newest.attempt and not _was_skipped(folder, newest):
+        if (
+            newest is not None
+            and granted < newest.attempt
+            and not self._was_skipped(folder, newest)
+        ):
             # A scheduler has it, or it has ended: then its own agent retries it.
             return None
         if folder.highest_cancel() > granted or _may_be_at_work(folder):
@@ -229,6 +231,21 @@ class FurtherWork:
             micro_split=newest.micro_split if newest else 1,
             parent=parent,
         )
+
+    def _was_skipped(self, folder: RunFolder, task: Task) -> bool:
+        """Whether an attempt did not start, because its parent was not done or a marker held it."""
+        key = (task.run_id, task.attempt)
+        if key in self._begun:
+            return False
+        # What was skipped says so first and nothing else: to look for work is to ask every run of
+        # the grid, whose journals may be long.
+        line = read_first(folder.journal(task.attempt, 0))
+        first = None if line is None else typed(line)
+        if isinstance(first, End) and first.failure is FailureClass.SKIPPED:
+            return True
+        if first is not None:
+            self._begun.add(key)
+        return False
 
     def _take(self, task: Task, *, here: bool = True) -> Task | None:
         """Claim the run and write that down; None where somebody else was faster."""

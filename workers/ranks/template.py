@@ -17,7 +17,7 @@ import traceback
 
 from ...jobs.documents import from_plain, to_plain
 from ..orders import RankOrder
-from ..process import die_with_parent
+from ..process import die_with_parent, hidden
 from ..reports import Broken, Exited, Forked, Ready, TemplateReport
 
 IGNORED = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP)
@@ -42,10 +42,11 @@ def main() -> int:
 def _warm_up() -> None:
     # What ranks need sooner or later: imported after the fork, it would be imported by every rank
     # of every run.
-    import timm.data.mixup
-    import timm.optim
-    import timm.scheduler
-    import timm.utils  # noqa: F401
+    with hidden("wandb"):
+        import timm.data.mixup
+        import timm.optim
+        import timm.scheduler
+        import timm.utils  # noqa: F401
     import torchvision.datasets  # noqa: F401
 
     from ..training import loop  # noqa: F401

@@ -10,13 +10,15 @@ from typing import Any
 from ...jobs.documents import from_plain, to_plain
 from ...jobs.run.backbone_facts import Facts, Question
 from ...jobs.run.settings import STAGE, BackboneSettings
+from ..process import hidden
 
 
 def describe(question: Question) -> Facts:
     """Return what timm says of a backbone, or an error in its words."""
     # Here, not under the device below: torch 2.6 cannot import its compiler under one, and timm
     # imports it.
-    import timm  # noqa: F401
+    with hidden("wandb"):
+        import timm  # noqa: F401
     import torch
 
     from ..errors import BackboneError
