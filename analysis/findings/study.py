@@ -11,13 +11,11 @@ from ...db import lookups, queries, records
 from ...db.engine import reading
 from ...db.ledger import Ledger
 from ...jobs.documents import Document
-from ...jobs.errors import DamagedJournal
 from ...jobs.run.design import REPEAT, Design, StudyDesign, rows, seed_text
 from ...jobs.run.selector import Selection
 from ...jobs.run.spec import STREAMS, seeds_of
 from ...jobs.run.states import RunState
-from ...jobs.workspace.events import Fingerprints, typed
-from ...jobs.workspace.journal import read_all
+from ...jobs.workspace.lineage import origin_of
 from ...jobs.workspace.paths import RunFolder, Workspace
 from ..stats.balance import whole_part
 from ..stats.components import Arms, Components, arms, components
@@ -245,15 +243,8 @@ def _key(streams: Mapping[str, int]) -> tuple[int, ...]:
 
 def fingerprints(folder: RunFolder) -> dict[str, str | None]:
     """Return what a run's streams decided, stream -> hash, or nothing where it has not said so."""
-    for attempt in sorted(folder.attempts()):
-        try:
-            lines = read_all(folder.journal(attempt, 0))
-        except (OSError, DamagedJournal):
-            continue
-        for event in map(typed, lines):
-            if isinstance(event, Fingerprints):
-                return event.streams
-    return {}
+    origin = origin_of(folder)
+    return {} if origin is None else origin.streams
 
 
 def wiring(

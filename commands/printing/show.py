@@ -9,9 +9,12 @@ from ...jobs.units import format_bytes
 
 if TYPE_CHECKING:
     from ...db.gpu_hours import GpuHours
-    from ...jobs.workspace.events import Usage
+    from ...jobs.workspace.events import LoadedWeights, Usage
     from ...orchestrator.views.attempts import AttemptView
     from ...orchestrator.views.details import RunDetails
+
+# Tensors that are named of those that were drawn or not used.
+MOST_NAMED = 8
 
 
 def lines(document: "RunDetails") -> list[str]:
@@ -33,6 +36,8 @@ def lines(document: "RunDetails") -> list[str]:
     ]
     if document.parent:
         found.append(f"parent   {document.parent}")
+    if document.weights is not None:
+        found.append(f"weights  {_weights(document.weights)}")
     if document.tags:
         found.append(f"tags     {', '.join(document.tags)}")
     found += [f"note     {one.at[:10]} {one.by}: {one_line(one.text)}" for one in document.notes]
@@ -59,6 +64,15 @@ def lines(document: "RunDetails") -> list[str]:
             f"  {event.at}  attempt {event.attempt}  {change}  ({event.source}: {event.raw or '-'})"
         )
     return found
+
+
+def _weights(weights: "LoadedWeights") -> str:
+    text = f"{weights.loaded} tensors loaded"
+    for what, names in (("drawn", weights.drawn), ("unused", weights.unused)):
+        if names:
+            more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+            text += f"; {what}: {', '.join(map(one_line, names[:MOST_NAMED]))}{more}"
+    return text
 
 
 def _settings(document: "RunDetails") -> list[str]:

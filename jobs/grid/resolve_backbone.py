@@ -54,7 +54,7 @@ class BackboneResolver:
         if short is None:
             return None
         args = {**short.get("args", {}), **entry.settings, **changes}
-        weights = args.pop("weights", None)
+        weights, allowed = args.pop("weights", None), self._allowed(entry, args)
         if plain(args) != args:
             message = f"backbone {name}: arguments must be finite numbers, text, or lists of them"
             self._mistakes.at(entry.path, message)
@@ -72,7 +72,7 @@ class BackboneResolver:
         made = BackboneSettings(
             args=args,
             model=short["model"],
-            weights=self._weights(entry, weights, short["model"]),
+            weights=self._weights(entry, weights, short["model"], allowed),
             source=source,
         )
         return canonical(to_plain(made))
@@ -100,8 +100,25 @@ class BackboneResolver:
             return None
         return {"model": name}
 
-    def _weights(self, entry: Entry, weights: Any, model: str) -> Weights | None:
+    def _allowed(self, entry: Entry, args: Given) -> dict[str, tuple[str, ...]]:
+        """Take out of a backbone's arguments which tensors its weights may lack or have besides."""
+        found = {}
+        for key in ("allow_missing", "allow_unused"):
+            value = args.pop(key, [])
+            if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+                where = (*entry.path, entry.name, key)
+                self._mistakes.at(where, "expected a list of names, such as [norm.*]")
+                value = []
+            found[key] = tuple(value)
+        return found
+
+    def _weights(
+        self, entry: Entry, weights: Any, model: str, allowed: dict[str, tuple[str, ...]]
+    ) -> Weights | None:
         if weights is None:
+            for key, value in allowed.items():
+                if value:
+                    self._mistakes.at((*entry.path, entry.name, key), "is for weights: FILE alone")
             return None
         path = Path(str(weights)).expanduser()
         named = (
@@ -111,7 +128,7 @@ class BackboneResolver:
         )
         if named:
             if self._data_root is None:
-                return Weights(fingerprint=f"named:{path}")
+                return Weights(fingerprint=f"named:{path}", **allowed)
             places = [self._data_root / "weights" / f"{path}{suffix}" for suffix in WEIGHTS_FILES]
             path = next((place for place in places if place.is_file()), places[0])
         if not path.is_file():
@@ -125,4 +142,4 @@ class BackboneResolver:
             return None
         sha = f"sha256:{file_sha256(path)}"
         self._paths[sha] = str(path.resolve())
-        return Weights(fingerprint=sha)
+        return Weights(fingerprint=sha, **allowed)

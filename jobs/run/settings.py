@@ -18,6 +18,10 @@ class Weights(Document, frozen=True, kw_only=True):
 
     fingerprint: str
     """`sha256:` and the hash of the file."""
+    allow_missing: tuple[str, ...] = ()
+    """Patterns of the model's tensors that need not be in the file: they are drawn."""
+    allow_unused: tuple[str, ...] = ()
+    """Patterns of the file's tensors that the model need not have."""
 
 
 class BackboneSettings(Document, frozen=True, kw_only=True):

@@ -65,12 +65,25 @@ class Start(Event, frozen=True, kw_only=True):
     """Of the whole run."""
 
 
+class LoadedWeights(Document, frozen=True, kw_only=True, omit_defaults=False):
+    """What a run took of the weights that it starts from."""
+
+    loaded: int
+    """Number of tensors."""
+    drawn: list[str]
+    """The model's tensors that were not there: they start as drawn."""
+    unused: list[str]
+    """Tensors that the model does not have."""
+
+
 class Fingerprints(Event, frozen=True, kw_only=True):
-    """What the streams of randomness decided."""
+    """What a run starts from: what the streams of randomness decided, and its weights."""
 
     kind: ClassVar = "fingerprints"
     streams: dict[str, str | None]
     """Stream -> hash; None where it decides nothing in this run."""
+    weights: LoadedWeights | None = None
+    """None: all weights are drawn."""
 
 
 class Progress(Event, frozen=True, kw_only=True):

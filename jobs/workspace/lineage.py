@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ..errors import DamagedJournal
 from ..run.states import AttemptState
-from .events import Checkpoint, End, Epoch, Start, typed
+from .events import Checkpoint, End, Epoch, Fingerprints, Start, typed
 from .journal import read_all
 from .paths import RunFolder
 
@@ -51,6 +51,19 @@ def read_attempt(folder: RunFolder, number: int) -> AttemptRecord:
         announced=tuple(event.step for event in known if isinstance(event, Checkpoint)),
         epochs=sum(isinstance(event, Epoch) for event in known),
     )
+
+
+def origin_of(folder: RunFolder) -> Fingerprints | None:
+    """Return what a run starts from, or None where it has not said so."""
+    for attempt in sorted(folder.attempts()):
+        try:
+            lines = read_all(folder.journal(attempt, 0))
+        except (OSError, DamagedJournal):
+            continue
+        for event in map(typed, lines):
+            if isinstance(event, Fingerprints):
+                return event
+    return None
 
 
 def completed_by(folder: RunFolder, below: int) -> int | None:

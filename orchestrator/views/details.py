@@ -13,6 +13,8 @@ from ...jobs.grid import fidelity
 from ...jobs.run.selector import Selection
 from ...jobs.run.spec import CellSpec, RunSpec
 from ...jobs.units import iso
+from ...jobs.workspace.events import LoadedWeights
+from ...jobs.workspace.lineage import origin_of
 from ...jobs.workspace.notes import Note, notes_of
 from ...jobs.workspace.paths import RunFolder
 from ...jobs.workspace.stored_grid import read_spec
@@ -74,6 +76,8 @@ class RunDetails(RunView, frozen=True, kw_only=True):
     """Its description."""
     environment: dict[str, Any] | None
     """Software and hardware of the latest attempt."""
+    weights: LoadedWeights | None = None
+    """What it took of the weights that it starts from; None where all are drawn."""
     results: list[ResultView]
     """Its scores."""
     attempts: list[AttemptView]  # type: ignore[assignment]
@@ -107,6 +111,7 @@ def show(context: Context, run_id: str) -> RunDetails:
     cell_spec = CellSpec.stored(cell.spec)
     settings = spec or cell_spec.settings
     last = attempts[-1].number if attempts else 0
+    origin = origin_of(folder)
     facts = facts_of(Words(context), row, None)
     return RunDetails(
         **(facts | {"attempts": attempt_views(context.workspace, row.grid_id, attempts, hours)}),
@@ -122,6 +127,7 @@ def show(context: Context, run_id: str) -> RunDetails:
         if spec
         else to_plain(settings) | {"numerics": cell_spec.numerics},
         environment=read_cache(folder.attempt(last) / "environment.json") or None,
+        weights=None if origin is None else origin.weights,
         results=[_result(result) for result in results],
         checkpoints=[
             CheckpointView(

@@ -1,21 +1,61 @@
 """Weights from files: read without running anything in them, and fitted to a model."""
 
 import argparse
+import fnmatch
 import sys
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from ...jobs.run.settings import Weights
+from ...jobs.workspace.events import LoadedWeights
 from ..errors import BackboneError
 
 # What a function that adapts weights raises on such as it does not know.
 _UNFIT = (RuntimeError, AttributeError, KeyError, IndexError, TypeError, ValueError, AssertionError)
 
 
+# Under which keys programs save the weights, the first that is there: averaged ones before others.
+_INSIDE = ("state_dict_ema", "model_ema", "model", "state_dict")
+# What programs put before the names of a model's weights, most often for all of them.
+_PREFIXES = ("module.", "_orig_mod.", "model.", "ema_model.", "ema.", "backbone.", "encoder.")
+
+
+def start_from(model: nn.Module, weights: Weights, path: Path) -> LoadedWeights:
+    """Load a file of weights that a grid names into a new model, whole.
+
+    Positions of another image size are interpolated (bicubic). A classifier may be of other classes
+    or missing. What else is missing in the file, or no part of the model, must be named in the
+    grid: a model that starts half from its file and half from noise is nobody's baseline.
+
+    Raises:
+        BackboneError: the file cannot be read, a trained tensor has another shape, or a tensor is
+            missing or unused without being named.
+    """
+    what = f"weights {path}"
+    given = _without_prefixes(read_weights(path))
+    fitting, adapted = _matched(model, given, what)
+    classifier = _classifier(model)
+    drawn = sorted(set(model.state_dict()) - set(fitting))
+    unused = sorted(set(adapted) - set(fitting))
+    for names, allowed, key, problem in (
+        (drawn, weights.allow_missing, "allow_missing", "the model's {} not in the file"),
+        (unused, weights.allow_unused, "allow_unused", "the file's {} no part of the model"),
+    ):
+        left = [name for name in names if not _is_named(name, (*classifier, *allowed))]
+        if left:
+            text = problem.format(f"{_some(left)} {'is' if len(left) == 1 else 'are'}")
+            setting = f"{key}: [{', '.join(_patterns(left))}]"
+            raise BackboneError(f"{what}: {text}. If that is meant, set {setting} beside weights")
+    model.load_state_dict(fitting, strict=False)
+    return LoadedWeights(loaded=len(fitting), drawn=drawn, unused=unused)
+
+
 def load_weights(model: nn.Module, path: Path) -> list[str]:
-    """Load weights from a safetensors file (or a weights-only torch file).
+    """Load weights of a run, or a teacher's, from a safetensors file or a weights-only torch file.
 
     Return the names left as they were.
 
@@ -42,6 +82,13 @@ def fit(model: nn.Module, state: dict[str, Tensor], what: str) -> dict[str, Tens
     Raises:
         BackboneError: nothing fits, or a trained tensor has another shape.
     """
+    return _matched(model, state, what)[0]
+
+
+def _matched(
+    model: nn.Module, state: dict[str, Tensor], what: str
+) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """Return what of some weights a model takes, and all of them in the model's own names."""
     own = model.state_dict()
     if any(name not in own or own[name].shape != value.shape for name, value in state.items()):
         try:
@@ -59,7 +106,44 @@ def fit(model: nn.Module, state: dict[str, Tensor], what: str) -> dict[str, Tens
     }
     if not fitting:
         raise BackboneError(f"{what}: no tensor fits the backbone")
-    return fitting
+    return fitting, state
+
+
+def _without_prefixes(state: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Return weights without what stands before every name."""
+    while state:
+        prefix = next((one for one in _PREFIXES if all(name.startswith(one) for name in state)), "")
+        if not prefix:
+            break
+        state = {name.removeprefix(prefix): value for name, value in state.items()}
+    return state
+
+
+def _classifier(model: Any) -> tuple[str, ...]:
+    """Return patterns of the names of a model's classifier, also where it has been removed."""
+    named = getattr(model, "pretrained_cfg", {}).get("classifier") or ()
+    names = [named] if isinstance(named, str) else list(named)
+    if hasattr(model, "get_classifier"):
+        found = model.get_classifier()
+        parts = found if isinstance(found, tuple | list) else (found,)
+        ids = {id(part) for part in parts if isinstance(part, nn.Module)}
+        names += [name for name, module in model.named_modules() if id(module) in ids]
+    return tuple(f"{name}.*" for name in dict.fromkeys(names))
+
+
+def _is_named(name: str, patterns: Iterable[str]) -> bool:
+    return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return ", ".join(names[:3]) + more
+
+
+def _patterns(names: Sequence[str]) -> list[str]:
+    """Return patterns for some names: the first part of each, where it has several."""
+    heads = dict.fromkeys(name.partition(".")[0] for name in names)
+    return [head if head in names else f"{head}.*" for head in heads]
 
 
 def _adapted(model: Any, state: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -125,7 +209,7 @@ def read_weights(path: Path) -> dict[str, Tensor]:
         raise BackboneError(f"weights {path}: refused, not a weights-only file") from error
     if isinstance(found, dict):
         found = next(
-            (found[name] for name in ("state_dict_ema", "model", "state_dict") if name in found),
+            (found[name] for name in _INSIDE if name in found and isinstance(found[name], dict)),
             found,
         )
     if not isinstance(found, dict) or not all(

@@ -12,9 +12,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ...jobs.documents import to_plain
 from ...jobs.run.spec import RunSpec
+from ...jobs.workspace.events import LoadedWeights
 from ..checkpoints import checkpoint
-from ..checkpoints.weights import load_weights
+from ..checkpoints.weights import load_weights, start_from
 from ..data.batches import EvalSource, Finish, Order, Position, TensorSource, TrainSource
 from ..data.datasets import ImageSet, load_part, scored_sets
 from ..data.decoded import Decoder
@@ -118,7 +120,7 @@ class Training:
         )
         trainee = make_trainee(spec, self.streams)
         self.drawn_weights = of_weights(trainee) if self.plan.resume is None else ""
-        self._start_weights(trainee.backbone)
+        self.loaded = self._start_weights(trainee.backbone)
         memory_format = torch.channels_last if recipe.channels_last else torch.contiguous_format
         self.trainee = trainee.to(device=group.device, memory_format=memory_format)
         distillation = make_distillation(spec, self.plan, group.device, self.numerics)
@@ -143,7 +145,8 @@ class Training:
             # Every rank takes part: a head of somebody's own may remember a forward pass.
             found = fingerprints(self, train)
             if group.is_primary:
-                self.report("fingerprints", streams=found)
+                weights = {} if self.loaded is None else {"weights": to_plain(self.loaded)}
+                self.report("fingerprints", streams=found, **weights)
         self._resume()
         self.source.begin(self.global_step)
         self.model = self._wrapped()
@@ -184,14 +187,18 @@ class Training:
             workers=self.plan.workers,
         )
 
-    def _start_weights(self, backbone: torch.nn.Module) -> None:
+    def _start_weights(self, backbone: torch.nn.Module) -> LoadedWeights | None:
+        """Load what the run starts from; None where its weights are drawn or a checkpoint's."""
         weights = self.spec.backbone.weights
         if self.plan.resume is not None:
-            return
+            return None
         if self.plan.init is not None and not self.spec.learns_from_parent:
-            load_weights(backbone, self.plan.init)
-        elif weights is not None:
-            load_weights(backbone, Path(self.plan.paths[weights.fingerprint]))
+            left = load_weights(backbone, self.plan.init)
+            taken = len(backbone.state_dict()) - len(left)
+            return LoadedWeights(loaded=taken, drawn=left, unused=[])
+        if weights is None:
+            return None
+        return start_from(backbone, weights, Path(self.plan.paths[weights.fingerprint]))
 
     def _wrapped(self) -> torch.nn.Module:
         if self.group.world_size == 1:

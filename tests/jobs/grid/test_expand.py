@@ -344,6 +344,18 @@ def test_weights_are_known_by_their_content_and_not_by_their_path(tmp_path: Path
     assert not a & run_ids(grid(**ONE))
 
 
+def test_which_tensors_weights_may_lack_is_part_of_the_run(tmp_path: Path) -> None:
+    path = tmp_path / "a.pt"
+    path.write_bytes(b"1")
+    settings = {"weights": str(path)}
+    named = {**settings, "allow_missing": ["norm.*"]}
+    whole, part, empty = (
+        run_ids(grid(**{**ONE, "backbones": [{"vit_mini": one}]}))
+        for one in (settings, named, {**settings, "allow_unused": []})
+    )
+    assert whole == empty and not whole & part
+
+
 def test_the_labels_a_user_chose_are_no_part_of_a_run() -> None:
     # Two entries of one backbone are told apart by label; each is the run it would be alone.
     both = grid(**{**ONE, "backbones": ["vit_mini", {"vit_mini": {"depth": 4}}]})

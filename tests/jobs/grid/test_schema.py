@@ -59,6 +59,8 @@ def taken(folder: Path, text: str) -> Grid:
         ("backbones", "[{vit_mini: {pretrained: true}}]", "pretrained is set by vtjobs. Give weights: FILE"),
         ("backbones", "[{vit_mini: {img_size: 32}}]", "img_size is set by vtjobs. Set train.image_size"),
         ("backbones", "[{vit_mini: {weights: /none.pt}}]", "/none.pt: no such file"),
+        ("backbones", "[{vit_mini: {allow_missing: [head]}}]", "vit_mini.allow_missing: is for weights: FILE alone"),
+        ("backbones", "[{vit_mini: {allow_unused: head}}]", "expected a list of names, such as [norm.*]"),
         ("backbones", "[{vit_mini: 3}]", "vit_mini: expected a mapping of create_model arguments"),
         ("datasets", "[]", "datasets: at least one is needed"),
         ("datasets", "[cifar11]", "unknown dataset 'cifar11'. Did you mean 'cifar10'?"),

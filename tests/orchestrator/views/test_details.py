@@ -8,6 +8,7 @@ from vtjobs.jobs.run.selector import Selection
 from vtjobs.orchestrator.views import details as view_details
 
 from ...support.grids import tiny_grid
+from ...support.journals import journal, started
 from ...support.lab import Lab
 
 ALL = Selection()
@@ -25,6 +26,13 @@ def test_show_tells_all_of_a_run(quiet_lab: Lab, runs: list[str]) -> None:
     steps = [(event.before, event.after, event.source) for event in found.history]
     assert ("queued", "running", "journal") in steps and ("running", "failed", "journal") in steps
     assert json.dumps(to_plain(found))
+
+
+def test_show_says_what_was_taken_of_the_weights(quiet_lab: Lab, runs: list[str]) -> None:
+    weights = {"loaded": 12, "drawn": ["head.bias", "head.weight"], "unused": []}
+    journal(quiet_lab, runs[3], 1, started(), ("fingerprints", {"streams": {}, "weights": weights}))
+    found = view_details.show(quiet_lab.context, runs[3])
+    assert "weights  12 tensors loaded; drawn: head.bias, head.weight" in lines(found)
 
 
 def test_show_lists_every_grid_that_has_a_run(quiet_lab: Lab, runs: list[str]) -> None:
