@@ -11,6 +11,8 @@ class Question(Document, frozen=True, kw_only=True):
     shape: ModelShape
     head: HeadSettings
     """With the parameters alone that the making depends on."""
+    weights_file: str | None = None
+    """That the model starts from: it must fit; None where there is none, or none to be seen."""
     parent: "Question | None" = None
     """Of the cell that this one starts from or learns from."""
     teacher: str | BackboneSettings | None = None

@@ -1,7 +1,9 @@
 """Ask timm about the backbones of a grid, in a process of its own, and remember the answers."""
 
+from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from ...jobs.atomic_files import read_cache, to_json, write_over
@@ -38,7 +40,7 @@ def questions(expansion: Expansion) -> dict[str, Question]:
         if key in seen:
             continue
         seen.add(key)
-        question = ask(cell.spec, parent)
+        question = ask(cell.spec, parent, expansion.paths)
         if not _has_own_source(question):
             found[_key(question)] = question
     return found
@@ -54,10 +56,19 @@ def _has_own_source(question: Question) -> bool:
     )
 
 
-def ask(cell: CellSpec, parent: CellSpec | None = None) -> Question:
+def ask(
+    cell: CellSpec,
+    parent: CellSpec | None = None,
+    paths: Mapping[str, str] = MappingProxyType({}),
+) -> Question:
     """Return what the making of a cell's backbone depends on.
 
     Of one that starts from another cell, that one too.
+
+    Args:
+        cell: its parts.
+        parent: of the cell that it starts from or learns from.
+        paths: fingerprint of a weights file -> where it lies.
     """
     settings = cell.settings
     shape, head = changed(settings.shape, drop_path_rule="model"), settings.head
@@ -70,8 +81,15 @@ def ask(cell: CellSpec, parent: CellSpec | None = None) -> Question:
     teacher = None
     if (distillation := head.distillation) is not None:
         teacher = distillation.teacher
+    weights = settings.backbone.weights
+    file = paths.get(weights.fingerprint) if weights is not None else None
+    # A parent's weights are what it starts from.
+    starts_from_file = file is not None and parent is None
     return Question(
-        backbone=changed(settings.backbone, weights=None),
+        backbone=settings.backbone
+        if starts_from_file
+        else changed(settings.backbone, weights=None),
+        weights_file=file if starts_from_file else None,
         shape=shape,
         head=HeadSettings(name=BASELINE, params=asked),
         parent=ask(parent) if parent is not None else None,
@@ -135,7 +153,7 @@ def check_backbones(
     problems: list[Problem] = []
     for cell in expansion.cells if found else []:
         parent = expansion.cells[cell.parent].spec if cell.parent is not None else None
-        answer = found.get(_key(ask(cell.spec, parent)))
+        answer = found.get(_key(ask(cell.spec, parent, expansion.paths)))
         if answer is None:
             continue
         where = cell.entries[0].path

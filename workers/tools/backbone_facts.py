@@ -5,6 +5,7 @@
 
 import json
 import sys
+from pathlib import Path
 from typing import Any
 
 from ...jobs.documents import from_plain, to_plain
@@ -57,16 +58,19 @@ def describe(question: Question) -> Facts:
 
 
 def _check_weights(question: Question, model: Any) -> None:
-    """Find out whether a model can take its parent's weights, or a teacher those that it was
-    trained with.
+    """Find out whether a model can take the weights that it starts from, or a teacher those that
+    it was trained with.
 
     Raises:
         BackboneError: it cannot, at this image size, with these channels or classes.
     """
-    from ..checkpoints.weights import fit
+    from ..checkpoints.weights import fit, start_from
     from ..models.backbones import build
 
     teacher, parent, shape = question.teacher, question.parent, question.shape
+    weights = question.backbone.weights
+    if weights is not None and question.weights_file is not None:
+        start_from(model, weights, Path(question.weights_file))
     if isinstance(teacher, BackboneSettings):
         build(teacher, shape)
     if parent is None:

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from safetensors.torch import save_file
 
-from vtjobs.jobs.documents import to_plain
+from vtjobs.jobs.documents import changed, to_plain
 from vtjobs.jobs.run.backbone_facts import Facts, Question
-from vtjobs.jobs.run.settings import BackboneSettings, ModelShape
+from vtjobs.jobs.run.settings import BackboneSettings, HeadSettings, ModelShape, Weights
 from vtjobs.workers.models.backbones import build
 from vtjobs.workers.tools.backbone_facts import describe
 
@@ -100,3 +101,19 @@ def test_a_teacher_must_work_at_its_students_size_and_be_a_model() -> None:
     assert _error(fits) == ""
     odd = _question(student, 32, teacher=make_backbone("resnet18", nonsense=3))
     assert "nonsense" in _error(odd)
+
+
+def test_weights_that_do_not_fit_are_known_before_anything_is_submitted(tmp_path: Path) -> None:
+    cell = run_spec(VIT)
+    state = build(VIT, cell.shape).state_dict()
+    whole, part = tmp_path / "whole.safetensors", tmp_path / "part.safetensors"
+    save_file(state, str(whole))
+    save_file({name: value for name, value in state.items() if "norm" not in name}, str(part))
+    plain = Question(
+        backbone=changed(VIT, weights=Weights(fingerprint="sha256:0")),
+        shape=cell.shape,
+        head=HeadSettings(name="supervised", params={}),
+    )
+    assert describe(changed(plain, weights_file=str(whole))).error is None
+    error = describe(changed(plain, weights_file=str(part))).error
+    assert error is not None and "allow_missing" in error
