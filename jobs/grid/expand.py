@@ -111,7 +111,11 @@ class _Expander:
             raise BadInput(self.document.problem((), "no run is left after the exclusions"))
         excluded = dict(sorted(self.excluded.items()))
         found = Expansion(
-            cells=self.cells, runs=self.runs, excluded=excluded, paths=self.resolver.paths
+            cells=self.cells,
+            runs=self.runs,
+            excluded=excluded,
+            paths=self.resolver.paths,
+            sources=self.resolver.mistakes.sources.read,
         )
         return replace(found, streams=self.grid.streams)
 

@@ -48,6 +48,8 @@ class Expansion:
     """Where datasets and weights lie, by fingerprint."""
     streams: dict[int, dict[str, int]] = field(default_factory=dict)
     """Place in the design -> value of each stream; empty where one seed moves them all."""
+    sources: dict[str, str] = field(default_factory=dict)
+    """File or module of the lab's own parts, as the grid names it -> its text."""
 
     @property
     def grid_hash(self) -> str:

@@ -1,23 +1,20 @@
-"""The mistakes of one grid's file, gathered while its names are resolved."""
+"""What is gathered while the names of one grid's file are resolved: mistakes, and sources."""
 
 from collections.abc import Iterable
 from pathlib import Path
 
 from ..errors import Problem
 from ..strict_yaml import Document, Path_
+from .own_source import Sources
 
 
 class Mistakes:
-    """What is wrong with a grid's file; each mistake once."""
+    """What is wrong with a grid's file, each mistake once, and the files that it names."""
 
     def __init__(self, document: Document) -> None:
         self.document = document
         self.found: list[Problem] = []
-
-    @property
-    def folder(self) -> Path:
-        """Of the file: where the names of files in it start."""
-        return Path(self.document.file).parent if self.document.file else Path()
+        self.sources = Sources(Path(document.file).parent if document.file else Path())
 
     def at(self, path: Path_, message: str, fix: str = "") -> None:
         """Take down what is wrong at a path of the file."""

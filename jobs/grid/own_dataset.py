@@ -13,7 +13,7 @@ from ..errors import BadInput
 from . import catalogue
 from .entries import Given
 from .image_folder import describe_files
-from .own_source import NotOwn, Source, find
+from .own_source import NotOwn, Source, Sources, find
 
 # What the class gets by place: where its files are, and which split.
 FIRST = 2
@@ -35,13 +35,13 @@ class OwnDataset(BaseModel):
     std: list[float] | None = None
 
 
-def find_dataset(name: str, given: OwnDataset, *, folder: Path) -> Source:
+def find_dataset(name: str, given: OwnDataset, *, sources: Sources) -> Source:
     """Read the source of an own dataset and check the arguments that a grid gives to its class.
 
     Args:
         name: as the grid has it.
         given: what the grid says of it.
-        folder: where relative names start; then Python's path.
+        sources: the files of the grid's own parts.
 
     Raises:
         NotOwn: there is no such class, or an argument is unknown or missing.
@@ -49,7 +49,7 @@ def find_dataset(name: str, given: OwnDataset, *, folder: Path) -> Source:
     wanted = name.rpartition(":")[2]
     if wanted in catalogue.datasets() or wanted == FOLDER:
         raise NotOwn(f"{wanted} is the name of a dataset of vtjobs. Rename the class")
-    source = find(name, folder=folder, what="dataset", first=FIRST)
+    source = find(name, sources=sources, what="dataset", first=FIRST)
     try:
         source.check(frozenset(given.model_extra or {}), provided=frozenset())
     except NotOwn as error:

@@ -1,11 +1,10 @@
 """A lab's own loss or transform, which a recipe names: `train: {loss: "focal.py:focal"}`."""
 
-from pathlib import Path
 from typing import Any
 
 from ..run.settings import OwnFunction
 from .entries import Given, plain
-from .own_source import NotOwn, find, is_own
+from .own_source import NotOwn, Sources, find, is_own
 
 # Key of a recipe -> the number of arguments that training gives by place.
 FIRST = {"loss": 2, "transform": 0}
@@ -18,13 +17,13 @@ def names_own(value: Any) -> bool:
     return isinstance(value, str) and is_own(value)
 
 
-def find_function(key: str, value: Any, *, folder: Path) -> OwnFunction:
+def find_function(key: str, value: Any, *, sources: Sources) -> OwnFunction:
     """Read the source of an own function and check the arguments that a grid gives to it.
 
     Args:
         key: of the recipe, one of `FIRST`.
         value: as the grid has it: a name, or `{name: {argument: value}}`.
-        folder: where relative names start; then Python's path.
+        sources: the files of the grid's own parts.
 
     Raises:
         NotOwn: there is no such function, or an argument is unknown, missing or no plain value.
@@ -35,7 +34,7 @@ def find_function(key: str, value: Any, *, folder: Path) -> OwnFunction:
     given: Given = args or {}
     if not isinstance(given, dict) or plain(given) != given:
         raise NotOwn(f"{name}: arguments must be finite numbers, text, or lists of them")
-    source = find(name, folder=folder, what=key, first=FIRST[key])
+    source = find(name, sources=sources, what=key, first=FIRST[key])
     try:
         source.check(frozenset(given), provided=frozenset())
     except NotOwn as error:

@@ -1,12 +1,11 @@
 """A lab's own head: `file.py:Class` or `module:Class` in a grid."""
 
 import ast
-from pathlib import Path
 
 from ..errors import suggest
 from .entries import Given
 from .heads import HEADS
-from .own_source import NotOwn, Source, parse, source_of
+from .own_source import NotOwn, Source, Sources, source_of
 
 # What every head may be told; the rest are the class's own arguments.
 COMMON: Given = {"weight": 1.0, "tokens": "after_norm", "blocks": "last"}
@@ -18,17 +17,17 @@ _ALLOWED: dict[str, tuple[str, ...]] = {
 }
 
 
-def find(name: str, *, folder: Path) -> Source:
+def find(name: str, *, sources: Sources) -> Source:
     """Read the source of `module:Class` or `file.py:Class`.
 
     Args:
         name: as the grid has it.
-        folder: where relative names start; then Python's path.
+        sources: the files of the grid's own parts.
 
     Raises:
         NotOwn: there is no such file or class, or it can be no head.
     """
-    path, text, tree = parse(name, folder=folder, what="head")
+    path, text, tree = sources.parse(name, what="head")
     wanted = name.rpartition(":")[2]
     if wanted in HEADS:
         raise NotOwn(f"{wanted} is the name of a built-in head. Rename the class")

@@ -8,7 +8,9 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..atomic_files import read_mapping
 from ..errors import suggest
+from ..workspace.stored_grid import SOURCES
 
 MOST_BYTES = 100_000
 _Function = ast.FunctionDef | ast.ClassDef
@@ -59,35 +61,54 @@ def is_own(name: str) -> bool:
     return bool(colon) and is_module and "/" not in found
 
 
-def parse(name: str, *, folder: Path, what: str) -> tuple[Path, str, ast.Module]:
-    """Read the file that `file.py:Name` or `module:Name` leads to.
+class Sources:
+    """The files that a grid's own parts are in: beside the grid, or stored with it."""
 
-    Args:
-        name: as the grid has it.
-        folder: where relative names start; then Python's path.
-        what: of the run it is, such as `head`.
+    def __init__(self, folder: Path) -> None:
+        """Look in a folder, then on Python's path.
 
-    Returns:
-        The file, its text, and the text parsed.
+        Args:
+            folder: of the grid's file. That of a submitted grid has the sources as they were.
+        """
+        self.folder = folder
+        self.read: dict[str, str] = {}
+        """What was read: the file or module as the grid names it -> its text."""
+        self._stored: dict[str, str] = read_mapping(folder / SOURCES)
 
-    Raises:
-        NotOwn: there is no such file, it is too large, or it is not Python that can be sent along.
-    """
-    path = _path(name.rpartition(":")[0], folder)
-    if path.stat().st_size > MOST_BYTES:
-        raise NotOwn(f"{path}: a {what}'s file is at most {MOST_BYTES // 1000} kB")
-    try:
-        text = path.read_text("utf-8")
-        tree = ast.parse(text)
-    except (OSError, ValueError, SyntaxError, RecursionError, MemoryError) as error:
-        # The last two: nested too deeply for the parser, which has no memory of its own left then.
-        reason = str(error) or "nested too deeply"
-        raise NotOwn(f"{path}: cannot be read as Python ({reason})") from None
-    if any(isinstance(node, ast.ImportFrom) and node.level for node in ast.walk(tree)):
-        raise NotOwn(
-            f"{path}: relative imports do not work, since only this file is sent along with a run"
-        )
-    return path, text, tree
+    def parse(self, name: str, *, what: str) -> tuple[Path, str, ast.Module]:
+        """Read the file that `file.py:Name` or `module:Name` leads to.
+
+        Args:
+            name: as the grid has it.
+            what: of the run it is, such as `head`.
+
+        Returns:
+            The file, its text, and the text parsed.
+
+        Raises:
+            NotOwn: there is no such file, it is too large, or it is not Python that can be sent
+                along.
+        """
+        module = name.rpartition(":")[0]
+        stored = self._stored.get(module)
+        path = self.folder / module if stored is not None else _path(module, self.folder)
+        if stored is None and path.stat().st_size > MOST_BYTES:
+            raise NotOwn(f"{path}: a {what}'s file is at most {MOST_BYTES // 1000} kB")
+        try:
+            text = path.read_text("utf-8") if stored is None else stored
+            tree = ast.parse(text)
+        except (OSError, ValueError, SyntaxError, RecursionError, MemoryError) as error:
+            # The last two: nested too deeply for the parser, which has no memory of its own left
+            # then.
+            reason = str(error) or "nested too deeply"
+            raise NotOwn(f"{path}: cannot be read as Python ({reason})") from None
+        if any(isinstance(node, ast.ImportFrom) and node.level for node in ast.walk(tree)):
+            raise NotOwn(
+                f"{path}: relative imports do not work, since only this file is sent along with a"
+                " run"
+            )
+        self.read[module] = text
+        return path, text, tree
 
 
 def _path(module: str, folder: Path) -> Path:
@@ -106,19 +127,19 @@ def _path(module: str, folder: Path) -> Path:
     raise NotOwn(f"no module {module!r} next to the grid file or on Python's path")
 
 
-def find(name: str, *, folder: Path, what: str, first: int = 0) -> Source:
+def find(name: str, *, sources: Sources, what: str, first: int = 0) -> Source:
     """Read the source of a class, or of a function that makes the part.
 
     Args:
         name: as the grid has it.
-        folder: where relative names start; then Python's path.
+        sources: the files of the grid's own parts.
         what: of the run it is, such as `backbone`.
         first: the number of arguments that vtjobs hands to it by their place.
 
     Raises:
         NotOwn: there is no such file, class or function, or it takes too few arguments.
     """
-    path, text, tree = parse(name, folder=folder, what=what)
+    path, text, tree = sources.parse(name, what=what)
     wanted = name.rpartition(":")[2]
     known = {node.name: node for node in tree.body if isinstance(node, _Function)}
     if wanted not in known:

@@ -133,7 +133,7 @@ class Resolver:
         try:
             if settings != plain(settings):
                 raise NotOwn("settings must be finite numbers, text, or lists of them")
-            source = own_head.find(entry.name, folder=self.mistakes.folder)
+            source = own_head.find(entry.name, sources=self.mistakes.sources)
             return {
                 "name": entry.name.rpartition(":")[2],
                 "params": own_head.parameters(settings, source),
@@ -288,7 +288,7 @@ class Resolver:
                 continue
             given, values[key] = values[key], "cross_entropy" if key == "loss" else "own"
             try:
-                function = find_function(key, given, folder=self.mistakes.folder)
+                function = find_function(key, given, sources=self.mistakes.sources)
             except NotOwn as error:
                 self.problem(sources.get(key, path), f"{key}: {error}")
                 continue

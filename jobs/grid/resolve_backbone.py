@@ -62,7 +62,7 @@ class BackboneResolver:
         source = None
         if is_own(name):
             try:
-                source = find_backbone(name, args, folder=self._mistakes.folder).text
+                source = find_backbone(name, args, sources=self._mistakes.sources).text
             except NotOwn as error:
                 self._mistakes.at(entry.path, f"backbone {name}: {error}")
                 return None

@@ -110,7 +110,7 @@ class DatasetResolver:
         if given is None:
             return None
         try:
-            source = find_dataset(name, given, folder=self._mistakes.folder)
+            source = find_dataset(name, given, sources=self._mistakes.sources)
         except NotOwn as error:
             self._mistakes.at(entry.path, f"dataset {name}: {error}")
             return None

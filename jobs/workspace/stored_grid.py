@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from ..grid.schema import Grid
 
 T = TypeVar("T")
+# In a stored grid's folder: the text of each file that its own parts are in.
+SOURCES = "sources.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +52,8 @@ class FrozenGrid:
     """run_id, index of the cell, seed or index in the design, the parent's run_id."""
     streams: dict[int, dict[str, int]] = field(default_factory=dict)
     """Place in the design -> value of each stream; empty where one seed moves them all."""
+    sources: dict[str, str] = field(default_factory=dict)
+    """File or module of the lab's own parts -> its text; left out when a grid is read."""
 
     @property
     def grid_id(self) -> str:
@@ -118,6 +122,7 @@ def freeze(
         cells=cells,
         runs=[(r.run_id, r.cell, r.seed, r.parent) for r in expansion.runs],
         streams=expansion.streams,
+        sources=expansion.sources,
     )
 
 
@@ -148,6 +153,9 @@ def write_grid(workspace: Workspace, frozen: FrozenGrid, text: bytes) -> None:
         }
         for cell in frozen.cells
     ]
+    if frozen.sources:
+        # Read again where the grid is submitted from here, as `topup` does.
+        write_over(folder / SOURCES, to_json(frozen.sources))
     stored = {"cells": cells, "runs": frozen.runs, "streams": frozen.streams}
     if not _is_sound(folder / "runs.json"):
         write_over(folder / "runs.json", json.dumps(stored).encode())

@@ -9,7 +9,7 @@ from vtjobs.jobs.errors import BadInput
 from vtjobs.jobs.grid import own_head
 from vtjobs.jobs.grid.expansion import Expansion
 from vtjobs.jobs.grid.load import take_in
-from vtjobs.jobs.grid.own_source import MOST_BYTES, NotOwn
+from vtjobs.jobs.grid.own_source import MOST_BYTES, NotOwn, Sources
 
 EXAMPLE = Path(__file__).parents[3] / "docs" / "examples" / "smooth_tokens.py"
 GRID = """\
@@ -125,21 +125,21 @@ def test_what_is_no_head_is_told_with_the_place_in_the_grid(
 def test_a_file_without_a_usable_class_is_refused(tmp_path: Path, source: str, says: str) -> None:
     (tmp_path / "head.py").write_text(source)
     with pytest.raises(NotOwn, match=says):
-        own_head.find("head.py:Head", folder=tmp_path)
+        own_head.find("head.py:Head", sources=Sources(tmp_path))
 
 
 def test_nothing_in_the_file_is_run(tmp_path: Path) -> None:
     (tmp_path / "head.py").write_text(
         "raise SystemExit\nclass Head:\n    def __init__(self, grids, **more): pass\n"
     )
-    assert own_head.find("head.py:Head", folder=tmp_path).arguments is None
+    assert own_head.find("head.py:Head", sources=Sources(tmp_path)).arguments is None
 
 
 def test_what_a_class_needs_must_be_given(tmp_path: Path) -> None:
     (tmp_path / "head.py").write_text(
         "class Head:\n    def __init__(self, grids, width, *, depth, slope=1): pass\n"
     )
-    source = own_head.find("head.py:Head", folder=tmp_path)
+    source = own_head.find("head.py:Head", sources=Sources(tmp_path))
     with pytest.raises(NotOwn, match="the class requires depth, width"):
         own_head.parameters({}, source)
     found = own_head.parameters({"width": 1, "depth": 2}, source)
@@ -151,7 +151,7 @@ def test_what_a_class_needs_must_be_given(tmp_path: Path) -> None:
 )
 def test_a_word_that_changes_backbone_or_run_is_no_argument(tmp_path: Path, name: str) -> None:
     (tmp_path / "head.py").write_text("class Head:\n    def __init__(self, grids, **more): pass\n")
-    source = own_head.find("head.py:Head", folder=tmp_path)
+    source = own_head.find("head.py:Head", sources=Sources(tmp_path))
     with pytest.raises(NotOwn, match="reserved by vtjobs"):
         own_head.parameters({name: False}, source)
 
@@ -160,4 +160,4 @@ def test_a_word_that_changes_backbone_or_run_is_no_argument(tmp_path: Path, name
 def test_a_class_is_not_called_like_a_head_of_ours(tmp_path: Path, name: str) -> None:
     (tmp_path / "head.py").write_text(f"class {name}:\n    def __init__(self, grids): pass\n")
     with pytest.raises(NotOwn, match="is the name of a built-in head"):
-        own_head.find(f"head.py:{name}", folder=tmp_path)
+        own_head.find(f"head.py:{name}", sources=Sources(tmp_path))

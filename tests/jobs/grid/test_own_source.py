@@ -9,6 +9,7 @@ from vtjobs.jobs.errors import BadInput
 from vtjobs.jobs.grid.expansion import Expansion
 from vtjobs.jobs.grid.load import take_in
 from vtjobs.jobs.grid.own_source import is_own
+from vtjobs.jobs.workspace.stored_grid import SOURCES
 
 EXAMPLES = Path(__file__).parents[3] / "docs" / "examples"
 BACKBONE = '"tiny_net.py:tiny_net"'
@@ -172,3 +173,15 @@ def test_a_held_out_part_is_drawn_from_an_own_dataset_as_from_any(tmp_path: Path
     (cell,) = _expand(tmp_path, more="data: {val: 0.1}").cells
     assert json.loads(cell.spec.dataset)["val"] == 0.1
     assert cell.spec.settings.dataset.trained_on == 180
+
+
+def test_a_submitted_grid_is_read_with_the_sources_that_it_had(tmp_path: Path) -> None:
+    found = _expand(tmp_path)
+    stored = tmp_path / "stored"
+    stored.mkdir()
+    (stored / "grid.yaml").write_text((tmp_path / "grid.yaml").read_text())
+    (stored / SOURCES).write_text(json.dumps(found.sources))
+    (tmp_path / "tiny_net.py").write_text("nothing of before")
+    again = take_in(str(stored / "grid.yaml")).expansion
+    assert _run(again) == _run(found)
+    assert found.sources.keys() == {"tiny_net.py", "spots.py"}

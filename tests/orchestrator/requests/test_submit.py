@@ -19,6 +19,7 @@ from vtjobs.db.selected import select_ids
 from vtjobs.jobs.atomic_files import read_json
 from vtjobs.jobs.config.config import load_config
 from vtjobs.jobs.errors import BadInput, NothingMatched
+from vtjobs.jobs.grid.load import take_in
 from vtjobs.jobs.run.selector import parse_selection
 from vtjobs.jobs.workspace.allocation import Allocation
 from vtjobs.orchestrator.loop.dispatch import LAUNCH_S
@@ -39,6 +40,20 @@ def test_a_second_submission_finds_nothing_new(quiet_lab: Lab) -> None:
     second = submit(quiet_lab.context, quiet_lab.prepare(text))
     assert (first.new, first.runs) == (3, 3)
     assert (second.new, second.pending) == (0, 3)
+
+
+def test_a_submitted_grid_can_be_read_again_without_the_files_of_its_own_parts(
+    quiet_lab: Lab, tmp_path: Path
+) -> None:
+    example = Path(__file__).parents[3] / "docs" / "examples" / "smooth_tokens.py"
+    head = tmp_path / "smooth_tokens.py"
+    head.write_text(example.read_text())
+    text = tiny_grid(seeds="2", heads=f'["{head}:SmoothTokens"]')
+    prepared = quiet_lab.prepare(text)
+    submit(quiet_lab.context, prepared)
+    head.unlink()
+    stored = quiet_lab.context.workspace.grid(prepared.frozen.grid_id) / "grid.yaml"
+    assert take_in(str(stored)).expansion.runs == prepared.expansion.runs
 
 
 def test_two_grids_share_their_common_runs_and_an_edited_grid_adds_only_what_is_new(
