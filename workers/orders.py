@@ -1,6 +1,7 @@
 """What an agent orders of its ranks."""
 
 from ..jobs.documents import Document
+from ..jobs.run.settings import OwnFunction
 from .environment import Origin
 
 
@@ -34,6 +35,8 @@ class Order(Document, frozen=True, kw_only=True):
     """In epochs."""
     sets: tuple[str, ...]
     """Scored beside test and, where it is held out, val."""
+    metrics: tuple[OwnFunction, ...] = ()
+    """Of the lab, beside those of vtjobs."""
     micro_split: int
     decoded: str = ""
     """Where decoded sets of images are kept; empty: nowhere."""

@@ -1,6 +1,7 @@
-"""A lab's own loss and transform, as a recipe names them."""
+"""A lab's own loss, transform and metrics."""
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from torch import Tensor
@@ -51,3 +52,28 @@ def own_transform(given: OwnFunction | None) -> Callable[[Any], Any] | None:
     if not callable(made):
         raise OwnPartError(f"transform {given.name}: must make something that is called")
     return made
+
+
+def own_metrics(given: Iterable[OwnFunction]) -> dict[str, Callable[[Tensor, Tensor], float]]:
+    """Return a lab's own metrics by name.
+
+    Each function gets the logits, [N, classes] float32, and labels, [N] int64, of a whole set and
+    returns a number, the higher the better.
+    """
+    return {one.name: _metric(one) for one in given}
+
+
+def _metric(given: OwnFunction) -> Callable[[Tensor, Tensor], float]:
+    function = load("metric", given.name, given.source)
+
+    def scored(logits: Tensor, labels: Tensor) -> float:
+        found = function(logits, labels, **given.args)
+        try:
+            value = float(found)
+        except (TypeError, ValueError):
+            value = math.nan
+        if not math.isfinite(value):
+            raise OwnPartError(f"metric {given.name}: must return a finite number; got {found!r}")
+        return value
+
+    return scored

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from ..run.settings import OwnFunction
 from ..run.spec import Axes, CellSpec, digest
 from .entries import Entry
 
@@ -48,6 +49,8 @@ class Expansion:
     """Where datasets and weights lie, by fingerprint."""
     streams: dict[int, dict[str, int]] = field(default_factory=dict)
     """Place in the design -> value of each stream; empty where one seed moves them all."""
+    metrics: list[OwnFunction] = field(default_factory=list)
+    """Of the lab, beside those of vtjobs."""
     sources: dict[str, str] = field(default_factory=dict)
     """File or module of the lab's own parts, as the grid names it -> its text."""
 

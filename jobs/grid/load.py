@@ -1,7 +1,7 @@
 """A grid file taken in: read, checked and expanded, with every mistake in it reported at once."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from .checks import check_grid, grid_document
 from .entries import Entry, Given, entries
 from .expand import expand
 from .expansion import Expansion
+from .own_function import find_metrics
 from .resolve import Resolver
 from .schema import Grid
 
@@ -59,6 +60,7 @@ def take_in_document(
         resolver.data = grid.data.model_dump()
     # Also where the schema was violated elsewhere: a user wants to hear of both in one go.
     _check_names(document, resolver)
+    metrics = find_metrics(grid.data.metrics, resolver.mistakes) if grid is not None else []
     expansion = None
     if grid is not None and not problems:
         try:
@@ -68,6 +70,7 @@ def take_in_document(
     problems = [*problems, *resolver.problems]
     if grid is None or expansion is None or problems:
         raise BadInput(_in_order(problems))
+    expansion = replace(expansion, metrics=metrics)
     return Intake(grid=grid, document=document, expansion=expansion)
 
 

@@ -1,13 +1,16 @@
-"""A lab's own loss or transform, which a recipe names: `train: {loss: "focal.py:focal"}`."""
+"""A lab's own loss, transform or metric: `train: {loss: "focal.py:focal"}`."""
 
 from typing import Any
 
 from ..run.settings import OwnFunction
 from .entries import Given, plain
+from .mistakes import Mistakes
 from .own_source import NotOwn, Sources, find, is_own
 
-# Key of a recipe -> the number of arguments that training gives by place.
-FIRST = {"loss": 2, "transform": 0}
+# What it is for -> the number of arguments that training gives by place.
+FIRST = {"loss": 2, "transform": 0, "metric": 2}
+# Metrics that vtjobs has itself.
+METRICS = ("top1", "top5", "loss", "n")
 
 
 def names_own(value: Any) -> bool:
@@ -21,7 +24,7 @@ def find_function(key: str, value: Any, *, sources: Sources) -> OwnFunction:
     """Read the source of an own function and check the arguments that a grid gives to it.
 
     Args:
-        key: of the recipe, one of `FIRST`.
+        key: what it is for, one of `FIRST`.
         value: as the grid has it: a name, or `{name: {argument: value}}`.
         sources: the files of the grid's own parts.
 
@@ -40,3 +43,21 @@ def find_function(key: str, value: Any, *, sources: Sources) -> OwnFunction:
     except NotOwn as error:
         raise NotOwn(f"{name}: {error}") from None
     return OwnFunction(name=name.rpartition(":")[2], args=given, source=source.text)
+
+
+def find_metrics(given: list[Any], mistakes: Mistakes) -> list[OwnFunction]:
+    """Return the metrics that a grid's `data.metrics` names; what is none is taken down."""
+    found: dict[str, OwnFunction] = {}
+    for index, value in enumerate(given):
+        path = ("data", "metrics", index)
+        try:
+            function = find_function("metric", value, sources=mistakes.sources)
+        except NotOwn as error:
+            mistakes.at(path, str(error))
+            continue
+        if function.name in METRICS:
+            mistakes.at(path, f"{function.name} is a metric of vtjobs. Rename the function")
+        elif function.name in found:
+            mistakes.at(path, f"{function.name} is listed twice. Rename one of the functions")
+        found[function.name] = function
+    return list(found.values())

@@ -21,7 +21,7 @@ from .entries import Entry, Given, plain
 from .fit import misfits
 from .heads import HEADS, preset
 from .mistakes import Mistakes
-from .own_function import FIRST, find_function, names_own
+from .own_function import find_function, names_own
 from .own_recipes import own_recipes
 from .own_source import NotOwn, is_own
 from .recipe import Inconsistent, Recipe
@@ -283,7 +283,7 @@ class Resolver:
             The fields that they fill in a run's settings.
         """
         found: dict[str, Any] = {}
-        for key in FIRST:
+        for key in ("loss", "transform"):
             if values[key] is None or (key == "loss" and not names_own(values[key])):
                 continue
             given, values[key] = values[key], "cross_entropy" if key == "loss" else "own"

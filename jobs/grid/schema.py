@@ -112,6 +112,13 @@ class Data(Strict):
         default_factory=list,
         description="additional sets on which each run is scored, such as v2",
     )
+    metrics: list[Any] = Field(
+        default_factory=list,
+        description=(
+            'your own metrics, "file.py:function" with or without arguments; '
+            "scored on every set beside top1, top5 and loss"
+        ),
+    )
 
     @model_validator(mode="after")
     def _each_once(self) -> Self:

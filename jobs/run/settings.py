@@ -204,8 +204,6 @@ class RecipeSettings(Document, frozen=True, kw_only=True):
     transform: OwnFunction | None = None
 
     loss: Literal["cross_entropy", "bce", "own"] = "cross_entropy"
-    own_loss: OwnFunction | None = None
-    """A lab's own loss, where `loss` is `own`."""
     bce_threshold: float | None = None
     mixup: float
     cutmix: float
@@ -217,6 +215,9 @@ class RecipeSettings(Document, frozen=True, kw_only=True):
     drop_path_rule: Literal["model", "uniform"] = "model"
     ema_decay: float | None
     ema_warmup: bool
+
+    own_loss: OwnFunction | None = None
+    """A lab's own loss, where `loss` is `own`; no field of a recipe by itself."""
 
     def in_full(self) -> dict[str, Any]:
         """Return every field by its name as JSON has it, those at their defaults included."""

@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from ..atomic_files import read_json
-from ..documents import Unfit
+from ..documents import Unfit, from_plain, to_plain
 from ..errors import DamagedFile
+from ..run.settings import OwnFunction
 
 SCHEMA = 1
 HANG_S = 300.0
@@ -58,6 +59,8 @@ class Shape:
     evaluate_every: int = 1
     sets: tuple[str, ...] = ()
     """Scored beside test and val."""
+    metrics: tuple[OwnFunction, ...] = ()
+    """Of the lab, beside those of vtjobs."""
 
     @property
     def world_size(self) -> int:
@@ -115,7 +118,7 @@ class Allocation:
         ]
         plain = {item.name: getattr(self, item.name) for item in dataclasses.fields(self)}
         inside = None if self.inside is None else dataclasses.asdict(self.inside)
-        shape = dataclasses.asdict(self.shape)
+        shape = to_plain(self.shape)
         return {**plain, "shape": shape, "tasks": tasks, "inside": inside}
 
     @classmethod
@@ -132,7 +135,7 @@ class Allocation:
 
     @classmethod
     def _read(cls, data: dict[str, Any]) -> "Allocation":
-        shape = Shape(**{**data["shape"], "sets": tuple(data["shape"].get("sets", ()))})
+        shape = from_plain(data["shape"], Shape)
         tasks = tuple(tuple(Task(**task) for task in part) for part in data["tasks"])
         lists = {name: tuple(data.get(name, ())) for name in ("argv", "after", "exclude")}
         inside = Place(**data["inside"]) if data.get("inside") else None

@@ -5,6 +5,7 @@ from typing import Any
 from ..documents import Document, field
 from ..run.comparing import Change, CompareSettings
 from ..run.design import StudyDesign
+from ..run.settings import OwnFunction
 
 
 class ResourceSettings(Document, frozen=True, kw_only=True, omit_defaults=False):
@@ -70,6 +71,8 @@ class GridSettings(Document, frozen=True, kw_only=True, omit_defaults=False):
     """Epochs."""
     sets: list[str] = field(default_factory=list)
     """Further sets to score."""
+    metrics: list[OwnFunction] = field(default_factory=list)
+    """Of the lab, beside those of vtjobs."""
     variance: StudyDesign | None = None
     compare: CompareSettings | None = None
     max_running: int | None = None

@@ -92,6 +92,7 @@ def freeze(
         checkpoint_every_s=grid.checkpoint_every,
         evaluate_every=grid.evaluate_every,
         sets=grid.data.sets,
+        metrics=expansion.metrics,
         variance=_stored(grid.variance, StudyDesign) if grid.variance is not None else None,
         compare=_stored(grid.compare, CompareSettings) if grid.compare is not None else None,
         max_running=grid.max_running,

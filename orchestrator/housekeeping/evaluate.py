@@ -13,9 +13,11 @@ from ...db import lookups, queries, records
 from ...db.engine import reading
 from ...db.ingest import ingest_evaluations
 from ...jobs.config.host import clean_environment
+from ...jobs.documents import to_plain
 from ...jobs.errors import BadInput, NothingMatched, VtjobsError, suggest
 from ...jobs.grid import catalogue
 from ...jobs.run.settings import DatasetSettings
+from ...jobs.workspace.grid_settings import GridSettings
 from ..loop.context import Context
 
 # Runs that one scoring process is given; a command line has a limit.
@@ -57,7 +59,7 @@ def evaluate(
     more = ["--image-size", str(image_size)] if image_size is not None else []
     more += ["--crop-pct", str(crop_pct)] if crop_pct is not None else []
     codes = [
-        _score(context, ids, [*more, "--sets", ",".join(sets)], settings[grid_id].paths, show)
+        _score(context, ids, [*more, "--sets", ",".join(sets)], settings[grid_id], show)
         for grid_id, ids in by_grid.items()
     ]
     chosen = [run_id for ids in by_grid.values() for run_id in ids]
@@ -85,7 +87,7 @@ def _check_sets(dataset: DatasetSettings, sets: Sequence[str]) -> None:
 
 
 def _score(
-    context: Context, run_ids: list[str], options: list[str], paths: dict[str, str], show: bool
+    context: Context, run_ids: list[str], options: list[str], settings: GridSettings, show: bool
 ) -> int:
     command = [
         sys.executable,
@@ -94,7 +96,8 @@ def _score(
         "--workspace",
         str(context.workspace.root),
     ]
-    command += ["--data", str(context.config.data_root), "--paths", json.dumps(paths)]
+    command += ["--data", str(context.config.data_root), "--paths", json.dumps(settings.paths)]
+    command += ["--metrics", json.dumps(to_plain(settings.metrics))]
     command += ["--decoded-gib", str(context.config.get("decoded_gib")), *options]
     output = None if show else subprocess.DEVNULL
     codes = [

@@ -34,6 +34,7 @@ def shape_of(settings: GridSettings, backend: Backend) -> Shape:
         checkpoint_every_s=settings.checkpoint_every_s,
         evaluate_every=settings.evaluate_every,
         sets=tuple(settings.sets),
+        metrics=tuple(settings.metrics),
     )
 
 

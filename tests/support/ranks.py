@@ -141,6 +141,8 @@ def _become(order: dict[str, Any], rank: int, listener: socket.socket) -> None:
 def _train(order: dict[str, Any], rank: int, listener: socket.socket) -> int:
     import torch
 
+    from vtjobs.jobs.documents import from_plain
+    from vtjobs.jobs.run.settings import OwnFunction
     from vtjobs.jobs.run.spec import RunSpec
     from vtjobs.workers.environment import Origin
     from vtjobs.workers.process import die_with_parent
@@ -180,6 +182,7 @@ def _train(order: dict[str, Any], rank: int, listener: socket.socket) -> int:
 
     names = ("checkpoint_every_s", "evaluate_every", "micro_split", "workers", "paths")
     settings = {name: order[name] for name in names if name in order}
+    settings["metrics"] = from_plain(order.get("metrics", []), tuple[OwnFunction, ...])
     plan = TrainingPlan(
         origin=Origin(world_size=world_size, threads=1, device="cpu", software={}),
         run_id=order["run_id"],

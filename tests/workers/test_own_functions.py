@@ -9,7 +9,7 @@ from torch.nn import functional as F
 from vtjobs.jobs.documents import changed
 from vtjobs.jobs.run.settings import OwnFunction
 from vtjobs.jobs.run.spec import RunSpec
-from vtjobs.workers.own_functions import own_loss, own_transform
+from vtjobs.workers.own_functions import own_loss, own_metrics, own_transform
 from vtjobs.workers.own_parts import OwnPartError
 
 from ..support.training import newest, run_spec, training
@@ -45,6 +45,20 @@ def test_a_transform_that_cannot_be_called_is_told() -> None:
     given = OwnFunction(name="make", args={}, source="def make():\n    return 1\n")
     with pytest.raises(OwnPartError, match="must make something that is called"):
         own_transform(given)
+
+
+@pytest.mark.parametrize("returned", ["None", "float('nan')", "'much'", "logits"])
+def test_a_metric_that_is_no_finite_number_is_told(returned: str) -> None:
+    source = f"def mine(logits, labels):\n    return {returned}\n"
+    metrics = own_metrics([OwnFunction(name="mine", args={}, source=source)])
+    with pytest.raises(OwnPartError, match="metric mine: must return a finite number"):
+        metrics["mine"](torch.randn(6, 4), torch.randint(0, 4, (6,)))
+
+
+def test_balanced_accuracy_counts_each_class_alike() -> None:
+    metric = own_metrics([_example("balanced_accuracy", "balanced.py")])["balanced_accuracy"]
+    logits = torch.eye(3)[torch.tensor([0, 0, 0, 0, 1])]
+    assert metric(logits, torch.tensor([0, 0, 0, 1, 1])) == pytest.approx(75.0)
 
 
 def _spec(**changes: object) -> RunSpec:

@@ -43,6 +43,7 @@ def make_order(
         checkpoint_every_s=shape.checkpoint_every_s,
         evaluate_every=shape.evaluate_every,
         sets=shape.sets,
+        metrics=shape.metrics,
         micro_split=task.micro_split,
         decoded=str(folder.workspace.decoded),
         decoded_bytes=int(allocation.decoded_gib * 2**30),

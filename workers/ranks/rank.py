@@ -127,6 +127,7 @@ def _train(
         checkpoint_every_s=order.checkpoint_every_s,
         evaluate_every=order.evaluate_every,
         sets=order.sets,
+        metrics=order.metrics,
         micro_split=order.micro_split,
         workers=mine.workers,
         decoded=Path(order.decoded) if order.decoded else None,

@@ -12,11 +12,14 @@ import os
 import secrets
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from ...jobs.atomic_files import make_folder
-from ...jobs.documents import changed
+from ...jobs.documents import changed, from_plain
+from ...jobs.grid.own_function import METRICS
+from ...jobs.run.settings import OwnFunction
 from ...jobs.workspace.allocation import DECODED_GIB
 from ...jobs.workspace.journal import JournalWriter
 from ...jobs.workspace.paths import Workspace
@@ -33,6 +36,7 @@ def score(
     data_root: Path,
     paths: dict[str, str],
     decoded_gib: float = DECODED_GIB,
+    metrics: Sequence[OwnFunction] = (),
     image_size: int | None = None,
     crop_pct: float | None = None,
 ) -> dict[str, Any]:
@@ -45,6 +49,7 @@ def score(
         data_root: where known datasets lie.
         paths: folders by fingerprint.
         decoded_gib: what the workspace's decoded sets of images may take.
+        metrics: of the lab, beside those of vtjobs.
         image_size: another side of the input, pixels; the set is then called `test@256px`.
         crop_pct: another share that the centre crop keeps; `test@crop1`.
 
@@ -59,6 +64,7 @@ def score(
     from ..data.datasets import load_part
     from ..data.decoded import Decoder
     from ..models.backbones import build
+    from ..own_functions import own_metrics
     from ..training.compiled import compiled
     from ..training.evaluate import evaluate
     from ..training.group import Group
@@ -91,7 +97,7 @@ def score(
         source = EvalSource(split, spec.dataset, recipe, device, decoder=decoder)
         group = Group(rank=0, world_size=1, device=device)
         found[_label(name, image_size, crop_pct)] = evaluate(
-            model, source, group, numerics, forward=forward
+            model, source, group, numerics, forward=forward, metrics=own_metrics(metrics)
         )
     _journal(workspace.run(run_id).evaluations, final.attempt, final.manifest, found)
     return found
@@ -120,6 +126,12 @@ def _journal(folder: Path, attempt: int, manifest: Any, found: dict[str, Any]) -
     os.rename(staged, folder / f"{staged.name[1:]}.jsonl")
 
 
+def _line(run_id: str, set_name: str, metrics: dict[str, float]) -> str:
+    own = "".join(f"  {name} {value:.4g}" for name, value in metrics.items() if name not in METRICS)
+    main = f"top1 {metrics['top1']:.2f}  loss {metrics['loss']:.4f}{own}"
+    return f"{run_id} {set_name}: {main}  n {metrics['n']:.0f}"
+
+
 def main() -> int:
     """Score each run; print a line per run and set."""
     parser = argparse.ArgumentParser(prog="vtjobs.workers.tools.score")
@@ -128,6 +140,7 @@ def main() -> int:
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--paths", default="{}")
     parser.add_argument("--sets", required=True)
+    parser.add_argument("--metrics", default="[]")
     parser.add_argument("--image-size", type=int)
     parser.add_argument("--crop-pct", type=float)
     parser.add_argument("run_ids", nargs="+")
@@ -141,14 +154,11 @@ def main() -> int:
             data_root=options.data,
             paths=json.loads(options.paths),
             decoded_gib=options.decoded_gib,
+            metrics=from_plain(json.loads(options.metrics), list[OwnFunction]),
             image_size=options.image_size,
             crop_pct=options.crop_pct,
         )
-        return "\n".join(
-            f"{run_id} {name}: top1 {metrics['top1']:.2f}  loss {metrics['loss']:.4f}  n"
-            f" {metrics['n']:.0f}"
-            for name, metrics in found.items()
-        )
+        return "\n".join(_line(run_id, name, metrics) for name, metrics in found.items())
 
     return each(options.run_ids, tell)
 

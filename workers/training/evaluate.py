@@ -1,7 +1,8 @@
 """Score a model on a split: every example exactly once, over all ranks."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -14,6 +15,9 @@ from ..data.patches import PatchWork
 from ..randomness import Streams
 from .compiled import compiled
 from .group import Group
+
+Metric = Callable[[Tensor, Tensor], float]
+"""Of the logits, [N, classes] float32, and labels, [N] int64, of a whole set."""
 
 
 class Diverged(VtjobsError):
@@ -29,14 +33,16 @@ def evaluate(
     keep_going: Callable[[], bool] = lambda: True,
     correct: Tensor | None = None,
     forward: Callable[[Tensor], Tensor] | None = None,
+    metrics: Mapping[str, Metric] = MappingProxyType({}),
 ) -> dict[str, float] | None:
-    """Return top1 and top5 in percent, loss (mean cross-entropy) and n.
+    """Return top1 and top5 in percent, loss (mean cross-entropy), n, and a lab's own metrics.
 
     None where the ranks agreed to stop.
 
     Evaluation draws no random numbers. `correct`, [N] float64 zeros, is given a 1 for each image of
     this rank that is classified rightly. `forward` calls the model where it is compiled.
     """
+    kept = _Kept(source) if metrics else None
     wanted = min(5, source.classes)
     forward = forward or model
 
@@ -44,6 +50,8 @@ def evaluate(
         with numerics.autocast():
             logits = forward(images)
         logits = logits.float()
+        if kept is not None:
+            kept.add(logits, labels, number)
         ranked = logits.topk(wanted, dim=1).indices == labels[:, None]
         loss = F.cross_entropy(logits, labels, reduction="sum")
         if correct is not None:
@@ -51,9 +59,34 @@ def evaluate(
         return {"top1": 100 * ranked[:, 0].sum(), "loss": loss, "top5": 100 * ranked.sum()}
 
     found = means(score, model, source, group, keep_going=keep_going)
-    if found is not None and source.classes <= 5:
+    if found is None:
+        return None
+    if source.classes <= 5:
         del found["top5"]
+    if kept is not None:
+        found |= kept.scores(metrics, group)
     return found
+
+
+class _Kept:
+    """The logits of a whole set, which a lab's own metrics are computed from."""
+
+    def __init__(self, source: EvalSource) -> None:
+        # Zeros where another rank has the image: the sum over the ranks is all of them.
+        self._logits = torch.zeros(source.size, source.classes, dtype=torch.float64)
+        self._labels = torch.zeros(source.size, dtype=torch.float64)
+        self._batch_size = source.batch_size
+
+    def add(self, logits: Tensor, labels: Tensor, number: int) -> None:
+        """Take in a batch, by its number among those of all ranks."""
+        place = slice(number * self._batch_size, number * self._batch_size + len(labels))
+        self._logits[place] = logits.double().cpu()
+        self._labels[place] = labels.double().cpu()
+
+    def scores(self, metrics: Mapping[str, Metric], group: Group) -> dict[str, float]:
+        """Return each metric of the whole set, the same on every rank."""
+        logits, labels = group.sum(self._logits).float(), group.sum(self._labels).long()
+        return {name: metric(logits, labels) for name, metric in metrics.items()}
 
 
 @torch.no_grad()
@@ -121,9 +154,11 @@ class Examiner:
         patches: PatchWork | None,
         streams: Streams,
         *,
+        metrics: Mapping[str, Metric] = MappingProxyType({}),
         compiles: bool = False,
     ) -> None:
         self.trainee, self.ema, self.sources = trainee, ema, sources
+        self.metrics = metrics
         self.group, self.numerics = group, numerics
         self.patches, self.streams = patches, streams
         self.modules: dict[str, nn.Module] = {"": trainee.backbone}
@@ -177,6 +212,7 @@ class Examiner:
                     keep_going=keep_going,
                     correct=None if prefix else bits,
                     forward=self.forwards.get(prefix),
+                    metrics=self.metrics,
                 )
             else:
                 scores = means(self._head, module, source, self.group, keep_going=keep_going)

@@ -24,6 +24,7 @@ from ..data.patches import patch_work
 from ..data.timm_pipeline import PilSource, PilTransform
 from ..heads.base import weight_at
 from ..models.backbones import input_side
+from ..own_functions import own_metrics
 from ..own_parts import OwnPartError
 from ..randomness import Streams
 from .compiled import compiled
@@ -139,6 +140,7 @@ class Training:
             self.numerics,
             self.patches,
             self.streams,
+            metrics=own_metrics(self.plan.metrics),
             compiles=recipe.compile,
         )
         if self.plan.resume is None:

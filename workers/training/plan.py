@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ...jobs.run.settings import OwnFunction
 from ...jobs.run.spec import RunSpec
 from ..environment import Origin
 
@@ -28,6 +29,8 @@ class TrainingPlan:
     evaluate_every: int = 1
     sets: tuple[str, ...] = ()
     """Scored beside test and, where it is held out, val."""
+    metrics: tuple[OwnFunction, ...] = ()
+    """Of the lab, beside those of vtjobs."""
     micro_split: int = 1
     workers: int = 0
     """Of the loader."""

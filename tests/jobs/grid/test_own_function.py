@@ -26,7 +26,7 @@ GREY = '{pipeline: pil, transform: {"random_grey.py:RandomGrey": {probability: 0
 def _expand(
     folder: Path, train: str = "{}", *, more: str = "", recipe: str = "quickstart"
 ) -> Expansion:
-    for name in ("focal.py", "random_grey.py"):
+    for name in ("focal.py", "random_grey.py", "balanced.py"):
         if not (folder / name).exists():
             (folder / name).write_text((EXAMPLES / name).read_text())
     path = folder / "grid.yaml"
@@ -85,3 +85,37 @@ def test_show_names_them_without_their_source(tmp_path: Path) -> None:
         for one in fidelity.of_recipe(settings.recipe, "quickstart", settings.dataset)
     }
     assert found["transform"] == "RandomGrey"
+
+
+def test_metrics_are_no_part_of_a_run_and_go_with_the_grid(tmp_path: Path) -> None:
+    plain = _expand(tmp_path)
+    found = _expand(tmp_path, more='data: {metrics: ["balanced.py:balanced_accuracy"]}')
+    assert found.runs == plain.runs
+    (metric,) = found.metrics
+    assert (metric.name, metric.source) == (
+        "balanced_accuracy",
+        (EXAMPLES / "balanced.py").read_text(),
+    )
+
+
+@pytest.mark.parametrize(
+    ("metrics", "says"),
+    [
+        ('["balanced.py:balanced"]', "Did you mean 'balanced_accuracy'?"),
+        ("[recall]", "write file.py:Name"),
+        ('["mine.py:top1"]', "top1 is a metric of vtjobs. Rename the function"),
+        ('["mine.py:one"]', "must take 2 arguments by place"),
+        (
+            '["balanced.py:balanced_accuracy", "balanced.py:balanced_accuracy"]',
+            "balanced_accuracy is listed twice",
+        ),
+    ],
+)
+def test_what_is_no_metric_is_told_with_the_line_of_the_grid(
+    tmp_path: Path, metrics: str, says: str
+) -> None:
+    (tmp_path / "mine.py").write_text("def top1(logits, labels): pass\ndef one(logits): pass\n")
+    with pytest.raises(BadInput) as caught:
+        _expand(tmp_path, more=f"data: {{metrics: {metrics}}}")
+    (problem,) = caught.value.problems
+    assert says in str(problem) and problem.line == 8

@@ -115,12 +115,14 @@ def test_a_run_from_before_a_field_keeps_its_name_and_reads_what_was_the_case() 
 
 
 def test_a_run_stores_the_fields_of_the_recipe_that_a_user_gives() -> None:
-    assert tuple(Recipe.model_fields) == RecipeSettings.__struct_fields__
+    # A loss of one's own is given as the loss.
+    assert (*Recipe.model_fields, "own_loss") == RecipeSettings.__struct_fields__
 
 
 def test_a_field_that_may_be_left_out_of_a_run_has_the_recipes_default() -> None:
     left_out = msgspec.structs.fields(RecipeSettings)
     later = {field.name: field.default for field in left_out if not field.required}
+    assert later.pop("own_loss") is None
     assert {name: Recipe.model_fields[name].default for name in later} == later
 
 

@@ -52,6 +52,21 @@ def test_the_scores_are_those_of_the_whole_split_at_once(count: int, classes: in
         assert "top5" not in scores
 
 
+def test_a_metric_of_the_labs_own_gets_the_logits_and_labels_of_the_whole_set() -> None:
+    source, model = _source(300, 3), _model(3)
+    seen: list[tuple[Tensor, Tensor]] = []
+
+    def metric(logits: Tensor, labels: Tensor) -> float:
+        seen.append((logits, labels))
+        return 0.25
+
+    scores = evaluate(model, source, ALONE, NUMERICS, metrics={"mine": metric})
+    assert scores is not None and scores["mine"] == 0.25
+    ((logits, labels),) = seen
+    assert torch.equal(labels, source.labels)
+    assert scores["loss"] == pytest.approx(float(F.cross_entropy(logits, labels)), rel=1e-5)
+
+
 def test_scoring_draws_no_random_number_and_leaves_the_model_in_training() -> None:
     model = _model(3).train()
     before = torch.get_rng_state()

@@ -108,3 +108,20 @@ def test_running_statistics_follow_virtual_rank_0_alone(ranks: Ranks, tmp_path: 
         if name.endswith("num_batches_tracked")
     }
     assert counts and set(counts.values()) == {4}
+
+
+def test_a_metric_of_the_labs_own_sees_the_whole_set_on_any_number_of_ranks(
+    ranks: Ranks, tmp_path: Path
+) -> None:
+    source = (Path(__file__).parents[3] / "docs" / "examples" / "balanced.py").read_text()
+    metric = {"name": "balanced_accuracy", "args": {}, "source": source}
+    spec = run_spec(VIT, epochs=1, virtual_ranks=2, ema_decay=0.5)
+    scores = []
+    for world_size in (1, 2):
+        place = tmp_path / f"on-{world_size}"
+        ended = ranks.train(spec, place, world_size=world_size, metrics=[metric])
+        assert set(ended.statuses) == {0}, ended.text
+        (metrics,) = (event["metrics"] for event in ended.events if event["kind"] == "evaluation")
+        scores.append([metrics["balanced_accuracy"], metrics["ema_balanced_accuracy"]])
+    assert scores[0] == pytest.approx(scores[1], abs=1e-4)
+    assert all(0 < score < 100 for score in scores[0])
