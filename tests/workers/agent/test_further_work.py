@@ -9,10 +9,11 @@ from vtjobs.jobs.config.node import OnNode
 from vtjobs.jobs.run.states import AttemptState, FailureClass
 from vtjobs.jobs.workspace.allocation import Allocation, Task
 from vtjobs.orchestrator.requests import actions
+from vtjobs.workers.agent import further_work
 from vtjobs.workers.agent.further_work import FurtherWork
 
 from ...support.grids import tiny_grid
-from ...support.journals import ended, journal, started
+from ...support.journals import ended, journal, scored, started
 from ...support.lab import Lab
 from .test_agent import start
 
@@ -104,6 +105,21 @@ def test_runs_that_nobody_has_submitted_are_taken_on_in_the_grids_order(quiet_la
     taken = [work.next(), work.next()]
     assert [task.run_id for task in taken if task] == runs[2:]
     assert work.next() is None, "what a scheduler has is left to it"
+
+
+def test_a_look_reads_no_whole_journal_of_a_run_that_has_begun(
+    quiet_lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = quiet_lab.submit(tiny_grid(seeds="3"))
+    work = further(quiet_lab, quiet_lab.allocate(runs[:1]))
+    quiet_lab.allocate(runs[1:])
+    for run_id, ends in zip(runs, ([ended("completed")], [ended("completed")], []), strict=True):
+        quiet_lab.run(run_id).claim(1)
+        journal(quiet_lab, run_id, 1, started(), scored(50.0), *ends)
+    read: list[str] = []
+    monkeypatch.setattr(further_work, "read_attempt", lambda folder, _: read.append(folder))
+    assert work.next() is None
+    assert not read
 
 
 def test_two_agents_never_take_on_the_same_run(quiet_lab: Lab) -> None:
