@@ -33,6 +33,13 @@ class TinyNet(nn.Module):
     def forward(self, images: Tensor) -> Tensor:
         return self.forward_head(self.forward_features(images))
 
+    def get_classifier(self) -> nn.Module:
+        return self.classifier
+
+    def reset_classifier(self, num_classes: int) -> None:
+        width = self.num_features
+        self.classifier = nn.Linear(width, num_classes) if num_classes else nn.Identity()
+
 
 def tiny_net(num_classes: int, in_chans: int = 3, width: int = 64, drop_rate: float = 0.0):
     return TinyNet(num_classes, in_chans, width, drop_rate)

@@ -1,5 +1,6 @@
 """Read a grid file and report every mistake in it, with file, line, key and fix."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +46,7 @@ def _take_in_recipes(document: Document) -> None:
     for name, value in recipes.items() if isinstance(recipes, dict) else ():
         if not isinstance(value, str):
             continue
-        path = Path(document.file).parent / Path(value).expanduser()
+        path = Path(document.file).parent / os.path.expanduser(value)
         if not path.is_file():
             raise BadInput(document.problem(("recipes", name), f"{path}: no such file"))
         found = read(path).data

@@ -50,6 +50,10 @@ def find_dataset(name: str, given: OwnDataset, *, sources: Sources) -> Source:
     if wanted in catalogue.datasets() or wanted == FOLDER:
         raise NotOwn(f"{wanted} is the name of a dataset of vtjobs. Rename the class")
     source = find(name, sources=sources, what="dataset", first=FIRST)
+    if taken := sorted((source.arguments or frozenset()) & OwnDataset.model_fields.keys()):
+        raise NotOwn(
+            f"{taken[0]} is a key of vtjobs, which the class does not get. Rename its argument"
+        )
     try:
         source.check(frozenset(given.model_extra or {}), provided=frozenset())
     except NotOwn as error:

@@ -55,7 +55,7 @@ def find_metrics(given: list[Any], mistakes: Mistakes) -> list[OwnFunction]:
         except NotOwn as error:
             mistakes.at(path, str(error))
             continue
-        if function.name in METRICS:
+        if function.name in METRICS or function.name.startswith("ema_"):
             mistakes.at(path, f"{function.name} is a metric of vtjobs. Rename the function")
         elif function.name in found:
             mistakes.at(path, f"{function.name} is listed twice. Rename one of the functions")

@@ -4,13 +4,13 @@ Its source goes with the run and into its name.
 """
 
 import ast
+import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..atomic_files import read_mapping
 from ..errors import suggest
-from ..workspace.stored_grid import SOURCES
+from ..workspace.stored_grid import stored_sources
 
 MOST_BYTES = 100_000
 _Function = ast.FunctionDef | ast.ClassDef
@@ -73,7 +73,7 @@ class Sources:
         self.folder = folder
         self.read: dict[str, str] = {}
         """What was read: the file or module as the grid names it -> its text."""
-        self._stored: dict[str, str] = read_mapping(folder / SOURCES)
+        self._stored = stored_sources(folder)
 
     def parse(self, name: str, *, what: str) -> tuple[Path, str, ast.Module]:
         """Read the file that `file.py:Name` or `module:Name` leads to.
@@ -95,7 +95,8 @@ class Sources:
         if stored is None and path.stat().st_size > MOST_BYTES:
             raise NotOwn(f"{path}: a {what}'s file is at most {MOST_BYTES // 1000} kB")
         try:
-            text = path.read_text("utf-8") if stored is None else stored
+            # Editors on Windows begin a file with a byte order mark.
+            text = path.read_text("utf-8-sig") if stored is None else stored
             tree = ast.parse(text)
         except (OSError, ValueError, SyntaxError, RecursionError, MemoryError) as error:
             # The last two: nested too deeply for the parser, which has no memory of its own left
@@ -115,7 +116,7 @@ def _path(module: str, folder: Path) -> Path:
     if not module.strip("./"):
         raise NotOwn("write file.py:Name or module:Name")
     if module.endswith(".py"):
-        path = folder / Path(module).expanduser()
+        path = folder / os.path.expanduser(module)
         if not path.is_file():
             raise NotOwn(f"{path}: no such file")
         return path
@@ -160,7 +161,14 @@ def source_of(found: _Function, text: str, *, path: Path, first: int) -> Source:
         NotOwn: a class has no `__init__`, or it takes fewer than `first` arguments by place.
     """
     is_class = isinstance(found, ast.ClassDef)
-    function = _init_of(found, path) if isinstance(found, ast.ClassDef) else found
+    function = _init_of(found) if isinstance(found, ast.ClassDef) else found
+    if function is None:
+        if first:
+            raise NotOwn(f"{path}: class {found.name} has no __init__ of its own")
+        # A dataclass, or one that inherits what it takes: only a run knows.
+        is_open = bool(found.decorator_list or getattr(found, "bases", ()))
+        takes = None if is_open else frozenset[str]()
+        return Source(text=text, arguments=takes, required=frozenset())
     skipped = first + is_class
     places = [argument.arg for argument in function.args.posonlyargs + function.args.args]
     if len(places) < skipped and function.args.vararg is None:
@@ -175,8 +183,6 @@ def source_of(found: _Function, text: str, *, path: Path, first: int) -> Source:
     return Source(text=text, arguments=known, required=frozenset(required))
 
 
-def _init_of(found: ast.ClassDef, path: Path) -> ast.FunctionDef:
-    for node in found.body:
-        if isinstance(node, ast.FunctionDef) and node.name == "__init__":
-            return node
-    raise NotOwn(f"{path}: class {found.name} has no __init__ of its own")
+def _init_of(found: ast.ClassDef) -> ast.FunctionDef | None:
+    made = (node for node in found.body if isinstance(node, ast.FunctionDef))
+    return next((node for node in made if node.name == "__init__"), None)

@@ -1,5 +1,6 @@
 """From a backbone's name in a grid to what it stands for."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -120,7 +121,7 @@ class BackboneResolver:
                 if value:
                     self._mistakes.at((*entry.path, entry.name, key), "is for weights: FILE alone")
             return None
-        path = Path(str(weights)).expanduser()
+        path = Path(os.path.expanduser(str(weights)))
         named = (
             "/" not in str(weights)
             and not path.is_file()

@@ -1,6 +1,7 @@
 """From a dataset's name in a grid to what it stands for."""
 
 import math
+import os
 from pathlib import Path
 from typing import Any
 
@@ -86,7 +87,7 @@ class DatasetResolver:
                 return None
         if not is_folder:
             return known[entry.name] | {"name": entry.name}, None
-        folder = Path(str(settings.get("path", entry.name))).expanduser()
+        folder = Path(os.path.expanduser(str(settings.get("path", entry.name))))
         return self._folder_facts(folder) | {"name": "folder"}, folder
 
     def _folder_facts(self, folder: Path) -> dict[str, Any]:
@@ -114,7 +115,7 @@ class DatasetResolver:
         except NotOwn as error:
             self._mistakes.at(entry.path, f"dataset {name}: {error}")
             return None
-        path = None if given.path is None else Path(given.path).expanduser()
+        path = None if given.path is None else Path(os.path.expanduser(given.path))
         facts = facts_of(given, path=path)
         if path is not None:
             self._paths[facts["fingerprint"]] = str(path.resolve())

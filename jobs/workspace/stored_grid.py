@@ -164,6 +164,24 @@ def write_grid(workspace: Workspace, frozen: FrozenGrid, text: bytes) -> None:
     write_over(folder / "grid.json", to_json(to_plain(frozen.settings)))
 
 
+def stored_sources(folder: Path) -> dict[str, str]:
+    """Return the files of own parts that were stored with a grid: as the grid names each -> text.
+
+    Args:
+        folder: of a stored grid; any other one has none.
+
+    Raises:
+        DamagedFile: they cannot be read.
+    """
+    if not (folder / "grid.json").is_file() or not (folder / "runs.json").is_file():
+        return {}
+    path = folder / SOURCES
+    try:
+        return from_plain(read_mapping(path), dict[str, str])
+    except ValueError as error:
+        raise _damaged(path, error) from None
+
+
 def first_submitted_at(workspace: Workspace, settings: GridSettings) -> float:
     """Return when a stored grid was submitted first, in seconds since 1970.
 

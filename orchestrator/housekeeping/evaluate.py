@@ -97,12 +97,17 @@ def _score(
         str(context.workspace.root),
     ]
     command += ["--data", str(context.config.data_root), "--paths", json.dumps(settings.paths)]
-    command += ["--metrics", json.dumps(to_plain(settings.metrics))]
+    # Their sources may be longer than a command line.
+    metrics = json.dumps(to_plain(settings.metrics))
     command += ["--decoded-gib", str(context.config.get("decoded_gib")), *options]
     output = None if show else subprocess.DEVNULL
     codes = [
         subprocess.run(
-            [*command, *run_ids[start : start + MOST_IDS]], stdout=output, env=clean_environment()
+            [*command, "--metrics", *run_ids[start : start + MOST_IDS]],
+            stdout=output,
+            env=clean_environment(),
+            input=metrics,
+            text=True,
         ).returncode
         for start in range(0, len(run_ids), MOST_IDS)
     ]

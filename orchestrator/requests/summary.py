@@ -14,6 +14,7 @@ from ...jobs.run.states import RunState
 from ...jobs.workspace.stored_grid import FrozenGrid
 from ..loop.context import Context
 from ..loop.plan import spread
+from .metric_check import require_same_metrics
 
 if TYPE_CHECKING:
     from .submit import Prepared
@@ -108,7 +109,13 @@ class Summary(Document, frozen=True, kw_only=True):
 
 
 def summary(context: Context | None, prepared: "Prepared") -> Summary:
-    """Return what a submission would do: counts, rules, allocations, an estimate of the hours."""
+    """Return what a submission would do: counts, rules, allocations, an estimate of the hours.
+
+    Raises:
+        BadInput: a metric's name stands for another function in this workspace.
+    """
+    if context is not None:
+        require_same_metrics(context, prepared)
     frozen = prepared.frozen
     run_ids = [run[0] for run in frozen.runs]
     states: dict[str, RunState] = {}

@@ -36,8 +36,9 @@ def start_from(model: nn.Module, weights: Weights, path: Path) -> LoadedWeights:
             missing or unused without being named.
     """
     what = f"weights {path}"
-    given = _without_prefixes(read_weights(path))
-    fitting, adapted = _matched(model, given, what)
+    given = _without_prefixes(read_weights(path), model)
+    named = (*weights.allow_missing, *weights.allow_unused)
+    fitting, adapted = _matched(model, given, what, free=named)
     classifier = _classifier(model)
     drawn = sorted(set(model.state_dict()) - set(fitting))
     unused = sorted(set(adapted) - set(fitting))
@@ -86,9 +87,12 @@ def fit(model: nn.Module, state: dict[str, Tensor], what: str) -> dict[str, Tens
 
 
 def _matched(
-    model: nn.Module, state: dict[str, Tensor], what: str
+    model: nn.Module, state: dict[str, Tensor], what: str, *, free: Sequence[str] = ()
 ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """Return what of some weights a model takes, and all of them in the model's own names."""
+    """Return what of some weights a model takes, and all of them in the model's own names.
+
+    Tensors with a name in `free` may have another shape: they are left out.
+    """
     own = model.state_dict()
     if any(name not in own or own[name].shape != value.shape for name, value in state.items()):
         try:
@@ -98,7 +102,7 @@ def _matched(
             raise BackboneError(
                 f"{what}: cannot be loaded into {type(model).__name__} ({why})"
             ) from error
-        _check_shapes(model, state, what)
+        _check_shapes(model, state, what, free)
     fitting = {
         name: value
         for name, value in state.items()
@@ -109,10 +113,12 @@ def _matched(
     return fitting, state
 
 
-def _without_prefixes(state: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Return weights without what stands before every name."""
+def _without_prefixes(state: dict[str, Tensor], model: nn.Module) -> dict[str, Tensor]:
+    """Return weights without what stands before every name and before none of the model's."""
+    own = model.state_dict()
+    foreign = [one for one in _PREFIXES if not any(name.startswith(one) for name in own)]
     while state:
-        prefix = next((one for one in _PREFIXES if all(name.startswith(one) for name in state)), "")
+        prefix = next((one for one in foreign if all(name.startswith(one) for name in state)), "")
         if not prefix:
             break
         state = {name.removeprefix(prefix): value for name, value in state.items()}
@@ -167,7 +173,9 @@ def _adapted(model: Any, state: dict[str, Tensor]) -> dict[str, Tensor]:
     return found
 
 
-def _check_shapes(model: Any, state: dict[str, Tensor], what: str) -> None:
+def _check_shapes(
+    model: Any, state: dict[str, Tensor], what: str, named: Sequence[str] = ()
+) -> None:
     found = model.get_classifier() if hasattr(model, "get_classifier") else None
     classifiers = found if isinstance(found, tuple | list) else (found,)
     free = {
@@ -179,6 +187,8 @@ def _check_shapes(model: Any, state: dict[str, Tensor], what: str) -> None:
     for name, own in model.named_parameters():
         given = state.get(name)
         if given is None or given.shape == own.shape or not own.requires_grad or id(own) in free:
+            continue
+        if _is_named(name, named):
             continue
         theirs, ours = ("x".join(map(str, tensor.shape)) for tensor in (given, own))
         raise BackboneError(f"{what}: {name} has shape {theirs}, the backbone expects {ours}")

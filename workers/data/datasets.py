@@ -32,6 +32,8 @@ class ImageSet:
     """Index -> PIL image, where they have not."""
     files: Sequence[Path] | None = None
     """Where they lie, where each has a file of its own."""
+    mode: str = "RGB"
+    """Pillow's, of the images that are opened one by one."""
     places: Tensor | None = None
     """[N] int64, where these images stand in the split that they are a part of."""
 
@@ -49,6 +51,7 @@ class ImageSet:
             labels=self.labels[indices],
             reader=lambda index: self.pil(chosen[index]),
             files=None if self.files is None else [self.files[index] for index in chosen],
+            mode=self.mode,
             places=indices,
         )
 
@@ -132,7 +135,8 @@ def load(
         raise DataError(f"dataset {name} has no set {split!r}")
     if dataset.is_own:
         read = own.read(dataset, split, paths.get(dataset.fingerprint, str(data_root)))
-        loaded = ImageSet(labels=read.labels, images=read.images, reader=read.reader)
+        mode = own.MODES.get(dataset.channels, "RGB")
+        loaded = ImageSet(labels=read.labels, images=read.images, reader=read.reader, mode=mode)
     elif name == "folder":
         loaded = load_folder(Path(paths.get(dataset.fingerprint, "")), split)
     elif name in _LOADERS:

@@ -93,7 +93,9 @@ class _Chunks(torch.utils.data.Dataset[Tensor | FromWorker]):
 
     def _image(self, index: int) -> Tensor:
         image = self.images.pil(index)
-        return self.fit(image if self.images.images is not None else image.convert("RGB"))
+        return self.fit(
+            image if self.images.images is not None else image.convert(self.images.mode)
+        )
 
 
 class Decoded:
@@ -284,7 +286,7 @@ def _is_free(handle: int) -> bool:
 
 
 def _channels(images: ImageSet) -> int:
-    return 3 if images.images is None else images.images.shape[1]
+    return len(images.mode) if images.images is None else images.images.shape[1]
 
 
 def _bytes_of(images: ImageSet, fit: Fit) -> int:

@@ -11,6 +11,9 @@ from ...jobs.run.settings import DatasetSettings
 from ..errors import DataError
 from ..own_parts import OwnPartError, load
 
+# Number of channels -> Pillow's mode.
+MODES = {1: "L", 3: "RGB"}
+
 
 class OwnImages(NamedTuple):
     """What a lab's own class gives for a split."""
@@ -40,7 +43,7 @@ def read(dataset: DatasetSettings, split: str, root: str) -> OwnImages:
     made = load("dataset", name, dataset.source)(root, split, **dataset.args)
     labels = _labels(made, name)
     if not len(labels) or not _is_array(_image(made, 0, name)):
-        return OwnImages(labels, None, lambda index: _picture(made, index, name))
+        return OwnImages(labels, None, lambda index: _picture(made, index, dataset))
     shape: tuple[int, ...] | None = None
     found = []
     for index in range(len(labels)):
@@ -101,12 +104,17 @@ def _as_tensor(image: Any, dataset: DatasetSettings, index: int) -> Tensor:
     return found.contiguous()
 
 
-def _picture(made: Any, index: int, name: str) -> Any:
+def _picture(made: Any, index: int, dataset: DatasetSettings) -> Any:
     from PIL import Image
 
-    image = _image(made, index, name)
+    image = _image(made, index, dataset.name)
     if not isinstance(image, Image.Image):
         raise DataError(
-            f"dataset {name}: item {index} is a {type(image).__name__}, not a Pillow image"
+            f"dataset {dataset.name}: item {index} is a {type(image).__name__}, not a Pillow image"
         )
-    return image.convert("RGB")
+    if dataset.channels not in MODES:
+        raise DataError(
+            f"dataset {dataset.name}: Pillow images have 1 or 3 channels, not {dataset.channels}."
+            " Return arrays"
+        )
+    return image.convert(MODES[dataset.channels])

@@ -24,6 +24,7 @@ from ...jobs.workspace.paths import Workspace
 from ..checkpoints.final_weights import Final, final_of
 
 WEIGHTS = "model.safetensors"
+_READ = f'model.load_state_dict(load_file("{WEIGHTS}"))'
 
 
 def export(workspace: Workspace, run_id: str, out: Path, form: str, *, facts: CardFacts) -> None:
@@ -76,7 +77,7 @@ def configuration(final: Final) -> dict[str, Any]:
     arguments = create_arguments(spec.backbone, spec.shape)
     classes = arguments.pop("num_classes") if spec.head.shared.labels else 0
     arguments.pop("num_classes", None)
-    if not spec.head.shared.positions:
+    if not spec.head.shared.positions and spec.backbone.source is None:
         arguments["pos_embed"] = "none"
     return {
         "architecture": spec.backbone.model,
@@ -171,7 +172,10 @@ def card(
     if cell.mean is not None and cell.std is not None:
         what = f"{cell.metric} {cell.mean:.2f} ± {cell.std:.2f} over all of them"
         lines += ["", f"One of {cell.n} seeds; {what}."]
-    code = _loading(config, form, is_own=spec.backbone.source is not None)
+    if spec.backbone.source is None:
+        code = _loading(config, form)
+    else:
+        code = _loading_of_own(config, has_positions=spec.head.shared.positions)
     lines += ["", "```python", *code, "```", "", "## Recipe", "", "```json"]
     lines += [json.dumps(spec.recipe.in_full(), indent=1), "```"]
     if environment and environment.get("software"):
@@ -191,23 +195,28 @@ def _left(final: Final) -> str:
     return "the teacher is not part of these weights"
 
 
-def _loading(config: dict[str, Any], form: str, *, is_own: bool) -> list[str]:
+def _loading_of_own(config: dict[str, Any], *, has_positions: bool) -> list[str]:
+    """Return the lines of Python that load a lab's own backbone, started in the exported folder."""
+    name, classes = config["architecture"], config["num_classes"]
+    # Its function may refuse a model without classes, as none was trained here.
+    given = {"num_classes": classes or 1, **config["model_args"]}
+    named = ", ".join(f"{key}={value!r}" for key, value in given.items())
+    return [
+        "from safetensors.torch import load_file",
+        "",
+        f"from {name} import {name}",
+        "",
+        f"model = {name}({named})",
+        *([] if classes else ["model.reset_classifier(0)"]),
+        *([] if has_positions else ["model.pos_embed = None"]),
+        _READ,
+    ]
+
+
+def _loading(config: dict[str, Any], form: str) -> list[str]:
     """Return the lines of Python that load the weights, started in the exported folder."""
     name, classes = config["architecture"], config["num_classes"]
     named = [f"{key}={value!r}" for key, value in config["model_args"].items()]
-    read = f'model.load_state_dict(load_file("{WEIGHTS}"))'
-    if is_own:
-        # Its function may refuse a model without classes, as none was trained here.
-        made = [f"model = {name}({', '.join([f'num_classes={classes or 1}', *named])})"]
-        made += [] if classes else ["model.reset_classifier(0)"]
-        return [
-            "from safetensors.torch import load_file",
-            "",
-            f"from {name} import {name}",
-            "",
-            *made,
-            read,
-        ]
     last = "features_only=True" if form == "torchvision-backbone" else f"num_classes={classes}"
     arguments = ", ".join([repr(name), *named, last])
     # timm has no such model by itself: importing ours registers it.
@@ -218,7 +227,7 @@ def _loading(config: dict[str, Any], form: str, *, is_own: bool) -> list[str]:
         *(["", *ours] if ours else []),
         "",
         f"model = timm.create_model({arguments})",
-        read,
+        _READ,
     ]
 
 

@@ -140,11 +140,13 @@ def main() -> int:
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--paths", default="{}")
     parser.add_argument("--sets", required=True)
-    parser.add_argument("--metrics", default="[]")
+    # Read as JSON from standard input.
+    parser.add_argument("--metrics", action="store_true")
     parser.add_argument("--image-size", type=int)
     parser.add_argument("--crop-pct", type=float)
     parser.add_argument("run_ids", nargs="+")
     options = parser.parse_args()
+    metrics = from_plain(json.load(sys.stdin) if options.metrics else [], list[OwnFunction])
 
     def tell(run_id: str) -> str:
         found = score(
@@ -154,7 +156,7 @@ def main() -> int:
             data_root=options.data,
             paths=json.loads(options.paths),
             decoded_gib=options.decoded_gib,
-            metrics=from_plain(json.loads(options.metrics), list[OwnFunction]),
+            metrics=metrics,
             image_size=options.image_size,
             crop_pct=options.crop_pct,
         )

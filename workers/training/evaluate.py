@@ -86,7 +86,8 @@ class _Kept:
     def scores(self, metrics: Mapping[str, Metric], group: Group) -> dict[str, float]:
         """Return each metric of the whole set, the same on every rank."""
         logits, labels = group.sum(self._logits).float(), group.sum(self._labels).long()
-        return {name: metric(logits, labels) for name, metric in metrics.items()}
+        # Copies: a metric may work in place.
+        return {name: metric(logits.clone(), labels.clone()) for name, metric in metrics.items()}
 
 
 @torch.no_grad()

@@ -104,6 +104,7 @@ def test_metrics_are_no_part_of_a_run_and_go_with_the_grid(tmp_path: Path) -> No
         ('["balanced.py:balanced"]', "Did you mean 'balanced_accuracy'?"),
         ("[recall]", "write file.py:Name"),
         ('["mine.py:top1"]', "top1 is a metric of vtjobs. Rename the function"),
+        ('["mine.py:ema_score"]', "ema_score is a metric of vtjobs"),
         ('["mine.py:one"]', "must take 2 arguments by place"),
         (
             '["balanced.py:balanced_accuracy", "balanced.py:balanced_accuracy"]',
@@ -114,8 +115,25 @@ def test_metrics_are_no_part_of_a_run_and_go_with_the_grid(tmp_path: Path) -> No
 def test_what_is_no_metric_is_told_with_the_line_of_the_grid(
     tmp_path: Path, metrics: str, says: str
 ) -> None:
-    (tmp_path / "mine.py").write_text("def top1(logits, labels): pass\ndef one(logits): pass\n")
+    (tmp_path / "mine.py").write_text(
+        "def top1(logits, labels): pass\ndef one(logits): pass\n"
+        "def ema_score(logits, labels): pass\n"
+    )
     with pytest.raises(BadInput) as caught:
         _expand(tmp_path, more=f"data: {{metrics: {metrics}}}")
     (problem,) = caught.value.problems
     assert says in str(problem) and problem.line == 8
+
+
+def test_a_class_without_init_takes_no_arguments_and_a_dataclass_its_fields(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "mine.py").write_text(
+        "from dataclasses import dataclass\n"
+        "class Plain:\n    def __call__(self, image): return image\n"
+        "@dataclass\nclass Kept:\n    level: int = 3\n"
+    )
+    for value in ('"mine.py:Plain"', '{"mine.py:Kept": {level: 2}}'):
+        assert _expand(tmp_path, f"{{pipeline: pil, transform: {value}}}").runs
+    with pytest.raises(BadInput, match="unknown key 'level'"):
+        _expand(tmp_path, '{pipeline: pil, transform: {"mine.py:Plain": {level: 2}}}')

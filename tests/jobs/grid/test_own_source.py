@@ -130,6 +130,8 @@ SIZES = "classes: 4, train: 200, test: 100"
         (f'{{"mine.py:cifar10": {{{SIZES}}}}}', "cifar10 is the name of a dataset of vtjobs"),
         (f'{{"mine.py:short": {{{SIZES}}}}}', "short must take 2 arguments by place"),
         (f'{{"mine.py:long": {{{SIZES}}}}}', "it requires more"),
+        (f'{{"mine.py:taken": {{{SIZES}}}}}', "classes is a key of vtjobs"),
+        (f'{{"~nobody-here/x.py:Data": {{{SIZES}}}}}', "no such file"),
     ],
 )
 def test_what_can_be_no_dataset_is_told_with_the_place_in_the_grid(
@@ -137,6 +139,7 @@ def test_what_can_be_no_dataset_is_told_with_the_place_in_the_grid(
 ) -> None:
     (tmp_path / "mine.py").write_text(
         "def cifar10(root, split): pass\ndef short(root): pass\ndef long(root, split, more): pass\n"
+        "def taken(root, split, classes): pass\n"
     )
     with pytest.raises(BadInput) as caught:
         _expand(tmp_path, dataset=dataset)
@@ -180,8 +183,22 @@ def test_a_submitted_grid_is_read_with_the_sources_that_it_had(tmp_path: Path) -
     stored = tmp_path / "stored"
     stored.mkdir()
     (stored / "grid.yaml").write_text((tmp_path / "grid.yaml").read_text())
+    for name in ("grid.json", "runs.json"):
+        (stored / name).write_text("{}")
     (stored / SOURCES).write_text(json.dumps(found.sources))
     (tmp_path / "tiny_net.py").write_text("nothing of before")
     again = take_in(str(stored / "grid.yaml")).expansion
     assert _run(again) == _run(found)
     assert found.sources.keys() == {"tiny_net.py", "spots.py"}
+
+
+def test_a_file_of_that_name_beside_a_users_own_grid_is_none_of_ours(tmp_path: Path) -> None:
+    (tmp_path / SOURCES).write_text("no JSON at all")
+    assert _expand(tmp_path).runs
+
+
+def test_a_byte_order_mark_is_no_part_of_the_source(tmp_path: Path) -> None:
+    before = _run(_expand(tmp_path))
+    path = tmp_path / "tiny_net.py"
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
+    assert _run(_expand(tmp_path)) == before

@@ -56,6 +56,21 @@ def test_a_submitted_grid_can_be_read_again_without_the_files_of_its_own_parts(
     assert take_in(str(stored)).expansion.runs == prepared.expansion.runs
 
 
+def test_one_name_of_a_metric_is_one_function_in_a_workspace(
+    quiet_lab: Lab, tmp_path: Path
+) -> None:
+    path = tmp_path / "mine.py"
+    text = tiny_grid(seeds="1", extra=f'data: {{metrics: ["{path}:score"]}}')
+    path.write_text("def score(logits, labels):\n    return 1.0\n")
+    submit(quiet_lab.context, quiet_lab.prepare(text))
+    submit(quiet_lab.context, quiet_lab.prepare(text))
+    path.write_text("def score(logits, labels):\n    return 2.0\n")
+    changed = quiet_lab.prepare(text)
+    for request in (submit, summary):
+        with pytest.raises(BadInput, match="score has another source or other arguments in grid"):
+            request(quiet_lab.context, changed)
+
+
 def test_two_grids_share_their_common_runs_and_an_edited_grid_adds_only_what_is_new(
     quiet_lab: Lab,
 ) -> None:

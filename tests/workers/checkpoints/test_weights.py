@@ -107,5 +107,19 @@ def test_a_backbone_of_ones_own_starts_from_a_file_as_any(tmp_path: Path) -> Non
     state = _state(backbone=own)
     assert start_from(_model(backbone=own), _allowed(), _file(tmp_path, state)).drawn == []
     other = {**state, "classifier.weight": torch.ones(9, 8), "classifier.bias": torch.ones(9)}
-    with pytest.raises(BackboneError, match=r"classifier\.weight has shape 9x8"):
-        start_from(_model(backbone=own), _allowed(), _file(tmp_path, other))
+    loaded = start_from(_model(backbone=own), _allowed(), _file(tmp_path, other))
+    assert loaded.drawn == ["classifier.bias", "classifier.weight"]
+
+
+def test_a_tensor_of_another_shape_may_be_named_and_is_refused_otherwise(tmp_path: Path) -> None:
+    path = _file(tmp_path, {**_state(), "norm.weight": torch.ones(3)})
+    with pytest.raises(BackboneError, match=r"norm\.weight has shape 3"):
+        start_from(_model(), _allowed(), path)
+    both = _allowed(allow_missing=("norm.weight",), allow_unused=("norm.weight",))
+    assert start_from(_model(), both, path).drawn == ["norm.weight"]
+
+
+def test_a_prefix_that_is_the_models_own_stays(tmp_path: Path) -> None:
+    whole = nn.ModuleDict({"model": nn.Linear(2, 2)})
+    path = _file(tmp_path, {name: value + 1 for name, value in whole.state_dict().items()})
+    assert start_from(whole, _allowed(), path).loaded == 2

@@ -10,6 +10,7 @@ from PIL import Image
 
 from vtjobs.jobs.run.settings import DatasetSettings
 from vtjobs.workers.data.datasets import ImageSet, load
+from vtjobs.workers.data.decoded import Decoder, Fit
 from vtjobs.workers.errors import DataError
 from vtjobs.workers.own_parts import OwnPartError
 
@@ -137,3 +138,16 @@ def test_the_example_reads_the_pictures_of_all_shards_of_a_split(tmp_path: Path)
     read = load(dataset, "train", data_root=tmp_path, paths={})
     assert read.labels.tolist() == [0, 1, 2, 0]
     assert [read.pil(index).getpixel((0, 0)) for index in range(4)] == colours[:4]
+
+
+@pytest.mark.parametrize(("channels", "mode"), [(1, "L"), (3, "RGB")])
+def test_pictures_have_the_channels_that_the_grid_says(channels: int, mode: str) -> None:
+    read = _load(_dataset(SPOTS, train=200, channels=channels))
+    assert read.pil(0).mode == mode
+    shown = Decoder().decode(read, Fit(size=8, kernel="bilinear")).rows(0, 2)
+    assert shown.shape == (2, channels, 8, 8)
+
+
+def test_pictures_of_other_channels_must_be_arrays() -> None:
+    with pytest.raises(DataError, match="Return arrays"):
+        _load(_dataset(SPOTS, train=200, channels=4)).pil(0)

@@ -67,6 +67,19 @@ def test_a_metric_of_the_labs_own_gets_the_logits_and_labels_of_the_whole_set() 
     assert scores["loss"] == pytest.approx(float(F.cross_entropy(logits, labels)), rel=1e-5)
 
 
+def test_a_metric_that_works_in_place_leaves_the_next_one_alone() -> None:
+    source, model = _source(300, 3), _model(3)
+
+    def careless(logits: Tensor, _: Tensor) -> float:
+        return float(logits.zero_().sum())
+
+    def sum_of(logits: Tensor, _: Tensor) -> float:
+        return float(logits.abs().sum())
+
+    scores = evaluate(model, source, ALONE, NUMERICS, metrics={"careless": careless, "sum": sum_of})
+    assert scores is not None and scores["sum"] > 0
+
+
 def test_scoring_draws_no_random_number_and_leaves_the_model_in_training() -> None:
     model = _model(3).train()
     before = torch.get_rng_state()
