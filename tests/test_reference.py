@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from .support import reference
+from .support import paper_coverage, reference
 from .support.cli import Cli
 
 EVERY = dict(reference.commands())
@@ -49,6 +49,12 @@ def test_every_example_of_the_reference_works_and_begins_as_it_is_shown(
 def test_the_keys_of_a_grid_file_are_those_of_its_schema() -> None:
     assert reference.KEYS.read_text() == reference.keys_page(), (
         "run: python -m tests.support.reference"
+    )
+
+
+def test_the_page_about_the_papers_is_that_of_their_records_and_the_ready_grids() -> None:
+    assert paper_coverage.PAGE.read_text() == paper_coverage.page(), (
+        "run: python -m tests.support.paper_coverage"
     )
 
 

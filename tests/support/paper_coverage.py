@@ -1,0 +1,81 @@
+"""The page that says what of the papers is here, made from their records and the ready grids.
+
+python -m tests.support.paper_coverage      write docs/papers.md anew
+"""
+
+import textwrap
+from pathlib import Path
+
+from vtjobs.analysis.findings.against import Standing
+from vtjobs.analysis.findings.coverage import TableCoverage, coverage
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "papers.md"
+PAPERS = {
+    "drloc": "Liu et al. 2021, Efficient Training of Visual Transformers with Small Datasets",
+    "relvit": "Camporese et al. 2022, Where are my Neighbors? Exploiting Patches Relations in"
+    " Self-Supervised Vision Transformer",
+    "thesis": "Touvron 2022, thesis (DeiT, CaiT, ResMLP, PatchConvNet, DeiT III and more)",
+}
+HEAD = """\
+# What of the papers is here
+
+All printed numbers of three works ship with vtjobs (`vtjobs papers show drloc:4`). A **ready grid** runs what is behind a table:
+`vtjobs init --from drloc-table4` copies one, and `vtjobs against drloc:4` compares your runs with the printed numbers. The tables
+below are made from the records and the grids.
+
+No published result has been reproduced with vtjobs yet: that takes GPUs and the datasets. The last section says what was checked
+instead.
+"""
+TAIL = """\
+## What was checked, and what was not
+
+| part | checked | not checked |
+|---|---|---|
+| losses of DRLoc and RelViT | against their equations, and against the published programs | the accuracies that they lead to |
+| recipes | each value against the text and the published program; `vtjobs show` says which it is | whole trainings |
+| architectures | parameters and FLOPs against the printed ones | weights of the authors of CvT and PatchConvNet |
+| datasets | small files in the published layouts, with their checksums | the real archives of sets that need a registration |
+| schedules, optimizers, Mixup, EMA | against timm and the formulas in the papers | |
+| resume | bit for bit, on one and two CPU ranks, killed at any moment | on GPUs with NCCL |
+| fp16 and bf16 | on CPU | speed and accuracy on V100 and A100 |
+| detection, segmentation | one step of Mask R-CNN on an exported backbone | DRLoc's tables 10 to 13: there is no such task |
+| Grafit | | there is none |
+"""
+
+
+def page() -> str:
+    """Return the page."""
+    return "\n".join([HEAD, *(_section(paper, title) for paper, title in PAPERS.items()), TAIL])
+
+
+def _section(paper: str, title: str) -> str:
+    tables = coverage(paper, [])
+    run = [table for table in tables if table.grids]
+    rows = [f"| {table.table} | {_grids(table)} | {_reached(table)} |" for table in run]
+    rest = [table.table for table in tables if not table.grids]
+    lines = [
+        f"## {paper}: {title}",
+        "",
+        "| table | ready grid | printed accuracies that it runs |",
+        "|---|---|---|",
+        *rows,
+    ]
+    if rest:
+        text = f"Recorded, without a ready grid: {', '.join(rest)}."
+        lines += ["", *textwrap.wrap(text, 128, break_on_hyphens=False)]
+    return "\n".join(lines) + "\n"
+
+
+def _grids(table: TableCoverage) -> str:
+    return ", ".join(f"`{name}`" for name in table.grids)
+
+
+def _reached(table: TableCoverage) -> str:
+    if not table.accuracies:
+        return "no accuracies are printed"
+    without = table.standings.get(Standing.NO_GRID, 0)
+    return f"{table.accuracies - without} of {table.accuracies}"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")
