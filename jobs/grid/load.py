@@ -5,14 +5,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ..errors import BadInput, Problem
+from ..errors import BadInput, Problem, suggest
 from ..strict_yaml import Document, Path_
 from . import catalogue
 from .checks import check_grid, grid_document
 from .entries import Entry, Given, entries
 from .expand import expand
 from .expansion import Expansion
-from .own_function import find_metrics
+from .own_function import METRICS, find_metrics
 from .resolve import Resolver
 from .schema import Grid
 
@@ -71,7 +71,25 @@ def take_in_document(
     if grid is None or expansion is None or problems:
         raise BadInput(_in_order(problems))
     expansion = replace(expansion, metrics=metrics)
+    if (problem := _unknown_metric(grid, expansion, document)) is not None:
+        raise BadInput(problem)
     return Intake(grid=grid, document=document, expansion=expansion)
+
+
+def _unknown_metric(grid: Grid, expansion: Expansion, document: Document) -> Problem | None:
+    """Return what is wrong with the metric that a grid declares it compares by."""
+    if grid.compare is None:
+        return None
+    heads = {cell.spec.head: cell.spec for cell in expansion.cells}
+    if not all(spec.settings.head.shared.labels for spec in heads.values()):
+        # Without a classifier it is the head that says how well it does.
+        return None
+    known = [*METRICS, *(metric.name for metric in expansion.metrics)]
+    name = grid.compare.metric
+    if name.removeprefix("ema_") in known:
+        return None
+    fix = f"{suggest(name, known)}. Your own are named in data.metrics"
+    return document.problem(("compare", "metric"), f"no set is scored by {name!r}", fix)
 
 
 def _in_order(problems: list[Problem]) -> list[Problem]:

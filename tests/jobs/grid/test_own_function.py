@@ -137,3 +137,11 @@ def test_a_class_without_init_takes_no_arguments_and_a_dataclass_its_fields(
         assert _expand(tmp_path, f"{{pipeline: pil, transform: {value}}}").runs
     with pytest.raises(BadInput, match="unknown key 'level'"):
         _expand(tmp_path, '{pipeline: pil, transform: {"mine.py:Plain": {level: 2}}}')
+
+
+def test_a_grid_compares_by_a_metric_that_its_sets_are_scored_by(tmp_path: Path) -> None:
+    own = 'data: {metrics: ["balanced.py:balanced_accuracy"]}\ncompare: {metric: METRIC}'
+    for metric in ("balanced_accuracy", "ema_balanced_accuracy", "top1", "loss"):
+        assert _expand(tmp_path, more=own.replace("METRIC", metric)).runs
+    with pytest.raises(BadInput, match=r"no set is scored by 'balanced'.*balanced_accuracy"):
+        _expand(tmp_path, more=own.replace("METRIC", "balanced"))
