@@ -73,8 +73,10 @@ def describe_files(path: Path) -> str:
     """Return the fingerprint of a file, or of all files of a folder.
 
     Raises:
-        BadInput: one cannot be read, or a folder is empty.
+        BadInput: there is none, one cannot be read, or a folder is empty.
     """
+    if not path.exists():
+        raise BadInput(f"dataset {path}: no such file or folder")
     if path.is_file():
         return f"sha256:{file_sha256(path)}"
     files = sorted(

@@ -4,15 +4,12 @@ What submission must know of it without running it stands in the grid: the numbe
 images, and where its files are.
 """
 
-from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from ..errors import BadInput
 from . import catalogue
 from .entries import Given
-from .image_folder import describe_files
 from .own_source import NotOwn, Source, Sources, find
 
 # What the class gets by place: where its files are, and which split.
@@ -50,35 +47,28 @@ def find_dataset(name: str, given: OwnDataset, *, sources: Sources) -> Source:
     if wanted in catalogue.datasets() or wanted == FOLDER:
         raise NotOwn(f"{wanted} is the name of a dataset of vtjobs. Rename the class")
     source = find(name, sources=sources, what="dataset", first=FIRST)
-    if taken := sorted((source.arguments or frozenset()) & OwnDataset.model_fields.keys()):
+    keys = frozenset(OwnDataset.model_fields)
+    if taken := sorted((source.arguments or frozenset()) & keys):
         raise NotOwn(
             f"{taken[0]} is a key of vtjobs, which the class does not get. Rename its argument"
         )
-    try:
-        source.check(frozenset(given.model_extra or {}), provided=frozenset())
-    except NotOwn as error:
-        raise NotOwn(f"{error}. vtjobs itself knows {', '.join(OwnDataset.model_fields)}") from None
+    source.check(frozenset(given.model_extra or {}), keys=keys)
     return source
 
 
-def facts_of(given: OwnDataset, *, path: Path | None) -> dict[str, Any]:
+def facts_of(given: OwnDataset, fingerprint: str) -> dict[str, Any]:
     """Return what a run's settings say of an own dataset beside its normalisation.
 
     Args:
         given: what the grid says of it.
-        path: of its files; None: it has none that vtjobs knows of.
-
-    Raises:
-        BadInput: there is no such file or folder.
+        fingerprint: of its files, or `none`.
     """
-    if path is not None and not path.exists():
-        raise BadInput(f"dataset {path}: no such file or folder")
     args: Given = dict(given.model_extra or {})
     return {
         "args": args,
         "channels": given.channels,
         "classes": given.classes,
-        "fingerprint": "none" if path is None else describe_files(path),
+        "fingerprint": fingerprint,
         "test": given.test,
         "train": given.train,
     }

@@ -39,7 +39,7 @@ def find_function(key: str, value: Any, *, sources: Sources) -> OwnFunction:
         raise NotOwn(f"{name}: arguments must be finite numbers, text, or lists of them")
     source = find(name, sources=sources, what=key, first=FIRST[key])
     try:
-        source.check(frozenset(given), provided=frozenset())
+        source.check(frozenset(given))
     except NotOwn as error:
         raise NotOwn(f"{name}: {error}") from None
     return OwnFunction(name=name.rpartition(":")[2], args=given, source=source.text)

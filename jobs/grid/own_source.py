@@ -34,12 +34,19 @@ class Source:
         """Whether an argument of this name can be given."""
         return self.arguments is None or argument in self.arguments
 
-    def check(self, given: frozenset[str], *, provided: frozenset[str]) -> None:
+    def check(
+        self,
+        given: frozenset[str],
+        *,
+        provided: frozenset[str] = frozenset(),
+        keys: frozenset[str] = frozenset(),
+    ) -> None:
         """Check the names of the arguments that a grid gives.
 
         Args:
             given: by the grid.
             provided: what vtjobs gives, where the part takes it.
+            keys: what the grid may say beside the arguments.
 
         Raises:
             NotOwn: one is unknown, one is vtjobs' to give, or one is missing.
@@ -48,7 +55,7 @@ class Source:
             if name in provided:
                 raise NotOwn(f"{name} is set by vtjobs")
             if not self.takes(name):
-                known = (self.arguments or frozenset()) - provided
+                known = (self.arguments or frozenset()) - provided | keys
                 raise NotOwn(f"unknown key {name!r}. {suggest(name, sorted(known))}")
         if missing := sorted(self.required - given - provided):
             raise NotOwn(f"it requires {', '.join(missing)}")

@@ -12,7 +12,7 @@ from ..run.spec import canonical
 from ..validation import validate
 from . import catalogue
 from .entries import Entry, Given, plain
-from .image_folder import describe_folder
+from .image_folder import describe_files, describe_folder
 from .mistakes import Mistakes
 from .own_dataset import OwnDataset, facts_of, find_dataset
 from .own_source import NotOwn, is_own
@@ -34,6 +34,7 @@ class DatasetResolver:
         self._mistakes = mistakes
         self._paths = paths
         self._folders: dict[Path, dict[str, Any]] = {}
+        self._files: dict[Path, str] = {}
 
     def resolve(
         self, entry: Entry, settings: Given, *, data: Given, recipe: str, image_size: int
@@ -116,13 +117,18 @@ class DatasetResolver:
             self._mistakes.at(entry.path, f"dataset {name}: {error}")
             return None
         path = None if given.path is None else Path(os.path.expanduser(given.path))
-        facts = facts_of(given, path=path)
-        if path is not None:
-            self._paths[facts["fingerprint"]] = str(path.resolve())
+        facts = facts_of(given, "none" if path is None else self._fingerprint(path))
         usual = (
             IMAGENET if given.channels == 3 else dict.fromkeys(_NORMALISED, [0.5] * given.channels)
         )
         return {**usual, **facts, "name": name.rpartition(":")[2], "source": source.text}, path
+
+    def _fingerprint(self, path: Path) -> str:
+        """Return that of an own dataset's files, and remember where they lie."""
+        if path not in self._files:
+            self._files[path] = describe_files(path)
+        self._paths[self._files[path]] = str(path.resolve())
+        return self._files[path]
 
     def _has_sets(
         self, entry: Entry, facts: dict[str, Any], folder: Path | None, data: Given

@@ -148,7 +148,7 @@ class HeadSettings(Document, frozen=True, kw_only=True):
 
 
 class OwnFunction(Document, frozen=True, kw_only=True):
-    """A lab's own function that a recipe names."""
+    """A lab's own loss, transform or metric."""
 
     name: str
     """Of the function, or of the class that makes it."""

@@ -111,7 +111,9 @@ def show(context: Context, run_id: str) -> RunDetails:
     cell_spec = CellSpec.stored(cell.spec)
     settings = spec or cell_spec.settings
     last = attempts[-1].number if attempts else 0
-    origin = origin_of(folder)
+    # Only of these does a journal say more than the settings.
+    is_loaded = settings.backbone.weights is not None or row.parent is not None
+    origin = origin_of(folder) if is_loaded else None
     facts = facts_of(Words(context), row, None)
     return RunDetails(
         **(facts | {"attempts": attempt_views(context.workspace, row.grid_id, attempts, hours)}),

@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 
 from vtjobs.jobs.errors import BadInput
+from vtjobs.jobs.grid import resolve_dataset
 from vtjobs.jobs.grid.expansion import Expansion
+from vtjobs.jobs.grid.image_folder import describe_files
 from vtjobs.jobs.grid.load import take_in
 from vtjobs.jobs.grid.own_source import is_own
 from vtjobs.jobs.workspace.stored_grid import SOURCES
@@ -202,3 +204,20 @@ def test_a_byte_order_mark_is_no_part_of_the_source(tmp_path: Path) -> None:
     path = tmp_path / "tiny_net.py"
     path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
     assert _run(_expand(tmp_path)) == before
+
+
+def test_the_files_of_a_dataset_are_read_once_however_many_cells_it_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = tmp_path / "files.bin"
+    files.write_bytes(b"1")
+    read: list[Path] = []
+
+    def counted(path: Path) -> str:
+        read.append(path)
+        return describe_files(path)
+
+    monkeypatch.setattr(resolve_dataset, "describe_files", counted)
+    dataset = f'{{"spots.py:Spots": {{classes: 4, train: 200, test: 100, path: {files}}}}}'
+    found = _expand(tmp_path, dataset=dataset, more="axes: {train.image_size: [16, 32, 48]}")
+    assert (len(found.cells), len(read)) == (3, 1)

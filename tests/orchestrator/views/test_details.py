@@ -28,11 +28,21 @@ def test_show_tells_all_of_a_run(quiet_lab: Lab, runs: list[str]) -> None:
     assert json.dumps(to_plain(found))
 
 
-def test_show_says_what_was_taken_of_the_weights(quiet_lab: Lab, runs: list[str]) -> None:
+STAGES = """\
+stages:
+  - {name: pretrain, heads: [relvit]}
+  - {name: finetune, heads: [supervised], init_from: pretrain}
+"""
+
+
+def test_show_says_what_a_run_took_of_the_weights_that_it_starts_from(quiet_lab: Lab) -> None:
+    text = tiny_grid(seeds="1", extra=STAGES).replace("heads: [supervised]\n", "", 1)
+    parent, child = quiet_lab.submit(text)
     weights = {"loaded": 12, "drawn": ["head.bias", "head.weight"], "unused": []}
-    journal(quiet_lab, runs[3], 1, started(), ("fingerprints", {"streams": {}, "weights": weights}))
-    found = view_details.show(quiet_lab.context, runs[3])
-    assert "weights  12 tensors loaded; drawn: head.bias, head.weight" in lines(found)
+    journal(quiet_lab, child, 1, started(), ("fingerprints", {"streams": {}, "weights": weights}))
+    shown = lines(view_details.show(quiet_lab.context, child))
+    assert "weights  12 tensors loaded; drawn: head.bias, head.weight" in shown
+    assert view_details.show(quiet_lab.context, parent).weights is None
 
 
 def test_show_lists_every_grid_that_has_a_run(quiet_lab: Lab, runs: list[str]) -> None:
