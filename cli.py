@@ -21,6 +21,7 @@ from .commands import (
     curves,
     exporting,
     housekeeping,
+    importing,
     labels,
     live,
     notify,
@@ -79,6 +80,7 @@ COMMANDS: tuple[Callable[..., None], ...] = (
     against.against,
     weights.evaluate,
     exporting.export,
+    importing.import_,
     seeds.power,
     seeds.topup,
     catalog.catalog,
@@ -94,7 +96,8 @@ COMMANDS: tuple[Callable[..., None], ...] = (
     housekeeping.init,
 )
 for command in COMMANDS:
-    app.command(cls=Command)(command)
+    # `import` is a word of Python's.
+    app.command(command.__name__.strip("_").replace("_", "-"), cls=Command)(command)
 
 
 def _write(text: str, *, end: str = "\n", to_stderr: bool = False) -> None:

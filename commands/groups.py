@@ -22,7 +22,16 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "notify",
     ),
     "Cost": ("cost", "eff", "usage", "metrics"),
-    "Results": ("compare", "variance", "mcnemar", "against", "papers", "evaluate", "export"),
+    "Results": (
+        "compare",
+        "variance",
+        "mcnemar",
+        "against",
+        "papers",
+        "evaluate",
+        "export",
+        "import",
+    ),
     "Seeds": ("power", "topup"),
     "Keep": (
         *("note", "tag", "archive", "delete", "doctor", "gc", "data", "ledger", "config", "schema"),

@@ -26,6 +26,7 @@ DOCUMENTS = {
     "evaluate": "db.records:ResultRow[]",
     "mcnemar": "analysis.findings.per_image:ComparedRuns",
     "export": "orchestrator.housekeeping.export:Exported",
+    "import": "orchestrator.requests.import_runs:Import",
     "export --to": "analysis.output.exported_curves:Exported",
     "cancel": "orchestrator.requests.actions:Done",
     "retry": "orchestrator.requests.actions:Done",

@@ -111,6 +111,12 @@ def open_workspace(workspace: str | None, *, create: bool = False) -> "Context":
     return _opened(config(workspace), create=create)
 
 
+def existing(workspace: str | None) -> "Context | None":
+    """Open a workspace to read, or return None where there is none yet."""
+    there = config(workspace).workspace.identity.exists()
+    return look_into(workspace) if there else None
+
+
 def _opened(settings: "Config", *, create: bool = False, to_read: bool = False) -> "Context":
     from ..jobs.config.which_workspace import not_found, remember
     from ..jobs.workspace.paths import NoWorkspace

@@ -103,7 +103,7 @@ def power(
     context = look_into(workspace)
     wanted = Wanted(half_width=half_width, effect=effect, margin=margin, metric=metric)
     document = _needs(context, selection(selector, default_all=True), wanted)
-    if document.runs and selector and len(selector) == 1 and _is_grid(context, selector[0]):
+    if document.runs and selector and len(selector) == 1 and _can_grow(context, selector[0]):
         goal = wanted.goals | {"--metric": metric}
         options = [f"{name} {value}" for name, value in goal.items() if value is not None]
         command = f"vtjobs topup {' '.join([selector[0], *options])}{context.where}"
@@ -116,12 +116,15 @@ def power(
         raise typer.Exit(code)
 
 
-def _is_grid(context: "Context", word: str) -> bool:
+def _can_grow(context: "Context", word: str) -> bool:
+    """Return whether a word means a grid, and vtjobs can train more seeds of it."""
     from ..db.engine import reading
+    from ..db.queries import grid_settings
     from ..db.selected import resolve_grids
 
     with reading(context.ledger.engine) as connection:
-        return bool(resolve_grids(connection, word))
+        found = grid_settings(connection, set(resolve_grids(connection, word)))
+    return any(settings.imported is None for settings in found.values())
 
 
 def _unmet(document: "Needs") -> int:
@@ -250,6 +253,8 @@ def _file_of(source: str, workspace: str | None) -> tuple[str, str | None]:
         settings = grid_settings(connection, set(found))
     if not found:
         return source, None
+    if settings[found[0]].imported is not None:
+        raise BadInput(f"{source} was imported: vtjobs has nothing to train more seeds from")
     return str(context.workspace.grid(found[0]) / "grid.yaml"), settings[found[0]].backend
 
 

@@ -24,7 +24,7 @@ from .options import (
     Source,
     Workspace,
     config,
-    look_into,
+    existing,
     make_pass,
     one_run,
     open_workspace,
@@ -260,7 +260,7 @@ def plan(
     grid = prepared(workspace, source, settings, max_runs, backend)
     if not no_data_check:
         check_data(workspace, grid)
-    context = _existing(workspace)
+    context = existing(workspace)
     document = summary(context, grid)
     if context is not None and (refused := refusal(context, grid.frozen)):
         terminal.say(f"warning: submit will refuse it. {refused}")
@@ -322,13 +322,8 @@ def check_data(workspace: str | None, grid: "Prepared") -> None:
 
     if grid.data.is_complete:
         return
-    if (warning := require_data(_existing(workspace), grid)) is not None:
+    if (warning := require_data(existing(workspace), grid)) is not None:
         say(f"warning: {warning}")
-
-
-def _existing(workspace: str | None) -> "Context | None":
-    exists = config(workspace).workspace.identity.exists()
-    return look_into(workspace) if exists else None
 
 
 def prepared(

@@ -28,8 +28,8 @@ from ..jobs.run.spec import canonical
 from ..jobs.run.states import AttemptState, FailureClass, RunState
 from ..jobs.workspace.allocation import Allocation
 from ..jobs.workspace.stored_grid import FrozenGrid
+from . import imported, requests
 from . import models as m
-from . import requests
 from .engine import check_schema, open_engine, parse_url, reading, writing
 from .moves import move_all, move_attempt
 from .parts import in_parts
@@ -153,6 +153,7 @@ class Ledger:
                 connection.execute(update(m.runs).where(m.runs.c.run_id.in_(part)).values(**kept))
             # A new run may hang on a parent that has failed long ago.
             derive_runs(connection, known | {run[0] for run in new if run[3] in known}, now)
+            imported.add_results(connection, frozen, {run[0] for run in new}, now)
         return {run[0] for run in new}
 
     def _known(self, connection: Connection, run_ids: list[str]) -> set[str]:

@@ -10,6 +10,7 @@ from ..jobs.run.settings import CellSettings
 from ..jobs.run.spec import CellSpec
 from ..jobs.run.states import LIVE, AttemptState, FailureClass, RunState
 from ..jobs.workspace.allocation import Allocation
+from ..jobs.workspace.imported import IMPORTED
 from . import models as m
 from .parts import in_parts
 
@@ -135,8 +136,9 @@ class CompletedRun:
 
 
 def completed_runs(connection: Connection, run_ids: Iterable[str]) -> list[CompletedRun]:
-    """Return those of the runs that have completed."""
+    """Return those of the runs that vtjobs has trained to their end."""
     found: list[CompletedRun] = []
+    elsewhere = imported(connection, run_ids := list(run_ids))
     for part in in_parts(run_ids):
         query = (
             select(m.runs.c.grid_id, m.runs.c.run_id, m.cells.c.spec)
@@ -144,11 +146,29 @@ def completed_runs(connection: Connection, run_ids: Iterable[str]) -> list[Compl
             .where(m.runs.c.run_id.in_(part), m.runs.c.state == RunState.COMPLETED)
         )
         found += [
-            CompletedRun(
-                run_id=row.run_id, grid_id=row.grid_id, settings=CellSpec.stored(row.spec).settings
-            )
+            CompletedRun(run_id=row.run_id, grid_id=row.grid_id, settings=spec.settings)
             for row in connection.execute(query)
+            if row.run_id not in elsewhere and (spec := CellSpec.stored(row.spec)) is not None
         ]
+    return found
+
+
+def seeds_of_cells(connection: Connection, cell_ids: Iterable[str]) -> dict[str, dict[int, str]]:
+    """Return cell -> seed -> its run, of runs that are replicates."""
+    table, found = m.runs.c, dict[str, dict[int, str]]()
+    for part in in_parts(sorted(cell_ids)):
+        query = select(table.cell_id, table.seed, table.run_id)
+        for row in connection.execute(query.where(table.cell_id.in_(part), table.streams == "")):
+            found.setdefault(row.cell_id, {})[row.seed] = row.run_id
+    return found
+
+
+def imported(connection: Connection, run_ids: Iterable[str]) -> set[str]:
+    """Return those of the runs that were trained elsewhere."""
+    table, found = m.attempts.c, set[str]()
+    for part in in_parts(run_ids):
+        query = select(table.run_id).where(table.run_id.in_(part), table.token == IMPORTED)
+        found |= set(connection.execute(query).scalars())
     return found
 
 

@@ -104,8 +104,12 @@ def _facts_of(connection: Connection, cell_ids: Iterable[str]) -> dict[str, Cell
     for part in in_parts(cell_ids):
         query = select(table.cell_id, table.backbone, table.dataset, table.spec)
         for row in connection.execute(query.where(table.cell_id.in_(part))):
-            epochs = epochs_of(json.loads(row.spec)["recipe"])
-            found[row.cell_id] = CellFacts(kind=Kind(row.backbone, row.dataset), epochs=epochs)
+            spec = json.loads(row.spec)
+            if spec is None:
+                # Its runs were imported: they were never timed, and none is to come.
+                continue
+            kind, epochs = Kind(row.backbone, row.dataset), epochs_of(spec["recipe"])
+            found[row.cell_id] = CellFacts(kind=kind, epochs=epochs)
     return found
 
 

@@ -2,8 +2,10 @@
 
 from dataclasses import dataclass
 
-from ..jobs.run.spec import Axes
+from ..jobs.run.settings import CellSettings
+from ..jobs.run.spec import Axes, CellSpec
 from ..jobs.workspace.events import Usage
+from ..jobs.workspace.imported import IMPORTED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +71,11 @@ class RunRow(Standing):
     signature: str | None
     token: str | None
 
+    @property
+    def is_imported(self) -> bool:
+        """Whether it was trained elsewhere."""
+        return self.token == IMPORTED
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellRow:
@@ -87,6 +94,12 @@ class CellRow:
     """Whether its head is the supervised one."""
     spec: str
     """JSON of jobs.run.spec.CellSpec."""
+
+    @property
+    def settings(self) -> CellSettings | None:
+        """All that is set for its runs; None: they were imported, and nobody knows."""
+        spec = CellSpec.stored(self.spec)
+        return None if spec is None else spec.settings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,6 +6,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Table
 
+from ..jobs.run.spec import canonical
 from ..jobs.run.states import AttemptState, RunState
 from ..jobs.workspace.allocation import Allocation
 from ..jobs.workspace.stored_grid import FrozenGrid
@@ -43,7 +44,7 @@ def cell_row(cell: Any) -> Row:
         **cell.labels,
         "axes": json.dumps(cell.axes),
         "is_baseline": cell.is_baseline,
-        "spec": cell.spec.to_json(),
+        "spec": canonical(None) if cell.spec is None else cell.spec.to_json(),
     }
 
 

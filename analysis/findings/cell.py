@@ -93,6 +93,8 @@ class Cell(Document, frozen=True, kw_only=True):
     """Those of them that were not resumed bit for bit."""
     cut_seeds: list[int]
     """Seeds whose runs were cut into smaller micro-batches after they ran out of memory."""
+    imported_seeds: list[int]
+    """Seeds whose runs were trained elsewhere: of how, vtjobs knows what their files say."""
     baseline: str | None
     """The cell that differs from it in the head alone and has the baseline's."""
     gain: float | None
@@ -114,7 +116,7 @@ class Cell(Document, frozen=True, kw_only=True):
     evaluations: list[int] | None = None
     """Numbers of epochs that runs were scored at on this very set."""
     specs: list[CellSettings] | None = None
-    """Its own stage, then those before it."""
+    """Its own stage, then those before it; none of a cell whose runs were imported."""
     marks: Marks | None = None
     """What stands beside its mean in a table."""
     description: Description | None = None
@@ -124,6 +126,16 @@ class Cell(Document, frozen=True, kw_only=True):
     def waiting(self) -> list[int]:
         """Planned seeds whose outcome is still to come, or was cancelled."""
         return sorted(set(self.missing_seeds) - set(self.lost_seeds) - set(self.diverged_seeds))
+
+    @property
+    def imported_values(self) -> list[int]:
+        """Seeds with a value that were trained elsewhere."""
+        return [seed for seed in self.imported_seeds if seed in self.values]
+
+    @property
+    def imported_share(self) -> float:
+        """Their share of the seeds with a value, 0 to 1."""
+        return len(self.imported_values) / len(self.values) if self.values else 0.0
 
     def place(self, seed: int) -> tuple[bool, int]:
         """Return where a seed stands in the order of looks.

@@ -20,7 +20,7 @@ from ...jobs.grid import catalogue
 from ...jobs.run.comparing import Select
 from ...jobs.run.selector import Selection
 from ...jobs.run.settings import STAGE, CellSettings
-from ...jobs.run.spec import BASELINE, EACH, Axes, CellSpec
+from ...jobs.run.spec import BASELINE, EACH, Axes
 from ...jobs.run.states import RunState
 from ..stats.summary import describe
 from . import epochs
@@ -258,10 +258,13 @@ def _cell(chain: list[records.CellRow], members: list[records.RunRow], about: _A
         seed: float(done[seed].value) for seed in sorted(done) if math.isfinite(done[seed].value)
     }
     numbers = list(values.values())
-    best_minus_last = [abs(result.best - result.last) for result in done.values()]
-    settings = [CellSpec.stored(stage.spec).settings for stage in chain]
+    # Epoch 0: files of imported runs that do not say which one they scored.
+    best_minus_last = [
+        abs(result.best - result.last) for result in done.values() if result.last_epoch
+    ]
+    known = [(stage, made) for stage in chain if (made := stage.settings) is not None]
     fidelity: dict[str, str] = {}
-    for stage, made in reversed(list(zip(chain, settings, strict=True))):
+    for stage, made in reversed(known):
         fidelity |= _fidelity(stage.recipe, made)
     given = about.with_specs
     return Cell(
@@ -278,7 +281,7 @@ def _cell(chain: list[records.CellRow], members: list[records.RunRow], about: _A
         planned=len(members),
         states=dict(Counter(row.state for row in members if row.state != RunState.COMPLETED)),
         diverged_seeds=sorted(row.seed for row in members if row.state == RunState.DIVERGED),
-        chance=_chance(settings[0].dataset.classes, about.metric),
+        chance=_chance(known[0][1].dataset.classes, about.metric) if known else None,
         missing_seeds=sorted(row.seed for row in members if row.seed not in values),
         lost_seeds=sorted(
             row.seed
@@ -297,6 +300,7 @@ def _cell(chain: list[records.CellRow], members: list[records.RunRow], about: _A
         resumed=sum(row.run_id in about.inexact for row in members),
         resumed_inexactly=sum(about.inexact.get(row.run_id, False) for row in members),
         cut_seeds=sorted(row.seed for row in members if row.micro_split > 1),
+        imported_seeds=sorted(row.seed for row in members if row.is_imported),
         baseline=None,
         gain=None,
         gain_interval=None,
@@ -310,7 +314,7 @@ def _cell(chain: list[records.CellRow], members: list[records.RunRow], about: _A
         evaluations=(
             sorted({about.evaluations.get(row.run_id, 0) for row in completed}) if given else None
         ),
-        specs=settings if given else None,
+        specs=[made for _, made in known] if given else None,
     )
 
 
@@ -340,7 +344,8 @@ def _has_teacher(cell: records.CellRow) -> bool:
     # The description is searched before it is read: few have one, and there may be thousands.
     if "teacher" not in cell.spec:
         return False
-    found = CellSpec.stored(cell.spec).settings.head.distillation
+    settings = cell.settings
+    found = None if settings is None else settings.head.distillation
     return found is not None and found.teacher == STAGE
 
 

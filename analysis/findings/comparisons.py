@@ -87,6 +87,10 @@ class Comparison(Document, frozen=True, kw_only=True):
     """Seeds of either side whose run was cut into smaller micro-batches: drop path, dropout and
     batch norm's statistics are not those of a run that was not.
     """
+    imported: list[int]
+    """Seeds of either side whose runs were trained elsewhere."""
+    is_mixed: bool
+    """Whether the two sides have different shares of them: then programs are compared as well."""
     bounds: list[float] | None
     """Between what the difference lies, whatever diverged runs would have scored from chance on."""
     error: float | None
@@ -301,6 +305,8 @@ def _comparison(cell: Cell, baseline: Cell, seen: Seen, plan: ComparisonPlan) ->
         lost=lost,
         cancelled=cancelled,
         cut=sorted({*cell.cut_seeds, *baseline.cut_seeds}),
+        imported=sorted({*cell.imported_values, *baseline.imported_values}),
+        is_mixed=cell.imported_share != baseline.imported_share,
         bounds=bounds(cell, baseline, plan),
         error=found.error,
         interval=ends(found.interval),

@@ -3,17 +3,17 @@
 Means and deviations alone. Looking at a curve is no test, and none is made of it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from ...db import lookups, queries
 from ...db.engine import Connection, reading
 from ...db.ledger import Ledger
-from ...db.records import RunRow
+from ...db.records import CellRow, RunRow
 from ...db.results import TRAINING, by_epoch, metrics_of, training_by_epoch
 from ...jobs.documents import Document
 from ...jobs.errors import BadInput, suggest
 from ...jobs.run.selector import Selection
-from ...jobs.run.spec import Axes, CellSpec
+from ...jobs.run.spec import Axes
 from ..stats.curves import Curves, Point, band
 from .cells import axes_of
 
@@ -102,13 +102,21 @@ def learning_curves(
                 metric=metric,
                 set=set_name,
                 planned=len(members),
-                epochs=CellSpec.stored(cell.spec).settings.recipe.epochs,
+                epochs=_epochs(cell, curves),
                 points=band(curves),
                 runs={str(seed): scored[seed].run_id for seed in curves},
                 seeds={str(seed): dict(curve) for seed, curve in curves.items()},
             )
         )
     return found
+
+
+def _epochs(cell: CellRow, curves: Mapping[int, Mapping[int, float]]) -> int:
+    """Return the epochs of a whole run: of imported ones the last that they were scored at."""
+    settings = cell.settings
+    if settings is not None:
+        return settings.recipe.epochs
+    return max((epoch for curve in curves.values() for epoch in curve), default=0)
 
 
 def interruptions(ledger: Ledger, curves: Sequence[CellCurve]) -> list[int]:

@@ -56,7 +56,7 @@ def epoch_text(select: str, epochs: Sequence[int]) -> str:
     """Return which epoch was taken, for a caption."""
     if select == Select.BEST_VAL:
         return "each run's best epoch on val"
-    return f"epoch {epochs[0]}" if len(epochs) == 1 else "the last epoch"
+    return f"epoch {epochs[0]}" if len(epochs) == 1 and epochs[0] else "the last epoch"
 
 
 def scores(

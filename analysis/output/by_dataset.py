@@ -45,6 +45,8 @@ def of_cells(cells: Sequence[Cell], *, decimals: int = DECIMALS) -> Table:
         said.append("Average: unweighted, over the datasets of the table.")
     if any(_incomplete(cell) for cell in cells):
         said.append("‡ some planned seeds are missing.")
+    if any(cell.imported_values for cell in cells):
+        said.append("§ seeds were imported.")
     heading = [*names, *datasets, *(["average"] if averages else [])]
     return Table(heading=heading, body=body, notes=said, labels=len(names), bold=frozenset(bold))
 
@@ -74,4 +76,5 @@ def _text(cell: Cell | None, most: int, decimals: int) -> str:
     if cell.n not in (0, most):
         parts.append(f"n={cell.n}")
     signs = ("†" if cell.marked.dagger else "") + ("‡" if _incomplete(cell) else "")
+    signs += "§" if cell.imported_values else ""
     return " ".join([*parts, signs]).rstrip()

@@ -96,7 +96,39 @@ def notes(cells: Sequence[Cell]) -> list[str]:
         inexact = sum(cell.resumed_inexactly for cell in cells)
         how = "all bit for bit" if not inexact else f"{inexact} of them not bit for bit"
         found.append(f"{resumed} runs were interrupted and resumed, {how}.")
-    return [*found, *_cut_notes(sum(len(cell.cut_seeds) for cell in cells), "run")]
+    by_id = {cell.cell_id: cell for cell in cells}
+    mixed = any(
+        cell.imported_share != other.imported_share
+        for cell in cells
+        if cell.gain is not None and (other := by_id.get(cell.baseline or ""))
+    )
+    return [
+        *found,
+        *_cut_notes(sum(len(cell.cut_seeds) for cell in cells), "run"),
+        *_imported_notes(sum(len(cell.imported_seeds) for cell in cells), "run", mixed=mixed),
+    ]
+
+
+def _imported_notes(count: int, what: str, *, mixed: bool) -> list[str]:
+    """Say what is known of runs that were trained elsewhere.
+
+    Args:
+        count: of such runs, or of seeds.
+        what: they are.
+        mixed: whether the two sides of a gain have different shares of them.
+    """
+    if not count:
+        return []
+    found = [
+        f"{plural(count, what)} {'was' if count == 1 else 'were'} imported: trained elsewhere, and"
+        " known only by their scores."
+    ]
+    if mixed:
+        found.append(
+            "Some gains are between imported runs and runs that vtjobs trained: the two sides may"
+            " differ in more than the head."
+        )
+    return found
 
 
 def _cut_notes(count: int, what: str) -> list[str]:
@@ -203,6 +235,11 @@ def comparison_notes(document: Comparisons) -> list[str]:
         *_without(document),
         *_unpaired(document),
         *_cut_notes(len({seed for one in document.comparisons for seed in one.cut}), "seed"),
+        *_imported_notes(
+            len({seed for one in document.comparisons for seed in one.imported}),
+            "seed",
+            mixed=any(one.is_mixed for one in document.comparisons),
+        ),
         *reversals.reversal_notes(document.reversals),
         *declaration_notes(document.declared, document.exploratory),
     ]

@@ -25,7 +25,7 @@ def of_cells(cells: Sequence[Cell], *, decimals: int = DECIMALS) -> Table:
         [
             *labels(cell, names),
             score(cell.mean, cell.std, decimals) + (" †" if cell.marked.dagger else ""),
-            count(cell.n, cell.planned, cell.states),
+            count(cell.n, cell.planned, cell.states, len(cell.imported_values)),
             *([_gain(cell, decimals)] if gains else []),
             "" if cell.best_minus_last is None else f"{cell.best_minus_last:.{decimals}f}",
         ]
@@ -79,7 +79,7 @@ def of_descriptions(cells: Sequence[Cell], *, decimals: int = DECIMALS) -> Table
             [
                 *labels(cell, names),
                 score(cell.mean, cell.std, decimals),
-                count(cell.n, cell.planned, cell.states),
+                count(cell.n, cell.planned, cell.states, len(cell.imported_values)),
                 *ranges,
                 extremes,
                 *luck,

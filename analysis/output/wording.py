@@ -81,9 +81,18 @@ def score(mean: float | None, std: float | None, decimals: int = DECIMALS) -> st
     return f"{mean:.{decimals}f} ± {'0' if std == 0 else small}"
 
 
-def count(n: int, planned: int, states: Mapping[str, int]) -> str:
-    """Return `n=3` where all planned seeds are in, else `n=3/5, 1 failed, 1 running`."""
-    if n == planned:
-        return f"n={n}"
-    missing = ", ".join(f"{number} {state}" for state, number in sorted(states.items()))
-    return f"n={n}/{planned}" + (f", {missing}" if missing else "")
+def count(n: int, planned: int, states: Mapping[str, int], imported: int = 0) -> str:
+    """Return `n=3` where all planned seeds are in, else `n=3/5, 1 failed, 1 running`.
+
+    Args:
+        n: seeds with a value.
+        planned: all seeds.
+        states: of the others -> how many.
+        imported: how many of those with a value were trained elsewhere.
+    """
+    parts = [f"n={n}" if n == planned else f"n={n}/{planned}"]
+    if n != planned:
+        parts += [f"{number} {state}" for state, number in sorted(states.items())]
+    if imported:
+        parts.append("imported" if imported == n else f"{imported} imported")
+    return ", ".join(parts)

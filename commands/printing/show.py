@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from ...db.gpu_hours import GpuHours
     from ...jobs.workspace.events import LoadedWeights, Usage
     from ...orchestrator.views.attempts import AttemptView
-    from ...orchestrator.views.details import RunDetails
+    from ...orchestrator.views.details import ResultView, RunDetails
 
 # Tensors that are named of those that were drawn or not used.
 MOST_NAMED = 8
@@ -32,7 +32,7 @@ def lines(document: "RunDetails") -> list[str]:
         f"what     {what.rstrip()}",
         f"recipe   {document.recipe}" + (f", stage {document.stage}" if document.stage else ""),
         f"state    {document.shown_state}" + (f": {reason}" if reason else ""),
-        f"folder   {document.folder}",
+        f"source   {document.imported}" if document.imported else f"folder   {document.folder}",
     ]
     if document.parent:
         found.append(f"parent   {document.parent}")
@@ -47,9 +47,7 @@ def lines(document: "RunDetails") -> list[str]:
     if document.results:
         found += ["", "results"]
         for result in document.results:
-            last = f"{result.last:.4g} at epoch {result.last_epoch}"
-            best = f"best {result.best:.4g} at epoch {result.best_epoch}"
-            found.append(f"  {result.set_name} {result.metric}: {last} ({best})")
+            found.append(f"  {result.set_name} {result.metric}: {_score(result)}")
     if document.checkpoints:
         found += ["", "checkpoints"]
         for point in document.checkpoints:
@@ -66,6 +64,14 @@ def lines(document: "RunDetails") -> list[str]:
     return found
 
 
+def _score(result: "ResultView") -> str:
+    if not result.last_epoch:
+        # Of an imported run whose files name no epoch.
+        return f"{result.last:.4g}"
+    best = f"best {result.best:.4g} at epoch {result.best_epoch}"
+    return f"{result.last:.4g} at epoch {result.last_epoch} ({best})"
+
+
 def _weights(weights: "LoadedWeights") -> str:
     text = f"{weights.loaded} tensors loaded"
     for what, names in (("drawn", weights.drawn), ("unused", weights.unused)):
@@ -78,6 +84,9 @@ def _weights(weights: "LoadedWeights") -> str:
 def _settings(document: "RunDetails") -> list[str]:
     """Return what is set for head and recipe, and who says so."""
     found: list[str] = []
+    if not document.spec:
+        # An imported run: nobody knows.
+        return found
     for part, name, settings, spec in (
         ("head", document.head, document.settings.head, document.spec["head"]["params"]),
         ("recipe", document.recipe, document.settings.recipe, document.spec["recipe"]),

@@ -86,13 +86,19 @@ class CellSpec:
     numerics: int = NUMERICS
 
     @classmethod
-    def stored(cls, text: str) -> "CellSpec":
-        """Return what `to_json` wrote."""
-        return cls(**json.loads(text))
+    def stored(cls, text: str) -> "CellSpec | None":
+        """Return what `to_json` wrote; None of a cell whose runs were imported."""
+        parts = json.loads(text)
+        return None if parts is None else cls(**parts)
+
+    @property
+    def parts(self) -> dict[str, Any]:
+        """The parts by name."""
+        return {name: getattr(self, name) for name in self.__slots__}
 
     def to_json(self) -> str:
         """Return the parts as they are stored."""
-        return canonical({name: getattr(self, name) for name in self.__slots__})
+        return canonical(self.parts)
 
     @property
     def settings(self) -> CellSettings:

@@ -6,6 +6,7 @@ from ..documents import Document, field
 from ..run.comparing import Change, CompareSettings
 from ..run.design import StudyDesign
 from ..run.settings import OwnFunction
+from .imported import ImportedFrom
 
 
 class ResourceSettings(Document, frozen=True, kw_only=True, omit_defaults=False):
@@ -90,3 +91,5 @@ class GridSettings(Document, frozen=True, kw_only=True, omit_defaults=False):
     """The last one holds."""
     submitted_by: str = ""
     """user@host of the latest submission; empty: it was not recorded."""
+    imported: ImportedFrom | None = None
+    """Where its runs are from; None: vtjobs trains them."""

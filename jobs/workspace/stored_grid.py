@@ -14,6 +14,7 @@ from ..run.comparing import CompareSettings
 from ..run.design import StudyDesign
 from ..run.spec import Axes, CellSpec, RunSpec, canonical, digest, seed_label, seeds_of
 from .grid_settings import GridSettings, ResourceSettings
+from .imported import RESULTS, ImportedRuns
 from .paths import RunFolder, Workspace
 
 if TYPE_CHECKING:
@@ -39,7 +40,8 @@ class FrozenCell:
     axes: Axes
     is_baseline: bool
     parent: int | None
-    spec: CellSpec
+    spec: CellSpec | None
+    """None: its runs were imported, and nobody knows all that was set for them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +56,8 @@ class FrozenGrid:
     """Place in the design -> value of each stream; empty where one seed moves them all."""
     sources: dict[str, str] = field(default_factory=dict)
     """File or module of the lab's own parts -> its text; left out when a grid is read."""
+    imported: ImportedRuns = field(default_factory=dict)
+    """Results of its runs, where these were trained elsewhere."""
 
     @property
     def grid_id(self) -> str:
@@ -147,13 +151,12 @@ def write_grid(workspace: Workspace, frozen: FrozenGrid, text: bytes) -> None:
             "axes": cell.axes,
             "is_baseline": cell.is_baseline,
             "parent": cell.parent,
-            "spec": {
-                name: getattr(cell.spec, name)
-                for name in ("backbone", "dataset", "head", "recipe", "numerics")
-            },
+            "spec": None if cell.spec is None else cell.spec.parts,
         }
         for cell in frozen.cells
     ]
+    if frozen.imported:
+        write_over(folder / RESULTS, to_json(to_plain(frozen.imported)))
     if frozen.sources:
         # Read again where the grid is submitted from here, as `topup` does.
         write_over(folder / SOURCES, to_json(frozen.sources))
@@ -208,13 +211,27 @@ def read_grid(workspace: Workspace, grid_id: str) -> FrozenGrid | None:
     stored = _read_runs(folder / "runs.json")
     if settings is None or not stored:
         return None
-    cells = [FrozenCell(**{**cell, "spec": CellSpec(**cell["spec"])}) for cell in stored["cells"]]
     return FrozenGrid(
         settings=settings,
-        cells=cells,
+        cells=[_cell(cell) for cell in stored["cells"]],
         runs=[tuple(run) for run in stored["runs"]],
         streams=_streams(stored),
+        imported=_imported(folder) if settings.imported is not None else {},
     )
+
+
+def _cell(stored: dict[str, Any]) -> FrozenCell:
+    spec = stored["spec"]
+    return FrozenCell(**{**stored, "spec": None if spec is None else CellSpec(**spec)})
+
+
+def _imported(folder: Path) -> ImportedRuns:
+    path = folder / RESULTS
+    try:
+        return from_plain(read_mapping(path), ImportedRuns)
+    except ValueError as error:
+        reason = str(error) if isinstance(error, DamagedFile) else f"{path} is damaged ({error!r})"
+        raise DamagedFile(f"{reason}. To write it again, import the files again") from None
 
 
 def read_settings(workspace: Workspace, grid_id: str) -> GridSettings | None:
@@ -236,7 +253,7 @@ def _read_runs(path: Path) -> dict[str, Any]:
     try:
         stored = read_mapping(path)
         for cell in stored.get("cells", ()):
-            FrozenCell(**{**cell, "spec": CellSpec(**cell["spec"])})
+            _cell(cell)
         is_sound = not stored or (stored["cells"] and all(len(run) == 4 for run in stored["runs"]))
     except (ValueError, TypeError, KeyError) as error:
         raise _damaged(path, error) from None

@@ -67,6 +67,8 @@ def export(context: Context, run_id: str, out: Path, form: str, *, cell: Scored)
     with reading(context.ledger.engine) as connection:
         row = queries.list_runs(connection, Selection(names=(run_id,)))[0]
         results = queries.results_of(connection, [run_id])
+    if row.is_imported:
+        raise BadInput(f"run {run_id} was imported: vtjobs has its scores, and not its weights")
     if row.state != RunState.COMPLETED:
         raise BadInput(f"run {run_id} is {row.state}: only completed runs have final weights")
     scores = [CardScore(set_name=one.set_name, metric=one.metric, last=one.last) for one in results]

@@ -91,10 +91,12 @@ def retryable(context: Context, run_ids: Sequence[str], *, clean: bool) -> Done:
     """Return what `retry` would do."""
     states = _states(context, run_ids)
     over: dict[str, str] = {}
-    live = _live(context, run_ids)
+    live, elsewhere = _live(context, run_ids), _imported(context, run_ids)
     for run_id in run_ids:
         state = states[run_id]
-        if run_id in live:
+        if run_id in elsewhere:
+            over[run_id] = "was imported, and vtjobs has nothing to train it from"
+        elif run_id in live:
             over[run_id] = f"is {state}; cancel it first"
         elif state == RunState.COMPLETED and not clean:
             over[run_id] = (
@@ -177,6 +179,11 @@ def _states(context: Context, run_ids: Sequence[str]) -> dict[str, RunState]:
     if missing:
         raise VtjobsError(f"no run {missing[0]}")
     return found
+
+
+def _imported(context: Context, run_ids: Sequence[str]) -> set[str]:
+    with reading(context.ledger.engine) as connection:
+        return lookups.imported(connection, run_ids)
 
 
 def _live(context: Context, run_ids: Sequence[str]) -> set[str]:

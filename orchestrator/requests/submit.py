@@ -84,10 +84,10 @@ def prepare(
     frozen = freeze(grid, expansion, at=at, backend=name, site=_site(config, grid, document, name))
     frozen, shape, room, rehearsal = _placed(config, frozen, document)
     problems = check_backbones(expansion, document, halves=grid.halve_micro_batch)
-    problems += _world_size_problems(shape, frozen, document)
+    problems += _world_size_problems(shape, expansion, document)
     problems += _without_a_step(expansion, document)
     problems += _without_average(grid, expansion, document)
-    more, hints = _precision(shape, frozen, document)
+    more, hints = _precision(shape, expansion, document)
     if problems + more:
         raise BadInput(problems + more)
     text = json.dumps(document.data, indent=1, default=str).encode()
@@ -141,9 +141,10 @@ def _site(config: Config, grid: Grid, document: Document, name: str) -> Given:
     return {**usual, **grid.site(name)}
 
 
-def _world_size_problems(shape: Shape, frozen: FrozenGrid, document: Document) -> list[Problem]:
+def _world_size_problems(shape: Shape, expansion: Expansion, document: Document) -> list[Problem]:
     problems: list[Problem] = []
-    for virtual_ranks in sorted({cell.spec.settings.recipe.virtual_ranks for cell in frozen.cells}):
+    known = {cell.spec.settings.recipe.virtual_ranks for cell in expansion.cells}
+    for virtual_ranks in sorted(known):
         found = check_world_size(shape, virtual_ranks)
         if found is not None:
             problem = document.problem(("resources",), found.message, found.fix)
@@ -152,11 +153,13 @@ def _world_size_problems(shape: Shape, frozen: FrozenGrid, document: Document) -
 
 
 def _precision(
-    shape: Shape, frozen: FrozenGrid, document: Document
+    shape: Shape, expansion: Expansion, document: Document
 ) -> tuple[list[Problem], list[str]]:
     """Return the precisions that the GPUs cannot do, and hints at faster ones."""
     capability = capability_for(shape)
-    asked = {(cell.spec.settings.recipe.precision, cell.labels["recipe"]) for cell in frozen.cells}
+    asked = {
+        (cell.spec.settings.recipe.precision, cell.labels["recipe"]) for cell in expansion.cells
+    }
     problems, hints = [], []
     for precision, recipe in sorted(asked):
         found = check_precision(precision, capability)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ...db import lookups, pace
 from ...db.engine import reading
 from ...jobs.documents import Document
+from ...jobs.grid.expansion import Expansion
 from ...jobs.run.eta import Eta, Left, Waiting, estimate, together
 from ...jobs.run.pace import CellFacts, History, Kind
 from ...jobs.run.selector import Selection
@@ -189,7 +190,7 @@ def _estimate(context: Context | None, prepared: "Prepared", to_do: list[Any]) -
     where nothing else is at work.
     """
     frozen, found = prepared.frozen, _to_do(prepared.frozen, to_do)
-    known = History() if context is None else _history(context, frozen, found)
+    known = History() if context is None else _history(context, prepared.expansion, found)
     paces = known.paces(one.cell_id for one in found)
     seconds = [paces[one.cell_id].seconds * one.runs for one in found if one.cell_id in paces]
     runs = sum(one.runs for one in found if one.cell_id in paces)
@@ -224,7 +225,7 @@ def _to_do(frozen: FrozenGrid, runs: list[Any]) -> list[Waiting]:
     return found
 
 
-def _history(context: Context, frozen: FrozenGrid, to_do: list[Waiting]) -> History:
+def _history(context: Context, expansion: Expansion, to_do: list[Waiting]) -> History:
     """Return what the ledger has seen of the grid's cells, or of cells alike."""
     wanted = {one.cell_id for one in to_do}
     facts = {
@@ -232,7 +233,7 @@ def _history(context: Context, frozen: FrozenGrid, to_do: list[Waiting]) -> Hist
             kind=Kind(cell.labels["backbone"], cell.labels["dataset"]),
             epochs=pace.epochs_of(cell.spec.recipe),
         )
-        for cell in frozen.cells
+        for cell in expansion.cells
         if cell.cell_id in wanted
     }
     with reading(context.ledger.engine) as connection:

@@ -16,7 +16,7 @@ from ...jobs.grid.image_folder import cache_folder
 from ...jobs.run.cost import Counts
 from ...jobs.run.selector import Selection
 from ...jobs.run.settings import CellSettings
-from ...jobs.run.spec import Axes, CellSpec, canonical, digest
+from ...jobs.run.spec import Axes, canonical, digest
 from ...jobs.run.states import RunState
 from ..loop.context import Context
 from .efficiency import Efficiency, efficiency
@@ -25,6 +25,7 @@ SCHEMA_VERSION = 1
 # Of the largest backbones of the papers, on a slow machine.
 TIMEOUT_S = 1200
 _CACHE = "counts.json"
+_UNKNOWN = Counts(error="its runs were imported, and its model is not known")
 
 
 class CellCost(Document, frozen=True, kw_only=True):
@@ -84,8 +85,9 @@ def costs(context: Context, selection: Selection) -> list[CellCost]:
         for one in worked(connection, selection):
             hours[one.run_id].append((one.gpu_hours.total, one.hours))
     used = {one.cell_id: one for one in efficiency(context, selection)}
-    settings = {cell_id: CellSpec.stored(row.spec).settings for cell_id, row in cells.items()}
-    counts = counts_of(settings)
+    counts = counts_of(
+        {cell_id: made for cell_id, row in cells.items() if (made := row.settings) is not None}
+    )
     baselines = _baselines(cells, used)
     of_cell: dict[str, list[RunRow]] = defaultdict(list)
     for row in rows:
@@ -101,7 +103,8 @@ def costs(context: Context, selection: Selection) -> list[CellCost]:
             run_hours=[sum(run for _, run in hours[run_id]) for run_id in done],
         )
         cell, baseline = cells[cell_id], baselines.get(cells[cell_id].match_id)
-        found.append(_of_cell(cell, counts[cell_id], used.get(cell_id), baseline, figures))
+        counted = counts.get(cell_id, _UNKNOWN)
+        found.append(_of_cell(cell, counted, used.get(cell_id), baseline, figures))
     return found
 
 

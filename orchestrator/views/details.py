@@ -1,5 +1,6 @@
 """All that is known of one run: what `vtjobs show` shows."""
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -11,6 +12,7 @@ from ...jobs.documents import Document, to_plain
 from ...jobs.errors import DamagedFile
 from ...jobs.grid import fidelity
 from ...jobs.run.selector import Selection
+from ...jobs.run.settings import CellSettings
 from ...jobs.run.spec import CellSpec, RunSpec
 from ...jobs.units import iso
 from ...jobs.workspace.events import LoadedWeights
@@ -73,7 +75,9 @@ class RunDetails(RunView, frozen=True, kw_only=True):
     folder: str
     """Where its files are."""
     spec: dict[str, Any]
-    """Its description."""
+    """Its description; empty of an imported run whose settings nobody knows."""
+    imported: str | None = None
+    """Where its scores were imported from; None: vtjobs trains it."""
     environment: dict[str, Any] | None
     """Software and hardware of the latest attempt."""
     weights: LoadedWeights | None = None
@@ -108,26 +112,23 @@ def show(context: Context, run_id: str) -> RunDetails:
         hours = gpu_hours(connection, [run_id]).get(run_id, {})
         cell = queries.cell_rows(connection, {row.cell_id})[row.cell_id]
     spec = _spec(folder)
-    cell_spec = CellSpec.stored(cell.spec)
-    settings = spec or cell_spec.settings
+    settings = spec or cell.settings
     last = attempts[-1].number if attempts else 0
     # Only of these does a journal say more than the settings.
-    is_loaded = settings.backbone.weights is not None or row.parent is not None
+    is_loaded = settings is not None and (
+        settings.backbone.weights is not None or row.parent is not None
+    )
     origin = origin_of(folder) if is_loaded else None
     facts = facts_of(Words(context), row, None)
     return RunDetails(
         **(facts | {"attempts": attempt_views(context.workspace, row.grid_id, attempts, hours)}),
         eta=etas_of_running(context, [row]).get(run_id),
         schema_version=SCHEMA_VERSION,
-        settings=Settings(
-            head=fidelity.of_head(settings.head, row.backbone, row.recipe),
-            recipe=fidelity.of_recipe(settings.recipe, row.recipe, settings.dataset),
-        ),
+        settings=_said(settings, row),
         parent=row.parent,
         folder=str(folder.path),
-        spec=to_plain(spec) | {"recipe": spec.recipe.in_full()}
-        if spec
-        else to_plain(settings) | {"numerics": cell_spec.numerics},
+        spec=_described(spec, CellSpec.stored(cell.spec)),
+        imported=_source(events) if row.is_imported else None,
         environment=read_cache(folder.attempt(last) / "environment.json") or None,
         weights=None if origin is None else origin.weights,
         results=[_result(result) for result in results],
@@ -147,6 +148,30 @@ def show(context: Context, run_id: str) -> RunDetails:
         notes=tuple(notes_of(folder.path)),
         tags=tuple(sorted({tag for found in tagged.values() for tag in found})),
     )
+
+
+def _said(settings: CellSettings | None, row: records.RunRow) -> Settings:
+    if settings is None:
+        return Settings(head=[], recipe=[])
+    return Settings(
+        head=fidelity.of_head(settings.head, row.backbone, row.recipe),
+        recipe=fidelity.of_recipe(settings.recipe, row.recipe, settings.dataset),
+    )
+
+
+def _described(spec: RunSpec | None, cell: CellSpec | None) -> dict[str, Any]:
+    """Return a run's description, or its cell's where it has none yet; empty: nobody knows."""
+    found: dict[str, Any] = {}
+    if spec is not None:
+        found = to_plain(spec) | {"recipe": spec.recipe.in_full()}
+    elif cell is not None:
+        found = to_plain(cell.settings) | {"numerics": cell.numerics}
+    return found
+
+
+def _source(events: Sequence[records.EventRow]) -> str:
+    """Return where an imported run was read from."""
+    return events[0].raw if events else ""
 
 
 def _spec(folder: RunFolder) -> RunSpec | None:

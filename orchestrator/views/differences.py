@@ -5,7 +5,7 @@ from typing import Any
 
 from ...db import queries, selected
 from ...db.engine import Connection, reading
-from ...db.records import RunRow
+from ...db.records import CellRow, RunRow
 from ...db.results import TRAINING, values_by_epoch
 from ...jobs.atomic_files import read_cache
 from ...jobs.documents import Document, in_full
@@ -98,7 +98,7 @@ def differences(context: Context, first: Selection, second: Selection) -> Differ
         pair = (left[0].run_id, right[0].run_id)
         results = _results(connection, pair) if single else []
         parting, epochs = _parting(connection, pair) if single else (None, 0)
-    of_cell = {cell_id: _in_full(CellSpec.stored(cell.spec)) for cell_id, cell in cells.items()}
+    of_cell = {cell_id: _in_full(cell) for cell_id, cell in cells.items()}
     of_grid = {
         grid_id: {
             name: value for name, value in in_full(found).items() if name not in _NAMES_OF_GRID
@@ -127,9 +127,15 @@ def differences(context: Context, first: Selection, second: Selection) -> Differ
     )
 
 
-def _in_full(cell: CellSpec) -> dict[str, Any]:
-    found: dict[str, Any] = in_full(cell.settings)
-    return found | {"numerics": cell.numerics}
+def _in_full(cell: CellRow) -> dict[str, Any]:
+    spec = CellSpec.stored(cell.spec)
+    if spec is None:
+        # Of imported runs the labels are all that is known.
+        names = ("backbone", "dataset", "head", "recipe")
+        labels: dict[str, Any] = {name: {"label": getattr(cell, name)} for name in names}
+        return labels | cell.axes
+    found: dict[str, Any] = in_full(spec.settings)
+    return found | {"numerics": spec.numerics}
 
 
 def _grids(rows: Sequence[RunRow]) -> list[str]:

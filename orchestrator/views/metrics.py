@@ -96,7 +96,8 @@ def _unreachable(context: Context, grids: Mapping[str, GridSettings]) -> list[Sa
     away = scheduler_notes.away(context.ledger)
     silent = [name.partition(" at ") for name, fact in away.items() if not fact.is_slow]
     values = {(backend, cluster): 1.0 for backend, _, cluster in silent}
-    answering = {settings.backend for settings in grids.values()} - {name for name, *_ in silent}
+    used = {settings.backend for settings in grids.values() if settings.imported is None}
+    answering = used - {name for name, *_ in silent}
     values |= {(backend, ""): 0.0 for backend in answering}
     return [
         ({"backend": backend, "cluster": cluster}, value)

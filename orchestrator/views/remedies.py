@@ -28,6 +28,8 @@ def remedy(
         settings: of their grid.
         where: what a command that is printed ends with, see `Config.where`.
     """
+    if settings.imported is not None:
+        return "vtjobs did not train it: look where it was trained"
     runs = " ".join(run_id[:8] for run_id in run_ids)
     if len(run_ids) > MOST_NAMED:
         runs = f"{settings.grid_id} status=failed"

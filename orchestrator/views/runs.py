@@ -42,7 +42,7 @@ class RunView(Document, frozen=True, kw_only=True):
     """pending, blocked, queued, running, completed, diverged, failed or cancelled."""
     shown_state: str
     """The same, or what is never stored: cancelling, held, suspended or requeued (by somebody in
-    the scheduler), or unknown (no heartbeat for ten minutes).
+    the scheduler), unknown (no heartbeat for ten minutes), or imported (trained elsewhere).
     """
     reason: str
     """Why it is in this state, if it is not obvious."""

@@ -2,6 +2,7 @@
 
 from ...db import records
 from ...jobs.run.states import AttemptState, RunState
+from ...jobs.workspace.imported import IMPORTED
 from ...jobs.workspace.journal import HEARTBEAT_S, LEASE_S
 from ...jobs.workspace.markers import held_runs
 from ..backends.base import CANCELLING, REQUEUED, SUSPENDED
@@ -42,12 +43,14 @@ class Words:
         - cancelling: it was cancelled, and may still be at work;
         - suspended, requeued: by somebody in the scheduler, after it had started;
         - unknown: it has given no sign of life for long;
-        - held: by the user.
+        - held: by the user;
+        - imported: it was trained elsewhere.
         """
         if row.state == RunState.PENDING:
             return HELD if self._is_held(row) else row.state
         if row.attempt_state is None or AttemptState(row.attempt_state).is_terminal:
-            return row.state
+            is_imported = isinstance(row, records.RunRow) and row.is_imported
+            return IMPORTED if is_imported and row.state == RunState.COMPLETED else row.state
         return _at_work(self.context, row)
 
     def _is_held(self, row: records.RunRow | records.AlikeRow) -> bool:

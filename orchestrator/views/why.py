@@ -226,7 +226,7 @@ def _ended(
     reason = row.reason or (last.signature if last else "")
     match RunState(row.state):
         case RunState.COMPLETED:
-            return "ended", _completion(attempts), "", ""
+            return "ended", _source(row) or _completion(attempts), "", ""
         case RunState.CANCELLED:
             return (
                 "ended",
@@ -250,6 +250,10 @@ def _ended(
         told = str(cause)
     word = f" [{last.word}]" if last and last.word and not cause.was_raised else ""
     return "ended", f"{told or (last and last.failure) or 'cause unknown'}{word}", action, reason
+
+
+def _source(row: records.RunRow) -> str:
+    return "vtjobs did not train it" if row.is_imported else ""
 
 
 def _completion(attempts: list[records.AttemptRow]) -> str:

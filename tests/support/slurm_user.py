@@ -161,7 +161,9 @@ class SlurmUser(Cli):
     def inside(self, *words: str) -> str:
         """Return the shell line that runs a command of vtjobs in this user's folder."""
         variables = shlex.join(f"{name}={value}" for name, value in self.env.items())
-        cache = f"XDG_CACHE_HOME={shlex.quote(str(self.cache))}"
+        cache = shlex.join(
+            [f"XDG_CACHE_HOME={self.cache}", f"XDG_STATE_HOME={self.cache / 'state'}"]
+        )
         command = shlex.join([sys.executable, "-m", "vtjobs.cli", *words])
         return f"cd {shlex.quote(str(self.folder))} && env {cache} {variables} {command}"
 

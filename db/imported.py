@@ -1,0 +1,73 @@
+"""Runs that were trained elsewhere: their scores, as one attempt that was over at once."""
+
+import json
+from collections.abc import Collection
+
+from sqlalchemy import Connection, insert
+
+from ..jobs.run.states import AttemptState, FailureClass
+from ..jobs.workspace.imported import IMPORTED, ImportedRun
+from ..jobs.workspace.stored_grid import FrozenGrid
+from . import models as m
+from .results import summarise
+from .rows import Row, event_row
+from .run_state import derive_runs
+
+# The one attempt that they have.
+NUMBER = 1
+
+
+def add_results(
+    connection: Connection, frozen: FrozenGrid, new: Collection[str], now: float
+) -> None:
+    """Write down what the new runs of an imported grid came to.
+
+    In the transaction that adds the runs: nobody ever sees one that could be started.
+    """
+    chosen = {run_id: frozen.imported[run_id] for run_id in new if run_id in frozen.imported}
+    if not chosen:
+        return
+    at = frozen.settings.submitted_at
+    attempts = [_attempt(run_id, run, at) for run_id, run in chosen.items()]
+    events = [
+        event_row(row, None, row["state"], "vtjobs", at, f"imported from {run.source}")
+        for row, run in zip(attempts, chosen.values(), strict=True)
+    ]
+    scores = [row for run_id, run in chosen.items() for row in _scores(run_id, run, at)]
+    connection.execute(insert(m.attempts), attempts)
+    connection.execute(insert(m.events), events)
+    if scores:
+        connection.execute(insert(m.evaluations), scores)
+    derive_runs(connection, chosen, now)
+    summarise(connection, chosen)
+
+
+def _attempt(run_id: str, run: ImportedRun, at: float) -> Row:
+    state = AttemptState.FAILED if run.diverged else AttemptState.COMPLETED
+    return {
+        "run_id": run_id,
+        "number": NUMBER,
+        "token": IMPORTED,
+        "state": state,
+        "failure": FailureClass.DIVERGED if run.diverged else None,
+        "signature": "a score is not finite" if run.diverged else "",
+        "submitted_at": at,
+        "ended_at": at,
+    }
+
+
+def _scores(run_id: str, run: ImportedRun, at: float) -> list[Row]:
+    return [
+        {
+            "run_id": run_id,
+            "attempt": NUMBER,
+            "node": IMPORTED,
+            "seq": number,
+            "at": at,
+            "epoch": score.epoch,
+            "step": score.epoch,
+            "set_name": score.set,
+            "metrics": json.dumps(score.metrics),
+        }
+        for number, score in enumerate(run.scores, 1)
+    ]

@@ -1,0 +1,397 @@
+"""Take in the results of runs that were trained elsewhere, as a grid whose runs are all over."""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ...db import lookups, queries, selected
+from ...db.engine import reading
+from ...db.records import CellRow
+from ...jobs.config.host import user_here
+from ...jobs.documents import Document
+from ...jobs.errors import BadInput, NothingMatched, Problem
+from ...jobs.imports.forms import form_of, read
+from ...jobs.imports.layout import LABELS, NO_RECIPE, Layout
+from ...jobs.imports.record import Record
+from ...jobs.imports.runs import FoundRun, Key, runs_of
+from ...jobs.names import name_problem
+from ...jobs.run.selector import Selection
+from ...jobs.run.spec import BASELINE, CellSpec, canonical, digest
+from ...jobs.units import ranges
+from ...jobs.workspace.grid_settings import GridSettings, ResourceSettings
+from ...jobs.workspace.imported import ImportedFrom, ImportedRun, ImportedScore
+from ...jobs.workspace.stored_grid import FrozenCell, FrozenGrid, write_grid
+from ..loop.context import Context
+from . import deletion
+
+SCHEMA_VERSION = 1
+# Where it was trained, in place of a backend's name.
+ELSEWHERE = "elsewhere"
+
+Progress = Callable[[int], None]
+
+
+class ImportedCell(Document, frozen=True, kw_only=True):
+    """A cell of what was read."""
+
+    cell_id: str
+    backbone: str
+    dataset: str
+    head: str
+    recipe: str
+    axes: dict[str, str]
+    """Further columns by which the cells differ."""
+    seeds: list[int]
+    without_score: list[int]
+    """Seeds of which no score was found."""
+    diverged: list[int]
+    """Seeds with a score that is not finite."""
+
+
+class Import(Document, frozen=True, kw_only=True):
+    """What was read, and what comes of it."""
+
+    schema_version: int
+    grid_id: str
+    name: str
+    form: str
+    files: list[str]
+    into: str | None
+    """The grid whose cells get the seeds; None: the cells are their own."""
+    runs: int
+    new: int
+    """Those of the runs that the workspace did not have."""
+    metrics: list[str]
+    """Set and metric, such as `test/top1`."""
+    epochs: list[int]
+    """Last epochs of the runs; 0: the files do not say."""
+    left_out: int
+    """Records without a label or a seed, with `--skip-incomplete`."""
+    cells: list[ImportedCell]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What to read, and how."""
+
+    paths: Sequence[Path]
+    form: str | None = None
+    """None: as each path looks."""
+    name: str | None = None
+    """Of the grid; None: that of the first path."""
+    layout: Layout = field(default_factory=Layout)
+    only: Mapping[str, str] = field(default_factory=dict)
+    """Column -> the value that records must have."""
+    skip_incomplete: bool = False
+    into: str | None = None
+    """A grid whose cells get the seeds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreparedImport:
+    """Results that were read and checked; nothing is written yet."""
+
+    frozen: FrozenGrid
+    summary: Import
+
+
+def prepare_import(
+    context: Context | None,
+    wanted: Wanted,
+    *,
+    at: float | None = None,
+    progress: Progress = lambda count: None,
+) -> PreparedImport:
+    """Read results and make a grid of them.
+
+    Args:
+        context: workspace and ledger; None: there is no workspace yet.
+        wanted: what to read.
+        at: time of the import, by default now.
+        progress: is told how many records were read.
+
+    Raises:
+        BadInput: with every mistake; its name is taken, or a seed is there already.
+        NothingMatched: there is no grid to import into, or nothing to import.
+    """
+    name = _name(wanted)
+    forms, records = _records(wanted, progress)
+    records, left_out = _chosen(records, wanted)
+    found = runs_of(records, wanted.layout)
+    cells = _cells(context, name, found, wanted.into)
+    source = ImportedFrom(
+        form=forms[0], files=[str(path) for path in wanted.paths], into=wanted.into
+    )
+    frozen = _grid(name, found, cells, source, time.time() if at is None else at)
+    new = len(frozen.imported) if context is None else _count_new(context, frozen)
+    summary = _summary(frozen, found, cells, left_out=left_out, new=new)
+    return PreparedImport(frozen=frozen, summary=summary)
+
+
+def store_import(context: Context, prepared: PreparedImport) -> None:
+    """Store what was read; what is there already stays. A kill leaves all of it, or nothing."""
+    deletion.finish(context)
+    frozen = prepared.frozen
+    write_grid(context.workspace, frozen, _text(frozen.settings))
+    context.ledger.add_grid(frozen)
+
+
+def _text(settings: GridSettings) -> bytes:
+    """Return what stands in the place of a grid file: nothing can be submitted from it."""
+    source = settings.imported
+    files = [] if source is None else source.files
+    return f"# Imported from: {', '.join(files)}\n".encode()
+
+
+def _name(wanted: Wanted) -> str:
+    name = wanted.name or wanted.paths[0].absolute().stem
+    if problem := name_problem(name):
+        fix = "" if wanted.name else ". Give one: --name NAME"
+        raise BadInput(f"--name {name!r}: {problem}{fix}")
+    return name
+
+
+def _records(wanted: Wanted, progress: Progress) -> tuple[list[str], list[Record]]:
+    forms: list[str] = []
+    records: list[Record] = []
+    for path in wanted.paths:
+        forms.append(wanted.form or form_of(path))
+        for record in read(path, forms[-1]):
+            records.append(record)
+            progress(len(records))
+    return forms, records
+
+
+def _chosen(records: list[Record], wanted: Wanted) -> tuple[list[Record], int]:
+    """Return the records that are asked for, and how many were left out for want of a label."""
+    layout = wanted.layout
+    kept = [
+        record
+        for record in records
+        if all(str(layout.filled(record).get(name)) == text for name, text in wanted.only.items())
+    ]
+    if not kept:
+        what = "no record has what --only asks for" if records else "no run was found"
+        raise NothingMatched(f"{', '.join(map(str, wanted.paths))}: {what}")
+    if not wanted.skip_incomplete:
+        return kept, 0
+    needed = [name for name in (*LABELS, "seed") if name != "recipe"]
+    whole = [
+        record for record in kept if all(layout.text(record, name) is not None for name in needed)
+    ]
+    return whole, len(kept) - len(whole)
+
+
+def _run(found: FoundRun) -> ImportedRun:
+    scores: dict[tuple[int, str], dict[str, float]] = {}
+    for (epoch, (set_name, metric)), value in sorted(found.scores.items()):
+        scores.setdefault((epoch, set_name), {})[metric] = value
+    return ImportedRun(
+        source=found.source,
+        scores=[
+            ImportedScore(epoch=epoch, set=set_name, metrics=metrics)
+            for (epoch, set_name), metrics in scores.items()
+        ],
+        diverged=found.diverged,
+    )
+
+
+def _grid(
+    name: str,
+    found: Mapping[Key, FoundRun],
+    cells: Mapping[Key, FrozenCell],
+    source: ImportedFrom,
+    at: float,
+) -> FrozenGrid:
+    """Return the grid of these runs. Other scores make another run of them."""
+    made = {cell.cell_id: cell for cell in cells.values()}
+    order = {cell_id: index for index, cell_id in enumerate(made)}
+    imported: dict[str, ImportedRun] = {}
+    runs: list[tuple[str, int, int, str | None]] = []
+    for key, one in found.items():
+        cell_id, run = cells[key].cell_id, _run(one)
+        scores = [[score.epoch, score.set, score.metrics] for score in run.scores]
+        run_id = digest(canonical(["imported", cell_id, key.seed, scores, run.diverged]))
+        imported[run_id] = run
+        runs.append((run_id, order[cell_id], key.seed, None))
+    grid_id = f"{name}-{digest(canonical(sorted(imported)), 8)}"
+    settings = _settings(grid_id, name, source, at)
+    return FrozenGrid(settings=settings, cells=list(made.values()), runs=runs, imported=imported)
+
+
+def _settings(grid_id: str, name: str, source: ImportedFrom, at: float) -> GridSettings:
+    return GridSettings(
+        grid_id=grid_id,
+        name=name,
+        submitted_at=at,
+        retries=0,
+        resources=ResourceSettings(),
+        checkpoint_every_s=0,
+        evaluate_every=1,
+        backend=ELSEWHERE,
+        submitted_by=user_here(),
+        imported=source,
+    )
+
+
+# Cells --------------------------------------------------------------------------------------------
+
+
+def _cells(
+    context: Context | None, name: str, found: Mapping[Key, FoundRun], into: str | None
+) -> dict[Key, FrozenCell]:
+    """Return the cell of each run: one of its own, or one of the grid to import into."""
+    if into is None:
+        return {key: _own_cell(name, key) for key in found}
+    if context is None:
+        raise NothingMatched(f"--into {into}: there is no workspace yet")
+    with reading(context.ledger.engine) as connection:
+        rows = queries.list_runs(connection, Selection(names=(into,)))
+        known = queries.cell_rows(connection, {row.cell_id for row in rows})
+    return _matched(list(known.values()), found, into)
+
+
+def _own_cell(name: str, key: Key) -> FrozenCell:
+    labels = dict(zip(LABELS, key.labels, strict=True))
+    axes = dict(key.axes)
+    shared = [name, axes, {label: text for label, text in labels.items() if label != "head"}]
+    return FrozenCell(
+        cell_id=digest(canonical(["imported", *shared, labels["head"]])),
+        match_id=digest(canonical(["imported", *shared])),
+        stage="",
+        labels=labels,
+        axes=axes,
+        is_baseline=labels["head"] == BASELINE,
+        parent=None,
+        spec=None,
+    )
+
+
+def _matched(
+    known: Sequence[CellRow], found: Mapping[Key, FoundRun], into: str
+) -> dict[Key, FrozenCell]:
+    """Return the grid's cell that each run is of.
+
+    Raises:
+        BadInput: a run is of none, or may be of several.
+    """
+    cells: dict[Key, FrozenCell] = {}
+    problems: dict[str, Problem] = {}
+    for key, run in found.items():
+        fitting = [row for row in known if _fits(row, key)]
+        if len(fitting) == 1:
+            cells[key] = _frozen(fitting[0])
+            continue
+        what = " ".join([*key.labels[:3], *(f"{name}={text}" for name, text in key.axes)])
+        count = f"{len(fitting)} cells" if fitting else "no cell"
+        message = f"{into} has {count} with {what}"
+        fix = (
+            "Tell them apart: --axis COLUMN, or the column recipe"
+            if fitting
+            else "Names must be those of the grid; see: vtjobs report"
+        )
+        problems.setdefault(what, Problem(message=message, file=run.source, fix=fix))
+    if problems:
+        raise BadInput(list(problems.values())[:8])
+    return cells
+
+
+def _fits(row: CellRow, key: Key) -> bool:
+    labels = dict(zip(LABELS, key.labels, strict=True))
+    same = all(getattr(row, name) == text for name, text in labels.items() if name != "recipe")
+    axes = {name: str(value) for name, value in row.axes.items()}
+    named = all(axes.get(name) == text for name, text in key.axes)
+    return same and named and labels["recipe"] in (row.recipe, NO_RECIPE)
+
+
+def _frozen(row: CellRow) -> FrozenCell:
+    return FrozenCell(
+        cell_id=row.cell_id,
+        match_id=row.match_id,
+        stage=row.stage,
+        labels={name: getattr(row, name) for name in LABELS},
+        axes=row.axes,
+        is_baseline=row.is_baseline,
+        parent=None,
+        spec=CellSpec.stored(row.spec),
+    )
+
+
+# The workspace ------------------------------------------------------------------------------------
+
+
+def _count_new(context: Context, frozen: FrozenGrid) -> int:
+    """Return how many of the runs are new.
+
+    Raises:
+        BadInput: another grid has the name, or another run is of the same cell and seed.
+    """
+    name = frozen.settings.name
+    with reading(context.ledger.engine) as connection:
+        others = selected.resolve_grids(connection, name)
+        seeds = lookups.seeds_of_cells(connection, {cell.cell_id for cell in frozen.cells})
+    if others and frozen.grid_id not in others:
+        raise BadInput(
+            f"there is a grid {name} already, with other runs. Import under another name with"
+            f" --name, or remove it first: vtjobs delete {others[0]}{context.where}"
+        )
+    if problems := _taken(frozen, seeds):
+        raise BadInput(problems)
+    return len(frozen.imported) - len(context.ledger.known(list(frozen.imported)))
+
+
+def _taken(frozen: FrozenGrid, seeds: Mapping[str, Mapping[int, str]]) -> list[Problem]:
+    """Return the seeds that other runs of the same cells have."""
+    both: dict[int, list[int]] = {}
+    for run_id, cell, seed, _ in frozen.runs:
+        other = seeds.get(frozen.cells[cell].cell_id, {}).get(seed)
+        if other not in (None, run_id):
+            both.setdefault(cell, []).append(seed)
+    problems = []
+    for cell, numbers in both.items():
+        labels = frozen.cells[cell].labels
+        what = f"{labels['backbone']} {labels['dataset']} {labels['head']}"
+        message = f"{what} has runs of these seeds already: {ranges(sorted(numbers))}"
+        problems.append(Problem(message=message, fix="Number them apart: --seed-offset 1000"))
+    return problems
+
+
+def _summary(
+    frozen: FrozenGrid,
+    found: Mapping[Key, FoundRun],
+    cells: Mapping[Key, FrozenCell],
+    *,
+    left_out: int,
+    new: int,
+) -> Import:
+    source = frozen.settings.imported
+    assert source is not None
+    members: dict[str, list[tuple[int, FoundRun]]] = {}
+    for key, run in found.items():
+        members.setdefault(cells[key].cell_id, []).append((key.seed, run))
+    return Import(
+        schema_version=SCHEMA_VERSION,
+        grid_id=frozen.grid_id,
+        name=frozen.settings.name,
+        form=source.form,
+        files=source.files,
+        into=source.into,
+        runs=len(frozen.runs),
+        new=new,
+        metrics=sorted({"/".join(metric) for run in found.values() for _, metric in run.scores}),
+        epochs=sorted({run.last_epoch for run in found.values()}),
+        left_out=left_out,
+        cells=[_described(cell, members[cell.cell_id]) for cell in frozen.cells],
+    )
+
+
+def _described(cell: FrozenCell, members: Sequence[tuple[int, FoundRun]]) -> ImportedCell:
+    return ImportedCell(
+        cell_id=cell.cell_id,
+        **cell.labels,
+        axes={name: str(value) for name, value in cell.axes.items()},
+        seeds=sorted(seed for seed, _ in members),
+        without_score=sorted(seed for seed, run in members if not run.scores and not run.diverged),
+        diverged=sorted(seed for seed, run in members if run.diverged),
+    )
