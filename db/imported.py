@@ -9,7 +9,7 @@ from ..jobs.run.states import AttemptState, FailureClass
 from ..jobs.workspace.imported import IMPORTED, ImportedRun
 from ..jobs.workspace.stored_grid import FrozenGrid
 from . import models as m
-from .results import summarise
+from .results import TRAINING, summarise
 from .rows import Row, event_row
 from .run_state import derive_runs
 
@@ -33,11 +33,13 @@ def add_results(
         event_row(row, None, row["state"], "vtjobs", at, f"imported from {run.source}")
         for row, run in zip(attempts, chosen.values(), strict=True)
     ]
-    scores = [row for run_id, run in chosen.items() for row in _scores(run_id, run, at)]
+    rows = [row for run_id, run in chosen.items() for row in _scores(run_id, run, at)]
     connection.execute(insert(m.attempts), attempts)
     connection.execute(insert(m.events), events)
-    if scores:
+    if scores := [row for row in rows if row["set_name"] != TRAINING]:
         connection.execute(insert(m.evaluations), scores)
+    if of_training := [_without_set(row) for row in rows if row["set_name"] == TRAINING]:
+        connection.execute(insert(m.epoch_metrics), of_training)
     derive_runs(connection, chosen, now)
     summarise(connection, chosen)
 
@@ -53,6 +55,7 @@ def _attempt(run_id: str, run: ImportedRun, at: float) -> Row:
         "signature": "a score is not finite" if run.diverged else "",
         "submitted_at": at,
         "ended_at": at,
+        "epoch": max((score.epoch for score in run.scores), default=0) or None,
     }
 
 
@@ -71,3 +74,7 @@ def _scores(run_id: str, run: ImportedRun, at: float) -> list[Row]:
         }
         for number, score in enumerate(run.scores, 1)
     ]
+
+
+def _without_set(row: Row) -> Row:
+    return {name: value for name, value in row.items() if name != "set_name"}

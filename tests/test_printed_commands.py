@@ -81,7 +81,7 @@ class Desk:
 
     def paste(self, command: str) -> subprocess.CompletedProcess[str]:
         """Run a command in a shell, as somebody does who has copied it."""
-        if command.startswith("vtjobs ledger rebuild"):
+        if command.startswith(("vtjobs ledger rebuild", "vtjobs delete")):
             # It asks, and there is no terminal to ask on.
             command += " --yes"
         folder = Path(sys.executable).parent
@@ -256,6 +256,28 @@ def of_an_archive_of_nothing(desk: Desk) -> str:
     return desk("archive", "other")
 
 
+TABLE = "backbone,dataset,head,seed,top1\nvit,pets,supervised,0,{}\n"
+
+
+def _imports(desk: Desk, top1: float, *words: str) -> str:
+    (desk.cli.folder / "old.csv").write_text(TABLE.format(top1))
+    return desk("import", "old.csv", *words)
+
+
+def of_an_import(desk: Desk) -> str:
+    return _imports(desk, 70.0)
+
+
+def of_an_import_under_a_taken_name(desk: Desk) -> str:
+    _imports(desk, 70.0)
+    return _imports(desk, 71.0)
+
+
+def of_an_import_into_a_grid_without_its_cells(desk: Desk) -> str:
+    desk.ended()
+    return _imports(desk, 70.0, "--into", "tiny")
+
+
 # Cause -> the templates that it has printed. What is pasted must succeed.
 CASES: list[tuple[Callable[[Desk], str], set[str]]] = [
     (of_a_failure, {f"vtjobs logs {BLANK}", f"vtjobs retry {BLANK}"}),
@@ -283,6 +305,9 @@ CASES: list[tuple[Callable[[Desk], str], set[str]]] = [
     (of_a_ledger_without_tables, {"vtjobs ledger rebuild"}),
     (of_a_notice_that_cannot_be_sent, {"vtjobs notify --test", f"vtjobs report {BLANK}"}),
     (of_a_new_grid_file, {f"vtjobs plan {BLANK}"}),
+    (of_an_import, {f"vtjobs report {BLANK}"}),
+    (of_an_import_under_a_taken_name, {f"vtjobs delete {BLANK}"}),
+    (of_an_import_into_a_grid_without_its_cells, {f"vtjobs report {BLANK}"}),
     (of_an_empty_grid_file, {"vtjobs init new-grid.yaml"}),
 ]
 

@@ -245,9 +245,12 @@ def of_needs(document: Needs) -> Table:
         )
     else:
         goal = f"80 % power for a difference of {document.effect:g} at α = {document.alpha:.2g}"
+    is_timed = any(need.run_hours is not None for need in document.cells if need.more)
     cost = (
         f"estimated cost {document.run_hours:.2f} run-hours, {document.gpu_hours:.2f} "
         "GPU-hours (from the same cells' past runs)"
+        if is_timed or not document.runs
+        else "their cost is not known, as no run of these cells was timed"
     )
     notes = [
         f"{document.metric} on {document.set}: {goal}.",

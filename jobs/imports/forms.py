@@ -22,7 +22,7 @@ class Form:
     read: Reader
     """Reads a file, or a folder."""
     suffixes: tuple[str, ...] = ()
-    """Of files of this form."""
+    """Ends of the names of files of this form."""
     marks: tuple[str, ...] = ()
     """Patterns of files: a folder that has one of them somewhere below is of this form."""
 
@@ -43,7 +43,8 @@ def _each(read: Reader, *suffixes: str) -> Reader:
         if path.is_file():
             yield from read(path)
             return
-        for file in sorted(file for file in path.rglob("*") if file.suffix in suffixes):
+        found = {file for suffix in suffixes for file in path.rglob(f"*{suffix}")}
+        for file in sorted(found):
             yield from read(file)
 
     return reader
@@ -54,7 +55,8 @@ def _files(suffixes: tuple[str, ...]) -> tuple[str, ...]:
 
 
 _CSV = (".csv", ".tsv")
-_JSON = (".json", ".jsonl", ".ndjson")
+# The programs of DeiT and its successors write `log.txt`, an object for each epoch.
+_JSON = (".json", ".jsonl", ".ndjson", "log.txt")
 
 # In the order in which a folder is looked at: one of timm's has CSV files too.
 FORMS: dict[str, Form] = {
@@ -76,7 +78,7 @@ def form_of(path: Path) -> str:
     if not path.exists():
         raise BadInput(f"{path}: no such file or folder")
     for name, form in FORMS.items():
-        if path.is_file() and path.suffix in form.suffixes:
+        if path.is_file() and path.name.endswith(form.suffixes):
             return name
         if path.is_dir() and _has(path, form.marks):
             return name

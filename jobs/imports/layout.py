@@ -19,6 +19,7 @@ Metric = tuple[str, str]
 
 # A table with a line for each value has these two.
 LONG = ("metric", "value")
+_ENDS = (".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".txt", ".wandb", ".db")
 _KNOWN = tuple(name for name in METRICS if name != "n")
 
 
@@ -50,18 +51,20 @@ class Layout:
         return self.filled(record).get(self.columns.get(label, label))
 
     def filled(self, record: Record) -> dict[str, Value]:
-        """Return a record's values, with those that its path gives.
+        """Return a record's values, with those that its path gives."""
+        return record.values | (self.in_path(record) or {})
 
-        Raises:
-            BadInput: its path is not as the pattern says.
-        """
+    def in_path(self, record: Record) -> dict[str, Value] | None:
+        """Return what the end of a record's path says; None where it is not as the pattern says."""
         if self.names is None:
-            return record.values
+            return {}
         whole = PurePath(record.source)
-        for path in (whole, whole.with_suffix(""), whole.parent):
+        # Of a file its name without the end, else the folder that it lies in.
+        own = whole.with_suffix("") if whole.suffix in _ENDS else whole
+        for path in (own, whole.parent):
             if found := self.names.search(path.as_posix()):
-                return {**record.values, **found.groupdict()}
-        raise BadInput(f"{whole}: does not end as --path says")
+                return {**found.groupdict()}
+        return None
 
     def scores(self, record: Record) -> dict[Metric, Value]:
         """Return what a record says of each metric."""

@@ -97,7 +97,7 @@ def _take_in(found: dict[Key, FoundRun], record: Record, layout: Layout) -> None
 def _key(record: Record, layout: Layout) -> Key:
     needed = [name for name in (*LABELS, "seed") if name != "recipe"]
     if missing := [name for name in needed if layout.text(record, name) is None]:
-        raise _missing(record, missing)
+        raise _missing(record, missing, layout)
     labels = tuple(_label(record, layout, name) for name in LABELS)
     axes = tuple((name, _axis(record, layout, name)) for name in layout.axes)
     seed = _whole(record, "seed", layout.text(record, "seed") or 0, MAX_SEED)
@@ -151,7 +151,10 @@ def _check_name(record: Record, metric: Metric) -> None:
             raise _wrong(record, message, "Letters, digits and _ are allowed")
 
 
-def _missing(record: Record, names: Sequence[str]) -> BadInput:
+def _missing(record: Record, names: Sequence[str], layout: Layout) -> BadInput:
+    if layout.in_path(record) is None:
+        fix = "Or leave such records out: --skip-incomplete"
+        return _wrong(record, "the path does not end as --path says", fix)
     name = names[0]
     fix = f"Name its column: --column {name}=COLUMN. Or give all the same: --value {name}=VALUE"
     return _wrong(record, f"no {', '.join(names)}", f"{fix}. {columns_text([record])}")

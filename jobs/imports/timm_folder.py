@@ -4,8 +4,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from ..strict_yaml import parse
-from .record import Record
+import yaml
+
+from ..errors import BadInput
+from .record import Record, Value
 from .tables import flat, read_csv
 
 ARGS = "args.yaml"
@@ -24,6 +26,19 @@ def read_timm(path: Path) -> Iterator[Record]:
     for args in sorted(path.rglob(ARGS)):
         folder = args.parent
         if (folder / SUMMARY).is_file():
-            settings = flat(parse(args.read_bytes(), file=str(args)).data or {})
+            settings = _arguments(args)
             for record in read_csv(folder / SUMMARY):
                 yield replace(record, source=folder, values=settings | record.values)
+
+
+def _arguments(path: Path) -> dict[str, Value]:
+    """Return the arguments of the script.
+
+    Raises:
+        BadInput: they are no YAML.
+    """
+    try:
+        found = yaml.safe_load(path.read_bytes())
+    except yaml.YAMLError as error:
+        raise BadInput(f"{path}: no YAML ({str(error).splitlines()[0]})") from None
+    return flat(found) if isinstance(found, dict) else {}

@@ -36,13 +36,19 @@ class ImportedCell(Document, frozen=True, kw_only=True):
     """A cell of what was read."""
 
     cell_id: str
+    """Its id."""
     backbone: str
+    """As the files call it."""
     dataset: str
+    """As the files call it."""
     head: str
+    """As the files call it."""
     recipe: str
+    """As the files call it, or imported."""
     axes: dict[str, str]
     """Further columns by which the cells differ."""
     seeds: list[int]
+    """All of the cell."""
     without_score: list[int]
     """Seeds of which no score was found."""
     diverged: list[int]
@@ -53,13 +59,19 @@ class Import(Document, frozen=True, kw_only=True):
     """What was read, and what comes of it."""
 
     schema_version: int
+    """Raised when a key is removed or changes its meaning."""
     grid_id: str
+    """Of the grid that the runs are stored as."""
     name: str
+    """Of the grid."""
     form: str
+    """Of what was read, such as csv."""
     files: list[str]
+    """That were read, as they were named."""
     into: str | None
     """The grid whose cells get the seeds; None: the cells are their own."""
     runs: int
+    """All that were read."""
     new: int
     """Those of the runs that the workspace did not have."""
     metrics: list[str]
@@ -69,6 +81,7 @@ class Import(Document, frozen=True, kw_only=True):
     left_out: int
     """Records without a label or a seed, with `--skip-incomplete`."""
     cells: list[ImportedCell]
+    """In the order of the files."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -249,7 +262,7 @@ def _cells(
     with reading(context.ledger.engine) as connection:
         rows = queries.list_runs(connection, Selection(names=(into,)))
         known = queries.cell_rows(connection, {row.cell_id for row in rows})
-    return _matched(list(known.values()), found, into)
+    return _matched(list(known.values()), found, into, where=context.where)
 
 
 def _own_cell(name: str, key: Key) -> FrozenCell:
@@ -269,7 +282,7 @@ def _own_cell(name: str, key: Key) -> FrozenCell:
 
 
 def _matched(
-    known: Sequence[CellRow], found: Mapping[Key, FoundRun], into: str
+    known: Sequence[CellRow], found: Mapping[Key, FoundRun], into: str, *, where: str
 ) -> dict[Key, FrozenCell]:
     """Return the grid's cell that each run is of.
 
@@ -289,7 +302,7 @@ def _matched(
         fix = (
             "Tell them apart: --axis COLUMN, or the column recipe"
             if fitting
-            else "Names must be those of the grid; see: vtjobs report"
+            else f"Names must be those of the grid; see: vtjobs report {into}{where}"
         )
         problems.setdefault(what, Problem(message=message, file=run.source, fix=fix))
     if problems:

@@ -37,6 +37,13 @@ seeds: 3
 recipe: quickstart
 train: {epochs: 2, warmup_epochs: 1}
 """
+OLD = """\
+backbone,dataset,head,seed,top1
+vit_mini,digits,supervised,0,90.2
+vit_mini,digits,supervised,1,91.0
+vit_mini,digits,drloc,0,92.5
+vit_mini,digits,drloc,1,
+"""
 # Command -> how it is called, in this order. RUN and OTHER are runs of the grid; LATER and NEXT have
 # not started, and LATER is held.
 EXAMPLES = {
@@ -72,6 +79,7 @@ EXAMPLES = {
     "papers audit": "vtjobs papers audit drloc",
     "evaluate": "vtjobs evaluate RUN --sets test --image-size 16",
     "export": "vtjobs export RUN weights",
+    "import": "vtjobs import old.csv",
     "power": "vtjobs power tiny --half-width 2",
     "topup": "vtjobs topup tiny --half-width 2 --dry-run",
     "rerun": "vtjobs rerun RUN --dry-run",
@@ -129,6 +137,7 @@ def run_examples(user: Cli) -> Iterator[tuple[str, Shown]]:
         The command's name and what came of it.
     """
     (user.folder / "tiny.yaml").write_text(TINY)
+    (user.folder / "old.csv").write_text(OLD)
     runs: dict[str, str] = {}
 
     def call(command: str) -> Shown:

@@ -5,6 +5,7 @@ from vtjobs.analysis.findings.cell import Cell
 from vtjobs.analysis.findings.comparisons import compare
 from vtjobs.analysis.findings.plan import ComparisonPlan
 from vtjobs.analysis.output.notes import MOST, comparison_notes, notes, report_notes
+from vtjobs.analysis.output.wording import count
 from vtjobs.jobs.documents import changed
 from vtjobs.jobs.run.comparing import Test
 from vtjobs.jobs.units import ranges
@@ -89,3 +90,19 @@ def test_runs_that_were_cut_are_told_with_what_depends_on_the_cut() -> None:
         if "cut into" in note
     ]
     assert said.startswith(f"1 seed was {text}")
+
+
+def test_imported_seeds_are_counted_in_the_table_and_told_below_it() -> None:
+    base = cell("supervised", [50.0, 51.0])
+    head = cell("drloc", [52.0, 53.0], baseline="supervised", gain=2.0, imported_seeds=[1])
+    assert count(2, 2, {}, 1) == "n=2, 1 imported"
+    assert count(2, 3, {"failed": 1}, 2) == "n=2/3, 1 failed, imported"
+    said = " ".join(notes([base, head]))
+    assert "1 run was imported: trained elsewhere, and known only by their scores." in said
+    assert "Some gains are between imported runs and runs that vtjobs trained" in said
+
+
+def test_gains_between_runs_of_one_program_need_no_warning() -> None:
+    base = cell("supervised", [50.0, 51.0], imported_seeds=[0, 1])
+    head = cell("drloc", [52.0, 53.0], baseline="supervised", gain=2.0, imported_seeds=[0, 1])
+    assert "Some gains are between" not in " ".join(notes([base, head]))
