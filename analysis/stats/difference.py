@@ -8,7 +8,10 @@ import statistics
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
+
+from .distributions import t_lower, t_quantile, t_upper
 
 ALPHA = 0.05
 # Of the effect that e-values are most sensitive to, in standard deviations squared.
@@ -21,6 +24,37 @@ class Interval:
 
     low: float
     high: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standardised:
+    """A difference in standard deviations, and what its interval follows from."""
+
+    effect: float
+    """Uncorrected."""
+    size: float
+    """What makes t of it: t = effect √size."""
+    df: int
+    """Degrees of freedom of the standard deviation."""
+    alpha: float
+    """1 - the level of the interval."""
+
+    @property
+    def corrected(self) -> float:
+        """Hedges' g."""
+        return _small_sample(self.df) * self.effect
+
+    def interval(self) -> Interval | None:
+        """Return the noncentralities of t that leave α/2 on either side (Steiger and Fouladi
+        1997).
+        """
+        from scipy.special import nctdtrinc
+
+        t, alpha = self.effect * math.sqrt(self.size), self.alpha
+        low, high = (float(nctdtrinc(self.df, level, t)) for level in (1 - alpha / 2, alpha / 2))
+        if not math.isfinite(low) or not math.isfinite(high) or low > high:
+            return None
+        return Interval(low=low / math.sqrt(self.size), high=high / math.sqrt(self.size))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,12 +72,8 @@ class Difference:
     df: float | None = None
     p: float | None = None
     """Two-sided."""
-    effect: float | None = None
-    """Hedges' g: the difference in standard deviations, corrected for few seeds."""
-    effect_interval: Interval | None = None
-    """Of the difference in standard deviations, at 1 - alpha: exact for normal values of one
-    variance.
-    """
+    standardised: Standardised | None = None
+    """The difference in standard deviations."""
     correlation: float | None = None
     """Pearson's, of paired values."""
     std: float | None = None
@@ -52,6 +82,18 @@ class Difference:
     """The smallest p that ranks alone can give with so few seeds."""
     why_not: str = ""
     """Why there is no test."""
+
+    @property
+    def effect(self) -> float | None:
+        """Hedges' g: the difference in standard deviations, corrected for few seeds."""
+        return None if self.standardised is None else self.standardised.corrected
+
+    @property
+    def effect_interval(self) -> Interval | None:
+        """Of the difference in standard deviations, at 1 - alpha: exact for normal values of one
+        variance. Computed at each look: most tables need none.
+        """
+        return None if self.standardised is None else self.standardised.interval()
 
 
 def welch(
@@ -67,16 +109,22 @@ def welch(
     n, m = len(values), len(baseline)
     if not n or not m:
         return Difference(n=n, n_baseline=m, why_not="no finished run on one side")
-    means = statistics.fmean(values), statistics.fmean(baseline)
+    (mean, std), (mean_baseline, std_baseline) = _moments(tuple(values)), _moments(tuple(baseline))
     if min(n, m) < 2:
         return Difference(
             n=n,
             n_baseline=m,
-            difference=means[0] - means[1],
+            difference=mean - mean_baseline,
             why_not="needs two seeds on each side",
         )
-    stds = statistics.stdev(values), statistics.stdev(baseline)
-    return welch_of_summaries(means[0], stds[0], n, means[1], stds[1], m, alpha=alpha)
+    return welch_of_summaries(mean, std, n, mean_baseline, std_baseline, m, alpha=alpha)
+
+
+# A table compares each cell several times; the exact sums take longer than the test.
+@lru_cache(maxsize=1 << 13)
+def _moments(values: tuple[float, ...]) -> tuple[float, float]:
+    """Return mean and sample standard deviation (ddof 1); 0 of a single value."""
+    return statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else 0.0
 
 
 def welch_of_summaries(
@@ -108,8 +156,9 @@ def welch_of_summaries(
         n=n,
         n_baseline=m,
         std=pooled,
-        effect=_small_sample(n + m - 2) * difference / pooled,
-        effect_interval=_standardised(difference / pooled, n * m / (n + m), n + m - 2, alpha),
+        standardised=Standardised(
+            effect=difference / pooled, size=n * m / (n + m), df=n + m - 2, alpha=alpha
+        ),
         floor=2 / math.comb(n + m, n),
     )
 
@@ -164,8 +213,7 @@ def paired(
         n=n,
         n_baseline=n,
         std=std,
-        effect=_small_sample(n - 1) * difference / std,
-        effect_interval=_standardised(difference / std, n, n - 1, alpha),
+        standardised=Standardised(effect=difference / std, size=n, df=n - 1, alpha=alpha),
         correlation=None if constant else statistics.correlation(ours, theirs),
         floor=2 / 2**n,
     )
@@ -193,10 +241,8 @@ def tested(difference: float, error: float, df: float, alpha: float, **facts: An
         alpha: 1 - the level of the interval.
         facts: further fields.
     """
-    from scipy.stats import t as student
-
     t = difference / error
-    half = float(student.ppf(1 - alpha / 2, df)) * error
+    half = t_quantile(1 - alpha / 2, df) * error
     return Difference(
         difference=difference,
         error=error,
@@ -204,28 +250,9 @@ def tested(difference: float, error: float, df: float, alpha: float, **facts: An
         t=t,
         df=df,
         # No p is 0: the smallest that a float can hold stands for all below it.
-        p=min(1.0, max(sys.float_info.min, 2 * float(student.sf(abs(t), df)))),
+        p=min(1.0, max(sys.float_info.min, 2 * t_upper(abs(t), df))),
         **facts,
     )
-
-
-def _standardised(effect: float, size: float, df: int, alpha: float) -> Interval | None:
-    """Return the interval of a standardised difference: the noncentralities of t that leave α/2 on
-    either side (Steiger and Fouladi 1997).
-
-    Args:
-        effect: the difference in standard deviations, uncorrected.
-        size: what makes t of it: t = effect √size.
-        df: of the deviation.
-        alpha: 1 - the level.
-    """
-    from scipy.special import nctdtrinc
-
-    t = effect * math.sqrt(size)
-    low, high = (float(nctdtrinc(df, level, t)) for level in (1 - alpha / 2, alpha / 2))
-    if not math.isfinite(low) or not math.isfinite(high) or low > high:
-        return None
-    return Interval(low=low / math.sqrt(size), high=high / math.sqrt(size))
 
 
 def _small_sample(df: int) -> float:
@@ -275,10 +302,8 @@ def equivalence(found: Difference, margin: float) -> float | None:
     """
     if found.difference is None or found.error is None or found.df is None:
         return None
-    from scipy.stats import t as student
-
-    above = float(student.sf((found.difference + margin) / found.error, found.df))
-    below = float(student.cdf((found.difference - margin) / found.error, found.df))
+    above = t_upper((found.difference + margin) / found.error, found.df)
+    below = t_lower((found.difference - margin) / found.error, found.df)
     return max(above, below)
 
 

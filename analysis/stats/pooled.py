@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from .difference import ALPHA, Difference, Interval, tested
+from .distributions import t_quantile
 
 # With fewer datasets a deviation over them says next to nothing.
 DATASETS_FROM = 3
@@ -112,12 +113,10 @@ def prediction(parts: Sequence[Part], tau: float, *, alpha: float = ALPHA) -> In
         tau: of `between_datasets`.
         alpha: 1 - the level.
     """
-    from scipy.stats import t as student
-
     found = over_datasets_like_these(parts, alpha=alpha)
     if found.error is None or found.difference is None:
         return None
-    half = float(student.ppf(1 - alpha / 2, len(parts) - 2)) * math.hypot(tau, found.error)
+    half = t_quantile(1 - alpha / 2, len(parts) - 2) * math.hypot(tau, found.error)
     return Interval(low=found.difference - half, high=found.difference + half)
 
 

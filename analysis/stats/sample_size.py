@@ -9,6 +9,7 @@ from collections.abc import Callable
 from functools import lru_cache
 
 from .difference import ALPHA, EFFECT_VARIANCE
+from .distributions import t_quantile
 
 POWER = 0.8
 # Nobody buys more seeds than this for one comparison.
@@ -72,9 +73,7 @@ def _critical(df: int, n: int, alpha: float, *, anytime: bool) -> float:
         wider = 1 + n * EFFECT_VARIANCE
         ratio = math.exp(2 * (math.log(1 / alpha) + 0.5 * math.log(wider)) / (df + 1))
         return math.sqrt(df * (ratio - 1) / (1 - ratio / wider)) if ratio < wider else math.inf
-    from scipy.stats import t as student
-
-    return float(student.ppf(1 - alpha / 2, df))
+    return t_quantile(1 - alpha / 2, df)
 
 
 @lru_cache(maxsize=1024)
@@ -143,12 +142,11 @@ def power_of_equivalence(
     """
     import numpy
     from scipy.stats import chi2, norm
-    from scipy.stats import t as student
 
     df, per_unit = _of_t(1.0, n, pairs=pairs)
     # Quantiles of the deviation, in equal steps of probability.
     deviations = numpy.sqrt(chi2.ppf((numpy.arange(_STEPS) + 0.5) / _STEPS, df) / df)
-    room = margin * per_unit - float(student.ppf(1 - alpha, df)) * deviations
+    room = margin * per_unit - t_quantile(1 - alpha, df) * deviations
     shift = gap * per_unit
     inside = norm.cdf(room - shift) - norm.cdf(-room - shift)
     return float(numpy.where(room > 0, inside, 0.0).mean())

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from ...jobs.documents import Document
+from .distributions import t_quantile
 
 LEVEL = 0.95
 # Below it the interquartile mean is the mean, and a median absolute deviation says little.
@@ -168,11 +169,9 @@ def best_of(ranked: Sequence[float], k: int) -> float:
 
 def _grubbs(values: Mapping[int, float], spread: _Spread, level: float) -> Outlier:
     """Name the farthest seed, and whether it is farther than chance would have it (Grubbs 1969)."""
-    from scipy.stats import t
-
     n = len(values)
     seed = max(sorted(values), key=lambda one: abs(values[one] - spread.mean))
-    quantile = float(t.ppf(1 - (1 - level) / (2 * n), n - 2))
+    quantile = t_quantile(1 - (1 - level) / (2 * n), n - 2)
     critical = (n - 1) / math.sqrt(n) * math.sqrt(quantile**2 / (n - 2 + quantile**2))
     distance = abs(values[seed] - spread.mean) / spread.std
     return Outlier(seed=seed, g=distance, critical=critical, flagged=distance > critical)
@@ -209,9 +208,7 @@ def _iqm(values: Sequence[float]) -> float:
 @lru_cache(maxsize=4096)
 def student(level: float, df: int) -> float:
     """Return the two-sided quantile of Student's t."""
-    from scipy.stats import t
-
-    return float(t.ppf(0.5 + level / 2, df))
+    return t_quantile(0.5 + level / 2, df)
 
 
 @lru_cache(maxsize=4096)

@@ -8,6 +8,7 @@ import math
 from dataclasses import dataclass
 
 from .difference import ALPHA
+from .distributions import t_quantile
 from .sample_size import MOST_SEEDS, POWER
 
 
@@ -54,9 +55,7 @@ class Fixed:
 
 def least_margin(case: Fixed, *, n: float = math.inf, alpha: float = ALPHA) -> float:
     """Return the smallest margin within which n seeds show a tie; of inf, that any number does."""
-    from scipy.stats import t as student
-
-    return abs(case.gap) + float(student.ppf(1 - alpha, case.df(n))) * case.error(n)
+    return abs(case.gap) + t_quantile(1 - alpha, case.df(n)) * case.error(n)
 
 
 def seeds_for_tie(
@@ -72,14 +71,13 @@ def seeds_for_tie(
         alpha: size of the test.
         wanted: its power, if the difference is as it is seen.
     """
-    from scipy.stats import t as student
 
     def enough(n: int) -> bool:
-        critical = float(student.ppf(1 - alpha, case.df(n)))
+        critical = t_quantile(1 - alpha, case.df(n))
         # New seeds have another mean, and another deviation, which moves the error.
         of_mean = case.std / math.sqrt(n)
         of_error = critical * case.slope(n) * case.std / math.sqrt(2 * (n - 1))
-        room = float(student.ppf(wanted, n - 1)) * math.hypot(of_mean, of_error)
+        room = t_quantile(wanted, n - 1) * math.hypot(of_mean, of_error)
         return margin - abs(case.gap) - critical * case.error(n) >= room
 
     if least_margin(case, alpha=alpha) >= margin or not enough(MOST_SEEDS):
