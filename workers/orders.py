@@ -44,6 +44,10 @@ class Order(Document, frozen=True, kw_only=True):
     """What these may take."""
     pipeline: str
     """tensor or timm: who makes the batches."""
+    share_bytes: int = 0
+    """Of the images that a loader worker hands over at a time."""
+    chunk_bytes: int = 0
+    """The same of a process that decodes a whole set."""
     origin: Origin
     collective_s: float
     """How long ranks wait for each other in a collective operation."""
@@ -69,6 +73,8 @@ class RankOrder(Document, frozen=True, kw_only=True):
     """Loader workers of this rank."""
     decoders: int = 0
     """Processes that decode a whole set before training."""
+    note: str = ""
+    """Why there are fewer of both than its cores would allow."""
     ticket: str = ""
     """By which the template names the rank to its agent."""
 

@@ -1,6 +1,7 @@
 """From a grid's text to the ledger and the first allocations; and the dry run of it."""
 
 import json
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
@@ -9,6 +10,7 @@ from ...db.engine import reading
 from ...jobs.atomic_files import make_folder
 from ...jobs.config.config import Config
 from ...jobs.config.host import user_here
+from ...jobs.config.shared_memory import fitted, free_bytes
 from ...jobs.config.site import configured, settings_of
 from ...jobs.documents import changed
 from ...jobs.errors import BadInput, Problem
@@ -16,6 +18,7 @@ from ...jobs.grid.entries import Given
 from ...jobs.grid.expansion import Expansion
 from ...jobs.grid.load import take_in
 from ...jobs.grid.schema import Grid
+from ...jobs.run.loaders import CHUNK, image_bytes, share_bytes
 from ...jobs.strict_yaml import Document
 from ...jobs.workspace.allocation import Shape
 from ...jobs.workspace.markers import held_runs
@@ -92,6 +95,8 @@ def prepare(
         raise BadInput(problems + more)
     text = json.dumps(document.data, indent=1, default=str).encode()
     warnings = [*_warnings(expansion), *hints]
+    if shape.backend == "local":
+        warnings += _shared_memory(shape, room, expansion)
     return Prepared(
         grid=grid,
         expansion=expansion,
@@ -192,6 +197,28 @@ def _without_average(grid: Grid, expansion: Expansion, document: Document) -> li
         return []
     message = "ema_last needs averaged (EMA) weights, but not every recipe keeps them"
     return [document.problem(("compare", "select"), message, "Set train: {ema_decay: 0.999}")]
+
+
+def _shared_memory(shape: Shape, room: Room, expansion: Expansion) -> list[str]:
+    """Return why runs on this machine get fewer loader workers than its cores would allow."""
+    ranks = room.lanes * shape.ranks
+    items = {
+        (settings.recipe.pipeline, share_bytes(settings), image_bytes(settings))
+        for settings in (cell.spec.settings for cell in expansion.cells)
+    }
+    free, cores = free_bytes(), len(os.sched_getaffinity(0)) // ranks
+    notes = [
+        fitted(
+            cores,
+            pipeline=pipeline,
+            share_bytes=share,
+            chunk_bytes=CHUNK * image,
+            free=free,
+            ranks=ranks,
+        ).note
+        for pipeline, share, image in sorted(items, key=lambda item: -item[1])
+    ]
+    return [note for note in notes if note][:1]
 
 
 def _warnings(expansion: Expansion) -> list[str]:

@@ -25,7 +25,7 @@ from .attempt_journal import AttemptJournal
 from .blame import Weight, blame, weigh
 from .claim import claim_or_refuse, overruled
 from .meter import Meter
-from .orders import decoders, loader_workers, make_order, publish_order, write_key
+from .orders import make_order, processes_of_rank, publish_order, write_key
 from .other_nodes import LOOK_S, OtherNodes
 from .outcome import KillCause, Killed, Outcome, judge_ranks, set_up_failure
 from .progress import Progress
@@ -213,8 +213,7 @@ class HostedRun:
             first=self.node * count,
             count=count,
             gpus=tuple(self.lane.gpus),
-            workers=loader_workers(self.allocation, order.pipeline),
-            decoders=decoders(self.allocation),
+            processes=processes_of_rank(self.allocation, order),
             listener=listener,
             now=time.monotonic(),
         )

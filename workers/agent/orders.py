@@ -4,7 +4,9 @@ import os
 import secrets
 
 from ...jobs.atomic_files import read_json, to_json, write_new
+from ...jobs.config.shared_memory import Fitted, fitted, free_bytes
 from ...jobs.documents import from_plain, to_plain
+from ...jobs.run.loaders import CHUNK, image_bytes, share_bytes
 from ...jobs.run.spec import RunSpec
 from ...jobs.workspace.allocation import Allocation, Task
 from ...jobs.workspace.paths import RunFolder
@@ -48,25 +50,25 @@ def make_order(
         decoded=str(folder.workspace.decoded),
         decoded_bytes=int(allocation.decoded_gib * 2**30),
         pipeline=spec.recipe.pipeline,
+        share_bytes=share_bytes(spec),
+        chunk_bytes=CHUNK * image_bytes(spec),
         # The hang watch is to decide first: it says which rank is silent, and where.
         collective_s=2 * COMPILE_FACTOR * allocation.hang_s,
         origin=origin,
     )
 
 
-def loader_workers(allocation: Allocation, pipeline: str) -> int:
-    """Return how many loader workers each rank on this node gets."""
-    return 0 if pipeline == "tensor" else max(1, min(16, _cores_of_rank(allocation)))
-
-
-def decoders(allocation: Allocation) -> int:
-    """Return how many processes decode a set for each rank on this node, beside the rank."""
-    cores = _cores_of_rank(allocation)
-    return min(16, cores) if cores > 1 else 0
-
-
-def _cores_of_rank(allocation: Allocation) -> int:
-    return len(os.sched_getaffinity(0)) // (allocation.lanes * allocation.shape.ranks)
+def processes_of_rank(allocation: Allocation, order: Order) -> Fitted:
+    """Return how many processes make images for each rank on this node, beside the rank."""
+    ranks = allocation.lanes * allocation.shape.ranks
+    return fitted(
+        len(os.sched_getaffinity(0)) // ranks,
+        pipeline=order.pipeline,
+        share_bytes=order.share_bytes,
+        chunk_bytes=order.chunk_bytes,
+        free=free_bytes(),
+        ranks=ranks,
+    )
 
 
 def publish_order(folder: RunFolder, attempt: int, order: Order, *, token: str, lane: int) -> None:

@@ -6,6 +6,7 @@ import socket
 from collections.abc import Iterator
 from pathlib import Path
 
+from ...jobs.config.shared_memory import Fitted
 from ...jobs.workspace.journal import Line
 from ..orders import Order, RankOrder
 from ..pipes import STOP, CappedLog, LineReader
@@ -43,8 +44,7 @@ class RankGroup:
         first: int,
         count: int,
         gpus: tuple[str, ...],
-        workers: int,
-        decoders: int,
+        processes: Fitted,
         listener: socket.socket | None,
         now: float,
     ) -> None:
@@ -56,8 +56,7 @@ class RankGroup:
             first: the lowest rank on this node.
             count: how many run here.
             gpus: that they share.
-            workers: of each one's loader.
-            decoders: processes of each one that decode a whole set.
+            processes: of each one, that make its images.
             listener: where rank 0 is met; for it alone.
             now: monotonic seconds.
         """
@@ -68,8 +67,9 @@ class RankGroup:
                 rank=rank,
                 local_rank=local,
                 gpus=gpus,
-                workers=workers,
-                decoders=decoders,
+                workers=processes.workers,
+                decoders=processes.decoders,
+                note=processes.note,
             )
             process = forge.fork(own, listener=listener if rank == 0 else None)
             self.processes.append(process)

@@ -23,13 +23,13 @@ import torch
 from torch import Tensor
 
 from ...jobs.atomic_files import make_folder, open_file
+from ...jobs.run.loaders import CHUNK
 from ...jobs.workspace.decoded_sets import make_room, touch
 from .datasets import ImageSet
 from .loader_process import FROM_WORKER, FromWorker, start_worker
 
 FORMAT = 2
 SEGMENT = 2048
-CHUNK = 32
 # A set of this size is decoded in a few seconds; keeping it would not be worth its files.
 SMALL_BYTES = 64 << 20
 # How long a file that somebody else works on is waited for. Its maker may be suspended.

@@ -10,14 +10,13 @@ import numpy
 import torch
 from torch import Tensor
 
+from ...jobs.run.loaders import PREFETCH
 from ...jobs.run.settings import DatasetSettings, RecipeSettings
 from ..own_functions import own_transform
 from ..randomness import Streams
 from .batches import Finish, Order, Position
 from .datasets import ImageSet
 from .loader_process import FROM_WORKER, FromWorker, start_worker
-
-PREFETCH = 2
 
 
 class PilTransform:

@@ -139,6 +139,8 @@ def _train(
     if log is not None:
         resumed = None if plan.resume is None else candidate_at(plan.resume)
         log.start(spec, world_size=group.world_size, attempt=order.attempt, resumed=resumed)
+        if mine.note:
+            log.note(mine.note)
     training = Training(spec, plan, group, report=writer.send, wants_stop=stop, log=log)
     completed = training.run()
     group.barrier()

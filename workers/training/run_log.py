@@ -71,6 +71,10 @@ class RunLog:
         )
         self._say(*parts)
 
+    def note(self, text: str) -> None:
+        """Say what is not as it might be."""
+        self._say(f"note  {text}")
+
     def epoch(self, facts: EpochFacts) -> None:
         """Say what came of an epoch."""
         speed = "-" if facts.images_per_s is None else f"{facts.images_per_s:.0f}"

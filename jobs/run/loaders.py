@@ -1,0 +1,23 @@
+"""What is known of loader processes without importing torch."""
+
+from .settings import CellSettings
+
+# Items that a loader process makes ahead.
+PREFETCH = 2
+# Items that nobody has let go yet: the one that is trained on, and one that is being pinned.
+IN_USE = 2
+# Images that a decoder hands over at a time.
+CHUNK = 32
+
+
+def image_bytes(settings: CellSettings) -> int:
+    """Return the size of an image as loader processes hand it over: unsigned bytes."""
+    return settings.dataset.channels * settings.recipe.image_size**2
+
+
+def share_bytes(settings: CellSettings) -> int:
+    """Return the size of the images that a loader process hands over at a time: those of one
+    virtual rank.
+    """
+    recipe = settings.recipe
+    return -(-recipe.batch_size // recipe.virtual_ranks) * image_bytes(settings)
