@@ -7,6 +7,7 @@ import pytest
 
 from vtjobs.jobs.run.spec import NUMERICS, CellSpec
 from vtjobs.jobs.run.states import AttemptState, FailureClass
+from vtjobs.workers.agent import orders
 from vtjobs.workers.agent.attempt import HostedRun
 from vtjobs.workers.agent.template_client import Forge
 from vtjobs.workers.errors import WheelError
@@ -16,7 +17,7 @@ from vtjobs.workers.ranks.rank import check_wheel
 from ...support.grids import tiny_grid
 from ...support.lab import Lab, serve
 
-OURS = re.compile(r"(start|epoch|end) ")
+OURS = re.compile(r"(start|note|epoch|end) ")
 
 
 def log_of(lab: Lab, hosted: HostedRun, rank: int = 0) -> list[str]:
@@ -60,6 +61,18 @@ def test_a_resumed_attempt_names_where_it_goes_on_and_counts_on_from_there(
     epochs = [line.split()[1] for line in (*first, *second) if line.startswith("epoch ")]
     assert epochs == [f"{epoch}/40" for epoch in range(1, 41)]
     assert "  best of this attempt test top1 " in second[-1]
+
+
+def test_with_little_shared_memory_a_run_trains_and_says_why_it_has_fewer_workers(
+    lab: Lab, forge: Forge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(orders, "free_bytes", lambda: 1000)
+    (run_id,) = lab.submit(tiny_grid(seeds="1", epochs=1, train="pipeline: pil"))
+    hosted = lab.host(lab.allocate([run_id]), forge)
+    serve(forge, hosted)
+    lines = log_of(lab, hosted)
+    assert words(lines) == ["start backbone", "note 0", "epoch 1/1", "end completed"]
+    assert "loader workers: each hands over 32.0 KiB at a time, and /dev/shm has 1000 B" in lines[1]
 
 
 def test_a_run_that_fails_ends_with_the_class_of_its_failure(lab: Lab, forge: Forge) -> None:
