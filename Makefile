@@ -38,6 +38,7 @@ lint: .venv/.ready-test
 
 bench: .venv/.ready-test
 	$(PYTHON) benchmarks/expand.py
+	$(PYTHON) benchmarks/commands.py
 	$(PYTHON) benchmarks/ledger.py
 	$(PYTHON) benchmarks/pages.py
 	$(PYTHON) benchmarks/warm.py

@@ -1,5 +1,6 @@
-"""Student's t from `scipy.special`: what `scipy.stats` calls itself, without half a second's import
-and without the checks of its arguments at each call.
+"""Student's t and χ² from `scipy.special`, as `scipy.stats` has them.
+
+`scipy.stats` takes half a second to import, and checks its arguments at each call.
 """
 
 from scipy import special
@@ -18,3 +19,8 @@ def t_lower(t: float, df: float) -> float:
 def t_quantile(probability: float, df: float) -> float:
     """Return the value below which t lies with this probability."""
     return float(special.stdtrit(df, probability))
+
+
+def chi2_quantile(probability: float, df: float) -> float:
+    """Return the value below which χ² lies with this probability."""
+    return 2 * float(special.gammaincinv(df / 2, probability))

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import lru_cache
 
 from .difference import ALPHA, EFFECT_VARIANCE
-from .distributions import t_quantile
+from .distributions import chi2_quantile, t_quantile
 
 POWER = 0.8
 # Nobody buys more seeds than this for one comparison.
@@ -27,9 +27,7 @@ def upper_std(std: float, df: float, level: float = STD_LEVEL) -> float:
         df: degrees of freedom of its square.
         level: how often the limit is above the true deviation.
     """
-    from scipy.stats import chi2
-
-    return std * max(1.0, math.sqrt(df / float(chi2.ppf(1 - level, df))))
+    return std * max(1.0, math.sqrt(df / chi2_quantile(1 - level, df)))
 
 
 def power(

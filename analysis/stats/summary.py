@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from ...jobs.documents import Document
-from .distributions import t_quantile
+from .distributions import chi2_quantile, t_quantile
 
 LEVEL = 0.95
 # Below it the interquartile mean is the mean, and a median absolute deviation says little.
@@ -214,10 +214,8 @@ def student(level: float, df: int) -> float:
 @lru_cache(maxsize=4096)
 def spread_factors(n: int, level: float = LEVEL) -> tuple[float, float]:
     """Return the factors of the standard deviation that give its interval, for n ≥ 2."""
-    from scipy.stats import chi2
-
     df = n - 1
-    high, low = float(chi2.ppf(0.5 + level / 2, df)), float(chi2.ppf(0.5 - level / 2, df))
+    high, low = chi2_quantile(0.5 + level / 2, df), chi2_quantile(0.5 - level / 2, df)
     return math.sqrt(df / high), math.sqrt(df / low)
 
 
