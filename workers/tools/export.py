@@ -22,8 +22,11 @@ from ...jobs.run.design import seed_text
 from ...jobs.run.spec import seed_label
 from ...jobs.workspace.paths import Workspace
 from ..checkpoints.final_weights import Final, final_of
+from ..errors import BackboneError
 
 WEIGHTS = "model.safetensors"
+FEATURES = "torchvision-backbone"
+_MAPS = "from vtjobs.workers.models.maps import FeatureMaps"
 _READ = f'model.load_state_dict(load_file("{WEIGHTS}"))'
 
 
@@ -49,16 +52,18 @@ def export(workspace: Workspace, run_id: str, out: Path, form: str, *, facts: Ca
     staged.mkdir(parents=True)
     try:
         config = configuration(final)
-        if form == "torchvision-backbone":
-            config["features_only"] = _write_features(final, staged / WEIGHTS)
-        else:
+        of_timm = _write_features(final, staged / WEIGHTS) if form == FEATURES else None
+        if of_timm is None:
             shutil.copyfile(final.weights, staged / WEIGHTS)
+        if form == FEATURES:
+            config["features_only"] = of_timm or _maps_of(final)
         if (source := final.spec.backbone.source) is not None:
             (staged / f"{final.spec.backbone.model}.py").write_text(source, encoding="utf-8")
         (staged / "config.json").write_text(json.dumps(config, indent=2) + "\n")
         environment = read_json(workspace.run(run_id).attempt(final.attempt) / "environment.json")
         (staged / "README.md").write_text(
-            card(final, config, form, facts, environment), encoding="utf-8"
+            card(final, config, facts, environment, has_features=of_timm is not None),
+            encoding="utf-8",
         )
         staged.rename(out)
     except BaseException:
@@ -94,12 +99,13 @@ def configuration(final: Final) -> dict[str, Any]:
     }
 
 
-def _write_features(final: Final, path: Path) -> dict[str, Any]:
+def _write_features(final: Final, path: Path) -> dict[str, Any] | None:
     """Write the weights under the names of timm's features_only model.
 
-    Return its channels and reductions.
-
     A ResNet's names are torchvision's, too.
+
+    Returns:
+        Its channels and reductions; None, and nothing written: timm has none of this model.
     """
     import timm
     from safetensors.torch import load_file, save_file
@@ -112,22 +118,38 @@ def _write_features(final: Final, path: Path) -> dict[str, Any]:
     arguments.pop("num_classes")
     name = spec.backbone.model
     if spec.backbone.source is not None:
-        raise BadInput(f"backbone {name} is your own: only timm's models have feature maps here")
+        return None
     try:
         model = timm.create_model(name, features_only=True, pretrained=False, **arguments)
-    except (RuntimeError, TypeError, AttributeError, ValueError) as error:
-        raise BadInput(
-            f"backbone {name} does not provide feature maps: {str(error).splitlines()[0]}"
-        ) from None
+    except (RuntimeError, TypeError, AttributeError, ValueError):
+        return None
     state = load_file(str(final.weights))
     found = {}
     for key, value in model.state_dict().items():
         source = next((known for known in _names(key) if known in state), None)
         if source is None or state[source].shape != value.shape:
-            raise BadInput(f"backbone {name}: no weights for {key} of its feature maps")
+            return None
         found[key] = state[source].contiguous().clone()
     save_file(found, str(path))
     return {"channels": model.feature_info.channels(), "reduction": model.feature_info.reduction()}
+
+
+def _maps_of(final: Final) -> dict[str, Any]:
+    """Return the channels and reductions of the maps that vtjobs takes out of the whole model.
+
+    Raises:
+        BadInput: its tokens form no grid.
+    """
+    from ..models.backbones import build
+    from ..models.maps import FeatureMaps
+
+    spec = final.spec
+    model = build(spec.backbone, spec.shape, spec.head)
+    try:
+        maps = FeatureMaps(model, channels=spec.dataset.channels, size=spec.recipe.image_size)
+    except BackboneError as error:
+        raise BadInput(f"backbone {spec.backbone.model} has no feature maps: {error}") from None
+    return {"channels": maps.channels, "reduction": maps.reduction}
 
 
 def _names(key: str) -> list[str]:
@@ -138,11 +160,20 @@ def _names(key: str) -> list[str]:
 def card(
     final: Final,
     config: dict[str, Any],
-    form: str,
     facts: CardFacts,
     environment: dict[str, Any] | None,
+    *,
+    has_features: bool,
 ) -> str:
-    """Return the model card: what this is, how it was made, what it scores, how to load it."""
+    """Return the model card: what this is, how it was made, what it scores, how to load it.
+
+    Args:
+        final: the weights.
+        config: of the model, as it was exported.
+        facts: what the ledger knows.
+        environment: of the attempt that wrote the weights.
+        has_features: whether the weights are those of timm's features_only model.
+    """
     spec, labels = final.spec, facts.labels
     seed = seed_label(spec.seeds)
     seeds = str(seed) if seed is not None else seed_text(0, spec.seeds)
@@ -173,9 +204,12 @@ def card(
         what = f"{cell.metric} {cell.mean:.2f} ± {cell.std:.2f} over all of them"
         lines += ["", f"One of {cell.n} seeds; {what}."]
     if spec.backbone.source is None:
-        code = _loading(config, form)
+        code = _loading(config, has_features=has_features)
     else:
         code = _loading_of_own(config, has_positions=spec.head.shared.positions)
+    if "features_only" in config and not has_features:
+        size = f"channels={spec.dataset.channels}, size={spec.recipe.image_size}"
+        code += ["", _MAPS, "", f"model = FeatureMaps(model, {size})"]
     lines += ["", "```python", *code, "```", "", "## Recipe", "", "```json"]
     lines += [json.dumps(spec.recipe.in_full(), indent=1), "```"]
     if environment and environment.get("software"):
@@ -213,11 +247,11 @@ def _loading_of_own(config: dict[str, Any], *, has_positions: bool) -> list[str]
     ]
 
 
-def _loading(config: dict[str, Any], form: str) -> list[str]:
+def _loading(config: dict[str, Any], *, has_features: bool) -> list[str]:
     """Return the lines of Python that load the weights, started in the exported folder."""
     name, classes = config["architecture"], config["num_classes"]
     named = [f"{key}={value!r}" for key, value in config["model_args"].items()]
-    last = "features_only=True" if form == "torchvision-backbone" else f"num_classes={classes}"
+    last = "features_only=True" if has_features else f"num_classes={classes}"
     arguments = ", ".join([repr(name), *named, last])
     # timm has no such model by itself: importing ours registers it.
     ours = ["import vtjobs.workers.models"] if name in OWN else []

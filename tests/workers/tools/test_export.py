@@ -16,6 +16,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 from torchvision.models import resnet50
 from torchvision.models.detection import MaskRCNN
+from torchvision.models.detection.anchor_utils import AnchorGenerator
 from torchvision.models.detection.backbone_utils import BackboneWithFPN
 from torchvision.ops import FeaturePyramidNetwork
 from torchvision.ops.feature_pyramid_network import LastLevelMaxPool
@@ -120,11 +121,40 @@ def test_the_cards_lines_load_a_model_that_timm_does_not_have(
     assert float(done.stdout) == pytest.approx(sum(float(w.sum()) for w in trained.values()), 1e-4)
 
 
-def test_an_own_backbone_has_no_feature_maps_to_export(tmp_path: Path) -> None:
-    backbone = BackboneSettings(args={}, model="tiny_net", weights=None, source=TINY_NET)
-    workspace, run_id = _finished(tmp_path, run_spec(backbone, epochs=1))
-    with pytest.raises(BadInput, match="tiny_net is your own"):
-        export(workspace, run_id, tmp_path / "out", "torchvision-backbone", facts=FACTS)
+MAPPED = {
+    "cvt": (
+        make_backbone("cvt_13", depths=[1, 1, 2]),
+        64,
+    ),
+    "resmlp": (make_backbone("resmlp_s12", patch_size=8, embed_dim=16, num_blocks=2), 32),
+    "of the lab": (
+        BackboneSettings(args={"width": 16}, model="tiny_net", weights=None, source=TINY_NET),
+        32,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MAPPED)
+def test_a_model_without_feature_maps_in_timm_trains_a_mask_rcnn_by_the_cards_lines(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backbone, size = MAPPED[name]
+    workspace, run_id = _finished(tmp_path, run_spec(backbone, epochs=1, image_size=size))
+    out = tmp_path / "out"
+    export(workspace, run_id, out, "torchvision-backbone", facts=FACTS)
+    config = json.loads((out / "config.json").read_text())
+    code = (out / "README.md").read_text().split("```python\n")[1].split("```")[0]
+    monkeypatch.chdir(out)
+    monkeypatch.syspath_prepend(str(out))
+    found: dict[str, Any] = {}
+    exec(code, found)
+    model = found["model"]
+    trained = load_file(str(final_of(workspace, run_id).weights))
+    assert all(torch.equal(value, trained[key]) for key, value in model.model.state_dict().items())
+    maps = model(torch.zeros(2, 1, size, size))
+    assert [one.shape[1] for one in maps] == model.channels == config["features_only"]["channels"]
+    assert [size // one.shape[2] for one in maps] == config["features_only"]["reduction"]
+    _detect(Maps(model, model.channels), size, maps=len(maps))
 
 
 def test_the_card_says_which_run_this_is_and_that_it_is_one_of_several_seeds(
@@ -156,15 +186,15 @@ def test_weights_trained_without_labels_have_no_classifier(tmp_path: Path) -> No
 
 
 class Maps(nn.Module):
-    """timm's feature maps of grey pictures as a detector's backbone.
+    """Feature maps of grey pictures as a detector's backbone.
 
     Names in order, channels first.
     """
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self, model: Any, channels: list[int]) -> None:
         super().__init__()
         self.grey, self.model = nn.Conv2d(3, 1, 1), model
-        self.channels, self.out_channels = model.feature_info.channels(), 32
+        self.channels, self.out_channels = channels, 32
         self.fpn = FeaturePyramidNetwork(self.channels, self.out_channels, LastLevelMaxPool())
 
     def forward(self, images: Tensor) -> dict[str, Tensor]:
@@ -176,9 +206,13 @@ class Maps(nn.Module):
         return found
 
 
-def _detect(backbone: nn.Module, size: int) -> None:
+def _detect(backbone: nn.Module, size: int, *, maps: int = 4) -> None:
     """Run one training step of Mask R-CNN, and see the gradient reach the backbone."""
-    detector = MaskRCNN(backbone, num_classes=3, min_size=size, max_size=size).train()
+    # torchvision's own are for four maps and the pooled one.
+    anchors = AnchorGenerator(((8,),) * (maps + 1), ((0.5, 1.0, 2.0),) * (maps + 1))
+    detector = MaskRCNN(
+        backbone, num_classes=3, min_size=size, max_size=size, rpn_anchor_generator=anchors
+    ).train()
     mask = torch.zeros(1, size, size, dtype=torch.uint8)
     mask[:, 8:40, 8:40] = 1
     target = {
@@ -218,7 +252,7 @@ def test_a_transformers_feature_maps_train_a_mask_rcnn(tmp_path: Path) -> None:
     assert config["features_only"] == {"channels": [24, 48, 96, 192], "reduction": [2, 4, 8, 16]}
     model = timm.create_model(config["architecture"], features_only=True, **config["model_args"])
     model.load_state_dict(load_file(str(tmp_path / "out" / "model.safetensors")))
-    _detect(Maps(model), 64)
+    _detect(Maps(model, model.feature_info.channels()), 64)
 
 
 def test_what_is_there_is_not_overwritten_and_a_failure_leaves_nothing(tmp_path: Path) -> None:
