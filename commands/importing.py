@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..jobs.errors import BadInput
 from ..jobs.units import plural, ranges
 from .completion import complete_selection
 from .options import DryRun, Json, Workspace, existing, open_workspace, pasted
@@ -150,25 +149,26 @@ def _layout(
     axis: list[str] | None,
     seed_offset: int,
 ) -> "Layout":
-    from ..jobs.imports.layout import COLUMNS, Layout, metrics_of, names_in_paths, pairs
+    from ..jobs.imports.layout import (
+        COLUMNS,
+        Layout,
+        axes_of,
+        metrics_of,
+        names_in_paths,
+        pairs,
+        scales_of,
+    )
 
     return Layout(
         columns=pairs(column or (), "--column", COLUMNS),
         values=pairs(value or (), "--value", COLUMNS),
-        metrics=metrics_of(metric or (), set_name),
-        axes=tuple(axis or ()),
-        scales={key: _factor(key, text) for key, text in pairs(scale or (), "--scale", ()).items()},
+        metrics=metrics_of(metric or ()),
+        axes=axes_of(axis or ()),
+        scales=scales_of(scale or ()),
         set_name=set_name,
         names=None if path is None else names_in_paths(path),
         seed_offset=seed_offset,
     )
-
-
-def _factor(metric: str, text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise BadInput(f"--scale {metric}={text}: a number is expected") from None
 
 
 def _table(cells: "list[ImportedCell]") -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from fnmatch import fnmatch
 from pathlib import Path
 
 from ..errors import BadInput, one_of, suggest
@@ -78,11 +79,15 @@ def form_of(path: Path) -> str:
     if not path.exists():
         raise BadInput(f"{path}: no such file or folder")
     for name, form in FORMS.items():
-        if path.is_file() and path.name.endswith(form.suffixes):
+        if path.is_file() and (path.name.endswith(form.suffixes) or _is_marked(path, form.marks)):
             return name
         if path.is_dir() and _has(path, form.marks):
             return name
     raise BadInput(f"{path}: its form is not known. Name it with --as: {one_of(FORMS)}")
+
+
+def _is_marked(path: Path, marks: tuple[str, ...]) -> bool:
+    return any(fnmatch(path.name, mark) for mark in marks)
 
 
 def _has(path: Path, marks: tuple[str, ...]) -> bool:

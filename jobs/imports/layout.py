@@ -1,11 +1,12 @@
 """Which column is what: labels, seed, epoch and metrics."""
 
+import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePath
 
-from ..errors import BadInput, one_of, suggest
+from ..errors import BadInput, Problem, one_of, suggest
 from ..grid.own_function import METRICS
 from .record import Record, Value
 
@@ -66,20 +67,66 @@ class Layout:
                 return {**found.groupdict()}
         return None
 
-    def scores(self, record: Record) -> dict[Metric, Value]:
-        """Return what a record says of each metric."""
+    def scores(self, record: Record, without: Collection[str] = ()) -> dict[Metric, Value]:
+        """Return what a record says of each metric.
+
+        Args:
+            record: of a run.
+            without: columns that are no metrics, although they are named like some.
+
+        Raises:
+            BadInput: two columns are of one metric.
+        """
         found = self.filled(record)
         where = str(self.text(record, "set") or self.set_name)
-        if self.metrics:
-            return {key: found[column] for key, column in self.metrics.items() if column in found}
+        scores: dict[Metric, Value] = {}
+        columns: dict[Metric, str] = {}
+        for (named, metric), column, value in self._metrics_in(found):
+            key = (named or where, metric)
+            if column in without and not self.metrics:
+                continue
+            if key in scores:
+                message = f"{'/'.join(key)} stands in {columns[key]} and in {column}"
+                fix = f"Say which counts: --metric {'/'.join(key)}=COLUMN"
+                raise BadInput(Problem(message=message, file=record.where, fix=fix))
+            scores[key], columns[key] = value, column
+        return scores
+
+    def _metrics_in(self, found: Mapping[str, Value]) -> Iterator[tuple[Metric, str, Value]]:
+        """Yield each metric, the column that it is named by, and its value."""
         if all(column in found for column in LONG):
-            return {(where, str(found["metric"])): found["value"]}
-        return {
-            (named or where, metric): value
-            for column, value in found.items()
-            for named, _, metric in [column.rpartition("/")]
-            if metric.removeprefix("ema_") in _KNOWN
-        }
+            column, value = str(found["metric"]), found["value"]
+            chosen = [key for key, name in self.metrics.items() if name == column]
+            for key in chosen if self.metrics else [_named(column)]:
+                yield key, column, value
+        elif self.metrics:
+            for key, column in self.metrics.items():
+                if column in found:
+                    yield key, column, found[column]
+        else:
+            for column, value in found.items():
+                if looks_like_a_metric(column):
+                    yield _named(column), column, value
+
+    def named_columns(self) -> Iterator[tuple[str, str]]:
+        """Yield the options that name columns, each with the column."""
+        for label, column in self.columns.items():
+            yield f"--column {label}={column}", column
+        for (_, metric), column in self.metrics.items():
+            yield f"--metric {metric}={column}", column
+        for column in self.axes:
+            yield f"--axis {column}", column
+
+
+def looks_like_a_metric(column: str) -> bool:
+    """Whether a column is taken for a metric without being named as one."""
+    return column.rpartition("/")[2].removeprefix("ema_") in _KNOWN
+
+
+def _named(column: str) -> Metric:
+    """Return the set, or nothing, and the metric of `val/top1` or `top1`."""
+    named, _, metric = column.rpartition("/")
+    return named, metric
 
 
 def names_in_paths(pattern: str) -> re.Pattern[str]:
@@ -127,16 +174,41 @@ def pairs(given: Iterable[str], option: str, known: Sequence[str]) -> dict[str, 
     return found
 
 
-def metrics_of(given: Iterable[str], set_name: str) -> dict[Metric, str]:
-    """Return the metrics of options `[SET/]METRIC=COLUMN`.
+def metrics_of(given: Iterable[str]) -> dict[Metric, str]:
+    """Return the metrics of options `[SET/]METRIC=COLUMN`; an empty set is that of the record.
 
     Raises:
         BadInput: one is no pair.
     """
-    found: dict[Metric, str] = {}
-    for name, column in pairs(given, "--metric", ()).items():
-        named, _, metric = name.rpartition("/")
-        found[named or set_name, metric] = column
+    return {_named(name): column for name, column in pairs(given, "--metric", ()).items()}
+
+
+def scales_of(given: Iterable[str]) -> dict[str, float]:
+    """Return the factors of options METRIC=FACTOR.
+
+    Raises:
+        BadInput: one is no pair, or its factor no number above 0.
+    """
+    found: dict[str, float] = {}
+    for metric, text in pairs(given, "--scale", ()).items():
+        try:
+            found[metric] = float(text)
+        except ValueError:
+            found[metric] = math.nan
+        if not 0 < found[metric] < math.inf:
+            raise BadInput(f"--scale {metric}={text}: a number above 0 is expected")
+    return found
+
+
+def axes_of(given: Iterable[str]) -> tuple[str, ...]:
+    """Return the columns of options COLUMN.
+
+    Raises:
+        BadInput: one is called like a label, which cells differ by anyway.
+    """
+    found = tuple(dict.fromkeys(given))
+    if taken := [name for name in found if name in COLUMNS]:
+        raise BadInput(f"--axis {taken[0]}: cells differ by it anyway")
     return found
 
 

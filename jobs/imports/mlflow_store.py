@@ -1,5 +1,6 @@
 """MLflow's runs: its database file, or its folder of text files."""
 
+import re
 import sqlite3
 from collections import defaultdict
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ from ..errors import BadInput
 from .record import Record, Value
 
 DATABASE = "mlflow.db"
+_RUN = re.compile(r"^run_(uu)?id:", re.MULTILINE)
 
 
 def read_database(path: Path) -> Iterator[Record]:
@@ -44,8 +46,9 @@ def read_database(path: Path) -> Iterator[Record]:
 def read_folder(path: Path) -> Iterator[Record]:
     """Yield the runs of a folder `mlruns`, a record for each step that has metrics."""
     for meta in sorted(path.rglob("meta.yaml")):
-        folder = meta.parent
-        if not (folder / "metrics").is_dir() or "lifecycle_stage: deleted" in meta.read_text():
+        folder, about = meta.parent, meta.read_text()
+        # Logged models and experiments have such a file, too.
+        if not _RUN.search(about) or "lifecycle_stage: deleted" in about:
             continue
         settings: dict[str, Value] = {
             str(file.relative_to(folder / "params")): file.read_text().strip()

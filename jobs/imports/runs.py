@@ -1,19 +1,28 @@
 """From records to runs: one for each cell and seed, with its scores by epoch."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ..errors import BadInput, Problem
+from ..errors import BadInput, Problem, suggest
 from ..grid.own_function import METRICS
 from ..grid.seeds import MAX_SEED
 from ..names import one_line
-from .layout import LABELS, NO_RECIPE, Layout, Metric, columns_text
+from .layout import (
+    LABELS,
+    NO_RECIPE,
+    Layout,
+    Metric,
+    columns_text,
+    looks_like_a_metric,
+)
 from .record import Record, Value
 
 # More mistakes than these are one mistake.
 MOST_PROBLEMS = 8
 MAX_EPOCH = 2**31 - 1
+# MLflow's database has the largest number there is in the place of an infinite one.
+LARGEST = 1e100
 _LONGEST = 200
 _LONGEST_NAME = 32
 
@@ -35,6 +44,8 @@ class FoundRun:
 
     source: str
     """The first place that tells of it."""
+    first: Record
+    """What stands there."""
     scores: dict[tuple[int, Metric], float] = field(default_factory=dict)
     """Epoch, set and metric -> value."""
     diverged: bool = False
@@ -56,10 +67,11 @@ def runs_of(records: Sequence[Record], layout: Layout) -> dict[Key, FoundRun]:
             things of the same epoch of a run, or none has a metric. The message has the places.
     """
     found: dict[Key, FoundRun] = {}
-    problems: list[Problem] = []
-    for record in records:
+    problems = _unknown_columns(records, layout)
+    words = _words(records, layout)
+    for record in [] if problems else records:
         try:
-            _take_in(found, record, layout)
+            _take_in(found, record, layout, words)
         except BadInput as error:
             # The same in every line is said once.
             told = {problem.message for problem in problems}
@@ -67,7 +79,7 @@ def runs_of(records: Sequence[Record], layout: Layout) -> dict[Key, FoundRun]:
         if len(problems) > MOST_PROBLEMS:
             problems[MOST_PROBLEMS:] = [Problem(message="and more of the kind")]
             break
-    problems = problems or _units(found)
+    problems = problems or _units(found) or _unused_scales(found, layout)
     if not problems and not any(run.scores or run.diverged for run in found.values()):
         message = "no metric was found"
         fix = f"Name one: --metric top1=COLUMN. {columns_text(records)}"
@@ -77,18 +89,70 @@ def runs_of(records: Sequence[Record], layout: Layout) -> dict[Key, FoundRun]:
     return found
 
 
-def _take_in(found: dict[Key, FoundRun], record: Record, layout: Layout) -> None:
+def _unknown_columns(records: Sequence[Record], layout: Layout) -> list[Problem]:
+    """Return the named columns that no record has."""
+    known = {name for record in records for name in layout.filled(record)}
+    known |= {str(record.values["metric"]) for record in records if "metric" in record.values}
+    return [
+        Problem(message=f"{option}: there is no such column", fix=suggest(column, known))
+        for option, column in layout.named_columns()
+        if column not in known
+    ]
+
+
+def _unused_scales(found: Mapping[Key, FoundRun], layout: Layout) -> list[Problem]:
+    """Return the factors of metrics that no run has."""
+    metrics = {metric for run in found.values() for _, (_, metric) in run.places}
+    return [
+        Problem(message=f"--scale {name}: there is no such metric", fix=suggest(name, metrics))
+        for name in layout.scales
+        if name not in metrics
+    ]
+
+
+def _words(records: Sequence[Record], layout: Layout) -> set[str]:
+    """Return the columns that are named like metrics and have no number anywhere, such as the name
+    of a loss.
+    """
+    named, numbers = set[str](), set[str]()
+    for record in records:
+        for column, value in layout.filled(record).items():
+            if looks_like_a_metric(column):
+                named.add(column)
+                if _is_number(value):
+                    numbers.add(column)
+    return named - numbers
+
+
+def _is_number(value: Value) -> bool:
+    try:
+        float(value)
+    except ValueError:
+        return False
+    except OverflowError:
+        return True
+    return True
+
+
+def _take_in(
+    found: dict[Key, FoundRun], record: Record, layout: Layout, words: Collection[str]
+) -> None:
     key = _key(record, layout)
-    run = found.setdefault(key, FoundRun(source=record.where))
+    run = found.setdefault(key, FoundRun(source=record.where, first=record))
     epoch = _epoch(record, layout)
-    for metric, text in layout.scores(record).items():
+    scores = layout.scores(record, words)
+    if _is_whole(record, layout) and record is not run.first and not (scores and run.places):
+        # One of the two failed, and would be lost.
+        raise _twice(record, run.first, layout, f"seed {key.seed}")
+    for metric, text in scores.items():
         _check_name(record, metric)
         value = _number(record, "/".join(metric), text) * layout.scales.get(metric[1], 1.0)
         place = (epoch, metric)
         before = run.places.setdefault(place, record)
         if before is not record:
-            raise _twice(record, before, layout, key.seed, place)
-        if math.isfinite(value):
+            at = f" at epoch {epoch}" if epoch else ""
+            raise _twice(record, before, layout, f"{'/'.join(metric)}{at} of seed {key.seed}")
+        if abs(value) <= LARGEST:
             run.scores[place] = value
         else:
             run.diverged = True
@@ -100,8 +164,15 @@ def _key(record: Record, layout: Layout) -> Key:
         raise _missing(record, missing, layout)
     labels = tuple(_label(record, layout, name) for name in LABELS)
     axes = tuple((name, _axis(record, layout, name)) for name in layout.axes)
-    seed = _whole(record, "seed", layout.text(record, "seed") or 0, MAX_SEED)
+    seed = _whole(record, "seed", _given(record, layout, "seed"), MAX_SEED)
     return Key(labels, axes, seed + layout.seed_offset)
+
+
+def _given(record: Record, layout: Layout, name: str) -> Value:
+    """Return what a record says of a label that it has."""
+    text = layout.text(record, name)
+    assert text is not None
+    return text
 
 
 def _label(record: Record, layout: Layout, name: str) -> str:
@@ -126,7 +197,7 @@ def _shown(record: Record, name: str, value: Value) -> str:
 def _epoch(record: Record, layout: Layout) -> int:
     text = layout.text(record, "epoch")
     if text is None:
-        return record.epoch or 0
+        return _whole(record, "epoch", record.epoch or 0, MAX_EPOCH)
     return _whole(record, "epoch", text, MAX_EPOCH)
 
 
@@ -140,6 +211,8 @@ def _whole(record: Record, name: str, text: Value, most: int) -> int:
 def _number(record: Record, name: str, value: Value) -> float:
     try:
         return float(value)
+    except OverflowError:
+        return math.inf
     except ValueError:
         raise _wrong(record, f"{name}: a number is expected, got {str(value)[:40]!r}") from None
 
@@ -160,10 +233,13 @@ def _missing(record: Record, names: Sequence[str], layout: Layout) -> BadInput:
     return _wrong(record, f"no {', '.join(names)}", f"{fix}. {columns_text([record])}")
 
 
-def _twice(
-    record: Record, before: Record, layout: Layout, seed: int, place: tuple[int, Metric]
-) -> BadInput:
-    epoch, metric = place
+def _is_whole(record: Record, layout: Layout) -> bool:
+    """Whether a record is all that is said of a run: not of one epoch, set or metric."""
+    parts = (layout.text(record, "epoch"), layout.text(record, "set"), record.values.get("metric"))
+    return record.epoch is None and all(part is None for part in parts)
+
+
+def _twice(record: Record, before: Record, layout: Layout, what: str) -> BadInput:
     known = {*layout.metrics.values(), *map("/".join, layout.scores(record)), *METRICS}
     differing = sorted(
         name
@@ -173,9 +249,7 @@ def _twice(
     fix = "Remove one of them"
     if differing:
         fix = f"They differ in {', '.join(differing[:6])}. Tell them apart: --axis COLUMN"
-    at = f" at epoch {epoch}" if epoch else ""
-    message = f"{'/'.join(metric)}{at} of seed {seed} stands at {before.where}, too"
-    return _wrong(record, message, fix)
+    return _wrong(record, f"{what} stands at {before.where}, too", fix)
 
 
 def _wrong(record: Record, message: str, fix: str = "") -> BadInput:

@@ -1,6 +1,7 @@
 """Tables as people keep them: CSV, and JSON with an object for each run."""
 
 import csv
+import io
 import json
 from collections import Counter
 from collections.abc import Iterator
@@ -22,10 +23,12 @@ def read_csv(path: Path) -> Iterator[Record]:
     Raises:
         BadInput: it is no such table; the message names the line.
     """
-    lines = _text(path).splitlines()
-    if not lines:
+    text = _text(path)
+    first = text.partition("\n")[0]
+    if not text.strip():
         raise BadInput(_problem(path, 1, "the file is empty"))
-    rows = csv.reader(lines, delimiter=max(",;\t", key=lines[0].count), strict=True)
+    delimiter = max(",;\t", key=first.count)
+    rows = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
     try:
         names = [name.strip() for name in next(rows)]
         _check_names(path, names)
@@ -55,14 +58,14 @@ def read_json(path: Path) -> Iterator[Record]:
     """
     text = _text(path)
     try:
-        whole = json.loads(text)
-    except json.JSONDecodeError as error:
-        whole = None
+        whole = _loaded(path, text)
+    except BadInput:
+        # A log: each line is an object of its own.
         if not text.lstrip().startswith("{"):
-            raise BadInput(_problem(path, error.lineno, f"no JSON: {error.msg}")) from None
-    if isinstance(whole, dict):
-        whole = [whole]
-    found = _lines(path, text) if whole is None else enumerate(whole, 1)
+            raise
+        found = _lines(path, text)
+    else:
+        found = enumerate([whole] if isinstance(whole, dict) else _as_list(path, whole), 1)
     for number, one in found:
         if not isinstance(one, dict):
             raise BadInput(_problem(path, number, "an object is expected for each run"))
@@ -70,7 +73,7 @@ def read_json(path: Path) -> Iterator[Record]:
 
 
 def flat(content: dict[str, Any], before: str = "") -> dict[str, Value]:
-    """Return nested objects as columns; what is null or a list is left out."""
+    """Return nested objects as columns; what is null, empty or a list is left out."""
     found: dict[str, Value] = {}
     for key, value in content.items():
         name = f"{before}{key}"
@@ -78,18 +81,32 @@ def flat(content: dict[str, Any], before: str = "") -> dict[str, Value]:
             found |= flat(value, f"{name}.")
         elif isinstance(value, bool):
             found[name] = str(value).lower()
-        elif isinstance(value, str | int | float):
+        elif isinstance(value, str | int | float) and value != "":
             found[name] = value
     return found
 
 
 def _lines(path: Path, text: str) -> Iterator[tuple[int, Any]]:
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(text.split("\n"), 1):
         if line.strip():
-            try:
-                yield number, json.loads(line)
-            except json.JSONDecodeError as error:
-                raise BadInput(_problem(path, number, f"no JSON: {error.msg}")) from None
+            yield number, _loaded(path, line, number)
+
+
+def _loaded(path: Path, text: str, line: int | None = None) -> Any:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        problem = _problem(path, line or error.lineno, f"no JSON: {error.msg}")
+        raise BadInput(problem) from None
+    except (ValueError, RecursionError) as error:
+        # A number of thousands of digits, or thousands of brackets.
+        raise BadInput(_problem(path, line, f"no JSON that can be read: {error}")) from None
+
+
+def _as_list(path: Path, content: Any) -> list[Any]:
+    if isinstance(content, list):
+        return content
+    raise BadInput(_problem(path, 1, "a list of objects is expected, or an object in each line"))
 
 
 def _text(path: Path) -> str:

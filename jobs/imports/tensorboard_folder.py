@@ -11,7 +11,7 @@ EVENTS = "events.out.tfevents.*"
 
 
 def read_tensorboard(path: Path) -> Iterator[Record]:
-    """Yield the runs below a folder, a record for each step that has scalars.
+    """Yield the runs of an event file or below a folder, a record for each step that has scalars.
 
     Event files say nothing of settings: these are read from the names of the folders.
 
@@ -24,9 +24,11 @@ def read_tensorboard(path: Path) -> Iterator[Record]:
         raise BadInput(
             f"{path}: TensorBoard reads it. Install it: pip install 'vtjobs[tensorboard]'"
         ) from None
-    for folder in sorted({file.parent for file in path.rglob(EVENTS)}):
+    found = [path] if path.is_file() else sorted({file.parent for file in path.rglob(EVENTS)})
+    for one in found:
+        folder = one.parent if one.is_file() else one
         # 0: all points, not a sample of them.
-        events = EventAccumulator(str(folder), size_guidance={"scalars": 0, "tensors": 0})
+        events = EventAccumulator(str(one), size_guidance={"scalars": 0, "tensors": 0})
         events.Reload()
         steps: dict[int, dict[str, Value]] = defaultdict(dict)
         for tag in events.Tags()["scalars"]:

@@ -34,8 +34,11 @@ def _run(file: Path) -> Iterator[Record]:
     summary: dict[str, Any] = {}
     # A later line of a step adds to it.
     steps: dict[int, dict[str, Any]] = {}
-    for line in _inspect(file).splitlines():
-        found = json.loads(line)
+    for line in _inspect(file).split("\n"):
+        try:
+            found = json.loads(line or "{}")
+        except ValueError:
+            raise BadInput(f"{file}: W&B's program wrote no JSON: {line[:80]}") from None
         match found.get("type"):
             case "run":
                 settings |= found["run"].get("config", {}).get("update", {})

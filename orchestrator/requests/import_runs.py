@@ -1,9 +1,11 @@
 """Take in the results of runs that were trained elsewhere, as a grid whose runs are all over."""
 
+import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from ...db import lookups, queries, selected
 from ...db.engine import reading
@@ -15,15 +17,22 @@ from ...jobs.imports.forms import form_of, read
 from ...jobs.imports.layout import LABELS, NO_RECIPE, Layout
 from ...jobs.imports.record import Record
 from ...jobs.imports.runs import FoundRun, Key, runs_of
-from ...jobs.names import name_problem
-from ...jobs.run.selector import Selection
+from ...jobs.names import name_problem, one_line
+from ...jobs.run.selector import Selection, axis_text
 from ...jobs.run.spec import BASELINE, CellSpec, canonical, digest
 from ...jobs.units import ranges
 from ...jobs.workspace.grid_settings import GridSettings, ResourceSettings
 from ...jobs.workspace.imported import ImportedFrom, ImportedRun, ImportedScore
-from ...jobs.workspace.stored_grid import FrozenCell, FrozenGrid, write_grid
+from ...jobs.workspace.stored_grid import (
+    FrozenCell,
+    FrozenGrid,
+    grid_ids,
+    read_settings,
+    write_grid,
+)
 from ..loop.context import Context
 from . import deletion
+from .labels import grid_named
 
 SCHEMA_VERSION = 1
 # Where it was trained, in place of a backend's name.
@@ -134,7 +143,9 @@ def prepare_import(
     found = runs_of(records, wanted.layout)
     cells = _cells(context, name, found, wanted.into)
     source = ImportedFrom(
-        form=forms[0], files=[str(path) for path in wanted.paths], into=wanted.into
+        form=", ".join(dict.fromkeys(forms)),
+        files=[one_line(str(path)) for path in wanted.paths],
+        into=wanted.into,
     )
     frozen = _grid(name, found, cells, source, time.time() if at is None else at)
     new = len(frozen.imported) if context is None else _count_new(context, frozen)
@@ -146,8 +157,28 @@ def store_import(context: Context, prepared: PreparedImport) -> None:
     """Store what was read; what is there already stays. A kill leaves all of it, or nothing."""
     deletion.finish(context)
     frozen = prepared.frozen
+    for grid_id in _cut_off(context, frozen.settings.name):
+        if grid_id != frozen.grid_id:
+            shutil.rmtree(context.workspace.grid(grid_id))
     write_grid(context.workspace, frozen, _text(frozen.settings))
     context.ledger.add_grid(frozen)
+
+
+def _cut_off(context: Context, name: str) -> list[str]:
+    """Return the imports of this name that were killed before the ledger had them.
+
+    Nobody has seen one; a ledger that is made anew would bring it back beside what replaced it.
+    """
+    with reading(context.ledger.engine) as connection:
+        known = queries.grid_settings(connection)
+    return [
+        grid_id
+        for grid_id in grid_ids(context.workspace)
+        if grid_id not in known
+        and (settings := read_settings(context.workspace, grid_id)) is not None
+        and settings.imported is not None
+        and settings.name == name
+    ]
 
 
 def _text(settings: GridSettings) -> bytes:
@@ -201,7 +232,7 @@ def _run(found: FoundRun) -> ImportedRun:
     for (epoch, (set_name, metric)), value in sorted(found.scores.items()):
         scores.setdefault((epoch, set_name), {})[metric] = value
     return ImportedRun(
-        source=found.source,
+        source=one_line(found.source),
         scores=[
             ImportedScore(epoch=epoch, set=set_name, metrics=metrics)
             for (epoch, set_name), metrics in scores.items()
@@ -260,9 +291,13 @@ def _cells(
     if context is None:
         raise NothingMatched(f"--into {into}: there is no workspace yet")
     with reading(context.ledger.engine) as connection:
-        rows = queries.list_runs(connection, Selection(names=(into,)))
+        grid_id = grid_named(connection, into, context.where)
+        rows = queries.list_runs(connection, Selection(names=(grid_id,)))
+        begun = {row.parent for row in rows}
         known = queries.cell_rows(connection, {row.cell_id for row in rows})
-    return _matched(list(known.values()), found, into, where=context.where)
+        # Cells that others begin with come last: a score is most likely that of the last stage.
+        first = {row.cell_id for row in rows if row.run_id in begun}
+    return _matched(list(known.values()), first, found, into, where=context.where)
 
 
 def _own_cell(name: str, key: Key) -> FrozenCell:
@@ -282,7 +317,12 @@ def _own_cell(name: str, key: Key) -> FrozenCell:
 
 
 def _matched(
-    known: Sequence[CellRow], found: Mapping[Key, FoundRun], into: str, *, where: str
+    known: Sequence[CellRow],
+    first: Collection[str],
+    found: Mapping[Key, FoundRun],
+    into: str,
+    *,
+    where: str,
 ) -> dict[Key, FrozenCell]:
     """Return the grid's cell that each run is of.
 
@@ -293,6 +333,7 @@ def _matched(
     problems: dict[str, Problem] = {}
     for key, run in found.items():
         fitting = [row for row in known if _fits(row, key)]
+        fitting = [row for row in fitting if row.cell_id not in first] or fitting
         if len(fitting) == 1:
             cells[key] = _frozen(fitting[0])
             continue
@@ -313,9 +354,18 @@ def _matched(
 def _fits(row: CellRow, key: Key) -> bool:
     labels = dict(zip(LABELS, key.labels, strict=True))
     same = all(getattr(row, name) == text for name, text in labels.items() if name != "recipe")
-    axes = {name: str(value) for name, value in row.axes.items()}
-    named = all(axes.get(name) == text for name, text in key.axes)
+    named = all(name in row.axes and _same(row.axes[name], text) for name, text in key.axes)
     return same and named and labels["recipe"] in (row.recipe, NO_RECIPE)
+
+
+def _same(value: Any, text: str) -> bool:
+    """Whether a text is an axis's value, however its number is written."""
+    if text == axis_text(value):
+        return True
+    try:
+        return not isinstance(value, bool | str) and float(text) == float(value)
+    except (TypeError, ValueError):
+        return False
 
 
 def _frozen(row: CellRow) -> FrozenCell:
@@ -403,7 +453,7 @@ def _described(cell: FrozenCell, members: Sequence[tuple[int, FoundRun]]) -> Imp
     return ImportedCell(
         cell_id=cell.cell_id,
         **cell.labels,
-        axes={name: str(value) for name, value in cell.axes.items()},
+        axes={name: axis_text(value) for name, value in cell.axes.items()},
         seeds=sorted(seed for seed, _ in members),
         without_score=sorted(seed for seed, run in members if not run.scores and not run.diverged),
         diverged=sorted(seed for seed, run in members if run.diverged),

@@ -42,6 +42,15 @@ def test_a_table_saved_by_a_spreadsheet_has_no_odd_first_column(tmp_path: Path) 
     assert [record.values for record in records(path)] == [{"backbone": "vit", "seed": "0"}]
 
 
+def test_a_line_ends_where_the_file_says_so(tmp_path: Path) -> None:
+    path = write(tmp_path / "r.csv", 'backbone,seed\n"vi\nt\u2028x",0\n')
+    assert [record.values for record in records(path)] == [
+        {"backbone": "vi\nt\u2028x", "seed": "0"}
+    ]
+    path = write(tmp_path / "r.jsonl", '{"a": "x\u2028y"}\n{"a": ""}\n')
+    assert [record.values for record in records(path)] == [{"a": "x\u2028y"}, {}]
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -89,6 +98,9 @@ def test_a_log_has_an_object_in_each_line(tmp_path: Path) -> None:
     [
         ("nothing", "r.json:1: no JSON"),
         ('[{"a": 1}, 2]', "r.json:2: an object is expected"),
+        ("5", "r.json:1: a list of objects is expected"),
+        ("[" * 100_000, "r.json: no JSON that can be read"),
+        ("[" + "9" * 5000 + "]", "r.json: no JSON that can be read"),
         ('{"a": 1}\n{"a": \n', "r.json:2: no JSON"),
     ],
 )
@@ -137,6 +149,9 @@ def test_mlflow_s_runs_are_read_step_by_step(
     gone = client.create_run(experiment, run_name="gone").info.run_id
     client.log_metric(gone, "val/top1", 1.0)
     client.delete_run(gone)
+    # As those of logged models, which have metrics too.
+    write(folder / "models/m-1/meta.yaml", "model_id: m-1\nsource_run_id: 1\n")
+    write(folder / "models/m-1/metrics/val/top1", "1 99.0 0\n")
     assert form_of(tmp_path) == "mlflow"
     first, last = records(tmp_path)
     assert first.values == {"model": "vit", "val/top1": 10.0}
@@ -200,6 +215,8 @@ def test_tensorboard_s_scalars_are_read_by_folder(tmp_path: Path) -> None:
     first, last = records(tmp_path)
     assert first.values == {"val/top1": 10.0, "val/loss": 1.5}
     assert (last.epoch, last.source) == (1, folder)
+    (file,) = folder.iterdir()
+    assert [one.values for one in records(file)] == [first.values, last.values]
 
 
 def test_a_form_is_known_by_its_path_or_asked_for(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from vtjobs.jobs.errors import BadInput
-from vtjobs.jobs.imports.layout import Layout, metrics_of, names_in_paths, pairs
+from vtjobs.jobs.imports.layout import Layout, axes_of, metrics_of, names_in_paths, pairs, scales_of
 from vtjobs.jobs.imports.record import Record
 from vtjobs.jobs.imports.runs import FoundRun, Key, runs_of
 
@@ -53,7 +53,7 @@ def test_columns_values_metrics_scales_and_axes_are_as_asked_for() -> None:
     layout = Layout(
         columns={"backbone": "model"},
         values={"dataset": "cars", "recipe": "deit"},
-        metrics=metrics_of(["top1=acc", "val/top1=val_acc"], "test"),
+        metrics=metrics_of(["top1=acc", "val/top1=val_acc"]),
         scales={"top1": 100.0},
         axes=("lr",),
         seed_offset=10,
@@ -112,7 +112,8 @@ def test_a_value_that_cannot_be_is_named_with_its_place(
     values: dict[str, str], message: str
 ) -> None:
     layout = Layout(columns={"epoch": "ep"})
-    (found,) = refused(record(**{"top1": "5", **values}), layout=layout)
+    sound = record(at=3, seed="7", ep="1", top1="6")
+    (found,) = refused(record(**{"top1": "5", **values}), sound, layout=layout)
     assert found.startswith(f"r.csv:2: {message}")
 
 
@@ -146,3 +147,88 @@ def test_many_mistakes_end_in_one_line() -> None:
 def test_an_option_is_a_pair_with_a_known_name(given: str) -> None:
     with pytest.raises(BadInput, match=f"--column {given}"):
         pairs([given], "--column", ("head",))
+
+
+def test_a_metric_without_a_set_is_of_the_record_s_own() -> None:
+    layout = Layout(columns={"set": "split"}, metrics=metrics_of(["top1=acc"]))
+    lines = [record(split="val", acc="80"), record(at=3, split="test", acc="70")]
+    _, run = only(runs_of(lines, layout))
+    assert run.scores == {(0, ("val", "top1")): 80, (0, ("test", "top1")): 70}
+
+
+def test_two_columns_of_one_metric_are_refused() -> None:
+    (message,) = refused(record(**{"test/top1": "70", "top1": "99"}))
+    assert "test/top1 stands in test/top1 and in top1. Say which counts" in message
+
+
+def test_a_line_that_failed_is_not_lost_beside_one_of_the_same_seed() -> None:
+    for first, second in (({}, {"top1": "71"}), ({"top1": "71"}, {}), ({}, {})):
+        lines = [
+            record(lr="0.1", **first),
+            record(at=3, lr="0.2", **second),
+            record(seed="9", top1="5"),
+        ]
+        (message,) = refused(*lines)
+        assert message.startswith("r.csv:3: seed 0 stands at r.csv:2, too. They differ in lr")
+
+
+def test_a_missing_value_of_a_long_table_is_no_second_run() -> None:
+    lines = [record(metric="top1", value="70"), record(at=3, metric="top5")]
+    _, run = only(runs_of(lines, Layout()))
+    assert run.scores == {(0, ("test", "top1")): 70}
+
+
+def test_the_metrics_of_a_long_table_have_sets_and_other_names() -> None:
+    lines = [record(metric="val/Acc@1", value="70"), record(at=3, metric="val/top5", value="90")]
+    layout = Layout(metrics=metrics_of(["val/top1=val/Acc@1"]))
+    assert only(runs_of(lines, layout))[1].scores == {(0, ("val", "top1")): 70}
+    _, run = only(runs_of(lines[1:], Layout()))
+    assert run.scores == {(0, ("val", "top5")): 90}
+
+
+@pytest.mark.parametrize(
+    ("layout", "option"),
+    [
+        (Layout(columns={"recipe": "recpie"}), "--column recipe=recpie"),
+        (Layout(metrics=metrics_of(["top5=nosuch"])), "--metric top5=nosuch"),
+        (Layout(axes=("learnrate",)), "--axis learnrate"),
+    ],
+)
+def test_a_named_column_that_is_not_there_is_refused(layout: Layout, option: str) -> None:
+    (message,) = refused(record(top1="5"), layout=layout)
+    assert message.startswith(f"{option}: there is no such column. ")
+
+
+def test_a_scale_of_no_metric_is_refused() -> None:
+    (message,) = refused(record(top1="5"), layout=Layout(scales={"mIoU": 100.0}))
+    assert message.startswith("--scale mIoU: there is no such metric")
+
+
+@pytest.mark.parametrize("factor", ["nan", "1e999", "0", "-1", "x"])
+def test_a_scale_is_a_number_above_0(factor: str) -> None:
+    with pytest.raises(BadInput, match="a number above 0 is expected"):
+        scales_of([f"top1={factor}"])
+
+
+def test_an_axis_is_no_label() -> None:
+    with pytest.raises(BadInput, match="--axis head: cells differ by it anyway"):
+        axes_of(["head"])
+
+
+def test_the_name_of_a_loss_is_no_score() -> None:
+    _, run = only(runs_of([record(loss="bce", top1="70")], Layout()))
+    assert run.scores == {(0, ("test", "top1")): 70}
+
+
+@pytest.mark.parametrize(
+    "value", ["1.7976931348623157e308", "-1e200", 10**400], ids=["max", "low", "digits"]
+)
+def test_numbers_that_no_mean_can_hold_are_not_finite(value: Any) -> None:
+    _, run = only(runs_of([record(loss=value, top1="70")], Layout()))
+    assert run.diverged and (0, ("test", "loss")) not in run.scores
+
+
+@pytest.mark.parametrize("step", [-1, 5_000_000_000])
+def test_a_step_that_is_no_epoch_is_refused(step: int) -> None:
+    (message,) = refused(record(top1="5", epoch=step))
+    assert message.startswith("r.csv:2: epoch: whole number 0…2147483647 is expected")
