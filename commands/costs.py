@@ -5,7 +5,15 @@ from typing import Annotated
 
 import typer
 
-from .options import Json, Selector, Workspace, look_into, selection, unreachable
+from .options import (
+    Json,
+    Selector,
+    Workspace,
+    look_into,
+    say_imported,
+    selection,
+    unreachable,
+)
 from .repeated import watched
 
 
@@ -40,6 +48,7 @@ def cost(selector: Selector = None, as_json: Json = False, workspace: Workspace 
         terminal.emit_json(found)
     else:
         costs.print_costs(found)
+        say_imported(context, chosen)
 
 
 def usage(

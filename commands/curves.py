@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..jobs.errors import BadInput, suggest
-from .options import Json, Quiet, Selector, Workspace, look_into, require_style, selection
+from .options import (
+    Json,
+    Quiet,
+    Selector,
+    Workspace,
+    look_into,
+    require_style,
+    say_imported,
+    selection,
+)
 from .repeated import watched
 from .result_options import Metric
 
@@ -81,6 +90,7 @@ def curve(
         terminal.write(_csv(curves), end="")
     else:
         _print(charts, single=single, height=height)
+        say_imported(context, chosen)
 
 
 def _charts(curves: Sequence["CellCurve"], by: str | None) -> dict[str, list["CellCurve"]]:

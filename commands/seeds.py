@@ -19,6 +19,7 @@ from .options import (
     look_into,
     make_pass,
     open_workspace,
+    say_imported,
     selection,
 )
 
@@ -102,7 +103,8 @@ def power(
 
     context = look_into(workspace)
     wanted = Wanted(half_width=half_width, effect=effect, margin=margin, metric=metric)
-    document = _needs(context, selection(selector, default_all=True), wanted)
+    chosen = selection(selector, default_all=True)
+    document = _needs(context, chosen, wanted)
     if document.runs and selector and len(selector) == 1 and _can_grow(context, selector[0]):
         goal = wanted.goals | {"--metric": metric}
         options = [f"{name} {value}" for name, value in goal.items() if value is not None]
@@ -112,6 +114,7 @@ def power(
         terminal.emit_json(document)
     else:
         _show(document)
+        say_imported(context, chosen)
     if check and (code := _unmet(document)):
         raise typer.Exit(code)
 
@@ -159,6 +162,7 @@ def topup(
     """
     from ..jobs.documents import to_plain
     from ..orchestrator.requests.declarations import refusal
+    from ..orchestrator.requests.imported_check import imported_seeds
     from ..orchestrator.requests.submit import submit
     from ..orchestrator.requests.summary import summary
     from ..orchestrator.requests.topup import chooser, left_out, seeds_of_cells
@@ -183,7 +187,8 @@ def topup(
     failed = _ended_without_a_result(context, needs)
     wanted = {need.cell_id: need.planned + (need.more or 0) for need in needs.cells}
     known = {need.cell_id: need.seeds for need in needs.cells}
-    target = seeds_of_cells(own.expansion, wanted, known, stored=source != given)
+    taken = imported_seeds(context, known)
+    target = seeds_of_cells(own.expansion, wanted, known, stored=source != given, taken=taken)
     # With the file's own seeds: its rules may name any of them.
     every = sorted({*own.grid.seeds, *(seed for seeds in target.values() for seed in seeds)})
     wider = prepared(

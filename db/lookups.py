@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection, exists, func, or_, select
 
+from ..jobs.run.selector import Selection
 from ..jobs.run.settings import CellSettings
 from ..jobs.run.spec import CellSpec
 from ..jobs.run.states import LIVE, AttemptState, FailureClass, RunState
@@ -13,6 +14,7 @@ from ..jobs.workspace.allocation import Allocation
 from ..jobs.workspace.imported import IMPORTED
 from . import models as m
 from .parts import in_parts
+from .selected import where
 
 # Runs ---------------------------------------------------------------------------------------------
 
@@ -161,6 +163,30 @@ def seeds_of_cells(connection: Connection, cell_ids: Iterable[str]) -> dict[str,
         for row in connection.execute(query.where(table.cell_id.in_(part), table.streams == "")):
             found.setdefault(row.cell_id, {})[row.seed] = row.run_id
     return found
+
+
+def imported_seeds(connection: Connection, cell_ids: Iterable[str]) -> dict[str, set[int]]:
+    """Return cell -> the seeds of its runs that were trained elsewhere."""
+    run, tried, found = m.runs.c, m.attempts.c, dict[str, set[int]]()
+    for part in in_parts(sorted(cell_ids)):
+        query = select(run.cell_id, run.seed).join(m.attempts, tried.run_id == run.run_id)
+        wanted = run.cell_id.in_(part) & (tried.token == IMPORTED)
+        for row in connection.execute(query.where(wanted)):
+            found.setdefault(row.cell_id, set()).add(row.seed)
+    return found
+
+
+def count_imported(connection: Connection, selection: Selection) -> int:
+    """Return how many of the selected runs were trained elsewhere."""
+    run, tried = m.runs.c, m.attempts.c
+    query = (
+        select(func.count())
+        .select_from(m.runs)
+        .join(m.cells, m.cells.c.cell_id == run.cell_id)
+        .join(m.attempts, tried.run_id == run.run_id)
+        .where(where(connection, selection), tried.token == IMPORTED)
+    )
+    return connection.execute(query).scalar() or 0
 
 
 def imported(connection: Connection, run_ids: Iterable[str]) -> set[str]:

@@ -19,7 +19,7 @@ from .rows import Row
 _read_metrics = reader(Metrics)
 
 # Metrics where less is better; of all others more is.
-SMALLER_IS_BETTER = ("loss", "mse")
+SMALLER_IS_BETTER = ("loss", "mse", "mae", "nll", "ece", "err", "error", "perplexity")
 # Under this name the metrics of training stand beside those of the sets that are scored.
 TRAINING = "training"
 

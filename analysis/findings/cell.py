@@ -137,6 +137,18 @@ class Cell(Document, frozen=True, kw_only=True):
         """Their share of the seeds with a value, 0 to 1."""
         return len(self.imported_values) / len(self.values) if self.values else 0.0
 
+    def is_mixed_with(self, other: "Cell", *, by_seed: bool = False) -> bool:
+        """Whether a comparison with the other cell is one of programs as well.
+
+        Args:
+            other: the other side.
+            by_seed: whether seeds are paired: then each pair is to be of one kind.
+        """
+        if by_seed:
+            shared = self.values.keys() & other.values.keys()
+            return bool(shared.intersection({*self.imported_values} ^ {*other.imported_values}))
+        return self.imported_share != other.imported_share
+
     def place(self, seed: int) -> tuple[bool, int]:
         """Return where a seed stands in the order of looks.
 

@@ -252,6 +252,8 @@ def _cell(chain: list[records.CellRow], members: list[records.RunRow], about: _A
         about: the report.
     """
     cell = chain[0]
+    # Of two runs of a seed that of vtjobs counts: it comes last.
+    members = sorted(members, key=lambda row: not row.is_imported)
     completed = [row for row in members if row.state == RunState.COMPLETED]
     done = {row.seed: about.results[row.run_id] for row in completed if row.run_id in about.results}
     values = {

@@ -90,7 +90,9 @@ class Comparison(Document, frozen=True, kw_only=True):
     imported: list[int]
     """Seeds of either side whose runs were trained elsewhere."""
     is_mixed: bool
-    """Whether the two sides have different shares of them: then programs are compared as well."""
+    """Whether the two sides, or some pair of seeds, differ in this: then programs are compared as
+    well.
+    """
     bounds: list[float] | None
     """Between what the difference lies, whatever diverged runs would have scored from chance on."""
     error: float | None
@@ -306,7 +308,7 @@ def _comparison(cell: Cell, baseline: Cell, seen: Seen, plan: ComparisonPlan) ->
         cancelled=cancelled,
         cut=sorted({*cell.cut_seeds, *baseline.cut_seeds}),
         imported=sorted({*cell.imported_values, *baseline.imported_values}),
-        is_mixed=cell.imported_share != baseline.imported_share,
+        is_mixed=cell.is_mixed_with(baseline, by_seed=by_seed),
         bounds=bounds(cell, baseline, plan),
         error=found.error,
         interval=ends(found.interval),

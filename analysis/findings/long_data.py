@@ -40,6 +40,8 @@ class LongRow:
     """last, best_val, or best_on_set: the epoch that counts."""
     epoch: int | None
     value: float | None
+    imported: bool
+    """Whether the run was trained elsewhere."""
     axes: dict[str, str]
     """Axis of the grid -> value."""
 
@@ -115,5 +117,6 @@ def _line(
         rule=rule,
         epoch=epoch,
         value=value,
+        imported=run.is_imported,
         axes={name: axis_text(setting) for name, setting in run.axes.items()},
     )

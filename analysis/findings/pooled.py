@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...jobs.documents import Document
-from ...jobs.run.comparing import OverDatasets
+from ...jobs.run.comparing import OverDatasets, Test
 from ...jobs.run.spec import Axes
 from ..stats import pooled as stats
 from ..stats.difference import Difference, equivalence, holm
@@ -54,6 +54,12 @@ class PooledComparison(Document, frozen=True, kw_only=True):
     """max or min."""
     datasets: list[DatasetDifference]
     """What each of them says."""
+    cut: list[int]
+    """Seeds of either side, on any dataset, whose run was cut into smaller micro-batches."""
+    imported: list[int]
+    """The same, of runs that were trained elsewhere."""
+    is_mixed: bool
+    """Whether the two sides differ in this on a dataset: then programs are compared as well."""
     difference: float | None
     """Mean over the datasets, each with the same weight."""
     error: float | None
@@ -153,6 +159,14 @@ def _comparison(
         set=cell.set,
         better=cell.better,
         datasets=[_on(dataset, *pair, plan) for dataset, pair in sorted(group.items())],
+        cut=sorted({seed for pair in group.values() for one in pair for seed in one.cut_seeds}),
+        imported=sorted(
+            {seed for pair in group.values() for one in pair for seed in one.imported_values}
+        ),
+        is_mixed=any(
+            own.is_mixed_with(other, by_seed=plan.test is Test.PAIRED)
+            for own, other in group.values()
+        ),
         difference=found.difference,
         error=found.error,
         df=found.df,

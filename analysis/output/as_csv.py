@@ -36,9 +36,10 @@ def of_cells(cells: Sequence[Cell]) -> str:
                 seeds,
                 values,
                 *(cell.gain_interval or ("", "")),
+                len(cell.imported_values),
             ]
         )
-    ends = ["seeds", "values", "gain_low", "gain_high"]
+    ends = ["seeds", "values", "gain_low", "gain_high", "imported"]
     return csv_text([*names, "metric", "set", *numbers, *ends], rows)
 
 
@@ -68,10 +69,11 @@ def of_comparisons(document: Comparisons) -> str:
             one.verdict,
             one.detail,
             *(one.effect_interval or ("", "")),
+            len(one.imported),
         ]
         for one in found
     ]
-    ends = ["low", "high", "verdict", "detail", "effect_low", "effect_high"]
+    ends = ["low", "high", "verdict", "detail", "effect_low", "effect_high", "imported"]
     return csv_text([*names, "over", "metric", "set", *numbers, *ends], rows)
 
 
@@ -95,7 +97,7 @@ def of_pooled(document: Comparisons) -> str:
                 part.why_not if part else one.detail,
             ]
         )
-    ends = ["low", "high", "verdict", "detail", "standing", "grid"]
+    ends = ["low", "high", "verdict", "detail"]
     return csv_text([*names, "over", "dataset", "metric", "set", *numbers, *ends], rows)
 
 

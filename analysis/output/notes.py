@@ -98,7 +98,7 @@ def notes(cells: Sequence[Cell]) -> list[str]:
         found.append(f"{resumed} runs were interrupted and resumed, {how}.")
     by_id = {cell.cell_id: cell for cell in cells}
     mixed = any(
-        cell.imported_share != other.imported_share
+        cell.is_mixed_with(other)
         for cell in cells
         if cell.gain is not None and (other := by_id.get(cell.baseline or ""))
     )
@@ -107,6 +107,14 @@ def notes(cells: Sequence[Cell]) -> list[str]:
         *_cut_notes(sum(len(cell.cut_seeds) for cell in cells), "run"),
         *_imported_notes(sum(len(cell.imported_seeds) for cell in cells), "run", mixed=mixed),
     ]
+
+
+def imported_text(count: int, what: str) -> str:
+    """Return what is known of so many runs, or seeds, that were trained elsewhere."""
+    were = "was" if count == 1 else "were"
+    return (
+        f"{plural(count, what)} {were} imported: trained elsewhere, and known only by the scores."
+    )
 
 
 def _imported_notes(count: int, what: str, *, mixed: bool) -> list[str]:
@@ -119,10 +127,7 @@ def _imported_notes(count: int, what: str, *, mixed: bool) -> list[str]:
     """
     if not count:
         return []
-    found = [
-        f"{plural(count, what)} {'was' if count == 1 else 'were'} imported: trained elsewhere, and"
-        " known only by their scores."
-    ]
+    found = [imported_text(count, what)]
     if mixed:
         found.append(
             "Some gains are between imported runs and runs that vtjobs trained: the two sides may"
@@ -230,15 +235,16 @@ def comparison_notes(document: Comparisons) -> list[str]:
         found.append(
             f"Tie: equivalent within ±{document.margin:g} (two one-sided tests, not corrected)."
         )
+    every: list[Comparison | PooledComparison] = [*document.comparisons, *document.pooled]
     return [
         *found,
         *_without(document),
         *_unpaired(document),
-        *_cut_notes(len({seed for one in document.comparisons for seed in one.cut}), "seed"),
+        *_cut_notes(len({seed for one in every for seed in one.cut}), "seed"),
         *_imported_notes(
-            len({seed for one in document.comparisons for seed in one.imported}),
+            len({seed for one in every for seed in one.imported}),
             "seed",
-            mixed=any(one.is_mixed for one in document.comparisons),
+            mixed=any(one.is_mixed for one in every),
         ),
         *reversals.reversal_notes(document.reversals),
         *declaration_notes(document.declared, document.exploratory),

@@ -1,8 +1,7 @@
 """Take in the results of runs that were trained elsewhere, as a grid whose runs are all over."""
 
-import shutil
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from ...jobs.imports.record import Record
 from ...jobs.imports.runs import FoundRun, Key, runs_of
 from ...jobs.names import name_problem, one_line
 from ...jobs.run.selector import Selection, axis_text
+from ...jobs.run.settings import STAGE
 from ...jobs.run.spec import BASELINE, CellSpec, canonical, digest
 from ...jobs.units import ranges
 from ...jobs.workspace.grid_settings import GridSettings, ResourceSettings
@@ -27,6 +27,7 @@ from ...jobs.workspace.stored_grid import (
     FrozenCell,
     FrozenGrid,
     grid_ids,
+    read_grid,
     read_settings,
     write_grid,
 )
@@ -154,12 +155,19 @@ def prepare_import(
 
 
 def store_import(context: Context, prepared: PreparedImport) -> None:
-    """Store what was read; what is there already stays. A kill leaves all of it, or nothing."""
+    """Store what was read; what is there already stays. A kill leaves all of it, or nothing.
+
+    Raises:
+        BadInput: an import of this name with other results was cut off; it is there now.
+    """
     deletion.finish(context)
     frozen = prepared.frozen
-    for grid_id in _cut_off(context, frozen.settings.name):
-        if grid_id != frozen.grid_id:
-            shutil.rmtree(context.workspace.grid(grid_id))
+    name = frozen.settings.name
+    if others := set(_cut_off(context, name)) - {frozen.grid_id}:
+        for grid_id in others:
+            if (stored := read_grid(context.workspace, grid_id)) is not None:
+                context.ledger.add_grid(stored)
+        raise _name_is_taken(context, name, min(others))
     write_grid(context.workspace, frozen, _text(frozen.settings))
     context.ledger.add_grid(frozen)
 
@@ -293,11 +301,19 @@ def _cells(
     with reading(context.ledger.engine) as connection:
         grid_id = grid_named(connection, into, context.where)
         rows = queries.list_runs(connection, Selection(names=(grid_id,)))
-        begun = {row.parent for row in rows}
         known = queries.cell_rows(connection, {row.cell_id for row in rows})
-        # Cells that others begin with come last: a score is most likely that of the last stage.
-        first = {row.cell_id for row in rows if row.run_id in begun}
-    return _matched(list(known.values()), first, found, into, where=context.where)
+    begun = {row.parent for row in rows if not _is_taught(known[row.cell_id])}
+    # A table has no line for what is only a later stage's beginning.
+    last = {row.cell_id for row in rows if row.run_id not in begun}
+    cells = [cell for cell_id, cell in known.items() if cell_id in last]
+    return _matched(cells, found, into, where=context.where)
+
+
+def _is_taught(cell: CellRow) -> bool:
+    """Whether its runs only learn from those of an earlier stage."""
+    settings = cell.settings
+    taught = None if settings is None else settings.head.distillation
+    return taught is not None and taught.teacher == STAGE
 
 
 def _own_cell(name: str, key: Key) -> FrozenCell:
@@ -317,12 +333,7 @@ def _own_cell(name: str, key: Key) -> FrozenCell:
 
 
 def _matched(
-    known: Sequence[CellRow],
-    first: Collection[str],
-    found: Mapping[Key, FoundRun],
-    into: str,
-    *,
-    where: str,
+    known: Sequence[CellRow], found: Mapping[Key, FoundRun], into: str, *, where: str
 ) -> dict[Key, FrozenCell]:
     """Return the grid's cell that each run is of.
 
@@ -333,7 +344,6 @@ def _matched(
     problems: dict[str, Problem] = {}
     for key, run in found.items():
         fitting = [row for row in known if _fits(row, key)]
-        fitting = [row for row in fitting if row.cell_id not in first] or fitting
         if len(fitting) == 1:
             cells[key] = _frozen(fitting[0])
             continue
@@ -395,13 +405,17 @@ def _count_new(context: Context, frozen: FrozenGrid) -> int:
         others = selected.resolve_grids(connection, name)
         seeds = lookups.seeds_of_cells(connection, {cell.cell_id for cell in frozen.cells})
     if others and frozen.grid_id not in others:
-        raise BadInput(
-            f"there is a grid {name} already, with other runs. Import under another name with"
-            f" --name, or remove it first: vtjobs delete {others[0]}{context.where}"
-        )
+        raise _name_is_taken(context, name, others[0])
     if problems := _taken(frozen, seeds):
         raise BadInput(problems)
     return len(frozen.imported) - len(context.ledger.known(list(frozen.imported)))
+
+
+def _name_is_taken(context: Context, name: str, grid_id: str) -> BadInput:
+    return BadInput(
+        f"there is a grid {name} already, with other runs. Import under another name with --name,"
+        f" or remove it first: vtjobs delete {grid_id}{context.where}"
+    )
 
 
 def _taken(frozen: FrozenGrid, seeds: Mapping[str, Mapping[int, str]]) -> list[Problem]:

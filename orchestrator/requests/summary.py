@@ -15,6 +15,7 @@ from ...jobs.run.states import RunState
 from ...jobs.workspace.stored_grid import FrozenGrid
 from ..loop.context import Context
 from ..loop.plan import spread
+from .imported_check import require_no_imported_seeds
 from .metric_check import require_same_metrics
 
 if TYPE_CHECKING:
@@ -113,10 +114,12 @@ def summary(context: Context | None, prepared: "Prepared") -> Summary:
     """Return what a submission would do: counts, rules, allocations, an estimate of the hours.
 
     Raises:
-        BadInput: a metric's name stands for another function in this workspace.
+        BadInput: a metric's name stands for another function in this workspace, or a run is of a
+            seed that was imported into its cell.
     """
     if context is not None:
         require_same_metrics(context, prepared)
+        require_no_imported_seeds(context, prepared)
     frozen = prepared.frozen
     run_ids = [run[0] for run in frozen.runs]
     states: dict[str, RunState] = {}

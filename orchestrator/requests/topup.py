@@ -1,7 +1,8 @@
 """More seeds for some cells of a grid: its runs as the file has them, and the missing ones."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 
 from ...jobs.grid.expansion import Expansion
 from ...jobs.grid.seeds import widened
@@ -13,6 +14,7 @@ def seeds_of_cells(
     known: Mapping[str, Iterable[int]],
     *,
     stored: bool = False,
+    taken: Mapping[str, Container[int]] = MappingProxyType({}),
 ) -> dict[str, list[int]]:
     """Return the seeds that each cell shall have.
 
@@ -25,6 +27,7 @@ def seeds_of_cells(
         stored: whether the file is the workspace's own, of which only the ledger says which cells
             have which seeds: it may be that of a grid that was widened for some. Cells that are
             only begun from come with those that do.
+        taken: cell -> seeds that it must not get: they were imported.
     """
     own: dict[str, set[int]] = {
         cell.cell_id: set(known.get(cell.cell_id, ())) for cell in expansion.cells
@@ -32,7 +35,10 @@ def seeds_of_cells(
     for run in expansion.runs:
         if not stored:
             own[expansion.cells[run.cell].cell_id].add(run.seed)
-    return {cell_id: widened(seeds, wanted.get(cell_id, 0)) for cell_id, seeds in own.items()}
+    return {
+        cell_id: widened(seeds, wanted.get(cell_id, 0), taken.get(cell_id, ()))
+        for cell_id, seeds in own.items()
+    }
 
 
 def chooser(target: Mapping[str, list[int]]) -> Callable[[Expansion], Expansion]:

@@ -42,7 +42,11 @@ def attempt(
 
 
 @pytest.mark.parametrize(
-    ("metric", "smaller"), [("loss", True), ("val_loss", True), ("top1", False), ("top5", False)]
+    ("metric", "smaller"),
+    [
+        *(("loss", True), ("val_loss", True), ("top1", False), ("top5", False)),
+        *(("error", True), ("top1_err", True), ("nll", True), ("mAP", False)),
+    ],
 )
 def test_of_a_loss_the_smaller_is_the_better(metric: str, smaller: bool) -> None:
     assert smaller_is_better(metric) is smaller

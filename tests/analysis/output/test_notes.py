@@ -98,7 +98,7 @@ def test_imported_seeds_are_counted_in_the_table_and_told_below_it() -> None:
     assert count(2, 2, {}, 1) == "n=2, 1 imported"
     assert count(2, 3, {"failed": 1}, 2) == "n=2/3, 1 failed, imported"
     said = " ".join(notes([base, head]))
-    assert "1 run was imported: trained elsewhere, and known only by their scores." in said
+    assert "1 run was imported: trained elsewhere, and known only by the scores." in said
     assert "Some gains are between imported runs and runs that vtjobs trained" in said
 
 

@@ -1,5 +1,6 @@
 """Results from elsewhere in a workspace: stored whole, counted where they are asked for."""
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -8,12 +9,16 @@ from vtjobs.analysis.findings.cell import Cell
 from vtjobs.analysis.findings.cells import report
 from vtjobs.analysis.output.notes import notes
 from vtjobs.db.rebuild import rebuild
+from vtjobs.jobs.documents import changed
 from vtjobs.jobs.errors import BadInput, NothingMatched
+from vtjobs.jobs.imports.layout import Layout
 from vtjobs.jobs.run.comparing import Select
 from vtjobs.jobs.run.selector import parse_selection
 from vtjobs.jobs.workspace import stored_grid
-from vtjobs.orchestrator.requests import actions
+from vtjobs.orchestrator.requests import actions, deletion
 from vtjobs.orchestrator.requests.import_runs import Import, Wanted, prepare_import, store_import
+from vtjobs.orchestrator.requests.imported_check import imported_seeds
+from vtjobs.orchestrator.requests.topup import seeds_of_cells
 from vtjobs.orchestrator.views.details import show
 from vtjobs.orchestrator.views.runs import runs
 
@@ -110,6 +115,45 @@ def test_what_was_cut_off_before_the_ledger_is_done_by_the_next_import(
     assert len(cells(quiet_lab, "old")) == 2
 
 
+def test_an_import_that_was_cut_off_is_no_longer_hidden_when_another_takes_its_name(
+    quiet_lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(quiet_lab.context.ledger), "add_grid", killed)
+        with pytest.raises(KeyboardInterrupt):
+            imported(quiet_lab)
+    corrected = TWO_CELLS.replace(",70", ",60")
+    with pytest.raises(BadInput, match="there is a grid old already") as caught:
+        imported(quiet_lab, corrected)
+    (cut_off,) = re.findall(r"vtjobs delete (\S+)", str(caught.value))
+    deletion.delete(quiet_lab.context, deletion.find(quiet_lab.context, [cut_off]))
+    imported(quiet_lab, corrected)
+    quiet_lab.lose_ledger()
+    rebuild(quiet_lab.context.ledger, quiet_lab.context.workspace)
+    assert cells(quiet_lab, "dataset=pets")[0].values == {0: 60, 1: 71}
+
+
+def test_a_path_that_is_no_text_is_stored_as_one(quiet_lab: Lab) -> None:
+    folder = quiet_lab.root.parent / "many"
+    folder.mkdir()
+    (folder / "b\udcff.csv").write_text(TWO_CELLS)
+    store_import(quiet_lab.context, prepare_import(quiet_lab.context, Wanted(paths=[folder])))
+    quiet_lab.lose_ledger()
+    rebuild(quiet_lab.context.ledger, quiet_lab.context.workspace)
+    assert len(cells(quiet_lab, "many")) == 2
+
+
+def test_several_forms_are_all_named(quiet_lab: Lab) -> None:
+    path = quiet_lab.root.parent / "more.json"
+    path.write_text('{"backbone": "b", "dataset": "pets", "head": "aux", "seed": 1, "top1": 70}')
+    first = wanted(quiet_lab).paths[0]
+    found = prepare_import(quiet_lab.context, Wanted(paths=[first, path])).summary
+    assert (found.form, found.runs, found.name) == ("csv, json", 4, "old")
+
+
 def test_a_damaged_file_of_results_is_named(quiet_lab: Lab) -> None:
     summary = imported(quiet_lab)
     path = quiet_lab.context.workspace.grid(summary.grid_id) / "imported.json"
@@ -174,3 +218,48 @@ def test_a_run_that_fits_no_cell_is_refused(trained: Lab) -> None:
         imported(trained, into="tiny")
     with pytest.raises(NothingMatched):
         imported(trained, into="absent")
+
+
+def test_the_last_stage_of_a_grid_gets_the_seeds(quiet_lab: Lab) -> None:
+    stages = "stages: [{name: pre}, {name: fine, init_from: pre}]"
+    quiet_lab.submit(tiny_grid(seeds="1", extra=stages))
+    with pytest.raises(BadInput, match="tiny has no cell with"):
+        imported(quiet_lab, HEADING + f"{TINY},digits,supervised,7,80\n", into="tiny")
+    text = HEADING + f"{TINY},digits,supervised-then-supervised,7,80\n"
+    summary = imported(quiet_lab, text, into="tiny")
+    (cell,) = cells(quiet_lab, "tiny", "old")
+    assert (cell.stage, cell.imported_seeds) == ("fine", [7])
+    assert summary.cells[0].cell_id == cell.cell_id
+
+
+@pytest.mark.parametrize("written", ["0.1", "1e-1", "0.10"])
+def test_a_cell_is_found_by_an_axis_however_its_number_is_written(
+    quiet_lab: Lab, written: str
+) -> None:
+    quiet_lab.submit(tiny_grid(seeds="1", extra="axes: {train.weight_decay: [0.1, 0.2]}"))
+    text = HEADING.strip() + f",train.weight_decay\n{TINY},digits,supervised,7,80,{written}\n"
+    layout = Layout(axes=("train.weight_decay",))
+    summary = imported(quiet_lab, text, into="tiny", layout=layout)
+    assert summary.cells[0].axes == {"train.weight_decay": "0.1"}
+
+
+def test_a_grid_does_not_grow_into_seeds_that_were_imported(trained: Lab) -> None:
+    imported(trained, HEADING + f"{TINY},digits,supervised,1,80\n", into="tiny")
+    with pytest.raises(BadInput, match=r"seeds: .* imported runs are of seeds 1\. Give the"):
+        trained.submit(tiny_grid(seeds="2"))
+    (cell,) = cells(trained, "tiny")
+    assert seeds_of_cells(
+        trained.prepare(tiny_grid(seeds="1")).expansion,
+        {cell.cell_id: 3},
+        {},
+        taken=imported_seeds(trained.context, [cell.cell_id]),
+    ) == {cell.cell_id: [0, 2, 3]}
+
+
+def test_pairs_of_an_imported_and_a_trained_run_are_told(trained: Lab) -> None:
+    imported(trained, HEADING + f"{TINY},digits,supervised,1,80\n", into="tiny")
+    (mixed,) = cells(trained, "tiny", "old")
+    other = changed(mixed, imported_seeds=[0])
+    assert not mixed.is_mixed_with(other)
+    assert mixed.is_mixed_with(other, by_seed=True)
+    assert not mixed.is_mixed_with(mixed, by_seed=True)
