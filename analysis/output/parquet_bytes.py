@@ -5,6 +5,7 @@ from typing import Any
 
 _INTEGERS = ("seed", "epoch")
 _NUMBERS = ("value",)
+_TRUTHS = ("imported",)
 
 
 def parquet(table: Mapping[str, Sequence[Any]]) -> bytes:
@@ -16,7 +17,11 @@ def parquet(table: Mapping[str, Sequence[Any]]) -> bytes:
     import pyarrow
     from pyarrow.parquet import write_table
 
-    kinds = dict.fromkeys(_INTEGERS, pyarrow.int64()) | dict.fromkeys(_NUMBERS, pyarrow.float64())
+    kinds = {
+        **dict.fromkeys(_INTEGERS, pyarrow.int64()),
+        **dict.fromkeys(_NUMBERS, pyarrow.float64()),
+        **dict.fromkeys(_TRUTHS, pyarrow.bool_()),
+    }
     arrays = {
         name: pyarrow.array(values, type=kinds.get(name, pyarrow.string()))
         for name, values in table.items()
