@@ -1,7 +1,7 @@
 """From records to runs: one for each cell and seed, with its scores by epoch."""
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ..errors import BadInput, Problem, suggest
@@ -130,7 +130,8 @@ def _is_number(value: Value) -> bool:
     except ValueError:
         return False
     except OverflowError:
-        return True
+        # A number of hundreds of digits.
+        pass
     return True
 
 
@@ -272,8 +273,3 @@ def _units(found: dict[Key, FoundRun]) -> list[Problem]:
             message = f"{metric} is {min(numbers):g}…{max(numbers):g}, and percent are 0…100"
             problems.append(Problem(message=message, fix="Is it another column?"))
     return problems
-
-
-def sources(runs: Iterable[FoundRun]) -> list[str]:
-    """Return the places of runs, each once."""
-    return list(dict.fromkeys(run.source for run in runs))
