@@ -21,6 +21,8 @@ from .events import TYPES, typed
 DURABLE = frozenset(("start", "checkpoint", "end"))
 HEARTBEAT_S = 30.0
 LEASE_S = 600.0
+# Whoever has not been heard of for so long may be gone: heartbeats can be late.
+SILENT_S = 3 * HEARTBEAT_S
 
 # A line as JSON; `events.typed` gives it a type.
 Line = dict[str, Any]

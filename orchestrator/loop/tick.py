@@ -20,6 +20,7 @@ from ...db.rows import Row
 from ...jobs.errors import SchedulerUnreachable, VtjobsError
 from ...jobs.run.states import AttemptState
 from ...jobs.workspace.allocation import Allocation
+from ...jobs.workspace.journal import SILENT_S
 from ...jobs.workspace.unsent import gives_way_to
 from ..backends.base import JobState, JobView, Key, Place, SubmitOutcome
 from ..notices.post import post, unsent
@@ -182,14 +183,20 @@ def _take_in(context: Context, report: Report, *, acts: bool) -> list[Any]:
     seen = observe(context, live, acts=acts) if context.is_owner else Seen()
     report.asked |= seen.asked
     report.silent |= seen.silent
-    report.events = ingest_live(context.ledger, context.workspace)
-    if adopt_allocations(context.ledger, context.workspace, known_tokens(context.ledger)):
-        # A successor may be at work already.
-        report.events += ingest_live(context.ledger, context.workspace)
+    report.events = take_in_written(context)
     decided = _apply(context, _current(context, live, seen.views), report, asked_at=asked_at)
     if acts:
         _act(context, decided, report)
     return live
+
+
+def take_in_written(context: Context) -> int:
+    """Put down what agents wrote in the workspace; return how many events that were."""
+    events = ingest_live(context.ledger, context.workspace)
+    if adopt_allocations(context.ledger, context.workspace, known_tokens(context.ledger)):
+        # A successor may be at work already.
+        events += ingest_live(context.ledger, context.workspace)
+    return events
 
 
 def _current(context: Context, asked: list[Any], views: dict[Key, JobView]) -> dict[Key, JobView]:
@@ -306,11 +313,15 @@ def cancel_places(context: Context, rows: list[Any], live: list[Any]) -> None:
     """End the places that have nothing left to do but these attempts, and wake the agents of the
     others.
 
+    An agent that is at work is woken, too: it may have taken on another run since, of which the
+    ledger knows nothing. It ends by itself where it has not.
+
     Raises:
         SchedulerUnreachable: a later pass asks again.
     """
     chosen = {(row.run_id, row.number) for row in rows}
     others = {place_of(row).key for row in live if (row.run_id, row.number) not in chosen}
+    others |= {place_of(row).key for row in rows if _is_at_work(row, context.clock())}
     ending: dict[str, dict[Key, Place]] = defaultdict(dict)
     waking: dict[str, dict[Key, Place]] = defaultdict(dict)
     for row in rows:
@@ -327,6 +338,12 @@ def cancel_places(context: Context, rows: list[Any], live: list[Any]) -> None:
         context.backend(name).nudge(list(places.values()))
     if away is not None:
         raise away
+
+
+def _is_at_work(row: Any, now: float) -> bool:
+    """Whether the attempt's agent was heard of a short while ago."""
+    heard_at = row.heartbeat_at or row.started_at
+    return heard_at is not None and now - heard_at < SILENT_S
 
 
 def _relaunch(context: Context, token: str, report: Report) -> bool:

@@ -17,7 +17,7 @@ from ...jobs.workspace.markers import read_marker
 from ...jobs.workspace.paths import RunFolder
 from ..loop.context import Context
 from ..loop.guard import reset
-from ..loop.tick import cancel_places
+from ..loop.tick import cancel_places, take_in_written
 
 T = TypeVar("T")
 
@@ -59,6 +59,8 @@ def cancel(context: Context, run_ids: Sequence[str]) -> Done:
 
 def _end_allocations(context: Context, chosen: set[str]) -> None:
     """End the places that have nothing left to do, and wake the agents of the others."""
+    # Whoever looked last may have done so long ago: what has begun since is not what waits.
+    take_in_written(context)
     with reading(context.ledger.engine) as connection:
         live = queries.live_attempts(connection)
     cancel_places(context, [row for row in live if row.run_id in chosen], live)

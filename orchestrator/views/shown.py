@@ -3,7 +3,7 @@
 from ...db import records
 from ...jobs.run.states import AttemptState, RunState
 from ...jobs.workspace.imported import IMPORTED
-from ...jobs.workspace.journal import HEARTBEAT_S, LEASE_S
+from ...jobs.workspace.journal import LEASE_S, SILENT_S
 from ...jobs.workspace.markers import held_runs
 from ..backends.base import CANCELLING, REQUEUED, SUSPENDED
 from ..loop.context import Context
@@ -85,7 +85,7 @@ def _is_silent(context: Context, row: records.Standing) -> bool:
     Of one that has just started the scheduler's last word may still be why it waited.
     """
     seen_at = max(row.started_at or 0.0, row.heartbeat_at or 0.0)
-    return context.clock() - seen_at > 3 * HEARTBEAT_S
+    return context.clock() - seen_at > SILENT_S
 
 
 def _there(context: Context, row: records.Standing) -> str:

@@ -27,7 +27,7 @@ from ....jobs.config.host import clean_environment, cpu_count, visible_gpus
 from ....jobs.errors import BadInput, DamagedFile, Problem
 from ....jobs.workspace.allocation import Allocation, Shape, read_allocation
 from ....jobs.workspace.grid_settings import GridSettings
-from ....jobs.workspace.journal import HEARTBEAT_S, LEASE_S
+from ....jobs.workspace.journal import LEASE_S, SILENT_S
 from ....jobs.workspace.paths import Workspace
 from ..base import JobState, JobView, Key, Place, Room, Submission, SubmitOutcome, Waiting, WaitKind
 from .entries import GONE, End, Need, Running, read, write
@@ -345,7 +345,7 @@ class LocalQueue:
         """Whether there is work, and its runner has given no sign of life for some time."""
         if not self.waiting() and not self.running():
             return False
-        return not _is_served(self.root, within_s=3 * HEARTBEAT_S)
+        return not _is_served(self.root, within_s=SILENT_S)
 
     def show_life(self) -> None:
         """Tell other hosts that this queue is served."""

@@ -2,6 +2,7 @@
 
 import math
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
@@ -195,11 +196,14 @@ class SlurmBackend:
             return
         # A controller that crashed gives ids away again. scancel's own filter by name is no way to
         # find out: with it, one waiting element of an array takes all that wait with it.
-        ours = {(row.job_id, row.token) for row in squeue(deadline_s=self.deadline_s)}
+        ours: dict[str, set[str]] = defaultdict(set)
+        for row in squeue(deadline_s=self.deadline_s):
+            ours[row.token].add(row.job_id)
+        # Two submitters at once may have made two jobs of one allocation.
         jobs = [
-            f"{place.job_id}_{place.index}" if place.is_array else str(place.job_id)
+            f"{job_id}_{place.index}" if place.is_array else job_id
             for place in wanted
-            if (place.job_id, place.token) in ours
+            for job_id in sorted(ours[place.token])
         ]
         for start in range(0, len(jobs), 500):
             ask(

@@ -51,15 +51,14 @@ class Seen:
     def view(self, place: Place) -> JobView | None:
         """Return the newest view of a place: of the job that is on record, else of one that lives.
 
-        Two submitters at once may have made two jobs of one allocation. The one that came second
-        ends at once.
+        Two submitters at once may have made two jobs of one allocation. The one that comes second
+        ends at once; but where the one on record ended before it began, the other one begins.
         """
         found = self._views.get(place.key, [])
-        for wanted in (
-            [view for view in found if place.job_id is not None and view.job_id == place.job_id],
-            [view for view in found if view.state.is_live],
-            found,
-        ):
+        known = [view for view in found if view.job_id == place.job_id]
+        live = [view for view in found if view.state.is_live]
+        begins = [] if place.is_started else live
+        for wanted in ([view for view in live if view in known], begins, known, live, found):
             if wanted:
                 return wanted[-1]
         return None

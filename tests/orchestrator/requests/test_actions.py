@@ -9,6 +9,7 @@ from vtjobs.jobs.atomic_files import read_json
 from vtjobs.jobs.errors import VtjobsError
 from vtjobs.jobs.run.states import AttemptState
 from vtjobs.jobs.workspace.allocation import Allocation
+from vtjobs.jobs.workspace.journal import SILENT_S
 from vtjobs.jobs.workspace.markers import held_runs
 from vtjobs.orchestrator.requests import actions
 
@@ -52,6 +53,24 @@ def test_cancelling_all_runs_of_a_queued_allocation_takes_it_out_of_the_queue(
     assert [attempt.state for run_id in runs for attempt in quiet_lab.attempts(run_id)] == [
         "cancelled"
     ] * 3
+    assert not list(quiet_lab.context.workspace.local_queue().glob("queue/*"))
+
+
+def test_an_agent_at_work_is_not_ended_with_its_run_for_it_may_have_taken_on_another_one(
+    quiet_lab: Lab, runs: list[str]
+) -> None:
+    # The ledger has not read that it began.
+    journal(quiet_lab, runs[0], 1, started())
+    actions.cancel(quiet_lab.context, runs)
+    waiting = {path.stem for path in quiet_lab.context.workspace.local_queue().glob("queue/*")}
+    assert waiting == {quiet_lab.attempts(runs[0])[-1].token}
+
+
+def test_an_agent_that_has_been_silent_is_ended_with_its_run(
+    quiet_lab: Lab, runs: list[str]
+) -> None:
+    journal(quiet_lab, runs[0], 1, started(), at=quiet_lab.context.clock() - 2 * SILENT_S)
+    actions.cancel(quiet_lab.context, runs)
     assert not list(quiet_lab.context.workspace.local_queue().glob("queue/*"))
 
 

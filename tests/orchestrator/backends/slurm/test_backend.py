@@ -170,6 +170,15 @@ def test_a_cancel_names_elements_and_leaves_what_is_not_known_to_be_there(
     assert commands.calls("scancel") == ["--quiet 34_3 35"]
 
 
+def test_a_cancel_ends_both_jobs_that_two_submitters_made_of_one_allocation(
+    slurm: SlurmBackend, commands: Commands
+) -> None:
+    commands.prints("squeue", QUEUED + "36|N/A|PENDING|None||N/A|N/A|vtj-2\n")
+    commands.prints("scancel", "")
+    slurm.cancel(PLACES)
+    assert commands.calls("scancel") == ["--quiet 34_3 35 36"]
+
+
 def test_a_job_that_has_the_id_of_ours_and_another_name_is_left_alone(
     slurm: SlurmBackend, commands: Commands
 ) -> None:

@@ -58,10 +58,19 @@ def test_of_two_jobs_of_one_allocation_the_one_on_record_counts(
     lines = ["34|0|RUNNING|None|gpu0|N/A|N/A|vtj-1", "35|0|FAILED|None|gpu1|999999|N/A|vtj-1"]
     cluster.prints("squeue", "\n".join(lines[::order]))
     assert one(place()).state is JobState.RUNNING
-    assert one(place(job_id="35")).state is JobState.ENDED
+    assert one(place(job_id="35", is_started=True)).state is JobState.ENDED
     assert one(place(job_id=None)).state is JobState.RUNNING, (
         "where none is on record, the one that lives"
     )
+
+
+def test_of_two_jobs_of_one_allocation_the_other_begins_where_the_one_on_record_did_not(
+    cluster: Commands,
+) -> None:
+    lines = ["34|0|FAILED|None|gpu1|999999|N/A|vtj-1", "35|0|PENDING|Priority||N/A|N/A|vtj-1"]
+    cluster.prints("squeue", "\n".join(lines))
+    found = one(place(job_id="34"))
+    assert (found.state, found.job_id) == (JobState.QUEUED, "35")
 
 
 def test_many_places_cost_one_call_of_each_command(cluster: Commands) -> None:
