@@ -6,6 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ...jobs.run.settings import RecipeSettings
+
 
 def compiled(model: nn.Module, sizes: Collection[int]) -> Callable[..., Any]:
     """Return what calls a model, compiled for batches of these sizes.
@@ -24,3 +26,12 @@ def compiled(model: nn.Module, sizes: Collection[int]) -> Callable[..., Any]:
         return (fast if len(images) in sizes else model)(images, *more)
 
     return call
+
+
+def usual_sizes(recipe: RecipeSettings, micro_split: int) -> set[int]:
+    """Return the sizes of the parts that the shares of a whole batch are cut into, in images."""
+    return {
+        len(part)
+        for share in torch.arange(recipe.batch_size).tensor_split(recipe.virtual_ranks)
+        for part in share.chunk(micro_split)
+    }

@@ -66,6 +66,14 @@ class Group:
             torch_dist.barrier(group=_cpu_group())
 
 
+def in_ddp(model: torch.nn.Module, group: Group) -> torch.nn.parallel.DistributedDataParallel:
+    """Return the model with its gradients averaged over the ranks."""
+    on_gpu = [group.device] if group.device.type == "cuda" else None
+    return torch.nn.parallel.DistributedDataParallel(
+        model, device_ids=on_gpu, gradient_as_bucket_view=True, **BUFFERS_STAY
+    )
+
+
 _CPU_GROUP: list[torch_dist.ProcessGroup | None] = [None]
 
 

@@ -6,7 +6,6 @@ One optimizer step from the shares of all virtual ranks, whatever number of real
 import contextlib
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -14,33 +13,32 @@ from torch import Tensor
 
 from ...jobs.documents import to_plain
 from ...jobs.run.spec import RunSpec
-from ...jobs.workspace.events import LoadedWeights
 from ..checkpoints import checkpoint
-from ..checkpoints.weights import load_weights, start_from
-from ..data.batches import EvalSource, Finish, Order, Position, TensorSource, TrainSource
-from ..data.datasets import ImageSet, load_part, scored_sets
-from ..data.decoded import Decoder
+from ..data.batches import Position
 from ..data.patches import patch_work
-from ..data.timm_pipeline import PilSource, PilTransform
 from ..heads.base import weight_at
 from ..models.backbones import input_side
 from ..own_functions import own_metrics
 from ..own_parts import OwnPartError
 from ..randomness import Streams
-from .compiled import compiled
+from .compiled import compiled, usual_sizes
 from .distill import make_distillation
 from .evaluate import Diverged, Examiner
 from .fingerprint import fingerprints, of_weights
-from .group import BUFFERS_STAY, Group, StopVote
+from .group import Group, StopVote, in_ddp
+from .inputs import Inputs
+from .marks import Marks
 from .mixup import make_mixup
 from .objective import Objective
 from .pace import Pace
 from .plan import TrainingPlan
 from .run_log import EpochFacts, RunLog, Scores
-from .sums import OWN_SUMS, EpochSums
+from .state import restore, state_of
+from .sums import OWN_SUMS, EpochSums, means_of
 from .trainee import (
     frozen_statistics,
     layers_with_statistics,
+    load_start,
     make_ema,
     make_numerics,
     make_optimizer,
@@ -54,7 +52,6 @@ Report = Callable[..., None]
 
 # How often the loss is looked at on a GPU, where looking waits for the device.
 CHECK_EVERY_STEPS = 50
-MARK_EVERY_S = 1.0
 
 
 class Training:
@@ -79,40 +76,28 @@ class Training:
         # Steps done in this epoch; equal to `order.steps` while the epoch waits for its evaluation.
         self.step = 0
         self.sums = EpochSums(group, clips=spec.recipe.clip_grad is not None)
-        self._saved_at = self._marked_at = time.monotonic()
-        self._compiled_before: set[str] = set()
+        self._saved_at = time.monotonic()
+        self.marks = Marks(report, self._position, compiles=spec.recipe.compile)
         self._set_up()
 
     # Set-up ---------------------------------------------------------------------------------------
 
     def _set_up(self) -> None:
         spec, recipe, group = self.spec, self.recipe, self.group
-        self.mark("data")
-        train = self._split("train")
-        share = recipe.virtual_ranks // group.world_size
-        self.virtual_ranks = list(range(group.rank * share, (group.rank + 1) * share))
-        self.order = Order(
-            len(train),
-            recipe.batch_size,
-            recipe.virtual_ranks,
-            drop_last=recipe.drop_last,
+        self.marks.mark("data")
+        self.inputs = Inputs(
+            spec=spec,
+            plan=self.plan,
+            group=group,
             streams=self.streams,
-            repeats=recipe.repeats,
+            on_progress=lambda: self.marks.mark("decode"),
         )
-        self.source = self._source(train)
-        rank_of = {"rank": group.rank, "world_size": group.world_size}
-        scored = {
-            name: EvalSource(
-                self._split(name),
-                spec.dataset,
-                recipe,
-                group.device,
-                decoder=self._decoder(),
-                **rank_of,
-            )
-            for name in scored_sets(spec.dataset, self.plan.sets)
-        }
-        self.mark("model")
+        train = self.inputs.part("train")
+        self.virtual_ranks = self.inputs.virtual_ranks
+        self.order = self.inputs.order(len(train))
+        self.source = self.inputs.train(train, self.order)
+        scored = self.inputs.scored()
+        self.marks.mark("model")
         self.numerics = make_numerics(
             group.device,
             precision=recipe.precision,
@@ -121,7 +106,7 @@ class Training:
         )
         trainee = make_trainee(spec, self.streams)
         self.drawn_weights = of_weights(trainee) if self.plan.resume is None else ""
-        self.loaded = self._start_weights(trainee.backbone)
+        self.loaded = load_start(spec, self.plan, trainee.backbone)
         memory_format = torch.channels_last if recipe.channels_last else torch.contiguous_format
         self.trainee = trainee.to(device=group.device, memory_format=memory_format)
         distillation = make_distillation(spec, self.plan, group.device, self.numerics)
@@ -149,85 +134,26 @@ class Training:
             if group.is_primary:
                 weights = {} if self.loaded is None else {"weights": to_plain(self.loaded)}
                 self.report("fingerprints", streams=found, **weights)
-        self._resume()
+        if self.plan.resume is not None:
+            self.marks.mark("resume")
+            restore(self, self.plan.resume)
         self.source.begin(self.global_step)
         self.model = self._wrapped()
-        self.forward = self._compiled() if recipe.compile else self.model
-
-    def _split(self, name: str) -> ImageSet:
-        plan = self.plan
-        return load_part(
-            self.spec.dataset, name, self.streams, data_root=plan.data_root, paths=plan.paths
-        )
-
-    def _decoder(self) -> Decoder:
-        """Return what decodes whole sets; a large one takes minutes, which is no hang."""
-        return Decoder(
-            folder=self.plan.decoded,
-            workers=self.plan.decoders,
-            limit_bytes=self.plan.decoded_bytes,
-            on_progress=lambda: self.mark("decode"),
-        )
-
-    def _source(self, train: ImageSet) -> TrainSource:
-        if self.recipe.pipeline == "tensor":
-            return TensorSource(
-                train,
-                self.spec.dataset,
-                self.recipe,
-                self.streams,
-                self.group.device,
-                self._decoder(),
-            )
-        dataset, recipe, streams = self.spec.dataset, self.recipe, self.streams
-        return PilSource(
-            PilTransform(train, dataset, recipe, streams),
-            self.order,
-            Finish(dataset, recipe, streams, self.group.device),
-            virtual_ranks=self.virtual_ranks,
-            epochs=recipe.epochs,
-            workers=self.plan.workers,
-        )
-
-    def _start_weights(self, backbone: torch.nn.Module) -> LoadedWeights | None:
-        """Load what the run starts from; None where its weights are drawn or a checkpoint's."""
-        weights = self.spec.backbone.weights
-        if self.plan.resume is not None:
-            return None
-        if self.plan.init is not None and not self.spec.learns_from_parent:
-            left = load_weights(backbone, self.plan.init)
-            taken = len(backbone.state_dict()) - len(left)
-            return LoadedWeights(loaded=taken, drawn=left, unused=[])
-        if weights is None:
-            return None
-        return start_from(backbone, weights, Path(self.plan.paths[weights.fingerprint]))
+        self.forward: Callable[..., Any] = self.model
+        if recipe.compile:
+            # In DDP, so that gradients are reduced while others are still computed.
+            self.forward = compiled(self.model, usual_sizes(recipe, self.plan.micro_split))
 
     def _wrapped(self) -> torch.nn.Module:
         if self.group.world_size == 1:
             return self.trainee
-        on_gpu = [self.group.device] if self.group.device.type == "cuda" else None
-        model = torch.nn.parallel.DistributedDataParallel(
-            self.trainee, device_ids=on_gpu, gradient_as_bucket_view=True, **BUFFERS_STAY
-        )
+        model = in_ddp(self.trainee, self.group)
         # DDP orders its gradient buckets after its first backward pass; in a resumed run that would
         # come at another step than in an uninterrupted one, and with three ranks or more the order
         # of summation would differ.
         self._backward_nothing(model)
         self.optimizer.zero_grad(set_to_none=True)
         return model
-
-    def _compiled(self) -> Callable[..., Any]:
-        """Compile for the parts that the shares of a whole batch are cut into.
-
-        DDP is compiled as well, so that gradients are reduced while others are still computed.
-        """
-        batch = torch.arange(self.recipe.batch_size)
-        parts = [
-            part
-            for share in batch.tensor_split(self.recipe.virtual_ranks)
-            for part in share.chunk(self.plan.micro_split)
-        ]
-        return compiled(self.model, {len(part) for part in parts})
 
     # The loop -------------------------------------------------------------------------------------
 
@@ -257,11 +183,11 @@ class Training:
         self.trainee.train()
         self._epoch_began = time.monotonic()
         self.pace.begin_epoch()
-        self._mark_compilation("step")
+        self.marks.first_time("step")
         while self.step < self.order.steps:
             self._one_step()
             self.step += 1
-            self.mark("train")
+            self.marks.mark("train")
             if self.vote.agreed():
                 return False
             if self.step < self.order.steps and self.vote.save_due:
@@ -410,7 +336,7 @@ class Training:
         epoch = self.epoch + 1
         scores = None
         if epoch % self.plan.evaluate_every == 0 or epoch == self.recipe.epochs:
-            self._mark_compilation("evaluation")
+            self.marks.first_time("evaluation")
             scores = self.examiner.scores(self._keep_going, final=epoch == self.recipe.epochs)
             if scores is None:
                 return False
@@ -436,16 +362,11 @@ class Training:
         )
 
     def _keep_going(self) -> bool:
-        self.mark("evaluate")
+        self.marks.mark("evaluate")
         return not self.vote.agreed()
 
     def _epoch_metrics(self) -> dict[str, float]:
-        sums = {name: float(values.sum()) for name, values in self.sums.of_ranks().items()}
-        examples = sums.pop("examples")
-        norm = sums.pop("grad_norm", None)
-        metrics = {f"train_{name}": value / examples for name, value in sums.items()}
-        if norm is not None and norm == norm and abs(norm) != float("inf"):
-            metrics["grad_norm"] = norm / self.order.steps
+        metrics = means_of(self.sums.of_ranks(), steps=self.order.steps)
         metrics["lr"] = max(group["lr"] for group in self.optimizer.param_groups)
         metrics["epoch_seconds"] = time.monotonic() - self._epoch_began
         return metrics
@@ -464,15 +385,7 @@ class Training:
         sums = self.sums.of_ranks() if self.sums.values else {}
         if not self.group.is_primary:
             return
-        self.mark("checkpoint", always=True)
-        state = {
-            "epoch": self.epoch,
-            "step": self.step,
-            "head": self.trainee.head.state_dict() if self.trainee.head is not None else None,
-            "optimizer": self.optimizer.state_dict(),
-            "scaler": self.numerics.scaler.state_dict(),
-            "sums": sums,
-        }
+        self.marks.mark("checkpoint")
         _, size = checkpoint.save(
             self.plan.folder,
             run_id=self.plan.run_id,
@@ -480,7 +393,7 @@ class Training:
             step=self.global_step,
             model=self.trainee.backbone.state_dict(),
             ema=self.ema.module.state_dict() if self.ema is not None else None,
-            state=state,
+            state=state_of(self, sums),
             origin=self.plan.origin,
             correct=self.examiner.correct,
         )
@@ -490,38 +403,12 @@ class Training:
             checkpoint.keep_newest(self.plan.folder)
         self._saved_at = time.monotonic()
 
-    def _resume(self) -> None:
-        if self.plan.resume is None:
-            return
-        self.mark("resume")
-        model, ema, state = checkpoint.load(self.plan.resume)
-        self.trainee.backbone.load_state_dict(model)
-        if self.trainee.head is not None:
-            self.trainee.head.load_state_dict(state["head"])
-        self.optimizer.load_state_dict(state["optimizer"])
-        self.numerics.scaler.load_state_dict(state["scaler"])
-        if self.ema is not None:
-            self.ema.module.load_state_dict(ema)
-        self.epoch, self.step = int(state["epoch"]), int(state["step"])
-        self.sums.restore(state["sums"])
-
-    def _mark_compilation(self, of: str) -> None:
-        """Say that what comes next is compiled at its first time, which takes minutes."""
-        if self.recipe.compile and of not in self._compiled_before:
-            self._compiled_before.add(of)
-            self.mark("compile", always=True)
-
-    def mark(self, phase: str, *, always: bool = False) -> None:
-        """Tell the agent that this rank makes progress, at most once a second."""
-        now = time.monotonic()
-        if always or now - self._marked_at >= MARK_EVERY_S or phase in ("data", "model", "resume"):
-            self._marked_at = now
-            position = {}
-            if hasattr(self, "order"):
-                position = {
-                    "epoch": self.epoch,
-                    "step": self.global_step,
-                    "steps": self.total_steps,
-                    "trained_s": self.pace.trained_s,
-                }
-            self.report("mark", phase=phase, **position)
+    def _position(self) -> dict[str, Any]:
+        if not hasattr(self, "order"):
+            return {}
+        return {
+            "epoch": self.epoch,
+            "step": self.global_step,
+            "steps": self.total_steps,
+            "trained_s": self.pace.trained_s,
+        }

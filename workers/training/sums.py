@@ -1,5 +1,6 @@
 """What is summed up over the steps of an epoch."""
 
+import math
 from collections.abc import Mapping
 
 import torch
@@ -48,3 +49,19 @@ class EpochSums:
             same = len(values) == self.group.world_size
             own = values[self.group.rank] if same else values.sum() * self.group.is_primary
             self.values[name] = own.to(self.group.device)
+
+
+def means_of(sums: Mapping[str, Tensor], *, steps: int) -> dict[str, float]:
+    """Return the metrics of an epoch: means over its images, and the mean norm of a gradient.
+
+    Args:
+        sums: name -> [world size].
+        steps: of the epoch.
+    """
+    added = {name: float(values.sum()) for name, values in sums.items()}
+    examples = added.pop("examples")
+    norm = added.pop("grad_norm", None)
+    metrics = {f"train_{name}": value / examples for name, value in added.items()}
+    if norm is not None and math.isfinite(norm):
+        metrics["grad_norm"] = norm / steps
+    return metrics

@@ -4,6 +4,7 @@ import contextlib
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -11,10 +12,14 @@ from torch import Tensor, nn
 
 from ...jobs.errors import VtjobsError
 from ...jobs.run.settings import CellSettings, HeadSettings, RecipeSettings
+from ...jobs.run.spec import RunSpec
+from ...jobs.workspace.events import LoadedWeights
+from ..checkpoints.weights import load_weights, start_from
 from ..heads.base import build_head, trains_module
 from ..models.backbones import batch_norms, build, cell_side, input_side, not_decayed
 from ..models.tokens import Tap, grid_shapes
 from ..randomness import Streams
+from .plan import TrainingPlan
 
 
 class PrecisionError(VtjobsError):
@@ -103,6 +108,20 @@ def make_trainee(spec: CellSettings, streams: Streams) -> Trainee:
     if not labels:
         _leave_out_what_no_token_needs(tap, spec)
     return Trainee(backbone, head, tap, labels=labels, patch=patch)
+
+
+def load_start(spec: RunSpec, plan: TrainingPlan, backbone: nn.Module) -> LoadedWeights | None:
+    """Load what the run starts from; None where its weights are drawn or a checkpoint's."""
+    weights = spec.backbone.weights
+    if plan.resume is not None:
+        return None
+    if plan.init is not None and not spec.learns_from_parent:
+        left = load_weights(backbone, plan.init)
+        taken = len(backbone.state_dict()) - len(left)
+        return LoadedWeights(loaded=taken, drawn=left, unused=[])
+    if weights is None:
+        return None
+    return start_from(backbone, weights, Path(plan.paths[weights.fingerprint]))
 
 
 def tap_of(backbone: nn.Module, head: HeadSettings) -> Tap:

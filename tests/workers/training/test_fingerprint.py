@@ -89,6 +89,6 @@ def test_a_head_that_cannot_take_the_probe_trains_without_two_fingerprints(
         raise ValueError("not with zeros")
 
     monkeypatch.setattr(run.trainee, "forward", refuse)
-    found = fingerprint.fingerprints(run, run._split("train"))
+    found = fingerprint.fingerprints(run, run.inputs.part("train"))
     assert (found["drop"], found["pair"]) == (None, None) and found["init"] is not None
     assert all(before[name].equal(value) for name, value in run.trainee.named_buffers())

@@ -1,0 +1,89 @@
+"""What a run's ranks read: the batches it trains on, and the sets it is scored on."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ...jobs.run.spec import RunSpec
+from ..data.batches import EvalSource, Finish, Order, TensorSource, TrainSource
+from ..data.datasets import ImageSet, load_part, scored_sets
+from ..data.decoded import Decoder
+from ..data.timm_pipeline import PilSource, PilTransform
+from ..randomness import Streams
+from .group import Group
+from .plan import TrainingPlan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inputs:
+    """Makes the sources of one rank."""
+
+    spec: RunSpec
+    plan: TrainingPlan
+    group: Group
+    streams: Streams
+    on_progress: Callable[[], None]
+    """Called while whole sets are decoded: a large one takes minutes, which is no hang."""
+
+    @property
+    def virtual_ranks(self) -> list[int]:
+        """Those whose shares this rank computes."""
+        share = self.spec.recipe.virtual_ranks // self.group.world_size
+        return list(range(self.group.rank * share, (self.group.rank + 1) * share))
+
+    def part(self, name: str) -> ImageSet:
+        """Return the images of a part such as `train` or `test`."""
+        plan = self.plan
+        return load_part(
+            self.spec.dataset, name, self.streams, data_root=plan.data_root, paths=plan.paths
+        )
+
+    def order(self, images: int) -> Order:
+        """Return in what order so many images are trained on."""
+        recipe = self.spec.recipe
+        return Order(
+            images,
+            recipe.batch_size,
+            recipe.virtual_ranks,
+            drop_last=recipe.drop_last,
+            streams=self.streams,
+            repeats=recipe.repeats,
+        )
+
+    def train(self, images: ImageSet, order: Order) -> TrainSource:
+        """Return the batches to train on."""
+        dataset, recipe, streams = self.spec.dataset, self.spec.recipe, self.streams
+        device = self.group.device
+        if recipe.pipeline == "tensor":
+            return TensorSource(images, dataset, recipe, streams, device, self._decoder())
+        return PilSource(
+            PilTransform(images, dataset, recipe, streams),
+            order,
+            Finish(dataset, recipe, streams, device),
+            virtual_ranks=self.virtual_ranks,
+            epochs=recipe.epochs,
+            workers=self.plan.workers,
+        )
+
+    def scored(self) -> dict[str, EvalSource]:
+        """Return set -> this rank's share of its batches, for all sets that are scored."""
+        spec, group = self.spec, self.group
+        return {
+            name: EvalSource(
+                self.part(name),
+                spec.dataset,
+                spec.recipe,
+                group.device,
+                decoder=self._decoder(),
+                rank=group.rank,
+                world_size=group.world_size,
+            )
+            for name in scored_sets(spec.dataset, self.plan.sets)
+        }
+
+    def _decoder(self) -> Decoder:
+        return Decoder(
+            folder=self.plan.decoded,
+            workers=self.plan.decoders,
+            limit_bytes=self.plan.decoded_bytes,
+            on_progress=self.on_progress,
+        )
