@@ -225,14 +225,14 @@ def selection(words: list[str] | None, *, default_all: bool = False) -> Any:
 def say_imported(context: "Context", chosen: "Selection") -> None:
     """Say how many of the selected runs were trained elsewhere, if any."""
     from ..analysis.output.notes import imported_text
+    from ..db import imported
     from ..db.engine import reading
-    from ..db.lookups import count_imported
     from .printing.terminal import say
 
     with reading(context.ledger.engine) as connection:
-        count = count_imported(connection, chosen)
-    if count:
-        say(imported_text(count, "run"))
+        runs = imported.count(connection, chosen)
+    if runs:
+        say(imported_text(runs, "run"))
 
 
 def require_style(style: str, known: Sequence[str]) -> None:

@@ -6,15 +6,13 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection, exists, func, or_, select
 
-from ..jobs.run.selector import Selection
 from ..jobs.run.settings import CellSettings
 from ..jobs.run.spec import CellSpec
 from ..jobs.run.states import LIVE, AttemptState, FailureClass, RunState
 from ..jobs.workspace.allocation import Allocation
-from ..jobs.workspace.imported import IMPORTED
+from . import imported
 from . import models as m
 from .parts import in_parts
-from .selected import where
 
 # Runs ---------------------------------------------------------------------------------------------
 
@@ -140,7 +138,7 @@ class CompletedRun:
 def completed_runs(connection: Connection, run_ids: Iterable[str]) -> list[CompletedRun]:
     """Return those of the runs that vtjobs has trained to their end."""
     found: list[CompletedRun] = []
-    elsewhere = imported(connection, run_ids := list(run_ids))
+    elsewhere = imported.among(connection, run_ids := list(run_ids))
     for part in in_parts(run_ids):
         query = (
             select(m.runs.c.grid_id, m.runs.c.run_id, m.cells.c.spec)
@@ -162,39 +160,6 @@ def seeds_of_cells(connection: Connection, cell_ids: Iterable[str]) -> dict[str,
         query = select(table.cell_id, table.seed, table.run_id)
         for row in connection.execute(query.where(table.cell_id.in_(part), table.streams == "")):
             found.setdefault(row.cell_id, {})[row.seed] = row.run_id
-    return found
-
-
-def imported_seeds(connection: Connection, cell_ids: Iterable[str]) -> dict[str, set[int]]:
-    """Return cell -> the seeds of its runs that were trained elsewhere."""
-    run, tried, found = m.runs.c, m.attempts.c, dict[str, set[int]]()
-    for part in in_parts(sorted(cell_ids)):
-        query = select(run.cell_id, run.seed).join(m.attempts, tried.run_id == run.run_id)
-        wanted = run.cell_id.in_(part) & (tried.token == IMPORTED)
-        for row in connection.execute(query.where(wanted)):
-            found.setdefault(row.cell_id, set()).add(row.seed)
-    return found
-
-
-def count_imported(connection: Connection, selection: Selection) -> int:
-    """Return how many of the selected runs were trained elsewhere."""
-    run, tried = m.runs.c, m.attempts.c
-    query = (
-        select(func.count())
-        .select_from(m.runs)
-        .join(m.cells, m.cells.c.cell_id == run.cell_id)
-        .join(m.attempts, tried.run_id == run.run_id)
-        .where(where(connection, selection), tried.token == IMPORTED)
-    )
-    return connection.execute(query).scalar() or 0
-
-
-def imported(connection: Connection, run_ids: Iterable[str]) -> set[str]:
-    """Return those of the runs that were trained elsewhere."""
-    table, found = m.attempts.c, set[str]()
-    for part in in_parts(run_ids):
-        query = select(table.run_id).where(table.run_id.in_(part), table.token == IMPORTED)
-        found |= set(connection.execute(query).scalars())
     return found
 
 

@@ -6,7 +6,7 @@ Each leaves its mark in the workspace first.
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from ...db import lookups, queries
+from ...db import imported, lookups, queries
 from ...db.engine import reading
 from ...jobs.at_once import at_once
 from ...jobs.atomic_files import make_folder, to_json, touch_new, write_over
@@ -185,7 +185,7 @@ def _states(context: Context, run_ids: Sequence[str]) -> dict[str, RunState]:
 
 def _imported(context: Context, run_ids: Sequence[str]) -> set[str]:
     with reading(context.ledger.engine) as connection:
-        return lookups.imported(connection, run_ids)
+        return imported.among(connection, run_ids)
 
 
 def _live(context: Context, run_ids: Sequence[str]) -> set[str]:

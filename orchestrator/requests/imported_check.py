@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from ...db import lookups, queries
+from ...db import imported, queries
 from ...db.engine import reading
 from ...jobs.errors import BadInput, Problem
 from ...jobs.units import ranges
@@ -46,7 +46,7 @@ def imported_seeds(context: Context, cell_ids: Iterable[str]) -> dict[str, set[i
         grids = queries.grid_settings(connection).values()
         if not any(grid.imported is not None and grid.imported.into for grid in grids):
             return {}
-        return lookups.imported_seeds(connection, cell_ids)
+        return imported.seeds_of(connection, cell_ids)
 
 
 def _named(labels: dict[str, str]) -> str:
