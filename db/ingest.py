@@ -15,7 +15,7 @@ from sqlalchemy import Connection, Engine, bindparam, select, update
 
 from ..jobs.at_once import at_once
 from ..jobs.errors import DamagedJournal
-from ..jobs.run.states import LIVE, AttemptState, FailureClass
+from ..jobs.run.states import LIVE, AttemptState
 from ..jobs.workspace.events import (
     Checkpoint,
     End,
@@ -26,12 +26,11 @@ from ..jobs.workspace.events import (
     typed,
 )
 from ..jobs.workspace.journal import Line, read_from
-from ..jobs.workspace.lineage import completed_by, read_attempt
-from ..jobs.workspace.paths import RunFolder, Workspace
+from ..jobs.workspace.paths import Workspace
 from . import models as m
 from .engine import reading, writing
+from .journal_ends import completed_before, ended, started
 from .ledger import DUE, Ledger
-from .moves import move_attempt
 from .parts import in_parts
 from .progress import note_progress, write_progress
 from .results import summarise
@@ -239,12 +238,12 @@ def _commit(ledger: Ledger, workspace: Workspace, batch: Batch) -> set[tuple[str
                 connection.execute(insert_new(connection, table), rows)
         _write_offsets(connection, batch.offsets)
         write_progress(connection, batch.progress)
-        changed = {start[0] for start in batch.starts if _started(ledger, connection, *start)}
+        changed = {start[0] for start in batch.starts if started(ledger, connection, *start)}
         for run_id, attempt, event in batch.ends:
-            done = _completed_before(workspace.run(run_id), attempt, event)
+            done = completed_before(workspace.run(run_id), attempt, event)
             if done is not None:
                 batch.lineage.add((run_id, done))
-            if _ended(ledger, connection, workspace.run(run_id), (run_id, attempt), event, done):
+            if ended(ledger, connection, workspace.run(run_id), (run_id, attempt), event, done):
                 changed.add(run_id)
         _write_due(connection, batch.lineage)
         derive_runs(connection, changed, ledger.clock())
@@ -308,103 +307,4 @@ def _write_due(connection: Connection, lineage: set[tuple[str, int]]) -> None:
         .where(table.node == bindparam("b_node"), table.state == "open")
         .values(state=DUE),
         [{"b_run": run_id, "b_attempt": attempt, "b_node": node} for run_id, attempt, node in keys],
-    )
-
-
-def _started(
-    ledger: Ledger, connection: Connection, run_id: str, attempt: int, event: Start
-) -> bool:
-    # A start from nothing is done once an attempt has begun, and not when it was merely submitted.
-    mine = (m.runs.c.run_id == run_id) & (m.runs.c.tries_from < attempt)
-    connection.execute(update(m.runs).where(mine).values(clean_next=False))
-    names = ("host", "world_size", "resumed_attempt", "resumed_step", "exact")
-    facts = {"started_at": event.at, **{name: getattr(event, name) for name in names}}
-    # Whether or not it still counts as live: its successors' lineage leads through it.
-    mine = (m.attempts.c.run_id == run_id) & (m.attempts.c.number == attempt)
-    connection.execute(update(m.attempts).where(mine).values(**facts))
-    running = AttemptState.RUNNING
-    return move_attempt(
-        connection,
-        (run_id, attempt),
-        running,
-        source="journal",
-        now=ledger.clock(),
-        raw="start",
-        at=event.at,
-    )
-
-
-def _completed_before(folder: RunFolder, attempt: int, event: End) -> int | None:
-    """Return the lower attempt whose completion made this one step back, or None."""
-    if event.failure != FailureClass.SUPERSEDED or read_attempt(folder, attempt).start is not None:
-        return None
-    return completed_by(folder, attempt)
-
-
-def _is_zombie(folder: RunFolder, attempt: int, end: End) -> bool:
-    """Whether a higher attempt started without this end.
-
-    Read from the workspace alone, whenever it is asked.
-    """
-    later = [number for number in folder.attempts() if number > attempt]
-    starts = {
-        number: start
-        for number in later
-        if (start := read_attempt(folder, number).start) is not None
-    }
-    if any(start.at < end.at for start in starts.values()):
-        return True
-    if end.state != AttemptState.COMPLETED:
-        return False
-    # Who starts after a completion has not seen it, unless the user asked for the run anew.
-    granted = [number for number, _ in folder.all_grants()] if starts else []
-    return any(not any(attempt <= grant < number for grant in granted) for number in starts)
-
-
-def _ended(
-    ledger: Ledger,
-    connection: Connection,
-    folder: RunFolder,
-    key: tuple[str, int],
-    event: End,
-    done: int | None,
-) -> bool:
-    run_id, attempt = key
-    state, raw = event.state, f"end {event.state}"
-    fields: Row = {"failure": event.failure, "signature": event.signature}
-    if event.host:
-        # Of several nodes the one where it went wrong, so that a retry can avoid it.
-        fields["host"] = event.host
-    if _is_zombie(folder, attempt, event):
-        # A zombie's word: a higher attempt started without it. Kept in the journal, never adopted.
-        state, raw = AttemptState.SUPERSEDED, f"{raw}, after a higher attempt had started"
-    elif done is not None:
-        # The completed one had been given up for lost; ends are final, so this one stands for it.
-        state, raw = AttemptState.COMPLETED, f"{raw}, attempt {done} had completed"
-        fields = {"failure": None, "resumed_attempt": done}
-    elif not event.explained:
-        # A TERM that nobody could explain: what is there is kept, and the scheduler's word will end
-        # the attempt.
-        mine = (
-            (m.attempts.c.run_id == run_id)
-            & (m.attempts.c.number == attempt)
-            & m.attempts.c.state.in_(LIVE)
-        )
-        connection.execute(
-            update(m.attempts)
-            .where(mine)
-            .values(signature=fields["signature"], exit_code=event.exit_code)
-        )
-        return False
-    return move_attempt(
-        connection,
-        (run_id, attempt),
-        state,
-        source="journal",
-        now=ledger.clock(),
-        raw=raw,
-        at=event.at,
-        error=event.error,
-        exit_code=event.exit_code,
-        **fields,
     )
