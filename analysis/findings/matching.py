@@ -1,5 +1,6 @@
 """Which cells a paper's record is about, by what the record says of them. Pure."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -10,7 +11,8 @@ from .published import Published
 
 # Fine-tuned at 224 pixels, the runs of these have the fine-tuning's recipe.
 LOWRES = "lowres_finetune224"
-CHAINED = ("pretrain_finetune", "finetune_res", LOWRES)
+FINER = "finetune_res"
+CHAINED = ("pretrain_finetune", FINER, LOWRES)
 # CvT-13 as the DRLoc paper trained it has a name of its own; the thesis calls its DeiT III models
 # ViT; Flowers in RelViT's protocol is another dataset.
 BACKBONES = {
@@ -87,7 +89,8 @@ def _has_sizes(one: Made, record: Published) -> bool:
 
 def _has_variant(one: Made, record: Published) -> bool:
     change = record.variant.get("change")
-    if change is not None and change.replace(",", "") != one.axes.get(VARIANT):
+    # A variant's name has neither mark.
+    if change is not None and re.sub("[,:]", "", change) != one.axes.get(VARIANT):
         return False
     params = one.head.params
     if record.ssl_tasks and sorted(params.get("tasks", ())) != sorted(record.ssl_tasks):

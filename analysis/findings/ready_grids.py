@@ -14,15 +14,17 @@ from ...jobs.grid.checks import grid_document
 from ...jobs.grid.load import take_in
 from ...jobs.run.selector import axis_text
 from ...jobs.run.settings import CellSettings
-from .matching import BACKBONES, CHAINED, LOWRES, Made, is_recorded
+from .matching import BACKBONES, CHAINED, FINER, LOWRES, Made, is_recorded
 from .published import Published
 
 # Tables whose grid is not called PAPER-tableTABLE. RelViT's table 3 has rows of DRLoc's table 4.
 GRIDS: dict[tuple[str, str], tuple[str, ...]] = {
     ("relvit", "3"): ("relvit-table3", "drloc-table4"),
     ("relvit", "fig4"): ("relvit-figure4",),
-    ("thesis", "3.3"): ("thesis-deit",),
-    ("thesis", "3.5"): ("thesis-deit",),
+    ("thesis", "3.3"): ("thesis-deit", "thesis-deit-384"),
+    ("thesis", "3.5"): ("thesis-deit", "thesis-deit-384"),
+    ("thesis", "3.8"): ("thesis-table3-8", "thesis-table3-8-384"),
+    ("thesis", "3.10"): ("thesis-deit-384",),
     ("thesis", "3.15"): ("thesis-cait",),
     ("thesis", "3.17"): ("thesis-cait",),
     ("thesis", "5.1"): ("thesis-patchconvnet",),
@@ -176,6 +178,8 @@ def _cells(
 def _recipe(record: Published) -> str | None:
     if record.protocol == LOWRES:
         return "deit3-finetune"
+    if record.protocol == FINER and record.recipe == "deit":
+        return "deit-finetune"
     return RECIPES.get(record.recipe or "")
 
 

@@ -11,7 +11,7 @@ from ..errors import BadInput
 from ..run.spec import BASELINE, Axes, CellSpec, canonical, digest, seeds_text
 from ..strict_yaml import Document, Path_
 from .entries import Entry, Given, entries, pick
-from .expansion import Cell, Expansion, Run
+from .expansion import Cell, Expansion, Made, Run
 from .resolve import Resolver
 from .rules import VARIANT, Rules, as_list, coordinate, matches
 from .schema import Grid, Override
@@ -67,6 +67,12 @@ class _Settings:
     head: Given = field(default_factory=dict)
 
 
+def _with_axes_of_both(cell: Cell, axes: Given) -> Cell:
+    """Return a cell that several points share, with the axes in which they agree."""
+    common = {name: value for name, value in cell.axes.items() if axes.get(name, value) == value}
+    return cell if common == cell.axes else replace(cell, axes=common)
+
+
 class _Expander:
     def __init__(self, grid: Grid, document: Document, resolver: Resolver, max_runs: int) -> None:
         self.grid = grid
@@ -95,7 +101,7 @@ class _Expander:
             # search for more.
             self._raise()
         if self.grid.stages:
-            made: dict[str, list[int]] = {}
+            made: dict[str, list[Made]] = {}
             for index, stage in enumerate(self.grid.stages):
                 made[stage.name] = self._stage(index, made)
         else:
@@ -178,7 +184,7 @@ class _Expander:
         for combination in itertools.product(*live):
             yield dict(combination)
 
-    def _stage(self, index: int, made: dict[str, list[int]]) -> list[int]:
+    def _stage(self, index: int, made: dict[str, list[Made]]) -> list[Made]:
         stage = self.grid.stages[index]
         path: Path_ = ("stages", index)
         heads = entries(stage.heads, (*path, "heads")) if stage.heads else self.heads
@@ -204,7 +210,7 @@ class _Expander:
         return self._points(points, stage.name, train, recipe or "", recipe_path)
 
     def _children(
-        self, parents: list[int], heads: list[Entry], own: list[Entry] | None
+        self, parents: list[Made], heads: list[Entry], own: list[Entry] | None
     ) -> Iterator[_Point]:
         for head in heads:
             if teacher_stage(head) is not None:
@@ -212,11 +218,10 @@ class _Expander:
                 fix = "Give the teacher as {MODEL: {weights: FILE}}"
                 self.resolver.problem((*head.path, head.name, "teacher"), message, fix)
                 return
-        for parent in parents:
-            cell = self.cells[parent]
-            backbone, dataset = cell.entries
+        for parent, given in parents:
+            backbone, dataset = self.cells[parent].entries
             for target, head in itertools.product(own or [dataset], heads):
-                for axes in self._axes(backbone, target, head, cell.axes):
+                for axes in self._axes(backbone, target, head, given):
                     yield _Point(backbone, target, head, axes, list(self.of_cell[parent]), parent)
 
     # From points to cells and runs ----------------------------------------------------------------
@@ -228,12 +233,13 @@ class _Expander:
         train: dict[str, tuple[Any, Path_]],
         recipe: str,
         path: Path_,
-    ) -> list[int]:
+    ) -> list[Made]:
         """Make the cells and runs of some points.
 
-        Return the cells, those that were there before included.
+        Return the cells, those that were there before included, each with the axes of all its
+        points: later stages may differ where this one does not.
         """
-        found: dict[int, None] = {}
+        found: dict[tuple[Any, ...], Made] = {}
         for point in points:
             coordinates: dict[str, set[Any]] = {
                 "backbone": {point.backbone.name, point.backbone.label},
@@ -251,8 +257,9 @@ class _Expander:
                 cell = self._cell(point, settings, stage)
                 if cell is not None:
                     self._add_runs(cell, kept)
-                    found[cell] = None
-        return list(found)
+                    axes = [(key, coordinate(value)) for key, value in point.axes.items()]
+                    found[cell, *axes] = (cell, point.axes)
+        return list(found.values())
 
     def _by_override(
         self, point: _Point, coordinates: dict[str, set[Any]]
@@ -356,7 +363,9 @@ class _Expander:
         before = parent if teacher_stage(point.head) is None else None
         cell_id = spec.cell_id(parent.cell_id if parent else None)
         if cell_id in self.by_id:
-            return self.by_id[cell_id]
+            index = self.by_id[cell_id]
+            self.cells[index] = _with_axes_of_both(self.cells[index], point.axes)
+            return index
         chain = f"{before.labels['head']}-then-{point.head.label}" if before else point.head.label
         labels = {
             "backbone": point.backbone.label,

@@ -18,12 +18,17 @@ class Cell:
     labels: dict[str, str]
     """Backbone, dataset, head and recipe as the user named them."""
     axes: Axes
+    """Those in which all points agree that it was made for."""
     is_baseline: bool
     """Whether every head in the chain of stages is the supervised one."""
     parent: int | None
     """Index of the parent stage's cell."""
     entries: tuple[Entry, Entry]
     """The grid's entries for backbone and dataset, for later stages."""
+
+
+Made = tuple[int, Axes]
+"""Index of a cell, and the axes of a point that it was made for."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from ..errors import suggest
 from ..run.spec import Axes
 from ..strict_yaml import Path_
 from .entries import Entry
+from .expansion import Made
 from .resolve import Resolver
 
 
@@ -35,7 +36,7 @@ def teacher_stage(head: Entry) -> str | None:
 
 def with_teachers(
     points: Iterator[Place],
-    made: Mapping[str, Sequence[int]],
+    made: Mapping[str, Sequence[Made]],
     cells: Sequence[Any],
     resolver: Resolver,
 ) -> Iterator[Place]:
@@ -44,7 +45,7 @@ def with_teachers(
 
     Args:
         points: of a stage that starts anew; dataclasses with a `parent`.
-        made: earlier stage -> its cells.
+        made: earlier stage -> its cells, each with the axes of a point that it was made for.
         cells: all cells so far.
         resolver: gathers the mistakes; such points are left out.
     """
@@ -57,7 +58,11 @@ def with_teachers(
         if stage not in made:
             resolver.problem(where, f"no earlier stage {stage!r}", suggest(stage, made))
             continue
-        teachers = [index for index in made[stage] if _teaches(cells[index], point)]
+        teachers = list(
+            dict.fromkeys(
+                index for index, axes in made[stage] if _teaches(cells[index], axes, point)
+            )
+        )
         if len(teachers) != 1:
             message = (
                 f"stage {stage!r} has {len(teachers)} cells on {point.dataset.label}; a teacher"
@@ -72,9 +77,7 @@ def with_teachers(
             yield dataclasses.replace(point, parent=teachers[0])
 
 
-def _teaches(cell: Any, point: Point) -> bool:
+def _teaches(cell: Any, axes: Axes, point: Point) -> bool:
     """Whether a cell is on a point's dataset, and in the same place of the axes that both have."""
-    apart = [
-        key for key, value in cell.axes.items() if key in point.axes and point.axes[key] != value
-    ]
+    apart = [key for key, value in axes.items() if key in point.axes and point.axes[key] != value]
     return bool(cell.entries[1].key == point.dataset.key) and not apart

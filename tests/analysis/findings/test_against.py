@@ -306,10 +306,12 @@ def test_table_6_6_is_made_on_three_sets_by_two_grids_but_for_one_model() -> Non
 
 
 @pytest.mark.parametrize(
-    ("table", "grid", "count"),
+    ("table", "grids", "count"),
     [
-        ("3.3", "thesis-deit", 3),
-        ("3.5", "thesis-deit", 9),
+        ("3.3", "thesis-deit thesis-deit-384", 4),
+        ("3.5", "thesis-deit thesis-deit-384", 12),
+        ("3.8", "thesis-table3-8 thesis-table3-8-384", 25),
+        ("3.10", "thesis-deit-384", 9),
         ("3.15", "thesis-cait", 9),
         ("3.17", "thesis-cait", 3),
         ("5.1", "thesis-patchconvnet", 6),
@@ -318,9 +320,14 @@ def test_table_6_6_is_made_on_three_sets_by_two_grids_but_for_one_model() -> Non
     ],
 )
 def test_models_of_the_thesis_are_compared_on_all_its_sets(
-    table: str, grid: str, count: int
+    table: str, grids: str, count: int
 ) -> None:
-    cells = [cell for name in ("test", "v2", "real") for cell in finished(grid, name)]
+    cells = [
+        cell
+        for grid in grids.split()
+        for name in ("test", "v2", "real")
+        for cell in finished(grid, name)
+    ]
     rows = against(f"thesis:{table}", cells).rows
     assert sum(one.comparable for one in rows) == count
     assert {one.standing for one in rows if not one.comparable} <= {Standing.NO_GRID}

@@ -493,6 +493,45 @@ def test_stages_are_matched_by_cell_and_seed() -> None:
     }
 
 
+def test_a_stage_that_an_axis_leaves_alone_is_trained_once_for_all_of_its_values() -> None:
+    found = grid(
+        heads=None,
+        stages=STAGES,
+        axes={"train.epochs": [7, 8, 9]},
+        overrides=[{"when": {"stage": "pretrain"}, "set": {"train.epochs": 20}}],
+    )
+    children: dict[int | None, set[tuple[str, int]]] = {}
+    for cell in found.cells:
+        epochs = json.loads(cell.spec.recipe)["epochs"]
+        if cell.parent is not None:
+            assert cell.axes == {"train.epochs": epochs}
+            children.setdefault(cell.parent, set()).add((cell.labels["head"], epochs))
+        else:
+            assert (epochs, cell.axes) == (20, {}), "it has no value of the axis"
+    heads = {"relvit-then-supervised", "relvit-then-drloc"}
+    assert len(children) == len([cell for cell in found.cells if cell.parent is None])
+    assert list(children.values()) == [
+        {(head, epochs) for head in heads for epochs in (7, 8, 9)}
+    ] * len(children)
+
+
+def test_students_of_all_values_of_an_axis_learn_from_a_teacher_that_it_leaves_alone() -> None:
+    stages = [
+        {"name": "teacher", "heads": ["supervised"]},
+        {"name": "student", "heads": [{"distill": {"teacher": "teacher"}}]},
+    ]
+    found = grid(
+        heads=None,
+        backbones=["vit_mini"],
+        stages=stages,
+        axes={"train.epochs": [7, 8]},
+        overrides=[{"when": {"stage": "teacher"}, "set": {"train.epochs": 20}}],
+    )
+    teachers = [cell for cell in found.cells if cell.parent is None]
+    students = [cell for cell in found.cells if cell.parent is not None]
+    assert len(students) == 2 * len(teachers)
+
+
 def test_a_run_that_starts_from_another_is_another_run() -> None:
     chained = {run.run_id for run in grid(heads=None, stages=STAGES).runs if run.parent}
     alone = run_ids(grid(heads=STAGES[1]["heads"]))
