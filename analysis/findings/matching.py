@@ -1,8 +1,9 @@
 """Which cells a paper's record is about, by what the record says of them. Pure."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from ...jobs.grid.rules import VARIANT
 from ...jobs.run.settings import CellSettings, HeadSettings
@@ -87,10 +88,40 @@ def _has_sizes(one: Made, record: Published) -> bool:
     return all(record.variant.get(name, size) == size for name, size in sizes.items())
 
 
+def _loss(one: Made) -> str:
+    return {"cross_entropy": "ce"}.get(one.stages[0].recipe.loss, one.stages[0].recipe.loss)
+
+
+def _layerscale(one: Made) -> bool:
+    return one.stages[0].backbone.args.get("init_values") is not None
+
+
+def _augment(one: Made) -> str:
+    policy = one.stages[0].recipe.auto_augment or "none"
+    names = {"3a": "three_augment", "original": "auto_augment"}
+    return names.get(policy, "rand_augment" if policy.startswith("rand-") else policy)
+
+
+def _heads(one: Made) -> int | None:
+    return one.stages[0].backbone.args.get("num_heads")
+
+
+# What the records call a setting -> how a cell has it.
+_READ: Mapping[str, Callable[[Made], Any]] = {
+    "loss": _loss,
+    "layerscale": _layerscale,
+    "augment": _augment,
+    "heads": _heads,
+}
+
+
 def _has_variant(one: Made, record: Published) -> bool:
     change = record.variant.get("change")
     # A variant's name has neither mark.
     if change is not None and re.sub("[,:]", "", change) != one.axes.get(VARIANT):
+        return False
+    known = {key: read(one) for key, read in _READ.items() if key in record.variant}
+    if any(record.variant[key] != value for key, value in known.items()):
         return False
     params = one.head.params
     if record.ssl_tasks and sorted(params.get("tasks", ())) != sorted(record.ssl_tasks):
