@@ -1,6 +1,7 @@
 # make demo           set up, train the quickstart grid, print its table
 # make test           set up, run every test that needs no cluster and no minutes
-# make test-clusters  run the tests on a real SLURM, Ray and PostgreSQL
+# make test-training  run the tests that train whole runs, and stop and kill them
+# make test-clusters  run the tests on a real SLURM, Ray and PostgreSQL, and in a browser
 # make test-long      run the long ones, on clusters and without
 # make test-oldest    run the tests that matter with the oldest versions that pyproject.toml allows
 # make docs           build the documents as a site, in site/
@@ -12,20 +13,28 @@ PYTHON := .venv/bin/python
 PYTEST := $(PYTHON) -m pytest -p no:cacheprovider --reruns 2 --reruns-delay 2 --durations 12
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo docs test test-clusters test-long test-oldest lint bench constraints clean
+.PHONY: demo docs test test-training test-clusters test-long test-long-alone test-long-clusters test-oldest lint bench constraints clean
 
 demo: .venv/.ready
 	.venv/bin/vtjobs submit quickstart --wait
 	.venv/bin/vtjobs report quickstart
 
 test: .venv/.ready-test
-	$(PYTEST) -m "not long and not clusters" -n 2 --dist worksteal
+	$(PYTEST) -m "not training and not clusters and not long" -n 2 --dist worksteal
+
+test-training: .venv/.ready-test
+	$(PYTEST) -m "training and not clusters and not long" -n 2 --dist worksteal
 
 test-clusters: .venv/.ready-test
 	$(PYTEST) -m "clusters and not long" -n 2 --dist worksteal
 
-test-long: .venv/.ready-test
-	$(PYTEST) -m long -n 2 --dist worksteal
+test-long: test-long-alone test-long-clusters
+
+test-long-alone: .venv/.ready-test
+	$(PYTEST) -m "long and not clusters" -n 2 --dist worksteal
+
+test-long-clusters: .venv/.ready-test
+	$(PYTEST) -m "long and clusters" -n 2 --dist worksteal
 
 test-oldest:
 	deploy/oldest

@@ -29,7 +29,7 @@ settings.load_profile("calm")
 
 
 # Whoever asks for one of these talks to a real service: `make test-clusters` runs it.
-SERVICES = frozenset(("postgres", "own_server", "slurm_cluster", "ray_cluster"))
+SERVICES = frozenset(("postgres", "own_server", "slurm_cluster", "ray_cluster", "chromium"))
 
 
 # The profile of deploy/slurm-dev on which the tests on SLURM are to run.
@@ -37,10 +37,14 @@ SLURM_PROFILE = os.environ.get("VTJOBS_SLURM_PROFILE")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests that need a service, and skip those about another shape of cluster."""
+    """Mark the tests that need a service or train, and skip those about another shape of cluster."""
     for item in items:
-        if SERVICES & set(getattr(item, "fixturenames", ())):
+        fixtures = set(getattr(item, "fixturenames", ()))
+        if SERVICES & fixtures:
             item.add_marker("clusters")
+        # A lab's queue is served, unless it is a quiet one.
+        if "lab" in fixtures and "quiet_lab" not in fixtures:
+            item.add_marker("training")
         if SLURM_PROFILE and SLURM_PROFILE not in (names := profiles_of(item) or [SLURM_PROFILE]):
             item.add_marker(pytest.mark.skip(f"is about the profile {' or '.join(names)}"))
 

@@ -27,6 +27,8 @@ from .support.journals import ended, journal, scored, started
 from .support.lab import Lab
 from .support.ledgers import an_allocation
 
+pytestmark = pytest.mark.training
+
 # The ways in which a file is spoiled: name -> what becomes of its bytes.
 FOREIGN = b'{"name": ["something", "else"]}'
 WAYS = ("empty", "truncated", "binary", "foreign", "list", "newer")

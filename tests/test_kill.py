@@ -26,6 +26,8 @@ from .support.grids import tiny_grid
 from .support.lab import children, is_running, wait_for, weights_of
 from .support.postgres import PostgresServer
 
+pytestmark = pytest.mark.training
+
 ENDLESS = 100_000
 
 

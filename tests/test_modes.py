@@ -18,6 +18,8 @@ from .support.cli import Cli
 from .support.grids import tiny_grid
 from .support.strangers import as_stranger, contents, needs_root
 
+pytestmark = pytest.mark.training
+
 # A group that every system has, that nobody has as their first one, and that root can join.
 GROUP = "users"
 GID = grp.getgrnam(GROUP).gr_gid

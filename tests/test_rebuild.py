@@ -21,6 +21,8 @@ from .support.grids import tiny_grid
 from .support.lab import wait_for
 from .test_kill import agents, kill
 
+pytestmark = pytest.mark.training
+
 Row = dict[str, Any]
 Rows = dict[str, list[Row]]
 

@@ -16,6 +16,8 @@ from .conftest import finished
 from .support.cli import Cli
 from .support.grids import tiny_grid
 
+pytestmark = pytest.mark.training
+
 GRID = tiny_grid(heads="[supervised, relvit]", seeds="3", epochs=2)
 
 

@@ -13,6 +13,8 @@ from ..support.cli import Cli
 from ..support.grids import tiny_grid
 from ..support.lab import wait_for
 
+pytestmark = pytest.mark.training
+
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Iterator[Cli]:

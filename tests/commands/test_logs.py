@@ -23,6 +23,8 @@ from ..support.cli import Cli
 from ..support.grids import tiny_grid
 from ..support.lab import Lab
 
+pytestmark = pytest.mark.training
+
 PATIENCE_S = 120
 # Fails once, in its second epoch: six steps make an epoch.
 STUMBLING = """\

@@ -19,6 +19,8 @@ from .history import play
 from .profile import Profile, draw
 from .watch import Violation
 
+pytestmark = pytest.mark.long
+
 SEEDS = range(3000, 3012)
 Plant = Callable[[pytest.MonkeyPatch], None]
 

@@ -9,6 +9,8 @@ from vtjobs.jobs.run.selector import parse_selection
 from ...support.grids import tiny_grid
 from ...support.lab import Lab
 
+pytestmark = pytest.mark.training
+
 
 @pytest.mark.parametrize(
     ("words", "grids"),

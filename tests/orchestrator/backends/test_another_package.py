@@ -12,6 +12,8 @@ from ...support.cli import Cli
 from ...support.grids import tiny_grid
 from ...support.lab import wait_for
 
+pytestmark = pytest.mark.training
+
 ROOT = Path(__file__).resolve().parents[3]
 
 

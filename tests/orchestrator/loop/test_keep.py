@@ -14,6 +14,8 @@ from ...support.grids import tiny_grid
 from ...support.journals import ended, journal, started
 from ...support.lab import Lab, wait_for
 
+pytestmark = pytest.mark.training
+
 STAGES = """\
 max_running: 2
 retries: 5

@@ -17,6 +17,8 @@ from ...support.cli import Cli
 from ...support.grids import tiny_grid
 from ...support.lab import Lab, wait_for
 
+pytestmark = pytest.mark.training
+
 
 def ends(workspace: Path) -> int:
     """Count the runs with a completed attempt, from the journals alone.

@@ -205,6 +205,7 @@ def test_ranks_that_cannot_carry_the_virtual_ranks_are_refused(quiet_lab: Lab) -
         quiet_lab.submit(text)
 
 
+@pytest.mark.training
 def test_a_submission_killed_at_any_step_is_completed_by_the_next_one_and_nothing_is_doubled(
     quiet_lab: Lab, tmp_path: Path
 ) -> None:

@@ -13,6 +13,8 @@ from ...support.grids import tiny_grid
 from ...support.journals import ended, journal, scored, started
 from ...support.lab import Lab
 
+pytestmark = pytest.mark.training
+
 
 @pytest.fixture
 def trained(quiet_lab: Lab) -> Lab:

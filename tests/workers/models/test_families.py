@@ -60,6 +60,7 @@ def test_every_built_in_head_is_tried_beside_every_family() -> None:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.training
 def test_a_family_trains_beside_every_head_on_two_ranks(
     ranks: Ranks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, family: str
 ) -> None:

@@ -102,6 +102,7 @@ TINY_NET = (Path(__file__).parents[3] / "docs" / "examples" / "tiny_net.py").rea
     ],
     ids=["of vtjobs", "of the lab"],
 )
+@pytest.mark.training
 def test_the_cards_lines_load_a_model_that_timm_does_not_have(
     tmp_path: Path, backbone: BackboneSettings
 ) -> None:
@@ -135,6 +136,7 @@ MAPPED = {
 
 
 @pytest.mark.parametrize("name", MAPPED)
+@pytest.mark.training
 def test_a_model_without_feature_maps_in_timm_trains_a_mask_rcnn_by_the_cards_lines(
     tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -229,6 +231,7 @@ def _detect(backbone: nn.Module, size: int, *, maps: int = 4) -> None:
     )
 
 
+@pytest.mark.training
 def test_a_resnet_becomes_the_backbone_of_torchvisions_mask_rcnn(tmp_path: Path) -> None:
     workspace, run_id = _finished(
         tmp_path, run_spec(RESNET, epochs=1, batch_size=899, image_size=32)
@@ -245,6 +248,7 @@ def test_a_resnet_becomes_the_backbone_of_torchvisions_mask_rcnn(tmp_path: Path)
     _detect(backbone, 64)
 
 
+@pytest.mark.training
 def test_a_transformers_feature_maps_train_a_mask_rcnn(tmp_path: Path) -> None:
     workspace, run_id = _finished(tmp_path, run_spec(SWIN, epochs=1, image_size=64))
     export(workspace, run_id, tmp_path / "out", "torchvision-backbone", facts=FACTS)

@@ -7,6 +7,8 @@ import pytest
 
 from ...support.training import make_backbone, run_spec, training
 
+pytestmark = pytest.mark.training
+
 VIT = make_backbone("vit_small_patch16_224", patch_size=4, embed_dim=48, depth=2, num_heads=4)
 RECIPE = {"epochs": 12, "batch_size": 64, "lr": 3e-3, "warmup_epochs": 1.0, "drop_last": True}
 

@@ -13,6 +13,8 @@ from vtjobs.jobs.run.spec import RunSpec
 from ...support.ranks import STOPPED, Ranks
 from ...support.training import CONVNET, EVERYTHING, VIT, contents, differences, newest, run_spec
 
+pytestmark = pytest.mark.training
+
 BACKBONES = {"vit": VIT, "convnet": CONVNET}
 
 

@@ -20,6 +20,8 @@ from ...support.training import (
     run_spec,
 )
 
+pytestmark = pytest.mark.training
+
 BACKBONES = {"vit": VIT, "convnet": CONVNET}
 
 
