@@ -106,6 +106,8 @@ def _heads(one: Made) -> int | None:
     return one.stages[0].backbone.args.get("num_heads")
 
 
+# Parts of a table whose rows are models.
+_MODELS = ("Baseline models", "Patch size")
 # What the records call a setting -> how a cell has it.
 _READ: Mapping[str, Callable[[Made], Any]] = {
     "loss": _loss,
@@ -116,7 +118,9 @@ _READ: Mapping[str, Callable[[Made], Any]] = {
 
 
 def _has_variant(one: Made, record: Published) -> bool:
-    change = record.variant.get("change")
+    # Some changes are another model, which the record's backbone names.
+    is_model = record.variant.get("block") in _MODELS
+    change = None if is_model else record.variant.get("change")
     # A variant's name has neither mark.
     if change is not None and re.sub("[,:]", "", change) != one.axes.get(VARIANT):
         return False
