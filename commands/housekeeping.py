@@ -208,21 +208,32 @@ Names = Annotated[
 ]
 
 
-def data_prepare(names: Names) -> None:
+Archives = Annotated[
+    Path | None,
+    typer.Option(
+        "--from",
+        metavar="DIR",
+        help="A folder with a dataset's archives, where vtjobs cannot download it.",
+    ),
+]
+
+
+def data_prepare(names: Names, source: Archives = None) -> None:
     """Download and verify datasets, image folders and weights.
 
     Each name is a dataset (see `vtjobs data list`), the path of an image folder (with a slash in
-    it), or weights:MODEL for timm's pretrained weights.
+    it), or weights:MODEL for timm's pretrained weights. Where a dataset can only be had from its
+    makers, --from unpacks their archives, checks them and puts them where vtjobs looks for them.
     """
-    _data(names, verify=False)
+    _data(names, *([] if source is None else ["--from", str(source)]))
 
 
 def data_verify(names: Names) -> None:
     """Verify datasets and image folders without downloading them."""
-    _data(names, verify=True)
+    _data(names, "--verify")
 
 
-def _data(names: list[str], *, verify: bool) -> None:
+def _data(names: list[str], *options: str) -> None:
     import subprocess
 
     command = [
@@ -232,7 +243,7 @@ def _data(names: list[str], *, verify: bool) -> None:
         "--data",
         str(config(None).data_root),
     ]
-    process = subprocess.Popen([*command, *(["--verify"] if verify else []), "--", *names])
+    process = subprocess.Popen([*command, *options, "--", *names])
     try:
         code = process.wait()
     except KeyboardInterrupt:

@@ -45,6 +45,7 @@ NAMED = {
 # Executed elsewhere: template -> why not here.
 ELSEWHERE = {
     f"vtjobs data prepare {BLANK}": "downloads; tests/workers/tools/test_prepare.py",
+    f"vtjobs data prepare {BLANK} --from ./": "needs archives; tests/workers/tools/test_unpack.py",
     f"vtjobs data prepare weights:{BLANK}": "downloads; tests/workers/tools/test_prepare.py",
     "vtjobs doctor --probe": "submits a job; tests/slurm/test_waiting.py",
     "vtjobs gc all": "a full disk; tests/orchestrator/housekeeping/test_gc.py",

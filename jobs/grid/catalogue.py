@@ -159,6 +159,12 @@ def datasets() -> dict[str, dict[str, Any]]:
     return dict(_document("datasets.yaml").data)
 
 
+@cache
+def archives() -> dict[str, dict[str, Any]]:
+    """Return dataset -> where it is to be had, for those that vtjobs does not download."""
+    return dict(_document("archives.yaml").data)
+
+
 def backbone(name: str) -> BackboneSettings:
     """Return a backbone with a short name as a run has it, without weights."""
     found = backbones()[name]

@@ -6,6 +6,11 @@ from itertools import islice
 from pathlib import Path
 
 from . import catalogue
+from .archives import sources
+
+# What can be fetched from where it was published; the others lie on a cluster already, or need an
+# account.
+FETCHED = ("cifar10", "cifar100", "svhn", "flowers102", "food101", "pets", "aircraft")
 
 
 def needs_files(name: str) -> bool:
@@ -47,7 +52,14 @@ def _size(path: Path, *, is_folder: bool, least: int) -> int | None:
 
 def remedy(name: str, data_root: Path) -> str:
     """Return how a known dataset gets into the data folder, as a sentence without a full stop."""
-    layout = catalogue.datasets()[name].get("layout")
-    if layout is None:
+    facts = catalogue.datasets()[name]
+    layout = facts.get("layout")
+    if layout is None or facts.get("fetched_as", name) in FETCHED:
         return f"Run: vtjobs data prepare {name}"
-    return f"vtjobs cannot download it; expected {data_root}/{layout}"
+    if name not in (known := sources()):
+        return f"vtjobs cannot download it; expected {data_root}/{layout}"
+    files = ", ".join(archive.file for archive in known[name].needed)
+    return (
+        f"vtjobs cannot download it; expected {data_root}/{layout}. Get {files} from"
+        f" {known[name].page} and run in their folder: vtjobs data prepare {name} --from ./"
+    )

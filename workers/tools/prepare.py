@@ -1,6 +1,6 @@
 """Download and verify data once, on the login node.
 
-`python -m vtjobs.workers.tools.prepare --data DIR NAME …`.
+`python -m vtjobs.workers.tools.prepare --data DIR [--from DIR] NAME …`.
 
 NAME is a dataset of the catalogue, a folder of images, or `weights:MODEL` for timm's pretrained
 weights.
@@ -18,24 +18,27 @@ from ...jobs.atomic_files import make_folder
 from ...jobs.config.host import cpu_count
 from ...jobs.errors import BadInput, did_you_mean, suggest
 from ...jobs.grid import catalogue
+from ...jobs.grid.dataset_files import FETCHED
 from ...jobs.grid.image_folder import describe_folder, file_sha256
 from ...jobs.units import plural
 from ..data.datasets import ImageSet, load, load_folder
 from ..errors import DataError
 from .each import each
 from .transfer import Transfer
-
-# What can be fetched from where it was published; the others lie on a cluster already, or need an
-# account.
-_FETCHED = ("cifar10", "cifar100", "svhn", "flowers102", "food101", "pets", "aircraft")
-
+from .unpack import unpack
 
 # The exit code after Ctrl-C.
 INTERRUPTED = 130
 
 
-def prepare(name: str, root: Path, *, download: bool = True) -> str:
+def prepare(name: str, root: Path, *, download: bool = True, source: Path | None = None) -> str:
     """Make one thing ready; return a line that says what is there.
+
+    Args:
+        name: a dataset, a folder of images, or `weights:MODEL`.
+        root: the data folder.
+        download: whether what is not there may be fetched or unpacked.
+        source: a folder with the archives of a dataset that cannot be fetched.
 
     Raises:
         BadInput: there is no such thing.
@@ -56,13 +59,15 @@ def prepare(name: str, root: Path, *, download: bool = True) -> str:
     if name not in known:
         raise BadInput(f"unknown dataset {name!r}. {suggest(name, known)}")
     dataset = catalogue.dataset(name)
-    source = str(known[name].get("fetched_as", name))
+    fetched_as = str(known[name].get("fetched_as", name))
     try:
         told = _verified(name, root)
     except DataError:
-        if not download or source not in _FETCHED:
+        if source is not None:
+            return unpack(name, source, root, _verified)
+        if not download or fetched_as not in FETCHED:
             raise
-        return _fetched(name, source, root)
+        return _fetched(name, fetched_as, root)
     if not download:
         parts = [load(dataset, split, data_root=root, paths={}) for split in ("train", "test")]
         _require_readable(name, parts)
@@ -202,11 +207,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="vtjobs.workers.tools.prepare")
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--verify", action="store_true")
+    parser.add_argument("--from", dest="source", type=Path)
     parser.add_argument("names", nargs="+")
     options = parser.parse_args()
     try:
         return each(
-            options.names, lambda name: prepare(name, options.data, download=not options.verify)
+            options.names,
+            lambda name: prepare(
+                name, options.data, download=not options.verify, source=options.source
+            ),
         )
     except KeyboardInterrupt:
         return INTERRUPTED

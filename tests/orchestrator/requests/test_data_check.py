@@ -76,7 +76,10 @@ def test_the_error_names_dataset_folder_and_remedy_at_its_line(tmp_path: Path) -
         f"{file}:4: datasets[1]: dataset svhn is not in {data} (no svhn/train_32x32.mat). "
         "Run: vtjobs data prepare svhn",
         f"{file}:4: datasets[2]: dataset imagenet1k is not in {data} (no imagenet1k/train/). "
-        f"vtjobs cannot download it; expected {data}/imagenet1k/{{train,val}}/<wnid>/",
+        f"vtjobs cannot download it; expected {data}/imagenet1k/{{train,val}}/<wnid>/. Get "
+        "ILSVRC2012_devkit_t12.tar.gz, ILSVRC2012_img_val.tar, ILSVRC2012_img_train.tar from "
+        "https://image-net.org/download.php and run in their folder: vtjobs data prepare "
+        "imagenet1k --from ./",
     ]
 
 

@@ -1,0 +1,67 @@
+"""The archives that datasets come in which vtjobs does not download."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cache
+from typing import Any
+
+from . import catalogue
+
+
+class Kind(StrEnum):
+    """What a file is."""
+
+    UNPACK = "unpack"
+    """An archive, or a file that is copied."""
+    CLASSES = "classes"
+    """A tar that has a tar of images for each class."""
+    IMAGES = "images"
+    """A tar of images whose classes stand in another archive."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Archive:
+    """One file of a dataset, as its makers give it away."""
+
+    file: str
+    """Its name."""
+    into: str
+    """Where it goes, relative to the data folder."""
+    md5: str | None = None
+    """None: it is not known."""
+    kind: Kind = Kind.UNPACK
+    optional: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """Where a dataset is to be had."""
+
+    page: str
+    archives: tuple[Archive, ...]
+
+    @property
+    def needed(self) -> list[Archive]:
+        """Those without which there is no dataset."""
+        return [archive for archive in self.archives if not archive.optional]
+
+
+@cache
+def sources() -> dict[str, Source]:
+    """Return dataset -> where it is to be had, for those that vtjobs does not download."""
+    data = catalogue.archives()
+    return {name: _source(data[found.get("same_as", name)]) for name, found in data.items()}
+
+
+def _source(data: dict[str, Any]) -> Source:
+    archives = tuple(
+        Archive(
+            file=one["file"],
+            into=one["into"],
+            md5=one.get("md5"),
+            kind=Kind(one.get("as", Kind.UNPACK)),
+            optional=one.get("optional", False),
+        )
+        for one in data["archives"]
+    )
+    return Source(page=data["page"], archives=archives)

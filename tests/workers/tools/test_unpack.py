@@ -1,0 +1,232 @@
+"""Datasets that nobody may download for others are made from the archives of their makers."""
+
+import io
+import tarfile
+import zipfile
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+from scipy.io import savemat
+
+from vtjobs.jobs.errors import BadInput
+from vtjobs.jobs.grid import catalogue
+from vtjobs.jobs.grid.archives import Source, sources
+from vtjobs.jobs.grid.dataset_files import FETCHED
+from vtjobs.workers.data.datasets import load
+from vtjobs.workers.errors import DataError
+from vtjobs.workers.tools import unpack as module
+from vtjobs.workers.tools.prepare import prepare
+
+CLASSES = ["n01", "n02", "n03"]
+# Of each val image, by its number: ids of the development kit, which are no places in an order.
+TRUTH = [12, 11, 13]
+IDS = {"n01": 11, "n02": 12, "n03": 13}
+
+
+def picture(level: int) -> bytes:
+    stream = io.BytesIO()
+    Image.new("RGB", (5, 4), (level, 0, 0)).save(stream, "JPEG")
+    return stream.getvalue()
+
+
+def tar(path: Path, files: dict[str, bytes]) -> bytes:
+    with tarfile.open(path, "w:gz" if path.suffix in (".gz", ".tgz") else "w") as archive:
+        for name, content in files.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
+    return path.read_bytes()
+
+
+def meta() -> bytes:
+    """A development kit's list of classes: three leaves and an inner node."""
+    kinds = [("ILSVRC2012_ID", "O"), ("WNID", "O"), ("num_children", "O")]
+    rows = [(number, name, 0) for name, number in IDS.items()] + [(1001, "n00", 3)]
+    stream = io.BytesIO()
+    savemat(stream, {"synsets": np.array([[row] for row in rows], dtype=kinds)})
+    return stream.getvalue()
+
+
+def imagenet(folder: Path) -> None:
+    """Write ImageNet's three archives, with two training images and one val image of a class."""
+    folder.mkdir()
+    inside = folder / "class.tar"
+    classes = {
+        f"{name}.tar": tar(inside, {f"{name}_{one}.JPEG": picture(40 * level) for one in (1, 2)})
+        for level, name in enumerate(CLASSES)
+    }
+    inside.unlink()
+    tar(folder / "ILSVRC2012_img_train.tar", classes)
+    levels = {name: 40 * level for level, name in enumerate(CLASSES)}
+    names = {number: name for name, number in IDS.items()}
+    val = {
+        f"ILSVRC2012_val_{place:08}.JPEG": picture(levels[names[number]])
+        for place, number in enumerate(TRUTH, start=1)
+    }
+    tar(folder / "ILSVRC2012_img_val.tar", val)
+    kit = {
+        "meta.mat": meta(),
+        "ILSVRC2012_validation_ground_truth.txt": "".join(f"{n}\n" for n in TRUTH).encode(),
+    }
+    inside_kit = {f"ILSVRC2012_devkit_t12/data/{name}": content for name, content in kit.items()}
+    tar(folder / "ILSVRC2012_devkit_t12.tar.gz", inside_kit)
+
+
+def sized(patch: pytest.MonkeyPatch, name: str, **facts: int) -> None:
+    """Have the catalogue expect so many images, and archives with any checksum."""
+    for key, value in facts.items():
+        patch.setitem(catalogue.datasets()[name], key, value)
+    known = sources()[name]
+    loose = tuple(replace(archive, md5=None) for archive in known.archives)
+    patch.setattr(module, "sources", lambda: {name: Source(page=known.page, archives=loose)})
+
+
+@pytest.fixture
+def archives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """ImageNet's archives of three classes."""
+    sized(monkeypatch, "imagenet1k", classes=3, train=6, test=3)
+    imagenet(tmp_path / "archives")
+    return tmp_path / "archives"
+
+
+def levels(root: Path, split: str) -> list[tuple[int, int]]:
+    """Return label and colour of each image."""
+    found = load(catalogue.dataset("imagenet1k"), split, data_root=root, paths={})
+    return [
+        (int(label), round(found.pil(index).getpixel((0, 0))[0] / 40))
+        for index, label in enumerate(found.labels)
+    ]
+
+
+def test_imagenet_is_made_from_its_three_archives(tmp_path: Path, archives: Path) -> None:
+    root = tmp_path / "data"
+    told = prepare("imagenet1k", root, source=archives)
+    assert told.startswith("imagenet1k: 6 train, 3 test, 3 classes")
+    assert levels(root, "train") == [(0, 0), (0, 0), (1, 1), (1, 1), (2, 2), (2, 2)]
+    assert levels(root, "test") == [(0, 0), (1, 1), (2, 2)]
+    assert [path.name for path in root.iterdir()] == ["imagenet1k"], "nothing is left beside it"
+
+
+def test_what_is_whole_already_is_not_unpacked_again(
+    tmp_path: Path, archives: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tmp_path / "data"
+    prepare("imagenet1k", root, source=archives)
+    monkeypatch.delattr(module, "_UNPACKERS")
+    assert prepare("imagenet1k", root, source=archives).startswith("imagenet1k: 6 train")
+
+
+@pytest.mark.parametrize("step", ["_write", "_check", "_as_verified", "_move_in"])
+@pytest.mark.parametrize("calls", [1, 2])
+def test_a_killed_attempt_is_completed_by_the_next_one(
+    tmp_path: Path, archives: Path, monkeypatch: pytest.MonkeyPatch, step: str, calls: int
+) -> None:
+    root, real, left = tmp_path / "data", getattr(module, step), [calls]
+
+    def killed(*given: Any) -> Any:
+        found = real(*given)
+        left[0] -= 1
+        if not left[0]:
+            raise KeyboardInterrupt
+        return found
+
+    with monkeypatch.context() as patch:
+        patch.setattr(module, step, killed)
+        if (step, calls) == ("_as_verified", 2):
+            prepare("imagenet1k", root, source=archives)
+        else:
+            with pytest.raises(KeyboardInterrupt):
+                prepare("imagenet1k", root, source=archives)
+    assert prepare("imagenet1k", root, source=archives).startswith("imagenet1k: 6 train")
+    assert levels(root, "test") == [(0, 0), (1, 1), (2, 2)]
+    assert [path.name for path in root.iterdir()] == ["imagenet1k"]
+
+
+def test_what_is_there_in_part_is_put_aside_and_not_deleted(tmp_path: Path, archives: Path) -> None:
+    old = tmp_path / "data" / "imagenet1k" / "train" / "n01"
+    old.mkdir(parents=True)
+    (old / "mine.JPEG").write_bytes(picture(1))
+    prepare("imagenet1k", tmp_path / "data", source=archives)
+    kept = tmp_path / "data" / "imagenet1k" / "train.before" / "n01" / "mine.JPEG"
+    assert kept.is_file()
+
+
+def test_what_the_folder_lacks_is_named_with_the_page_that_has_it(
+    tmp_path: Path, archives: Path
+) -> None:
+    (archives / "ILSVRC2012_img_val.tar").unlink()
+    with pytest.raises(
+        BadInput, match=r"no ILSVRC2012_img_val\.tar\. Get it from https://image-net"
+    ):
+        prepare("imagenet1k", tmp_path / "data", source=archives)
+    assert not (tmp_path / "data").exists()
+
+
+def test_an_archive_with_another_checksum_is_not_unpacked(
+    tmp_path: Path, archives: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "sources", sources)
+    with pytest.raises(DataError, match="is damaged or another file: md5"):
+        prepare("imagenet1k", tmp_path / "data", source=archives)
+    assert not list((tmp_path / "data").glob("*"))
+
+
+def test_archives_of_another_dataset_change_nothing(
+    tmp_path: Path, archives: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(catalogue.datasets()["imagenet1k"], "train", 7)
+    with pytest.raises(DataError, match="is not the dataset"):
+        prepare("imagenet1k", tmp_path / "data", source=archives)
+    assert not list((tmp_path / "data").glob("*"))
+
+
+@pytest.mark.parametrize("content", [b"not an archive", b""])
+def test_a_file_that_is_no_archive_is_an_error(
+    tmp_path: Path, archives: Path, content: bytes
+) -> None:
+    (archives / "ILSVRC2012_img_train.tar").write_bytes(content)
+    with pytest.raises(DataError):
+        prepare("imagenet1k", tmp_path / "data", source=archives)
+
+
+def test_a_member_that_points_out_of_its_archive_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sized(monkeypatch, "cub200")
+    folder = tmp_path / "archives"
+    folder.mkdir()
+    tar(folder / "CUB_200_2011.tgz", {"../../../evil.txt": b"evil"})
+    with pytest.raises(DataError, match="cannot be unpacked"):
+        prepare("cub200", tmp_path / "data", source=folder)
+    assert not list(tmp_path.rglob("evil.txt"))
+
+
+def test_a_zip_and_lists_beside_it_become_a_domain(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sized(monkeypatch, "clipart", classes=2, train=2, test=2)
+    folder = tmp_path / "archives"
+    folder.mkdir()
+    names = ["clipart/axe/a.jpg", "clipart/bus/b.jpg"]
+    with zipfile.ZipFile(folder / "clipart.zip", "w") as archive:
+        for level, name in enumerate(names):
+            archive.writestr(name, picture(40 * level))
+    for split in ("train", "test"):
+        lines = [f"{name} {label}\n" for label, name in enumerate(names)]
+        (folder / f"clipart_{split}.txt").write_text("".join(lines))
+    assert prepare("clipart", tmp_path / "data", source=folder).startswith("clipart: 2 train")
+
+
+def test_a_dataset_without_archives_says_how_it_is_had(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match=r"svhn comes in no archives. Run: vtjobs data prepare svhn"):
+        prepare("svhn", tmp_path / "data", source=tmp_path)
+
+
+def test_every_dataset_is_embedded_or_fetched_or_comes_in_archives() -> None:
+    for name, facts in catalogue.datasets().items():
+        fetched = facts.get("fetched_as", name) in FETCHED
+        assert not facts.get("files") or fetched != (name in sources()), name

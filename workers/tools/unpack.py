@@ -1,0 +1,197 @@
+"""Datasets from the archives that their makers give away, put where vtjobs looks for them."""
+
+import hashlib
+import shutil
+import sys
+import tarfile
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO
+
+from ...jobs.atomic_files import make_folder, write_over
+from ...jobs.errors import BadInput
+from ...jobs.grid.archives import Archive, Kind, sources
+from ..errors import DataError
+from .transfer import Transfer
+
+_CHUNK = 1 << 22
+# Where ImageNet's development kit, unpacked, says of which class each image is.
+_DEVKIT = "ILSVRC2012_devkit_t12/data"
+
+
+def unpack(name: str, source: Path, root: Path, verified: Callable[[str, Path], str]) -> str:
+    """Unpack a dataset beside its place, verify it there, and move it in.
+
+    A killed attempt goes on where it was: what is unpacked already is not unpacked again.
+
+    Args:
+        name: of a dataset that has archives.
+        source: the folder that they lie in.
+        root: the data folder.
+        verified: reads a dataset below a data folder, and returns a line about it.
+
+    Raises:
+        BadInput: the dataset has no archives, or the folder lacks some.
+        DataError: an archive is damaged, or what it has is not the dataset.
+    """
+    archives = _found(name, source)
+    stage = root / f".{name}.unpacked"
+    told = stage / ".verified"
+    if not told.exists():
+        _unpack_all(name, archives, source, stage)
+        write_over(told, _as_verified(name, source, stage, verified).encode())
+    for archive in archives:
+        _move_in(stage, root, archive.into)
+    line = told.read_text()
+    shutil.rmtree(stage)
+    return line
+
+
+def _unpack_all(name: str, archives: list[Archive], source: Path, stage: Path) -> None:
+    left = [one for one in archives if not (stage / f".{one.file}.done").exists()]
+    for archive in left:
+        _check(source / archive.file, archive.md5)
+    for archive in left:
+        path = source / archive.file
+        try:
+            _UNPACKERS[archive.kind](path, make_folder(stage / archive.into), stage)
+        except (tarfile.TarError, zipfile.BadZipFile, EOFError, OSError) as error:
+            raise DataError(f"dataset {name}: {path} cannot be unpacked: {error}") from error
+        (stage / f".{archive.file}.done").touch()
+
+
+def _as_verified(name: str, source: Path, stage: Path, verified: Callable[[str, Path], str]) -> str:
+    try:
+        return verified(name, stage)
+    except DataError as error:
+        message = f"dataset {name}: what {source} has is not the dataset: {error}"
+        shutil.rmtree(stage)
+        raise DataError(message) from error
+
+
+def _found(name: str, source: Path) -> list[Archive]:
+    """Return the archives that are there.
+
+    Raises:
+        BadInput: some are not.
+    """
+    known = sources()
+    if name not in known:
+        raise BadInput(f"--from: {name} comes in no archives. Run: vtjobs data prepare {name}")
+    if not source.is_dir():
+        raise BadInput(f"--from {source}: no such folder")
+    lacks = [one.file for one in known[name].needed if not (source / one.file).is_file()]
+    if lacks:
+        raise BadInput(f"--from {source}: no {', '.join(lacks)}. Get it from {known[name].page}")
+    return [one for one in known[name].archives if (source / one.file).is_file()]
+
+
+def _check(path: Path, md5: str | None) -> None:
+    if md5 is None:
+        return
+    digest = hashlib.md5(usedforsecurity=False)
+    with Transfer(f"checking {path.name}", total=path.stat().st_size) as told:
+        with path.open("rb") as stream:
+            while chunk := stream.read(_CHUNK):
+                digest.update(chunk)
+                told.update(len(chunk))
+    if digest.hexdigest() != md5:
+        raise DataError(f"{path} is damaged or another file: md5 {digest.hexdigest()}, not {md5}")
+
+
+# Kinds of archives -------------------------------------------------------------------------------
+
+
+def _unpack(path: Path, into: Path, stage: Path) -> None:
+    if path.suffix == ".zip":
+        with zipfile.ZipFile(path) as archive, Transfer(path.name) as told:
+            for member in archive.infolist():
+                archive.extract(member, into)
+                told.update(member.file_size)
+    elif path.suffix in (".tar", ".gz", ".tgz"):
+        with tarfile.open(path) as archive:
+            for member in _members(archive, path.name):
+                archive.extract(member, into, filter="data")
+    else:
+        shutil.copyfile(path, into / path.name)
+
+
+def _classes(path: Path, into: Path, stage: Path) -> None:
+    with tarfile.open(path) as archive:
+        for member in _members(archive, path.name):
+            name = Path(member.name).stem
+            stream = archive.extractfile(member)
+            # A class is there whole or not at all.
+            if stream is None or (into / name).exists():
+                continue
+            part = into / f".{name}.part"
+            shutil.rmtree(part, ignore_errors=True)
+            with tarfile.open(fileobj=stream) as images:
+                images.extractall(make_folder(part), filter="data")
+            part.rename(into / name)
+
+
+def _images(path: Path, into: Path, stage: Path) -> None:
+    classes = _classes_of_images(stage)
+    for name in set(classes):
+        make_folder(into / name)
+    with tarfile.open(path) as archive:
+        for member in _members(archive, path.name):
+            stream = archive.extractfile(member)
+            if stream is not None:
+                image = Path(member.name).name
+                _write(stream, into / classes[_number(image) - 1] / image)
+
+
+_UNPACKERS: dict[Kind, Callable[[Path, Path, Path], None]] = {
+    Kind.UNPACK: _unpack,
+    Kind.CLASSES: _classes,
+    Kind.IMAGES: _images,
+}
+
+
+def _classes_of_images(stage: Path) -> list[str]:
+    """Return the class id (wnid) of each of ImageNet's val images, by its number."""
+    from scipy.io import loadmat
+
+    data = stage / "imagenet1k" / "devkit" / _DEVKIT
+    synsets = loadmat(str(data / "meta.mat"), squeeze_me=True)["synsets"]
+    # Inner nodes of the hierarchy have no images.
+    leaves = [one for one in synsets if not one["num_children"]]
+    ids = {int(one["ILSVRC2012_ID"]): str(one["WNID"]) for one in leaves}
+    truth = (data / "ILSVRC2012_validation_ground_truth.txt").read_text().split()
+    return [ids[int(number)] for number in truth]
+
+
+def _number(image: str) -> int:
+    """Return the number in a name such as ILSVRC2012_val_00000293.JPEG."""
+    return int(Path(image).stem.rpartition("_")[2])
+
+
+def _members(archive: tarfile.TarFile, name: str) -> Iterator[tarfile.TarInfo]:
+    """Yield the members of a tar, and tell how far it is."""
+    with Transfer(name) as told:
+        for member in archive:
+            yield member
+            told.update(member.size)
+
+
+def _write(stream: IO[bytes], path: Path) -> None:
+    with path.open("wb") as target:
+        shutil.copyfileobj(stream, target)
+
+
+def _move_in(stage: Path, root: Path, into: str) -> None:
+    """Move what was unpacked to its place; what was there in part is put aside."""
+    place = stage / into
+    if not place.is_dir():
+        return
+    for entry in sorted(place.iterdir()) if into.count("/") == 0 else [place]:
+        target = root / entry.relative_to(stage)
+        make_folder(target.parent)
+        if target.exists():
+            aside = target.with_name(f"{target.name}.before")
+            target.rename(aside)
+            print(f"{target} was not whole: it is {aside} now", file=sys.stderr)
+        entry.rename(target)
