@@ -105,10 +105,10 @@ def _check(path: Path, md5: str | None) -> None:
 
 def _unpack(path: Path, into: Path, stage: Path) -> None:
     if path.suffix == ".zip":
-        with zipfile.ZipFile(path) as archive, Transfer(path.name) as told:
-            for member in archive.infolist():
-                archive.extract(member, into)
-                told.update(member.file_size)
+        with zipfile.ZipFile(path) as zipped, Transfer(path.name) as told:
+            for part in zipped.infolist():
+                zipped.extract(part, into)
+                told.update(part.file_size)
     elif path.suffix in (".tar", ".gz", ".tgz"):
         with tarfile.open(path) as archive:
             for member in _members(archive, path.name):
