@@ -18,6 +18,8 @@ from .transfer import Transfer
 _CHUNK = 1 << 22
 # Where ImageNet's development kit, unpacked, says of which class each image is.
 _DEVKIT = "ILSVRC2012_devkit_t12/data"
+# What comes of a damaged archive, or of a development kit that is not of the images beside it.
+_UNREADABLE = (tarfile.TarError, zipfile.BadZipFile, EOFError, OSError, LookupError, ValueError)
 
 
 def unpack(name: str, source: Path, root: Path, verified: Callable[[str, Path], str]) -> str:
@@ -56,7 +58,7 @@ def _unpack_all(name: str, archives: list[Archive], source: Path, stage: Path) -
         path = source / archive.file
         try:
             _UNPACKERS[archive.kind](path, make_folder(stage / archive.into), stage)
-        except (tarfile.TarError, zipfile.BadZipFile, EOFError, OSError) as error:
+        except _UNREADABLE as error:
             raise DataError(f"dataset {name}: {path} cannot be unpacked: {error}") from error
         (stage / f".{archive.file}.done").touch()
 
@@ -192,6 +194,8 @@ def _move_in(stage: Path, root: Path, into: str) -> None:
         make_folder(target.parent)
         if target.exists():
             aside = target.with_name(f"{target.name}.before")
+            if aside.exists():
+                raise DataError(f"{target} is not whole, and {aside} is in the way. Move one away")
             target.rename(aside)
             print(f"{target} was not whole: it is {aside} now", file=sys.stderr)
         entry.rename(target)

@@ -155,6 +155,27 @@ def test_what_is_there_in_part_is_put_aside_and_not_deleted(tmp_path: Path, arch
     assert kept.is_file()
 
 
+def test_what_was_put_aside_before_is_never_replaced(tmp_path: Path, archives: Path) -> None:
+    place = tmp_path / "data" / "imagenet1k"
+    for name in ("train", "train.before"):
+        (place / name).mkdir(parents=True)
+    with pytest.raises(DataError, match=r"train is not whole, and .*train\.before is in the way"):
+        prepare("imagenet1k", tmp_path / "data", source=archives)
+    (place / "train.before").rmdir()
+    assert prepare("imagenet1k", tmp_path / "data", source=archives).startswith("imagenet1k: 6")
+
+
+def test_a_development_kit_of_other_images_is_an_error(tmp_path: Path, archives: Path) -> None:
+    inside = "ILSVRC2012_devkit_t12/data"
+    short = {
+        f"{inside}/meta.mat": meta(),
+        f"{inside}/ILSVRC2012_validation_ground_truth.txt": b"11\n",
+    }
+    tar(archives / "ILSVRC2012_devkit_t12.tar.gz", short)
+    with pytest.raises(DataError, match=r"ILSVRC2012_img_val\.tar cannot be unpacked"):
+        prepare("imagenet1k", tmp_path / "data", source=archives)
+
+
 def test_what_the_folder_lacks_is_named_with_the_page_that_has_it(
     tmp_path: Path, archives: Path
 ) -> None:
