@@ -85,7 +85,7 @@ def _found(name: str, source: Path) -> list[Archive]:
         raise BadInput(f"--from {source}: no such folder")
     lacks = [one.file for one in known[name].needed if not (source / one.file).is_file()]
     if lacks:
-        raise BadInput(f"--from {source}: no {', '.join(lacks)}. Get it from {known[name].page}")
+        raise BadInput(f"--from {source}: no {', '.join(lacks)}. See {known[name].page}")
     return [one for one in known[name].archives if (source / one.file).is_file()]
 
 
