@@ -326,7 +326,10 @@ def cancel_places(context: Context, rows: list[Any], live: list[Any]) -> None:
     waking: dict[str, dict[Key, Place]] = defaultdict(dict)
     for row in rows:
         place = place_of(row)
-        (waking if place.key in others else ending)[row.backend][place.key] = place
+        chosen_places = (waking if place.key in others else ending)[row.backend]
+        # Of the runs of one place, those that have begun say that it has.
+        if place.is_started or place.key not in chosen_places:
+            chosen_places[place.key] = place
     away: SchedulerUnreachable | None = None
     for name, places in ending.items():
         for mine in context.backend(name).by_cluster(list(places.values())).values():
@@ -343,7 +346,8 @@ def cancel_places(context: Context, rows: list[Any], live: list[Any]) -> None:
 def _is_at_work(row: Any, now: float) -> bool:
     """Whether the attempt's agent was heard of a short while ago."""
     heard_at = row.heartbeat_at or row.started_at
-    return heard_at is not None and now - heard_at < SILENT_S
+    # Clocks of hosts differ.
+    return heard_at is not None and abs(now - heard_at) < SILENT_S
 
 
 def _relaunch(context: Context, token: str, report: Report) -> bool:

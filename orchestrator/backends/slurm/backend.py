@@ -3,7 +3,7 @@
 import math
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -15,6 +15,7 @@ from ..base import (
     CANCELLING,
     REQUEUED,
     SUSPENDED,
+    JobState,
     JobView,
     Key,
     Place,
@@ -171,10 +172,11 @@ class SlurmBackend:
         return self.workspace.agent_log(place.token, place.index, 0).exists()
 
     def cancel(self, places: Sequence[Place]) -> None:
-        self._scancel(places)
+        self._scancel(places, to=(JobState.QUEUED, JobState.RUNNING))
 
     def nudge(self, places: Sequence[Place]) -> None:
-        self._scancel((place for place in places if place.is_started), "--signal=USR1")
+        started = (place for place in places if place.is_started)
+        self._scancel(started, "--signal=USR1", to=(JobState.RUNNING,))
 
     def avoid(self, places: Sequence[Place], nodes: Sequence[str]) -> None:
         jobs = {place.job_id: place.token for place in places if place.job_id is not None}
@@ -189,21 +191,23 @@ class SlurmBackend:
     def is_asleep(self) -> bool:
         return False
 
-    def _scancel(self, places: Iterable[Place], *options: str) -> None:
+    def _scancel(self, places: Iterable[Place], *options: str, to: Collection[JobState]) -> None:
         # A submission whose reply is not known yet is left: it is cancelled once it has been found.
         wanted = [place for place in places if place.job_id is not None]
         if not wanted:
             return
         # A controller that crashed gives ids away again. scancel's own filter by name is no way to
         # find out: with it, one waiting element of an array takes all that wait with it.
-        ours: dict[str, set[str]] = defaultdict(set)
+        ours: dict[Key, set[str]] = defaultdict(set)
         for row in squeue(deadline_s=self.deadline_s):
-            ours[row.token].add(row.job_id)
+            # scancel fails where it is to signal what has no processes.
+            if view_of(row).state in to:
+                ours[row.token, row.index].add(row.job_id)
         # Two submitters at once may have made two jobs of one allocation.
         jobs = [
             f"{job_id}_{place.index}" if place.is_array else job_id
             for place in wanted
-            for job_id in sorted(ours[place.token])
+            for job_id in sorted(ours[place.key])
         ]
         for start in range(0, len(jobs), 500):
             ask(

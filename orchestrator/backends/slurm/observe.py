@@ -52,13 +52,14 @@ class Seen:
         """Return the newest view of a place: of the job that is on record, else of one that lives.
 
         Two submitters at once may have made two jobs of one allocation. The one that comes second
-        ends at once; but where the one on record ended before it began, the other one begins.
+        ends at once; but where the one on record ended before it began, the other one serves the
+        place. One that still waits does so only for a place that nobody has begun to serve.
         """
         found = self._views.get(place.key, [])
         known = [view for view in found if view.job_id == place.job_id]
         live = [view for view in found if view.state.is_live]
-        begins = [] if place.is_started else live
-        for wanted in ([view for view in live if view in known], begins, known, live, found):
+        serves = [view for view in live if view.state is JobState.RUNNING or not place.is_started]
+        for wanted in ([view for view in live if view in known], serves, known, live, found):
             if wanted:
                 return wanted[-1]
         return None

@@ -7,6 +7,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -21,7 +22,8 @@ from vtjobs.jobs.workspace.grid_settings import GridSettings
 from vtjobs.jobs.workspace.journal import encode
 from vtjobs.jobs.workspace.paths import WorkspaceUnreadable
 from vtjobs.orchestrator.backends.base import JobView, Key, Place, Room
-from vtjobs.orchestrator.loop.tick import settle, tick
+from vtjobs.orchestrator.backends.local.backend import LocalBackend
+from vtjobs.orchestrator.loop.tick import cancel_places, settle, tick
 from vtjobs.orchestrator.requests import actions
 
 from ...support.grids import tiny_grid
@@ -283,3 +285,28 @@ def test_clusters_are_asked_at_once(quiet_lab: Lab, clusters: Clusters) -> None:
 
     clusters.ask = ask  # type: ignore[method-assign]
     assert tick(quiet_lab.context, start=False).unreachable == {}
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_an_agent_is_woken_though_another_run_of_its_place_has_not_begun(
+    quiet_lab: Lab, monkeypatch: pytest.MonkeyPatch, order: int
+) -> None:
+    woken: list[Place] = []
+    monkeypatch.setattr(LocalBackend, "nudge", lambda self, places: woken.extend(places))
+    common = {
+        "token": "vtj-1",
+        "array_index": 0,
+        "job_id": "1",
+        "created_at": 0.0,
+        "places": 1,
+        "backend": "local",
+        "number": 1,
+        "heartbeat_at": None,
+    }
+    now = quiet_lab.context.clock()
+    rows = [
+        SimpleNamespace(run_id="begun", started_at=now, **common),
+        SimpleNamespace(run_id="waits", started_at=None, **common),
+    ][::order]
+    cancel_places(quiet_lab.context, rows, rows)
+    assert [place.is_started for place in woken] == [True]

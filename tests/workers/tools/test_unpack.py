@@ -180,9 +180,7 @@ def test_what_the_folder_lacks_is_named_with_the_page_that_has_it(
     tmp_path: Path, archives: Path
 ) -> None:
     (archives / "ILSVRC2012_img_val.tar").unlink()
-    with pytest.raises(
-        BadInput, match=r"no ILSVRC2012_img_val\.tar\. See https://image-net"
-    ):
+    with pytest.raises(BadInput, match=r"no ILSVRC2012_img_val\.tar\. See https://image-net"):
         prepare("imagenet1k", tmp_path / "data", source=archives)
     assert not (tmp_path / "data").exists()
 

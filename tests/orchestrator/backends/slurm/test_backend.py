@@ -195,6 +195,17 @@ def test_only_agents_that_have_started_are_woken(slurm: SlurmBackend, commands: 
     assert commands.calls("scancel") == ["--quiet --signal=USR1 34_3"]
 
 
+def test_of_two_jobs_of_an_allocation_the_one_that_runs_is_woken(
+    slurm: SlurmBackend, commands: Commands
+) -> None:
+    other = "33|3|NODE_FAIL|None|gpu1|9|N/A|vtj-1\n36|3|PENDING|None||N/A|N/A|vtj-1\n"
+    commands.prints("squeue", other + QUEUED)
+    commands.prints("scancel", "")
+    slurm.nudge(PLACES)
+    slurm.cancel(PLACES[:1])
+    assert commands.calls("scancel") == ["--quiet --signal=USR1 34_3", "--quiet 34_3 36_3"]
+
+
 def test_nothing_to_end_is_no_call(slurm: SlurmBackend, commands: Commands) -> None:
     commands.prints("scancel", "")
     slurm.cancel(PLACES[2:])

@@ -58,7 +58,13 @@ def test_of_two_jobs_of_one_allocation_the_one_on_record_counts(
     lines = ["34|0|RUNNING|None|gpu0|N/A|N/A|vtj-1", "35|0|FAILED|None|gpu1|999999|N/A|vtj-1"]
     cluster.prints("squeue", "\n".join(lines[::order]))
     assert one(place()).state is JobState.RUNNING
+    assert one(place(job_id="35", is_started=True)).state is JobState.RUNNING, (
+        "the other one may be what serves it: who comes second ends within seconds"
+    )
+    waiting = [line.replace("RUNNING", "PENDING") for line in lines]
+    cluster.prints("squeue", "\n".join(waiting[::order]))
     assert one(place(job_id="35", is_started=True)).state is JobState.ENDED
+    cluster.prints("squeue", "\n".join(lines[::order]))
     assert one(place(job_id=None)).state is JobState.RUNNING, (
         "where none is on record, the one that lives"
     )
