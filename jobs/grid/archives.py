@@ -1,5 +1,6 @@
 """The archives that datasets come in which vtjobs does not download."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
@@ -30,7 +31,6 @@ class Archive:
     md5: str | None = None
     """None: it is not known."""
     kind: Kind = Kind.UNPACK
-    optional: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,11 +39,11 @@ class Source:
 
     page: str
     archives: tuple[Archive, ...]
+    sets: "Mapping[str, Source]"
+    """Of its further evaluation sets, by their names."""
 
-    @property
-    def needed(self) -> list[Archive]:
-        """Those without which there is no dataset."""
-        return [archive for archive in self.archives if not archive.optional]
+    def __str__(self) -> str:
+        return f"{', '.join(archive.file for archive in self.archives)} from {self.page}"
 
 
 @cache
@@ -60,8 +60,8 @@ def _source(data: dict[str, Any]) -> Source:
             into=one["into"],
             md5=one.get("md5"),
             kind=Kind(one.get("as", Kind.UNPACK)),
-            optional=one.get("optional", False),
         )
         for one in data["archives"]
     )
-    return Source(page=data["page"], archives=archives)
+    sets = {name: _source(one) for name, one in data.get("sets", {}).items()}
+    return Source(page=data["page"], archives=archives, sets=sets)

@@ -50,16 +50,24 @@ def _size(path: Path, *, is_folder: bool, least: int) -> int | None:
         return None
 
 
-def remedy(name: str, data_root: Path) -> str:
-    """Return how a known dataset gets into the data folder, as a sentence without a full stop."""
+def remedy(name: str, data_root: Path, sets: Iterable[str] = ()) -> str:
+    """Return how a known dataset gets into the data folder, as a sentence without a full stop.
+
+    Args:
+        name: of a dataset of the catalogue.
+        data_root: the data folder.
+        sets: further evaluation sets that are needed. Where the dataset itself is there, they are
+            what is missing.
+    """
     facts = catalogue.datasets()[name]
     layout = facts.get("layout")
     if layout is None or facts.get("fetched_as", name) in FETCHED:
         return f"Run: vtjobs data prepare {name}"
-    if name not in (known := sources()):
+    source = sources().get(name)
+    if source is None:
         return f"vtjobs cannot download it; expected {data_root}/{layout}"
-    files = ", ".join(archive.file for archive in known[name].needed)
-    return (
-        f"vtjobs cannot download it; expected {data_root}/{layout}. Get {files} from"
-        f" {known[name].page} and run in their folder: vtjobs data prepare {name} --from ./"
-    )
+    run = f"and run in their folder: vtjobs data prepare {name} --from ./"
+    further = [source.sets[one] for one in sets if one in source.sets]
+    if further and missing(name, data_root) is None:
+        return f"Get {' and '.join(map(str, further))} {run}"
+    return f"vtjobs cannot download it; expected {data_root}/{layout}. Get {source} {run}"

@@ -71,7 +71,7 @@ def look(
     for index, name in needed.items():
         if (lack := lacks[name]) is not None:
             message = f"dataset {name} is not in {data_root} ({lack})"
-            fix = remedy(name, data_root)
+            fix = remedy(name, data_root, sets)
             if not is_here:
                 fix += ". If the nodes have it in a folder of their own: --no-data-check"
             where = expansion.cells[index].entries[1].path

@@ -149,7 +149,7 @@ def load(
             if isinstance(error, RuntimeError) and "not found" not in str(error).lower():
                 raise
             where = f"dataset {name} is not in {data_root}"
-            raise DataMissing(f"{where}. {remedy(name, data_root)}") from error
+            raise DataMissing(f"{where}. {remedy(name, data_root, further)}") from error
     else:
         raise DataError(f"unknown dataset {name!r}")
     counts = {"train": dataset.train, "test": dataset.test}

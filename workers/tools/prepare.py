@@ -25,7 +25,7 @@ from ..data.datasets import ImageSet, load, load_folder
 from ..errors import DataError
 from .each import each
 from .transfer import Transfer
-from .unpack import unpack
+from .unpack import archives_in, set_archives_in, unpack
 
 # The exit code after Ctrl-C.
 INTERRUPTED = 130
@@ -44,17 +44,8 @@ def prepare(name: str, root: Path, *, download: bool = True, source: Path | None
         BadInput: there is no such thing.
         DataError: it cannot be had, or is not what it should be.
     """
-    if name.startswith("weights:"):
-        return _weights(name.removeprefix("weights:"), root)
-    if "/" in name:
-        folder = Path(name).expanduser()
-        facts = describe_folder(folder, progress=_count)
-        if not download:
-            _require_readable(name, [load_folder(folder, split) for split in ("train", "test")])
-        return (
-            f"{name}: {facts['train']} train, {facts['test']} test, {facts['classes']} classes,"
-            f" {facts['fingerprint']}"
-        )
+    if name.startswith("weights:") or "/" in name:
+        return _no_dataset(name, root, download=download, source=source)
     known = catalogue.datasets()
     if name not in known:
         raise BadInput(f"unknown dataset {name!r}. {suggest(name, known)}")
@@ -64,14 +55,55 @@ def prepare(name: str, root: Path, *, download: bool = True, source: Path | None
         told = _verified(name, root)
     except DataError:
         if source is not None:
-            return unpack(name, source, root, _verified)
+            return unpack(name, archives_in(name, source), source, root, _verified)
         if not download or fetched_as not in FETCHED:
             raise
         return _fetched(name, fetched_as, root)
+    if source is not None:
+        return _with_further_sets(name, source, root)
     if not download:
         parts = [load(dataset, split, data_root=root, paths={}) for split in ("train", "test")]
         _require_readable(name, parts)
     return told
+
+
+def _no_dataset(name: str, root: Path, *, download: bool, source: Path | None) -> str:
+    """Make weights or a folder of images ready."""
+    if source is not None:
+        raise BadInput(f"--from: {name} comes in no archives")
+    if name.startswith("weights:"):
+        return _weights(name.removeprefix("weights:"), root)
+    folder = Path(name).expanduser()
+    facts = describe_folder(folder, progress=_count)
+    if not download:
+        _require_readable(name, [load_folder(folder, split) for split in ("train", "test")])
+    return (
+        f"{name}: {facts['train']} train, {facts['test']} test, {facts['classes']} classes,"
+        f" {facts['fingerprint']}"
+    )
+
+
+def _with_further_sets(name: str, source: Path, root: Path) -> str:
+    """Unpack what a folder has of the sets that a whole dataset lacks."""
+    lacks = [one for one in catalogue.datasets()[name].get("sets", {}) if _lacks(name, one, root)]
+    archives = set_archives_in(name, source, lacks)
+    if not archives:
+        return f"{_verified(name, root)} (it was whole: nothing was unpacked)"
+
+    def verified(name: str, folder: Path) -> str:
+        for one in lacks:
+            load(catalogue.dataset(name), one, data_root=folder, paths={})
+        return f"{name}: set {', '.join(lacks)}"
+
+    return unpack(name, archives, source, root, verified)
+
+
+def _lacks(name: str, one: str, root: Path) -> bool:
+    try:
+        load(catalogue.dataset(name), one, data_root=root, paths={})
+    except DataError:
+        return True
+    return False
 
 
 def _require_readable(name: str, parts: list[ImageSet]) -> None:

@@ -5,49 +5,104 @@ import shutil
 import sys
 import tarfile
 import zipfile
-from collections.abc import Callable, Iterator
+import zlib
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import IO
 
 from ...jobs.atomic_files import make_folder, write_over
 from ...jobs.errors import BadInput
 from ...jobs.grid.archives import Archive, Kind, sources
-from ..errors import DataError
+from ..errors import DataError, DataMissing
 from .transfer import Transfer
 
 _CHUNK = 1 << 22
 # Where ImageNet's development kit, unpacked, says of which class each image is.
 _DEVKIT = "ILSVRC2012_devkit_t12/data"
 # What comes of a damaged archive, or of a development kit that is not of the images beside it.
-_UNREADABLE = (tarfile.TarError, zipfile.BadZipFile, EOFError, OSError, LookupError, ValueError)
+_UNREADABLE = (
+    tarfile.TarError,
+    zipfile.BadZipFile,
+    zlib.error,
+    EOFError,
+    OSError,
+    LookupError,
+    ValueError,
+    # Of a zip that needs a password.
+    RuntimeError,
+)
 
 
-def unpack(name: str, source: Path, root: Path, verified: Callable[[str, Path], str]) -> str:
-    """Unpack a dataset beside its place, verify it there, and move it in.
+def unpack(
+    name: str,
+    archives: list[Archive],
+    source: Path,
+    root: Path,
+    verified: Callable[[str, Path], str],
+) -> str:
+    """Unpack a dataset, or further sets of it, beside its place, verify it there, and move it in.
 
     A killed attempt goes on where it was: what is unpacked already is not unpacked again.
 
     Args:
-        name: of a dataset that has archives.
+        name: of the dataset.
+        archives: what is to be unpacked.
         source: the folder that they lie in.
         root: the data folder.
-        verified: reads a dataset below a data folder, and returns a line about it.
+        verified: reads it below a data folder, and returns a line about it.
 
     Raises:
-        BadInput: the dataset has no archives, or the folder lacks some.
-        DataError: an archive is damaged, or what it has is not the dataset.
+        DataError: an archive is damaged, what it has is not the dataset, or there is no place.
     """
-    archives = _found(name, source)
     stage = root / f".{name}.unpacked"
     told = stage / ".verified"
-    if not told.exists():
-        _unpack_all(name, archives, source, stage)
-        write_over(told, _as_verified(name, source, stage, verified).encode())
-    for archive in archives:
-        _move_in(stage, root, archive.into)
-    line = told.read_text()
-    shutil.rmtree(stage)
-    return line
+    try:
+        if told.exists() and not _has_any(stage, archives):
+            # A kill came when all had been moved in.
+            shutil.rmtree(stage)
+        if not told.exists():
+            _unpack_all(name, archives, source, stage)
+            _require_verified(name, source, stage, verified)
+            write_over(told, b"")
+        for archive in archives:
+            _move_in(stage, root, archive.into)
+        shutil.rmtree(stage)
+    except OSError as error:
+        raise DataError(f"dataset {name}: cannot be unpacked to {root}: {error}") from error
+    return verified(name, root)
+
+
+def archives_in(name: str, source: Path) -> list[Archive]:
+    """Return the archives that a folder has of a dataset and of its further sets.
+
+    Raises:
+        BadInput: the dataset comes in no archives, or the folder lacks some.
+    """
+    known = sources().get(name)
+    if known is None:
+        raise BadInput(f"--from: {name} comes in no archives. Run: vtjobs data prepare {name}")
+    if not source.is_dir():
+        raise BadInput(f"--from {source}: no such folder")
+    lacks = [one.file for one in known.archives if not (source / one.file).is_file()]
+    if lacks:
+        raise BadInput(f"--from {source}: no {', '.join(lacks)}. See {known.page}")
+    return [*known.archives, *set_archives_in(name, source, known.sets)]
+
+
+def set_archives_in(name: str, source: Path, sets: Iterable[str]) -> list[Archive]:
+    """Return the archives that a folder has of some further sets of a dataset."""
+    known = sources().get(name)
+    found = [] if known is None else [known.sets[one] for one in sets if one in known.sets]
+    return [
+        archive
+        for one in found
+        if all((source / archive.file).is_file() for archive in one.archives)
+        for archive in one.archives
+    ]
+
+
+def _has_any(stage: Path, archives: list[Archive]) -> bool:
+    return any((stage / archive.into).is_dir() for archive in archives)
 
 
 def _unpack_all(name: str, archives: list[Archive], source: Path, stage: Path) -> None:
@@ -63,30 +118,16 @@ def _unpack_all(name: str, archives: list[Archive], source: Path, stage: Path) -
         (stage / f".{archive.file}.done").touch()
 
 
-def _as_verified(name: str, source: Path, stage: Path, verified: Callable[[str, Path], str]) -> str:
+def _require_verified(
+    name: str, source: Path, stage: Path, verified: Callable[[str, Path], str]
+) -> None:
     try:
-        return verified(name, stage)
-    except DataError as error:
-        message = f"dataset {name}: what {source} has is not the dataset: {error}"
+        verified(name, stage)
+    except (DataError, LookupError, ValueError) as error:
         shutil.rmtree(stage)
-        raise DataError(message) from error
-
-
-def _found(name: str, source: Path) -> list[Archive]:
-    """Return the archives that are there.
-
-    Raises:
-        BadInput: some are not.
-    """
-    known = sources()
-    if name not in known:
-        raise BadInput(f"--from: {name} comes in no archives. Run: vtjobs data prepare {name}")
-    if not source.is_dir():
-        raise BadInput(f"--from {source}: no such folder")
-    lacks = [one.file for one in known[name].needed if not (source / one.file).is_file()]
-    if lacks:
-        raise BadInput(f"--from {source}: no {', '.join(lacks)}. See {known[name].page}")
-    return [one for one in known[name].archives if (source / one.file).is_file()]
+        # What is missing is said with a folder that nobody knows.
+        why = "files are missing" if isinstance(error, DataMissing) else str(error)
+        raise DataError(f"dataset {name}: what {source} has is not the dataset: {why}") from error
 
 
 def _check(path: Path, md5: str | None) -> None:
@@ -177,6 +218,9 @@ def _members(archive: tarfile.TarFile, name: str) -> Iterator[tarfile.TarInfo]:
         for member in archive:
             yield member
             told.update(member.size)
+        # The checksum of a compressed archive stands at its end.
+        while archive.fileobj is not None and archive.fileobj.read(_CHUNK):
+            pass
 
 
 def _write(stream: IO[bytes], path: Path) -> None:
@@ -195,7 +239,10 @@ def _move_in(stage: Path, root: Path, into: str) -> None:
         if target.exists():
             aside = target.with_name(f"{target.name}.before")
             if aside.exists():
-                raise DataError(f"{target} is not whole, and {aside} is in the way. Move one away")
+                raise DataError(f"{target} and {aside} are in the way. Move one away")
             target.rename(aside)
-            print(f"{target} was not whole: it is {aside} now", file=sys.stderr)
-        entry.rename(target)
+            print(f"{target} was there: it is {aside} now", file=sys.stderr)
+        # The data folder may be a link to another file system.
+        shutil.move(entry, target)
+    if place.is_dir():
+        place.rmdir()

@@ -1,8 +1,10 @@
 """Datasets that nobody may download for others are made from the archives of their makers."""
 
 import io
+import shutil
 import tarfile
 import zipfile
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,17 +16,17 @@ from scipy.io import savemat
 
 from vtjobs.jobs.errors import BadInput
 from vtjobs.jobs.grid import catalogue
-from vtjobs.jobs.grid.archives import Source, sources
-from vtjobs.jobs.grid.dataset_files import FETCHED
+from vtjobs.jobs.grid.archives import sources
+from vtjobs.jobs.grid.dataset_files import FETCHED, remedy
 from vtjobs.workers.data.datasets import load
 from vtjobs.workers.errors import DataError
 from vtjobs.workers.tools import unpack as module
 from vtjobs.workers.tools.prepare import prepare
 
-CLASSES = ["n01", "n02", "n03"]
 # Of each val image, by its number: ids of the development kit, which are no places in an order.
 TRUTH = [12, 11, 13]
 IDS = {"n01": 11, "n02": 12, "n03": 13}
+MANY = {f"n{number:04}": number for number in range(1, 1001)}
 
 
 def picture(level: int) -> bytes:
@@ -42,35 +44,35 @@ def tar(path: Path, files: dict[str, bytes]) -> bytes:
     return path.read_bytes()
 
 
-def meta() -> bytes:
-    """A development kit's list of classes: three leaves and an inner node."""
+def meta(ids: Mapping[str, int] = IDS) -> bytes:
+    """A development kit's list of classes: leaves and an inner node."""
     kinds = [("ILSVRC2012_ID", "O"), ("WNID", "O"), ("num_children", "O")]
-    rows = [(number, name, 0) for name, number in IDS.items()] + [(1001, "n00", 3)]
+    rows = [(number, name, 0) for name, number in ids.items()] + [(1001, "n00", 3)]
     stream = io.BytesIO()
     savemat(stream, {"synsets": np.array([[row] for row in rows], dtype=kinds)})
     return stream.getvalue()
 
 
-def imagenet(folder: Path) -> None:
+def imagenet(folder: Path, ids: Mapping[str, int] = IDS, truth: Sequence[int] = TRUTH) -> None:
     """Write ImageNet's three archives, with two training images and one val image of a class."""
     folder.mkdir()
+    levels = {name: place % 6 * 40 for place, name in enumerate(ids)}
     inside = folder / "class.tar"
     classes = {
-        f"{name}.tar": tar(inside, {f"{name}_{one}.JPEG": picture(40 * level) for one in (1, 2)})
-        for level, name in enumerate(CLASSES)
+        f"{name}.tar": tar(inside, {f"{name}_{one}.JPEG": picture(level) for one in (1, 2)})
+        for name, level in levels.items()
     }
     inside.unlink()
     tar(folder / "ILSVRC2012_img_train.tar", classes)
-    levels = {name: 40 * level for level, name in enumerate(CLASSES)}
-    names = {number: name for name, number in IDS.items()}
+    names = {number: name for name, number in ids.items()}
     val = {
         f"ILSVRC2012_val_{place:08}.JPEG": picture(levels[names[number]])
-        for place, number in enumerate(TRUTH, start=1)
+        for place, number in enumerate(truth, start=1)
     }
     tar(folder / "ILSVRC2012_img_val.tar", val)
     kit = {
-        "meta.mat": meta(),
-        "ILSVRC2012_validation_ground_truth.txt": "".join(f"{n}\n" for n in TRUTH).encode(),
+        "meta.mat": meta(ids),
+        "ILSVRC2012_validation_ground_truth.txt": "".join(f"{n}\n" for n in truth).encode(),
     }
     inside_kit = {f"ILSVRC2012_devkit_t12/data/{name}": content for name, content in kit.items()}
     tar(folder / "ILSVRC2012_devkit_t12.tar.gz", inside_kit)
@@ -82,7 +84,7 @@ def sized(patch: pytest.MonkeyPatch, name: str, **facts: int) -> None:
         patch.setitem(catalogue.datasets()[name], key, value)
     known = sources()[name]
     loose = tuple(replace(archive, md5=None) for archive in known.archives)
-    patch.setattr(module, "sources", lambda: {name: Source(page=known.page, archives=loose)})
+    patch.setattr(module, "sources", lambda: {name: replace(known, archives=loose)})
 
 
 @pytest.fixture
@@ -117,10 +119,11 @@ def test_what_is_whole_already_is_not_unpacked_again(
     root = tmp_path / "data"
     prepare("imagenet1k", root, source=archives)
     monkeypatch.delattr(module, "_UNPACKERS")
-    assert prepare("imagenet1k", root, source=archives).startswith("imagenet1k: 6 train")
+    told = prepare("imagenet1k", root, source=archives)
+    assert told.endswith("(it was whole: nothing was unpacked)")
 
 
-@pytest.mark.parametrize("step", ["_write", "_check", "_as_verified", "_move_in"])
+@pytest.mark.parametrize("step", ["_write", "_check", "_require_verified", "_move_in"])
 @pytest.mark.parametrize("calls", [1, 2])
 def test_a_killed_attempt_is_completed_by_the_next_one(
     tmp_path: Path, archives: Path, monkeypatch: pytest.MonkeyPatch, step: str, calls: int
@@ -136,7 +139,7 @@ def test_a_killed_attempt_is_completed_by_the_next_one(
 
     with monkeypatch.context() as patch:
         patch.setattr(module, step, killed)
-        if (step, calls) == ("_as_verified", 2):
+        if (step, calls) == ("_require_verified", 2):
             prepare("imagenet1k", root, source=archives)
         else:
             with pytest.raises(KeyboardInterrupt):
@@ -159,7 +162,7 @@ def test_what_was_put_aside_before_is_never_replaced(tmp_path: Path, archives: P
     place = tmp_path / "data" / "imagenet1k"
     for name in ("train", "train.before"):
         (place / name).mkdir(parents=True)
-    with pytest.raises(DataError, match=r"train is not whole, and .*train\.before is in the way"):
+    with pytest.raises(DataError, match=r"train and .*train\.before are in the way"):
         prepare("imagenet1k", tmp_path / "data", source=archives)
     (place / "train.before").rmdir()
     assert prepare("imagenet1k", tmp_path / "data", source=archives).startswith("imagenet1k: 6")
@@ -174,6 +177,99 @@ def test_a_development_kit_of_other_images_is_an_error(tmp_path: Path, archives:
     tar(archives / "ILSVRC2012_devkit_t12.tar.gz", short)
     with pytest.raises(DataError, match=r"ILSVRC2012_img_val\.tar cannot be unpacked"):
         prepare("imagenet1k", tmp_path / "data", source=archives)
+
+
+def imagenet_v2(folder: Path) -> None:
+    place = "imagenetv2-matched-frequency-format-val"
+    files = {f"{place}/{label}/a.jpeg": picture(label % 6 * 40) for label in range(1000)}
+    tar(folder / "imagenetv2-matched-frequency.tar.gz", files)
+
+
+def test_a_further_set_is_unpacked_with_the_dataset_or_added_to_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sized(monkeypatch, "imagenet1k", train=2000, test=1000)
+    monkeypatch.setitem(catalogue.datasets()["imagenet1k"]["sets"]["v2"], "count", 1000)
+    archives = tmp_path / "archives"
+    imagenet(archives, MANY, list(MANY.values()))
+    later = tmp_path / "later"
+    later.mkdir()
+    imagenet_v2(later)
+    prepare("imagenet1k", tmp_path / "one", source=archives)
+    assert prepare("imagenet1k", tmp_path / "one", source=later) == "imagenet1k: set v2"
+    imagenet_v2(archives)
+    prepare("imagenet1k", tmp_path / "two", source=archives)
+    for name in ("one", "two"):
+        assert levels(tmp_path / name, "v2")[:3] == [(0, 0), (1, 1), (2, 2)]
+        assert [path.name for path in (tmp_path / name).iterdir()] == ["imagenet1k"]
+
+
+def test_a_further_set_that_is_missing_is_named_with_its_own_archive_and_page(
+    tmp_path: Path,
+) -> None:
+    for split in ("train", "val"):
+        for label in range(1000):
+            (tmp_path / "imagenet1k" / split / str(label)).mkdir(parents=True)
+    found = remedy("imagenet1k", tmp_path, ["v2"])
+    assert found.startswith("Get imagenetv2-matched-frequency.tar.gz from https://github.com/modes")
+
+
+@pytest.mark.parametrize("suffix", ["zip", "tgz"])
+@pytest.mark.parametrize("place", [0.3, 0.6, 0.999])
+def test_a_damaged_archive_is_an_error_wherever_the_damage_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str, place: float
+) -> None:
+    sized(monkeypatch, "cub200")
+    known = module.sources()["cub200"]
+    file = f"CUB_200_2011.{suffix}"
+    archive = replace(known.archives[0], file=file)
+    monkeypatch.setattr(module, "sources", lambda: {"cub200": replace(known, archives=(archive,))})
+    content = np.random.default_rng(0).bytes(1 << 16)
+    if suffix == "zip":
+        with zipfile.ZipFile(tmp_path / file, "w", zipfile.ZIP_DEFLATED) as zipped:
+            zipped.writestr("CUB_200_2011/images.txt", content)
+    else:
+        tar(tmp_path / file, {"CUB_200_2011/images.txt": content})
+    whole = bytearray((tmp_path / file).read_bytes())
+    at = int(len(whole) * place)
+    whole[at : at + 4] = bytes(255 - byte for byte in whole[at : at + 4])
+    (tmp_path / file).write_bytes(whole)
+    # The name of a file can be damaged, too.
+    with pytest.raises(DataError, match=r"cannot be unpacked|is not the dataset"):
+        prepare("cub200", tmp_path / "data", source=tmp_path)
+
+
+def test_a_data_folder_that_cannot_be_written_is_an_error(tmp_path: Path, archives: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / ".imagenet1k.unpacked").write_text("a file")
+    with pytest.raises(DataError, match="cannot be unpacked"):
+        prepare("imagenet1k", tmp_path / "data", source=archives)
+
+
+def test_after_a_kill_at_the_end_data_that_is_lost_later_is_unpacked_again(
+    tmp_path: Path, archives: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tmp_path / "data"
+    real = shutil.rmtree
+
+    def killed(path: Path, **options: Any) -> None:
+        if path.suffix == ".unpacked":
+            raise KeyboardInterrupt
+        real(path, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(module.shutil, "rmtree", killed)
+        with pytest.raises(KeyboardInterrupt):
+            prepare("imagenet1k", root, source=archives)
+    (root / "imagenet1k").rename(tmp_path / "lost")
+    assert prepare("imagenet1k", root, source=archives).startswith("imagenet1k: 6 train")
+    assert [path.name for path in root.iterdir()] == ["imagenet1k"]
+
+
+@pytest.mark.parametrize("name", ["weights:resnet18", "./folder"])
+def test_only_datasets_come_in_archives(tmp_path: Path, name: str) -> None:
+    with pytest.raises(BadInput, match="comes in no archives"):
+        prepare(name, tmp_path, source=tmp_path)
 
 
 def test_what_the_folder_lacks_is_named_with_the_page_that_has_it(
