@@ -218,11 +218,11 @@ class _Expander:
                 fix = "Give the teacher as {MODEL: {weights: FILE}}"
                 self.resolver.problem((*head.path, head.name, "teacher"), message, fix)
                 return
-        for parent, given in parents:
-            backbone, dataset = self.cells[parent].entries
+        for made in parents:
+            backbone, dataset = self.cells[made.cell].entries
             for target, head in itertools.product(own or [dataset], heads):
-                for axes in self._axes(backbone, target, head, given):
-                    yield _Point(backbone, target, head, axes, list(self.of_cell[parent]), parent)
+                for axes in self._axes(backbone, target, head, made.axes):
+                    yield _Point(backbone, target, head, axes, list(made.seeds), made.cell)
 
     # From points to cells and runs ----------------------------------------------------------------
 
@@ -236,8 +236,8 @@ class _Expander:
     ) -> list[Made]:
         """Make the cells and runs of some points.
 
-        Return the cells, those that were there before included, each with the axes of all its
-        points: later stages may differ where this one does not.
+        Return the cells, those that were there before included, once for each of their points:
+        later stages may differ where this one does not.
         """
         found: dict[tuple[Any, ...], Made] = {}
         for point in points:
@@ -258,7 +258,11 @@ class _Expander:
                 if cell is not None:
                     self._add_runs(cell, kept)
                     axes = [(key, coordinate(value)) for key, value in point.axes.items()]
-                    found[cell, *axes] = (cell, point.axes)
+                    made = found.setdefault(
+                        (cell, *axes), Made(cell=cell, axes=point.axes, seeds={})
+                    )
+                    runs = self.of_cell[cell]
+                    made.seeds.update((seed, runs[seed]) for seed in kept if seed in runs)
         return list(found.values())
 
     def _by_override(

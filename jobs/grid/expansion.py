@@ -27,8 +27,15 @@ class Cell:
     """The grid's entries for backbone and dataset, for later stages."""
 
 
-Made = tuple[int, Axes]
-"""Index of a cell, and the axes of a point that it was made for."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Made:
+    """A cell, as it was made for one point of the grid."""
+
+    cell: int
+    """Its index."""
+    axes: Axes
+    seeds: dict[int, str]
+    """Those that the point has, with their runs: another point of the cell may have others."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,7 +45,7 @@ def with_teachers(
 
     Args:
         points: of a stage that starts anew; dataclasses with a `parent`.
-        made: earlier stage -> its cells, each with the axes of a point that it was made for.
+        made: earlier stage -> its cells, once for each point that they were made for.
         cells: all cells so far.
         resolver: gathers the mistakes; such points are left out.
     """
@@ -60,7 +60,7 @@ def with_teachers(
             continue
         teachers = list(
             dict.fromkeys(
-                index for index, axes in made[stage] if _teaches(cells[index], axes, point)
+                one.cell for one in made[stage] if _teaches(cells[one.cell], one.axes, point)
             )
         )
         if len(teachers) != 1:

@@ -515,6 +515,22 @@ def test_a_stage_that_an_axis_leaves_alone_is_trained_once_for_all_of_its_values
     ] * len(children)
 
 
+def test_a_seed_that_is_left_out_at_one_value_is_left_out_of_its_later_stages_alone() -> None:
+    found = grid(
+        heads=None,
+        stages=STAGES,
+        axes={"train.epochs": [7, 8]},
+        overrides=[{"when": {"stage": "pretrain"}, "set": {"train.epochs": 20}}],
+        exclude=[{"stage": "pretrain", "train.epochs": 7, "seed": 1}],
+    )
+    seeds: dict[int, set[int]] = {}
+    for run in found.runs:
+        if run.parent is not None:
+            epochs = found.cells[run.cell].axes["train.epochs"]
+            seeds.setdefault(epochs, set()).add(run.seed)
+    assert seeds == {7: {0}, 8: {0, 1}}
+
+
 def test_students_of_all_values_of_an_axis_learn_from_a_teacher_that_it_leaves_alone() -> None:
     stages = [
         {"name": "teacher", "heads": ["supervised"]},
