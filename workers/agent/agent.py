@@ -395,7 +395,10 @@ class Agent:
             # agent as it writes.
             return int(ExitCode.COMPLETED)
         if len(self.done) == 1 and not self.waiting and self.done[0].ended is not None:
-            code = self.done[0].ended.exit_code
+            ended = self.done[0].ended
+            # What the user wanted is no failure.
+            wanted = ended.state is AttemptState.CANCELLED
+            code = ExitCode.COMPLETED if wanted else ended.exit_code
         else:
             code = ExitCode.STOPPED if self.waiting else ExitCode.COMPLETED
         # What is handed on has not failed: nobody shall be mailed about it.

@@ -1,5 +1,6 @@
 """SLURM behind the one protocol of all schedulers."""
 
+import contextlib
 import math
 import time
 from collections import defaultdict
@@ -8,6 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from ....jobs.config.config import Config
+from ....jobs.errors import SchedulerUnreachable
 from ....jobs.workspace.allocation import Allocation, Shape
 from ....jobs.workspace.grid_settings import GridSettings
 from ....jobs.workspace.paths import Workspace
@@ -176,7 +178,9 @@ class SlurmBackend:
 
     def nudge(self, places: Sequence[Place]) -> None:
         started = (place for place in places if place.is_started)
-        self._scancel(started, "--signal=USR1", to=(JobState.RUNNING,))
+        # A job may end before the signal comes; and agents look by themselves every few seconds.
+        with contextlib.suppress(SchedulerUnreachable):
+            self._scancel(started, "--signal=USR1", to=(JobState.RUNNING,))
 
     def avoid(self, places: Sequence[Place], nodes: Sequence[str]) -> None:
         jobs = {place.job_id: place.token for place in places if place.job_id is not None}

@@ -195,6 +195,15 @@ def test_only_agents_that_have_started_are_woken(slurm: SlurmBackend, commands: 
     assert commands.calls("scancel") == ["--quiet --signal=USR1 34_3"]
 
 
+def test_a_job_that_ends_before_it_is_woken_is_no_error(
+    slurm: SlurmBackend, commands: Commands
+) -> None:
+    commands.prints("squeue", QUEUED)
+    commands.fails("scancel", "", 229)
+    slurm.nudge(PLACES)
+    assert commands.calls("scancel") == ["--quiet --signal=USR1 34_3"]
+
+
 def test_of_two_jobs_of_an_allocation_the_one_that_runs_is_woken(
     slurm: SlurmBackend, commands: Commands
 ) -> None:
