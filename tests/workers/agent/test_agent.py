@@ -251,6 +251,14 @@ def test_a_cancelled_run_leaves_its_lane_to_the_next_one_at_once(lab: Lab) -> No
     assert second is not None and second.state == "completed"
 
 
+def test_a_job_whose_only_run_is_cancelled_has_not_failed(lab: Lab) -> None:
+    (run_id,) = lab.submit(tiny_grid(seeds="1", epochs=ENDLESS))
+    agent = start(lab, lab.allocate([run_id], lanes=1))
+    wait_for(lambda: is_training(lab, run_id))
+    actions.cancel(lab.context, [run_id])
+    assert agent.wait(timeout=30) == 0
+
+
 @pytest.mark.parametrize(("what", "code"), [("token", 71), ("workspace", 5)])
 def test_an_agent_without_its_allocation_or_workspace_says_so_and_changes_nothing(
     lab: Lab, what: str, code: int
