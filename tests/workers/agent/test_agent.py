@@ -61,7 +61,7 @@ def test_a_term_to_every_process_of_the_step_stops_saves_and_costs_no_try(lab: L
     assert len(everybody) == 4, "agent, template, and two ranks at once"
     for pid in everybody:
         os.kill(pid, signal.SIGTERM)
-    assert agent.wait(timeout=20) == 75
+    assert agent.wait(timeout=120) == 75
     assert not any(is_running(pid) for pid in everybody)
     for run_id in runs[:2]:
         end = lab.record(run_id, 1).end
@@ -167,7 +167,7 @@ stages:
         tiny_grid(seeds="1", extra=stages).replace("heads: [supervised]\n", "", 1)
     )
     agent = start(lab, lab.allocate([child, parent], lanes=1))
-    assert agent.wait(timeout=60) == 0
+    assert agent.wait(timeout=120) == 0
     early = lab.record(child, 1).end
     assert early is not None and (early.state, early.failure) == ("superseded", "skipped")
     # It came too early; the agent takes it on once its parent has completed.
@@ -188,7 +188,7 @@ def test_a_killed_template_costs_its_runs_an_attempt_and_the_agent_goes_on_with_
     (template,) = children(agent.pid)
     ranks = children(template)
     os.kill(template, signal.SIGKILL)
-    assert agent.wait(timeout=90) == 0
+    assert agent.wait(timeout=120) == 0
     assert not any(is_running(pid) for pid in ranks)
     first, second = (lab.record(run_id, 1).end for run_id in runs)
     assert first is not None and (first.state, first.failure) == ("failed", "crash")
@@ -203,7 +203,7 @@ def test_a_template_that_is_killed_while_it_starts_is_started_again_and_costs_it
     agent = start(lab, lab.allocate(runs, lanes=2))
     (template,) = wait_for(lambda: templates(agent.pid))
     os.kill(template, number)
-    assert agent.wait(timeout=60) == 0
+    assert agent.wait(timeout=120) == 0
     ends = [lab.record(run_id, 1).end for run_id in runs]
     assert [end and end.state for end in ends] == ["completed"] * 2
 
@@ -216,7 +216,7 @@ def test_an_import_error_on_the_node_is_a_set_up_error_of_every_run_and_is_not_r
     (broken / "__init__.py").write_text("raise ImportError('timm is broken here')\n")
     runs = lab.submit(tiny_grid(seeds="3"))
     agent = start(lab, lab.allocate(runs, lanes=2), PYTHONPATH=str(broken.parent))
-    assert agent.wait(timeout=60) == 0
+    assert agent.wait(timeout=120) == 0
     assert "timm is broken here" in (lab.folder / "agent.log").read_text()
     ingest_live(lab.context.ledger, lab.context.workspace)
     assert set(lab.states().values()) == {"failed"}
@@ -245,7 +245,7 @@ def test_a_cancelled_run_leaves_its_lane_to_the_next_one_at_once(lab: Lab) -> No
     agent = start(lab, lab.allocate(runs, lanes=1))
     wait_for(lambda: is_training(lab, runs[0]))
     actions.cancel(lab.context, runs[:1])
-    assert agent.wait(timeout=30) == 0
+    assert agent.wait(timeout=120) == 0
     first, second = (lab.record(run_id, 1).end for run_id in runs)
     assert first is not None and first.state == "cancelled"
     assert second is not None and second.state == "completed"
@@ -256,7 +256,7 @@ def test_a_job_whose_only_run_is_cancelled_has_not_failed(lab: Lab) -> None:
     agent = start(lab, lab.allocate([run_id], lanes=1))
     wait_for(lambda: is_training(lab, run_id))
     actions.cancel(lab.context, [run_id])
-    assert agent.wait(timeout=30) == 0
+    assert agent.wait(timeout=120) == 0
 
 
 @pytest.mark.parametrize(("what", "code"), [("token", 71), ("workspace", 5)])
@@ -282,7 +282,7 @@ def test_an_agent_without_its_allocation_or_workspace_says_so_and_changes_nothin
 def test_the_exit_code_of_an_agent_of_one_run_is_that_runs(lab: Lab) -> None:
     (run_id,) = lab.submit(tiny_grid(seeds="1", epochs=20, train="lr: 1e30, clip_grad: null"))
     agent = start(lab, lab.allocate([run_id]))
-    assert agent.wait(timeout=60) == 74
+    assert agent.wait(timeout=120) == 74
     assert read_json(lab.run(run_id).attempt(1) / "environment.json")["software"]["vtjobs"]
 
 
@@ -292,7 +292,7 @@ def test_an_allocation_that_shows_too_few_gpus_is_a_set_up_error_and_never_train
     (run_id,) = lab.submit(tiny_grid(seeds="1"))
     allocation = lab.allocate([run_id], gpus=2, ranks=2)
     agent = start(lab, allocation, CUDA_VISIBLE_DEVICES="0")
-    assert agent.wait(timeout=60) == 71
+    assert agent.wait(timeout=120) == 71
     end = lab.record(run_id, 1).end
     assert (
         end is not None

@@ -73,7 +73,7 @@ def stopped_by_term(
     )
     wait_for(lambda: is_training(lab, runs[0]))
     agent.send_signal(signal.SIGTERM)
-    assert agent.wait(timeout=20) == code
+    assert agent.wait(timeout=120) == code
     ingest_live(lab.context.ledger, lab.context.workspace)
     assert lab.run(runs[1]).highest_claim() == 0, "what had not begun costs nothing"
     end = end_of(lab, runs[0], 1, 0)
@@ -139,7 +139,7 @@ def test_the_walltimes_signal_needs_no_question(lab: Lab, commands: Commands) ->
     agent = start_agent(lab, allocation, SLURM_JOB_ID="43", PATH=commands.path)
     wait_for(lambda: is_training(lab, run_id))
     agent.send_signal(signal.SIGUSR2)
-    assert agent.wait(timeout=20) == 0
+    assert agent.wait(timeout=120) == 0
     end, successor = end_of(lab, run_id, 1, 0), successor_of(lab, allocation)
     assert end is not None and (end["state"], end["class"]) == ("timeout", "walltime")
     assert successor is not None and commands.calls("sbatch") == [f"--after=43 {successor.token}"]
@@ -159,7 +159,7 @@ def test_a_job_that_is_handed_on_has_not_failed_and_its_comment_says_where_it_go
     agent = start_agent(lab, made, **ELEMENT, PATH=commands.path)
     wait_for(lambda: is_training(lab, run_id))
     agent.send_signal(signal.SIGUSR2)
-    assert agent.wait(timeout=40) == ExitCode.COMPLETED
+    assert agent.wait(timeout=120) == ExitCode.COMPLETED
     end = end_of(lab, run_id, 1, 0)
     assert end is not None and (end["state"], end["class"]) == ("timeout", "walltime")
     chained, *_, comment = commands.calls("scontrol")
@@ -171,7 +171,7 @@ def test_a_job_that_is_handed_on_has_not_failed_and_its_comment_says_where_it_go
 def test_slurm_keeps_the_clock_where_it_is_the_scheduler(lab: Lab) -> None:
     (run_id,) = lab.submit(tiny_grid(seeds="1", epochs=10))
     allocation = lab.allocate([run_id], backend="slurm", walltime_s=1)
-    assert start_agent(lab, allocation, SLURM_JOB_ID="43").wait(timeout=60) == 0
+    assert start_agent(lab, allocation, SLURM_JOB_ID="43").wait(timeout=120) == 0
     assert lab.record(run_id, 1).end.state == "completed"
 
 
@@ -184,7 +184,7 @@ def test_an_agent_that_is_stopped_before_its_template_is_ready_ends_at_once_and_
     (template,) = wait_for(lambda: templates(agent.pid))
     began = time.monotonic()
     agent.send_signal(signal.SIGUSR2)
-    assert agent.wait(timeout=20) == 0
+    assert agent.wait(timeout=120) == 0
     assert time.monotonic() - began < 3
     assert not Path(f"/proc/{template}").exists()
     for run_id in runs:
@@ -203,7 +203,7 @@ def test_the_third_job_in_a_row_whose_walltime_ends_before_its_run_starts_ends_t
     agent = start_agent(lab, allocation, SLURM_JOB_ID="43", PATH=commands.path)
     wait_for(lambda: templates(agent.pid))
     agent.send_signal(signal.SIGUSR2)
-    assert agent.wait(timeout=20) == ExitCode.SETUP_ERROR
+    assert agent.wait(timeout=120) == ExitCode.SETUP_ERROR
     assert successor_of(lab, allocation) is None
     lab.tick(start=False)
     assert lab.state(run_id) == "failed"
@@ -219,7 +219,7 @@ def test_an_element_of_an_array_serves_its_own_runs(lab: Lab) -> None:
     made = lab.allocate(runs, backend="slurm")
     allocation = rewrite(lab, made, tasks=tuple((task,) for task in made.all_tasks))
     element = {**ELEMENT, "SLURM_ARRAY_TASK_ID": "1"}
-    assert start_agent(lab, allocation, **element).wait(timeout=60) == 0
+    assert start_agent(lab, allocation, **element).wait(timeout=120) == 0
     assert [lab.run(run_id).highest_claim() for run_id in runs] == [0, 1]
 
 
@@ -227,7 +227,7 @@ def test_a_node_whose_gpus_are_not_real_trains_on_the_cpu_and_keeps_their_ids(la
     (run_id,) = lab.submit(tiny_grid(seeds="1", epochs=1, train="virtual_ranks: 2"))
     allocation = lab.allocate([run_id], backend="slurm", gpus=2, ranks=2)
     agent = start_agent(lab, allocation, CUDA_VISIBLE_DEVICES="4,5", VTJOBS_DEVICE="cpu")
-    assert agent.wait(timeout=60) == 0
+    assert agent.wait(timeout=120) == 0
     start = lab.record(run_id, 1).start
     assert start is not None and start.gpus == ["4", "5"]
 
@@ -259,7 +259,7 @@ def test_an_agent_without_walltime_left_submits_what_its_grid_still_waits_for(
         runs[:1], backend="slurm", walltime_s=600, lead_s=500, argv=handed_to(commands)
     )
     agent = start_agent(lab, allocation, **ELEMENT, PATH=commands.path)
-    assert agent.wait(timeout=60) == 0
+    assert agent.wait(timeout=120) == 0
     successor = successor_of(lab, allocation)
     assert successor is not None and successor.inside is None
     assert [task.run_id for task in successor.all_tasks] == runs[1:]
@@ -276,10 +276,10 @@ def test_what_could_not_be_submitted_is_tried_by_the_next_agent_that_ends(
     first = lab.allocate(
         runs[:1], backend="slurm", walltime_s=600, lead_s=500, argv=handed_to(commands)
     )
-    assert start_agent(lab, first, **ELEMENT, PATH=commands.path).wait(timeout=60) == 0
+    assert start_agent(lab, first, **ELEMENT, PATH=commands.path).wait(timeout=120) == 0
     (unsent,) = lab.context.workspace.allocations.glob("*.unsent")
     commands.answers("sbatch", "exit 0")
-    assert start_agent(lab, last, **ELEMENT, PATH=commands.path).wait(timeout=60) == 0
+    assert start_agent(lab, last, **ELEMENT, PATH=commands.path).wait(timeout=120) == 0
     assert not unsent.exists()
     assert commands.calls("sbatch")[-1] == f"--after=40_0 {unsent.stem}"
 
@@ -297,7 +297,7 @@ def handed_on_at_a_limit(lab: Lab, commands: Commands) -> tuple[str, Allocation]
     agent = start_agent(lab, allocation, **ELEMENT, PATH=commands.path)
     wait_for(lambda: is_training(lab, run_id))
     agent.send_signal(signal.SIGUSR2)
-    assert agent.wait(timeout=20) == 75
+    assert agent.wait(timeout=120) == 75
     return run_id, allocation
 
 
@@ -313,7 +313,7 @@ def test_a_job_at_a_limit_is_put_back_and_goes_on_with_its_own_run(
     ]
     assert not list(lab.context.workspace.allocations.glob("*.unsent"))
     again = start_agent(lab, allocation, **ELEMENT, SLURM_RESTART_COUNT="1", PATH=commands.path)
-    assert again.wait(timeout=60) == 0
+    assert again.wait(timeout=120) == 0
     assert commands.calls("scontrol")[3:] == ["update JobId=40_0 Requeue=0"]
     first, second = lab.record(run_id, 1), lab.record(run_id, 2)
     assert first.end is not None and second.start is not None and second.end is not None
@@ -337,7 +337,7 @@ def test_a_job_that_was_put_back_by_somebody_else_runs_nothing_twice(
     (run_id,) = lab.submit(tiny_grid(seeds="1"))
     allocation = lab.allocate([run_id], backend="slurm")
     codes = [
-        start_agent(lab, allocation, **ELEMENT, SLURM_RESTART_COUNT=count).wait(timeout=60)
+        start_agent(lab, allocation, **ELEMENT, SLURM_RESTART_COUNT=count).wait(timeout=120)
         for count in "01"
     ]
     assert codes == [ExitCode.COMPLETED, ExitCode.SUPERSEDED]

@@ -209,7 +209,7 @@ def agent_with(lab: Lab, folder: Path, source: str) -> tuple[str, Usage]:
         VTJOBS_DEVICE="cpu",
         VTJOBS_GPU_LOOK_S="0.2",
     )
-    assert agent.wait(timeout=90) == 0
+    assert agent.wait(timeout=120) == 0
     (usage,) = usages(lab, run_id)["end"]
     assert usage is not None
     return run_id, usage

@@ -53,7 +53,7 @@ def test_two_nodes_stopped_and_resumed_give_the_weights_of_one_node_with_as_many
     lab.tick(start=False)
     agents = start_nodes(lab, on_two_nodes(lab, [run_id]))
     straight = start_agent(single, single.allocate([run_id], ranks=2))
-    assert codes(agents) == [0, 0] and straight.wait(timeout=60) == 0
+    assert codes(agents) == [0, 0] and straight.wait(timeout=120) == 0
     start = lab.record(run_id, 2).start
     assert start is not None and (start.resumed_attempt, start.exact) == (1, True)
     assert lab.weights(run_id) == single.weights(run_id)
@@ -104,7 +104,7 @@ def test_a_killed_agent_of_another_node_ends_the_attempt_and_its_node_is_named(l
     second.kill()
     second.wait()
     wait_for(lambda: not any(is_running(pid) for pid in ranks), 10)
-    assert first.wait(timeout=30) == 75
+    assert first.wait(timeout=120) == 75
     end, host = end_of(lab, runs[0], 1, 0), journal(lab, runs[0], 1, 1)[0]["host"]
     assert end is not None and (end["class"], end["host"]) == ("communication", host)
     assert end["signature"].startswith("node 1 disappeared")
@@ -123,7 +123,7 @@ def test_when_the_agent_that_decides_is_killed_the_others_follow_and_nothing_is_
     first.kill()
     first.wait()
     wait_for(lambda: not any(is_running(pid) for pid in ranks), 10)
-    assert second.wait(timeout=20) == 0
+    assert second.wait(timeout=120) == 0
     assert end_of(lab, run_id, 1, 1) is not None
     ingest_live(lab.context.ledger, lab.context.workspace)
     assert lab.attempts(run_id)[0].state == "running", (
@@ -173,7 +173,7 @@ def test_a_zombie_on_two_nodes_fences_itself(lab: Lab) -> None:
 def test_another_node_waits_for_its_orders_and_goes_when_none_come(lab: Lab) -> None:
     (run_id,) = lab.submit(two_ranks())
     allocation = on_two_nodes(lab, [run_id], hang_s=1.0)
-    assert start_agent(lab, allocation, "--node", "1").wait(timeout=60) == 0
+    assert start_agent(lab, allocation, "--node", "1").wait(timeout=120) == 0
     assert not [*lab.run(run_id).attempt(1).glob("journal-*")]
     assert lab.run(run_id).highest_claim() == 0
 
