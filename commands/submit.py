@@ -273,21 +273,24 @@ def plan(
     for rule, number in document.excluded.items():
         terminal.write(f"excluded by {rule}: {number}")
     for allocation in document.allocations:
-        what = (
-            plural(allocation.gpus, "GPU")
-            if allocation.gpus
-            else plural(allocation.ranks, "CPU rank")
-        )
         where = f"{plural(allocation.count, 'allocation')} on {allocation.backend}"
         if allocation.places > allocation.count:
             where += f" for {plural(allocation.places, 'job')}"
         lanes = f"{plural(allocation.at_a_time, 'run')} at a time"
         if allocation.nodes > 1:
             lanes += f" on {allocation.nodes} nodes"
-        terminal.write(f"{where}: {lanes}, {what} each")
+        terminal.write(f"{where}: {lanes}, {_each(allocation)} each")
         for line in _asked(allocation):
             terminal.write(line)
     terminal.write(_hours(document.estimate))
+
+
+def _each(allocation: "Planned") -> str:
+    if allocation.per_gpu > 1:
+        return f"1/{allocation.per_gpu} GPU"
+    if allocation.gpus:
+        return plural(allocation.gpus, "GPU")
+    return plural(allocation.ranks, "CPU rank")
 
 
 def _asked(allocation: "Planned") -> Iterator[str]:

@@ -17,6 +17,7 @@ _FACTS = (
     "number",
     "state",
     "gpus",
+    "per_gpu",
     "started_at",
     "ended_at",
     "heartbeat_at",
@@ -33,7 +34,10 @@ Saved = Mapping[int, float]
 
 
 class GpuHours(Document, frozen=True, kw_only=True):
-    """Hours of attempts times their GPUs, by what became of them."""
+    """Hours of attempts times their GPUs, by what became of them.
+
+    Of a GPU that runs share, each counts its part.
+    """
 
     useful: float
     """Of attempts that completed or run; of others, until the checkpoint that is kept of them."""
@@ -111,7 +115,7 @@ def _of_attempt(attempt: Any, later: Sequence[Any], saved: Saved) -> GpuHours:
     if attempt.started_at is not None:
         end = worked_until(attempt)
         kept = _kept_until(attempt, end, later, saved)
-        gpus_h = attempt.gpus / 3600
+        gpus_h = attempt.gpus / attempt.per_gpu / 3600
         hours["useful"] = round(gpus_h * max(0.0, kept - attempt.started_at), 6)
         hours[_word(attempt.state)] += round(gpus_h * max(0.0, end - kept), 6)
     return GpuHours(**hours)

@@ -132,6 +132,7 @@ attempts = Table(
     Column("host", String(255)),
     Column("world_size", Integer),
     Column("gpus", Integer, nullable=False, server_default="0"),
+    Column("per_gpu", Integer, nullable=False, server_default="1"),
     Column("resumed_attempt", Integer),
     Column("resumed_step", Integer),
     Column("exact", Boolean),  # whether the resume equals an uninterrupted run bit for bit

@@ -142,6 +142,8 @@ class AttemptRow:
     host: str | None
     world_size: int | None
     gpus: int
+    per_gpu: int
+    """Runs that shared each of them."""
     resumed_attempt: int | None
     resumed_step: int | None
     exact: bool | None

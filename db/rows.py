@@ -78,6 +78,7 @@ def attempt_row(content: Allocation, index: int, task: Any) -> Row:
         "state": AttemptState.SUBMITTING,
         "submitted_at": content.created_at,
         "gpus": content.shape.gpus * content.shape.nodes,
+        "per_gpu": content.shape.per_gpu,
     }
 
 

@@ -21,6 +21,8 @@ class Order(Document, frozen=True, kw_only=True):
     """cpu or cuda."""
     threads: int
     """CPU threads of a rank."""
+    per_gpu: int = 1
+    """Runs that share its GPU."""
     data_root: str
     paths: dict[str, str]
     """Fingerprint of a folder of images -> where it lies."""

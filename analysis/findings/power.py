@@ -343,7 +343,7 @@ def with_hours(
     needs: Sequence[Need],
     goal: Goal,
     seconds: dict[str, tuple[float, int]],
-    gpus: dict[str, int],
+    gpus: dict[str, float],
 ) -> Needs:
     """Return the whole document, with the hours that the missing seeds will take by the cells' own
     history.
@@ -352,7 +352,7 @@ def with_hours(
         needs: of the goal.
         goal: what the seeds are for.
         seconds: cell -> seconds of a run, number of runs.
-        gpus: cell -> GPUs of a run.
+        gpus: cell -> GPUs of a run; less than one where runs share it.
     """
     cells = [
         _costed(need, seconds[need.cell_id][0], gpus.get(need.cell_id, 0))
@@ -376,7 +376,7 @@ def with_hours(
     )
 
 
-def _costed(need: Need, seconds: float, gpus: int) -> Need:
+def _costed(need: Need, seconds: float, gpus: float) -> Need:
     if need.more is None:
         return need
     hours = seconds * need.more / 3600

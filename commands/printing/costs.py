@@ -55,7 +55,7 @@ def print_efficiency(cells: Sequence["Efficiency"]) -> None:
         "ALLOCATED": lambda cell: f"{_time(cell.allocation_s)}/{_time(cell.walltime_s)}",
         "IMG/S": lambda cell: _number(cell.images_per_s, "{:.0f}"),
         "DATA": lambda cell: _share(cell.data_wait),
-        "GPUS": lambda cell: str(cell.gpus),
+        "GPUS": lambda cell: str(cell.gpus) if cell.per_gpu == 1 else f"1/{cell.per_gpu}",
         "BUSY": lambda cell: _share(cell.gpu_utilisation),
         "GPU-MEM": lambda cell: _bytes(cell.peak_memory_bytes),
         "CORES": lambda cell: _number(cell.cpu_cores, "{:.1f}"),

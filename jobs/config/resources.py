@@ -2,7 +2,15 @@
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, field_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationInfo,
+    WithJsonSchema,
+    field_validator,
+)
 
 from ..names import name_problem
 from ..units import parse_duration_s
@@ -31,6 +39,15 @@ class Resources(BaseModel):
         ),
     )
     gpu: str | None = Field(None, description="GPU type, such as v100")
+    per_gpu: int = Field(
+        1,
+        ge=1,
+        le=16,
+        description=(
+            "runs that share one GPU, for small models that leave most of it idle; "
+            "each trains on one GPU of one node, and may take its part of the memory"
+        ),
+    )
     cpu_ranks: int = Field(
         1,
         ge=1,
@@ -54,6 +71,18 @@ class Resources(BaseModel):
             raise ValueError(
                 f"expected auto, none, or a number of runs per node from 1 to 64, got {value}"
             )
+        return value
+
+    @field_validator("per_gpu")
+    @classmethod
+    def _per_gpu(cls, value: int, others: ValidationInfo) -> int:
+        for name in ("nodes", "gpus_per_node"):
+            found = others.data.get(name) or 1
+            if value > 1 and found > 1:
+                raise ValueError(
+                    f"runs that share a GPU train on one GPU of one node; {name} is {found}. "
+                    f"Set resources.{name}: 1"
+                )
         return value
 
     @field_validator("gpu")

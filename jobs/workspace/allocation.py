@@ -51,6 +51,8 @@ class Shape:
     """GPUs of one run on one node: one per rank, or none."""
     gpu: str | None = None
     """The kind of GPU."""
+    per_gpu: int = 1
+    """Runs that share one GPU; more than one only where `gpus` is 1."""
     threads: int = 1
     walltime_s: int | None = None
     lead_s: int = 120
@@ -65,6 +67,14 @@ class Shape:
     @property
     def world_size(self) -> int:
         return self.nodes * self.ranks
+
+    def gpus_of(self, lanes: int) -> int:
+        """Return the GPUs that so many runs at a time take of one node."""
+        return -(-self.gpus * lanes // self.per_gpu)
+
+    def lanes_on(self, gpus: int) -> int:
+        """Return how many runs train at a time on so many GPUs of one node."""
+        return gpus // self.gpus * self.per_gpu
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

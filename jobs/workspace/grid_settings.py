@@ -15,6 +15,7 @@ class ResourceSettings(Document, frozen=True, kw_only=True, omit_defaults=False)
     nodes: int = 1
     gpus_per_node: int | None = None
     gpu: str | None = None
+    per_gpu: int = 1
     cpu_ranks: int = 1
     threads: int = 1
     pack: int | str = "auto"
@@ -22,9 +23,9 @@ class ResourceSettings(Document, frozen=True, kw_only=True, omit_defaults=False)
     """Seconds."""
 
     @property
-    def gpus(self) -> int:
-        """GPUs of one run, on all its nodes."""
-        return (self.gpus_per_node or 0) * self.nodes
+    def gpus(self) -> float:
+        """GPUs of one run, on all its nodes; a share of one where runs share it."""
+        return (self.gpus_per_node or 0) * self.nodes / self.per_gpu
 
 
 class DeclaredCells(Document, frozen=True, kw_only=True, omit_defaults=False):

@@ -20,6 +20,8 @@ def shape_of(settings: GridSettings, backend: Backend) -> Shape:
     gpus = resources.gpus_per_node
     if gpus is None:
         gpus = backend.default_gpus(settings)
+        if resources.per_gpu > 1:
+            gpus = min(1, gpus)
     # What is not asked for is counted with all the same: the scheduler ends the job after it.
     walltime_s = resources.walltime or backend.default_walltime(settings)
     return Shape(
@@ -28,6 +30,7 @@ def shape_of(settings: GridSettings, backend: Backend) -> Shape:
         ranks=gpus or resources.cpu_ranks,
         gpus=gpus,
         gpu=resources.gpu if gpus else None,
+        per_gpu=resources.per_gpu if gpus else 1,
         threads=resources.threads,
         walltime_s=walltime_s,
         lead_s=_lead(settings.site.get("lead"), walltime_s),

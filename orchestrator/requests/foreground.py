@@ -53,7 +53,7 @@ def run_here(context: Context, run_id: str) -> str:
         decoded_gib=context.config.get("decoded_gib"),
         paths=settings.paths,
     )
-    mine = _free_gpus(backend, shape.gpus)
+    mine = _free_gpus(backend, shape.gpus_of(made.lanes))
     opened = context.ledger.open_attempts(made, launching_s=LAUNCH_S)
     if opened is None:
         raise VtjobsError(f"run {run_id} has just been started by another process")

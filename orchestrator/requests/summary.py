@@ -40,6 +40,8 @@ class Planned(Document, frozen=True, kw_only=True):
     """Of one run on one node."""
     gpus: int
     """Of one run on one node."""
+    per_gpu: int
+    """Runs that share each of them."""
     asks: list[str]
     """What one job asks for, as options of the scheduler; empty where it has none."""
     starts_at: float | None
@@ -182,6 +184,7 @@ def _allocations(prepared: "Prepared", runs: int) -> list[Planned]:
             nodes=shape.nodes,
             ranks=shape.ranks,
             gpus=shape.gpus,
+            per_gpu=shape.per_gpu,
             asks=list(prepared.rehearsal.asks),
             starts_at=prepared.rehearsal.starts_at,
         )

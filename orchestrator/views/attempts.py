@@ -46,6 +46,8 @@ class AttemptView(Document, frozen=True, kw_only=True):
     """Ranks of all nodes."""
     gpus: int
     """Of all nodes."""
+    per_gpu: int
+    """Runs that share each of them."""
     resumed_attempt: int | None
     """The attempt whose checkpoint it went on from."""
     resumed_step: int | None

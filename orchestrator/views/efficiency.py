@@ -43,6 +43,8 @@ class Efficiency(Document, frozen=True, kw_only=True):
     """Runs that have started."""
     gpus: int
     """GPUs that each of them asked for, on all its nodes."""
+    per_gpu: int
+    """Runs that share each of them."""
     walltime_s: int | None
     """Of one allocation, as the newest one of its grid asked for it."""
     allocation_s: float | None
@@ -133,6 +135,7 @@ def _of_cell(
         axes=first.axes,
         runs=len(members),
         gpus=max(attempt.gpus for attempt in attempts),
+        per_gpu=attempts[-1].per_gpu,
         run_s=statistics.fmean(seconds) if seconds else None,
         advice=[
             *(_of_use(measured) if measured else []),
@@ -152,9 +155,13 @@ def _of_use(attempts: Sequence[AttemptRow]) -> list[str]:
             " cores (resources.threads)"
         )
     if busy is not None and busy < IDLE_GPU:
+        newest = attempts[-1]
+        fewer = "train on fewer GPUs"
+        if newest.gpus == 1:
+            fewer = f"let more runs share a GPU (resources.per_gpu: {2 * newest.per_gpu})"
         found.append(
-            f"the GPU is busy {100 * busy:.0f} % of the time, and some sites cancel such jobs: pack"
-            " more runs on a node (resources.pack), or train on fewer GPUs"
+            f"the GPU is busy {100 * busy:.0f} % of the time, and some sites cancel such jobs:"
+            f" {fewer}"
         )
     return found
 

@@ -81,6 +81,11 @@ def _of_memory(cause: Cause, retry: str, settings: GridSettings) -> str:
             "Ask for more memory of the node or lower resources.pack in the grid file, submit it"
             f" again, then run: {retry}"
         )
+    if settings.resources.per_gpu > 1:
+        return (
+            f"{settings.resources.per_gpu} runs share each GPU. Lower resources.per_gpu in the grid"
+            f" file and submit it again, then run: {retry}"
+        )
     if not settings.halve_micro_batch or settings.retries < 2:
         # Where one failure ends a run, no attempt is left for the half.
         keys = "halve_micro_batch: true" + (" and retries: 2" if settings.retries < 2 else "")

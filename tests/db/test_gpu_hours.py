@@ -23,6 +23,7 @@ class Tried:
     number: int = 1
     state: str = "completed"
     gpus: int = 2
+    per_gpu: int = 1
     started_at: float | None = 100 * HOUR
     ended_at: float | None = 110 * HOUR
     heartbeat_at: float | None = 110 * HOUR
@@ -42,6 +43,10 @@ def hours(**parts: float) -> GpuHours:
 def test_all_hours_of_an_attempt_that_completed_or_runs_are_useful(state: str) -> None:
     ended_at = None if state == "running" else 110 * HOUR
     assert of_run([Tried(state=state, ended_at=ended_at)], {}) == {1: hours(useful=20.0)}
+
+
+def test_of_a_gpu_that_runs_share_each_counts_its_part() -> None:
+    assert of_run([Tried(gpus=1, per_gpu=2)], {}) == {1: hours(useful=5.0)}
 
 
 @pytest.mark.parametrize("state", ["timeout", "preempted", "node_fail", "cancelled", "lost"])

@@ -77,6 +77,15 @@ def test_two_runs_of_four_gpus_share_a_node(user: SlurmUser) -> None:
     assert [start.world_size for start in starts] == [4, 4]
 
 
+def test_four_runs_share_two_gpus_of_a_node_that_others_use_too(user: SlurmUser) -> None:
+    text = slurm_grid(seeds="4", resources="per_gpu: 2, pack: 4")
+    assert "4 runs at a time, 1/2 GPU each" in user.ok("plan", user.write("grid.yaml", text))
+    assert "4 completed" in user.submit(text, "--wait")
+    starts = [start_of(user, run_id) for run_id in ids(user)]
+    assert sorted(gpu for start in starts for gpu in start.gpus) == ["0", "0", "1", "1"]
+    assert len({start.host for start in starts}) == 1
+
+
 NO_MODULE = """setup: ['[ $SLURMD_NODENAME != gpu0 ] || { echo "no module cudnn/9"; exit 127; }']"""
 
 

@@ -140,7 +140,8 @@ class FurtherWork:
             return False
         if not shape.gpus:
             return not asked.gpus_per_node and asked.cpu_ranks == shape.ranks
-        return asked.gpus_per_node in (None, shape.gpus) and asked.gpu == shape.gpu
+        same = (asked.gpu, asked.per_gpu) == (shape.gpu, shape.per_gpu)
+        return same and asked.gpus_per_node in (None, shape.gpus)
 
     @property
     def pending(self) -> list[Task]:

@@ -11,5 +11,10 @@ def lanes_of(allocation: Allocation) -> list[Lane]:
     shape = allocation.shape
     visible = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if shape.gpus else []
     gpus = [part.strip() for part in visible if part.strip()]
-    parts = [gpus[lane * shape.gpus : (lane + 1) * shape.gpus] for lane in range(allocation.lanes)]
+    lanes = range(allocation.lanes)
+    if shape.per_gpu > 1:
+        # In turn: where fewer runs are left than lanes, they still spread over the GPUs.
+        need = shape.gpus_of(allocation.lanes)
+        return [Lane(index=lane, gpus=gpus[lane % need : lane % need + 1]) for lane in lanes]
+    parts = [gpus[lane * shape.gpus : (lane + 1) * shape.gpus] for lane in lanes]
     return [Lane(index=lane, gpus=part) for lane, part in enumerate(parts)]

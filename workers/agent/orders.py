@@ -37,6 +37,7 @@ def make_order(
         world_size=shape.world_size,
         device="cpu" if origin.device == "cpu" else "cuda",
         threads=shape.threads,
+        per_gpu=shape.per_gpu,
         data_root=allocation.data_root,
         paths=allocation.paths,
         resume=str(resume.folder) if resume else None,

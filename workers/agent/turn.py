@@ -106,5 +106,6 @@ def grid_of(allocation: Allocation) -> str:
 def size(allocation: Allocation, *, by_gpus: bool) -> int:
     """Return the GPUs, or the cores, of one place."""
     shape = allocation.shape
-    each = shape.gpus if by_gpus else shape.ranks * shape.threads
-    return allocation.lanes * shape.nodes * each
+    if by_gpus:
+        return shape.nodes * shape.gpus_of(allocation.lanes)
+    return allocation.lanes * shape.nodes * shape.ranks * shape.threads

@@ -21,7 +21,12 @@ from ..reports import RankError
 from ..training.run_log import RunLog
 
 if TYPE_CHECKING:
+    import torch
+
     from ..training.loop import Training
+
+# What a process takes of a GPU beside its tensors: the CUDA context and the libraries' workspaces.
+CONTEXT_BYTES = 1 << 30
 
 
 def run_rank(order: RankOrder, *, events: int, control: int, listener: int | None) -> int:
@@ -81,13 +86,7 @@ def _train(
     from .rendezvous import interface_of
 
     torch.set_num_threads(order.threads)
-    if order.device == "cuda":
-        torch.cuda.set_device(mine.local_rank)
-        device = torch.device("cuda", mine.local_rank)
-        capability = "{}.{}".format(*torch.cuda.get_device_capability(device))
-        check_wheel(torch.cuda.get_device_name(device), capability, torch.cuda.get_arch_list())
-    else:
-        device = torch.device("cpu")
+    device = _gpu(mine) if order.device == "cuda" else torch.device("cpu")
     spec = RunSpec.parse(Path(order.spec).read_text())
     if spec.numerics != NUMERICS:
         raise OtherNumerics(
@@ -149,6 +148,19 @@ def _train(
     return completed
 
 
+def _gpu(mine: RankOrder) -> "torch.device":
+    """Return this rank's GPU, which is then the current one."""
+    import torch
+
+    torch.cuda.set_device(mine.local_rank)
+    device = torch.device("cuda", mine.local_rank)
+    capability = "{}.{}".format(*torch.cuda.get_device_capability(device))
+    check_wheel(torch.cuda.get_device_name(device), capability, torch.cuda.get_arch_list())
+    if mine.order.per_gpu > 1:
+        keep_to_share(device, mine.order.per_gpu)
+    return device
+
+
 def check_wheel(name: str, capability: str, architectures: list[str]) -> None:
     """Look whether torch has kernels for a GPU, before its first one is missing.
 
@@ -160,6 +172,29 @@ def check_wheel(name: str, capability: str, architectures: list[str]) -> None:
             f"this build of torch has no kernels for {name} (compute capability {capability}), only"
             f" for {', '.join(architectures)}. {remedy(capability)}"
         )
+
+
+def keep_to_share(device: "torch.device", runs: int) -> None:
+    """Let torch take no more of a GPU's memory than this run's part.
+
+    A run that needs more runs out of memory by itself, and takes none from its neighbours.
+    """
+    import torch
+
+    total = torch.cuda.get_device_properties(device).total_memory
+    torch.cuda.set_per_process_memory_fraction(memory_share(total, runs), device)
+
+
+def memory_share(total: int, runs: int) -> float:
+    """Return the fraction of a GPU's memory that one of several runs may take for tensors.
+
+    Each process has a CUDA context beside its tensors, which torch does not count.
+
+    Args:
+        total: bytes of the GPU.
+        runs: how many share it.
+    """
+    return max(0.1, 1 - runs * CONTEXT_BYTES / total) / runs
 
 
 def _how_it_ended(training: "Training", completed: bool) -> str:

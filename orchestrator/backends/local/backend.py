@@ -76,7 +76,7 @@ class LocalBackend:
                     f"--set resources.gpus_per_node=0), or backend: {elsewhere()} for a cluster"
                 )
                 raise BadInput(Problem(key="gpus_per_node", message=message, fix=fix))
-            most = present // shape.gpus
+            most = shape.lanes_on(present)
             return self._room(min(slots or most, most), shape, settings)
         cores = shape.ranks * shape.threads
         if cores > cpu_count():
@@ -362,7 +362,7 @@ def needs(allocation: Allocation) -> Need:
     shape = allocation.shape
     return Need(
         created_at=allocation.created_at,
-        gpus=allocation.lanes * shape.gpus,
+        gpus=shape.gpus_of(allocation.lanes),
         cores=min(cpu_count(), allocation.lanes * shape.ranks * shape.threads),
     )
 

@@ -84,7 +84,7 @@ class RayBackend:
         api.require_safe(deadline_s=self.deadline_s)
         present = cluster.nodes(api, deadline_s=self.deadline_s)
         pack = settings.resources.pack
-        lanes = pack if isinstance(pack, int) else 1
+        lanes = pack if isinstance(pack, int) else shape.per_gpu
         need = cluster.need_of(shape, lanes, site, present)
         if not site.get("autoscale"):
             cluster.check(need, shape, present)

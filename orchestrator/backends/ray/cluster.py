@@ -143,7 +143,7 @@ def _node(row: Mapping[str, Any]) -> Node:
 def need_of(shape: Shape, lanes: int, site: Mapping[str, Any], present: Iterable[Node]) -> Need:
     """Return what a place of this shape takes of each of its nodes."""
     least = shape.ranks * shape.threads * lanes
-    gpus, kind = shape.gpus * lanes, shape.gpu.lower() if shape.gpu else None
+    gpus, kind = shape.gpus_of(lanes), shape.gpu.lower() if shape.gpu else None
     able = [node for node in present if kind is None or kind in node.kinds]
     roomy = [node for node in able if node.gpus >= gpus] if gpus else []
     # A GPU's share of its node's cores, on the node where that is least.

@@ -70,7 +70,7 @@ def generic_options(allocation: Allocation) -> list[str]:
     shape, site = allocation.shape, allocation.site
     option, gres = site.get("gpu_option", "gpus-per-node"), list(site.get("gres", ()))
     kind = f"{shape.gpu}:" if shape.gpu else ""
-    gpus = f"{kind}{shape.gpus * allocation.lanes}"
+    gpus = f"{kind}{shape.gpus_of(allocation.lanes)}"
     found = []
     if shape.gpus and option == "gres":
         gres = [f"gpu:{gpus}", *gres]

@@ -61,8 +61,9 @@ def request(
     whole = any(part.is_exclusive for part in able)
     lanes = _lanes(shape, pack, serving, whole=whole)
     if shape.gpus:
-        serving = [one for one in serving if one.gpus_of(shape.gpu) >= shape.gpus * lanes]
-    is_exclusive = lanes > 1 or whole
+        serving = [one for one in serving if one.gpus_of(shape.gpu) >= shape.gpus_of(lanes)]
+    # Runs that share one GPU take no more of a node than one of them.
+    is_exclusive = lanes > shape.per_gpu or whole
     cpus = _cpus(shape, site, serving, lanes)
     mem = site.get("mem")
     is_given = gives_memory or all(part.gives_memory for part in able)
@@ -172,22 +173,24 @@ def _lanes(shape: Shape, pack: str | int, serving: Sequence[Nodes], *, whole: bo
     As many as fit where nodes are given out whole, or where the grid says so.
     """
     if shape.nodes > 1 or pack == "none" or not shape.gpus:
-        return 1 if isinstance(pack, str) else pack
-    fits = {max(1, nodes.gpus_of(shape.gpu) // shape.gpus) for nodes in serving}
+        return shape.per_gpu if isinstance(pack, str) else pack
+    fits = {max(shape.per_gpu, shape.lanes_on(nodes.gpus_of(shape.gpu))) for nodes in serving}
     if isinstance(pack, int):
         if pack > max(fits):
             most = max(nodes.gpus_of(shape.gpu) for nodes in serving)
-            message = f"{pack} runs of {shape.gpus} GPUs do not fit on a node with {most}"
+            each = f"{shape.gpus} GPUs" if shape.per_gpu == 1 else f"1/{shape.per_gpu} GPU"
+            message = f"{pack} runs of {each} do not fit on a node with {most}"
             raise BadInput(Problem(key="pack", message=message))
         return pack
     if not whole:
-        return 1
+        return shape.per_gpu
     # Nodes that differ: as many to a node as lets the most runs train at a time.
     return max(fits, key=lambda lanes: (_at_once(lanes, shape, serving), lanes))
 
 
 def _at_once(lanes: int, shape: Shape, serving: Sequence[Nodes]) -> int:
-    return lanes * sum(one.count for one in serving if one.gpus_of(shape.gpu) >= shape.gpus * lanes)
+    gpus = shape.gpus_of(lanes)
+    return lanes * sum(one.count for one in serving if one.gpus_of(shape.gpu) >= gpus)
 
 
 def _cpus(shape: Shape, site: Mapping[str, Any], serving: Sequence[Nodes], lanes: int) -> int:
@@ -196,7 +199,7 @@ def _cpus(shape: Shape, site: Mapping[str, Any], serving: Sequence[Nodes], lanes
     most = max(nodes.cpus for nodes in serving)
     if not shape.gpus:
         return min(need, most)
-    gpus = shape.gpus * lanes
+    gpus = shape.gpus_of(lanes)
     each = site.get("cpus_per_gpu")
     share = each * gpus if each else min(_share(nodes, gpus) for nodes in serving)
     return min(most, max(need, share))
@@ -214,7 +217,7 @@ def _memory(
 ) -> str | None:
     """Return the memory that goes with a job's GPUs, or with its CPUs where it has none."""
     shares = [
-        nodes.memory_mb * shape.gpus * lanes / nodes.all_gpus
+        nodes.memory_mb * shape.gpus_of(lanes) / nodes.all_gpus
         if shape.gpus
         else nodes.memory_mb * min(1.0, cpus / nodes.cpus)
         for nodes in serving

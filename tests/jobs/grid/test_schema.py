@@ -148,6 +148,8 @@ def taken(folder: Path, text: str) -> Grid:
         ("overrides", "[{when: {}, set: {train.lr: x}}]", "overrides[0].set.train.lr: expected a number, got text 'x'"),
         ("resources", "{gpus_per_node: '8'}", "resources.gpus_per_node: expected a whole number, got text '8'"),
         ("resources", "{gpus_per_node: 8.0}", "resources.gpus_per_node: expected a whole number, got 8.0"),
+        ("resources", "{gpus_per_node: 2, per_gpu: 2}", "resources.per_gpu: runs that share a GPU train on one GPU of one node; gpus_per_node is 2. Set resources.gpus_per_node: 1"),
+        ("resources", "{nodes: 2, per_gpu: 2}", "resources.per_gpu: runs that share a GPU train on one GPU of one node; nodes is 2. Set resources.nodes: 1"),
         ("resources", "{gpus_per_node: -1}", "resources.gpus_per_node: must be greater than or equal to 0, got -1"),
         ("resources", "{nodes: 0}", "resources.nodes: must be greater than or equal to 1, got 0"),
         ("resources", "{walltime: 86400}", "resources.walltime: 86400 is ambiguous"),

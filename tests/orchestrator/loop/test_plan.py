@@ -40,6 +40,19 @@ def packed(
     return pack(candidates(count), shape, room, at=1.0, data_root="/data", paths={})
 
 
+@pytest.mark.parametrize(("asked", "shared"), [(None, (1, 3)), (1, (1, 3)), (0, (0, 1))])
+def test_runs_that_share_a_gpu_ask_for_one_unless_they_train_on_the_cpu(
+    quiet_workspace: Workspace, monkeypatch: pytest.MonkeyPatch, asked: int | None, shared: object
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
+    settings = grid_settings(resources={"gpus_per_node": asked, "per_gpu": 3})
+    backend = LocalBackend(quiet_workspace)
+    shape = shape_of(settings, backend)
+    assert (shape.gpus, shape.per_gpu) == shared
+    if shape.gpus:
+        assert backend.room(shape, settings).lanes == 6
+
+
 def test_every_run_is_in_exactly_one_allocation_and_their_order_is_kept() -> None:
     made = packed(150)
     assert [len(allocation.all_tasks) for allocation in made] == [64, 64, 22]

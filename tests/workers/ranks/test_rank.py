@@ -12,7 +12,7 @@ from vtjobs.workers.agent.attempt import HostedRun
 from vtjobs.workers.agent.template_client import Forge
 from vtjobs.workers.errors import WheelError
 from vtjobs.workers.ranks.failure import classify
-from vtjobs.workers.ranks.rank import check_wheel
+from vtjobs.workers.ranks.rank import check_wheel, memory_share
 
 from ...support.grids import tiny_grid
 from ...support.lab import Lab, serve
@@ -94,6 +94,17 @@ def test_a_run_of_other_numerics_is_not_trained(
     assert log_of(lab, hosted)[-1] == "end  failed: user_error"
     text = (lab.run(run_id).logs(1) / "rank-0.log").read_text()
     assert "Submit the grid again for new runs" in text
+
+
+@pytest.mark.parametrize(("runs", "gib"), [(1, 15), (2, 7), (4, 3)])
+def test_runs_that_share_a_gpu_get_equal_parts_of_what_their_contexts_leave(
+    runs: int, gib: int
+) -> None:
+    assert memory_share(16 << 30, runs) * 16 == pytest.approx(gib)
+
+
+def test_a_gpu_too_small_for_its_runs_is_told_by_them_as_out_of_memory_and_not_before() -> None:
+    assert memory_share(2 << 30, 4) == pytest.approx(0.025)
 
 
 def test_a_build_of_torch_without_kernels_for_the_gpu_is_told_with_one_that_has_them() -> None:

@@ -31,6 +31,11 @@ def test_a_gpu_comes_with_its_share_of_the_cores() -> None:
     assert need_of(shape(gpus=2, threads=12), 1, {}, [node()]).cpus == 24
 
 
+def test_runs_that_share_a_gpu_take_one_gpu_for_as_many_as_share_it() -> None:
+    shared = Shape(backend="ray", gpus=1, per_gpu=2)
+    assert [need_of(shared, lanes, {}, [node()]).gpus for lanes in (1, 2, 3, 4)] == [1, 1, 2, 2]
+
+
 def test_a_run_without_gpus_takes_a_core_for_each_thread() -> None:
     assert need_of(Shape(backend="ray", ranks=2, threads=3), 1, {}, [node()]).cpus == 6
 

@@ -93,6 +93,10 @@ def test_what_fits_is_let_through(asked: dict[str, Any], offered: dict[str, Any]
         ({"gpus": 2, "nodes": 2}, "auto", True, 1),
         ({}, "auto", True, 1),
         ({}, 6, False, 6),
+        ({"gpus": 1, "per_gpu": 3}, "auto", True, 24),
+        ({"gpus": 1, "per_gpu": 3}, "auto", False, 3),
+        ({"gpus": 1, "per_gpu": 3}, "none", True, 3),
+        ({"gpus": 1, "per_gpu": 3}, 4, False, 4),
     ],
 )
 def test_runs_share_a_node_where_it_is_given_out_whole_or_the_grid_says_so(
@@ -106,11 +110,26 @@ def test_more_runs_than_fit_a_node_are_refused() -> None:
         asked_for(shape(gpus=2), part(is_exclusive=True), pack=5)
 
 
+def test_more_runs_than_may_share_the_gpus_of_a_node_are_refused() -> None:
+    with pytest.raises(BadInput, match="pack: 17 runs of 1/2 GPU do not fit on a node with 8"):
+        asked_for(shape(gpus=1, per_gpu=2), part(), pack=17)
+
+
+@pytest.mark.parametrize(("pack", "is_exclusive"), [("auto", False), (2, False), (3, True)])
+def test_runs_that_share_one_gpu_leave_the_rest_of_the_node_to_others(
+    pack: str | int, is_exclusive: bool
+) -> None:
+    found = asked_for(shape(gpus=1, per_gpu=2), part(), pack=pack)
+    assert found.is_exclusive is is_exclusive
+
+
 @pytest.mark.parametrize(
     ("asked", "site", "lanes", "cpus"),
     [
         ({"gpus": 2}, {}, 1, 16),
         ({"gpus": 2}, {}, 4, 64),
+        ({"gpus": 1, "per_gpu": 2}, {}, 3, 16),
+        ({"gpus": 1, "per_gpu": 2, "threads": 6}, {}, 3, 18),
         ({"gpus": 2}, {"cpus_per_gpu": 3}, 1, 6),
         ({"gpus": 2, "threads": 12}, {"cpus_per_gpu": 3}, 1, 24),
         ({"gpus": 8}, {"cpus_per_gpu": 100}, 1, 64),
