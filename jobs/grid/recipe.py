@@ -3,10 +3,11 @@
 from collections.abc import Iterator
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from ..documents import from_plain
 from ..run.settings import RecipeSettings
+from .policy_names import policy_problem
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -106,7 +107,9 @@ class Recipe(BaseModel):
     image_size: int = Field(ge=4, le=4096, description="side of the square input in pixels")
     pipeline: Literal["tensor", "pil"] = Field(
         "tensor",
-        description="augmentation: tensor (in batches) or pil (timm's PIL transforms, per image)",
+        description=(
+            "augmentation: tensor (in batches, on the GPU) or pil (timm's transforms, per image)"
+        ),
     )
     interpolation: Literal["bilinear", "bicubic"] = Field(
         "bicubic", description="interpolation of every resize"
@@ -137,11 +140,11 @@ class Recipe(BaseModel):
     flip: Fraction = Field(0.0, description="probability of a horizontal flip")
     auto_augment: str | None = Field(
         None,
-        description="timm policy, e.g. rand-m9-mstd0.5-inc1 or 3a (3-Augment); needs pipeline: pil",
+        description="timm policy, e.g. rand-m9-mstd0.5-inc1, or 3a (3-Augment)",
     )
     color_jitter: NotNegative = Field(
         0.0,
-        description="strength of colour jitter; needs pipeline: pil, and no auto_augment but 3a",
+        description="strength of colour jitter; goes with no auto_augment but 3a",
     )
     erasing: Fraction = Field(0.0, description="probability of random erasing (noise rectangle)")
     eval_crop_pct: Annotated[float, Field(gt=0, le=1)] = Field(
@@ -202,6 +205,13 @@ class Recipe(BaseModel):
         """The recipe as a run stores it, without the lab's own functions."""
         return from_plain(self.model_dump(mode="json", exclude={"transform"}), RecipeSettings)
 
+    @field_validator("auto_augment")
+    @classmethod
+    def _policy(cls, value: str | None) -> str | None:
+        if value is not None and (problem := policy_problem(value)):
+            raise ValueError(problem)
+        return value
+
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         for fields, is_wrong, message in self._contradictions():
@@ -229,18 +239,13 @@ class Recipe(BaseModel):
         is_tensor = self.pipeline == "tensor"
         policy = self.auto_augment or ""
         of_pil = {
-            "auto_augment": policy,
-            "color_jitter": self.color_jitter,
-            "transform": self.transform,
+            "auto_augment": ("auto_augment: augmix", policy.startswith("augmix")),
+            "transform": ("transform", bool(self.transform)),
+            "crop": ("crop: simple", self.crop == "simple"),
         }
-        for name, value in of_pil.items():
-            message = f"{name} needs `pipeline: pil`"
-            yield (name, "pipeline"), is_tensor and bool(value), message
-        yield (
-            ("crop", "pipeline"),
-            is_tensor and self.crop == "simple",
-            "crop: simple needs `pipeline: pil`",
-        )
+        for name, (given, is_given) in of_pil.items():
+            message = f"{given} needs `pipeline: pil`"
+            yield (name, "pipeline"), is_tensor and is_given, message
         yield (
             ("color_jitter", "auto_augment"),
             bool(self.color_jitter and policy) and "3a" not in policy,

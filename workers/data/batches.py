@@ -18,6 +18,7 @@ from ..transfer import send
 from . import augment
 from .datasets import ImageSet
 from .decoded import Decoded, Decoder, Fit
+from .policies import Policy
 
 EVAL_BATCH = 256
 
@@ -160,6 +161,8 @@ class TensorSource:
             fit = Fit(size=recipe.image_size, kernel=recipe.interpolation)
             decoded = (decoder or Decoder()).decode(images, fit)
             self.images = decoded.rows(0, len(images)).to(device)
+        has_policy = recipe.auto_augment or recipe.color_jitter
+        self.policy = Policy(recipe, dataset.mean) if has_policy else None
         self.finish = Finish(dataset, recipe, streams, device)
 
     def begin(self, step: int) -> None:
@@ -180,6 +183,10 @@ class TensorSource:
             images = augment.resized_crop(images, boxes, recipe.image_size, recipe.interpolation)
         if recipe.flip:
             images = augment.random_flip(images, recipe.flip, self._draw("flip", where))
+        if self.policy is not None:
+            key = self.streams.key("augment", "policy", *where)
+            size = (images.shape[2], images.shape[3])
+            images = self.policy.apply(images, self.policy.draw(count, size, key))
         return self.finish(images, position), self.labels[indices]
 
     def _draw(self, consumer: str, where: tuple[int, ...]) -> torch.Generator:

@@ -1,6 +1,7 @@
 """From a split to batches: each image once an epoch, cut the same way at any world size."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -65,9 +66,18 @@ def test_the_order_follows_from_the_epoch_and_not_from_where_one_began() -> None
     assert epochs[0] != epochs[1] != epochs[2]
 
 
-@pytest.mark.parametrize("crop", ["pad", "resized"])
-def test_a_share_looks_the_same_whatever_was_asked_for_before(tmp_path: Path, crop: str) -> None:
-    spec = run_spec(crop=crop, flip=0.5, erasing=0.5)
+@pytest.mark.parametrize(
+    "recipe",
+    [
+        {"crop": "pad"},
+        {"crop": "resized", "auto_augment": "rand-m9-mstd0.5-inc1"},
+        {"auto_augment": "3a", "color_jitter": 0.3},
+    ],
+)
+def test_a_share_looks_the_same_whatever_was_asked_for_before(
+    tmp_path: Path, recipe: dict[str, Any]
+) -> None:
+    spec = run_spec(flip=0.5, erasing=0.5, **recipe)
     images = load(spec.dataset, "train", data_root=tmp_path, paths={})
     indices = torch.arange(10)
     sources = [

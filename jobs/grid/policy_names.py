@@ -1,0 +1,35 @@
+"""Names of timm's augmentation policies, checked without loading timm.
+
+timm reads them at the start of training, and stops there at one that it does not know.
+"""
+
+import re
+from collections.abc import Iterator
+
+# Of `timm.data.auto_augment`: which sections each policy takes.
+_AUTO = frozenset(("mstd",))
+_SECTIONS = {
+    "rand": frozenset(("m", "n", "p", "mstd", "mmax", "inc")),
+    "augmix": frozenset(("mstd", "m", "w", "d", "a", "b")),
+    **dict.fromkeys(("v0", "v0r", "original", "originalr", "3a"), _AUTO),
+}
+_RAND_SETS = frozenset(("tweights", "t3a", "t3aw"))
+_NUMBER = re.compile(r"([a-z]+)(\d+(?:\.\d+)?)")
+
+
+def policy_problem(text: str) -> str | None:
+    """Return what is wrong with a policy such as `rand-m9-mstd0.5-inc1`, or None."""
+    name, *sections = text.split("-")
+    if name not in _SECTIONS:
+        return f"unknown policy {name!r}. Allowed: {', '.join(_SECTIONS)}"
+    return next(_problems(name, sections), None)
+
+
+def _problems(name: str, sections: list[str]) -> Iterator[str]:
+    for section in sections:
+        if name == "rand" and section in _RAND_SETS:
+            continue
+        found = _NUMBER.fullmatch(section)
+        if found is None or found[1] not in _SECTIONS[name]:
+            allowed = ", ".join(sorted(_SECTIONS[name]))
+            yield f"{section!r} is no setting of {name}. Allowed, each with a number: {allowed}"

@@ -1,0 +1,43 @@
+"""Names of augmentation policies, held against timm's own reading of them."""
+
+import pytest
+from timm.data.auto_augment import (
+    augment_and_mix_transform,
+    auto_augment_transform,
+    rand_augment_transform,
+)
+
+from vtjobs.jobs.grid.policy_names import policy_problem
+
+KNOWN = [
+    "rand-m9-mstd0.5-inc1",
+    "rand-m9-n3-p0.7-mmax12-mstd101",
+    "rand-mstd1-tweights",
+    "rand-m6-t3aw",
+    "augmix-m3-w3-d2-a1-b0",
+    "original-mstd0.5",
+    "originalr",
+    "v0",
+    "v0r-mstd0.5",
+    "3a",
+]
+UNKNOWN = ["rnd-m9", "rand-x9", "rand-m9-mst0.5", "augmix-n2", "original-m9", "v1"]
+
+
+def by_timm(name: str) -> object:
+    makers = {"rand": rand_augment_transform, "augmix": augment_and_mix_transform}
+    make = makers.get(name.split("-")[0], auto_augment_transform)
+    return make(name, {"translate_const": 10, "img_mean": (0, 0, 0)})
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_what_timm_reads_is_let_through(name: str) -> None:
+    assert by_timm(name)
+    assert policy_problem(name) is None
+
+
+@pytest.mark.parametrize("name", UNKNOWN)
+def test_what_timm_does_not_know_is_refused(name: str) -> None:
+    with pytest.raises(AssertionError):
+        by_timm(name)
+    assert policy_problem(name)
