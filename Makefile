@@ -9,6 +9,8 @@
 # make constraints    write down the versions that are installed, for `deploy/setup`
 
 PYTHON := .venv/bin/python
+# Tests at a time.
+WORKERS ?= 2
 # Two more tries for a test that failed, each named at the end: processes are real, machines are shared.
 PYTEST := $(PYTHON) -m pytest -p no:cacheprovider --reruns 2 --reruns-delay 2 --durations 12
 export OMP_NUM_THREADS ?= 1
@@ -20,21 +22,21 @@ demo: .venv/.ready
 	.venv/bin/vtjobs report quickstart
 
 test: .venv/.ready-test
-	$(PYTEST) -m "not training and not clusters and not long" -n 2 --dist worksteal
+	$(PYTEST) -m "not training and not clusters and not long" -n $(WORKERS) --dist worksteal
 
 test-training: .venv/.ready-test
-	$(PYTEST) -m "training and not clusters and not long" -n 2 --dist worksteal
+	$(PYTEST) -m "training and not clusters and not long" -n $(WORKERS) --dist worksteal
 
 test-clusters: .venv/.ready-test
-	$(PYTEST) -m "clusters and not long" -n 2 --dist worksteal
+	$(PYTEST) -m "clusters and not long" -n $(WORKERS) --dist worksteal
 
 test-long: test-long-alone test-long-clusters
 
 test-long-alone: .venv/.ready-test
-	$(PYTEST) -m "long and not clusters" -n 2 --dist worksteal
+	$(PYTEST) -m "long and not clusters" -n $(WORKERS) --dist worksteal
 
 test-long-clusters: .venv/.ready-test
-	$(PYTEST) -m "long and clusters" -n 2 --dist worksteal
+	$(PYTEST) -m "long and clusters" -n $(WORKERS) --dist worksteal
 
 test-oldest:
 	deploy/oldest
