@@ -10,6 +10,7 @@ from ..run.settings import (
     HeadSettings,
     RecipeSettings,
 )
+from ..run.spec import BASELINE
 from ..strict_yaml import Path_
 from . import catalogue
 from .entries import Entry
@@ -38,6 +39,7 @@ def misfits(cell: CellSettings, entry: Entry) -> Iterator[Misfit]:
     yield from _crop(recipe, dataset)
     yield from _smoothing(recipe, dataset)
     yield from _patches(head, entry)
+    yield from _features(head, recipe, entry)
     if not head.shared.labels:
         yield from _without_labels(head, recipe, entry)
 
@@ -96,6 +98,17 @@ def _patches(head: HeadSettings, entry: Entry) -> Iterator[Misfit]:
     if head.params.get("pooling") == "overlapping" and (shared.mega or shared.shuffle):
         message = f"{entry.name}: pooling: overlapping cannot be combined with mega or shuffle"
         yield Misfit(entry.path, message)
+
+
+def _features(head: HeadSettings, recipe: RecipeSettings, entry: Entry) -> Iterator[Misfit]:
+    learns_tokens = head.is_own or head.name not in (BASELINE, "distill")
+    if recipe.trainable == "classifier" and learns_tokens:
+        message = (
+            f"trainable: classifier leaves the features as they are: {entry.name} has no effect"
+        )
+        yield Misfit(
+            entry.path, message, f"Use heads: [{BASELINE}], or set train: {{trainable: all}}"
+        )
 
 
 def _without_labels(head: HeadSettings, recipe: RecipeSettings, entry: Entry) -> Iterator[Misfit]:

@@ -57,7 +57,21 @@ class Recipe(BaseModel):
         description="apply weight decay to biases and one-dimensional parameters (norms) as well",
     )
     momentum: Fraction = Field(0.9, description="momentum of the SGD optimizers")
-    schedule: Literal["cosine", "quarter_cosine", "constant"] = Field(
+    layer_decay: Annotated[float, Field(gt=0, le=1)] | None = Field(
+        None,
+        description=(
+            "learning rate of a layer as a fraction of the next one's, for fine-tuning; the last "
+            "layer and the classifier have the whole rate"
+        ),
+    )
+    trainable: Literal["all", "attention", "classifier"] = Field(
+        "all",
+        description=(
+            "what is trained: all, attention and classifier, or the classifier alone on fixed "
+            "features (a linear probe)"
+        ),
+    )
+    schedule: Literal["cosine", "quarter_cosine", "constant", "step"] = Field(
         "cosine",
         description="learning-rate schedule; quarter_cosine: stays high for long and falls late",
     )
@@ -78,6 +92,12 @@ class Recipe(BaseModel):
             "units by which the learning rate is late; 1: as in programs that set it after the "
             "step or epoch"
         ),
+    )
+    decay_epochs: int = Field(
+        30, ge=1, le=100_000, description="epochs between the falls of schedule: step"
+    )
+    decay_rate: Fraction = Field(
+        0.1, description="what is left of the learning rate after a fall of schedule: step"
     )
     warmup_epochs: NotNegative = Field(
         0.0,

@@ -174,10 +174,14 @@ class RecipeSettings(Document, frozen=True, kw_only=True):
     weight_decay: float
     decay_all: bool
     momentum: float
-    schedule: Literal["cosine", "quarter_cosine", "constant"]
+    layer_decay: float | None = None
+    trainable: Literal["all", "attention", "classifier"] = "all"
+    schedule: Literal["cosine", "quarter_cosine", "constant", "step"]
     schedule_epochs: int | None
     schedule_unit: Literal["step", "epoch"] = "step"
     schedule_lag: int = 0
+    decay_epochs: int = 30
+    decay_rate: float = 0.1
     warmup_epochs: float
     warmup_lr: float
     min_lr: float

@@ -2,6 +2,9 @@
 
 from typing import Any
 
+# In a group matcher of timm's: part of the layer before.
+LAST = (99999,)
+
 _BOOKKEEPING = ("pretrained_cfg", "pretrained_cfg_overlay", "cache_dir")
 
 

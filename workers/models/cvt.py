@@ -16,7 +16,7 @@ from timm.models import register_model
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from .arguments import known
+from .arguments import LAST, known
 
 WIDTHS, DEPTHS, HEADS = (64, 192, 384), (1, 2, 10), (1, 3, 6)
 
@@ -243,6 +243,13 @@ class CvT(nn.Module):
     def no_weight_decay(self) -> set[str]:
         """Return what does not decay beside norms and biases, as in the published program."""
         return {"cls_token"} if self.variant.official else set()
+
+    def group_matcher(self, coarse: bool = False) -> dict[str, Any]:
+        """Return the layers in timm's form; an embedding belongs to the first block after it."""
+        stages = r"^stages\.(\d+)" if coarse else r"^stages\.(\d+)\.(\d+)"
+        blocks = [(r"^embed(?:s|_norms)\.(\d+)", None if coarse else (0,)), (stages, None)]
+        token = (r"^cls_token", (2,) if coarse else (2, 0))
+        return {"stem": r"^embed(?:s|_norms)\.0\.", "blocks": [*blocks, token, (r"^norm\.", LAST)]}
 
     def get_classifier(self) -> nn.Module:
         """Return what is left out of weights for other classes."""

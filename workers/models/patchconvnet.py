@@ -16,7 +16,7 @@ from timm.models import register_model
 from timm.models.cait import LayerScaleBlockClassAttn
 from torch import Tensor, nn
 
-from .arguments import known
+from .arguments import LAST, known
 
 _norm = partial(nn.LayerNorm, eps=1e-6)
 
@@ -102,6 +102,11 @@ class PatchConvNet(nn.Module):
     def no_weight_decay(self) -> set[str]:
         """Return what does not decay beside norms and biases, as in the published program."""
         return {"cls_token"}
+
+    def group_matcher(self, coarse: bool = False) -> dict[str, Any]:
+        """Return the layers in timm's form: stem, blocks, and what pools them."""
+        blocks = [(r"^blocks\.(\d+)", None), (r"^(?:pool|cls_token|norm)", LAST)]
+        return {"stem": r"^stem", "blocks": blocks}
 
     def get_classifier(self) -> nn.Module:
         """Return what is left out of weights for other classes."""

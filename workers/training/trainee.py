@@ -19,6 +19,7 @@ from ..heads.base import build_head, trains_module
 from ..models.backbones import batch_norms, build, cell_side, input_side, not_decayed
 from ..models.tokens import Tap, grid_shapes
 from ..randomness import Streams
+from .parts import layer_groups, leave_trainable
 from .plan import TrainingPlan
 
 
@@ -45,6 +46,8 @@ class Trainee(nn.Module):
         self.head = head
         # Whether the classifier is trained; without it there are no logits.
         self.labels = labels
+        self.fixed = False
+        """Whether the backbone's features are those of evaluation, also while it is trained."""
         # Side of the patches that the head works on, pixels.
         self.patch = patch
         self._tap = tap
@@ -70,6 +73,13 @@ class Trainee(nn.Module):
             return [self.draw(size, generator(part)) for part, size in enumerate(sizes)]
         found: list[Any] = split(self.draw(sum(sizes), generator(0)), sizes)
         return found
+
+    def train(self, mode: bool = True) -> "Trainee":
+        """Set what is trained to training; `fixed` features are those of evaluation."""
+        super().train(mode)
+        if self.fixed:
+            self.backbone.eval()
+        return self
 
     def forward(
         self, images: Tensor, draws: Any = None, places: Tensor | None = None
@@ -98,7 +108,9 @@ def make_trainee(spec: CellSettings, streams: Streams) -> Trainee:
     streams.seed_torch("init", "backbone")
     backbone = build(spec.backbone, spec.shape, spec.head)
     if not trains_module(spec.head):
-        return Trainee(backbone, None, None)
+        trainee = Trainee(backbone, None, None)
+        leave_trainable(trainee, spec.recipe.trainable)
+        return trainee
     tap = tap_of(backbone, spec.head)
     side = input_side(spec.head, backbone, spec.recipe.image_size)
     grids = grid_shapes(tap, spec.dataset.channels, side)
@@ -107,7 +119,9 @@ def make_trainee(spec: CellSettings, streams: Streams) -> Trainee:
     head, labels = build_head(spec.head, grids), spec.head.shared.labels
     if not labels:
         _leave_out_what_no_token_needs(tap, spec)
-    return Trainee(backbone, head, tap, labels=labels, patch=patch)
+    trainee = Trainee(backbone, head, tap, labels=labels, patch=patch)
+    leave_trainable(trainee, spec.recipe.trainable)
+    return trainee
 
 
 def load_start(spec: RunSpec, plan: TrainingPlan, backbone: nn.Module) -> LoadedWeights | None:
@@ -220,7 +234,7 @@ def make_optimizer(trainee: Trainee, recipe: RecipeSettings) -> torch.optim.Opti
         # timm's clips at 1 by itself; the recipe's `clip_grad` says what is clipped.
         options["max_grad_norm"] = None
     optimizer: torch.optim.Optimizer = create_optimizer_v2(
-        trainee,
+        trainee if recipe.layer_decay is None else layer_groups(trainee, recipe, skip),
         opt=recipe.optimizer,
         lr=recipe.lr,
         weight_decay=recipe.weight_decay,
@@ -265,7 +279,13 @@ def make_schedule(
         return QuarterCosine(optimizer, total=total, lr_min=recipe.min_lr, **shared)
     from timm.scheduler import StepLRScheduler
 
-    made: Scheduler = StepLRScheduler(optimizer, decay_t=total + 1, decay_rate=1.0, **shared)
+    falls = recipe.schedule == "step"
+    made: Scheduler = StepLRScheduler(
+        optimizer,
+        decay_t=recipe.decay_epochs * units if falls else total + 1,
+        decay_rate=recipe.decay_rate if falls else 1.0,
+        **shared,
+    )
     return made
 
 

@@ -83,6 +83,7 @@ def taken(folder: Path, text: str) -> Grid:
         ("heads", "[{relvit: {mega: 2}}]", "mega-patches only work in pre-training. Set labels: false"),
         ("heads", "[{relvit: {pooling: overlapping, shuffle: true}}]", "cannot be combined with mega"),
         ("heads", "[{relvit: {labels: false, weight: 0.0}}]", "relvit without labels and with weight 0 trains nothing"),
+        ("heads", "[supervised, relvit]\noverrides: [{when: {}, set: {train.trainable: classifier}}]", "trainable: classifier leaves the features as they are: relvit has no effect. Use heads: [supervised]"),
         ("heads", "[drloc]", "no published weight of drloc for backbone vit_mini. Give one: drloc: {weight: 0.5}"),
         ("seeds", "012", "seeds: write plain decimal numbers, got 012"),
         ("seeds", "1_024", "seeds: write plain decimal numbers, got 1_024"),

@@ -1,0 +1,146 @@
+"""Which parts of a backbone are trained, and how fast each."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from vtjobs.jobs.run.settings import BackboneSettings
+from vtjobs.workers.errors import BackboneError
+from vtjobs.workers.randomness import Streams
+from vtjobs.workers.training.parts import layer_groups
+from vtjobs.workers.training.trainee import Trainee, make_optimizer, make_schedule, make_trainee
+
+from ...support.training import CONVNET, VIT, make_backbone, run_spec, training, weights_of
+
+CVT = make_backbone("cvt_13")
+PATCHCONVNET = make_backbone("patchconvnet_s60", embed_dim=64, depth=3)
+RESMLP = make_backbone("resmlp_s12", embed_dim=16, num_blocks=3, patch_size=4)
+
+
+def trained(folder: Path, backbone: BackboneSettings, part: str) -> tuple[set[str], set[str]]:
+    """Return the weights that a short training moved, and the ones that it left alone."""
+    run = training(run_spec(backbone, epochs=1, warmup_epochs=0, trainable=part), folder)
+    before = weights_of(run.trainee.backbone)
+    run.run()
+    after = weights_of(run.trainee.backbone)
+    moved = {name for name, value in after.items() if not torch.equal(value, before[name])}
+    return moved, after.keys() - moved
+
+
+@pytest.mark.parametrize(
+    ("backbone", "classifier"), [(VIT, {"head.weight", "head.bias"}), (CONVNET, {"fc.weight", "fc.bias"})]
+)  # fmt: skip
+def test_a_linear_probe_moves_the_classifier_alone(
+    tmp_path: Path, backbone: BackboneSettings, classifier: set[str]
+) -> None:
+    # Also no running statistics.
+    assert trained(tmp_path, backbone, "classifier")[0] == classifier
+
+
+def test_of_a_transformer_attention_and_classifier_can_be_trained_alone(tmp_path: Path) -> None:
+    moved, left = trained(tmp_path, VIT, "attention")
+    assert moved and all(".attn." in name or name.startswith("head.") for name in moved)
+    assert left and not any(".attn." in name and name.endswith("weight") for name in left)
+
+
+def test_the_features_of_a_linear_probe_are_those_of_evaluation() -> None:
+    spec = run_spec(VIT, trainable="classifier", dropout=0.5)
+    trainee = make_trainee(spec, Streams(spec.seeds)).train()
+    images = torch.rand(4, 1, 16, 16)
+    assert torch.equal(trainee(images)[0], trainee(images)[0])
+
+
+def test_class_attention_is_attention_and_its_block_is_more() -> None:
+    cait = make_backbone("cait_xxs24_224", patch_size=4, embed_dim=16, depth=1, num_heads=2)
+    spec = run_spec(cait, trainable="attention")
+    trainee = make_trainee(spec, Streams(spec.seeds))
+    names = {name for name, value in trainee.backbone.named_parameters() if value.requires_grad}
+    assert {name.split(".")[0] for name in names} == {"blocks", "blocks_token_only", "head"}
+    assert all(".attn." in name or name.startswith("head.") for name in names)
+
+
+def test_a_backbone_without_attention_is_told() -> None:
+    spec = run_spec(CONVNET, trainable="attention")
+    with pytest.raises(BackboneError, match="trainable: attention needs a backbone with attention"):
+        make_trainee(spec, Streams(spec.seeds))
+
+
+# The rate of each layer ---------------------------------------------------------------------------
+
+
+def rates(backbone: BackboneSettings, head: str = "supervised") -> dict[str, float]:
+    """Return the learning rate of each parameter, as a fraction of the recipe's."""
+    spec = run_spec(backbone, head, lr=1e-2, layer_decay=0.5, schedule="constant", warmup_epochs=0)
+    trainee = make_trainee(spec, Streams(spec.seeds))
+    optimizer = make_optimizer(trainee, spec.recipe)
+    make_schedule(optimizer, spec.recipe, 4).step_update(0)
+    names = {id(value): name for name, value in trainee.named_parameters()}
+    return {
+        names[id(value)].removeprefix("backbone."): group["lr"] / 1e-2
+        for group in optimizer.param_groups
+        for value in group["params"]
+    }
+
+
+def test_the_rate_halves_from_layer_to_layer_and_the_classifier_has_the_whole_one() -> None:
+    found = rates(VIT)
+    blocks = sorted({name.split(".")[1] for name in found if name.startswith("blocks.")}, key=int)
+    by_block = [found[f"blocks.{block}.attn.qkv.weight"] for block in blocks]
+    assert found["head.weight"] == 1.0
+    assert by_block == pytest.approx([0.5 ** (len(blocks) - index) for index in range(len(blocks))])
+    assert found["patch_embed.proj.weight"] == pytest.approx(by_block[0] / 2)
+
+
+def test_the_head_beside_it_has_the_whole_rate_and_every_weight_is_trained() -> None:
+    spec = run_spec(VIT, "drloc")
+    trainee = make_trainee(spec, Streams(spec.seeds))
+    names = {name.removeprefix("backbone.") for name, _ in trainee.named_parameters()}
+    found = rates(VIT, "drloc")
+    assert found.keys() == names
+    assert trainee.head is not None
+    assert {found[f"head.{name}"] for name, _ in trainee.head.named_parameters()} == {1.0}
+
+
+@pytest.mark.parametrize("backbone", [CVT, PATCHCONVNET, RESMLP], ids=["cvt", "patchconvnet", "resmlp"])  # fmt: skip
+def test_the_layers_of_our_own_architectures_are_told_apart(backbone: BackboneSettings) -> None:
+    found = rates(backbone)
+    first = min(value for name, value in found.items() if "embed" in name or "stem" in name)
+    assert first < 0.5 < found["head.weight"] == 1.0
+    assert min(found.values()) == first and len(set(found.values())) >= 4
+
+
+def test_of_cvt_each_embedding_goes_with_the_first_block_of_its_stage() -> None:
+    found = rates(CVT)
+    stages = [
+        (next(v for n, v in found.items() if n.startswith(f"embeds.{stage}.")),
+         next(v for n, v in found.items() if n.startswith(f"stages.{stage}.0.")))
+        for stage in (1, 2)
+    ]  # fmt: skip
+    assert all(embedding == block for embedding, block in stages)
+    assert found["cls_token"] == stages[1][0]
+
+
+def test_a_backbone_that_tells_no_layers_is_refused() -> None:
+    class Plain(nn.Module):
+        pass
+
+    with pytest.raises(BackboneError, match="layer_decay needs a backbone with a group_matcher; Plain has none"):  # fmt: skip
+        layer_groups(Trainee(Plain(), None, None), run_spec(layer_decay=0.5).recipe, set())
+
+
+# The schedule of old ------------------------------------------------------------------------------
+
+
+def test_a_step_schedule_falls_every_few_epochs() -> None:
+    spec = run_spec(
+        epochs=7, lr=1e-2, warmup_epochs=0, schedule="step", decay_epochs=3, decay_rate=0.1
+    )
+    optimizer = make_optimizer(make_trainee(spec, Streams(spec.seeds)), spec.recipe)
+    schedule = make_schedule(optimizer, spec.recipe, 4)
+    found = []
+    for step in range(28):
+        schedule.step_update(step)
+        found.append(optimizer.param_groups[0]["lr"])
+    assert found == pytest.approx([1e-2] * 12 + [1e-3] * 12 + [1e-4] * 4)
