@@ -10,6 +10,7 @@ from typing import Any
 from ..errors import BadInput
 from ..run.spec import BASELINE, Axes, CellSpec, canonical, digest, seeds_text
 from ..strict_yaml import Document, Path_
+from .axes import combinations
 from .entries import Entry, Given, entries, pick
 from .expansion import Cell, Expansion, Made, Run
 from .resolve import Resolver
@@ -115,15 +116,14 @@ class _Expander:
         self._raise()
         if not self.runs:
             raise BadInput(self.document.problem((), "no run is left after the exclusions"))
-        excluded = dict(sorted(self.excluded.items()))
-        found = Expansion(
+        return Expansion(
             cells=self.cells,
             runs=self.runs,
-            excluded=excluded,
+            excluded=dict(sorted(self.excluded.items())),
             paths=self.resolver.paths,
             sources=self.resolver.mistakes.sources.read,
+            streams=self.grid.streams,
         )
-        return replace(found, streams=self.grid.streams)
 
     def _raise(self) -> None:
         if self.resolver.problems:
@@ -167,22 +167,8 @@ class _Expander:
                 yield _Point(*chosen, axes, seeds)
 
     def _axes(self, backbone: Entry, dataset: Entry, head: Entry, given: Given) -> Iterator[Given]:
-        mine = {"backbone": backbone.setting, "dataset": dataset.setting, "head": head.setting}
-        live = []
-        for path, values in self.grid.axes.items():
-            room, _, rest = path.partition(".")
-            if room in mine and rest.split(".")[0] not in (mine[room],):
-                continue
-            live.append([(path, value) for value in ([given[path]] if path in given else values)])
-        if self.grid.variants:
-            live.append(
-                [
-                    (VARIANT, name)
-                    for name in ([given[VARIANT]] if VARIANT in given else self.grid.variants)
-                ]
-            )
-        for combination in itertools.product(*live):
-            yield dict(combination)
+        chosen = {"backbone": backbone.setting, "dataset": dataset.setting, "head": head.setting}
+        return combinations(self.grid, chosen, given)
 
     def _stage(self, index: int, made: dict[str, list[Made]]) -> list[Made]:
         stage = self.grid.stages[index]

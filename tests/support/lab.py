@@ -27,7 +27,8 @@ from vtjobs.orchestrator.loop.context import Context, open_context
 from vtjobs.orchestrator.loop.plan import pack
 from vtjobs.orchestrator.loop.tick import tick
 from vtjobs.orchestrator.requests.submit import Prepared, prepare, submit
-from vtjobs.workers.agent.attempt import HostedRun, Lane
+from vtjobs.workers.agent.attempt import HostedRun
+from vtjobs.workers.agent.lanes import Lane
 from vtjobs.workers.agent.template_client import Forge
 
 PATIENCE_S = 90.0

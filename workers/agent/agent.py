@@ -5,8 +5,6 @@ it.
 """
 
 import logging
-import os
-import selectors
 import signal
 import sys
 import time
@@ -28,6 +26,7 @@ from .successor import hand_on, hand_on_stopped, submit_unsent, was_sent
 from .telling import tell
 from .template_client import Forge, TemplateDied
 from .turn import Turn
+from .wake import Wake
 
 logger = logging.getLogger("vtjobs.agent")
 
@@ -83,13 +82,11 @@ class Agent:
         self._gave_up = False
         # Whether another job goes on with what this one was stopped in.
         self._goes_on = False
-        self._wake_read, self._wake_write = os.pipe()
+        self._wake = Wake()
 
     def run(self) -> int:
         """Serve until every run has ended; return the agent's exit code."""
-        for handle in (self._wake_read, self._wake_write):
-            os.set_blocking(handle, False)
-        signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
+        self._wake.up_by_signals()
         for number in _SIGNALS:
             signal.signal(number, self._on_signal)
         signal.signal(signal.SIGUSR1, self._on_nudge)
@@ -300,20 +297,10 @@ class Agent:
         self._goes_on = token is not None
 
     def _sleep(self) -> None:
-        with selectors.DefaultSelector() as selector:
-            handles = {
-                self._wake_read,
-                *(handle for hosted in self.active for handle in hosted.handles),
-            }
-            if self.forge is not None:
-                handles.add(self.forge.socket.fileno())
-            for handle in handles:
-                selector.register(handle, selectors.EVENT_READ)
-            selector.select(TICK_S)
-        try:
-            os.read(self._wake_read, 1 << 10)
-        except BlockingIOError:
-            return
+        handles = {handle for hosted in self.active for handle in hosted.handles}
+        if self.forge is not None:
+            handles.add(self.forge.socket.fileno())
+        self._wake.wait(handles, TICK_S)
 
     def _bury(self, reason: str) -> None:
         """The template died: end what it carried, and start another one while that makes sense."""

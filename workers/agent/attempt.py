@@ -4,7 +4,6 @@ import dataclasses
 import os
 import socket
 import time
-from dataclasses import dataclass, field
 
 from ...jobs.atomic_files import make_folder
 from ...jobs.config.node import Ruling, on_node
@@ -24,6 +23,7 @@ from ..reports import RankError
 from .attempt_journal import AttemptJournal
 from .blame import Weight, blame, weigh
 from .claim import claim_or_refuse, overruled
+from .lanes import Lane
 from .meter import Meter
 from .orders import make_order, processes_of_rank, publish_order, write_key
 from .other_nodes import LOOK_S, OtherNodes
@@ -41,14 +41,6 @@ OTHERS_S = 10.0
 # After a wish to stop, ranks get this long to reach a common step and save.
 STOP_GRACE_S = 120.0
 NO_TIME = "its walltime ended before a new checkpoint"
-
-
-@dataclass(slots=True, kw_only=True)
-class Lane:
-    """A place for one run at a time, with its GPUs."""
-
-    index: int
-    gpus: list[str] = field(default_factory=list)
 
 
 class HostedRun:
@@ -157,11 +149,6 @@ class HostedRun:
         if not self.task.clean:
             resume = choose_resume(self.folder, self.task.run_id, number, rejected=self._rejected)
         parent = from_parent(self.workspace, spec, resumed=resume is not None)
-        exact = None
-        if resume is not None:
-            exact = resume.manifest.origin == here and (
-                here.device == "cpu" or spec.recipe.deterministic
-            )
         self.start_step = self.checkpoint_step = resume.manifest.step if resume else 0
         self.journal.write(
             "start",
@@ -171,7 +158,7 @@ class HostedRun:
             resumed_attempt=resume.attempt if resume else None,
             resumed_step=resume.manifest.step if resume else None,
             world_size=shape.world_size,
-            exact=exact,
+            exact=resume.is_exact(here, spec.recipe) if resume else None,
             software=here.software,
             steps=spec.steps,
         )
@@ -267,10 +254,8 @@ class HostedRun:
 
         What was found out about it otherwise stands.
         """
-        if self._unsettled and self.stopping not in (
-            AttemptState.SUPERSEDED,
-            AttemptState.CANCELLED,
-        ):
+        decided = (AttemptState.SUPERSEDED, AttemptState.CANCELLED)
+        if self._unsettled and self.stopping not in decided:
             self.stopping, self.ruling = ruling.state, ruling
         self._unsettled = False
 

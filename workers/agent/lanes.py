@@ -1,9 +1,17 @@
 """The places of an agent in which its runs train at a time."""
 
 import os
+from dataclasses import dataclass, field
 
 from ...jobs.workspace.allocation import Allocation
-from .attempt import Lane
+
+
+@dataclass(slots=True, kw_only=True)
+class Lane:
+    """A place for one run at a time, with its GPUs."""
+
+    index: int
+    gpus: list[str] = field(default_factory=list)
 
 
 def lanes_of(allocation: Allocation) -> list[Lane]:

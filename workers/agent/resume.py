@@ -5,10 +5,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...jobs.errors import VtjobsError
+from ...jobs.run.settings import RecipeSettings
 from ...jobs.run.spec import RunSpec
 from ...jobs.workspace.lineage import candidates, completed_by
 from ...jobs.workspace.paths import RunFolder, Workspace
 from ..checkpoints.manifest import MODEL, Manifest, Missing, Rejected, verify
+from ..environment import Origin
 
 
 class NoCheckpoint(VtjobsError):
@@ -22,6 +24,10 @@ class Resume:
     attempt: int
     folder: Path
     manifest: Manifest
+
+    def is_exact(self, here: Origin, recipe: RecipeSettings) -> bool:
+        """Return whether what goes on from it equals an uninterrupted run bit for bit."""
+        return self.manifest.origin == here and (here.device == "cpu" or recipe.deterministic)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

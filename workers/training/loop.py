@@ -19,11 +19,10 @@ from ..data.patches import patch_work
 from ..heads.base import weight_at
 from ..models.backbones import input_side
 from ..own_functions import own_metrics
-from ..own_parts import OwnPartError
 from ..randomness import Streams
 from .compiled import compiled, usual_sizes
 from .distill import make_distillation
-from .evaluate import Diverged, Examiner
+from .evaluate import Examiner
 from .fingerprint import fingerprints, of_weights
 from .group import Group, StopVote, in_ddp
 from .inputs import Inputs
@@ -34,7 +33,7 @@ from .pace import Pace
 from .plan import TrainingPlan
 from .run_log import EpochFacts, RunLog, Scores
 from .state import restore, state_of
-from .sums import OWN_SUMS, EpochSums, means_of
+from .sums import EpochSums, means_of
 from .trainee import (
     frozen_statistics,
     layers_with_statistics,
@@ -193,7 +192,7 @@ class Training:
             if self.step < self.order.steps and self.vote.save_due:
                 self.save()
         # Looking at the loss waits for the device, so that the epoch's steps are really done then.
-        self._check_finite()
+        self.sums.check_finite(self.epoch, self.step)
         self.pace.end_steps()
         return True
 
@@ -210,7 +209,7 @@ class Training:
         self._update()
         self.pace.step(examples)
         if self.group.device.type == "cpu" or self.step % CHECK_EVERY_STEPS == 0:
-            self._check_finite()
+            self.sums.check_finite(self.epoch, self.step)
 
     @property
     def head_weight(self) -> float:
@@ -282,12 +281,7 @@ class Training:
         self.sums.add("loss", total.detach())
         # Made on the device: a copy to it would wait for the backward pass.
         self.sums.add("examples", torch.full((), float(count), device=self.group.device))
-        for name, value in metrics.items():
-            if name in OWN_SUMS:
-                raise OwnPartError(
-                    f"head {self.spec.head.name}: {name!r} is a reserved metric name"
-                )
-            self.sums.add(name, torch.as_tensor(value, device=self.group.device).detach() * count)
+        self.sums.add_of_head(self.spec.head.name, metrics, count)
 
     def _backward_nothing(self, model: torch.nn.Module) -> None:
         """Take part in a reduction with gradients of zero."""
@@ -301,12 +295,8 @@ class Training:
             all_logits = logits if isinstance(logits, tuple) else (logits,)
             given = [part for part in (*all_logits, head_loss) if part is not None]
             torch.stack([part.float().sum() * 0.0 for part in given]).sum().backward()
-        for name in (
-            "loss",
-            *(self.objective.names if self.trainee.labels else ()),
-            "examples",
-            *metrics,
-        ):
+        labelled = self.objective.names if self.trainee.labels else ()
+        for name in ("loss", *labelled, "examples", *metrics):
             # Every rank must hold the same sums, or they cannot be added up.
             self.sums.add(name, torch.zeros(()))
 
@@ -322,13 +312,6 @@ class Training:
         self.optimizer.zero_grad(set_to_none=True)
         if self.ema is not None:
             self.ema.update(self.trainee.backbone, step=self.global_step + 1)
-
-    def _check_finite(self) -> None:
-        loss = self.sums.values.get("loss")
-        if loss is not None and not torch.isfinite(loss):
-            raise Diverged(
-                f"the loss is {float(loss)} at epoch {self.epoch + 1}, step {self.step + 1}"
-            )
 
     # The end of an epoch --------------------------------------------------------------------------
 

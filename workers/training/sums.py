@@ -6,6 +6,8 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
+from ..own_parts import OwnPartError
+from .evaluate import Diverged
 from .group import Group
 
 # What a lab's own loss is called beside the total.
@@ -28,6 +30,27 @@ class EpochSums:
         """Add a scalar of any type and device."""
         value = value.double().to(self.group.device)
         self.values[name] = self.values[name] + value if name in self.values else value
+
+    def add_of_head(self, head: str, metrics: Mapping[str, Tensor], count: int) -> None:
+        """Add a head's means over so many images.
+
+        Raises:
+            OwnPartError: a name is one of training's own.
+        """
+        for name, value in metrics.items():
+            if name in OWN_SUMS:
+                raise OwnPartError(f"head {head}: {name!r} is a reserved metric name")
+            self.add(name, torch.as_tensor(value, device=self.group.device).detach() * count)
+
+    def check_finite(self, epoch: int, step: int) -> None:
+        """Look at the loss, which waits for the device; epoch and step count from 0.
+
+        Raises:
+            Diverged: it is not finite.
+        """
+        loss = self.values.get("loss")
+        if loss is not None and not torch.isfinite(loss):
+            raise Diverged(f"the loss is {float(loss)} at epoch {epoch + 1}, step {step + 1}")
 
     def clear(self) -> None:
         """Begin a new epoch."""

@@ -11,7 +11,8 @@ from vtjobs.jobs.run.states import AttemptState, FailureClass
 from vtjobs.jobs.workspace.allocation import Allocation, Shape, Task
 from vtjobs.jobs.workspace.paths import Workspace
 from vtjobs.workers.agent import successor
-from vtjobs.workers.agent.attempt import HostedRun, Lane
+from vtjobs.workers.agent.attempt import HostedRun
+from vtjobs.workers.agent.lanes import Lane
 from vtjobs.workers.agent.outcome import Outcome
 from vtjobs.workers.agent.successor import hand_on_stopped, submit_unsent, unsent_files
 
