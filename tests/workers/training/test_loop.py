@@ -24,7 +24,8 @@ from vtjobs.workers.data.batches import EvalSource, normaliser
 from vtjobs.workers.data.datasets import load
 from vtjobs.workers.models.backbones import build
 from vtjobs.workers.training import objective
-from vtjobs.workers.training.loop import Diverged, Training
+from vtjobs.workers.training.evaluate import Diverged
+from vtjobs.workers.training.loop import Training
 
 from ...support.ranks import Ranks
 from ...support.training import (
