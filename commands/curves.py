@@ -43,6 +43,15 @@ By = Annotated[
         )
     ),
 ]
+Over = Annotated[
+    str | None,
+    typer.Option(
+        help=(
+            "Show the gain over the cells with this value of --by [default: head], seed by seed, "
+            "e.g. supervised."
+        )
+    ),
+]
 
 
 @watched
@@ -51,6 +60,7 @@ def curve(
     metric: Metric = "top1",
     set_name: CurveSet = "test",
     by: By = None,
+    over: Over = None,
     single: Annotated[
         bool, typer.Option("--single", help="Single seeds instead of mean and deviation.")
     ] = False,
@@ -77,6 +87,10 @@ def curve(
     context = look_into(workspace)
     chosen = selection(selector, default_all=True)
     curves = learning_curves(context.ledger, chosen, metric=metric, set_name=set_name)
+    if over is not None:
+        from ..analysis.findings.gains import gains
+
+        curves = gains(curves, by=by or "head", over=over)
     charts = _charts(curves, by)
     if figure is not None:
         if as_json or quiet or style != "table":
@@ -138,12 +152,13 @@ def _csv(curves: Sequence["CellCurve"]) -> str:
     from ..analysis.output.csv_text import csv_text
 
     names = wording.columns(curves)
-    heading = [*names, "set", "metric", "seed", "run", "epoch", "value"]
+    heading = [*names, "set", "metric", "over", "seed", "run", "epoch", "value"]
     rows = [
         [
             *wording.labels(curve, names),
             curve.set,
             curve.metric,
+            curve.over or "",
             seed,
             curve.runs[seed],
             epoch,
@@ -175,7 +190,8 @@ def _write(context: "Context", charts: dict[str, list["CellCurve"]], folder: Pat
         for title, curves in charts.items()
     }
     first = next(iter(charts.values()))[0]
-    drawn = learning(panels, breaks, metric=first.metric, set_name=first.set)
+    gained = first.over is not None
+    drawn = learning(panels, breaks, metric=first.metric, set_name=first.set, gained=gained)
     assert drawn is not None, "there is a value, or an error was raised"
     folder.mkdir(parents=True, exist_ok=True)
     for path in drawn.write(folder):

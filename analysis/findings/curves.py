@@ -14,7 +14,7 @@ from ...jobs.documents import Document
 from ...jobs.errors import BadInput, suggest
 from ...jobs.run.selector import Selection
 from ...jobs.run.spec import Axes
-from ..stats.curves import Curves, Point, band
+from ..stats.curves import Curves, Passing, Point, band
 from .cells import axes_of
 
 SCHEMA_VERSION = 1
@@ -45,6 +45,10 @@ class CellCurve(Document, frozen=True, kw_only=True):
     """Seed -> run, of those that have a value."""
     seeds: dict[str, dict[int, float]]
     """Seed -> epoch -> value."""
+    over: str | None = None
+    """The cell over which the values are gains; null: they are the metric's own."""
+    passing: Passing | None = None
+    """Of a gain: when the cell is as good as that one at its end; null where that has not ended."""
 
     @property
     def curves(self) -> Curves:

@@ -78,6 +78,46 @@ def band(curves: Curves, *, level: float = LEVEL) -> list[Point]:
     return found
 
 
+class Passing(Document, frozen=True, kw_only=True):
+    """When a cell is as good as another one is at its end."""
+
+    level: float
+    """What the other cell reaches at its last epoch: mean over the seeds that both have."""
+    at: int
+    """That last epoch."""
+    epoch: int | None
+    """The first epoch at which the mean over these seeds is as good; null if it never is."""
+    seeds: dict[str, int | None]
+    """Seed -> the first epoch at which it is as good as the other cell's seed at its end."""
+
+
+def passing(mine: Curves, theirs: Curves, *, at: int, sign: int = 1) -> Passing | None:
+    """Return when a cell is as good as another one at its end, or None where none has ended.
+
+    Args:
+        mine: of the cell.
+        theirs: of the other one.
+        at: the other's last epoch.
+        sign: 1 where more is better, -1 where less is.
+    """
+    ends = {seed: theirs[seed][at] for seed in sorted(mine) if at in theirs.get(seed, {})}
+    if not ends:
+        return None
+    level = statistics.fmean(ends.values())
+    means = {one.epoch: one.mean for one in band({seed: mine[seed] for seed in ends})}
+    return Passing(
+        level=level,
+        at=at,
+        epoch=_first(means, level, sign),
+        seeds={str(seed): _first(mine[seed], end, sign) for seed, end in ends.items()},
+    )
+
+
+def _first(values: Mapping[int, float], level: float, sign: int) -> int | None:
+    good = (epoch for epoch, value in sorted(values.items()) if sign * (value - level) >= 0)
+    return next(good, None)
+
+
 def persistence(curves: Curves) -> list[Persistence]:
     """Return by epoch Spearman's correlation over seeds with the last epoch.
 

@@ -41,16 +41,19 @@ def print_curves(
     names = wording.columns(curves)
     letters = dict(zip([curve.cell_id for curve in known], string.ascii_uppercase, strict=False))
     drawn = {curve.cell_id for curve in known[:MOST_DRAWN]}
+    gained = curves[0].over is not None
     rows = [
         [
             letters.get(curve.cell_id, "") if curve.cell_id in drawn else "",
             *wording.labels(curve, names),
             *_last(curve),
+            *([_passes(curve)] if gained else []),
             sparkline([point.mean for point in curve.points]),
         ]
         for curve in curves
     ]
-    heading = ["", *map(str.upper, names), "SEEDS", "EPOCH", "MEAN ± STD", "CURVE"]
+    what = ["GAIN ± STD", "PASSES"] if gained else ["MEAN ± STD"]
+    heading = ["", *map(str.upper, names), "SEEDS", "EPOCH", *what, "CURVE"]
     right = (len(names) + 1, len(names) + 2)
     terminal.print_table(heading, rows, right=right)
 
@@ -59,7 +62,13 @@ def notes(curves: Sequence[CellCurve], *, single: bool) -> list[str]:
     """Return what the chart and the table mean."""
     first = curves[0]
     what = "lines: single seeds" if single else "lines: mean over seeds; dots: mean ± std"
-    found = [f"{first.metric} on {first.set} by epoch; {what}."]
+    metric = first.metric if first.over is None else f"gain in {first.metric}"
+    found = [f"{metric} on {first.set} by epoch; {what}."]
+    if first.over is not None:
+        found.append(
+            "PASSES: the first epoch at which the mean is as good as the other cell's at its last one"
+            " (in brackets)."
+        )
     if any(not _is_whole(curve) for curve in curves):
         found.append("Some seeds are missing; an epoch's mean is over those that have it.")
     return found
@@ -75,6 +84,15 @@ def _last(curve: CellCurve) -> list[str]:
     last = curve.points[-1]
     score = wording.score(last.mean, last.std)
     return [f"{last.n}/{curve.planned}", f"{last.epoch}/{curve.epochs}", score]
+
+
+def _passes(curve: CellCurve) -> str:
+    """Return the epoch at which a cell passes another one's end, and that end."""
+    found = curve.passing
+    if found is None:
+        return "—"
+    end = f"{found.level:.{wording.DECIMALS}f} at {found.at}"
+    return f"never ({end})" if found.epoch is None else f"{found.epoch} ({end})"
 
 
 def sparkline(values: Sequence[float]) -> str:

@@ -83,3 +83,16 @@ def test_a_sparkline_has_its_lowest_and_highest_value_at_its_ends() -> None:
     assert sparkline([2.0]) == "▁"
     assert sparkline([]) == ""
     assert len(sparkline([float(value) for value in range(1000)])) == 24
+
+
+def test_the_gain_over_a_head_is_that_of_the_report_at_the_last_epoch(trained: Cli) -> None:
+    done = trained("curve", "tiny", "--over", "supervised")
+    assert done.returncode == 0, done.stderr
+    cells = {cell["head"]: cell["mean"] for cell in trained.json("report", "tiny")}
+    (row,) = [line for line in done.stdout.splitlines() if line.startswith("A ")]
+    assert f"{cells['relvit'] - cells['supervised']:.2f} ±" in row
+    assert f"({cells['supervised']:.2f} at 3)" in row
+    assert done.stderr.startswith("gain in top1 on test by epoch")
+    rows = [*csv.DictReader(trained.ok("curve", "tiny", "--over", "supervised", "-f", "csv").splitlines())]  # fmt: skip
+    assert len(rows) == 2 * 3 and {row["head"] for row in rows} == {"relvit"}
+    assert trained.ok("curve", "tiny", "--over", "supervised", "--figure", "gained").split()

@@ -16,6 +16,7 @@ def learning(
     *,
     metric: str,
     set_name: str,
+    gained: bool = False,
 ) -> Drawn | None:
     """Draw every seed thin, the mean and its t interval, and below them how many seeds each epoch
     rests on.
@@ -25,6 +26,7 @@ def learning(
         breaks: panel -> epochs at which runs were interrupted.
         metric: of the scores.
         set_name: that they were made on.
+        gained: whether the values are gains, so that zero has a line.
 
     Returns:
         The figure, or None where nothing was scored.
@@ -57,7 +59,10 @@ def learning(
                 grid[2 * (index // across) + 1, index % across], sharex=upper
             )
             _panel(upper, lower, panels[panel], breaks.get(panel, ()))
-            upper.set(title=panel, ylabel=metric)
+            ylabel = f"gain in {metric}" if gained else metric
+            upper.set(title=panel, ylabel=ylabel)
+            if gained:
+                upper.axhline(0, color=GREY, linewidth=0.8)
             upper.tick_params(labelbottom=False)
             lower.set_xlabel("epoch")
     rest = f" The first {MOST_PANELS} of {len(panels)} panels are drawn; the CSV file has all."
@@ -65,7 +70,7 @@ def learning(
     if max(map(len, panels.values())) > len(COLOURS):
         more += f" Each panel shows its first {len(COLOURS)} lines."
     text = (
-        f"{metric} on {set_name} by epoch. Thin lines: single seeds; thick line: their mean; "
+        f"{'Gain in ' if gained else ''}{metric} on {set_name} by epoch. Thin lines: single seeds; thick line: their mean; "
         "shaded: its pointwise 95 % t interval, for three seeds or more. Lower panel: number of "
         f"seeds. Ticks at the top: interrupted runs.{more}"
     )
