@@ -66,8 +66,8 @@ def notes(curves: Sequence[CellCurve], *, single: bool) -> list[str]:
     found = [f"{metric} on {first.set} by epoch; {what}."]
     if first.over is not None:
         found.append(
-            "PASSES: the first epoch at which the mean is as good as the other cell's at its last one"
-            " (in brackets)."
+            "PASSES: the first epoch at which the mean is as good as the other cell's at its last"
+            " one (in brackets)."
         )
     if any(not _is_whole(curve) for curve in curves):
         found.append("Some seeds are missing; an epoch's mean is over those that have it.")
