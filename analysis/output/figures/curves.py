@@ -71,8 +71,8 @@ def learning(
         more += f" Each panel shows its first {len(COLOURS)} lines."
     text = (
         f"{'Gain in ' if gained else ''}{metric} on {set_name} by epoch. Thin lines: single seeds; "
-        "thick line: their mean; shaded: its pointwise 95 % t interval, for three seeds or more. Lower panel: number of "
-        f"seeds. Ticks at the top: interrupted runs.{more}"
+        "thick line: their mean; shaded: its pointwise 95 % t interval, for three seeds or more. "
+        f"Lower panel: number of seeds. Ticks at the top: interrupted runs.{more}"
     )
     heading = ["panel", "line", "epoch", "n", "mean", "std", "low", "high"]
     return Drawn(
