@@ -54,6 +54,7 @@ bench: .venv/.ready-test
 	$(PYTHON) benchmarks/pages.py
 	$(PYTHON) benchmarks/warm.py
 	$(PYTHON) benchmarks/recording.py
+	$(PYTHON) benchmarks/step.py
 	$(PYTHON) benchmarks/submit.py
 	$(PYTHON) benchmarks/ray.py
 
