@@ -19,7 +19,7 @@ from pathlib import Path
 
 # What tells every process of a cluster, its jobs' included, from all others.
 MARK = "VTJOBS_RAY_DEV"
-START_WITHIN_S = 60.0
+START_WITHIN_S = 180.0
 STOP_WITHIN_S = 10.0
 OBJECT_STORE_BYTES = 80 << 20
 # Seconds, where Ray's own are half a minute and more: how soon a dead node, and a dead head, is

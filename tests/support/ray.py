@@ -45,7 +45,7 @@ class RayCluster:
         words = options if (self.folder / "cluster.json").exists() else self.options
         command = [sys.executable, FOLDER / "up", self.folder, *words]
         done = subprocess.run(
-            command, capture_output=True, text=True, env={**os.environ, **own}, timeout=180
+            command, capture_output=True, text=True, env={**os.environ, **own}, timeout=420
         )
         assert done.returncode == 0, done.stderr
 

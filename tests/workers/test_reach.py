@@ -72,11 +72,12 @@ def test_no_answer_is_written_down_with_its_reason(
 def test_a_scheduler_that_hangs_is_left_after_some_time_and_holds_nobody_up(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reach, "DEADLINE_S", 0.3)
+    # Long enough that a busy machine has not used it up before the first look.
+    monkeypatch.setattr(reach, "DEADLINE_S", 3.0)
     began = time.monotonic()
     asked = inquiry(workspace, BACKEND, Node("exec sleep 600"))
     assert take_answer(asked, workspace, BACKEND) is asked
-    assert time.monotonic() - began < 0.3
+    assert time.monotonic() - began < 3.0
     wait_for(lambda: take_answer(asked, workspace, BACKEND) is None)
     found = read_reach(workspace, BACKEND)
     assert found is not None and found.reason.startswith("no answer within")
