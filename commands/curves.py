@@ -46,10 +46,7 @@ By = Annotated[
 Over = Annotated[
     str | None,
     typer.Option(
-        help=(
-            "Show the gain over the cells with this value of --by [default: head], seed by seed, "
-            "e.g. supervised."
-        )
+        help="Show the gain over the cells with this head, seed by seed, e.g. supervised."
     ),
 ]
 
@@ -90,7 +87,7 @@ def curve(
     if over is not None:
         from ..analysis.findings.gains import gains
 
-        curves = gains(curves, by=by or "head", over=over)
+        curves = gains(curves, over=over)
     charts = _charts(curves, by)
     if figure is not None:
         if as_json or quiet or style != "table":

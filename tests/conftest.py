@@ -47,14 +47,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("training")
         if SLURM_PROFILE and SLURM_PROFILE not in (names := profiles_of(item) or [SLURM_PROFILE]):
             item.add_marker(pytest.mark.skip(f"is about the profile {' or '.join(names)}"))
-    # The longest begin first: nothing waits for one of them at the end.
-    items.sort(key=lambda item: -limit_of(item))
-
-
-def limit_of(item: pytest.Item) -> float:
-    """Return how long a test may take where that is more than usual, in seconds, or 0."""
-    marker = item.get_closest_marker("timeout")
-    return float(marker.args[0]) if marker else 0.0
 
 
 def profiles_of(item: pytest.Item) -> list[str]:

@@ -25,6 +25,10 @@ class CellCurve(Document, frozen=True, kw_only=True):
 
     schema_version: int
     cell_id: str
+    match_id: str
+    """Shared by the cells that differ in their head alone."""
+    is_baseline: bool
+    """Whether its head is the supervised one, in every stage."""
     backbone: str
     dataset: str
     head: str
@@ -97,6 +101,8 @@ def learning_curves(
             CellCurve(
                 schema_version=SCHEMA_VERSION,
                 cell_id=cell_id,
+                match_id=cell.match_id,
+                is_baseline=cell.is_baseline,
                 backbone=cell.backbone,
                 dataset=cell.dataset,
                 head=cell.head,

@@ -9,53 +9,45 @@ from collections.abc import Sequence
 from ...db.results import smaller_is_better
 from ...jobs.documents import changed
 from ...jobs.errors import BadInput, suggest
+from ...jobs.run.spec import BASELINE
 from ..stats.curves import band, passing
 from .curves import CellCurve
 
-_LABELS = ("backbone", "dataset", "head", "recipe", "stage")
 
-
-def gains(curves: Sequence[CellCurve], *, by: str, over: str) -> list[CellCurve]:
-    """Return the gain of each cell over the one that differs in one setting alone.
+def gains(curves: Sequence[CellCurve], *, over: str) -> list[CellCurve]:
+    """Return the gain of each cell over the one that differs in the head alone.
 
     A value of a gain is the difference of two runs of one seed at one epoch, positive where the
     cell is better. Only seeds and epochs that both have count.
 
     Args:
         curves: of cells, both those that gain and those that are gained over.
-        by: the setting: backbone, dataset, head, recipe, stage or an axis.
-        over: its value in the cells that are gained over.
+        over: the head of these; `supervised` is that of every baseline, also in stages.
 
     Raises:
-        BadInput: no cell has this value, or none can be held against one that has it.
+        BadInput: no cell has this head, or none can be held against one that has it.
     """
-    values = dict.fromkeys(str(_value(curve, by)) for curve in curves)
-    if over not in values:
-        raise BadInput(f"--over {over}: no selected cell has this {by}. {suggest(over, values)}")
-    others = {_rest(curve, by): curve for curve in curves if str(_value(curve, by)) == over}
+    others = {curve.match_id: curve for curve in curves if _has_head(curve, over)}
+    if not others:
+        heads = dict.fromkeys(curve.head for curve in curves)
+        raise BadInput(f"--over {over}: no selected cell has this head. {suggest(over, heads)}")
     found = [
         gained
         for curve in curves
-        if str(_value(curve, by)) != over
-        if (other := others.get(_rest(curve, by))) is not None
+        if not _has_head(curve, over)
+        if (other := others.get(curve.match_id)) is not None
         if (gained := _gain(curve, other)) is not None
     ]
     if not found:
         raise BadInput(
-            f"--over {over}: no selected cell differs from one with this {by} in that alone and has"
-            " seeds and epochs in common with it"
+            f"--over {over}: no selected cell differs from one with this head in its head alone and"
+            " has seeds and epochs in common with it"
         )
     return found
 
 
-def _value(curve: CellCurve, by: str) -> object:
-    return getattr(curve, by) if by in _LABELS else curve.axes.get(by, "")
-
-
-def _rest(curve: CellCurve, by: str) -> tuple[object, ...]:
-    labels = [getattr(curve, name) for name in _LABELS if name != by]
-    axes = sorted((name, str(value)) for name, value in curve.axes.items() if name != by)
-    return (*labels, *axes)
+def _has_head(curve: CellCurve, head: str) -> bool:
+    return curve.head == head or (head == BASELINE and curve.is_baseline)
 
 
 def _gain(curve: CellCurve, other: CellCurve) -> CellCurve | None:

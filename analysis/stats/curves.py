@@ -104,7 +104,8 @@ def passing(mine: Curves, theirs: Curves, *, at: int, sign: int = 1) -> Passing 
     if not ends:
         return None
     level = statistics.fmean(ends.values())
-    means = {one.epoch: one.mean for one in band({seed: mine[seed] for seed in ends})}
+    points = band({seed: mine[seed] for seed in ends})
+    means = {one.epoch: one.mean for one in points if one.n == len(ends)}
     return Passing(
         level=level,
         at=at,

@@ -14,6 +14,7 @@ from pydantic import (
 
 from ..names import name_problem
 from ..units import parse_duration_s
+from ..workspace.allocation import MOST_PER_GPU
 
 Duration = Annotated[
     int,
@@ -42,7 +43,7 @@ class Resources(BaseModel):
     per_gpu: int = Field(
         1,
         ge=1,
-        le=16,
+        le=MOST_PER_GPU,
         description=(
             "runs that share one GPU, for small models that leave most of it idle; "
             "each trains on one GPU of one node, and may take its part of the memory"

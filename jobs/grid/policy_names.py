@@ -6,15 +6,19 @@ timm reads them at the start of training, and stops there at one that it does no
 import re
 from collections.abc import Iterator
 
-# Of `timm.data.auto_augment`: which sections each policy takes.
+# Of `timm.data.auto_augment`: which sections each policy takes, and which of them with a fraction.
 _AUTO = frozenset(("mstd",))
+_FRACTIONS = frozenset(("mstd", "p", "a"))
 _SECTIONS = {
     "rand": frozenset(("m", "n", "p", "mstd", "mmax", "inc")),
     "augmix": frozenset(("mstd", "m", "w", "d", "a", "b")),
     **dict.fromkeys(("v0", "v0r", "original", "originalr", "3a"), _AUTO),
 }
 _RAND_SETS = frozenset(("tweights", "t3a", "t3aw"))
-_NUMBER = re.compile(r"([a-z]+)(\d+(?:\.\d+)?)")
+_NUMBER = re.compile(r"([a-z]+)(\d+)(\.\d+)?")
+# Of a weighted set each operation is drawn once.
+_WEIGHTED = frozenset(("tweights", "t3aw"))
+_MOST_DRAWN = 14
 
 
 def policy_problem(text: str) -> str | None:
@@ -33,3 +37,7 @@ def _problems(name: str, sections: list[str]) -> Iterator[str]:
         if found is None or found[1] not in _SECTIONS[name]:
             allowed = ", ".join(sorted(_SECTIONS[name]))
             yield f"{section!r} is no setting of {name}. Allowed, each with a number: {allowed}"
+        elif found[3] and found[1] not in _FRACTIONS:
+            yield f"{section!r}: {found[1]} takes a whole number"
+        elif found[1] == "n" and int(found[2]) > _MOST_DRAWN and _WEIGHTED & set(sections):
+            yield f"{section!r}: a weighted set has {_MOST_DRAWN} operations to draw from"

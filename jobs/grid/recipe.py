@@ -60,8 +60,8 @@ class Recipe(BaseModel):
     layer_decay: Annotated[float, Field(gt=0, le=1)] | None = Field(
         None,
         description=(
-            "learning rate of a layer as a fraction of the next one's, for fine-tuning; the last "
-            "layer and the classifier have the whole rate"
+            "learning rate of a layer as a fraction of the next one's, for fine-tuning; the "
+            "classifier has the whole rate"
         ),
     )
     trainable: Literal["all", "attention", "classifier"] = Field(

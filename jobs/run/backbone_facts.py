@@ -1,5 +1,7 @@
 """What submission asks about a backbone, and what timm answers."""
 
+from typing import Literal
+
 from ..documents import Document
 from .settings import BackboneSettings, HeadSettings, ModelShape
 
@@ -17,6 +19,10 @@ class Question(Document, frozen=True, kw_only=True):
     """Of the cell that this one starts from or learns from."""
     teacher: str | BackboneSettings | None = None
     """`stage`, or another model at this cell's classes and size."""
+    trainable: Literal["all", "attention", "classifier"] = "all"
+    """The part that is trained: the model must have it."""
+    by_layer: bool = False
+    """Whether each layer has a learning rate of its own."""
 
 
 class Facts(Document, frozen=True, kw_only=True):

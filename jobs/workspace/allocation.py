@@ -15,6 +15,10 @@ HANG_S = 300.0
 DECODED_GIB = 50.0
 
 
+# Runs that may share a GPU.
+MOST_PER_GPU = 16
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
     """One attempt that an allocation hosts."""

@@ -96,6 +96,8 @@ def ask(
         teacher=changed(teacher, weights=None)
         if isinstance(teacher, BackboneSettings)
         else teacher,
+        trainable=settings.recipe.trainable,
+        by_layer=settings.recipe.layer_decay is not None,
     )
 
 

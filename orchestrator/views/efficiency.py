@@ -14,6 +14,7 @@ from ...jobs.run.selector import Selection
 from ...jobs.run.spec import Axes
 from ...jobs.run.states import RunState
 from ...jobs.units import format_duration
+from ...jobs.workspace.allocation import MOST_PER_GPU
 from ..loop.context import Context
 
 SCHEMA_VERSION = 1
@@ -155,15 +156,20 @@ def _of_use(attempts: Sequence[AttemptRow]) -> list[str]:
             " cores (resources.threads)"
         )
     if busy is not None and busy < IDLE_GPU:
-        newest = attempts[-1]
-        fewer = "train on fewer GPUs"
-        if newest.gpus == 1:
-            fewer = f"let more runs share a GPU (resources.per_gpu: {2 * newest.per_gpu})"
         found.append(
             f"the GPU is busy {100 * busy:.0f} % of the time, and some sites cancel such jobs:"
-            f" {fewer}"
+            f" {_fewer_gpus(attempts)}"
         )
     return found
+
+
+def _fewer_gpus(attempts: Sequence[AttemptRow]) -> str:
+    if max(attempt.gpus for attempt in attempts) > 1:
+        return "train on fewer GPUs"
+    shared = 2 * max(attempt.per_gpu for attempt in attempts)
+    if shared > MOST_PER_GPU:
+        return "train on a smaller GPU"
+    return f"let more runs share one, if its memory has room for them (resources.per_gpu: {shared})"
 
 
 def _of_walltime(grid_id: str, spans: Sequence[Span]) -> list[str]:

@@ -81,7 +81,7 @@ def _of_memory(cause: Cause, retry: str, settings: GridSettings) -> str:
             "Ask for more memory of the node or lower resources.pack in the grid file, submit it"
             f" again, then run: {retry}"
         )
-    if settings.resources.per_gpu > 1:
+    if settings.resources.per_gpu > 1 and settings.resources.gpus_per_node != 0:
         return (
             f"{settings.resources.per_gpu} runs share each GPU. Lower resources.per_gpu in the grid"
             f" file and submit it again, then run: {retry}"

@@ -193,7 +193,7 @@ def gaussian_blur(images: Tensor, radius: Tensor) -> Tensor:
     """
     # In float32, as Pillow computes it: a weight depends on its last bit.
     box = _box_radius(radius.float())
-    reach = int(box.max().floor()) + 1
+    reach = math.floor(max(box.tolist())) + 1
     weights = send(_box_weights(box, reach), images.device)
     found = images.long()
     for _ in range(_BLUR_PASSES):

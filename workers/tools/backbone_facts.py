@@ -25,6 +25,7 @@ def describe(question: Question) -> Facts:
     from ..errors import BackboneError
     from ..models.backbones import batch_norms, build, cell_side, input_side
     from ..models.tokens import grid_shapes
+    from ..training.parts import parameters_of, require_layers
     from ..training.trainee import tap_of
 
     name, head, shape = question.backbone.model, question.head, question.shape
@@ -37,6 +38,9 @@ def describe(question: Question) -> Facts:
                 if min(grid.height, grid.columns) > 0:
                     cell_side(head, name, grid, side)
                 _check_weights(question, model)
+                parameters_of(model, question.trainable)
+                if question.by_layer:
+                    require_layers(model)
         except BackboneError as error:
             failure = str(error)
             continue

@@ -30,6 +30,7 @@ from .marks import Marks
 from .mixup import make_mixup
 from .objective import Objective
 from .pace import Pace
+from .parts import leave_trainable
 from .plan import TrainingPlan
 from .run_log import EpochFacts, RunLog, Scores
 from .state import restore, state_of
@@ -106,6 +107,8 @@ class Training:
         trainee = make_trainee(spec, self.streams)
         self.drawn_weights = of_weights(trainee) if self.plan.resume is None else ""
         self.loaded = load_start(spec, self.plan, trainee.backbone)
+        # After loading, which takes what needs no gradient for a part of the architecture.
+        leave_trainable(trainee, recipe.trainable)
         memory_format = torch.channels_last if recipe.channels_last else torch.contiguous_format
         self.trainee = trainee.to(device=group.device, memory_format=memory_format)
         distillation = make_distillation(spec, self.plan, group.device, self.numerics)

@@ -12,7 +12,10 @@ if TYPE_CHECKING:
     from .trainee import Trainee
 
 
-def leave_trainable(trainee: "Trainee", part: Literal["all", "attention", "classifier"]) -> None:
+Part = Literal["all", "attention", "classifier"]
+
+
+def leave_trainable(trainee: "Trainee", part: Part) -> None:
     """Freeze all of the backbone but one part and the classifier.
 
     Where the classifier alone is trained, the features are fixed: no dropout, and the running
@@ -23,32 +26,67 @@ def leave_trainable(trainee: "Trainee", part: Literal["all", "attention", "class
     """
     if part == "all":
         return
-    backbone = trainee.backbone
-    kept = {id(value) for module in _classifiers(backbone) for value in module.parameters()}
-    if not kept:
-        raise BackboneError(f"trainable: {part} needs a backbone with a classifier")
-    if part == "attention":
-        found = {id(value) for module in _attention(backbone) for value in module.parameters()}
-        if not found:
-            raise BackboneError("trainable: attention needs a backbone with attention")
-        kept |= found
-    for value in backbone.parameters():
+    kept = {id(value) for value in parameters_of(trainee.backbone, part)}
+    for value in trainee.backbone.parameters():
         value.requires_grad_(value.requires_grad and id(value) in kept)
     trainee.fixed = part == "classifier"
+    trainee.train()
 
 
-def _classifiers(backbone: Any) -> list[nn.Module]:
-    """Return the classifier, or both of a distilled model."""
-    found = backbone.get_classifier()
-    return list(found) if isinstance(found, tuple) else [found]
+def parameters_of(backbone: Any, part: Part) -> list[nn.Parameter]:
+    """Return what is trained of a backbone.
+
+    Raises:
+        BackboneError: the backbone has no such part.
+    """
+    if part == "all":
+        return list(backbone.parameters())
+    name = type(backbone).__name__
+    found = backbone.get_classifier() if hasattr(backbone, "get_classifier") else nn.Identity()
+    # A distilled model has two.
+    classifiers = list(found) if isinstance(found, tuple) else [found]
+    kept = [value for module in classifiers for value in module.parameters()]
+    if not kept:
+        raise BackboneError(f"trainable: {part} needs a classifier; {name} has none")
+    if part == "classifier":
+        return kept
+    attention = [value for module in _attention(backbone) for value in module.parameters()]
+    if not attention:
+        raise BackboneError(f"trainable: attention needs attention; {name} has none")
+    return [*kept, *attention]
 
 
 def _attention(backbone: nn.Module) -> Iterator[nn.Module]:
-    """Yield the layers of attention; classes are named so, and so are some whole blocks."""
+    """Yield the layers of attention.
+
+    timm names their classes so, and some blocks around them: the innermost count. ResNeSt's split
+    attention is a convolution.
+    """
     for module in backbone.modules():
-        name = type(module).__name__
-        if ("Attention" in name or "Attn" in name) and "Block" not in name:
+        if _is_attention(module) and not any(
+            _is_attention(inner) for inner in module.modules() if inner is not module
+        ):
             yield module
+
+
+def _is_attention(module: nn.Module) -> bool:
+    name = type(module).__name__
+    return name in _ATTENTION or (("Attention" in name or "Attn" in name) and name != "SplitAttn")
+
+
+# Attention by another name: of XCiT and ConViT.
+_ATTENTION = frozenset(("XCA", "GPSA", "MHSA"))
+
+
+def require_layers(backbone: nn.Module) -> None:
+    """Make sure that a backbone says which layers it has.
+
+    Raises:
+        BackboneError: it does not.
+    """
+    if not hasattr(backbone, "group_matcher"):
+        name = type(backbone).__name__
+        raise BackboneError(f"layer_decay needs a backbone with a group_matcher; {name} has none")
 
 
 def layer_groups(
@@ -69,9 +107,7 @@ def layer_groups(
     """
     from timm.optim import param_groups_layer_decay, param_groups_weight_decay
 
-    if not hasattr(trainee.backbone, "group_matcher"):
-        name = type(trainee.backbone).__name__
-        raise BackboneError(f"layer_decay needs a backbone with a group_matcher; {name} has none")
+    require_layers(trainee.backbone)
     assert recipe.layer_decay is not None
     groups: list[dict[str, Any]] = param_groups_layer_decay(
         trainee.backbone,

@@ -19,7 +19,7 @@ from ..heads.base import build_head, trains_module
 from ..models.backbones import batch_norms, build, cell_side, input_side, not_decayed
 from ..models.tokens import Tap, grid_shapes
 from ..randomness import Streams
-from .parts import layer_groups, leave_trainable
+from .parts import layer_groups
 from .plan import TrainingPlan
 
 
@@ -108,9 +108,7 @@ def make_trainee(spec: CellSettings, streams: Streams) -> Trainee:
     streams.seed_torch("init", "backbone")
     backbone = build(spec.backbone, spec.shape, spec.head)
     if not trains_module(spec.head):
-        trainee = Trainee(backbone, None, None)
-        leave_trainable(trainee, spec.recipe.trainable)
-        return trainee
+        return Trainee(backbone, None, None)
     tap = tap_of(backbone, spec.head)
     side = input_side(spec.head, backbone, spec.recipe.image_size)
     grids = grid_shapes(tap, spec.dataset.channels, side)
@@ -119,9 +117,7 @@ def make_trainee(spec: CellSettings, streams: Streams) -> Trainee:
     head, labels = build_head(spec.head, grids), spec.head.shared.labels
     if not labels:
         _leave_out_what_no_token_needs(tap, spec)
-    trainee = Trainee(backbone, head, tap, labels=labels, patch=patch)
-    leave_trainable(trainee, spec.recipe.trainable)
-    return trainee
+    return Trainee(backbone, head, tap, labels=labels, patch=patch)
 
 
 def load_start(spec: RunSpec, plan: TrainingPlan, backbone: nn.Module) -> LoadedWeights | None:
@@ -284,6 +280,8 @@ def make_schedule(
         optimizer,
         decay_t=recipe.decay_epochs * units if falls else total + 1,
         decay_rate=recipe.decay_rate if falls else 1.0,
+        # Counted from the start of training, as those of the cosine schedules are.
+        warmup_prefix=False,
         **shared,
     )
     return made

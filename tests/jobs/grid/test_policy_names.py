@@ -21,6 +21,7 @@ KNOWN = [
     "v0r-mstd0.5",
     "3a",
 ]
+REFUSED = ["rand-m9.5", "rand-n2.5", "rand-m9-inc1.5", "augmix-w2.5"]
 UNKNOWN = ["rnd-m9", "rand-x9", "rand-m9-mst0.5", "augmix-n2", "original-m9", "v1"]
 
 
@@ -41,3 +42,15 @@ def test_what_timm_does_not_know_is_refused(name: str) -> None:
     with pytest.raises(AssertionError):
         by_timm(name)
     assert policy_problem(name)
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_timm_cannot_read_is_refused(name: str) -> None:
+    with pytest.raises(ValueError, match="invalid literal"):
+        by_timm(name)
+    assert "takes a whole number" in str(policy_problem(name))
+
+
+def test_no_more_operations_are_drawn_than_a_weighted_set_has() -> None:
+    assert policy_problem("rand-n14-tweights") is None
+    assert "a weighted set has 14 operations" in str(policy_problem("rand-n15-tweights"))

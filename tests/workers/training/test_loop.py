@@ -361,6 +361,7 @@ def test_a_step_waits_for_no_value(
     tmp_path: Path, head: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recipe = {**REGULARISED, "epochs": 1, "crop": "resized", "crop_padding": 4}
+    recipe |= {"auto_augment": "rand-m9-mstd0.5-inc1"}
     run = training(run_spec(VIT, head, **recipe), tmp_path)
     # On the CPU it looks at the loss in every step.
     monkeypatch.setattr(run.sums, "check_finite", lambda *_: None)

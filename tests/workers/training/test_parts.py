@@ -1,18 +1,22 @@
 """Which parts of a backbone are trained, and how fast each."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
+import timm
 import torch
 from torch import nn
 
 from vtjobs.jobs.run.settings import BackboneSettings
+from vtjobs.workers.checkpoints.manifest import MODEL
+from vtjobs.workers.checkpoints.weights import load_weights
 from vtjobs.workers.errors import BackboneError
 from vtjobs.workers.randomness import Streams
-from vtjobs.workers.training.parts import layer_groups
+from vtjobs.workers.training.parts import Part, layer_groups, leave_trainable, parameters_of
 from vtjobs.workers.training.trainee import Trainee, make_optimizer, make_schedule, make_trainee
 
-from ...support.training import CONVNET, VIT, make_backbone, run_spec, training, weights_of
+from ...support.training import CONVNET, VIT, make_backbone, newest, run_spec, training, weights_of
 
 CVT = make_backbone("cvt_13")
 PATCHCONVNET = make_backbone("patchconvnet_s60", embed_dim=64, depth=3)
@@ -45,26 +49,60 @@ def test_of_a_transformer_attention_and_classifier_can_be_trained_alone(tmp_path
     assert left and not any(".attn." in name and name.endswith("weight") for name in left)
 
 
+def made(backbone: BackboneSettings, part: Part, **recipe: Any) -> Trainee:
+    spec = run_spec(backbone, trainable=part, **recipe)
+    trainee = make_trainee(spec, Streams(spec.seeds))
+    leave_trainable(trainee, part)
+    return trainee
+
+
 def test_the_features_of_a_linear_probe_are_those_of_evaluation() -> None:
-    spec = run_spec(VIT, trainable="classifier", dropout=0.5)
-    trainee = make_trainee(spec, Streams(spec.seeds)).train()
+    trainee = made(VIT, "classifier", dropout=0.5)
     images = torch.rand(4, 1, 16, 16)
     assert torch.equal(trainee(images)[0], trainee(images)[0])
 
 
 def test_class_attention_is_attention_and_its_block_is_more() -> None:
     cait = make_backbone("cait_xxs24_224", patch_size=4, embed_dim=16, depth=1, num_heads=2)
-    spec = run_spec(cait, trainable="attention")
-    trainee = make_trainee(spec, Streams(spec.seeds))
-    names = {name for name, value in trainee.backbone.named_parameters() if value.requires_grad}
+    backbone = made(cait, "attention").backbone
+    names = {name for name, value in backbone.named_parameters() if value.requires_grad}
     assert {name.split(".")[0] for name in names} == {"blocks", "blocks_token_only", "head"}
     assert all(".attn." in name or name.startswith("head.") for name in names)
 
 
 def test_a_backbone_without_attention_is_told() -> None:
-    spec = run_spec(CONVNET, trainable="attention")
-    with pytest.raises(BackboneError, match="trainable: attention needs a backbone with attention"):
-        make_trainee(spec, Streams(spec.seeds))
+    with pytest.raises(
+        BackboneError, match="trainable: attention needs attention; ResNet has none"
+    ):
+        made(CONVNET, "attention")
+
+
+def test_the_innermost_layers_of_attention_count_whatever_they_are_called() -> None:
+    maxvit = timm.create_model("maxvit_pico_rw_256", num_classes=2)
+    chosen = {id(value) for value in parameters_of(maxvit, "attention")}
+    names = {name for name, value in maxvit.named_parameters() if id(value) in chosen}
+    assert any(".attn." in name for name in names) and not any(".mlp." in name for name in names)
+    xcit = timm.create_model("xcit_nano_12_p16_224", num_classes=2)
+    chosen = {id(value) for value in parameters_of(xcit, "attention")}
+    assert id(xcit.blocks[0].attn.qkv.weight) in chosen
+    with pytest.raises(BackboneError, match="needs attention"):
+        parameters_of(timm.create_model("resnest14d", num_classes=2), "attention")
+
+
+@pytest.mark.parametrize("part", ["attention", "classifier"])
+def test_what_is_frozen_is_loaded_at_another_image_size_as_what_is_trained(
+    tmp_path: Path, part: Part
+) -> None:
+    cait = make_backbone("cait_xxs24_224", patch_size=4, embed_dim=16, depth=1, num_heads=2)
+    small = training(run_spec(cait, epochs=1, warmup_epochs=0), tmp_path / "small")
+    small.run()
+    spec = run_spec(cait, epochs=1, image_size=32, trainable=part)
+    file = newest(tmp_path / "small", small.spec.run_id)
+    assert file is not None
+    large = training(spec, tmp_path / "large", init=file / MODEL)
+    free = make_trainee(spec, Streams(spec.seeds))
+    load_weights(free.backbone, file / MODEL)
+    assert torch.equal(large.trainee.backbone.pos_embed, free.backbone.pos_embed)
 
 
 # The rate of each layer ---------------------------------------------------------------------------
@@ -144,3 +182,14 @@ def test_a_step_schedule_falls_every_few_epochs() -> None:
         schedule.step_update(step)
         found.append(optimizer.param_groups[0]["lr"])
     assert found == pytest.approx([1e-2] * 12 + [1e-3] * 12 + [1e-4] * 4)
+
+
+def test_the_falls_of_a_step_schedule_count_from_the_start_of_training() -> None:
+    spec = run_spec(epochs=4, lr=1e-2, warmup_epochs=1, schedule="step", decay_epochs=2)
+    optimizer = make_optimizer(make_trainee(spec, Streams(spec.seeds)), spec.recipe)
+    schedule = make_schedule(optimizer, spec.recipe, 2)
+    found = []
+    for step in range(6):
+        schedule.step_update(step)
+        found.append(optimizer.param_groups[0]["lr"])
+    assert found == pytest.approx([0, 5e-3, 1e-2, 1e-2, 1e-3, 1e-3])
