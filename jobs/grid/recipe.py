@@ -96,8 +96,9 @@ class Recipe(BaseModel):
     decay_epochs: int = Field(
         30, ge=1, le=100_000, description="epochs between the falls of schedule: step"
     )
-    decay_rate: Fraction = Field(
-        0.1, description="what is left of the learning rate after a fall of schedule: step"
+    decay_rate: Fraction | None = Field(
+        None,
+        description="what is left of the rate after a fall of schedule: step; default: 0.1",
     )
     warmup_epochs: NotNegative = Field(
         0.0,

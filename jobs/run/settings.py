@@ -181,7 +181,8 @@ class RecipeSettings(Document, frozen=True, kw_only=True):
     schedule_unit: Literal["step", "epoch"] = "step"
     schedule_lag: int = 0
     decay_epochs: int = 30
-    decay_rate: float = 0.1
+    decay_rate: float | None = None
+    """None: 0.1. A number would be written into every run: defaults are left out by identity."""
     warmup_epochs: float
     warmup_lr: float
     min_lr: float

@@ -279,7 +279,7 @@ def make_schedule(
     made: Scheduler = StepLRScheduler(
         optimizer,
         decay_t=recipe.decay_epochs * units if falls else total + 1,
-        decay_rate=recipe.decay_rate if falls else 1.0,
+        decay_rate=(0.1 if recipe.decay_rate is None else recipe.decay_rate) if falls else 1.0,
         # Counted from the start of training, as those of the cosine schedules are.
         warmup_prefix=False,
         **shared,

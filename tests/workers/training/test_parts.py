@@ -172,9 +172,7 @@ def test_a_backbone_that_tells_no_layers_is_refused() -> None:
 
 
 def test_a_step_schedule_falls_every_few_epochs() -> None:
-    spec = run_spec(
-        epochs=7, lr=1e-2, warmup_epochs=0, schedule="step", decay_epochs=3, decay_rate=0.1
-    )
+    spec = run_spec(epochs=7, lr=1e-2, warmup_epochs=0, schedule="step", decay_epochs=3)
     optimizer = make_optimizer(make_trainee(spec, Streams(spec.seeds)), spec.recipe)
     schedule = make_schedule(optimizer, spec.recipe, 4)
     found = []
