@@ -116,6 +116,25 @@ def test_advice_names_what_was_measured(
     assert found == [] if said is None else found[0].startswith(said)
 
 
+@pytest.mark.parametrize(
+    ("shared", "said"),
+    [(1, "(resources.per_gpu: 2)"), (8, "(resources.per_gpu: 16)"), (16, "on a smaller GPU")],
+)
+def test_of_a_gpu_that_is_mostly_idle_more_runs_may_share_as_many_as_are_allowed(
+    quiet_lab: Lab, monkeypatch: pytest.MonkeyPatch, shared: int, said: str
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    resources = f"gpus_per_node: 1, per_gpu: {shared}"
+    grid = tiny_grid(seeds="1").replace("gpus_per_node: 0", resources)
+    (run_id,) = quiet_lab.submit(grid)
+    quiet_lab.tick()
+    work(quiet_lab, run_id, hours=2, gpu_utilisation=0.05)
+    quiet_lab.tick()
+    (cell,) = of_all(quiet_lab)
+    assert (cell.gpus, cell.per_gpu) == (1, shared)
+    assert cell.advice[0].endswith(said)
+
+
 def test_the_time_of_a_run_ends_with_its_last_sign_of_life(asked_for_a_day: Lab) -> None:
     lab = asked_for_a_day
     first, second = run_ids(lab)

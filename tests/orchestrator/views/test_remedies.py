@@ -108,6 +108,17 @@ def test_a_head_whose_file_is_not_known_is_named_by_its_class(quiet_lab: Lab) ->
     assert why(quiet_lab.context, run_id).place == "head Boom, line 11"
 
 
+def test_runs_that_share_a_gpu_are_told_to_share_it_with_fewer(
+    quiet_lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    (run_id,) = quiet_lab.submit(grid().replace("gpus_per_node: 0", "gpus_per_node: 1, per_gpu: 2"))
+    end(quiet_lab, run_id, "out_of_memory", state="out_of_memory", error=TORCH)
+    action = why(quiet_lab.context, run_id).action
+    assert action.startswith("2 runs share each GPU. Lower resources.per_gpu in the grid file")
+    run(quiet_lab, last_command(action))
+
+
 @pytest.mark.parametrize(
     ("retries", "keys"),
     [(3, ["halve_micro_batch: true"]), (1, ["halve_micro_batch: true", "retries: 2"])],

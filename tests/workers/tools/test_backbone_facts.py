@@ -57,6 +57,20 @@ def test_what_cannot_be_made_is_told_in_timms_words(
     assert words in (_ask(backbone, image_size=size).error or "")
 
 
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ({"trainable": "attention"}, "trainable: attention needs attention; ResNet has none"),
+        ({"trainable": "classifier"}, None),
+        ({"by_layer": True}, None),
+    ],
+)
+def test_a_backbone_without_the_part_that_is_to_be_trained_is_told_before_anything_is_submitted(
+    asked: dict[str, Any], words: str | None
+) -> None:
+    assert describe(changed(_question_of(CONVNET), **asked)).error == words
+
+
 def test_many_questions_are_answered_by_one_process(tmp_path: Path) -> None:
     backbones = {"a": VIT, "b": CONVNET, "c": make_backbone("resnet18", nonsense=1)}
     questions = to_plain({name: _question_of(one) for name, one in backbones.items()})

@@ -171,23 +171,22 @@ def test_a_backbone_that_tells_no_layers_is_refused() -> None:
 # The schedule of old ------------------------------------------------------------------------------
 
 
-def test_a_step_schedule_falls_every_few_epochs() -> None:
-    spec = run_spec(epochs=7, lr=1e-2, warmup_epochs=0, schedule="step", decay_epochs=3)
+def rates_by_step(steps: int, *, per_epoch: int, **recipe: Any) -> list[float]:
+    spec = run_spec(lr=1e-2, schedule="step", **recipe)
     optimizer = make_optimizer(make_trainee(spec, Streams(spec.seeds)), spec.recipe)
-    schedule = make_schedule(optimizer, spec.recipe, 4)
+    schedule = make_schedule(optimizer, spec.recipe, per_epoch)
     found = []
-    for step in range(28):
+    for step in range(steps):
         schedule.step_update(step)
         found.append(optimizer.param_groups[0]["lr"])
+    return found
+
+
+def test_a_step_schedule_falls_every_few_epochs() -> None:
+    found = rates_by_step(28, per_epoch=4, epochs=7, warmup_epochs=0, decay_epochs=3)
     assert found == pytest.approx([1e-2] * 12 + [1e-3] * 12 + [1e-4] * 4)
 
 
 def test_the_falls_of_a_step_schedule_count_from_the_start_of_training() -> None:
-    spec = run_spec(epochs=4, lr=1e-2, warmup_epochs=1, schedule="step", decay_epochs=2)
-    optimizer = make_optimizer(make_trainee(spec, Streams(spec.seeds)), spec.recipe)
-    schedule = make_schedule(optimizer, spec.recipe, 2)
-    found = []
-    for step in range(6):
-        schedule.step_update(step)
-        found.append(optimizer.param_groups[0]["lr"])
-    assert found == pytest.approx([0, 5e-3, 1e-2, 1e-2, 1e-3, 1e-3])
+    found = rates_by_step(6, per_epoch=2, epochs=4, warmup_epochs=1, decay_epochs=2, decay_rate=0.5)
+    assert found == pytest.approx([0, 5e-3, 1e-2, 1e-2, 5e-3, 5e-3])
