@@ -1,6 +1,4 @@
-"""timm's image-by-image pipeline in loader workers, for recipes that need RandAugment or colour
-jitter.
-"""
+"""timm's image-by-image pipeline in loader workers: images of any size, and a lab's own transforms."""
 
 import random
 from collections.abc import Iterator
