@@ -1,4 +1,4 @@
-"""timm's image-by-image pipeline in loader workers: images of any size, and a lab's own transforms."""
+"""timm's pipeline in loader workers: single images of any size, and a lab's own transforms."""
 
 import random
 from collections.abc import Iterator
