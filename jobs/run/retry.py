@@ -22,6 +22,8 @@ BLAMED = DETERMINISTIC | {
     FailureClass.DATA_MISSING,
 }
 ALIKE_RUNS = 3
+# Of these, runs count already while they wait for another try.
+AT_ONCE = frozenset((FailureClass.DATA_MISSING,))
 ONCE = frozenset((FailureClass.DATA_MISSING, FailureClass.NO_RESULT))
 
 

@@ -203,6 +203,8 @@ class Backend(Protocol):
     """The site's settings that choose a queue with limits of its own."""
     when_full: str
     """Why a run waits that it has no room for at this time: a sentence."""
+    one_machine: bool
+    """Whether all runs are on one machine: what is missing there is missing for every run."""
     nodes_change: bool
     """Whether its nodes may be others tomorrow. The GPUs of a run that asks for none in particular
     are then settled when its grid is submitted.

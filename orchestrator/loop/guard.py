@@ -16,7 +16,7 @@ from ...db.engine import reading
 from ...db.lookups import FailedRun
 from ...jobs.atomic_files import read_cache, read_mapping, to_json, write_new, write_over
 from ...jobs.run.error_text import message_of
-from ...jobs.run.retry import ALIKE_RUNS, BLAMED
+from ...jobs.run.retry import ALIKE_RUNS, AT_ONCE, BLAMED
 from ...jobs.run.states import RunState
 from ...jobs.workspace.markers import damaged_markers
 from ...jobs.workspace.paths import Workspace
@@ -141,7 +141,7 @@ def _watch_failures(context: Context, *, acts: bool) -> list[str]:
     """
     alike: dict[tuple[str, str, str], list[FailedRun]] = defaultdict(list)
     with reading(context.ledger.engine) as connection:
-        for row in lookups.failed_runs(connection, BLAMED):
+        for row in lookups.failed_runs(connection, BLAMED, waiting=AT_ONCE):
             alike[row.grid_id, row.failure, row.signature].append(row)
         waiting = (RunState.PENDING, RunState.QUEUED)
         pending = lookups.runs_by_grid(connection, waiting) if alike else {}
@@ -149,6 +149,8 @@ def _watch_failures(context: Context, *, acts: bool) -> list[str]:
     for (grid_id, failure, signature), rows in sorted(alike.items()):
         forgiven = read_cache(context.workspace.marker(grid_id, "forgiven"))
         fresh = [row for row in rows if forgiven.get(row.run_id, 0) < row.number]
+        if not _is_everywhere(context, fresh):
+            fresh = [row for row in fresh if row.state == RunState.FAILED]
         if len(fresh) < ALIKE_RUNS or not pending.get(grid_id):
             continue
         with reading(context.ledger.engine) as connection:
@@ -169,6 +171,16 @@ def _watch_failures(context: Context, *, acts: bool) -> list[str]:
             f" a change: vtjobs release {grid_id}{context.where}"
         )
     return found
+
+
+def _is_everywhere(context: Context, rows: list[FailedRun]) -> bool:
+    """Return whether runs failed because of more than one bad node.
+
+    Runs that wait for another try may find their data on another node. But where two nodes, or the
+    only machine, lack it, further runs would fail as well.
+    """
+    hosts = {row.host for row in rows if row.host}
+    return len(hosts) > 1 or any(context.backend(row.backend).one_machine for row in rows)
 
 
 def reset(context: Context, grid_ids: set[str]) -> None:

@@ -12,7 +12,7 @@ from ...jobs.at_once import at_once
 from ...jobs.atomic_files import make_folder, to_json, touch_new, write_over
 from ...jobs.documents import Document, field
 from ...jobs.errors import DamagedFile, VtjobsError
-from ...jobs.run.states import RunState
+from ...jobs.run.states import FailureClass, RunState
 from ...jobs.workspace.markers import read_marker
 from ...jobs.workspace.paths import RunFolder
 from ..loop.context import Context
@@ -94,6 +94,7 @@ def retryable(context: Context, run_ids: Sequence[str], *, clean: bool) -> Done:
     states = _states(context, run_ids)
     over: dict[str, str] = {}
     live, elsewhere = _live(context, run_ids), _imported(context, run_ids)
+    waiting = _waiting_for_another_try(context)
     for run_id in run_ids:
         state = states[run_id]
         if run_id in elsewhere:
@@ -104,11 +105,17 @@ def retryable(context: Context, run_ids: Sequence[str], *, clean: bool) -> Done:
             over[run_id] = (
                 f"is completed. To train it again: vtjobs rerun {run_id[:8]}{context.where}"
             )
-        elif state == RunState.PENDING and not clean:
+        elif state == RunState.PENDING and run_id not in waiting and not clean:
             over[run_id] = "is pending and needs no retry"
         elif state == RunState.BLOCKED:
             over[run_id] = "is blocked by its parent stage. Retry the parent run instead"
     return Done(run_ids=[run_id for run_id in run_ids if run_id not in over], passed_over=over)
+
+
+def _waiting_for_another_try(context: Context) -> set[str]:
+    """Return the pending runs whose newest attempt failed; a retry lets them start at once."""
+    with reading(context.ledger.engine) as connection:
+        return {row.run_id for row in lookups.failed_runs(connection, (), waiting=FailureClass)}
 
 
 def retry(context: Context, run_ids: Sequence[str], *, clean: bool) -> Done:

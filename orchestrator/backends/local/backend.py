@@ -50,6 +50,7 @@ class LocalBackend:
     goes_on = "The runs go on without this terminal, retries and later stages included."
     queue_settings: tuple[str, ...] = ()
     when_full = "it is taken on by its grid's agent as soon as that has a free place"
+    one_machine = True
     nodes_change = False
 
     def __init__(self, workspace: Workspace, *, folder: Path | None = None) -> None:

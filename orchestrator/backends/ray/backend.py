@@ -46,6 +46,7 @@ class RayBackend:
     )
     queue_settings = ("address",)
     when_full = "ray's limit on submitted jobs is reached; the run is submitted as other jobs end"
+    one_machine = False
     nodes_change = True
 
     def __init__(

@@ -61,6 +61,7 @@ class SlurmBackend:
     )
     queue_settings = ("account", "qos", "partition")
     when_full = "slurm's limit on submitted jobs is reached; the run is submitted as other jobs end"
+    one_machine = False
     nodes_change = False
 
     def __init__(

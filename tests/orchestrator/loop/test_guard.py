@@ -27,6 +27,7 @@ def fail(
     signature: str = "ValueError: no",
     failure: str = "user_error",
     error: str = "",
+    host: str = "h1",
 ) -> None:
     """Let the newest attempts of these runs fail."""
     for run_id in run_ids:
@@ -35,7 +36,7 @@ def fail(
             lab,
             run_id,
             number,
-            started(attempt=number),
+            started(attempt=number, host=host),
             ended("failed", failure, signature=signature, error=error),
         )
 
@@ -176,6 +177,51 @@ def test_failures_of_different_kinds_are_not_alike(quiet_lab: Lab, many: list[st
 def test_failures_that_trying_again_may_mend_trip_nothing(quiet_lab: Lab, many: list[str]) -> None:
     fail(quiet_lab, *many[:3], failure="storage")
     assert problems(quiet_lab) == []
+
+
+@pytest.fixture
+def patient(quiet_lab: Lab) -> list[str]:
+    """Six runs with several tries each, of which four are queued and two still wait."""
+    found = quiet_lab.submit(tiny_grid(seeds="6", extra="retries: 3\nmax_running: 4"))
+    quiet_lab.tick()
+    return found
+
+
+def test_missing_data_stops_the_grid_before_any_run_is_tried_again(
+    quiet_lab: Lab, patient: list[str]
+) -> None:
+    fail(quiet_lab, *patient[:3], failure="data_missing")
+    (problem,) = problems(quiet_lab)
+    assert "(data_missing: ValueError: no); 6 runs are held back" in problem
+    assert queued(quiet_lab, patient) == [patient[3]], "nothing new was submitted"
+
+
+def test_data_missing_on_one_of_several_nodes_stops_nothing(
+    quiet_lab: Lab, patient: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(SleepingBackend, "one_machine", False)
+    fail(quiet_lab, *patient[:3], failure="data_missing")
+    assert problems(quiet_lab) == []
+
+
+def test_data_missing_on_two_nodes_stops_the_grid(
+    quiet_lab: Lab, patient: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(SleepingBackend, "one_machine", False)
+    fail(quiet_lab, *patient[:2], failure="data_missing")
+    fail(quiet_lab, patient[2], failure="data_missing", host="h2")
+    (problem,) = problems(quiet_lab)
+    assert "stopped after 3 runs failed with the same error" in problem
+
+
+def test_runs_start_again_at_once_when_missing_data_is_back(
+    quiet_lab: Lab, patient: list[str]
+) -> None:
+    fail(quiet_lab, *patient[:3], failure="data_missing")
+    assert problems(quiet_lab)
+    actions.retry(quiet_lab.context, patient, clean=False)
+    assert problems(quiet_lab) == []
+    assert set(patient[:3]) <= set(queued(quiet_lab, patient))
 
 
 def test_another_grid_goes_on(quiet_lab: Lab, many: list[str]) -> None:

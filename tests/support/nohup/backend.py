@@ -46,6 +46,7 @@ class NohupBackend:
     queue_settings: tuple[str, ...] = ()
     when_full = "it waits for this machine"
     goes_on = "The runs go on without this terminal."
+    one_machine = True
     nodes_change = False
 
     def __init__(self, config: Config) -> None:
