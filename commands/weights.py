@@ -96,6 +96,22 @@ def evaluate(
             max=1,
         ),
     ] = None,
+    knn: Annotated[
+        str | None,
+        typer.Option(
+            help="Score features by nearest training images instead, e.g. 10,20: accuracy (knn10, "
+            "knn20) and mean average precision (map).",
+            metavar="K[,K…]",
+        ),
+    ] = None,
+    labels: Annotated[
+        str | None,
+        typer.Option(
+            help="With --knn: judge by the classes of this dataset, which has the same images; "
+            "stored as, e.g., test@cifar100.",
+            metavar="DATASET",
+        ),
+    ] = None,
     as_json: Json = False,
     workspace: Workspace = None,
 ) -> None:
@@ -103,6 +119,9 @@ def evaluate(
     from ..orchestrator.housekeeping.evaluate import evaluate as score
     from .printing import terminal
 
+    counts = _counts(knn)
+    if labels is not None and not counts:
+        raise BadInput("--labels needs --knn: a classifier knows its own classes only")
     context = open_workspace(workspace)
     make_pass(context, start=False)
     run_ids = select_ids(context, selector)
@@ -113,6 +132,19 @@ def evaluate(
         show=not as_json,
         image_size=image_size,
         crop_pct=crop_pct,
+        knn=counts,
+        labels=labels,
     )
     if as_json:
         terminal.emit_json(found)
+
+
+def _counts(knn: str | None) -> list[int]:
+    """Return the numbers of neighbours that an option lists."""
+    try:
+        counts = [int(count) for count in knn.split(",")] if knn is not None else []
+    except ValueError:
+        counts = [0]
+    if any(count < 1 for count in counts):
+        raise BadInput(f"--knn {knn}: must be whole numbers from 1 on, e.g. 10,20")
+    return sorted(set(counts))

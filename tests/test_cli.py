@@ -256,6 +256,10 @@ def test_a_reader_that_leaves_early_is_no_error(trained: Cli) -> None:
         (["nonsense"], 2),
         (["submit", "missing.yaml"], 2),
         (["evaluate", "all", "--sets", "val"], 2),
+        (["evaluate", "all", "--knn", "ten"], 2),
+        (["evaluate", "all", "--knn", "5", "--sets", "train"], 2),
+        (["evaluate", "all", "--knn", "5", "--labels", "cifar100"], 2),
+        (["evaluate", "all", "--labels", "digits_parity"], 2),
         (["ledger", "rebuild"], 7),
         (["gc", "all"], 7),
         (["data", "prepare", "cifar11"], 2),
@@ -324,6 +328,17 @@ def test_evaluate_scores_without_training(trained: Cli) -> None:
     assert {run["run_id"]: run["attempts"] for run in trained.json("runs")} == before
     again = {cell["head"]: cell["n"] for cell in trained.json("report", "tiny", "--set", "train")}
     assert again == {"supervised": 0, "relvit": 2}
+
+
+def test_features_are_reported_by_the_classes_of_another_level(trained: Cli) -> None:
+    options = ("--knn", "5,10", "--labels", "digits_parity")
+    rows = trained.json("evaluate", "head=relvit", *options)
+    by_level = {row["metric"] for row in rows if row["set_name"] == "test@digits_parity"}
+    assert by_level == {"knn5", "knn10", "map", "map_conditioned", "map_oracle"}
+    chosen = ("--set", "test@digits_parity", "--metric", "knn10")
+    cells = {cell["head"]: cell for cell in trained.json("report", "tiny", *chosen)}
+    assert cells["supervised"]["n"] == 0 and cells["relvit"]["n"] == 2
+    assert 50 < cells["relvit"]["mean"] <= 100
 
 
 def test_logs_and_failures_of_a_healthy_grid(trained: Cli) -> None:

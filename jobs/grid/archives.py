@@ -50,7 +50,12 @@ class Source:
 def sources() -> dict[str, Source]:
     """Return dataset -> where it is to be had, for those that vtjobs does not download."""
     data = catalogue.archives()
-    return {name: _source(data[found.get("same_as", name)]) for name, found in data.items()}
+    same = {name: found.get("same_as", name) for name, found in data.items()}
+    for name, facts in catalogue.datasets().items():
+        # A level has the images of its dataset.
+        if facts.get("level_of") in data:
+            same[name] = facts["level_of"]
+    return {name: _source(data[other]) for name, other in same.items()}
 
 
 def _source(data: dict[str, Any]) -> Source:

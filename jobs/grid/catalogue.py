@@ -155,8 +155,38 @@ def backbones() -> dict[str, dict[str, Any]]:
 
 @cache
 def datasets() -> dict[str, dict[str, Any]]:
-    """Return the known datasets with their facts."""
-    return dict(_document("datasets.yaml").data)
+    """Return the known datasets with their facts.
+
+    The levels of a dataset, other classes of the same images, are datasets with a key `level_of`.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    for name, facts in _document("datasets.yaml").data.items():
+        found[name] = facts
+        for level, classes in facts.get("levels", {}).items():
+            found[f"{name}_{level}"] = _at_level(name, facts, level, classes)
+    return found
+
+
+def _at_level(name: str, facts: dict[str, Any], level: str, classes: int) -> dict[str, Any]:
+    own = {
+        "title": f"{facts['title']}; classes by {level}",
+        "classes": classes,
+        "fingerprint": f"{facts['fingerprint']};{level}",
+        "fetched_as": facts.get("fetched_as", name),
+        "level_of": name,
+    }
+    return {key: value for key, value in (facts | own).items() if key != "levels"}
+
+
+def same_images(name: str) -> list[str]:
+    """Return the known datasets with the same images and other classes."""
+    known = datasets()
+    root = known.get(name, {}).get("level_of", name)
+    return [
+        other
+        for other, facts in known.items()
+        if other != name and facts.get("level_of", other) == root
+    ]
 
 
 @cache

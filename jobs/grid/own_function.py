@@ -1,5 +1,6 @@
 """A lab's own loss, transform or metric: `train: {loss: "focal.py:focal"}`."""
 
+import re
 from typing import Any
 
 from ..run.settings import OwnFunction
@@ -11,6 +12,15 @@ from .own_source import NotOwn, Sources, find, is_own
 FIRST = {"loss": 2, "transform": 0, "metric": 2}
 # Metrics that vtjobs has itself.
 METRICS = ("top1", "top5", "loss", "n")
+# Those of `vtjobs evaluate --knn`, in percent.
+NEIGHBOURS = re.compile(r"knn\d+|map|map_conditioned|map_oracle")
+
+
+def is_taken(metric: str) -> bool:
+    """Return whether a metric's name is one of vtjobs' own."""
+    return (
+        metric in METRICS or metric.startswith("ema_") or NEIGHBOURS.fullmatch(metric) is not None
+    )
 
 
 def names_own(value: Any) -> bool:
@@ -55,7 +65,7 @@ def find_metrics(given: list[Any], mistakes: Mistakes) -> list[OwnFunction]:
         except NotOwn as error:
             mistakes.at(path, str(error))
             continue
-        if function.name in METRICS or function.name.startswith("ema_"):
+        if is_taken(function.name):
             mistakes.at(path, f"{function.name} is a metric of vtjobs. Rename the function")
         elif function.name in found:
             mistakes.at(path, f"{function.name} is listed twice. Rename one of the functions")

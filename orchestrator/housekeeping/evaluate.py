@@ -32,6 +32,8 @@ def evaluate(
     show: bool,
     image_size: int | None = None,
     crop_pct: float | None = None,
+    knn: Sequence[int] = (),
+    labels: str | None = None,
 ) -> list[records.ResultRow]:
     """Score the completed ones among these runs; return their results on these sets.
 
@@ -42,22 +44,32 @@ def evaluate(
         show: whether the scores are printed as they come.
         image_size: another side of the input than the recipe's, pixels.
         crop_pct: another share that the centre crop keeps.
+        knn: numbers of nearest training images by which features are scored, in place of the
+            classifier.
+        labels: a known dataset with the same images, whose classes then count.
 
     Raises:
-        BadInput: a set is unknown.
+        BadInput: a set is unknown, is the training set itself where neighbours score it, or has no
+            such labels.
         NothingMatched: none of the runs has completed.
     """
+    if knn and "train" in sets:
+        raise BadInput("--sets train: with --knn each image would be its own nearest neighbour")
     by_grid: dict[str, list[str]] = defaultdict(list)
     with reading(context.ledger.engine) as connection:
         for run in lookups.completed_runs(connection, run_ids):
-            if run.settings.head.shared.labels:
+            if knn or run.settings.head.shared.labels:
                 _check_sets(run.settings.dataset, sets)
+                _check_labels(run.settings.dataset, labels)
                 by_grid[run.grid_id].append(run.run_id)
         settings = queries.grid_settings(connection, set(by_grid))
     if not by_grid:
-        raise NothingMatched("no selected run has completed with a classifier that can be scored")
+        what = "" if knn else " with a classifier that can be scored"
+        raise NothingMatched(f"no selected run has completed{what}")
     more = ["--image-size", str(image_size)] if image_size is not None else []
     more += ["--crop-pct", str(crop_pct)] if crop_pct is not None else []
+    more += ["--knn", ",".join(map(str, knn))] if knn else []
+    more += ["--labels", labels] if labels is not None else []
     codes = [
         _score(context, ids, [*more, "--sets", ",".join(sets)], settings[grid_id], show)
         for grid_id, ids in by_grid.items()
@@ -84,6 +96,13 @@ def _check_sets(dataset: DatasetSettings, sets: Sequence[str]) -> None:
             raise BadInput(
                 f"--sets {name}: dataset {dataset.name} has no such set. {suggest(name, known)}"
             )
+
+
+def _check_labels(dataset: DatasetSettings, labels: str | None) -> None:
+    known = catalogue.same_images(dataset.name)
+    if labels is not None and labels not in known:
+        there = suggest(labels, known) if known else f"No dataset has the images of {dataset.name}"
+        raise BadInput(f"--labels {labels}: other images than those of {dataset.name}. {there}")
 
 
 def _score(

@@ -56,7 +56,7 @@ def write_cifar(
                 b"filenames": [b"x.png"] * each,
             }
             if key == b"fine_labels":
-                batch[b"coarse_labels"] = [0] * each
+                batch[b"coarse_labels"] = [label // 5 for label in truth]
             (folder / name).write_bytes(python2_pickle(batch))
             listed.append([name, md5(folder / name)])
             if part == "train_list":

@@ -115,6 +115,35 @@ def _quotas(counts: Tensor, total: int) -> Tensor:
     return quotas
 
 
+def labels_of(
+    name: str,
+    part: ImageSet,
+    dataset: DatasetSettings,
+    split: str,
+    *,
+    data_root: Path,
+    paths: dict[str, str],
+) -> Tensor:
+    """Return the classes that another dataset gives to a part's images, [N] int64.
+
+    Args:
+        name: of a dataset with the same images, such as `cifar100` of `cifar100_coarse`.
+        part: as `load_part` returned it.
+        dataset: of the part.
+        split: of the part.
+        data_root: where known datasets lie.
+        paths: folder by fingerprint.
+
+    Raises:
+        DataError: as `load`.
+    """
+    is_cut = split in ("train", "val") and dataset.val is not None
+    whole = load(
+        catalogue.dataset(name), "train" if is_cut else split, data_root=data_root, paths=paths
+    )
+    return whole.labels[part.places] if is_cut else whole.labels
+
+
 def load(
     dataset: DatasetSettings, split: str, *, data_root: Path, paths: dict[str, str]
 ) -> ImageSet:
@@ -189,12 +218,18 @@ def _digits(_: Path, split: str) -> ImageSet:
     return whole.part(torch.arange(0 if split == "train" else 1, len(whole), 2))
 
 
-def _cifar(classes: int) -> Callable[[Path, str], ImageSet]:
-    def read(root: Path, split: str) -> ImageSet:
+def _digits_parity(root: Path, split: str) -> ImageSet:
+    # Even digits are class 0, odd ones class 1.
+    whole = _digits(root, split)
+    return ImageSet(images=whole.images, labels=whole.labels % 2)
+
+
+def _cifar(name: str, labelled: str) -> Callable[[Path, str], ImageSet]:
+    def read(folder: Path, split: str) -> ImageSet:
         from torchvision import datasets
         from torchvision.datasets.utils import check_integrity
 
-        kind = datasets.CIFAR10 if classes == 10 else datasets.CIFAR100
+        kind, root = getattr(datasets, name.upper()), folder.parent / name
         files = kind.train_list if split == "train" else kind.test_list
         paths = [root / kind.base_folder / name for name, _ in files]
         if not all(
@@ -205,11 +240,7 @@ def _cifar(classes: int) -> Callable[[Path, str], ImageSet]:
         images = torch.from_numpy(numpy.concatenate([batch["data"] for batch in batches])).view(
             -1, 3, 32, 32
         )
-        labels = [
-            label
-            for batch in batches
-            for label in batch["labels" if classes == 10 else "fine_labels"]
-        ]
+        labels = [label for batch in batches for label in batch[labelled]]
         return ImageSet(images=images, labels=torch.tensor(labels))
 
     return read
@@ -293,8 +324,10 @@ DOMAINS = ("clipart", "infograph", "painting", "quickdraw", "real", "sketch")
 _LOADERS: dict[str, Callable[[Path, str], ImageSet]] = {
     "digits": _digits,
     "digits300": _digits300,
-    "cifar10": _cifar(10),
-    "cifar100": _cifar(100),
+    "digits_parity": _digits_parity,
+    "cifar10": _cifar("cifar10", "labels"),
+    "cifar100": _cifar("cifar100", "fine_labels"),
+    "cifar100_coarse": _cifar("cifar100", "coarse_labels"),
     "svhn": _svhn,
     "flowers102": _flowers,
     "flowers102_relvit": _listed(image_trees.flowers_train_val),
@@ -304,6 +337,11 @@ _LOADERS: dict[str, Callable[[Path, str], ImageSet]] = {
     **{domain: _listed(image_trees.domainnet, domain=domain) for domain in DOMAINS},
     "inat2018": _listed(image_trees.inaturalist, year=2018),
     "inat2019": _listed(image_trees.inaturalist, year=2019),
+    **{
+        f"inat{year}_{level}": _listed(image_trees.inaturalist, year=year, level=level)
+        for year in (2018, 2019)
+        for level in image_trees.RANKS
+    },
     "food101": _listed(image_trees.food),
     "pets": _listed(image_trees.pets),
     "aircraft": _listed(image_trees.aircraft),

@@ -125,16 +125,28 @@ def _other(split: str) -> str:
     return "test" if split == "train" else "train"
 
 
-def inaturalist(root: Path, split: str, *, year: int) -> Listed:
+# Levels of iNaturalist's taxonomy above the species.
+RANKS = ("kingdom", "phylum", "class", "order", "family", "genus")
+
+
+def inaturalist(root: Path, split: str, *, year: int, level: str | None = None) -> Listed:
     """Read a year's competition: train<year>.json and val<year>.json in COCO's form.
 
-    The category's id is the class.
+    The category's id is the class. With a level of the taxonomy, one of `RANKS`, the class is the
+    place of the category's name at that level among all names of train<year>.json, sorted.
     """
     folder = root / f"inat{year}"
-    data = json.loads(
-        (folder / f"{'train' if split == 'train' else 'val'}{year}.json").read_text("utf-8")
-    )
+
+    def read(part: str) -> Any:
+        return json.loads((folder / f"{part}{year}.json").read_text("utf-8"))
+
+    data = read("train" if split == "train" else "val")
     label = {row["image_id"]: int(row["category_id"]) for row in data["annotations"]}
+    if level is not None:
+        species = (data if split == "train" else read("train"))["categories"]
+        numbers = {name: at for at, name in enumerate(sorted({row[level] for row in species}))}
+        above = {int(row["id"]): numbers[row[level]] for row in species}
+        label = {image: above[category] for image, category in label.items()}
     return Listed((folder / row["file_name"], label[row["id"]]) for row in data["images"])
 
 

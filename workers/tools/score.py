@@ -13,19 +13,36 @@ import secrets
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...jobs.atomic_files import make_folder
 from ...jobs.documents import changed, from_plain
-from ...jobs.grid.own_function import METRICS
-from ...jobs.run.settings import OwnFunction
+from ...jobs.grid.own_function import METRICS, is_taken
+from ...jobs.run.settings import OwnFunction, RecipeSettings
+from ...jobs.run.spec import RunSpec
 from ...jobs.workspace.allocation import DECODED_GIB
 from ...jobs.workspace.journal import JournalWriter
 from ...jobs.workspace.paths import Workspace
 from ..checkpoints.final_weights import NoWeights, final_of
 from ..randomness import Streams
 from .each import each
+
+if TYPE_CHECKING:
+    import torch
+
+    from ..data.datasets import ImageSet
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ByNeighbours:
+    """How features are scored by nearest neighbours."""
+
+    counts: Sequence[int]
+    """How many neighbours classify; a score for each."""
+    labels: str | None = None
+    """A known dataset with the same images, whose classes count."""
 
 
 def score(
@@ -39,6 +56,7 @@ def score(
     metrics: Sequence[OwnFunction] = (),
     image_size: int | None = None,
     crop_pct: float | None = None,
+    neighbours: ByNeighbours | None = None,
 ) -> dict[str, Any]:
     """Return set -> scores of a run's final weights, and journal them.
 
@@ -52,36 +70,27 @@ def score(
         metrics: of the lab, beside those of vtjobs.
         image_size: another side of the input, pixels; the set is then called `test@256px`.
         crop_pct: another share that the centre crop keeps; `test@crop1`.
+        neighbours: score the features by nearest neighbours, in place of the classifier.
 
     Raises:
+        BadInput: there are fewer training images than neighbours.
         NoWeights: the run has not completed, or its weights are gone or damaged.
         DataError: the dataset is not there.
     """
     import torch
 
     from ..checkpoints.weights import load_weights
-    from ..data.batches import EVAL_BATCH, EvalSource
-    from ..data.datasets import load_part
     from ..data.decoded import Decoder
     from ..models.backbones import build
-    from ..own_functions import own_metrics
-    from ..training.compiled import compiled
-    from ..training.evaluate import evaluate
-    from ..training.group import Group
     from ..training.trainee import make_numerics
 
     final = final_of(workspace, run_id)
     spec = final.spec
-    if not spec.head.shared.labels:
+    if neighbours is None and not spec.head.shared.labels:
         raise NoWeights(f"run {run_id} has no classifier: it was trained without labels")
     given = {"image_size": image_size, "eval_crop_pct": crop_pct}
     recipe = changed(
         spec.recipe, **{name: value for name, value in given.items() if value is not None}
-    )
-    decoder = Decoder(
-        folder=workspace.decoded,
-        workers=min(16, len(os.sched_getaffinity(0))),
-        limit_bytes=int(decoded_gib * 2**30),
     )
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     numerics = make_numerics(
@@ -90,22 +99,124 @@ def score(
     model = build(spec.backbone, changed(spec, recipe=recipe).shape, spec.head)
     load_weights(model, final.weights)
     model.to(device)
-    forward = compiled(model, {EVAL_BATCH}) if recipe.compile else None
-    found: dict[str, Any] = {}
-    for name in sets:
-        split = load_part(spec.dataset, name, Streams(spec.seeds), data_root=data_root, paths=paths)
-        source = EvalSource(split, spec.dataset, recipe, device, decoder=decoder)
-        group = Group(rank=0, world_size=1, device=device)
-        found[_label(name, image_size, crop_pct)] = evaluate(
-            model, source, group, numerics, forward=forward, metrics=own_metrics(metrics)
-        )
+    scorer = _Scorer(
+        spec=spec,
+        recipe=recipe,
+        model=model,
+        numerics=numerics,
+        decoder=Decoder(
+            # All training images may be more than a workspace keeps.
+            folder=workspace.decoded if neighbours is None else None,
+            workers=min(16, len(os.sched_getaffinity(0))),
+            limit_bytes=int(decoded_gib * 2**30),
+        ),
+        data_root=data_root,
+        paths=paths,
+    )
+    if neighbours is None:
+        scores = scorer.by_classifier(sets, metrics)
+    else:
+        scores = scorer.by_neighbours(sets, neighbours)
+    labels = None if neighbours is None else neighbours.labels
+    found = {_label(name, image_size, crop_pct, labels): values for name, values in scores.items()}
     _journal(workspace.run(run_id).evaluations, final.attempt, final.manifest, found)
     return found
 
 
-def _label(name: str, image_size: int | None, crop_pct: float | None) -> str:
+@dataclass(slots=True, kw_only=True)
+class _Scorer:
+    """A run's final weights on its data."""
+
+    spec: RunSpec
+    recipe: RecipeSettings
+    model: "torch.nn.Module"
+    numerics: Any
+    decoder: Any
+    data_root: Path
+    paths: dict[str, str]
+
+    def by_classifier(self, sets: Sequence[str], metrics: Sequence[OwnFunction]) -> dict[str, Any]:
+        """Return set -> top1, top5, loss, and a lab's own metrics."""
+        from ..data.batches import EVAL_BATCH, EvalSource
+        from ..own_functions import own_metrics
+        from ..training.compiled import compiled
+        from ..training.evaluate import evaluate
+        from ..training.group import Group
+
+        forward = compiled(self.model, {EVAL_BATCH}) if self.recipe.compile else None
+        group = Group(rank=0, world_size=1, device=self.numerics.device)
+        found: dict[str, Any] = {}
+        for name in sets:
+            source = EvalSource(
+                self._part(name),
+                self.spec.dataset,
+                self.recipe,
+                self.numerics.device,
+                decoder=self.decoder,
+            )
+            found[name] = evaluate(
+                self.model,
+                source,
+                group,
+                self.numerics,
+                forward=forward,
+                metrics=own_metrics(metrics),
+            )
+        return found
+
+    def by_neighbours(self, sets: Sequence[str], neighbours: ByNeighbours) -> dict[str, Any]:
+        """Return set -> accuracy and mean average precision by nearest training images."""
+        from .neighbours import features_of, neighbour_scores
+
+        self.model.eval()
+
+        def features(name: str, classifies: bool) -> Any:
+            images = self._part(name)
+            return features_of(
+                self.model,
+                images,
+                self._wanted(images, name, neighbours.labels),
+                self.spec.dataset,
+                self.recipe,
+                numerics=self.numerics,
+                decoder=self.decoder,
+                classifies=classifies,
+            )
+
+        known = features("train", False)
+        found: dict[str, Any] = {}
+        for name in sets:
+            queries = features(name, self.spec.head.shared.labels)
+            scores = neighbour_scores(queries, known, neighbours.counts)
+            found[name] = scores | {"n": float(len(queries))}
+        return found
+
+    def _part(self, name: str) -> "ImageSet":
+        from ..data.datasets import load_part
+
+        return load_part(
+            self.spec.dataset,
+            name,
+            Streams(self.spec.seeds),
+            data_root=self.data_root,
+            paths=self.paths,
+        )
+
+    def _wanted(self, images: "ImageSet", name: str, labels: str | None) -> "torch.Tensor":
+        """Return the classes that count, of a part's images."""
+        from ..data.datasets import labels_of
+
+        if labels is None:
+            return images.labels
+        return labels_of(
+            labels, images, self.spec.dataset, name, data_root=self.data_root, paths=self.paths
+        )
+
+
+def _label(name: str, image_size: int | None, crop_pct: float | None, labels: str | None) -> str:
     parts = [f"{image_size}px"] if image_size is not None else []
     parts += [f"crop{crop_pct:g}"] if crop_pct is not None else []
+    parts += [labels] if labels is not None else []
     return f"{name}@{'-'.join(parts)}" if parts else name
 
 
@@ -127,9 +238,16 @@ def _journal(folder: Path, attempt: int, manifest: Any, found: dict[str, Any]) -
 
 
 def _line(run_id: str, set_name: str, metrics: dict[str, float]) -> str:
-    own = "".join(f"  {name} {value:.4g}" for name, value in metrics.items() if name not in METRICS)
-    main = f"top1 {metrics['top1']:.2f}  loss {metrics['loss']:.4f}{own}"
-    return f"{run_id} {set_name}: {main}  n {metrics['n']:.0f}"
+    told = ("top1", "loss", *(name for name in metrics if name not in METRICS))
+    order = [name for name in told if name in metrics]
+    shown = "  ".join(f"{name} {metrics[name]:{_format(name)}}" for name in order)
+    return f"{run_id} {set_name}: {shown}  n {metrics['n']:.0f}"
+
+
+def _format(metric: str) -> str:
+    if metric == "loss":
+        return ".4f"
+    return ".2f" if is_taken(metric) else ".4g"
 
 
 def main() -> int:
@@ -144,9 +262,12 @@ def main() -> int:
     parser.add_argument("--metrics", action="store_true")
     parser.add_argument("--image-size", type=int)
     parser.add_argument("--crop-pct", type=float)
+    parser.add_argument("--knn", type=lambda text: [int(count) for count in text.split(",")])
+    parser.add_argument("--labels")
     parser.add_argument("run_ids", nargs="+")
     options = parser.parse_args()
     metrics = from_plain(json.load(sys.stdin) if options.metrics else [], list[OwnFunction])
+    neighbours = ByNeighbours(counts=options.knn, labels=options.labels) if options.knn else None
 
     def tell(run_id: str) -> str:
         found = score(
@@ -159,6 +280,7 @@ def main() -> int:
             metrics=metrics,
             image_size=options.image_size,
             crop_pct=options.crop_pct,
+            neighbours=neighbours,
         )
         return "\n".join(_line(run_id, name, metrics) for name, metrics in found.items())
 

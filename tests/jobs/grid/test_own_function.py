@@ -105,6 +105,7 @@ def test_metrics_are_no_part_of_a_run_and_go_with_the_grid(tmp_path: Path) -> No
         ("[recall]", "write file.py:Name"),
         ('["mine.py:top1"]', "top1 is a metric of vtjobs. Rename the function"),
         ('["mine.py:ema_score"]', "ema_score is a metric of vtjobs"),
+        ('["mine.py:knn20"]', "knn20 is a metric of vtjobs"),
         ('["mine.py:one"]', "must take 2 arguments by place"),
         (
             '["balanced.py:balanced_accuracy", "balanced.py:balanced_accuracy"]',
@@ -117,7 +118,7 @@ def test_what_is_no_metric_is_told_with_the_line_of_the_grid(
 ) -> None:
     (tmp_path / "mine.py").write_text(
         "def top1(logits, labels): pass\ndef one(logits): pass\n"
-        "def ema_score(logits, labels): pass\n"
+        "def ema_score(logits, labels): pass\ndef knn20(logits, labels): pass\n"
     )
     with pytest.raises(BadInput) as caught:
         _expand(tmp_path, more=f"data: {{metrics: {metrics}}}")

@@ -13,7 +13,7 @@ from vtjobs.jobs.grid import catalogue
 from vtjobs.jobs.run.settings import DatasetSettings
 from vtjobs.jobs.run.spec import STREAMS, seeds_of
 from vtjobs.workers.data import datasets
-from vtjobs.workers.data.datasets import ImageSet, load, load_part
+from vtjobs.workers.data.datasets import ImageSet, labels_of, load, load_part
 from vtjobs.workers.errors import DataError
 from vtjobs.workers.randomness import Streams
 
@@ -65,6 +65,25 @@ def test_cifar_is_read_as_torchvision_reads_it(
         assert mine.images is not None
         assert numpy.array_equal(mine.images.permute(0, 2, 3, 1).numpy(), theirs.data)
         assert mine.pil(1).tobytes() == theirs[1][0].tobytes()
+
+
+def test_the_coarse_classes_of_cifar_100_lie_in_the_same_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, fine = write_cifar(tmp_path / "cifar100", published.CIFAR100, each=4, patch=monkeypatch)
+    facts = _facts("cifar100_coarse", train=4, test=4)
+    assert facts.classes == 20
+    train = _load(facts, "train", tmp_path)
+    assert train.labels.tolist() == [label // 5 for label in fine]
+
+
+def test_classes_of_another_level_are_those_of_the_same_images(tmp_path: Path) -> None:
+    facts = changed(_facts("digits_parity"), val=0.2)
+    for split in ("train", "val", "test"):
+        part = load_part(facts, split, Streams(seeds_of(0)), data_root=tmp_path, paths={})
+        fine = labels_of("digits", part, facts, split, data_root=tmp_path, paths={})
+        assert len(fine) == len(part) and set(fine.tolist()) == set(range(10))
+        assert torch.equal(fine % 2, part.labels)
 
 
 def test_a_hostile_pickle_in_place_of_cifar_is_refused_and_not_run(

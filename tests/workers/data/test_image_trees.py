@@ -115,11 +115,17 @@ def test_inaturalist_is_read_from_its_annotations(tmp_path: Path) -> None:
         data = {
             "images": images,
             "annotations": notes,
-            "categories": [{"id": number} for number in range(3)],
+            "categories": [
+                {"id": number, "order": "Apiales" if number == 1 else "Poales"}
+                for number in range(3)
+            ],
         }
         (place / f"{split}2019.json").write_text(json.dumps(data))
     assert _load("inat2019", "train", tmp_path, classes=3, train=2).labels.tolist() == [1, 0]
     assert _load("inat2019", "test", tmp_path, classes=3, test=1).labels.tolist() == [2]
+    coarse = {"classes": 2, "train": 2, "test": 1}
+    assert _load("inat2019_order", "train", tmp_path, **coarse).labels.tolist() == [0, 1]
+    assert _load("inat2019_order", "test", tmp_path, **coarse).labels.tolist() == [1]
 
 
 def test_cars_are_read_from_the_devkit(tmp_path: Path) -> None:
@@ -214,6 +220,10 @@ SIZES = {
     "infograph": (36_023, 15_582, 345), "painting": (50_416, 21_850, 345), "quickdraw": (120_750, 51_750, 345),
     "real": (120_906, 52_041, 345), "sketch": (48_212, 20_916, 345), "flowers102_relvit": (1_020, 1_020, 102),
     "tiny_imagenet": (100_000, 10_000, 200), "inat2018": (437_513, 24_426, 8_142), "cars": (8_144, 8_041, 196),
+    "cifar100_coarse": (50_000, 10_000, 20), "inat2018_kingdom": (437_513, 24_426, 6),
+    "inat2018_phylum": (437_513, 24_426, 25), "inat2018_class": (437_513, 24_426, 57),
+    "inat2018_order": (437_513, 24_426, 272), "inat2018_family": (437_513, 24_426, 1_118),
+    "inat2018_genus": (437_513, 24_426, 4_401),
     # The datasets' own papers.
     "food101": (75_750, 25_250, 101), "pets": (3_680, 3_669, 37), "aircraft": (6_667, 3_333, 100), "cub200": (5_994, 5_794, 200),
 }  # fmt: skip

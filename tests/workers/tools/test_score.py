@@ -8,12 +8,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
+from vtjobs.jobs.grid import catalogue
+from vtjobs.jobs.run.settings import ModelShape
 from vtjobs.jobs.run.spec import RunSpec
 from vtjobs.jobs.workspace.journal import JournalWriter, read_all
 from vtjobs.jobs.workspace.paths import Workspace
 from vtjobs.workers.checkpoints.manifest import MODEL
-from vtjobs.workers.tools.score import NoWeights, score
+from vtjobs.workers.data.batches import EvalSource
+from vtjobs.workers.data.datasets import ImageSet
+from vtjobs.workers.data.decoded import Decoder
+from vtjobs.workers.models.backbones import build
+from vtjobs.workers.tools.neighbours import features_of
+from vtjobs.workers.tools.score import ByNeighbours, NoWeights, score
+from vtjobs.workers.training.trainee import make_numerics
 
 from ...support.training import CONVNET, run_spec, training
 
@@ -122,3 +131,64 @@ def test_another_size_and_crop_are_a_set_of_their_own_and_train_nothing(
     same = score(workspace, spec.run_id, ["test"], data_root=tmp_path, paths={}, crop_pct=1.0)
     assert same["test@crop1"]["loss"] == pytest.approx(scores["loss"], rel=1e-6)
     assert before == sorted(path for path in workspace.run(spec.run_id).path.rglob("*.safetensors"))
+
+
+def test_features_are_scored_by_their_nearest_training_images(
+    finished: Any, tmp_path: Path
+) -> None:
+    workspace, spec, _ = finished
+    by_ten = ByNeighbours(counts=[10])
+    found = score(workspace, spec.run_id, ["test"], data_root=tmp_path, paths={}, neighbours=by_ten)
+    assert found.keys() == {"test"}
+    assert found["test"].keys() == {"knn10", "map", "map_conditioned", "n"}
+    assert found["test"]["n"] == 898 and found["test"]["knn10"] > 50, "digits look alike"
+
+
+def test_neighbours_are_judged_by_the_classes_of_another_level(
+    finished: Any, tmp_path: Path
+) -> None:
+    workspace, spec, _ = finished
+    by_parity = ByNeighbours(counts=[10], labels="digits_parity")
+    found = score(
+        workspace, spec.run_id, ["test"], data_root=tmp_path, paths={}, neighbours=by_parity
+    )
+    assert found.keys() == {"test@digits_parity"}
+    assert {"knn10", "map", "map_oracle"} <= found["test@digits_parity"].keys()
+    (event,) = read_all(next(workspace.run(spec.run_id).evaluations.iterdir()))
+    assert event["set"] == "test@digits_parity"
+
+
+@pytest.mark.parametrize(
+    "backbone",
+    [
+        "resnet50",
+        "swin_mini",
+        "cvt_13",
+        "t2t_vit_14",
+        "resmlp_s12",
+        "vit_mini",
+        "deit_ti_distilled",
+        "patchconvnet_s60",
+    ],
+)
+def test_the_features_of_every_family_are_what_its_classifier_gets(backbone: str) -> None:
+    torch.manual_seed(0)
+    settings = catalogue.backbone(backbone)
+    shape = ModelShape(classes=10, channels=3, image_size=32)
+    model = build(settings, shape).eval()
+    images = ImageSet(
+        images=torch.randint(0, 256, (3, 3, 32, 32), dtype=torch.uint8), labels=torch.arange(3)
+    )
+    spec = run_spec(CONVNET, "supervised", precision="fp32", image_size=32)
+    numerics = make_numerics(torch.device("cpu"), precision="fp32")
+    found = features_of(
+        model, images, images.labels, catalogue.dataset("cifar10"), spec.recipe,
+        numerics=numerics, decoder=Decoder(), classifies=True,
+    )  # fmt: skip
+    assert len(found.embeddings) == 3 and found.logits is not None
+    assert torch.allclose(found.embeddings.norm(dim=1), torch.ones(3))
+    (batch,) = EvalSource(
+        images, catalogue.dataset("cifar10"), spec.recipe, torch.device("cpu")
+    ).batches()
+    assert batch is not None
+    assert torch.equal(found.logits, model(batch[0]))
