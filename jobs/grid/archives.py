@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
+from types import MappingProxyType
 from typing import Any
 
 from . import catalogue
@@ -55,10 +56,20 @@ def sources() -> dict[str, Source]:
         # A level has the images of its dataset.
         if facts.get("level_of") in data:
             same[name] = facts["level_of"]
-    return {name: _source(data[other]) for name, other in same.items()}
+    return {name: _source(data[other], _corrupted(other)) for name, other in same.items()}
 
 
-def _source(data: dict[str, Any]) -> Source:
+def _corrupted(name: str) -> dict[str, Source]:
+    """Return set -> the archive of its group, of the corruptions of a dataset."""
+    given = catalogue.archives()[name].get("corruptions", {})
+    found: dict[str, Source] = {}
+    for group, sets in catalogue.corruption_groups(catalogue.datasets()[name]).items():
+        archive = Archive(file=f"{group}.tar", into=given["into"])
+        found |= dict.fromkeys(sets, Source(page=given["page"], archives=(archive,), sets={}))
+    return found
+
+
+def _source(data: dict[str, Any], more: Mapping[str, Source] = MappingProxyType({})) -> Source:
     archives = tuple(
         Archive(
             file=one["file"],
@@ -69,4 +80,4 @@ def _source(data: dict[str, Any]) -> Source:
         for one in data["archives"]
     )
     sets = {name: _source(one) for name, one in data.get("sets", {}).items()}
-    return Source(page=data["page"], archives=archives, sets=sets)
+    return Source(page=data["page"], archives=archives, sets=sets | dict(more))

@@ -160,10 +160,35 @@ def datasets() -> dict[str, dict[str, Any]]:
     The levels of a dataset, other classes of the same images, are datasets with a key `level_of`.
     """
     found: dict[str, dict[str, Any]] = {}
-    for name, facts in _document("datasets.yaml").data.items():
+    for name, written in _document("datasets.yaml").data.items():
+        facts = written | {"sets": written.get("sets", {}) | _corrupted_sets(written)}
         found[name] = facts
         for level, classes in facts.get("levels", {}).items():
             found[f"{name}_{level}"] = _at_level(name, facts, level, classes)
+    return found
+
+
+# Of ImageNet-C (Hendrycks and Dietterich 2019).
+SEVERITIES = range(1, 6)
+
+
+def corruption_groups(facts: dict[str, Any]) -> dict[str, list[str]]:
+    """Return group -> the sets of its corruptions, such as `c_fog_1` to `c_fog_5`, of a dataset."""
+    return {
+        group: [f"c_{name}_{severity}" for name in names for severity in SEVERITIES]
+        for group, names in facts.get("corruptions", {}).items()
+        if isinstance(names, list)
+    }
+
+
+def _corrupted_sets(facts: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    given = facts.get("corruptions", {})
+    found = {}
+    for sets in corruption_groups(facts).values():
+        for one in sets:
+            name, _, severity = one.removeprefix("c_").rpartition("_")
+            folder = f"{given['below']}/{name}/{severity}/"
+            found[one] = {"count": given["count"], "files": {folder: facts["classes"]}}
     return found
 
 

@@ -67,7 +67,7 @@ def remedy(name: str, data_root: Path, sets: Iterable[str] = ()) -> str:
     if source is None:
         return f"vtjobs cannot download it; expected {data_root}/{layout}"
     run = f"and run in their folder: vtjobs data prepare {name} --from ./"
-    further = [source.sets[one] for one in sets if one in source.sets]
+    further = dict.fromkeys(str(source.sets[one]) for one in sets if one in source.sets)
     if further and missing(name, data_root) is None:
-        return f"Get {' and '.join(map(str, further))} {run}"
+        return f"Get {' and '.join(further)} {run}"
     return f"vtjobs cannot download it; expected {data_root}/{layout}. Get {source} {run}"

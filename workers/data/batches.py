@@ -217,7 +217,11 @@ class EvalSource:
         own = [(min(low, len(images)), min(high, len(images))) for low, high in bounds]
         parts = [torch.arange(*part) for part in own]
         mine = torch.cat(parts) if parts else torch.empty(0, dtype=torch.int64)
-        self.labels = images.labels[mine].to(device)
+        self.has_answers = images.answers is not None
+        """Whether a batch has all right classes, [B, classes] bool, in place of labels."""
+        self.labels = (images.labels if images.answers is None else images.answers)[mine].to(device)
+        self.only = None if images.only is None else images.only.to(device)
+        """[classes] bool, what a model may choose from; None: all classes."""
         fit = Fit(
             size=recipe.image_size, kernel=recipe.interpolation, crop_pct=recipe.eval_crop_pct
         )
@@ -236,7 +240,10 @@ class EvalSource:
         self.mean, self.std = normaliser(dataset, device)
 
     def batches(self) -> Iterator[tuple[Tensor, Tensor] | None]:
-        """Yield this rank's batches, and None where only other ranks still have one."""
+        """Yield this rank's batches, and None where only other ranks still have one.
+
+        Images are [B, C, S, S]. Labels are [B] int64, or [B, classes] bool (`has_answers`).
+        """
         if self.images is not None:
             self.images.say_used()
         start = 0

@@ -2,7 +2,7 @@
 
 import pickle
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -37,22 +37,32 @@ class ImageSet:
     places: Tensor | None = None
     """[N] int64, where these images stand in the split that they are a part of."""
 
+    answers: Tensor | None = None
+    """[N, classes] bool, all classes that are right; None: those of `labels` alone."""
+    only: Tensor | None = None
+    """[classes] bool, what a model may choose from; None: all classes."""
+
     def __len__(self) -> int:
         return len(self.labels)
 
     def part(self, indices: Tensor) -> "ImageSet":
         """Return the images of these indices, [M] int64, in their order."""
         if self.images is not None:
-            return ImageSet(
-                labels=self.labels[indices], images=self.images[indices], places=indices
+            return replace(
+                self,
+                labels=self.labels[indices],
+                images=self.images[indices],
+                places=indices,
+                answers=None if self.answers is None else self.answers[indices],
             )
         chosen = indices.tolist()
-        return ImageSet(
+        return replace(
+            self,
             labels=self.labels[indices],
             reader=lambda index: self.pil(chosen[index]),
             files=None if self.files is None else [self.files[index] for index in chosen],
-            mode=self.mode,
             places=indices,
+            answers=None if self.answers is None else self.answers[indices],
         )
 
     def pil(self, index: int) -> Any:
@@ -314,9 +324,27 @@ def _listed(
     def load_tree(root: Path, split: str) -> ImageSet:
         # Several datasets may share a folder.
         found = read(root.parent, split, **more)
-        return ImageSet(labels=found.labels, reader=found.__getitem__, files=found.paths)
+        return ImageSet(
+            labels=found.labels,
+            reader=found.__getitem__,
+            files=found.paths,
+            answers=None if found.answers is None else _marks(found.answers),
+            only=None if found.only is None else _marks([found.only])[0],
+        )
 
     return load_tree
+
+
+# Of ImageNet, which alone has sets with other labels.
+_IMAGENET = 1000
+
+
+def _marks(chosen: Sequence[Sequence[int]]) -> Tensor:
+    """Return which of ImageNet's classes each row has, [N, 1000] bool."""
+    marks = torch.zeros(len(chosen), _IMAGENET, dtype=torch.bool)
+    for row, labels in zip(marks, chosen, strict=True):
+        row[list(labels)] = True
+    return marks
 
 
 DOMAINS = ("clipart", "infograph", "painting", "quickdraw", "real", "sketch")

@@ -4,7 +4,7 @@ Read in the layouts that they are published in.
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,17 @@ V2 = "imagenetv2-matched-frequency-format-val"
 class Listed:
     """Pictures by path, opened one by one."""
 
-    def __init__(self, pairs: Iterable[tuple[Path, int]]) -> None:
+    def __init__(
+        self,
+        pairs: Iterable[tuple[Path, int]],
+        *,
+        answers: Sequence[Sequence[int]] | None = None,
+        only: Sequence[int] | None = None,
+    ) -> None:
+        self.answers = answers
+        """Of each picture, all classes that are right; None: its label alone."""
+        self.only = only
+        """The classes that a model may choose from; None: all."""
         self.paths: list[Path] = []
         labels = []
         for path, label in pairs:
@@ -69,23 +79,92 @@ def imagenet(root: Path, split: str, *, only: str | None = None) -> Listed:
 
     Args:
         root: the data folder.
-        split: train, test, which is the published val part, or v2.
+        split: train, test, which is the published val part, or a further set.
         only: a list of the catalogue that names the classes.
     """
+    place = root / "imagenet1k"
     if split == "v2":
         # ImageNetV2 (Recht et al. 2019), whose folders are the classes' numbers.
-        folder = root / "imagenet1k" / V2
         return Listed(
-            (path, label) for label in range(1000) for path in _pictures(folder / str(label))
+            (path, label) for label in range(1000) for path in _pictures(place / V2 / str(label))
         )
-    folder = root / "imagenet1k" / ("train" if split == "train" else "val")
-    names = (
-        catalogue.class_list(only)
-        if only
-        else sorted(path.name for path in folder.iterdir() if path.is_dir())
-    )
+    if split == "real":
+        return _reassessed(place)
+    if split in SETS_BY_CLASS:
+        return _by_class(place, place / SETS_BY_CLASS[split])
+    if split.startswith("c_"):
+        name, _, severity = split.removeprefix("c_").rpartition("_")
+        return _by_class(place, place / "imagenet-c" / name / severity)
+    folder = place / ("train" if split == "train" else "val")
+    names = catalogue.class_list(only) if only else _folders(folder)
     return Listed(
         (path, label) for label, name in enumerate(names) for path in _pictures(folder / name)
+    )
+
+
+# ImageNet-A (Hendrycks et al. 2021, Natural Adversarial Examples) and -R (Hendrycks et al. 2021,
+# The Many Faces of Robustness) have 200 of the classes; ImageNet-Sketch (Wang et al. 2019) has all.
+SETS_BY_CLASS = {"a": "imagenet-a", "r": "imagenet-r", "sketch": "sketch"}
+
+
+def _folders(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir() if path.is_dir())
+
+
+def _class_ids(place: Path) -> list[str]:
+    """Return ImageNet's class ids in order: of its train part, else those that timm knows."""
+    if (place / "train").is_dir():
+        return _folders(place / "train")
+    from timm.data import ImageNetInfo
+
+    return list(ImageNetInfo("imagenet-1k").label_names())
+
+
+def _by_class(place: Path, folder: Path) -> Listed:
+    """Read <wnid>/ folders; a model chooses among the classes that are there.
+
+    Raises:
+        DataError: a folder is no class of ImageNet.
+    """
+    number = {name: label for label, name in enumerate(_class_ids(place))}
+    names = _folders(folder)
+    for name in names:
+        if name not in number:
+            raise DataError(f"folder {folder / name}: {name} is no class of ImageNet")
+    labels = [number[name] for name in names]
+    return Listed(
+        (
+            (path, label)
+            for name, label in zip(names, labels, strict=True)
+            for path in _pictures(folder / name)
+        ),
+        only=labels if len(labels) < len(number) else None,
+    )
+
+
+def _reassessed(place: Path) -> Listed:
+    """Read the val part with the labels of Beyer et al. 2020, Are we done with ImageNet?
+
+    Images without a label are left out, as in their program.
+
+    Raises:
+        DataError: the file is none of theirs, or an image's name has no number.
+    """
+    path = place / "real.json"
+    try:
+        given = [[int(label) for label in labels] for labels in json.loads(path.read_text("utf-8"))]
+    except (ValueError, TypeError) as error:
+        raise DataError(f"{path} is not a list of lists of classes") from error
+    found = []
+    for name in _folders(place / "val"):
+        for image in _pictures(place / "val" / name):
+            number = image.stem.rpartition("_")[2]
+            if not number.isdecimal() or not 1 <= int(number) <= len(given):
+                raise DataError(f"image {image}: its name must end in its number, 1 … {len(given)}")
+            found.append((image, given[int(number) - 1]))
+    kept = [(image, labels) for image, labels in found if labels]
+    return Listed(
+        ((image, labels[0]) for image, labels in kept), answers=[labels for _, labels in kept]
     )
 
 

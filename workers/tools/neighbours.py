@@ -78,6 +78,8 @@ def features_of(
             f"--knn: forward_head of {type(model).__name__} must take pre_logits=True and return"
             " the features, as timm's models do"
         )
+    if images.answers is not None:
+        raise BadInput("--knn: this set has several right classes an image, and no neighbour has")
     embeddings, logits = [], []
     for start in range(0, len(images), HELD):
         part = images.part(torch.arange(start, min(start + HELD, len(images))))

@@ -22,10 +22,10 @@ from ...jobs.grid.dataset_files import FETCHED
 from ...jobs.grid.image_folder import describe_folder, file_sha256
 from ...jobs.units import plural
 from ..data.datasets import ImageSet, load, load_folder
-from ..errors import DataError
+from ..errors import DataError, DataMissing
 from .each import each
 from .transfer import Transfer
-from .unpack import archives_in, set_archives_in, unpack
+from .unpack import archives_in, set_archives_in, sets_there, unpack
 
 # The exit code after Ctrl-C.
 INTERRUPTED = 130
@@ -85,17 +85,31 @@ def _no_dataset(name: str, root: Path, *, download: bool, source: Path | None) -
 
 def _with_further_sets(name: str, source: Path, root: Path) -> str:
     """Unpack what a folder has of the sets that a whole dataset lacks."""
-    lacks = [one for one in catalogue.datasets()[name].get("sets", {}) if _lacks(name, one, root)]
+    facts = catalogue.datasets()[name].get("sets", {})
+    lacks = [one for one in sets_there(name, source, facts) if _lacks(name, one, root)]
     archives = set_archives_in(name, source, lacks)
     if not archives:
         return f"{_verified(name, root)} (it was whole: nothing was unpacked)"
 
     def verified(name: str, folder: Path) -> str:
         for one in lacks:
-            load(catalogue.dataset(name), one, data_root=folder, paths={})
-        return f"{name}: set {', '.join(lacks)}"
+            # Labels of other images can only be read beside these.
+            if folder == root or "over" not in facts[one]:
+                load(catalogue.dataset(name), one, data_root=folder, paths={})
+        return f"{name}: set {', '.join(_shortened(lacks))}"
 
     return unpack(name, archives, source, root, verified)
+
+
+def _shortened(sets: list[str]) -> list[str]:
+    """Return the names of sets, with one for all corruptions."""
+    groups: dict[str, list[str]] = {}
+    for one in sets:
+        groups.setdefault(one.partition("_")[0], []).append(one)
+    return [
+        names[0] if len(names) == 1 else f"{group}_* ({len(names)})"
+        for group, names in groups.items()
+    ]
 
 
 def _lacks(name: str, one: str, root: Path) -> bool:
@@ -145,11 +159,16 @@ def _verified(name: str, root: Path) -> str:
                 f"dataset {name}: {classes} classes in its {split} part, expected"
                 f" {facts['classes']}"
             )
+    missing = []
     for split in facts.get("sets", {}):
         try:
             load(dataset, split, data_root=root, paths={})
+        except DataMissing:
+            missing.append(split)
         except DataError as error:
             print(f"set {split} is not available: {error}", file=sys.stderr)
+    if missing:
+        print(f"sets that are not there: {', '.join(_shortened(missing))}", file=sys.stderr)
     return (
         f"{name}: {facts['train']} train, {facts['test']} test, {facts['classes']} classes,"
         f" {facts['fingerprint']}"

@@ -92,12 +92,20 @@ def archives_in(name: str, source: Path) -> list[Archive]:
 def set_archives_in(name: str, source: Path, sets: Iterable[str]) -> list[Archive]:
     """Return the archives that a folder has of some further sets of a dataset."""
     known = sources().get(name)
-    found = [] if known is None else [known.sets[one] for one in sets if one in known.sets]
+    there = {} if known is None else known.sets
+    found = [archive for one in sets_there(name, source, sets) for archive in there[one].archives]
+    # Several sets may come in one archive.
+    return list(dict.fromkeys(found))
+
+
+def sets_there(name: str, source: Path, sets: Iterable[str]) -> list[str]:
+    """Return the sets of a dataset whose archives a folder has, all of them."""
+    known = sources().get(name)
+    there = {} if known is None else known.sets
     return [
-        archive
-        for one in found
-        if all((source / archive.file).is_file() for archive in one.archives)
-        for archive in one.archives
+        one
+        for one in sets
+        if one in there and all((source / part.file).is_file() for part in there[one].archives)
     ]
 
 

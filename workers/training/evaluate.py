@@ -42,7 +42,8 @@ def evaluate(
     Evaluation draws no random numbers. `correct`, [N] float64 zeros, is given a 1 for each image of
     this rank that is classified rightly. `forward` calls the model where it is compiled.
     """
-    kept = _Kept(source) if metrics else None
+    # A lab's own metric asks for one label an image.
+    kept = _Kept(source) if metrics and not source.has_answers else None
     wanted = min(5, source.classes)
     forward = forward or model
 
@@ -50,13 +51,18 @@ def evaluate(
         with numerics.autocast():
             logits = forward(images)
         logits = logits.float()
+        if source.only is not None:
+            logits = logits.masked_fill(~source.only, -torch.inf)
         if kept is not None:
             kept.add(logits, labels, number)
-        ranked = logits.topk(wanted, dim=1).indices == labels[:, None]
-        loss = F.cross_entropy(logits, labels, reduction="sum")
+        ranked = _are_right(logits.topk(wanted, dim=1).indices, labels)
         if correct is not None:
             correct[number * source.batch_size :][: len(labels)] = ranked[:, 0].double().cpu()
-        return {"top1": 100 * ranked[:, 0].sum(), "loss": loss, "top5": 100 * ranked.sum()}
+        return {
+            "top1": 100 * ranked[:, 0].sum(),
+            "loss": _loss(logits, labels),
+            "top5": 100 * ranked.any(1).sum(),
+        }
 
     found = means(score, model, source, group, keep_going=keep_going)
     if found is None:
@@ -66,6 +72,27 @@ def evaluate(
     if kept is not None:
         found |= kept.scores(metrics, group)
     return found
+
+
+def _are_right(chosen: Tensor, labels: Tensor) -> Tensor:
+    """Return whether each chosen class is right, [B, k] bool.
+
+    Args:
+        chosen: [B, k] int64.
+        labels: [B] int64, or [B, classes] bool where several classes may be right.
+    """
+    return chosen == labels[:, None] if labels.dim() == 1 else labels.gather(1, chosen)
+
+
+def _loss(logits: Tensor, labels: Tensor) -> Tensor:
+    """Return the cross-entropy, summed over the images.
+
+    Where several classes are right, that of the sum of their probabilities.
+    """
+    if labels.dim() == 1:
+        return F.cross_entropy(logits, labels, reduction="sum")
+    right = logits.masked_fill(~labels, -torch.inf)
+    return (logits.logsumexp(1) - right.logsumexp(1)).sum()
 
 
 class _Kept:

@@ -61,6 +61,97 @@ def test_imagenet_v2_is_numbered_by_its_folders(
     assert _levels(found.part(found.labels[7:9])) == pytest.approx([7, 8], abs=3)
 
 
+def _few(monkeypatch: pytest.MonkeyPatch, **counts: int) -> None:
+    """Have the catalogue expect so many images of sets of ImageNet."""
+    for name, count in counts.items():
+        monkeypatch.setitem(catalogue.datasets()["imagenet1k"]["sets"][name], "count", count)
+
+
+def _imagenet_of_three(root: Path) -> Path:
+    """Three classes; the val part has images 1 to 4, whose brightness is their number times 10."""
+    place = root / "imagenet1k"
+    for name in ("n01", "n02", "n03"):
+        _picture(place / "train" / name / "a.JPEG", 0)
+    for number, name in ((1, "n02"), (2, "n01"), (3, "n01"), (4, "n03")):
+        _picture(place / "val" / name / f"ILSVRC2012_val_{number:08}.JPEG", number * 10)
+    return place
+
+
+def test_reassessed_labels_go_with_the_number_in_an_images_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _few(monkeypatch, real=3)
+    place = _imagenet_of_three(tmp_path)
+    (place / "real.json").write_text(json.dumps([[2, 0], [], [1], [0, 1, 2]]))
+    found = _load("imagenet1k", "real", tmp_path, classes=3)
+    # In the order of folders: image 3 (image 2 has no label), 1, 4.
+    assert _levels(found) == pytest.approx([30, 10, 40], abs=3)
+    assert found.answers is not None
+    assert [row.nonzero()[:, 0].tolist() for row in found.answers] == [[1], [0, 2], [0, 1, 2]]
+    part = found.part(found.labels.new_tensor([2, 0]))
+    assert part.answers is not None
+    assert part.answers.sum(1).tolist() == [3, 1]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("[1, 2]", "is not a list of lists of classes"),
+        ("nonsense", "is not a list of lists of classes"),
+        ("[[0], [1]]", "its name must end in its number, 1 … 2"),
+    ],
+)
+def test_reassessed_labels_that_are_none_are_told(
+    tmp_path: Path, content: str, message: str
+) -> None:
+    (_imagenet_of_three(tmp_path) / "real.json").write_text(content)
+    with pytest.raises(DataError, match=message):
+        _load("imagenet1k", "real", tmp_path, classes=3)
+
+
+@pytest.mark.parametrize(
+    ("name", "folder"), [("a", "imagenet-a"), ("r", "imagenet-r"), ("sketch", "sketch")]
+)
+def test_a_set_of_some_classes_lets_a_model_choose_among_these_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, folder: str
+) -> None:
+    _few(monkeypatch, **{name: 3})
+    place = _imagenet_of_three(tmp_path)
+    for number, wnid in enumerate(["n03", "n01", "n01"]):
+        _picture(place / folder / wnid / f"{number}.jpg", number * 40)
+    found = _load("imagenet1k", name, tmp_path, classes=3)
+    assert found.labels.tolist() == [0, 0, 2]
+    assert found.only is not None
+    assert found.only.nonzero()[:, 0].tolist() == [0, 2]
+    _picture(place / folder / "n02" / "b.jpg", 9)
+    _few(monkeypatch, **{name: 4})
+    assert _load("imagenet1k", name, tmp_path, classes=3).only is None, "all classes are there"
+
+
+def test_a_corruption_is_read_at_its_severity(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _few(monkeypatch, c_defocus_blur_3=1)
+    place = _imagenet_of_three(tmp_path)
+    _picture(place / "imagenet-c" / "defocus_blur" / "3" / "n02" / "ILSVRC2012_val_1.JPEG", 50)
+    found = _load("imagenet1k", "c_defocus_blur_3", tmp_path, classes=3)
+    assert (found.labels.tolist(), _levels(found)) == ([1], pytest.approx([50], abs=3))
+
+
+def test_a_folder_that_is_no_class_of_imagenet_is_told(tmp_path: Path) -> None:
+    place = _imagenet_of_three(tmp_path)
+    _picture(place / "imagenet-a" / "n09" / "a.jpg", 0)
+    with pytest.raises(DataError, match="n09 is no class of ImageNet"):
+        _load("imagenet1k", "a", tmp_path, classes=3)
+
+
+def test_imagenets_further_sets_have_their_published_sizes() -> None:
+    sets = catalogue.datasets()["imagenet1k"]["sets"]
+    assert sum(name.startswith("c_") for name in sets) == 15 * 5
+    plain = {name: sets[name]["count"] for name in sets if not name.startswith("c_")}
+    assert plain == {"v2": 10_000, "real": 46_837, "a": 7_500, "r": 30_000, "sketch": 50_889}
+
+
 def test_imagenet_100_takes_the_listed_classes_alone(tmp_path: Path) -> None:
     listed = catalogue.class_list("imagenet100")
     for name in [*listed, "n00000000", "n99999999"]:

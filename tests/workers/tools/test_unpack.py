@@ -1,12 +1,15 @@
 """Datasets that nobody may download for others are made from the archives of their makers."""
 
 import io
+import json
+import re
 import shutil
 import tarfile
 import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -202,6 +205,39 @@ def test_a_further_set_is_unpacked_with_the_dataset_or_added_to_it(
     for name in ("one", "two"):
         assert levels(tmp_path / name, "v2")[:3] == [(0, 0), (1, 1), (2, 2)]
         assert [path.name for path in (tmp_path / name).iterdir()] == ["imagenet1k"]
+
+
+def test_several_further_sets_are_added_from_what_a_folder_has_of_them(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    archives: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    sets = catalogue.datasets()["imagenet1k"]["sets"]
+    fogs = [f"c_fog_{severity}" for severity in range(1, 6)]
+    for name in ("real", "a", *fogs, *(one for one in sets if re.match("c_(br|fr|sn)", one))):
+        monkeypatch.setitem(sets[name], "count", 1)
+    root = tmp_path / "data"
+    prepare("imagenet1k", root, source=archives)
+    assert "sets that are not there: v2, real, a, r, sketch, c_* (75)" in capsys.readouterr().err
+    (archives / "real.json").write_text(json.dumps([[1, 2], [], []]))
+    names = sorted(path.name for path in (root / "imagenet1k" / "train").iterdir())
+    # Beside its place a set is read without the train part.
+    known = SimpleNamespace(label_names=lambda: names)
+    monkeypatch.setattr("timm.data.ImageNetInfo", lambda _: known)
+    tar(archives / "imagenet-a.tar", {f"imagenet-a/{names[2]}/x.jpg": picture(80)})
+    corruptions = ("brightness", "fog", "frost", "snow")
+    weather = {
+        f"{name}/{severity}/{names[1]}/x.JPEG": picture(severity * 40)
+        for name in corruptions
+        for severity in range(1, 6)
+    }
+    tar(archives / "weather.tar", weather)
+    assert prepare("imagenet1k", root, source=archives) == "imagenet1k: set real, a, c_* (20)"
+    assert levels(root, "a") == [(2, 2)]
+    assert [levels(root, fog) for fog in fogs] == [[(1, n)] for n in range(1, 6)]
+    assert [label for label, _ in levels(root, "real")] == [1]
+    assert sorted(path.name for path in root.iterdir()) == ["imagenet1k"]
 
 
 def test_a_further_set_that_is_missing_is_named_with_its_own_archive_and_page(

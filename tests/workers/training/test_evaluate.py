@@ -52,6 +52,71 @@ def test_the_scores_are_those_of_the_whole_split_at_once(count: int, classes: in
         assert "top5" not in scores
 
 
+def _source_with(count: int, classes: int, **more: Tensor) -> EvalSource:
+    """A source like `_source`, whose set has other answers or fewer classes to choose from."""
+    plain = _source(count, classes)
+    assert plain.images is not None
+    images = ImageSet(labels=plain.labels, images=plain.images.rows(0, count), **more)
+    dataset = changed(SPEC.dataset, mean=[0.5], std=[0.25], classes=classes)
+    return EvalSource(images, dataset, SPEC.recipe, CPU)
+
+
+def _logits(model: nn.Module, source: EvalSource) -> Tensor:
+    assert source.images is not None
+    shown = source.images.rows(0, source.size).float()
+    logits: Tensor = model.eval()((shown - source.mean) / source.std).double().detach()
+    return logits
+
+
+def test_any_of_several_right_classes_counts() -> None:
+    count, classes, model = 300, 10, _model(10)
+    draw = torch.Generator().manual_seed(7)
+    answers = torch.rand(count, classes, generator=draw) < 0.2
+    answers[:, 3] |= ~answers.any(1)
+    source = _source_with(count, classes, answers=answers)
+    scores = evaluate(model, source, ALONE, NUMERICS)
+    assert scores is not None
+    logits = _logits(model, source)
+    ranked = logits.argsort(1, descending=True).tolist()
+    right = [set(row.nonzero()[:, 0].tolist()) for row in answers]
+    for name, most in (("top1", 1), ("top5", 5)):
+        hits = sum(bool(right[at] & set(ranked[at][:most])) for at in range(count))
+        assert scores[name] == pytest.approx(100 * hits / count)
+    shares = (logits.softmax(1) * answers).sum(1)
+    assert scores["loss"] == pytest.approx(float(-shares.log().mean()), rel=1e-5)
+
+
+def test_one_right_class_an_image_scores_as_its_label_does() -> None:
+    model, plain = _model(10), _source(300, 10)
+    answers = F.one_hot(plain.labels, 10).bool()
+    alike = evaluate(model, _source_with(300, 10, answers=answers), ALONE, NUMERICS)
+    assert alike == pytest.approx(evaluate(model, plain, ALONE, NUMERICS))
+
+
+def test_a_model_chooses_only_among_the_classes_of_the_set() -> None:
+    model, plain = _model(10), _source(300, 10)
+    allowed = torch.zeros(10, dtype=torch.bool)
+    allowed[[1, 4, 8]] = True
+    labels = torch.tensor([1, 4, 8])[plain.labels % 3]
+    assert plain.images is not None
+    images = ImageSet(labels=labels, images=plain.images.rows(0, 300), only=allowed)
+    dataset = changed(SPEC.dataset, mean=[0.5], std=[0.25], classes=10)
+    source = EvalSource(images, dataset, SPEC.recipe, CPU)
+    scores = evaluate(model, source, ALONE, NUMERICS)
+    assert scores is not None
+    few = _logits(model, source)[:, allowed]
+    truth = plain.labels % 3
+    assert scores["top1"] == pytest.approx(100 * float((few.argmax(1) == truth).double().mean()))
+    assert scores["loss"] == pytest.approx(float(F.cross_entropy(few, truth)), rel=1e-5)
+
+
+def test_a_metric_of_the_labs_own_is_not_asked_where_several_classes_are_right() -> None:
+    answers = torch.ones(300, 3, dtype=torch.bool)
+    source = _source_with(300, 3, answers=answers)
+    scores = evaluate(_model(3), source, ALONE, NUMERICS, metrics={"never": lambda *_: 1 / 0})
+    assert scores is not None and "never" not in scores
+
+
 def test_a_metric_of_the_labs_own_gets_the_logits_and_labels_of_the_whole_set() -> None:
     source, model = _source(300, 3), _model(3)
     seen: list[tuple[Tensor, Tensor]] = []
