@@ -26,6 +26,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "compare",
         "variance",
         "mcnemar",
+        "scatter",
         "against",
         "papers",
         "evaluate",
@@ -79,7 +80,7 @@ READING = frozenset(
     (
         *("init", "plan", "status", "report", "runs", "show", "logs", "curve", "wait", "why"),
         *("diff", "cost", "eff", "usage", "metrics"),
-        *("failures", "compare", "variance", "mcnemar", "against", "papers", "power"),
+        *("failures", "compare", "variance", "mcnemar", "scatter", "against", "papers", "power"),
         *("doctor", "config", "schema", "catalog", "notify", "top", "ui", "help"),
     )
 )

@@ -18,6 +18,7 @@ DOCUMENTS = {
     "eff": "orchestrator.views.efficiency:Efficiency[]",
     "usage": "orchestrator.views.spent:Spent[]",
     "curve": "analysis.findings.curves:CellCurve[]",
+    "scatter": "analysis.findings.two_sets:TwoSets[]",
     "compare": "analysis.findings.comparisons:Comparisons",
     "against": "analysis.findings.coverage:TableCoverage[]",
     "against PAPER:TABLE": "analysis.findings.against:Against",

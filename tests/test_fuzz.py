@@ -46,7 +46,7 @@ GRID: dict[str, Any] = {
 }
 READING = (
     "status", "runs", "show", "why", "logs", "failures", "report", "compare", "variance", "curve",
-    "diff", "eff", "usage", "import",
+    "diff", "eff", "usage", "import", "scatter",
 )  # fmt: skip
 NUMERIC = (
     ("runs", "--limit"), ("plan grid.yaml", "--max-runs"), ("logs 0000", "--tail"),

@@ -34,6 +34,7 @@ NAMED = {
     "vtjobs catalog",
     "vtjobs compare",
     "vtjobs doctor",
+    "vtjobs evaluate",
     "vtjobs release",
     "vtjobs submit",
     "vtjobs supervise",

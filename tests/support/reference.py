@@ -77,6 +77,7 @@ EXAMPLES = {
     "against": "vtjobs against drloc:4 tiny",
     "papers show": "vtjobs papers show drloc:4",
     "papers audit": "vtjobs papers audit drloc",
+    "scatter": "vtjobs scatter tiny --y train",
     "evaluate": "vtjobs evaluate RUN --sets test --image-size 16",
     "export": "vtjobs export RUN weights",
     "import": "vtjobs import old.csv",

@@ -1,0 +1,135 @@
+"""Cells on two evaluation sets: whether a model scores on one what the other lets expect.
+
+The thesis (Touvron 2022) plots ImageNet's val part against ImageNetV2 over models. A model far
+below the line fits the first set more than others do (section 4.3, figure 6.7).
+"""
+
+from statistics import fmean, stdev
+
+from ...db.ledger import Ledger
+from ...jobs.documents import Document
+from ...jobs.run.selector import Selection
+from ...jobs.run.spec import Axes
+from ..stats.line import Line, line_through
+from .cell import Cell
+from .cells import report
+
+SCHEMA_VERSION = 1
+
+
+class CellOnTwoSets(Document, frozen=True, kw_only=True):
+    """A cell's means on two sets, over the seeds that have both."""
+
+    cell_id: str
+    backbone: str
+    dataset: str
+    head: str
+    recipe: str
+    stage: str
+    axes: Axes
+    n: int
+    """Seeds with a value on both sets."""
+    x: float
+    """Mean on the first set."""
+    y: float
+    """Mean on the second set."""
+    x_std: float | None
+    """Sample standard deviation over seeds (ddof 1)."""
+    y_std: float | None
+    """That of the second set."""
+    residual: float | None
+    """`y` minus what the line says at `x`; None without a line."""
+    residual_std: float | None
+    """Its sample standard deviation over seeds, the line held fixed."""
+
+
+class TwoSets(Document, frozen=True, kw_only=True):
+    """The cells of one dataset on two evaluation sets."""
+
+    schema_version: int
+    dataset: str
+    metric: str
+    x_set: str
+    """The evaluation set that predicts."""
+    y_set: str
+    """The evaluation set that is predicted."""
+    cells: list[CellOnTwoSets]
+    """Those with a seed that has both."""
+    line: Line | None
+    """Through the cells' means; None of fewer than three, and where all are alike on the first."""
+    without: int
+    """Selected cells of the dataset without a seed that has both."""
+
+
+def two_sets(
+    ledger: Ledger, selection: Selection, *, metric: str, x_set: str, y_set: str
+) -> list[TwoSets]:
+    """Return what the selected cells score on two sets, for each dataset that has both.
+
+    Args:
+        ledger: where the results are.
+        selection: of runs.
+        metric: of both scores, at the last epoch.
+        x_set: the set that predicts.
+        y_set: the set that is predicted.
+
+    Raises:
+        NothingMatched: no run is selected.
+    """
+    first, second = (
+        report(ledger, selection, metric=metric, set_name=name) for name in (x_set, y_set)
+    )
+    others = {cell.cell_id: cell for cell in second}
+    found = []
+    for dataset in dict.fromkeys(cell.dataset for cell in first):
+        mine = [cell for cell in first if cell.dataset == dataset]
+        both = {cell.cell_id: _both(cell, others[cell.cell_id]) for cell in mine}
+        kept = [cell for cell in mine if both[cell.cell_id]]
+        if not kept:
+            continue
+        line = line_through(
+            [fmean(x for x, _ in both[cell.cell_id]) for cell in kept],
+            [fmean(y for _, y in both[cell.cell_id]) for cell in kept],
+        )
+        found.append(
+            TwoSets(
+                schema_version=SCHEMA_VERSION,
+                dataset=dataset,
+                metric=metric,
+                x_set=x_set,
+                y_set=y_set,
+                cells=[_on_two_sets(cell, both[cell.cell_id], line) for cell in kept],
+                line=line,
+                without=len(mine) - len(kept),
+            )
+        )
+    return found
+
+
+def _both(cell: Cell, other: Cell) -> list[tuple[float, float]]:
+    return [(x, other.values[seed]) for seed, x in cell.values.items() if seed in other.values]
+
+
+def _on_two_sets(cell: Cell, both: list[tuple[float, float]], line: Line | None) -> CellOnTwoSets:
+    x, y = [pair[0] for pair in both], [pair[1] for pair in both]
+    left = [] if line is None else [two - line.at(one) for one, two in both]
+    return CellOnTwoSets(
+        cell_id=cell.cell_id,
+        backbone=cell.backbone,
+        dataset=cell.dataset,
+        head=cell.head,
+        recipe=cell.recipe,
+        stage=cell.stage,
+        axes=cell.axes,
+        n=len(both),
+        x=fmean(x),
+        y=fmean(y),
+        x_std=_std(x),
+        y_std=_std(y),
+        residual=fmean(left) if left else None,
+        residual_std=_std(left),
+    )
+
+
+def _std(values: list[float]) -> float | None:
+    return stdev(values) if len(values) > 1 else None
