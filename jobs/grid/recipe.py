@@ -17,7 +17,7 @@ Fraction = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 class Recipe(BaseModel):
     """Training hyper-parameters as a user gives them; changing any of them gives a different run.
 
-    A run stores them as `jobs/run/settings.RecipeSettings`, which has the same fields.
+    A run stores them as `jobs/run/settings.RecipeSettings`, which has the same fields but `lr_per`.
     """
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
@@ -49,6 +49,11 @@ class Recipe(BaseModel):
     # Optimizer and schedule
     optimizer: str = Field("adamw", description="name of a timm optimizer")
     lr: Positive = Field(description="peak learning rate, after warm-up")
+    lr_per: int | None = Field(
+        None,
+        ge=1,
+        description="batch size that lr is for: the rate is lr · batch_size / lr_per",
+    )
     weight_decay: NotNegative = Field(
         0.0, description="weight decay, decoupled where the optimizer has it so"
     )
@@ -223,8 +228,11 @@ class Recipe(BaseModel):
 
     @property
     def settings(self) -> RecipeSettings:
-        """The recipe as a run stores it, without the lab's own functions."""
-        return from_plain(self.model_dump(mode="json", exclude={"transform"}), RecipeSettings)
+        """The recipe as a run stores it: its rate, without the lab's own functions."""
+        values = self.model_dump(mode="json", exclude={"transform", "lr_per"})
+        if self.lr_per is not None:
+            values["lr"] = self.lr * self.batch_size / self.lr_per
+        return from_plain(values, RecipeSettings)
 
     @field_validator("auto_augment")
     @classmethod

@@ -209,7 +209,7 @@ def test_only_cells_and_runs_go_into_identity() -> None:
 
 EXAMPLES = Path(__file__).parents[3] / "docs" / "examples"
 OTHER: dict[str, Any] = {
-    "fidelity": "code", "schedule_epochs": 60, "schedule_unit": "epoch", "schedule_lag": 1, "decay_epochs": 20, "decay_rate": 0.2, "layer_decay": 0.75, "trainable": "attention", "decay_all": True, "repeats": 3, "loss": "bce", "bce_threshold": 0.2,
+    "fidelity": "code", "lr_per": 48, "schedule_epochs": 60, "schedule_unit": "epoch", "schedule_lag": 1, "decay_epochs": 20, "decay_rate": 0.2, "layer_decay": 0.75, "trainable": "attention", "decay_all": True, "repeats": 3, "loss": "bce", "bce_threshold": 0.2,
     "drop_path_rule": "uniform",
     "epochs": 51, "batch_size": 64, "virtual_ranks": 2, "drop_last": True, "optimizer": "sgd", "lr": 1e-4,
     "weight_decay": 0.1, "momentum": 0.8, "schedule": "constant", "warmup_epochs": 1.5, "warmup_lr": 1e-6,
@@ -221,6 +221,16 @@ OTHER: dict[str, Any] = {
     "drop_path": 0.1, "ema_decay": 0.99, "ema_warmup": True,
     "transform": f"{EXAMPLES / 'random_grey.py'}:RandomGrey",
 }  # fmt: skip
+
+
+def test_a_rate_per_batch_size_follows_the_batch_size() -> None:
+    sizes = {"train.batch_size": [256, 512, 1024]}
+    found = grid(heads=["supervised"], train={"lr": 0.0005, "lr_per": 512}, axes=sizes)
+    recipes = [json.loads(cell.spec.recipe) for cell in found.cells]
+    rates = {recipe["batch_size"]: recipe["lr"] for recipe in recipes}
+    assert rates == {256: 0.00025, 512: 0.0005, 1024: 0.001}
+    plain = grid(heads=["supervised"], train={"lr": 0.00025, "batch_size": 256})
+    assert run_ids(plain) < run_ids(found), "the same rate is the same run"
 
 
 @pytest.mark.parametrize("field", Recipe.model_fields)
