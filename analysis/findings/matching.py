@@ -106,6 +106,11 @@ def _heads(one: Made) -> int | None:
     return one.stages[0].backbone.args.get("num_heads")
 
 
+def _norm(one: Made) -> str:
+    # Of PatchConvNet, of which alone it is recorded: vtjobs' has no other.
+    return "layernorm"
+
+
 # Parts of a table whose rows are models.
 _MODELS = ("Baseline models", "Patch size")
 # What the records call a setting -> how a cell has it.
@@ -114,6 +119,7 @@ _READ: Mapping[str, Callable[[Made], Any]] = {
     "layerscale": _layerscale,
     "augment": _augment,
     "heads": _heads,
+    "norm": _norm,
 }
 
 

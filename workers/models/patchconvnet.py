@@ -136,6 +136,22 @@ def _make(usual: dict[str, Any], arguments: dict[str, Any]) -> PatchConvNet:
     return PatchConvNet(**{**usual, **known(arguments)})
 
 
+# Drop-path rates are those of table 5.8. The published program has no S20, S36 and B36: their
+# LayerScale is that of the S60 and the B60.
+
+
+@register_model
+def patchconvnet_s20(pretrained: bool = False, **arguments: Any) -> PatchConvNet:
+    """PatchConvNet-S20: a third as deep as the S60."""
+    return _make({"embed_dim": 384, "depth": 20, "drop_path_rate": 0.0}, arguments)
+
+
+@register_model
+def patchconvnet_s36(pretrained: bool = False, **arguments: Any) -> PatchConvNet:
+    """PatchConvNet-S36: between the S20 and the S60."""
+    return _make({"embed_dim": 384, "depth": 36, "drop_path_rate": 0.05}, arguments)
+
+
 @register_model
 def patchconvnet_s60(pretrained: bool = False, **arguments: Any) -> PatchConvNet:
     """PatchConvNet-S60: 25,231,096 parameters at 1000 classes."""
@@ -151,8 +167,24 @@ def patchconvnet_s120(pretrained: bool = False, **arguments: Any) -> PatchConvNe
 
 
 @register_model
+def patchconvnet_b36(pretrained: bool = False, **arguments: Any) -> PatchConvNet:
+    """PatchConvNet-B36: the S36 twice as wide."""
+    return _make(
+        {"embed_dim": 768, "depth": 36, "drop_path_rate": 0.2, "layer_scale": 1e-6}, arguments
+    )
+
+
+@register_model
 def patchconvnet_b60(pretrained: bool = False, **arguments: Any) -> PatchConvNet:
     """PatchConvNet-B60: twice as wide."""
     return _make(
         {"embed_dim": 768, "depth": 60, "drop_path_rate": 0.3, "layer_scale": 1e-6}, arguments
+    )
+
+
+@register_model
+def patchconvnet_b120(pretrained: bool = False, **arguments: Any) -> PatchConvNet:
+    """PatchConvNet-B120: the B60 twice as deep; 188.6 million parameters (table 5.1)."""
+    return _make(
+        {"embed_dim": 768, "depth": 120, "drop_path_rate": 0.4, "layer_scale": 1e-6}, arguments
     )

@@ -43,6 +43,7 @@ SMALL: dict[str, dict[str, object]] = {
         ("patchconvnet_s60", 25_231_096, 25_231_096),
         ("patchconvnet_s120", 47_723_896, 47_723_896),
         ("patchconvnet_b60", 99_388_936, 99_388_936),
+        ("patchconvnet_b120", 188_611_336, 188_611_336),
     ],
 )
 def test_a_backbone_has_the_parameters_of_its_publication(
