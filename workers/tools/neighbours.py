@@ -5,7 +5,7 @@ found by the cosine of their features with a test image's. Nothing is trained.
 """
 
 import inspect
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,6 +57,7 @@ def features_of(
     numerics: Any,
     decoder: Decoder,
     classifies: bool,
+    on_progress: Callable[[int], None] = lambda done: None,
 ) -> Features:
     """Return the features of a set, in the order of its images.
 
@@ -69,6 +70,7 @@ def features_of(
         numerics: precision and device.
         decoder: decodes in memory.
         classifies: whether the classifier was trained.
+        on_progress: told the number of images that are done, after each part.
 
     Raises:
         BadInput: the model does not show the features that its classifier gets.
@@ -94,6 +96,7 @@ def features_of(
             embeddings.append(F.normalize(pooled.float().flatten(1), dim=1))
             if answers is not None:
                 logits.append(answers.float())
+        on_progress(start + len(part))
     device = numerics.device
     return Features(
         embeddings=torch.cat(embeddings),

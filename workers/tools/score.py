@@ -123,6 +123,23 @@ def score(
     return found
 
 
+class Counted:
+    """Say on stderr how far long work is, every ten seconds."""
+
+    EVERY_S = 10.0
+
+    def __init__(self, what: str, total: int) -> None:
+        self._what, self._total = what, total
+        self._said = time.monotonic()
+
+    def __call__(self, done: int) -> None:
+        """Say how many images are done, unless that was said just now."""
+        if time.monotonic() - self._said >= self.EVERY_S:
+            self._said = time.monotonic()
+            text = f"{self._what}: {done:,} of {self._total:,} images"
+            print(text, file=sys.stderr, flush=True)
+
+
 @dataclass(slots=True, kw_only=True)
 class _Scorer:
     """A run's final weights on its data."""
@@ -181,6 +198,7 @@ class _Scorer:
                 numerics=self.numerics,
                 decoder=self.decoder,
                 classifies=classifies,
+                on_progress=Counted(f"features of {name}", len(images)),
             )
 
         known = features("train", False)

@@ -21,7 +21,7 @@ from vtjobs.workers.data.datasets import ImageSet
 from vtjobs.workers.data.decoded import Decoder
 from vtjobs.workers.models.backbones import build
 from vtjobs.workers.tools.neighbours import features_of
-from vtjobs.workers.tools.score import ByNeighbours, NoWeights, score
+from vtjobs.workers.tools.score import ByNeighbours, Counted, NoWeights, score
 from vtjobs.workers.training.trainee import make_numerics
 
 from ...support.training import CONVNET, run_spec, training
@@ -192,3 +192,14 @@ def test_the_features_of_every_family_are_what_its_classifier_gets(backbone: str
     ).batches()
     assert batch is not None
     assert torch.equal(found.logits, model(batch[0]))
+
+
+def test_long_work_is_counted_on_stderr(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(Counted, "EVERY_S", 3600.0)
+    Counted("features of train", 50_000)(4096)
+    assert capsys.readouterr().err == "", "short work says nothing"
+    monkeypatch.setattr(Counted, "EVERY_S", 0.0)
+    Counted("features of train", 50_000)(4096)
+    assert capsys.readouterr().err == "features of train: 4,096 of 50,000 images\n"
