@@ -1,5 +1,6 @@
 """The items of a grid's lists: a name, perhaps with settings, and the label it is shown by."""
 
+import math
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -77,6 +78,11 @@ def plain(values: Given) -> Given:
 
 
 def as_json(value: Any) -> Any:
+    # Most values of an axis; of others only the encoder knows.
+    if value is None or isinstance(value, str | int):
+        return value
+    if isinstance(value, float) and math.isfinite(value):
+        return value
     try:
         canonical(value)
     except (TypeError, ValueError):

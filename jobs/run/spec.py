@@ -109,7 +109,7 @@ class CellSpec:
 
     def text(self, *, seeds: str, init_from: str | None, head: str | None = None) -> str:
         """Return a run's canonical JSON; `seeds` is canonical JSON itself."""
-        parent = json.dumps(init_from)
+        parent = "null" if init_from is None else json.dumps(init_from)
         return (
             f'{{"backbone":{self.backbone},"dataset":{self.dataset},"head":{head or self.head},'
             f'"init_from":{parent},"numerics":{self.numerics},"recipe":{self.recipe},"seeds":{seeds}}}'

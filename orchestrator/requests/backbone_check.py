@@ -23,27 +23,28 @@ TIMEOUT_S = 300
 _HEAD_FIELDS = ("positions", "mega", "labels", "blocks", "shuffle", "patch_augment")
 
 
-def questions(expansion: Expansion) -> dict[str, Question]:
-    """Return the distinct backbones of a grid as they will be made, by a hash of the question.
+def asked(expansion: Expansion) -> tuple[list[str], dict[str, Question]]:
+    """Return the key of each cell's question, and the questions by key.
 
-    A lab's own are left out: only a run makes them.
+    Cells with other rates or losses ask the same. What would run a lab's own code is not asked.
     """
+    by_parts: dict[Any, str] = {}
+    keys: list[str] = []
     found: dict[str, Question] = {}
-    seen: set[Any] = set()
     for cell in expansion.cells:
         parent = expansion.cells[cell.parent].spec if cell.parent is not None else None
-        key = tuple(
+        parts = tuple(
             (spec.backbone, spec.dataset, spec.recipe, spec.head)
             for spec in (cell.spec, parent)
             if spec is not None
         )
-        if key in seen:
-            continue
-        seen.add(key)
-        question = ask(cell.spec, parent, expansion.paths)
-        if not _has_own_source(question):
-            found[_key(question)] = question
-    return found
+        if parts not in by_parts:
+            question = ask(cell.spec, parent, expansion.paths)
+            by_parts[parts] = key = _key(question)
+            if not _has_own_source(question):
+                found[key] = question
+        keys.append(by_parts[parts])
+    return keys, found
 
 
 def _has_own_source(question: Question) -> bool:
@@ -105,7 +106,7 @@ def _key(question: Question) -> str:
     return digest(canonical(to_plain(question)))
 
 
-def answers(expansion: Expansion) -> dict[str, Facts]:
+def answers(wanted: Mapping[str, Question]) -> dict[str, Facts]:
     """Return facts or an error for each question, from the cache or from timm."""
     try:
         timm_version = version("timm")
@@ -113,7 +114,6 @@ def answers(expansion: Expansion) -> dict[str, Facts]:
         return {}
     path: Path = cache_folder() / f"backbones-{timm_version}.json"
     known = _known(path)
-    wanted = questions(expansion)
     missing = {key: question for key, question in wanted.items() if key not in known}
     if missing:
         fresh = _describe(missing)
@@ -151,11 +151,11 @@ def check_backbones(
         halves: whether the grid allows smaller micro-batches, which BatchNorm's statistics do not
             bear.
     """
-    found = answers(expansion)
+    keys, wanted = asked(expansion)
+    found = answers(wanted)
     problems: list[Problem] = []
-    for cell in expansion.cells if found else []:
-        parent = expansion.cells[cell.parent].spec if cell.parent is not None else None
-        answer = found.get(_key(ask(cell.spec, parent, expansion.paths)))
+    for cell, key in zip(expansion.cells, keys, strict=True):
+        answer = found.get(key)
         if answer is None:
             continue
         where = cell.entries[0].path

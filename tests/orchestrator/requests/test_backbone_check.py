@@ -14,7 +14,7 @@ from ...support.lab import Lab
 
 def test_each_distinct_backbone_is_asked_about_once(quiet_lab: Lab) -> None:
     prepared = quiet_lab.prepare(tiny_grid(heads="[supervised, relvit]", seeds="5"))
-    assert len(backbone_check.questions(prepared.expansion)) == 1
+    assert len(backbone_check.asked(prepared.expansion)[1]) == 1
 
 
 def test_an_answer_is_remembered_and_an_error_is_not(
@@ -30,7 +30,10 @@ def test_an_answer_is_remembered_and_an_error_is_not(
         return dict.fromkeys(missing, answers[len(asked) - 1])
 
     monkeypatch.setattr(backbone_check, "_describe", describe)
-    found = [next(iter(backbone_check.answers(expansion).values())) for _ in range(3)]
+    found = [
+        next(iter(backbone_check.answers(backbone_check.asked(expansion)[1]).values()))
+        for _ in range(3)
+    ]
     assert found == [answers[0], answers[1], answers[1]]
     assert len(asked) == 2
 
