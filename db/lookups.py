@@ -304,7 +304,7 @@ def failed_runs(
     Args:
         connection: to the ledger.
         failures: of runs that get no further try.
-        waiting: of runs that wait for another try.
+        waiting: of runs that wait for another try by themselves.
     """
     table, tried = m.attempts.c, m.attempts.alias("tried").c
     latest = select(func.max(tried.number)).where(tried.run_id == m.runs.c.run_id).scalar_subquery()
@@ -325,7 +325,12 @@ def failed_runs(
         .join(m.allocations, m.allocations.c.token == table.token)
         .where(
             ((run.state == RunState.FAILED) & table.failure.in_(list(failures)))
-            | ((run.state == RunState.PENDING) & table.failure.in_(list(waiting)))
+            | (
+                (run.state == RunState.PENDING)
+                & table.failure.in_(list(waiting))
+                # Of a run that was granted a try, earlier attempts count no longer.
+                & (table.number > run.tries_from)
+            )
         )
     )
     return [FailedRun(**row) for row in connection.execute(query).mappings()]

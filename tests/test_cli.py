@@ -259,6 +259,7 @@ def test_a_reader_that_leaves_early_is_no_error(trained: Cli) -> None:
         (["evaluate", "all", "--knn", "ten"], 2),
         (["evaluate", "all", "--knn", "5", "--sets", "train"], 2),
         (["evaluate", "all", "--knn", "5", "--labels", "cifar100"], 2),
+        (["evaluate", "all", "--knn", "5000"], 2),
         (["evaluate", "all", "--labels", "digits_parity"], 2),
         (["ledger", "rebuild"], 7),
         (["gc", "all"], 7),

@@ -38,7 +38,8 @@ def line_through(x: Sequence[float], y: Sequence[float]) -> Line | None:
         return None
     mean_x, mean_y = math.fsum(x) / n, math.fsum(y) / n
     spread = math.fsum((one - mean_x) ** 2 for one in x)
-    if spread == 0:
+    # What rounding leaves of equal values is no spread.
+    if spread <= n * (1e-12 * max(map(abs, x))) ** 2:
         return None
     together = math.fsum((one - mean_x) * (two - mean_y) for one, two in zip(x, y, strict=True))
     slope = together / spread

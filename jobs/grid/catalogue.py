@@ -5,9 +5,9 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from ..documents import from_plain
+from ..documents import changed, from_plain
 from ..errors import BadInput, suggest
-from ..run.settings import BackboneSettings, DatasetSettings
+from ..run.settings import BackboneSettings, DatasetSettings, RecipeSettings
 from ..strict_yaml import Document, parse
 from .recipe import Recipe
 
@@ -188,7 +188,11 @@ def _corrupted_sets(facts: dict[str, Any]) -> dict[str, dict[str, Any]]:
         for one in sets:
             name, _, severity = one.removeprefix("c_").rpartition("_")
             folder = f"{given['below']}/{name}/{severity}/"
-            found[one] = {"count": given["count"], "files": {folder: facts["classes"]}}
+            found[one] = {
+                "count": given["count"],
+                "files": {folder: facts["classes"]},
+                "crop_pct": given["crop_pct"],
+            }
     return found
 
 
@@ -235,6 +239,13 @@ def sets_of(dataset: DatasetSettings) -> list[str]:
     """Return the known sets of a run's dataset; an image folder may have further ones."""
     further = datasets().get(dataset.name, {}).get("sets", {})
     return ["train", "test", *(["val"] if dataset.val is not None else []), *further]
+
+
+def recipe_on(set_name: str, dataset: DatasetSettings, recipe: RecipeSettings) -> RecipeSettings:
+    """Return the recipe that a set is scored with; of one whose images are cropped, no crop."""
+    facts = datasets().get(dataset.name, {}).get("sets", {}).get(set_name, {})
+    crop_pct = facts.get("crop_pct")
+    return recipe if crop_pct is None else changed(recipe, eval_crop_pct=crop_pct)
 
 
 @cache

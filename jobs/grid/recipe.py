@@ -231,7 +231,8 @@ class Recipe(BaseModel):
         """The recipe as a run stores it: its rate, without the lab's own functions."""
         values = self.model_dump(mode="json", exclude={"transform", "lr_per"})
         if self.lr_per is not None:
-            values["lr"] = self.lr * self.batch_size / self.lr_per
+            # Without what rounding leaves, so that the rate is the one that a grid would give.
+            values["lr"] = float(f"{self.lr * self.batch_size / self.lr_per:.12g}")
         return from_plain(values, RecipeSettings)
 
     @field_validator("auto_augment")

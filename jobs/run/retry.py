@@ -24,6 +24,8 @@ BLAMED = DETERMINISTIC | {
 ALIKE_RUNS = 3
 # Of these, runs count already while they wait for another try.
 AT_ONCE = frozenset((FailureClass.DATA_MISSING,))
+# What may pass by itself, so that a run waits before its next try.
+WAITED_FOR = frozenset((FailureClass.DATA_MISSING, FailureClass.STORAGE))
 ONCE = frozenset((FailureClass.DATA_MISSING, FailureClass.NO_RESULT))
 
 

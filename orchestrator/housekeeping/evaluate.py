@@ -53,14 +53,13 @@ def evaluate(
             such labels.
         NothingMatched: none of the runs has completed.
     """
-    if knn and "train" in sets:
-        raise BadInput("--sets train: with --knn each image would be its own nearest neighbour")
     by_grid: dict[str, list[str]] = defaultdict(list)
     with reading(context.ledger.engine) as connection:
         for run in lookups.completed_runs(connection, run_ids):
             if knn or run.settings.head.shared.labels:
                 _check_sets(run.settings.dataset, sets)
                 _check_labels(run.settings.dataset, labels)
+                _check_neighbours(run.settings.dataset, sets, knn)
                 by_grid[run.grid_id].append(run.run_id)
         settings = queries.grid_settings(connection, set(by_grid))
     if not by_grid:
@@ -103,6 +102,25 @@ def _check_labels(dataset: DatasetSettings, labels: str | None) -> None:
     if labels is not None and labels not in known:
         there = suggest(labels, known) if known else f"No dataset has the images of {dataset.name}"
         raise BadInput(f"--labels {labels}: other images than those of {dataset.name}. {there}")
+
+
+def _check_neighbours(dataset: DatasetSettings, sets: Sequence[str], knn: Sequence[int]) -> None:
+    """Refuse what neighbours cannot score, before the features of a training set are computed."""
+    if not knn:
+        return
+    if "train" in sets:
+        raise BadInput("--sets train: with --knn each image would be its own nearest neighbour")
+    known = catalogue.datasets().get(dataset.name, {}).get("sets", {})
+    for name in sets:
+        if "over" in known.get(name, {}):
+            raise BadInput(
+                f"--sets {name}: cannot be scored with --knn, as an image may have several right"
+                " classes"
+            )
+    if max(knn) > dataset.trained_on:
+        raise BadInput(
+            f"--knn {max(knn)}: {dataset.name} has {dataset.trained_on:,} training images"
+        )
 
 
 def _score(

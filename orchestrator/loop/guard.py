@@ -180,7 +180,7 @@ def _is_everywhere(context: Context, rows: list[FailedRun]) -> bool:
     only machine, lack it, further runs would fail as well.
     """
     hosts = {row.host for row in rows if row.host}
-    return len(hosts) > 1 or any(context.backend(row.backend).one_machine for row in rows)
+    return len(hosts) > 1 or all(context.backend(row.backend).one_machine for row in rows)
 
 
 def reset(context: Context, grid_ids: set[str]) -> None:

@@ -12,7 +12,8 @@ from ...jobs.at_once import at_once
 from ...jobs.atomic_files import make_folder, to_json, touch_new, write_over
 from ...jobs.documents import Document, field
 from ...jobs.errors import DamagedFile, VtjobsError
-from ...jobs.run.states import FailureClass, RunState
+from ...jobs.run.retry import WAITED_FOR
+from ...jobs.run.states import RunState
 from ...jobs.workspace.markers import read_marker
 from ...jobs.workspace.paths import RunFolder
 from ..loop.context import Context
@@ -113,9 +114,9 @@ def retryable(context: Context, run_ids: Sequence[str], *, clean: bool) -> Done:
 
 
 def _waiting_for_another_try(context: Context) -> set[str]:
-    """Return the pending runs whose newest attempt failed; a retry lets them start at once."""
+    """Return the pending runs that would try again after a while; a retry starts them at once."""
     with reading(context.ledger.engine) as connection:
-        return {row.run_id for row in lookups.failed_runs(connection, (), waiting=FailureClass)}
+        return {row.run_id for row in lookups.failed_runs(connection, (), waiting=WAITED_FOR)}
 
 
 def retry(context: Context, run_ids: Sequence[str], *, clean: bool) -> Done:

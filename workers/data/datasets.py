@@ -187,8 +187,11 @@ def load(
         except (RuntimeError, FileNotFoundError) as error:
             if isinstance(error, RuntimeError) and "not found" not in str(error).lower():
                 raise
-            where = f"dataset {name} is not in {data_root}"
-            raise DataMissing(f"{where}. {remedy(name, data_root, further)}") from error
+            sets = [split] if split in further else []
+            what = f"set {split} of dataset {name}" if sets else f"dataset {name}"
+            raise DataMissing(
+                f"{what} is not in {data_root}. {remedy(name, data_root, sets)}"
+            ) from error
     else:
         raise DataError(f"unknown dataset {name!r}")
     counts = {"train": dataset.train, "test": dataset.test}
@@ -335,13 +338,9 @@ def _listed(
     return load_tree
 
 
-# Of ImageNet, which alone has sets with other labels.
-_IMAGENET = 1000
-
-
 def _marks(chosen: Sequence[Sequence[int]]) -> Tensor:
     """Return which of ImageNet's classes each row has, [N, 1000] bool."""
-    marks = torch.zeros(len(chosen), _IMAGENET, dtype=torch.bool)
+    marks = torch.zeros(len(chosen), image_trees.CLASSES, dtype=torch.bool)
     for row, labels in zip(marks, chosen, strict=True):
         row[list(labels)] = True
     return marks

@@ -102,6 +102,7 @@ def imagenet(root: Path, split: str, *, only: str | None = None) -> Listed:
     )
 
 
+CLASSES = 1000
 # ImageNet-A (Hendrycks et al. 2021, Natural Adversarial Examples) and -R (Hendrycks et al. 2021,
 # The Many Faces of Robustness) have 200 of the classes; ImageNet-Sketch (Wang et al. 2019) has all.
 SETS_BY_CLASS = {"a": "imagenet-a", "r": "imagenet-r", "sketch": "sketch"}
@@ -155,6 +156,8 @@ def _reassessed(place: Path) -> Listed:
         given = [[int(label) for label in labels] for labels in json.loads(path.read_text("utf-8"))]
     except (ValueError, TypeError) as error:
         raise DataError(f"{path} is not a list of lists of classes") from error
+    if any(not 0 <= label < CLASSES for labels in given for label in labels):
+        raise DataError(f"{path} has classes outside 0 … {CLASSES - 1}")
     found = []
     for name in _folders(place / "val"):
         for image in _pictures(place / "val" / name):
@@ -211,8 +214,9 @@ RANKS = ("kingdom", "phylum", "class", "order", "family", "genus")
 def inaturalist(root: Path, split: str, *, year: int, level: str | None = None) -> Listed:
     """Read a year's competition: train<year>.json and val<year>.json in COCO's form.
 
-    The category's id is the class. With a level of the taxonomy, one of `RANKS`, the class is the
-    place of the category's name at that level among all names of train<year>.json, sorted.
+    The category's id is the class. With a level of the taxonomy, one of `RANKS`, classes are
+    numbered in the order of their first categories, as train<year>.json has them: the makers gave
+    the names away later, and their order would be another one.
     """
     folder = root / f"inat{year}"
 
@@ -223,8 +227,10 @@ def inaturalist(root: Path, split: str, *, year: int, level: str | None = None) 
     label = {row["image_id"]: int(row["category_id"]) for row in data["annotations"]}
     if level is not None:
         species = (data if split == "train" else read("train"))["categories"]
-        numbers = {name: at for at, name in enumerate(sorted({row[level] for row in species}))}
-        above = {int(row["id"]): numbers[row[level]] for row in species}
+        names = {int(row["id"]): str(row[level]) for row in species}
+        ordered = dict.fromkeys(names[category] for category in sorted(names))
+        numbers = {name: at for at, name in enumerate(ordered)}
+        above = {category: numbers[name] for category, name in names.items()}
         label = {image: above[category] for image, category in label.items()}
     return Listed((folder / row["file_name"], label[row["id"]]) for row in data["images"])
 

@@ -6,7 +6,7 @@ found by the cosine of their features with a test image's. Nothing is trained.
 
 import inspect
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -41,6 +41,21 @@ class Features:
     """[N] int64, the classes that the model was trained on."""
     wanted: Tensor
     """[N] int64, the classes by which neighbours are judged: these, or those of another level."""
+    only: Tensor | None = None
+    """[classes] bool, what a model may choose from; None: all classes."""
+
+    def chosen_from(self, only: Tensor | None) -> "Features":
+        """Return those of the trained classes that may be chosen from."""
+        if only is None:
+            return self
+        kept = only[self.trained]
+        return replace(
+            self,
+            embeddings=self.embeddings[kept],
+            logits=None if self.logits is None else self.logits[kept],
+            trained=self.trained[kept],
+            wanted=self.wanted[kept],
+        )
 
     def __len__(self) -> int:
         return len(self.wanted)
@@ -81,8 +96,10 @@ def features_of(
             " the features, as timm's models do"
         )
     if images.answers is not None:
-        raise BadInput("--knn: this set has several right classes an image, and no neighbour has")
-    embeddings, logits = [], []
+        raise BadInput("--knn: an image of this set may have several right classes")
+    embeddings: Tensor | None = None
+    logits = []
+    done = 0
     for start in range(0, len(images), HELD):
         part = images.part(torch.arange(start, min(start + HELD, len(images))))
         source = EvalSource(part, dataset, recipe, numerics.device, decoder=decoder)
@@ -90,23 +107,40 @@ def features_of(
             if batch is None:
                 continue
             with numerics.autocast():
-                found = model.forward_features(batch[0])
-                pooled = model.forward_head(found, pre_logits=True)
-                answers = model.forward_head(found) if classifies else None
-            embeddings.append(F.normalize(pooled.float().flatten(1), dim=1))
+                tokens = model.forward_features(batch[0])
+                pooled = model.forward_head(tokens, pre_logits=True)
+                answers = model.forward_head(tokens) if classifies else None
+            found = F.normalize(pooled.float().flatten(1), dim=1)
+            if embeddings is None:
+                # Made once: the features of a large training set fill much of a GPU.
+                embeddings = found.new_empty(len(images), found.shape[1])
+            embeddings[done : done + len(found)] = found
+            done += len(found)
             if answers is not None:
                 logits.append(answers.float())
         on_progress(start + len(part))
     device = numerics.device
+    assert embeddings is not None, "a set has images"
+    only = None if images.only is None else images.only.to(device)
+    answers = torch.cat(logits) if logits else None
+    if answers is not None and only is not None:
+        answers = answers.masked_fill(~only, -torch.inf)
     return Features(
-        embeddings=torch.cat(embeddings),
-        logits=torch.cat(logits) if logits else None,
+        embeddings=embeddings,
+        logits=answers,
         trained=images.labels.to(device),
         wanted=wanted.to(device),
+        only=only,
     )
 
 
-def neighbour_scores(queries: Features, known: Features, counts: Sequence[int]) -> dict[str, float]:
+def neighbour_scores(
+    queries: Features,
+    known: Features,
+    counts: Sequence[int],
+    *,
+    on_progress: Callable[[int], None] = lambda done: None,
+) -> dict[str, float]:
     """Return metric -> percent: accuracy by nearest neighbours, and mean average precision.
 
     - `knn20`: the share of queries that their 20 nearest training images classify rightly (eq. 2.6)
@@ -120,10 +154,12 @@ def neighbour_scores(queries: Features, known: Features, counts: Sequence[int]) 
         queries: of the images that are scored.
         known: of the training images.
         counts: how many neighbours classify.
+        on_progress: told the number of queries that are done, after each part.
 
     Raises:
         BadInput: there are fewer training images than neighbours.
     """
+    known = known.chosen_from(queries.only)
     if max(counts) > len(known):
         raise BadInput(f"--knn {max(counts)}: the train part has {len(known)} images")
     classes = int(max(queries.wanted.max(), known.wanted.max())) + 1
@@ -141,6 +177,7 @@ def neighbour_scores(queries: Features, known: Features, counts: Sequence[int]) 
         relevant = truth[:, None] == known.wanted
         for name, scores in _rankings(queries, known, part, cosines):
             precisions.setdefault(name, []).append(average_precision(scores, relevant))
+        on_progress(min(part.stop, len(queries)))
     found = {f"knn{count}": 100 * right[count] / len(queries) for count in counts}
     # A query without a relevant image has no precision.
     return found | {

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...jobs.atomic_files import make_folder
 from ...jobs.documents import changed, from_plain
+from ...jobs.grid import catalogue
 from ...jobs.grid.own_function import METRICS, is_taken
 from ...jobs.run.settings import OwnFunction, RecipeSettings
 from ...jobs.run.spec import RunSpec
@@ -102,6 +103,7 @@ def score(
     scorer = _Scorer(
         spec=spec,
         recipe=recipe,
+        crops=crop_pct is not None,
         model=model,
         numerics=numerics,
         decoder=Decoder(
@@ -146,6 +148,8 @@ class _Scorer:
 
     spec: RunSpec
     recipe: RecipeSettings
+    crops: bool
+    """Whether the user has said how images are cropped."""
     model: "torch.nn.Module"
     numerics: Any
     decoder: Any
@@ -167,7 +171,7 @@ class _Scorer:
             source = EvalSource(
                 self._part(name),
                 self.spec.dataset,
-                self.recipe,
+                self._recipe(name),
                 self.numerics.device,
                 decoder=self.decoder,
             )
@@ -194,7 +198,7 @@ class _Scorer:
                 images,
                 self._wanted(images, name, neighbours.labels),
                 self.spec.dataset,
-                self.recipe,
+                self._recipe(name),
                 numerics=self.numerics,
                 decoder=self.decoder,
                 classifies=classifies,
@@ -205,9 +209,20 @@ class _Scorer:
         found: dict[str, Any] = {}
         for name in sets:
             queries = features(name, self.spec.head.shared.labels)
-            scores = neighbour_scores(queries, known, neighbours.counts)
+            scores = neighbour_scores(
+                queries,
+                known,
+                neighbours.counts,
+                on_progress=Counted(f"ranked for {name}", len(queries)),
+            )
             found[name] = scores | {"n": float(len(queries))}
         return found
+
+    def _recipe(self, name: str) -> RecipeSettings:
+        """Return the recipe as a set is scored with it."""
+        return (
+            self.recipe if self.crops else catalogue.recipe_on(name, self.spec.dataset, self.recipe)
+        )
 
     def _part(self, name: str) -> "ImageSet":
         from ..data.datasets import load_part

@@ -6,7 +6,7 @@ import sys
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from pathlib import Path
 from typing import IO
 
@@ -64,8 +64,9 @@ def unpack(
             _unpack_all(name, archives, source, stage)
             _require_verified(name, source, stage, verified)
             write_over(told, b"")
+        shared = {one.into for one in archives if one.kind is Kind.UNPACK}
         for archive in archives:
-            _move_in(stage, root, archive.into)
+            _move_in(stage, root, archive.into, shared)
         shutil.rmtree(stage)
     except OSError as error:
         raise DataError(f"dataset {name}: cannot be unpacked to {root}: {error}") from error
@@ -236,14 +237,31 @@ def _write(stream: IO[bytes], path: Path) -> None:
         shutil.copyfileobj(stream, target)
 
 
-def _move_in(stage: Path, root: Path, into: str) -> None:
-    """Move what was unpacked to its place; what was there in part is put aside."""
+def _has_none_of(target: Path, entry: Path) -> bool:
+    """Return whether a folder is there and has nothing of what another one has."""
+    return target.is_dir() and not any((target / one.name).exists() for one in entry.iterdir())
+
+
+def _move_in(stage: Path, root: Path, into: str, shared: Container[str]) -> None:
+    """Move what was unpacked to its place; what was there in part is put aside.
+
+    Args:
+        stage: where it was unpacked.
+        root: the data folder.
+        into: where it goes below both.
+        shared: folders below both that several archives fill; what another one brought stays.
+    """
     place = stage / into
     if not place.is_dir():
         return
     for entry in sorted(place.iterdir()) if into.count("/") == 0 else [place]:
         target = root / entry.relative_to(stage)
         make_folder(target.parent)
+        if str(entry.relative_to(stage)) in shared and _has_none_of(target, entry):
+            for one in sorted(entry.iterdir()):
+                shutil.move(one, target / one.name)
+            entry.rmdir()
+            continue
         if target.exists():
             aside = target.with_name(f"{target.name}.before")
             if aside.exists():

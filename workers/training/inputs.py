@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from ...jobs.grid import catalogue
 from ...jobs.run.spec import RunSpec
 from ..data.batches import EvalSource, Finish, Order, TensorSource, TrainSource
 from ..data.datasets import ImageSet, load_part, scored_sets
@@ -71,7 +72,7 @@ class Inputs:
             name: EvalSource(
                 self.part(name),
                 spec.dataset,
-                spec.recipe,
+                catalogue.recipe_on(name, spec.dataset, spec.recipe),
                 group.device,
                 decoder=self._decoder(),
                 rank=group.rank,

@@ -34,7 +34,13 @@ def test_a_level_line_explains_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("x", "y"), [([], []), ([1.0, 2.0], [1.0, 2.0]), ([5.0, 5.0, 5.0], [1.0, 2.0, 3.0])]
+    ("x", "y"),
+    [
+        ([], []),
+        ([1.0, 2.0], [1.0, 2.0]),
+        ([5.0, 5.0, 5.0], [1.0, 2.0, 3.0]),
+        ([0.1 + 0.2, 0.3, 0.3], [1.0, 2.0, 3.0]),
+    ],
 )
 def test_no_line_goes_through_too_few_points_or_one_x(x: list[float], y: list[float]) -> None:
     assert line_through(x, y) is None

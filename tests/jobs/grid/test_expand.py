@@ -231,6 +231,10 @@ def test_a_rate_per_batch_size_follows_the_batch_size() -> None:
     assert rates == {256: 0.00025, 512: 0.0005, 1024: 0.001}
     plain = grid(heads=["supervised"], train={"lr": 0.00025, "batch_size": 256})
     assert run_ids(plain) < run_ids(found), "the same rate is the same run"
+    tenth = grid(heads=["supervised"], train={"lr": 0.1, "lr_per": 256, "batch_size": 768})
+    assert run_ids(tenth) == run_ids(
+        grid(heads=["supervised"], train={"lr": 0.3, "batch_size": 768})
+    )
 
 
 @pytest.mark.parametrize("field", Recipe.model_fields)

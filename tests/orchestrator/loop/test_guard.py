@@ -224,6 +224,26 @@ def test_runs_start_again_at_once_when_missing_data_is_back(
     assert set(patient[:3]) <= set(queued(quiet_lab, patient))
 
 
+def test_a_retry_of_runs_that_gave_up_on_missing_data_starts_them(quiet_lab: Lab) -> None:
+    found = quiet_lab.submit(tiny_grid(seeds="3", extra="retries: 1"))
+    quiet_lab.tick()
+    fail(quiet_lab, *found, failure="data_missing")
+    assert problems(quiet_lab) == [], "nothing is left to start"
+    actions.retry(quiet_lab.context, found, clean=False)
+    assert problems(quiet_lab) == []
+    assert queued(quiet_lab, found) == found
+
+
+def test_runs_that_were_retried_do_not_count_with_one_that_fails_later(
+    quiet_lab: Lab, patient: list[str]
+) -> None:
+    fail(quiet_lab, *patient[:2], failure="data_missing")
+    assert problems(quiet_lab) == []
+    actions.retry(quiet_lab.context, patient[:2], clean=False)
+    fail(quiet_lab, patient[2], failure="data_missing")
+    assert problems(quiet_lab) == []
+
+
 def test_another_grid_goes_on(quiet_lab: Lab, many: list[str]) -> None:
     fail(quiet_lab, *many[:3])
     other = quiet_lab.submit(tiny_grid(name="other", seeds="[7, 8]"))

@@ -19,7 +19,7 @@ from vtjobs.workers.errors import DataError
 from vtjobs.workers.ranks.failure import classify
 from vtjobs.workers.tools.prepare import prepare
 
-from ...support.training import image_folder
+from ...support.training import image_folder, run_spec
 
 
 def _picture(path: Path, level: int, *, mode: str = "RGB") -> None:
@@ -98,6 +98,8 @@ def test_reassessed_labels_go_with_the_number_in_an_images_name(
     [
         ("[1, 2]", "is not a list of lists of classes"),
         ("nonsense", "is not a list of lists of classes"),
+        ("[[1000], [0], [0], [0]]", "has classes outside 0 … 999"),
+        ("[[-1], [0], [0], [0]]", "has classes outside 0 … 999"),
         ("[[0], [1]]", "its name must end in its number, 1 … 2"),
     ],
 )
@@ -143,6 +145,26 @@ def test_a_folder_that_is_no_class_of_imagenet_is_told(tmp_path: Path) -> None:
     _picture(place / "imagenet-a" / "n09" / "a.jpg", 0)
     with pytest.raises(DataError, match="n09 is no class of ImageNet"):
         _load("imagenet1k", "a", tmp_path, classes=3)
+
+
+def test_images_that_are_cropped_already_are_not_cropped_again() -> None:
+    imagenet, recipe = catalogue.dataset("imagenet1k"), run_spec(eval_crop_pct=0.875).recipe
+    crops = {
+        name: catalogue.recipe_on(name, imagenet, recipe).eval_crop_pct
+        for name in ("test", "c_fog_1", "a")
+    }
+    assert crops == {"test": 0.875, "c_fog_1": 1.0, "a": 0.875}
+
+
+def test_a_set_that_is_missing_is_told_with_its_own_archive_alone(tmp_path: Path) -> None:
+    for split in ("train", "val"):
+        for label in range(1000):
+            (tmp_path / "imagenet1k" / split / str(label)).mkdir(parents=True)
+    with pytest.raises(DataError) as caught:
+        _load("imagenet1k", "a", tmp_path, classes=1000)
+    said = str(caught.value)
+    assert said.startswith(f"set a of dataset imagenet1k is not in {tmp_path}. Get imagenet-a.tar")
+    assert "v2" not in said and "weather" not in said
 
 
 def test_imagenets_further_sets_have_their_published_sizes() -> None:
@@ -215,8 +237,8 @@ def test_inaturalist_is_read_from_its_annotations(tmp_path: Path) -> None:
     assert _load("inat2019", "train", tmp_path, classes=3, train=2).labels.tolist() == [1, 0]
     assert _load("inat2019", "test", tmp_path, classes=3, test=1).labels.tolist() == [2]
     coarse = {"classes": 2, "train": 2, "test": 1}
-    assert _load("inat2019_order", "train", tmp_path, **coarse).labels.tolist() == [0, 1]
-    assert _load("inat2019_order", "test", tmp_path, **coarse).labels.tolist() == [1]
+    assert _load("inat2019_order", "train", tmp_path, **coarse).labels.tolist() == [1, 0]
+    assert _load("inat2019_order", "test", tmp_path, **coarse).labels.tolist() == [0]
 
 
 def test_cars_are_read_from_the_devkit(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Features are scored by the nearest training images, as the thesis does it."""
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy
@@ -150,6 +151,17 @@ def test_without_a_classifier_there_is_no_conditioned_ranking(
     plain: dict[str, Any] = {name: getattr(queries, name) for name in ("embeddings", "wanted")}
     found = neighbour_scores(Features(**plain, trained=queries.wanted, logits=None), known, [10])
     assert found.keys() == {"knn10", "map"}
+
+
+def test_only_the_classes_of_the_set_are_chosen_from(queries: Features, known: Features) -> None:
+    allowed = torch.zeros(COARSE, dtype=torch.bool)
+    allowed[[0, 2]] = True
+    mine = queries.chosen_from(allowed)
+    found = neighbour_scores(replace(mine, only=allowed), known, [10])
+    assert found == neighbour_scores(mine, known.chosen_from(allowed), [10])
+    assert set(mine.trained.tolist()) == {0, 2}
+    # Fewer wrong classes are left.
+    assert found["map"] > neighbour_scores(mine, known, [10])["map"]
 
 
 def test_more_neighbours_than_training_images_are_refused(

@@ -238,6 +238,20 @@ def test_several_further_sets_are_added_from_what_a_folder_has_of_them(
     assert [levels(root, fog) for fog in fogs] == [[(1, n)] for n in range(1, 6)]
     assert [label for label, _ in levels(root, "real")] == [1]
     assert sorted(path.name for path in root.iterdir()) == ["imagenet1k"]
+    # A later archive leaves what an earlier one brought.
+    noise = {
+        f"{name}_noise/{severity}/{names[0]}/x.JPEG": picture(severity * 40)
+        for name in ("gaussian", "impulse", "shot")
+        for severity in range(1, 6)
+    }
+    for one in (archives / "weather.tar", archives / "imagenet-a.tar"):
+        one.unlink()
+    for one in sets:
+        if one.startswith(("c_ga", "c_im", "c_sh")):
+            monkeypatch.setitem(sets[one], "count", 1)
+    tar(archives / "noise.tar", noise)
+    assert prepare("imagenet1k", root, source=archives) == "imagenet1k: set c_* (15)"
+    assert levels(root, "c_shot_noise_2") == [(0, 2)] and levels(root, "c_fog_2") == [(1, 2)]
 
 
 def test_a_further_set_that_is_missing_is_named_with_its_own_archive_and_page(
