@@ -56,6 +56,8 @@ class OnNode:
     """Whether it can be asked to start a job only after some time."""
     avoids: bool = False
     """Whether it can keep a job away from a node."""
+    one_machine: bool = False
+    """Whether all runs are on this machine: what is missing here is missing for every run."""
     term_grace_s: float | None = None
     """Seconds between its TERM and its KILL; None where it sends no KILL."""
 

@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from ..atomic_files import read_mapping
+from ..atomic_files import read_mapping, to_json, write_new
 from ..errors import DamagedFile
 from .lineage import read_attempt
 from .paths import Workspace
@@ -72,6 +72,20 @@ def closed(workspace: Workspace, grid_id: str) -> Callable[[str], Closed | None]
         return None
 
     return why
+
+
+def trip(
+    workspace: Workspace,
+    grid_id: str,
+    *,
+    failure: str,
+    signature: str,
+    message: str,
+    runs: Iterable[str],
+) -> None:
+    """Let no further run of a grid start, because these failed alike; no change where none may."""
+    content = {"class": failure, "signature": signature, "message": message, "runs": list(runs)}
+    write_new(workspace.marker(grid_id, "breaker"), to_json(content))
 
 
 def held_runs(workspace: Workspace, grid_ids: Iterable[str]) -> set[str]:

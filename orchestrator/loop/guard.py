@@ -18,7 +18,7 @@ from ...jobs.atomic_files import read_cache, read_mapping, to_json, write_new, w
 from ...jobs.run.error_text import message_of
 from ...jobs.run.retry import ALIKE_RUNS, AT_ONCE, BLAMED
 from ...jobs.run.states import RunState
-from ...jobs.workspace.markers import damaged_markers
+from ...jobs.workspace.markers import damaged_markers, trip
 from ...jobs.workspace.paths import Workspace
 from ...jobs.workspace.stored_grid import FrozenGrid
 from ..backends.base import Place, WaitKind
@@ -156,14 +156,15 @@ def _watch_failures(context: Context, *, acts: bool) -> list[str]:
         with reading(context.ledger.engine) as connection:
             errors = lookups.newest_errors(connection, [fresh[0].run_id])
         message = message_of(errors[fresh[0].run_id], signature)
-        marker = {
-            "class": failure,
-            "signature": signature,
-            "message": message,
-            "runs": [row.run_id for row in fresh],
-        }
         if acts:
-            write_new(context.workspace.marker(grid_id, "breaker"), to_json(marker))
+            trip(
+                context.workspace,
+                grid_id,
+                failure=failure,
+                signature=signature,
+                message=message,
+                runs=[row.run_id for row in fresh],
+            )
         found.append(
             f"{grid_id}: stopped after {len(fresh)} runs failed with the same error "
             f"({failure}: {message}); {pending[grid_id]} runs are held back. "

@@ -262,7 +262,13 @@ class Agent:
         if self.node or outcome is None:
             return
         try:
-            further.after(hosted.task, outcome.state, outcome.failure)
+            further.after(
+                hosted.task,
+                outcome.state,
+                outcome.failure,
+                signature=outcome.signature,
+                error=outcome.error,
+            )
             while further.elsewhere:
                 due = further.elsewhere.pop()
                 hand_on(

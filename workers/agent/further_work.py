@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from ...jobs.atomic_files import read_json, to_json, write_new
 from ...jobs.config.node import OnNode
 from ...jobs.errors import VtjobsError
-from ...jobs.run.retry import ALIKE_RUNS, BLAMED
+from ...jobs.run.error_text import message_of
+from ...jobs.run.retry import ALIKE_RUNS, AT_ONCE, BLAMED
 from ...jobs.run.states import AttemptState, FailureClass, RunState
 from ...jobs.workspace.allocation import Allocation, Place, Task
 from ...jobs.workspace.events import End, typed
@@ -21,7 +22,7 @@ from ...jobs.workspace.grid_settings import GridSettings
 from ...jobs.workspace.history import next_number, verdict_of
 from ...jobs.workspace.journal import read_first
 from ...jobs.workspace.lineage import completed_by, read_attempt
-from ...jobs.workspace.markers import closed
+from ...jobs.workspace.markers import closed, trip
 from ...jobs.workspace.paths import RunFolder, Workspace
 from ...jobs.workspace.stored_grid import read_settings
 from ...jobs.workspace.submissions import Submissions
@@ -93,11 +94,29 @@ class FurtherWork:
         self._search_at = 0.0
         # Runs that failed here in a way that others are likely to repeat.
         self._alike: set[str] = set()
+        # The same by grid, class and signature.
+        self._blamed: dict[tuple[str, FailureClass, str], set[str]] = {}
         # Attempts that were not skipped, by run and number: what their journals begin with says so.
         self._begun: set[tuple[str, int]] = set()
 
-    def after(self, task: Task, state: AttemptState, failure: FailureClass | None) -> None:
-        """Note how an attempt of this place ended: its run may be due again, or a later stage."""
+    def after(
+        self,
+        task: Task,
+        state: AttemptState,
+        failure: FailureClass | None,
+        *,
+        signature: str = "",
+        error: str = "",
+    ) -> None:
+        """Note how an attempt of this place ended: its run may be due again, or a later stage.
+
+        Args:
+            task: the attempt.
+            state: of its end.
+            failure: of its end.
+            signature: what failures have in common that are alike.
+            error: the text of the failure.
+        """
         if state is AttemptState.COMPLETED:
             self._search_at = 0.0
             self._alike.clear()
@@ -110,6 +129,8 @@ class FurtherWork:
         if settings is None or not self._is_as_asked(settings):
             return
         verdict = verdict_of(folder, settings)
+        if failure in AT_ONCE or (failure in BLAMED and verdict.state is RunState.FAILED):
+            self._count(task, failure, signature, error)
         if verdict.state is not RunState.PENDING or (verdict.wait_s and not self.scheduler.waits):
             return
         again = dataclasses.replace(
@@ -125,6 +146,27 @@ class FurtherWork:
             self.elsewhere.append(Retry(task=again, delay_s=verdict.wait_s, avoids_node=avoid))
         else:
             self.retries.append((self.clock() + verdict.wait_s, again))
+
+    def _count(self, task: Task, failure: FailureClass, signature: str, error: str) -> None:
+        """Stop the grid where runs fail alike and all runs are here.
+
+        Nobody may make a pass that would. On a cluster one node sees too little to judge.
+        """
+        if not self.scheduler.one_machine:
+            return
+        alike = self._blamed.setdefault((task.grid_id, failure, signature), set())
+        alike.add(task.run_id)
+        if len(alike) >= ALIKE_RUNS:
+            trip(
+                self.workspace,
+                task.grid_id,
+                failure=failure,
+                signature=signature,
+                message=message_of(error, signature),
+                runs=sorted(alike),
+            )
+            # Once a user has opened it, it takes as many failures again.
+            alike.clear()
 
     def _is_as_asked(self, settings: GridSettings) -> bool:
         """Whether runs of the grid would still get a place like this one.

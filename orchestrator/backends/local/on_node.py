@@ -7,6 +7,7 @@ from ....jobs.workspace.paths import Workspace
 class LocalNode(OnNode):
     """The machine that the queue serves."""
 
+    one_machine = True
     keeps_order = True
 
     def queue(self, workspace: Workspace, token: str) -> list[Queued]:

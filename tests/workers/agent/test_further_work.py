@@ -8,6 +8,7 @@ from vtjobs.jobs.atomic_files import read_json
 from vtjobs.jobs.config.node import OnNode
 from vtjobs.jobs.run.states import AttemptState, FailureClass
 from vtjobs.jobs.workspace.allocation import Allocation, Task
+from vtjobs.jobs.workspace.markers import Marker, closed
 from vtjobs.orchestrator.requests import actions
 from vtjobs.workers.agent import further_work
 from vtjobs.workers.agent.further_work import FurtherWork
@@ -226,6 +227,50 @@ def test_after_three_runs_that_failed_alike_no_further_one_is_taken_on(quiet_lab
         journal(quiet_lab, task.run_id, 1, ended("failed", FailureClass.SETUP_ERROR))
         work.after(task, AttemptState.FAILED, FailureClass.SETUP_ERROR)
     assert work.next() is None
+
+
+ALONE = type("Alone", (OnNode,), {"waits": True, "one_machine": True})()
+
+
+def _all_fail(lab: Lab, work: FurtherWork, failure: FailureClass, *signatures: str) -> None:
+    for task, signature in zip(work.allocation.all_tasks, signatures, strict=True):
+        end = ended("failed", failure, signature=signature)
+        journal(lab, task.run_id, 1, started(), end)
+        work.after(task, AttemptState.FAILED, failure, signature=signature, error=f"{signature}\n")
+
+
+@pytest.mark.parametrize(
+    ("failure", "signatures", "scheduler", "stops"),
+    [
+        (FailureClass.DATA_MISSING, "xxx", ALONE, True),
+        (FailureClass.SETUP_ERROR, "xxx", ALONE, True),
+        (FailureClass.SETUP_ERROR, "xxy", ALONE, False),
+        (FailureClass.DATA_MISSING, "xx", ALONE, False),
+        (FailureClass.CRASH, "xxx", ALONE, False),
+        # Another node may have what this one lacks.
+        (FailureClass.DATA_MISSING, "xxx", CHOOSY, False),
+    ],
+)
+def test_the_only_machine_stops_a_grid_whose_runs_fail_alike(
+    quiet_lab: Lab, failure: FailureClass, signatures: str, scheduler: OnNode, stops: bool
+) -> None:
+    runs = quiet_lab.submit(tiny_grid(seeds="5", extra="retries: 3"))
+    work = further(quiet_lab, quiet_lab.allocate(runs[: len(signatures)]), scheduler)
+    _all_fail(quiet_lab, work, failure, *signatures)
+    why = closed(quiet_lab.context.workspace, work.allocation.all_tasks[0].grid_id)(runs[-1])
+    assert (why is not None) is stops
+    if why is not None:
+        assert (why.marker, why.text) == (Marker.BREAKER, "circuit breaker: x")
+
+
+def test_a_grid_that_was_released_is_stopped_after_as_many_failures_again(quiet_lab: Lab) -> None:
+    runs = quiet_lab.submit(tiny_grid(seeds="6", extra="retries: 3"))
+    work = further(quiet_lab, quiet_lab.allocate(runs), ALONE)
+    _all_fail(quiet_lab, work, FailureClass.DATA_MISSING, "x", "x", "x", "y", "y", "z")
+    actions.release(quiet_lab.context, runs)
+    workspace, tasks = quiet_lab.context.workspace, work.allocation.all_tasks
+    work.after(tasks[5], AttemptState.FAILED, FailureClass.DATA_MISSING, signature="x")
+    assert closed(workspace, tasks[0].grid_id)(runs[0]) is None
 
 
 @pytest.mark.parametrize("change", ["resources: {gpus_per_node: 0, threads: 2}", "nothing"])
