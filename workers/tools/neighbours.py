@@ -5,6 +5,7 @@ found by the cosine of their features with a test image's. Nothing is trained.
 """
 
 import inspect
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -179,10 +180,9 @@ def neighbour_scores(
             precisions.setdefault(name, []).append(average_precision(scores, relevant))
         on_progress(min(part.stop, len(queries)))
     found = {f"knn{count}": 100 * right[count] / len(queries) for count in counts}
-    # A query without a relevant image has no precision.
-    return found | {
-        name: 100 * float(torch.cat(values).nanmean()) for name, values in precisions.items()
-    }
+    # A query without a relevant image has no precision, and where none has one there is no mean.
+    means = {name: float(torch.cat(values).nanmean()) for name, values in precisions.items()}
+    return found | {name: 100 * mean for name, mean in means.items() if not math.isnan(mean)}
 
 
 def class_votes(cosines: Tensor, labels: Tensor, classes: int) -> Tensor:
@@ -196,7 +196,11 @@ def class_votes(cosines: Tensor, labels: Tensor, classes: int) -> Tensor:
     # The largest cosine is taken off before the exponential: probabilities stay the same.
     weights = ((cosines - cosines.amax(1, keepdim=True)) / TEMPERATURE).exp()
     votes = torch.zeros(len(cosines), classes, device=cosines.device)
-    votes.scatter_add_(1, labels, weights)
+    rows = torch.arange(len(cosines), device=cosines.device)
+    # One neighbour at a time: CUDA adds to one place several times in no fixed order, which a
+    # deterministic recipe forbids.
+    for label, weight in zip(labels.T, weights.T, strict=True):
+        votes[rows, label] += weight
     return votes / votes.sum(1, keepdim=True)
 
 
