@@ -10,10 +10,10 @@ from collections import defaultdict
 from collections.abc import Container
 from pathlib import Path
 
-from ...db import lookups, queries, scheduler_notes
+from ...db import failed, lookups, queries, scheduler_notes
 from ...db.bad_nodes import BLACK_HOLE_S, black_holes
 from ...db.engine import reading
-from ...db.lookups import FailedRun
+from ...db.failed import FailedRun
 from ...jobs.atomic_files import read_cache, read_mapping, to_json, write_new, write_over
 from ...jobs.run.error_text import message_of
 from ...jobs.run.retry import ALIKE_RUNS, AT_ONCE, BLAMED
@@ -141,7 +141,7 @@ def _watch_failures(context: Context, *, acts: bool) -> list[str]:
     """
     alike: dict[tuple[str, str, str], list[FailedRun]] = defaultdict(list)
     with reading(context.ledger.engine) as connection:
-        for row in lookups.failed_runs(connection, BLAMED, waiting=AT_ONCE):
+        for row in failed.failed_runs(connection, BLAMED, waiting=AT_ONCE):
             alike[row.grid_id, row.failure, row.signature].append(row)
         waiting = (RunState.PENDING, RunState.QUEUED)
         pending = lookups.runs_by_grid(connection, waiting) if alike else {}

@@ -6,7 +6,7 @@ Each leaves its mark in the workspace first.
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from ...db import imported, lookups, queries
+from ...db import failed, imported, lookups, queries
 from ...db.engine import reading
 from ...jobs.at_once import at_once
 from ...jobs.atomic_files import make_folder, to_json, touch_new, write_over
@@ -116,7 +116,7 @@ def retryable(context: Context, run_ids: Sequence[str], *, clean: bool) -> Done:
 def _waiting_for_another_try(context: Context) -> set[str]:
     """Return the pending runs that would try again after a while; a retry starts them at once."""
     with reading(context.ledger.engine) as connection:
-        return {row.run_id for row in lookups.failed_runs(connection, (), waiting=WAITED_FOR)}
+        return {row.run_id for row in failed.failed_runs(connection, (), waiting=WAITED_FOR)}
 
 
 def retry(context: Context, run_ids: Sequence[str], *, clean: bool) -> Done:
