@@ -18,7 +18,7 @@ from .options import (
     selection,
 )
 from .repeated import watched
-from .result_options import Metric
+from .result_options import DataFormat, FigureFolder, Metric
 
 if TYPE_CHECKING:
     from ..analysis.findings.curves import CellCurve
@@ -62,13 +62,8 @@ def curve(
         bool, typer.Option("--single", help="Single seeds instead of mean and deviation.")
     ] = False,
     height: Annotated[int, typer.Option(min=5, max=100, help="Lines of a chart.")] = 16,
-    figure: Annotated[
-        Path | None,
-        typer.Option(help="Folder for the figure as SVG, PDF and CSV (created if missing)."),
-    ] = None,
-    style: Annotated[
-        str, typer.Option("--format", "-f", help="Output format: table, csv or json.")
-    ] = "table",
+    figure: FigureFolder = None,
+    style: DataFormat = "table",
     as_json: Json = False,
     quiet: Quiet = False,
     workspace: Workspace = None,

@@ -1,9 +1,17 @@
 """Options of the commands that print results."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
+FigureFolder = Annotated[
+    Path | None,
+    typer.Option(help="Folder for the figure as SVG, PDF and CSV (created if missing)."),
+]
+DataFormat = Annotated[
+    str, typer.Option("--format", "-f", help="Output format: table, csv or json.")
+]
 Metric = Annotated[str, typer.Option(help="Metric, e.g. top1, top5, loss or ema_top1.")]
 SetName = Annotated[str, typer.Option("--set", help="Evaluation set.")]
 Baseline = Annotated[

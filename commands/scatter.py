@@ -8,7 +8,7 @@ import typer
 
 from ..jobs.errors import BadInput, NothingMatched
 from .options import Json, Selector, Workspace, look_into, require_style, say_imported, selection
-from .result_options import Decimals, Metric
+from .result_options import DataFormat, Decimals, FigureFolder, Metric
 
 if TYPE_CHECKING:
     from ..analysis.findings.two_sets import TwoSets
@@ -19,13 +19,8 @@ def scatter(
     x: Annotated[str, typer.Option("--x", help="Evaluation set that predicts.")] = "test",
     y: Annotated[str, typer.Option("--y", help="Evaluation set that is predicted.")] = "v2",
     metric: Metric = "top1",
-    figure: Annotated[
-        Path | None,
-        typer.Option(help="Folder for the figure as SVG, PDF and CSV (created if missing)."),
-    ] = None,
-    style: Annotated[
-        str, typer.Option("--format", "-f", help="Output format: table, csv or json.")
-    ] = "table",
+    figure: FigureFolder = None,
+    style: DataFormat = "table",
     as_json: Json = False,
     decimals: Decimals = 2,
     workspace: Workspace = None,

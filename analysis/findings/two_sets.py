@@ -80,30 +80,30 @@ def two_sets(
         report(ledger, selection, metric=metric, set_name=name) for name in (x_set, y_set)
     )
     others = {cell.cell_id: cell for cell in second}
-    found = []
-    for dataset in dict.fromkeys(cell.dataset for cell in first):
-        mine = [cell for cell in first if cell.dataset == dataset]
-        both = {cell.cell_id: _both(cell, others[cell.cell_id]) for cell in mine}
-        kept = [cell for cell in mine if both[cell.cell_id]]
-        if not kept:
-            continue
-        line = line_through(
-            [fmean(x for x, _ in both[cell.cell_id]) for cell in kept],
-            [fmean(y for _, y in both[cell.cell_id]) for cell in kept],
-        )
-        found.append(
-            TwoSets(
-                schema_version=SCHEMA_VERSION,
-                dataset=dataset,
-                metric=metric,
-                x_set=x_set,
-                y_set=y_set,
-                cells=[_on_two_sets(cell, both[cell.cell_id], line) for cell in kept],
-                line=line,
-                without=len(mine) - len(kept),
-            )
-        )
-    return found
+    by_dataset: dict[str, list[Cell]] = {}
+    for cell in first:
+        by_dataset.setdefault(cell.dataset, []).append(cell)
+    found = (_of_dataset(cells, others, x_set, y_set) for cells in by_dataset.values())
+    return [one for one in found if one.cells]
+
+
+def _of_dataset(cells: list[Cell], others: dict[str, Cell], x_set: str, y_set: str) -> TwoSets:
+    pairs = [(cell, _both(cell, others[cell.cell_id])) for cell in cells]
+    kept = [(cell, both) for cell, both in pairs if both]
+    line = line_through(
+        [fmean(x for x, _ in both) for _, both in kept],
+        [fmean(y for _, y in both) for _, both in kept],
+    )
+    return TwoSets(
+        schema_version=SCHEMA_VERSION,
+        dataset=cells[0].dataset,
+        metric=cells[0].metric,
+        x_set=x_set,
+        y_set=y_set,
+        cells=[_on_two_sets(cell, both, line) for cell, both in kept],
+        line=line,
+        without=len(cells) - len(kept),
+    )
 
 
 def _both(cell: Cell, other: Cell) -> list[tuple[float, float]]:

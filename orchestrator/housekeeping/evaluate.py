@@ -65,13 +65,21 @@ def evaluate(
     if not by_grid:
         what = "" if knn else " with a classifier that can be scored"
         raise NothingMatched(f"no selected run has completed{what}")
-    more = ["--image-size", str(image_size)] if image_size is not None else []
-    more += ["--crop-pct", str(crop_pct)] if crop_pct is not None else []
-    more += ["--knn", ",".join(map(str, knn))] if knn else []
-    more += ["--labels", labels] if labels is not None else []
+    given = {
+        "--image-size": image_size,
+        "--crop-pct": crop_pct,
+        "--knn": ",".join(map(str, knn)) or None,
+        "--labels": labels,
+        "--sets": ",".join(sets),
+    }
+    options = [
+        word
+        for option, value in given.items()
+        if value is not None
+        for word in (option, str(value))
+    ]
     codes = [
-        _score(context, ids, [*more, "--sets", ",".join(sets)], settings[grid_id], show)
-        for grid_id, ids in by_grid.items()
+        _score(context, ids, options, settings[grid_id], show) for grid_id, ids in by_grid.items()
     ]
     chosen = [run_id for ids in by_grid.values() for run_id in ids]
     ingest_evaluations(context.ledger, context.workspace, chosen)
