@@ -162,7 +162,8 @@ class Cluster:
         wanted = dict(word.split("=", 1) for word in command[2:])
         job = self.jobs.get(int(wanted["JobId"]))
         if job is None or all(element.state != "PENDING" for element in job.elements):
-            raise CommandFailed("scontrol: Job is no longer pending execution")
+            said = "Job is no longer pending execution"
+            raise CommandFailed(f"scontrol: {said}", said)
         job.excluded = set(wanted["ExcNodeList"].split(","))
         self.world.note(f"{job.id} kept off {wanted['ExcNodeList']}")
         return ""
