@@ -7,6 +7,7 @@ from ..run.settings import (
     BackboneSettings,
     CellSettings,
     DatasetSettings,
+    GrafitParameters,
     HeadSettings,
     RecipeSettings,
 )
@@ -40,6 +41,8 @@ def misfits(cell: CellSettings, entry: Entry) -> Iterator[Misfit]:
     yield from _smoothing(recipe, dataset)
     yield from _patches(head, entry)
     yield from _features(head, recipe, entry)
+    if head.grafit is not None:
+        yield from _grafit(head.grafit, recipe, entry)
     if not head.shared.labels:
         yield from _without_labels(head, recipe, entry)
 
@@ -109,6 +112,15 @@ def _features(head: HeadSettings, recipe: RecipeSettings, entry: Entry) -> Itera
         yield Misfit(
             entry.path, message, f"Use heads: [{BASELINE}], or set train: {{trainable: all}}"
         )
+
+
+def _grafit(params: GrafitParameters, recipe: RecipeSettings, entry: Entry) -> Iterator[Misfit]:
+    if recipe.repeats > 1:
+        message = f"{entry.name} makes its own views of each image; the recipe repeats them too"
+        yield Misfit(entry.path, message, "Set train: {repeats: 1}")
+    if params.labels and (recipe.mixup or recipe.cutmix):
+        message = f"the recipe mixes images; {entry.name} has to know which image it sees"
+        yield Misfit(entry.path, message, "Set train: {mixup: 0.0, cutmix: 0.0}")
 
 
 def _without_labels(head: HeadSettings, recipe: RecipeSettings, entry: Entry) -> Iterator[Misfit]:

@@ -205,6 +205,86 @@ class Distill(Head):
     )
 
 
+Loss = Literal["knn", "instance"]
+
+
+def _both_losses() -> list[Loss]:
+    return ["knn", "instance"]
+
+
+class Grafit(Head):
+    """Features finer than the labels (Grafit; Touvron 2022, thesis, chapter 2).
+
+    The kNN loss replaces the classifier: an image's embedding is drawn to those of its class, which
+    a memory holds. The instance loss draws the views of an image together.
+    """
+
+    losses: list[Loss] = Field(
+        default_factory=_both_losses,
+        min_length=1,
+        description="any of knn (eq. 2.3; SNCA+ has this one alone) and instance (eq. 2.1)",
+    )
+    weight: Weight = Field(1.0, description="weight of the summed losses")
+    instance_weight: Weight = Field(
+        1.0, description="λ, weight of the instance loss within the sum (Table 2.11)"
+    )
+    labels: bool = Field(
+        False, description="whether to train the classifier as well; needs projector: none"
+    )
+    projector: Literal["mlp", "linear", "none"] = Field(
+        "mlp",
+        description="in place of the classifier: mlp (Grafit), linear (Grafit FC) or none",
+    )
+    dim: int = Field(
+        256, ge=1, le=65_536, description="length of an embedding; 128 for projector: linear"
+    )
+    views: int = Field(
+        4,
+        ge=1,
+        le=64,
+        description="T, augmented views of an image; 1 without the instance loss",
+    )
+    temperature: Annotated[float, Field(gt=0)] = Field(
+        0.05, description="σ of the kNN loss (section 2.4.3)"
+    )
+    target_decay: Annotated[float, Field(ge=0, le=1)] = Field(
+        0.996,
+        description="τ of the target network; the thesis gives none, this is BYOL's",
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _dependent_defaults(cls, given: Any) -> Any:
+        """Fill in what depends on other parameters."""
+        if not isinstance(given, dict):
+            return given
+        losses = given.get("losses")
+        open_values: dict[str, Any] = {}
+        if isinstance(losses, list) and "instance" not in losses:
+            open_values["views"] = 1
+        if given.get("projector") == "linear":
+            # What the thesis counts for ResNet-50 in Table 2.7 is 128 for `linear` and 256 after a
+            # hidden layer of 4096 for `mlp`.
+            open_values["dim"] = 128
+        return {**open_values, **given}
+
+    @field_validator("losses")
+    @classmethod
+    def _each_once(cls, losses: list[Loss]) -> list[Loss]:
+        """Put the losses in one order: their order and a repetition decide nothing."""
+        return [loss for loss in get_args(Loss) if loss in losses]
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        if self.labels and self.projector != "none":
+            raise ValueError("labels: true needs projector: none, which leaves the classifier")
+        if "instance" in self.losses and self.views < 2:
+            raise ValueError("the instance loss needs at least two views")
+        if "instance" not in self.losses and self.views > 1:
+            raise ValueError("only the instance loss uses more than one view")
+        return self
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuiltIn:
     """All that is known of a built-in head outside the ranks: one entry of `HEADS`."""
@@ -267,6 +347,7 @@ HEADS: dict[str, BuiltIn] = {
         },
         silent=frozenset(("pooling",)),
     ),
+    "grafit": BuiltIn(model=Grafit, module="grafit"),
     "distill": BuiltIn(
         model=Distill,
         presets={

@@ -119,6 +119,25 @@ class DistillParameters(Document, frozen=True, kw_only=True):
     fusion: Literal["softmax", "logits"]
 
 
+class GrafitParameters(Document, frozen=True, kw_only=True):
+    """Parameters of `grafit`, which `jobs/grid/heads.Grafit` explains."""
+
+    losses: list[Literal["knn", "instance"]]
+    weight: float
+    instance_weight: float
+    labels: bool
+    projector: Literal["mlp", "linear", "none"]
+    dim: int
+    views: int
+    temperature: float
+    target_decay: float
+
+    @property
+    def has_hidden_layer(self) -> bool:
+        """Whether a hidden layer with BatchNorm is trained beside the backbone."""
+        return self.projector == "mlp" or "instance" in self.losses
+
+
 class HeadSettings(Document, frozen=True, kw_only=True):
     """The head of a run."""
 
@@ -145,6 +164,13 @@ class HeadSettings(Document, frozen=True, kw_only=True):
         if self.name != "distill" or self.is_own:
             return None
         return from_plain(self.params, DistillParameters)
+
+    @property
+    def grafit(self) -> GrafitParameters | None:
+        """The parameters of `grafit`; None of any other head."""
+        if self.name != "grafit" or self.is_own:
+            return None
+        return from_plain(self.params, GrafitParameters)
 
 
 class OwnFunction(Document, frozen=True, kw_only=True):

@@ -172,21 +172,35 @@ def check_backbones(
             problem = document.problem(
                 where, message, "Raise train.image_size or use a smaller patch"
             )
-        elif answer.batch_norm and min(answer.grid) == 1 and _last_share(cell) == 1:
-            name = cell.labels["backbone"]
+        elif (small := _normalises_one_value(cell, answer)) and _last_share(cell) == 1:
             message = (
-                "a virtual rank's smallest share of a batch is one image; BatchNorm on the 1x1 "
-                f"feature map of {name} needs at least two"
+                f"a virtual rank's smallest share of a batch is one image; BatchNorm on {small}"
+                " needs at least two"
             )
             fix = "Set train.drop_last: true or another train.batch_size"
             problem = document.problem(("train",), message, fix)
-        elif halves and answer.batch_norm:
-            name = cell.labels["backbone"]
-            message = f"backbone {name} has BatchNorm, whose statistics depend on the micro-batch"
+        elif halves and (answer.batch_norm or _has_hidden_layer(head)):
+            name = (
+                f"backbone {cell.labels['backbone']}" if answer.batch_norm else f"head {head.name}"
+            )
+            message = f"{name} has BatchNorm, whose statistics depend on the micro-batch"
             problem = document.problem(("halve_micro_batch",), message, "Remove halve_micro_batch")
         if problem is not None and problem not in problems:
             problems.append(problem)
     return problems
+
+
+def _normalises_one_value(cell: Cell, answer: Facts) -> str | None:
+    """Return where BatchNorm sees one value of each channel of an image, or None."""
+    if answer.batch_norm and min(answer.grid) == 1:
+        return f"the 1x1 feature map of {cell.labels['backbone']}"
+    if _has_hidden_layer(cell.spec.settings.head):
+        return "the features of grafit"
+    return None
+
+
+def _has_hidden_layer(head: HeadSettings) -> bool:
+    return head.grafit is not None and head.grafit.has_hidden_layer
 
 
 def _last_share(cell: Cell) -> int:

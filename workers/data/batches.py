@@ -5,7 +5,7 @@ Resident tensors, augmented in batches with draws that follow from the position.
 
 import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import torch
@@ -30,6 +30,14 @@ class Position:
     epoch: int
     step: int
     virtual_rank: int
+    view: int = 0
+    """Which view of its images, for a head that wants several."""
+
+    @property
+    def key(self) -> tuple[int, ...]:
+        """What the draws for it follow from."""
+        first = (self.epoch, self.step, self.virtual_rank)
+        return (*first, self.view) if self.view else first
 
 
 class TrainSource(Protocol):
@@ -40,7 +48,10 @@ class TrainSource(Protocol):
         ...
 
     def batch(self, indices: Tensor, position: Position) -> tuple[Tensor, Tensor]:
-        """Return images [B, C, S, S] float32 and labels [B] int64 on the device."""
+        """Return images [B, C, S, S] float32 and labels [B] int64 on the device.
+
+        Made for several views, [B·V, C, S, S]: those of an image follow each other.
+        """
         ...
 
 
@@ -130,7 +141,7 @@ class Finish:
         finished = (images.float() - self.mean) / self.std
         if not self.erasing:
             return finished
-        where = (position.epoch, position.step, position.virtual_rank)
+        where = position.key
         boxes = self.streams.generator("augment", "erase", *where)
         noise = self.streams.generator_on(self.device, "augment", "noise", *where)
         return augment.random_erase_(finished, self.erasing, boxes, noise)
@@ -147,9 +158,12 @@ class TensorSource:
         streams: Streams,
         device: torch.device,
         decoder: Decoder | None = None,
+        *,
+        views: int = 1,
     ) -> None:
         self.recipe = recipe
         self.streams = streams
+        self.views = views
         self.labels = images.labels.to(device)
         if recipe.crop == "resized":
             if images.images is None:
@@ -170,9 +184,13 @@ class TensorSource:
 
     def batch(self, indices: Tensor, position: Position) -> tuple[Tensor, Tensor]:
         indices = send(indices, self.images.device)
-        images = self.images[indices].float()
-        where = (position.epoch, position.step, position.virtual_rank)
-        recipe, count = self.recipe, len(indices)
+        plain = self.images[indices].float()
+        shown = [self._augmented(plain, place) for place in in_views(position, self.views)]
+        return side_by_side(shown), self.labels[indices]
+
+    def _augmented(self, images: Tensor, position: Position) -> Tensor:
+        where = position.key
+        recipe, count = self.recipe, len(images)
         if recipe.crop == "pad":
             images = augment.random_shift(images, recipe.crop_padding, self._draw("shift", where))
         elif recipe.crop == "resized":
@@ -187,10 +205,22 @@ class TensorSource:
             key = self.streams.key("augment", "policy", *where)
             size = (images.shape[2], images.shape[3])
             images = self.policy.apply(images, self.policy.draw(count, size, key))
-        return self.finish(images, position), self.labels[indices]
+        return self.finish(images, position)
 
     def _draw(self, consumer: str, where: tuple[int, ...]) -> torch.Generator:
         return self.streams.generator("augment", consumer, *where)
+
+
+def in_views(position: Position, views: int) -> list[Position]:
+    """Return a share's position once for each view of its images."""
+    return [replace(position, view=view) for view in range(views)]
+
+
+def side_by_side(views: list[Tensor]) -> Tensor:
+    """Return views of the same images, [B, C, S, S] each, so that those of an image follow each
+    other: [B·V, C, S, S].
+    """
+    return views[0] if len(views) == 1 else torch.stack(views, dim=1).flatten(0, 1)
 
 
 class EvalSource:

@@ -12,7 +12,7 @@ from ...jobs.run.loaders import PREFETCH
 from ...jobs.run.settings import DatasetSettings, RecipeSettings
 from ..own_functions import own_transform
 from ..randomness import Streams
-from .batches import Finish, Order, Position
+from .batches import Finish, Order, Position, in_views, side_by_side
 from .datasets import ImageSet
 from .loader_process import FROM_WORKER, FromWorker, start_worker
 
@@ -96,6 +96,7 @@ class PilTransform:
 
 
 Share = tuple[Tensor, Tensor]
+"""Images [B, V, C, S, S] uint8, V views of each, and labels [B] int64."""
 
 
 class _Shares(torch.utils.data.Dataset[Share | FromWorker]):
@@ -110,7 +111,9 @@ class _Shares(torch.utils.data.Dataset[Share | FromWorker]):
         order: Order,
         virtual_ranks: list[int],
         steps: range,
+        views: int,
     ) -> None:
+        self._views = range(views)
         self.transform = transform
         self.order = order
         self.virtual_ranks = virtual_ranks
@@ -136,12 +139,15 @@ class _Shares(torch.utils.data.Dataset[Share | FromWorker]):
         indices = self.order.step(position.epoch, position.step)[rank]
         labels = transform.images.labels[indices]
         if not len(indices):
-            shape = (0, transform.channels, transform.size, transform.size)
+            shape = (0, len(self._views), transform.channels, transform.size, transform.size)
             return torch.empty(shape, dtype=torch.uint8), labels
         copies = self.order.copies(position.step)[rank].tolist()
-        pairs = zip(indices.tolist(), copies, strict=True)
-        images = torch.stack([transform(position.epoch, index, copy) for index, copy in pairs])
-        return images, labels
+        # A recipe repeats images, or its head asks for views of them: never both.
+        images = [
+            torch.stack([transform(position.epoch, index, copy + view) for view in self._views])
+            for index, copy in zip(indices.tolist(), copies, strict=True)
+        ]
+        return torch.stack(images), labels
 
 
 class PilSource:
@@ -160,7 +166,9 @@ class PilSource:
         virtual_ranks: list[int],
         epochs: int,
         workers: int,
+        views: int = 1,
     ) -> None:
+        self.views = views
         self.transform = transform
         self.order = order
         self.finish = finish
@@ -174,7 +182,7 @@ class PilSource:
     def begin(self, step: int) -> None:
         """Start the workers on what is left of training from a step on, counted from its start."""
         steps = range(step, self.total_steps)
-        self._shares = _Shares(self.transform, self.order, self.virtual_ranks, steps)
+        self._shares = _Shares(self.transform, self.order, self.virtual_ranks, steps, self.views)
         loader = torch.utils.data.DataLoader(
             self._shares,
             batch_size=None,
@@ -194,4 +202,6 @@ class PilSource:
         if isinstance(share, FROM_WORKER):
             raise share
         images, labels = (values.to(self.finish.device, non_blocking=True) for values in share)
-        return self.finish(images, position), labels
+        places = in_views(position, self.views)
+        shown = [self.finish(images[:, place.view], place) for place in places]
+        return side_by_side(shown), labels

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from ...jobs.grid.heads import HEADS
 from ...jobs.grid.own_head import COMMON
-from ...jobs.run.settings import HeadSettings
+from ...jobs.run.settings import GrafitParameters, HeadSettings
 from ..models.tokens import Grid
 from ..own_parts import OwnPartError, load
 
@@ -67,6 +67,18 @@ def build_head(head: HeadSettings, grids: list[Grid]) -> nn.Module | None:
     module = import_module(f".{HEADS[head.name].module}", __package__)
     made: nn.Module = module.build(grids, head.params)
     return made
+
+
+def build_on_features(backbone: nn.Module, params: GrafitParameters) -> nn.Module | None:
+    """Make the head of a run that learns from the features of whole images; None with weight 0.
+
+    Args:
+        backbone: that the head works on.
+        params: of the head.
+    """
+    from .grafit import Grafit
+
+    return Grafit(backbone, params) if params.weight else None
 
 
 def _own(name: str, source: str, params: Mapping[str, Any], grids: list[Grid]) -> nn.Module:

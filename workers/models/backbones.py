@@ -7,6 +7,7 @@ from torch import nn
 from ...jobs.run.settings import BackboneSettings, HeadSettings, ModelShape
 from ..errors import BackboneError
 from .own import build_own, own_arguments
+from .projector import replace_classifier
 from .tokens import Grid
 
 # Our own argument beside timm's: the deviation of the class token's start.
@@ -43,7 +44,8 @@ def build(
     Args:
         backbone: of the run.
         shape: what the model is made for.
-        head: what it asks of the model: no positional embedding, another input size, no classifier.
+        head: what it asks of the model: no positional embedding, another input size, no classifier
+            or a projector in its place.
 
     Raises:
         BackboneError: timm refuses, in timm's words, or the head asks for what the model has not.
@@ -113,7 +115,9 @@ def _follow_head(model: Any, name: str, shape: ModelShape, head: HeadSettings) -
         from .students import prepare_student
 
         prepare_student(model, distillation)
-    if not shared.labels:
+    if (grafit := head.grafit) is not None and not grafit.labels:
+        replace_classifier(model, name, grafit)
+    elif not shared.labels:
         if not hasattr(model, "reset_classifier"):
             raise BackboneError(f"backbone {name}: its classifier cannot be removed")
         model.reset_classifier(0)

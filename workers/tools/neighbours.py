@@ -4,7 +4,6 @@ The protocols are those of the thesis (Touvron 2022), sections 2.3.2 and 2.3.3: 
 found by the cosine of their features with a test image's. Nothing is trained.
 """
 
-import inspect
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -19,6 +18,7 @@ from ...jobs.run.settings import DatasetSettings, RecipeSettings
 from ..data.batches import EvalSource
 from ..data.datasets import ImageSet
 from ..data.decoded import Decoder
+from ..models.projector import embed, shows_features
 
 # σ of eqs. 2.2 and 2.6, which the thesis has from Wu et al. (section 2.4.3).
 TEMPERATURE = 0.05
@@ -35,7 +35,7 @@ class Features:
     """What a model makes of a set of images."""
 
     embeddings: Tensor
-    """[N, D] float32, of length 1: what the classifier gets."""
+    """[N, D] float32, of length 1: what the classifier gets, or a projector gives."""
     logits: Tensor | None
     """[N, classes] float32; None where the model has no trained classifier."""
     trained: Tensor
@@ -73,6 +73,7 @@ def features_of(
     numerics: Any,
     decoder: Decoder,
     classifies: bool,
+    is_projector: bool = False,
     on_progress: Callable[[int], None] = lambda done: None,
 ) -> Features:
     """Return the features of a set, in the order of its images.
@@ -86,12 +87,13 @@ def features_of(
         numerics: precision and device.
         decoder: decodes in memory.
         classifies: whether the classifier was trained.
+        is_projector: whether a projector stands in its place, whose outputs are the features.
         on_progress: told the number of images that are done, after each part.
 
     Raises:
         BadInput: the model does not show the features that its classifier gets.
     """
-    if "pre_logits" not in inspect.signature(model.forward_head).parameters:
+    if not is_projector and not shows_features(model):
         raise BadInput(
             f"--knn: forward_head of {type(model).__name__} must take pre_logits=True and return"
             " the features, as timm's models do"
@@ -109,9 +111,9 @@ def features_of(
                 continue
             with numerics.autocast():
                 tokens = model.forward_features(batch[0])
-                pooled = model.forward_head(tokens, pre_logits=True)
+                pooled = embed(model, tokens, classifies=not is_projector)
                 answers = model.forward_head(tokens) if classifies else None
-            found = F.normalize(pooled.float().flatten(1), dim=1)
+            found = F.normalize(pooled.float(), dim=1)
             if embeddings is None:
                 # Made once: the features of a large training set fill much of a GPU.
                 embeddings = found.new_empty(len(images), found.shape[1])
@@ -140,6 +142,7 @@ def neighbour_scores(
     known: Features,
     counts: Sequence[int],
     *,
+    neighbours_classify: bool = False,
     on_progress: Callable[[int], None] = lambda done: None,
 ) -> dict[str, float]:
     """Return metric -> percent: accuracy by nearest neighbours, and mean average precision.
@@ -147,7 +150,7 @@ def neighbour_scores(
     - `knn20`: the share of queries that their 20 nearest training images classify rightly (eq. 2.6)
     - `map`: mean average precision of all training images ranked by cosine
     - `map_conditioned`: ranked by cosine plus the log-odds that the classifier gives to a training
-      image's class (eq. 2.5); where there is a classifier
+      image's class (eq. 2.5); where there is a classifier, or neighbours classify
     - `map_oracle`: training images of the query's own class come first; where the classes that
       count are others than those that were trained
 
@@ -155,6 +158,8 @@ def neighbour_scores(
         queries: of the images that are scored.
         known: of the training images.
         counts: how many neighbours classify.
+        neighbours_classify: whether the model was trained to classify by neighbours; eq. 2.3 over
+            all training images then stands for the classifier of eq. 2.5.
         on_progress: told the number of queries that are done, after each part.
 
     Raises:
@@ -176,7 +181,7 @@ def neighbour_scores(
             )
             right[count] += int((votes.argmax(1) == truth).sum())
         relevant = truth[:, None] == known.wanted
-        for name, scores in _rankings(queries, known, part, cosines):
+        for name, scores in _rankings(queries, known, part, cosines, neighbours_classify):
             precisions.setdefault(name, []).append(average_precision(scores, relevant))
         on_progress(min(part.stop, len(queries)))
     found = {f"knn{count}": 100 * right[count] / len(queries) for count in counts}
@@ -202,6 +207,20 @@ def class_votes(cosines: Tensor, labels: Tensor, classes: int) -> Tensor:
     for label, weight in zip(labels.T, weights.T, strict=True):
         votes[rows, label] += weight
     return votes / votes.sum(1, keepdim=True)
+
+
+def class_masses(cosines: Tensor, labels: Tensor) -> Tensor:
+    """Return the probability of each class by eq. 2.3, over all training images: [Q, classes]
+    float64.
+
+    Args:
+        cosines: [Q, N].
+        labels: [N] int64, the classes of the training images.
+    """
+    weights = ((cosines.double() - cosines.amax(1, keepdim=True)) / TEMPERATURE).exp()
+    masses = weights.new_zeros(len(cosines), int(labels.max()) + 1)
+    masses.index_add_(1, labels, weights)
+    return masses / masses.sum(1, keepdim=True)
 
 
 def average_precision(scores: Tensor, relevant: Tensor) -> Tensor:
@@ -238,11 +257,14 @@ def conditioned(cosines: Tensor, logits: Tensor, labels: Tensor) -> Tensor:
 
 
 def _rankings(
-    queries: Features, known: Features, part: slice, cosines: Tensor
+    queries: Features, known: Features, part: slice, cosines: Tensor, neighbours_classify: bool
 ) -> Iterator[tuple[str, Tensor]]:
     yield "map", cosines
-    if queries.logits is not None:
-        yield "map_conditioned", conditioned(cosines, queries.logits[part], known.trained)
+    logits = None if queries.logits is None else queries.logits[part]
+    if logits is None and neighbours_classify:
+        logits = class_masses(cosines, known.trained).log()
+    if logits is not None:
+        yield "map_conditioned", conditioned(cosines, logits, known.trained)
     if not torch.equal(queries.wanted, queries.trained):
         same = queries.trained[part][:, None] == known.trained
         yield "map_oracle", cosines + FIRST * same

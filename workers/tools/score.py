@@ -190,6 +190,8 @@ class _Scorer:
         from .neighbours import features_of, neighbour_scores
 
         self.model.eval()
+        head = self.spec.head
+        grafit = head.grafit
 
         def features(name: str, classifies: bool) -> Any:
             images = self._part(name)
@@ -202,17 +204,19 @@ class _Scorer:
                 numerics=self.numerics,
                 decoder=self.decoder,
                 classifies=classifies,
+                is_projector=grafit is not None and grafit.projector != "none",
                 on_progress=Counted(f"features of {name}", len(images)),
             )
 
         known = features("train", False)
         found: dict[str, Any] = {}
         for name in sets:
-            queries = features(name, self.spec.head.shared.labels)
+            queries = features(name, head.shared.labels)
             scores = neighbour_scores(
                 queries,
                 known,
                 neighbours.counts,
+                neighbours_classify=grafit is not None and "knn" in grafit.losses,
                 on_progress=Counted(f"ranked for {name}", len(queries)),
             )
             found[name] = scores | {"n": float(len(queries))}

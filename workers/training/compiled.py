@@ -28,10 +28,16 @@ def compiled(model: nn.Module, sizes: Collection[int]) -> Callable[..., Any]:
     return call
 
 
-def usual_sizes(recipe: RecipeSettings, micro_split: int) -> set[int]:
-    """Return the sizes of the parts that the shares of a whole batch are cut into, in images."""
+def usual_sizes(recipe: RecipeSettings, micro_split: int, views: int = 1) -> set[int]:
+    """Return the sizes of the parts that the shares of a whole batch are cut into, in images.
+
+    Args:
+        recipe: of the run.
+        micro_split: parts of a share.
+        views: of each image.
+    """
     return {
-        len(part)
+        len(part) * views
         for share in torch.arange(recipe.batch_size).tensor_split(recipe.virtual_ranks)
         for part in share.chunk(micro_split)
     }

@@ -251,7 +251,7 @@ class Examiner:
             found |= {f"{prefix}{metric}": value for metric, value in scores.items()}
         return found
 
-    def _head(self, images: Tensor, _: Tensor, number: int) -> dict[str, Tensor]:
+    def _head(self, images: Tensor, labels: Tensor, number: int) -> dict[str, Tensor]:
         """Sum up what the head says of a batch; its draws follow from the batch's number alone."""
         if self.patches is not None:
             images = self.patches.evaluate(
@@ -261,5 +261,6 @@ class Examiner:
             draws = self.trainee.draw(
                 len(images), self.streams.generator("pair", "evaluation", number)
             )
-            _logits, loss, metrics = self.trainee(images, draws)
-        return {name: value * len(images) for name, value in {"loss": loss, **metrics}.items()}
+            found = self.trainee(images, draws, labels=labels)
+        told = {"loss": found.loss, **found.metrics}
+        return {name: value * len(images) for name, value in told.items()}

@@ -15,8 +15,8 @@ from ...jobs.run.settings import DatasetSettings, RecipeSettings
 from ..data.batches import Finish, Position, TensorSource
 from ..data.datasets import ImageSet
 from ..data.timm_pipeline import PilTransform
-from ..models.backbones import input_side
 from ..randomness import Streams
+from .trainee import blank
 
 if TYPE_CHECKING:
     from .loop import Training
@@ -115,8 +115,6 @@ def _drawn(training: "Training") -> dict[str, str | None]:
     """
     spec, streams, trainee = training.spec, training.streams, training.trainee
     device = training.group.device
-    size = input_side(spec.head, trainee.backbone, spec.recipe.image_size)
-    images = torch.zeros(4, spec.dataset.channels, size, size, device=device)
     buffers = {name: value.clone() for name, value in trainee.named_buffers()}
     generator = streams.generator("pair", "head", *START, 0)
     streams.seed_torch("drop", "backbone", *START, 0)
@@ -124,8 +122,9 @@ def _drawn(training: "Training") -> dict[str, str | None]:
     # Dropout on a GPU draws from the GPU's generator.
     on_gpu = torch.cuda.get_rng_state(device) if device.type == "cuda" else None
     try:
+        shown = blank(trainee, spec, 4, generator, device)
         with training.numerics.autocast():
-            trainee(images, trainee.draw(len(images), generator))
+            trainee(*shown)
     except Exception:
         # A head of somebody's own may need more than this; training itself will say so if it does.
         return {"drop": None, "pair": None}

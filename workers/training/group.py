@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from inspect import signature
@@ -40,6 +40,21 @@ class Group:
         if self.world_size > 1:
             torch_dist.all_reduce(values, group=_cpu_group())
         return values
+
+    def gather(self, values: Tensor, sizes: Sequence[int]) -> Tensor:
+        """Return the rows of all ranks in the order of ranks, [sum of sizes, D].
+
+        Args:
+            values: [rows, D], of this rank.
+            sizes: rows of each rank.
+        """
+        if self.world_size == 1:
+            return values
+        padded = values.new_zeros(max(sizes), values.shape[1])
+        padded[: len(values)] = values
+        found = [torch.empty_like(padded) for _ in sizes]
+        torch_dist.all_gather(found, padded)
+        return torch.cat([rows[:size] for rows, size in zip(found, sizes, strict=True)])
 
     def broadcast(self, values: list[Tensor]) -> None:
         """Give every rank what rank 0 holds."""

@@ -31,6 +31,11 @@ class Inputs:
         share = self.spec.recipe.virtual_ranks // self.group.world_size
         return list(range(self.group.rank * share, (self.group.rank + 1) * share))
 
+    @property
+    def _views(self) -> int:
+        grafit = self.spec.head.grafit
+        return 1 if grafit is None else grafit.views
+
     def part(self, name: str) -> ImageSet:
         """Return the images of a part such as `train` or `test`."""
         plan = self.plan
@@ -55,7 +60,9 @@ class Inputs:
         dataset, recipe, streams = self.spec.dataset, self.spec.recipe, self.streams
         device = self.group.device
         if recipe.pipeline == "tensor":
-            return TensorSource(images, dataset, recipe, streams, device, self._decoder())
+            return TensorSource(
+                images, dataset, recipe, streams, device, self._decoder(), views=self._views
+            )
         return PilSource(
             PilTransform(images, dataset, recipe, streams),
             order,
@@ -63,6 +70,7 @@ class Inputs:
             virtual_ranks=self.virtual_ranks,
             epochs=recipe.epochs,
             workers=self.plan.workers,
+            views=self._views,
         )
 
     def scored(self) -> dict[str, EvalSource]:

@@ -17,9 +17,11 @@ from ..checkpoints import checkpoint
 from ..data.batches import Position
 from ..data.patches import patch_work
 from ..heads.base import weight_at
-from ..models.backbones import input_side
+from ..heads.features import FeatureHead
 from ..own_functions import own_metrics
 from ..randomness import Streams
+from ..transfer import send
+from .after_step import AfterStep
 from .compiled import compiled, usual_sizes
 from .distill import make_distillation
 from .evaluate import Examiner
@@ -31,11 +33,13 @@ from .mixup import make_mixup
 from .objective import Objective
 from .pace import Pace
 from .parts import leave_trainable
+from .passes import Share
 from .plan import TrainingPlan
 from .run_log import EpochFacts, RunLog, Scores
-from .state import restore, state_of
+from .state import publish, restore
 from .sums import EpochSums, means_of
 from .trainee import (
+    blank,
     frozen_statistics,
     layers_with_statistics,
     load_start,
@@ -107,6 +111,9 @@ class Training:
         trainee = make_trainee(spec, self.streams)
         self.drawn_weights = of_weights(trainee) if self.plan.resume is None else ""
         self.loaded = load_start(spec, self.plan, trainee.backbone)
+        if isinstance(trainee.head, FeatureHead):
+            self.streams.seed_torch("init", "memory")
+            trainee.head.begin(trainee.backbone, train.labels)
         # After loading, which takes what needs no gradient for a part of the architecture.
         leave_trainable(trainee, recipe.trainable)
         memory_format = torch.channels_last if recipe.channels_last else torch.contiguous_format
@@ -139,12 +146,14 @@ class Training:
         if self.plan.resume is not None:
             self.marks.mark("resume")
             restore(self, self.plan.resume)
+        self.after_step = AfterStep(self.trainee.head, self.trainee.backbone, group)
         self.source.begin(self.global_step)
         self.model = self._wrapped()
         self.forward: Callable[..., Any] = self.model
         if recipe.compile:
             # In DDP, so that gradients are reduced while others are still computed.
-            self.forward = compiled(self.model, usual_sizes(recipe, self.plan.micro_split))
+            sizes = usual_sizes(recipe, self.plan.micro_split, self.trainee.views)
+            self.forward = compiled(self.model, sizes)
 
     def _wrapped(self) -> torch.nn.Module:
         if self.group.world_size == 1:
@@ -207,9 +216,9 @@ class Training:
         )
         for virtual_rank in self.virtual_ranks:
             last = virtual_rank == self.virtual_ranks[-1]
-            with self._sync(last):
-                self._accumulate(shares[virtual_rank], virtual_rank, examples, last)
+            self._accumulate(shares[virtual_rank], virtual_rank, examples, last)
         self._update()
+        self.after_step.tell(shares)
         self.pace.step(examples)
         if self.group.device.type == "cpu" or self.step % CHECK_EVERY_STEPS == 0:
             self.sums.check_finite(self.epoch, self.step)
@@ -234,6 +243,7 @@ class Training:
                 self._backward_nothing(self.model)
             return
         where = (self.epoch, self.step, virtual_rank)
+        on_features = self.trainee.is_on_features
         targets: Tensor = labels
         if self.mixup is not None:
             self.streams.seed_numpy("mix", "mixup", *where)
@@ -245,38 +255,38 @@ class Training:
             )
         if self.recipe.channels_last:
             images = images.contiguous(memory_format=torch.channels_last)
-        split = self.plan.micro_split
+        share = Share(
+            images,
+            targets,
+            places,
+            labels=labels if on_features else None,
+            indices=send(indices, images.device) if on_features else None,
+        )
         with frozen_statistics(self.statistics, virtual_rank != 0):
-            # Of a short batch there are fewer parts.
-            moved = [None] * split if places is None else places.chunk(split)
-            parts = list(zip(images.chunk(split), targets.chunk(split), moved, strict=False))
+            parts = share.cut(self.plan.micro_split)
             draws = self.trainee.draw_parts(
-                [len(part[0]) for part in parts],
+                [len(part.targets) for part in parts],
                 lambda part: self.streams.generator("pair", "head", *where, part),
             )
-            for part, batch in enumerate(parts):
-                whole = part == len(parts) - 1
-                with (
-                    contextlib.nullcontext()
-                    if whole or self.group.world_size == 1
-                    else self.model.no_sync()
-                ):
-                    self._backward(*batch, draws[part], (*where, part), examples)
+            for number, part in enumerate(parts):
+                with self._sync(last and number == len(parts) - 1):
+                    self._backward(part, draws[number], (*where, number), examples)
 
     def _backward(
         self,
-        images: Tensor,
-        targets: Tensor,
-        places: Tensor | None,
+        part: Share,
         draws: Any,
         where: tuple[int, ...],
         examples: int,
     ) -> None:
-        count = len(images)
+        count = len(part.targets)
         self.streams.seed_torch("drop", "backbone", *where)
         with self.numerics.autocast():
-            logits, head_loss, metrics = self.forward(images, draws, places)
-        total, parts = self.objective(images, logits, targets, head_loss, self.head_weight)
+            logits, head_loss, metrics, kept = self.forward(*part.shown(draws))
+        total, parts = self.objective(
+            part.images, logits, part.targets, head_loss, self.head_weight
+        )
+        self.after_step.add(kept)
         for name, value in parts.items():
             self.sums.add(name, value)
         # DDP averages over ranks; the factor turns that into the sum over all examples.
@@ -288,13 +298,11 @@ class Training:
 
     def _backward_nothing(self, model: torch.nn.Module) -> None:
         """Take part in a reduction with gradients of zero."""
-        channels = self.spec.dataset.channels
-        size = input_side(self.spec.head, self.trainee.backbone, self.recipe.image_size)
-        images = torch.zeros(2, channels, size, size, device=self.group.device)
-        draws = self.trainee.draw(len(images), torch.Generator().manual_seed(0))
+        generator = torch.Generator().manual_seed(0)
+        shown = blank(self.trainee, self.spec, 2, generator, self.group.device)
         with frozen_statistics(self.statistics, True):
             with self.numerics.autocast():
-                logits, head_loss, metrics = model(images, draws)
+                logits, head_loss, metrics, _ = model(*shown)
             all_logits = logits if isinstance(logits, tuple) else (logits,)
             given = [part for part in (*all_logits, head_loss) if part is not None]
             torch.stack([part.float().sum() * 0.0 for part in given]).sum().backward()
@@ -372,17 +380,7 @@ class Training:
         if not self.group.is_primary:
             return
         self.marks.mark("checkpoint")
-        _, size = checkpoint.save(
-            self.plan.folder,
-            run_id=self.plan.run_id,
-            epoch=self.epoch,
-            step=self.global_step,
-            model=self.trainee.backbone.state_dict(),
-            ema=self.ema.module.state_dict() if self.ema is not None else None,
-            state=state_of(self, sums),
-            origin=self.plan.origin,
-            correct=self.examiner.correct,
-        )
+        size = publish(self, sums)
         place = {"epoch": self.epoch, "step": self.global_step}
         self.report("checkpoint", **place, **self.pace.so_far, bytes=size)
         if not self.plan.superseded():

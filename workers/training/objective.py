@@ -62,7 +62,7 @@ class Objective:
                 parts[self.names[1]] = taught = self._distillation(images, to_teacher.float())
                 total = (1.0 - weight) * total + weight * taught
         if head_loss is not None:
-            total = total + weight * head_loss.float() * len(images)
+            total = total + weight * head_loss.float() * len(targets)
         return total, {name: value.detach() for name, value in parts.items()}
 
 

@@ -11,6 +11,27 @@ if TYPE_CHECKING:
     from .loop import Training
 
 
+def publish(training: "Training", sums: dict[str, Tensor]) -> int:
+    """Write a checkpoint of where training stands, and return its size in bytes.
+
+    Args:
+        training: stands between two steps.
+        sums: the epoch's sums so far, of every rank.
+    """
+    _, size = checkpoint.save(
+        training.plan.folder,
+        run_id=training.plan.run_id,
+        epoch=training.epoch,
+        step=training.global_step,
+        model=training.trainee.backbone.state_dict(),
+        ema=training.ema.module.state_dict() if training.ema is not None else None,
+        state=state_of(training, sums),
+        origin=training.plan.origin,
+        correct=training.examiner.correct,
+    )
+    return size
+
+
 def state_of(training: "Training", sums: dict[str, Tensor]) -> dict[str, Any]:
     """Return what the next step depends on.
 

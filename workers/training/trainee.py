@@ -15,11 +15,14 @@ from ...jobs.run.settings import CellSettings, HeadSettings, RecipeSettings
 from ...jobs.run.spec import RunSpec
 from ...jobs.workspace.events import LoadedWeights
 from ..checkpoints.weights import load_weights, start_from
-from ..heads.base import build_head, trains_module
+from ..heads.base import build_head, build_on_features, trains_module
+from ..heads.features import FeatureHead
 from ..models.backbones import batch_norms, build, cell_side, input_side, not_decayed
+from ..models.projector import embed
 from ..models.tokens import Tap, grid_shapes
 from ..randomness import Streams
 from .parts import layer_groups
+from .passes import Passed, Shown
 from .plan import TrainingPlan
 
 
@@ -52,6 +55,16 @@ class Trainee(nn.Module):
         self.patch = patch
         self._tap = tap
 
+    @property
+    def is_on_features(self) -> bool:
+        """Whether the head learns from the features of whole images, their labels and indices."""
+        return isinstance(self.head, FeatureHead)
+
+    @property
+    def views(self) -> int:
+        """How many augmented views of each image the head wants."""
+        return self.head.views if isinstance(self.head, FeatureHead) else 1
+
     def draw(self, batch: int, generator: torch.Generator) -> Any:
         """Return what the head's forward pass needs of a generator: its draws, or itself."""
         draw = getattr(self.head, "draw", None)
@@ -82,22 +95,60 @@ class Trainee(nn.Module):
         return self
 
     def forward(
-        self, images: Tensor, draws: Any = None, places: Tensor | None = None
-    ) -> tuple[Tensor | tuple[Tensor, Tensor] | None, Tensor | None, dict[str, Tensor]]:
-        """Return logits [B, classes] (or two, or None), the head's loss (or None) and the head's
-        metrics.
-
-        Args:
-            images: [B, C, S, S].
-            draws: what `draw` returned; without it the head has no part.
-            places: see `heads.base.Head`.
-        """
+        self,
+        images: Tensor,
+        draws: Any = None,
+        places: Tensor | None = None,
+        labels: Tensor | None = None,
+        indices: Tensor | None = None,
+    ) -> Passed:
+        """Pass images through backbone and head; the arguments are those of `Shown`."""
+        if isinstance(self.head, FeatureHead) and labels is not None:
+            return self._learn_features(self.head, images, labels, indices)
         if self.head is None or self._tap is None or draws is None:
-            return self.backbone.forward_head(self.backbone.forward_features(images)), None, {}
+            logits = self.backbone.forward_head(self.backbone.forward_features(images))
+            return Passed(logits, None, {}, None)
         features, grids = self._tap.features(images)
         logits = self.backbone.forward_head(features) if self.labels else None
         loss, metrics = self.head(grids, draws, places)
-        return logits, loss, metrics
+        return Passed(logits, loss, metrics, None)
+
+    def _learn_features(
+        self, head: FeatureHead, images: Tensor, labels: Tensor, indices: Tensor | None
+    ) -> Passed:
+        tokens = self.backbone.forward_features(images)
+        learnt = head.learn(
+            embed(self.backbone, tokens, classifies=self.labels), images, labels, indices
+        )
+        # The classifier learns from one view, as it does without the head.
+        views = len(images) // len(labels)
+        logits = self.backbone.forward_head(tokens[::views]) if self.labels else None
+        return Passed(logits, learnt.loss, learnt.metrics, learnt.kept)
+
+
+def blank(
+    trainee: Trainee,
+    spec: CellSettings,
+    count: int,
+    generator: torch.Generator,
+    device: torch.device,
+) -> Shown:
+    """Return what a forward pass over empty images gets.
+
+    Args:
+        trainee: on the device.
+        spec: that it was made by.
+        count: of images.
+        generator: that its head draws from.
+        device: where.
+    """
+    size = input_side(spec.head, trainee.backbone, spec.recipe.image_size)
+    shape = (count * trainee.views, spec.dataset.channels, size, size)
+    shown = Shown(torch.zeros(shape, device=device), trainee.draw(count, generator))
+    if not trainee.is_on_features:
+        return shown
+    which = torch.arange(count, device=device)
+    return shown._replace(labels=torch.zeros_like(which), indices=which)
 
 
 def make_trainee(spec: CellSettings, streams: Streams) -> Trainee:
@@ -109,6 +160,9 @@ def make_trainee(spec: CellSettings, streams: Streams) -> Trainee:
     backbone = build(spec.backbone, spec.shape, spec.head)
     if not trains_module(spec.head):
         return Trainee(backbone, None, None)
+    if (grafit := spec.head.grafit) is not None:
+        streams.seed_torch("init", "head")
+        return Trainee(backbone, build_on_features(backbone, grafit), None, labels=grafit.labels)
     tap = tap_of(backbone, spec.head)
     side = input_side(spec.head, backbone, spec.recipe.image_size)
     grids = grid_shapes(tap, spec.dataset.channels, side)
@@ -307,7 +361,10 @@ def schedule_epochs(recipe: RecipeSettings) -> int:
 
 def layers_with_statistics(trainee: Trainee) -> list[nn.Module]:
     """Return the layers whose running statistics must follow virtual rank 0."""
-    return batch_norms(trainee.backbone)
+    found = batch_norms(trainee.backbone)
+    if isinstance(trainee.head, FeatureHead):
+        found += trainee.head.layers_with_statistics()
+    return found
 
 
 def make_ema(trainee: Trainee, recipe: RecipeSettings) -> Any:

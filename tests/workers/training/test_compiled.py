@@ -11,6 +11,7 @@ from vtjobs.jobs.documents import changed
 from vtjobs.jobs.grid.heads import HEADS
 from vtjobs.jobs.run.settings import BackboneSettings, HeadSettings
 from vtjobs.workers.training.compiled import compiled
+from vtjobs.workers.training.trainee import blank
 
 from ...support.training import CONVNET, VIT, contents, differences, newest, run_spec, training
 
@@ -38,9 +39,8 @@ def test_backbone_and_head_are_one_graph(
     tmp_path: Path, backbone: BackboneSettings, head: str, params: dict[str, Any]
 ) -> None:
     run = training(run_spec(backbone, head, params=params), tmp_path)
-    images = torch.rand(4, 1, 16, 16)
-    draws = run.trainee.draw(4, torch.Generator().manual_seed(0))
-    found = torch._dynamo.explain(run.trainee)(images, draws, None)
+    shown = blank(run.trainee, run.spec, 4, torch.Generator().manual_seed(0), torch.device("cpu"))
+    found = torch._dynamo.explain(run.trainee)(*shown)
     assert (found.graph_count, found.graph_break_count) == (1, 0), found.break_reasons
 
 

@@ -18,8 +18,13 @@ pytestmark = pytest.mark.training
 BACKBONES = {"vit": VIT, "convnet": CONVNET}
 
 
+# It has to know which image it sees.
+UNMIXED = {"grafit": {"mixup": 0.0, "cutmix": 0.0}}
+
+
 def _spec(backbone: str, head: str, **more: Any) -> RunSpec:
-    return run_spec(BACKBONES[backbone], head, **{**EVERYTHING, "virtual_ranks": 2, **more})
+    changes = {"virtual_ranks": 2, **UNMIXED.get(head, {}), **more}
+    return run_spec(BACKBONES[backbone], head, **{**EVERYTHING, **changes})
 
 
 class Reference:
@@ -101,6 +106,8 @@ CASES = [
     ("convnet", "supervised", 2),
     ("convnet", "drloc", 1),
     ("convnet", "relvit", 2),
+    ("convnet", "grafit", 2),
+    ("vit", "grafit", 1),
 ]
 
 

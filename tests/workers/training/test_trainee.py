@@ -222,7 +222,7 @@ def test_without_labels_there_is_no_classifier_and_no_positional_embedding_to_tr
     trainee = make_trainee(spec, Streams(spec.seeds))
     trained = {name for name, parameter in trainee.named_parameters() if parameter.requires_grad}
     assert not any("pos_embed" in name or name.startswith("backbone.head") for name in trained)
-    logits, loss, _ = trainee(torch.randn(2, 1, 16, 16), torch.Generator())
+    logits, loss, *_ = trainee(torch.randn(2, 1, 16, 16), torch.Generator())
     assert logits is None and loss is not None
     loss.backward()
     assert [
@@ -277,7 +277,7 @@ def test_grids_of_all_blocks_and_before_the_norm_reach_the_head(
 ) -> None:
     spec = run_spec(backbone, head, params=params, image_size=32)
     trainee = make_trainee(spec, Streams(spec.seeds))
-    _, loss, _ = trainee(torch.randn(2, 1, 32, 32), torch.Generator())
+    _, loss, *_ = trainee(torch.randn(2, 1, 32, 32), torch.Generator())
     assert loss is not None
     loss.backward()
     assert trainee.head is not None and all(
@@ -329,7 +329,7 @@ def test_our_own_backbones_train_without_a_classifier_too(name: str) -> None:
         make_backbone(name, **families[name]), "relvit", params={"labels": False}, image_size=32
     )
     trainee = make_trainee(spec, Streams(spec.seeds))
-    logits, loss, _ = trainee(torch.randn(2, 1, 32, 32), torch.Generator())
+    logits, loss, *_ = trainee(torch.randn(2, 1, 32, 32), torch.Generator())
     assert logits is None and loss is not None
 
 

@@ -1,0 +1,74 @@
+"""What stands in a backbone's classifier's place: a projector (Touvron 2022, thesis, 2.3.1)."""
+
+import inspect
+from typing import Any
+
+from torch import Tensor, nn
+
+from ...jobs.run.settings import GrafitParameters
+from ..errors import BackboneError
+
+# Of the hidden layer. The thesis gives no number; with this one and 256 outputs the weights of
+# ResNet-50 are the 32.9 million of its Table 2.7. BYOL (Grill et al. 2020) has the same.
+HIDDEN = 4096
+
+
+def two_layers(width: int, dim: int) -> nn.Sequential:
+    """Return BYOL's two-layer perceptron, [B, width] -> [B, dim]."""
+    return nn.Sequential(
+        nn.Linear(width, HIDDEN), nn.BatchNorm1d(HIDDEN), nn.ReLU(), nn.Linear(HIDDEN, dim)
+    )
+
+
+def replace_classifier(model: Any, name: str, params: GrafitParameters) -> None:
+    """Put a projector in the place of a model's classifier; `none` leaves its features.
+
+    Args:
+        model: of timm, or with its methods.
+        name: of the backbone, for an error.
+        params: `projector` and `dim`.
+
+    Raises:
+        BackboneError: the classifier is no single linear layer.
+    """
+    if not hasattr(model, "reset_classifier"):
+        raise BackboneError(f"backbone {name}: its classifier cannot be replaced")
+    if params.projector == "none":
+        model.reset_classifier(0)
+        return
+    model.reset_classifier(params.dim)
+    found = model.get_classifier()
+    if not isinstance(found, nn.Linear):
+        raise BackboneError(
+            f"backbone {name}: a projector needs a linear classifier to replace;"
+            f" this one is {type(found).__name__}. Write projector: none"
+        )
+    if params.projector == "mlp":
+        where = next(path for path, module in model.named_modules() if module is found)
+        parent, _, attribute = where.rpartition(".")
+        made = two_layers(found.in_features, params.dim)
+        setattr(model.get_submodule(parent), attribute, made)
+
+
+def shows_features(model: Any) -> bool:
+    """Return whether a model gives out what its classifier gets, as timm's models do."""
+    return "pre_logits" in inspect.signature(model.forward_head).parameters
+
+
+def embed(model: Any, tokens: Any, *, classifies: bool) -> Tensor:
+    """Return the embeddings of images, [B, D].
+
+    Args:
+        model: the backbone.
+        tokens: what its `forward_features` returned.
+        classifies: whether its last layer is a classifier, which embeddings come before.
+    """
+    found: Tensor = model.forward_head(tokens, **({"pre_logits": True} if classifies else {}))
+    return found.flatten(1)
+
+
+def embedding_width(model: Any, params: GrafitParameters) -> int:
+    """Return D of `embed`."""
+    if params.projector != "none":
+        return params.dim
+    return int(getattr(model, "head_hidden_size", model.num_features))
