@@ -11,6 +11,7 @@ from .result_options import Format
 
 if TYPE_CHECKING:
     from ..analysis.findings.cell import Cell
+    from ..analysis.findings.matching import Reading
 
 
 def against(
@@ -50,7 +51,7 @@ def against(
     reason.
     """
     from ..analysis.findings.against import against as judge
-    from ..analysis.findings.against import sets_of
+    from ..analysis.findings.against import readings_of
     from ..analysis.output import as_csv, published_table
     from ..analysis.output.layout import FORMATS
     from .printing import terminal
@@ -61,7 +62,7 @@ def against(
     if wide and (":" not in paper or style == "csv"):
         raise BadInput("--wide lays out one table, as text, Markdown or LaTeX. Remove --wide")
     style = "json" if as_json else style
-    cells = _cells(sets_of(paper), selector, workspace)
+    cells = _cells(readings_of(paper), selector, workspace, sparing=":" not in paper)
     if ":" not in paper:
         _print_coverage(paper, cells, alpha, margin, style)
         return
@@ -77,16 +78,21 @@ def against(
         print_table(laid, style, right=tuple(range(laid.labels, len(laid.heading) - 3)))
 
 
-def _cells(sets: list[str], selector: Selector, workspace: Workspace) -> list["Cell"]:
-    """Return the selected cells of all stages, once for each evaluation set."""
-    from ..analysis.findings.cells import report
+def _cells(
+    readings: list["Reading"], selector: Selector, workspace: Workspace, *, sparing: bool
+) -> list["Cell"]:
+    """Return the selected cells of all stages, once for each set and metric.
+
+    Args:
+        readings: sets and metrics.
+        selector: of runs.
+        workspace: of the ledger.
+        sparing: whether to leave out what no run is scored by, but for top1.
+    """
+    from ..analysis.findings.readings import report_each
 
     context, chosen = look_into(workspace), selection(selector, default_all=True)
-    return [
-        cell
-        for name in sets
-        for cell in report(context.ledger, chosen, set_name=name, with_specs=True, every_stage=True)
-    ]
+    return report_each(context.ledger, chosen, readings, sparing=sparing)
 
 
 def _print_coverage(

@@ -25,7 +25,7 @@ from ..stats.difference import (
 )
 from ..stats.tie import Fixed
 from .cell import Cell
-from .matching import Made, is_recorded, set_of
+from .matching import Made, Reading, is_recorded, reading_of
 from .more_seeds import what_helps
 from .published import SELECTION, Published, deviations, largest, select
 from .ready_grids import Reference, differences, presets_of, references, why_none
@@ -120,25 +120,25 @@ class Against(Document, frozen=True, kw_only=True):
     """The printed numbers, in the table's order."""
 
 
-def sets_of(name: str) -> list[str]:
-    """Return the evaluation sets of a table's accuracies.
+def readings_of(name: str) -> list[Reading]:
+    """Return the evaluation sets and metrics of a table's numbers.
 
     Raises:
         BadInput: there is no such paper.
-        NothingMatched: it has no such table, or the table has no accuracies.
+        NothingMatched: it has no such table, or the table has no numbers that vtjobs measures.
     """
     records = select(name)
-    found = dict.fromkeys(set_of(record) for record in records if record.metric == "top1")
+    found = dict.fromkeys(filter(None, map(reading_of, records)))
     if not found:
         metrics = ", ".join(sorted({record.metric for record in records}))
-        raise NothingMatched(f"{name} has no accuracies to compare. It has: {metrics}")
+        raise NothingMatched(f"{name} has no scores to compare. It has: {metrics}")
     return list(found)
 
 
 def against(
     name: str, cells: Sequence[Cell], *, alpha: float = ALPHA, margin: float | None = None
 ) -> Against:
-    """Put each printed accuracy of a paper's table beside ours.
+    """Put each printed score of a paper's table beside ours.
 
     Args:
         name: `drloc:4`.
@@ -159,7 +159,7 @@ def against(
     pairs = [
         pair
         for record in select(name)
-        if record.metric == "top1"
+        if reading_of(record) is not None
         for pair in _pairs(record, ours, paper, alpha)
     ]
     worst = [
@@ -254,7 +254,7 @@ def _pairs(record: Published, ours: Sequence[_Ours], paper: str, alpha: float) -
     same, alike = [], []
     by_presets: dict[tuple[str, ...], list[Reference]] = {}
     for one in ours:
-        if one.cell.set != set_of(record):
+        if (one.cell.set, one.cell.metric) != reading_of(record):
             continue
         presets = presets_of(one.made)
         if presets not in by_presets:
@@ -284,9 +284,10 @@ def _least_differing(one: _Ours, known: Sequence[Reference]) -> list[str] | None
 def _why_no_score(one: _Ours) -> str:
     """Return why the score of a cell that was made as the record's says nothing, or nothing."""
     if not one.cell.n:
-        is_test = one.cell.set == "test"
+        usual = (one.cell.set, one.cell.metric) == ("test", "top1")
+        score = "a score" if one.cell.metric == "top1" else one.cell.metric
         return "our cell has no finished run" + (
-            "" if is_test else f" with a score on {one.cell.set}"
+            "" if usual else f" with {score} on {one.cell.set}"
         )
     reasons = []
     if lost := len(one.cell.diverged_seeds):

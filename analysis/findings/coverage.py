@@ -7,6 +7,7 @@ from ...jobs.documents import Document
 from ..stats.difference import ALPHA
 from .against import Standing, against
 from .cell import Cell
+from .matching import reading_of
 from .published import select
 from .ready_grids import grids_of
 
@@ -24,9 +25,9 @@ class TableCoverage(Document, frozen=True, kw_only=True):
     accuracies: int
     """Printed numbers that `against` compares."""
     others: int
-    """Printed numbers of other metrics."""
+    """Printed numbers that vtjobs does not measure."""
     standings: dict[Standing, int]
-    """How far its accuracies are from a comparison -> how many are."""
+    """How far they are from a comparison -> how many are."""
     words: dict[str, int]
     """Verdict -> numbers with it, among those compared."""
 
@@ -58,7 +59,7 @@ def coverage(
                 table=table,
                 grids=list(grids_of(paper, table)),
                 accuracies=len(rows),
-                others=sum(record.metric != "top1" for record in records),
+                others=sum(reading_of(record) is None for record in records),
                 standings={
                     standing: sum(row.standing is standing for row in rows) for standing in Standing
                 },

@@ -3,22 +3,23 @@
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...jobs.grid.rules import VARIANT
 from ...jobs.run.settings import CellSettings, HeadSettings
 from ...jobs.run.spec import BASELINE, Axes
+from . import by_neighbours
 from .published import Published
 
 # Fine-tuned at 224 pixels, the runs of these have the fine-tuning's recipe.
 LOWRES = "lowres_finetune224"
 FINER = "finetune_res"
 CHAINED = ("pretrain_finetune", FINER, LOWRES)
-# CvT-13 as the DRLoc paper trained it has a name of its own; the thesis calls its DeiT III models
-# ViT; Flowers in RelViT's protocol is another dataset.
+# CvT-13 as the DRLoc paper trained it has a name of its own, and so has ResNet-50 for 32 pixels;
+# the thesis calls its DeiT III models ViT; Flowers in RelViT's protocol is another dataset.
 BACKBONES = {
     "cvt_13": ("cvt_13_drloc", "cvt_13"),
-    "resnet50": ("resnet50_drloc", "resnet50"),
+    "resnet50": ("resnet50_drloc", "resnet50", "resnet50_cifar"),
     "vit_b16": ("vit_b16_drloc", "vit_b16"),
     **{f"vit_{size}": (f"deit3_{size}",) for size in ("t", "s", "b", "l", "h", "h52")},
 }
@@ -51,28 +52,50 @@ class Made:
     def method(self) -> str:
         """What the papers' records call its head."""
         head = self.head
+        if (grafit := head.grafit) is not None:
+            return by_neighbours.method_of_head(grafit)
         if head.name != "drloc":
             return head.name
         return "drloc_all" if head.shared.blocks != "last" else _LOSSES[str(head.params["loss"])]
 
 
-def set_of(record: Published) -> str:
-    """Return the evaluation set that a record's number was measured on."""
-    return SETS.get(record.dataset, (record.dataset, "test"))[1]
+class Reading(NamedTuple):
+    """Where a score stands in the ledger."""
+
+    set: str
+    metric: str
+
+
+def reading_of(record: Published) -> Reading | None:
+    """Return what of ours a record's number is compared with; None: vtjobs has no such score."""
+    if by_neighbours.is_by_neighbours(record):
+        found = by_neighbours.trained(record, DATASETS.get(record.dataset, record.dataset))
+        return Reading(found.set, found.metric)
+    if record.metric != "top1":
+        return None
+    return Reading(SETS.get(record.dataset, (record.dataset, "test"))[1], "top1")
 
 
 def is_recorded(one: Made, record: Published, paper: str) -> bool:
     """Whether a cell is the record's backbone, dataset and method, in the record's variant."""
     return (
         one.backbone.partition("(")[0] in BACKBONES.get(record.backbone, (record.backbone,))
-        and (one.dataset, one.method) == (_dataset(record, paper), record.method)
+        and (one.dataset, one.method) == (_dataset(record, paper), _method(record))
         and (len(one.stages) > 1) == (record.protocol in CHAINED)
         and _has_sizes(one, record)
         and _has_variant(one, record)
     )
 
 
+def _method(record: Published) -> str:
+    if record.recipe == by_neighbours.RECIPE:
+        return by_neighbours.method_of_record(record)
+    return record.method
+
+
 def _dataset(record: Published, paper: str) -> str:
+    if by_neighbours.is_by_neighbours(record):
+        return by_neighbours.trained(record, DATASETS.get(record.dataset, record.dataset)).dataset
     dataset = SETS.get(record.dataset, (record.dataset, "test"))[0]
     # What a paper cites was not trained in its protocol.
     if not record.cited and (paper, dataset) in IN_PROTOCOL:
@@ -130,7 +153,9 @@ def _has_variant(one: Made, record: Published) -> bool:
     # A variant's name has neither mark.
     if change is not None and re.sub("[,:]", "", change) != one.axes.get(VARIANT):
         return False
-    known = {key: read(one) for key, read in _READ.items() if key in record.variant}
+    # Of the ablation the loss is part of the method.
+    is_told = record.method == by_neighbours.ABLATION
+    known = {key: read(one) for key, read in _READ.items() if key in record.variant and not is_told}
     if any(record.variant[key] != value for key, value in known.items()):
         return False
     params = one.head.params
@@ -138,7 +163,13 @@ def _has_variant(one: Made, record: Published) -> bool:
         return False
     if record.method == BASELINE:
         return True
-    named = {"lambda": "weight", "m": "pairs", "mlp_hidden": "width", "M": "mega"}
+    named = {
+        "lambda": "weight",
+        "lambda_inst": "instance_weight",
+        "m": "pairs",
+        "mlp_hidden": "width",
+        "M": "mega",
+    }
     return all(
         # Without mega-patches, M is 0.
         (params.get(named[key]) or 0) == value

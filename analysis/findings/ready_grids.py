@@ -21,6 +21,8 @@ from .published import Published
 GRIDS: dict[tuple[str, str], tuple[str, ...]] = {
     ("relvit", "3"): ("relvit-table3", "drloc-table4"),
     ("relvit", "fig4"): ("relvit-figure4",),
+    ("thesis", "2.4"): ("thesis-table2-7",),
+    ("thesis", "2.6"): ("thesis-table2-14",),
     ("thesis", "3.3"): ("thesis-deit", "thesis-deit-384"),
     ("thesis", "3.5"): ("thesis-deit", "thesis-deit-384"),
     ("thesis", "3.8"): ("thesis-table3-8", "thesis-table3-8-384"),
@@ -50,6 +52,7 @@ RECIPES = {
     "patchconvnet_1k": "patchconvnet",
     "rsb_a2": "resnet50-a2",
     "deit3_1k": "deit3-1k",
+    "grafit": "grafit",
 }
 # They decide how a step is computed, not what it is meant to be.
 _NO_DIFFERENCE = frozenset(

@@ -11,6 +11,7 @@ from .wording import as_range, count, p_value, score
 def of_rows(document: Against) -> Table:
     """Return our numbers beside printed ones as text."""
     level = f"{100 * (1 - document.alpha):g}% CI"
+    several = _has_several_metrics(document)
     chosen = document.selection == "best"
     scores = ["ours, best epoch", "ours, last epoch"] if chosen else ["ours"]
     heading = [
@@ -18,6 +19,7 @@ def of_rows(document: Against) -> Table:
         "backbone",
         "method",
         "variant",
+        *(["metric"] if several else []),
         "printed",
         *scores,
         "difference",
@@ -35,6 +37,7 @@ def of_rows(document: Against) -> Table:
                 row.backbone,
                 row.method,
                 _variant(row),
+                *([row.metric] if several else []),
                 _printed(row),
                 ours,
                 *([score(row.ours_last, row.ours_last_std)] if chosen else []),
@@ -60,7 +63,11 @@ def of_rows(document: Against) -> Table:
         if margin is None
         else [f"Reproduced: equivalent within ±{margin:g} by two one-sided tests."]
     )
-    return Table(heading=heading, body=body, notes=[said, *extra], labels=4)
+    return Table(heading=heading, body=body, notes=[said, *extra], labels=4 + several)
+
+
+def _has_several_metrics(document: Against) -> bool:
+    return len({row.metric for row in document.rows}) > 1
 
 
 def as_printed(document: Against) -> Table:
@@ -69,10 +76,12 @@ def as_printed(document: Against) -> Table:
     What is not comparable is left out.
     """
     datasets = list(dict.fromkeys(row.dataset for row in document.rows))
+    several = _has_several_metrics(document)
     lines: dict[tuple[str, ...], dict[str, list[Row]]] = {}
     for row in document.rows:
         epochs = "" if row.epochs is None else str(row.epochs)
-        line = lines.setdefault((row.backbone, row.method, _variant(row), epochs), {})
+        metric = [row.metric] if several else []
+        line = lines.setdefault((row.backbone, row.method, _variant(row), *metric, epochs), {})
         line.setdefault(row.dataset, []).append(row)
     body = []
     for label, line in lines.items():
@@ -86,8 +95,9 @@ def as_printed(document: Against) -> Table:
         f"{compared} of {len({row.id for row in document.rows})} printed numbers have a comparable "
         "cell of ours. Without --wide there is a reason for each of the others."
     ]
-    heading = ["backbone", "method", "variant", "epochs", "", *datasets]
-    return Table(heading=heading, body=body, notes=notes, labels=5)
+    metric = ["metric"] if several else []
+    heading = ["backbone", "method", "variant", *metric, "epochs", "", *datasets]
+    return Table(heading=heading, body=body, notes=notes, labels=5 + several)
 
 
 def of_coverage(tables: Sequence[TableCoverage]) -> Table:

@@ -295,6 +295,8 @@ class BuiltIn:
     """The module of `workers/heads` whose `build` makes it; None: no module is trained."""
     is_spatial: bool = False
     """Whether it needs a grid of tokens with at least two rows and two columns."""
+    is_on_features: bool = False
+    """Whether it learns from the features of whole images, and not from a grid of tokens."""
     presets: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """What `paper` and `code` say of the parameters that a grid may leave open."""
     silent: frozenset[str] = frozenset()
@@ -347,7 +349,7 @@ HEADS: dict[str, BuiltIn] = {
         },
         silent=frozenset(("pooling",)),
     ),
-    "grafit": BuiltIn(model=Grafit, module="grafit"),
+    "grafit": BuiltIn(model=Grafit, module="grafit", is_on_features=True),
     "distill": BuiltIn(
         model=Distill,
         presets={

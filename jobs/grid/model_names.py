@@ -26,6 +26,8 @@ OWN = frozenset(
         "resmlp_b24",
         "resmlp_s12",
         "resmlp_s24",
+        "resnet18_cifar",
+        "resnet50_cifar",
         "t2t_vit_14",
     )
 )

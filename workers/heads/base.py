@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from ...jobs.grid.heads import HEADS
 from ...jobs.grid.own_head import COMMON
-from ...jobs.run.settings import GrafitParameters, HeadSettings
+from ...jobs.run.settings import HeadSettings
 from ..models.tokens import Grid
 from ..own_parts import OwnPartError, load
 
@@ -69,16 +69,23 @@ def build_head(head: HeadSettings, grids: list[Grid]) -> nn.Module | None:
     return made
 
 
-def build_on_features(backbone: nn.Module, params: GrafitParameters) -> nn.Module | None:
+def is_on_features(head: HeadSettings) -> bool:
+    """Return whether a head learns from the features of whole images; see `FeatureHead`."""
+    return not head.is_own and HEADS[head.name].is_on_features
+
+
+def build_on_features(head: HeadSettings, backbone: nn.Module) -> nn.Module | None:
     """Make the head of a run that learns from the features of whole images; None with weight 0.
 
     Args:
-        backbone: that the head works on.
-        params: of the head.
+        head: name and resolved parameters.
+        backbone: that it works on.
     """
-    from .grafit import Grafit
-
-    return Grafit(backbone, params) if params.weight else None
+    if head.shared.weight == 0:
+        return None
+    module = import_module(f".{HEADS[head.name].module}", __package__)
+    made: nn.Module = module.build(backbone, head.params)
+    return made
 
 
 def _own(name: str, source: str, params: Mapping[str, Any], grids: list[Grid]) -> nn.Module:

@@ -7,11 +7,17 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from ...jobs.documents import from_plain
 from ...jobs.run.settings import GrafitParameters
 from ..errors import BackboneError
 from ..models.backbones import batch_norms
 from ..models.projector import embed, embedding_width, shows_features, two_layers
 from .features import FeatureHead, Learnt
+
+
+def build(backbone: nn.Module, params: dict[str, Any]) -> nn.Module:
+    """Make the head; see `base.build_on_features`."""
+    return Grafit(backbone, from_plain(params, GrafitParameters))
 
 
 class Grafit(FeatureHead):

@@ -15,7 +15,7 @@ from ...jobs.run.settings import CellSettings, HeadSettings, RecipeSettings
 from ...jobs.run.spec import RunSpec
 from ...jobs.workspace.events import LoadedWeights
 from ..checkpoints.weights import load_weights, start_from
-from ..heads.base import build_head, build_on_features, trains_module
+from ..heads.base import build_head, build_on_features, is_on_features, trains_module
 from ..heads.features import FeatureHead
 from ..models.backbones import batch_norms, build, cell_side, input_side, not_decayed
 from ..models.projector import embed
@@ -160,9 +160,10 @@ def make_trainee(spec: CellSettings, streams: Streams) -> Trainee:
     backbone = build(spec.backbone, spec.shape, spec.head)
     if not trains_module(spec.head):
         return Trainee(backbone, None, None)
-    if (grafit := spec.head.grafit) is not None:
+    if is_on_features(spec.head):
         streams.seed_torch("init", "head")
-        return Trainee(backbone, build_on_features(backbone, grafit), None, labels=grafit.labels)
+        head = build_on_features(spec.head, backbone)
+        return Trainee(backbone, head, None, labels=spec.head.shared.labels)
     tap = tap_of(backbone, spec.head)
     side = input_side(spec.head, backbone, spec.recipe.image_size)
     grids = grid_shapes(tap, spec.dataset.channels, side)

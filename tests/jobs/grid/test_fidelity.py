@@ -114,10 +114,9 @@ def test_a_head_that_is_trained_has_a_module_that_builds_it(name: str) -> None:
         source = find_spec(f"vtjobs.workers.heads.{module}")
         assert source is not None, f"workers/heads/{module}.py is missing"
         assert source.origin is not None
-        assert (
-            "def build(grids: list[Grid], params: dict[str, Any])"
-            in Path(source.origin).read_text()
-        )
+        first = "backbone: nn.Module" if HEADS[name].is_on_features else "grids: list[Grid]"
+        wanted = f"def build({first}, params: dict[str, Any])"
+        assert wanted in Path(source.origin).read_text()
 
 
 def test_a_fast_recipe_is_held_against_what_was_published() -> None:
