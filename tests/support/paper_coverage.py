@@ -32,6 +32,7 @@ TAIL = """\
 | part | checked | not checked |
 |---|---|---|
 | losses of DRLoc and RelViT | against their equations, and against the published programs | the accuracies that they lead to |
+| losses of Grafit | against their equations, as no program was published | the accuracies that they lead to |
 | recipes | each value against the text and the published program; `vtjobs show` says which it is | whole trainings |
 | architectures | parameters and FLOPs against the printed ones | weights of the authors of CvT and PatchConvNet |
 | datasets | small files in the published layouts, with their checksums | the real archives of sets that need a registration |
@@ -39,7 +40,7 @@ TAIL = """\
 | resume | bit for bit, on one and two CPU ranks, killed at any moment | on GPUs with NCCL |
 | fp16 and bf16 | on CPU | speed and accuracy on V100 and A100 |
 | detection, segmentation | one step of Mask R-CNN on an exported backbone | DRLoc's tables 10 to 13: there is no such task |
-| Grafit | its scores by nearest neighbours, against scikit-learn; coarse classes | its losses: there are none |
+| scores by nearest neighbours | against scikit-learn | the 127 coarse classes of ImageNet: there is no such dataset |
 """
 
 
@@ -56,7 +57,7 @@ def _section(paper: str, title: str) -> str:
     lines = [
         f"## {paper}: {title}",
         "",
-        "| table | ready grid | printed accuracies that it runs |",
+        "| table | ready grid | printed scores that it runs |",
         "|---|---|---|",
         *rows,
     ]
@@ -72,7 +73,7 @@ def _grids(table: TableCoverage) -> str:
 
 def _reached(table: TableCoverage) -> str:
     if not table.accuracies:
-        return "no accuracies are printed"
+        return "no scores are printed"
     without = table.standings.get(Standing.NO_GRID, 0)
     return f"{table.accuracies - without} of {table.accuracies}"
 

@@ -44,10 +44,15 @@ def replace_classifier(model: Any, name: str, params: GrafitParameters) -> None:
             f" this one is {type(found).__name__}. Write projector: none"
         )
     if params.projector == "mlp":
-        where = next(path for path, module in model.named_modules() if module is found)
-        parent, _, attribute = where.rpartition(".")
+        parent, _, attribute = classifier_path(model).rpartition(".")
         made = two_layers(found.in_features, params.dim)
         setattr(model.get_submodule(parent), attribute, made)
+
+
+def classifier_path(model: Any) -> str:
+    """Return the name of what a model gives out as its classifier, or of the projector there."""
+    found = model.get_classifier()
+    return next(path for path, module in model.named_modules() if module is found)
 
 
 def shows_features(model: Any) -> bool:

@@ -54,7 +54,7 @@ def export(workspace: Workspace, run_id: str, out: Path, form: str, *, facts: Ca
         config = configuration(final)
         of_timm = _write_features(final, staged / WEIGHTS) if form == FEATURES else None
         if of_timm is None:
-            shutil.copyfile(final.weights, staged / WEIGHTS)
+            _write_whole(final, staged / WEIGHTS)
         if form == FEATURES:
             config["features_only"] = of_timm or _maps_of(final)
         if (source := final.spec.backbone.source) is not None:
@@ -97,6 +97,26 @@ def configuration(final: Final) -> dict[str, Any]:
             "crop_pct": spec.recipe.eval_crop_pct,
         },
     }
+
+
+def _write_whole(final: Final, path: Path) -> None:
+    """Write the weights of the backbone; those of a projector in its classifier's place are not its
+    own.
+    """
+    grafit = final.spec.head.grafit
+    if grafit is None or grafit.projector == "none":
+        shutil.copyfile(final.weights, path)
+        return
+    from safetensors.torch import load_file, save_file
+
+    from ..models.backbones import build
+    from ..models.projector import classifier_path
+
+    spec = final.spec
+    projector = classifier_path(build(spec.backbone, spec.shape, spec.head))
+    state = load_file(str(final.weights))
+    kept = {name: one for name, one in state.items() if not name.startswith(f"{projector}.")}
+    save_file(kept, str(path))
 
 
 def _write_features(final: Final, path: Path) -> dict[str, Any] | None:
@@ -221,6 +241,9 @@ def card(
 
 
 def _left(final: Final) -> str:
+    grafit = final.spec.head.grafit
+    if grafit is not None and grafit.projector != "none":
+        return "its projector, whose outputs the scores by neighbours compare, is not exported"
     params = final.spec.head.distillation
     if params is None:
         return "it is not part of these weights"

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 from scipy.stats import ttest_ind_from_stats
 
-from vtjobs.analysis.findings.against import Row, Standing, against, sets_of
+from vtjobs.analysis.findings import by_neighbours
+from vtjobs.analysis.findings.against import Row, Standing, against, readings_of
 from vtjobs.analysis.findings.cell import Cell
 from vtjobs.analysis.findings.coverage import coverage
 from vtjobs.analysis.findings.matching import Made
@@ -258,7 +259,10 @@ TABLES = {
 
 
 def finished(
-    grid: str, set_name: str = "test", changes: dict[str, Any] | None = None
+    grid: str,
+    set_name: str = "test",
+    changes: dict[str, Any] | None = None,
+    metric: str = "top1",
 ) -> list[Cell]:
     """All cells of a ready grid, each with three seeds."""
     return [
@@ -269,6 +273,7 @@ def finished(
             dataset=made.dataset,
             recipe=made.recipe,
             set=set_name,
+            metric=metric,
             axes=made.axes,
             best_values={0: 50.0, 1: 51.0, 2: 52.0},
             evaluations=[made.stages[0].recipe.epochs],
@@ -338,6 +343,65 @@ def test_models_of_the_thesis_are_compared_on_all_its_sets(
     assert {one.standing for one in rows if not one.comparable} <= {Standing.NO_GRID}
 
 
+@pytest.mark.parametrize(
+    ("table", "grid", "count"),
+    [
+        ("2.4", "thesis-table2-7", 8),
+        ("2.6", "thesis-table2-14", 98),
+        ("2.7", "thesis-table2-7", 24),
+        ("2.11", "thesis-table2-11", 16),
+        ("2.12", "thesis-table2-12", 1),
+        ("2.13", "thesis-table2-13", 12),
+        ("2.14", "thesis-table2-14", 372),
+    ],
+)
+def test_grafits_tables_are_compared_by_neighbours(table: str, grid: str, count: int) -> None:
+    name = f"thesis:{table}"
+    cells = [
+        cell
+        for set_name, metric in readings_of(name)
+        for cell in finished(grid, set_name, metric=metric)
+    ]
+    rows = against(name, cells).rows
+    assert sum(one.comparable for one in rows) == count
+    assert {one.standing for one in rows if not one.comparable} <= {Standing.NO_GRID}
+    assert len({one.id for one in rows}) == len(rows), "each number has one cell of ours"
+
+
+@pytest.mark.parametrize(
+    ("record", "dataset", "set_name", "metric", "method"),
+    [
+        ("2.4.cifar100.resnet50.baseline.map", "cifar100_coarse", "test@cifar100", "map", "supervised"),
+        ("2.4.cifar100.resnet50.grafit_fc.map", "cifar100_coarse", "test@cifar100", "map_conditioned", "knn+inst, fc"),
+        ("2.4.cifar100.resnet50.snca_plus.map", "cifar100_coarse", "test@cifar100", "map", "knn, mlp"),
+        ("2.6.inat18.resnet50.grafit.class.order", "inat2018_class", "test@inat2018_order", "map_conditioned", "knn+inst, mlp"),
+    ],
+)  # fmt: skip
+def test_a_grafit_number_is_of_one_training_one_set_and_one_metric(
+    record: str, dataset: str, set_name: str, metric: str, method: str
+) -> None:
+    one = records("thesis")[f"thesis.r.t{record}"]
+    trained = by_neighbours.trained(one, {"inat18": "inat2018"}.get(one.dataset, one.dataset))
+    assert trained == (dataset, set_name, metric)
+    assert by_neighbours.method_of_record(one) == method
+
+
+def test_a_score_that_evaluate_has_not_made_is_named() -> None:
+    cells = [
+        changed(cell, n=0, mean=None, std=None)
+        for set_name, metric in readings_of("thesis:2.12")
+        for cell in finished("thesis-table2-12", set_name, metric=metric)
+    ]
+    (only,) = against("thesis:2.12", cells).rows
+    assert only.detail == "our cell has no finished run"
+    reading = ("test@cifar100", "knn20")
+    cells = [
+        changed(cell, n=0) for cell in finished("thesis-table2-7", *reading[:1], metric="knn20")
+    ]
+    details = {one.detail for one in against("thesis:2.7", cells).rows}
+    assert "our cell has no finished run with knn20 on test@cifar100" in details
+
+
 @pytest.mark.parametrize("grid", TABLES)
 def test_a_ready_grid_with_the_programs_values_makes_its_table_too(grid: str) -> None:
     rows = against(TABLES[grid], finished(grid, changes=programs_values(grid))).rows
@@ -357,10 +421,10 @@ def _tables(paper: str) -> list[str]:
     return [f"{paper}:{table}" for table in {one.table for one in records(paper).values()}]
 
 
-def test_a_table_without_accuracies_says_what_it_has() -> None:
-    assert sets_of("thesis:6.6") == ["test", "real", "v2"]
-    with pytest.raises(NothingMatched, match=r"no accuracies to compare\. It has: macc, miou"):
-        sets_of("drloc:12")
+def test_a_table_without_scores_of_ours_says_what_it_has() -> None:
+    assert [one.set for one in readings_of("thesis:6.6")] == ["test", "real", "v2"]
+    with pytest.raises(NothingMatched, match=r"no scores to compare\. It has: macc, miou"):
+        readings_of("drloc:12")
 
 
 def test_coverage_counts_a_number_once_by_its_standing() -> None:

@@ -92,6 +92,26 @@ def test_a_share_looks_the_same_whatever_was_asked_for_before(
     assert found[0][0].shape == (10, 1, 16, 16) and found[0][0].dtype == torch.float32
 
 
+def test_views_of_an_image_follow_each_other_and_the_first_is_what_one_view_would_be(
+    tmp_path: Path,
+) -> None:
+    spec = run_spec(flip=0.5, erasing=0.5, crop="pad")
+    images = load(spec.dataset, "train", data_root=tmp_path, paths={})
+    where = Position(epoch=1, step=0, virtual_rank=0)
+    shown = [
+        TensorSource(
+            images, spec.dataset, spec.recipe, Streams(spec.seeds), CPU, views=views
+        ).batch(torch.arange(10), where)
+        for views in (1, 3)
+    ]
+    (alone, labels), (views_of, same_labels) = shown
+    assert len(views_of) == 30 and torch.equal(labels, same_labels)
+    assert torch.equal(views_of[::3], alone)
+    assert not torch.equal(views_of[1::3], alone) and not torch.equal(
+        views_of[2::3], views_of[1::3]
+    )
+
+
 def test_each_consumer_of_augmentation_has_draws_of_its_own(tmp_path: Path) -> None:
     spec = run_spec(crop="pad", flip=0.5)
     more = run_spec(crop="pad", flip=0.5, erasing=1.0)

@@ -37,14 +37,20 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[RunSpec, Im
 
 
 def _source(
-    spec: RunSpec, images: ImageSet, workers: int, *, repeats: int = 1, epochs: int = 2
+    spec: RunSpec,
+    images: ImageSet,
+    workers: int,
+    *,
+    repeats: int = 1,
+    epochs: int = 2,
+    views: int = 1,
 ) -> tuple[PilSource, Order]:
     streams = Streams(spec.seeds)
     order = Order(len(images), 4, 2, drop_last=False, streams=streams, repeats=repeats)
     transform = PilTransform(images, spec.dataset, spec.recipe, streams)
     finish = Finish(spec.dataset, spec.recipe, streams, CPU)
     source = PilSource(
-        transform, order, finish, virtual_ranks=[0, 1], epochs=epochs, workers=workers
+        transform, order, finish, virtual_ranks=[0, 1], epochs=epochs, workers=workers, views=views
     )
     return source, order
 
@@ -206,6 +212,24 @@ def test_loader_workers_make_each_copy_with_its_own_draws(folder: Any) -> None:
     image = int(order.step(0, 0)[0][0])
     expected = [_normalised(transform(0, image, copy), spec)[0] for copy in (0, 1)]
     assert torch.equal(one[0], expected[0]) and torch.equal(other[0], expected[1])
+
+
+def test_views_of_an_image_follow_each_other_and_the_first_is_what_one_view_would_be(
+    folder: Any,
+) -> None:
+    spec, images = folder
+    shown = []
+    for views in (1, 3):
+        source, order = _source(spec, images, 1, views=views)
+        source.begin(0)
+        where = Position(epoch=0, step=0, virtual_rank=0)
+        shown.append(source.batch(order.step(0, 0)[0], where))
+    (alone, labels), (views_of, same_labels) = shown
+    assert len(views_of) == 3 * len(alone) and torch.equal(labels, same_labels)
+    assert torch.equal(views_of[::3], alone)
+    assert not torch.equal(views_of[1::3], alone) and not torch.equal(
+        views_of[2::3], views_of[1::3]
+    )
 
 
 @pytest.mark.parametrize("shape", [(40, 20), (20, 40)])

@@ -91,6 +91,28 @@ def test_a_timm_folder_loads_by_its_name_and_by_the_cards_own_lines(tmp_path: Pa
     assert torch.equal(found["model"].state_dict()["norm.weight"], trained["norm.weight"])
 
 
+def test_a_projector_is_left_out_of_the_exported_weights(tmp_path: Path) -> None:
+    spec = run_spec(VIT, "grafit", params={"views": 2}, epochs=1)
+    workspace, run_id = _finished(tmp_path, spec)
+    export(workspace, run_id, tmp_path / "out", "timm", facts=FACTS)
+    trained = load_file(str(final_of(workspace, run_id).weights))
+    model = timm.create_model(f"local-dir:{tmp_path / 'out'}", pretrained=True)
+    assert model.num_classes == 0
+    assert trained.keys() - model.state_dict().keys() == {
+        f"head.{layer}"
+        for layer in (
+            "0.weight",
+            "0.bias",
+            *(f"1.{name}" for name in ("weight", "bias", "running_mean", "running_var")),
+            "1.num_batches_tracked",
+            "3.weight",
+            "3.bias",
+        )
+    }
+    assert all(torch.equal(value, trained[name]) for name, value in model.state_dict().items())
+    assert "its projector" in (tmp_path / "out" / "README.md").read_text()
+
+
 TINY_NET = (Path(__file__).parents[3] / "docs" / "examples" / "tiny_net.py").read_text()
 
 

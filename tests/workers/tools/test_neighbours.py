@@ -18,6 +18,7 @@ from vtjobs.workers.tools.neighbours import (
     TEMPERATURE,
     Features,
     average_precision,
+    class_masses,
     class_votes,
     conditioned,
     neighbour_scores,
@@ -67,6 +68,26 @@ def test_votes_are_those_of_the_equation() -> None:
     weights = [math.exp(value / 0.05) for value in (0.9, 0.85, 0.8)]
     expected = [(weights[1] + weights[2]) / sum(weights), 0.0, weights[0] / sum(weights)]
     assert class_votes(cosines, labels, 3)[0].tolist() == pytest.approx(expected, rel=1e-5)
+
+
+def test_masses_are_those_of_the_equation_over_all_images() -> None:
+    cosines, labels = torch.tensor([[0.9, 0.85, -0.8]]), torch.tensor([2, 0, 0])
+    weights = [math.exp(value / 0.05) for value in (0.9, 0.85, -0.8)]
+    expected = [(weights[1] + weights[2]) / sum(weights), 0.0, weights[0] / sum(weights)]
+    assert class_masses(cosines, labels)[0].tolist() == pytest.approx(expected, rel=1e-5)
+
+
+def test_neighbours_stand_for_the_classifier_where_a_model_was_trained_by_them(
+    queries: Features, known: Features
+) -> None:
+    bare = replace(queries, logits=None)
+    cosines = queries.embeddings @ known.embeddings.T
+    informed = replace(queries, logits=class_masses(cosines, known.trained).log().float())
+    found = neighbour_scores(bare, known, [1], neighbours_classify=True)
+    assert found["map_conditioned"] == pytest.approx(
+        neighbour_scores(informed, known, [1])["map_conditioned"], abs=0.01
+    )
+    assert found["map_conditioned"] > found["map"]
 
 
 def _mean_average_precision(scores: Tensor, relevant: Tensor) -> float:

@@ -30,8 +30,11 @@ from ...support.training import CONVNET, run_spec, training
 @pytest.fixture
 def finished(tmp_path: Path) -> tuple[Workspace, RunSpec, dict[str, float]]:
     """A workspace with a completed run, and its last scores."""
-    workspace = Workspace(tmp_path / "runs").create()
-    spec = run_spec(CONVNET, "drloc", epochs=2, ema_decay=0.9)
+    return _complete(tmp_path, run_spec(CONVNET, "drloc", epochs=2, ema_decay=0.9))
+
+
+def _complete(root: Path, spec: RunSpec) -> tuple[Workspace, RunSpec, dict[str, float]]:
+    workspace = Workspace(root / "runs").create()
     folder = workspace.run(spec.run_id)
     folder.attempt(1).mkdir(parents=True)
     folder.spec.write_text(spec.canonical())
@@ -142,6 +145,19 @@ def test_features_are_scored_by_their_nearest_training_images(
     assert found.keys() == {"test"}
     assert found["test"].keys() == {"knn10", "map", "map_conditioned", "n"}
     assert found["test"]["n"] == 898 and found["test"]["knn10"] > 50, "digits look alike"
+
+
+def test_embeddings_of_a_projector_are_compared_and_neighbours_classify(tmp_path: Path) -> None:
+    spec = run_spec(CONVNET, "grafit", params={"views": 2, "dim": 8}, epochs=2)
+    workspace, _, scores = _complete(tmp_path, spec)
+    assert {"loss", "knn", "instance", "nearest", "n"} == scores.keys()
+    model = build(spec.backbone, spec.shape, spec.head).eval()
+    assert model(torch.zeros(1, 1, 16, 16)).shape == (1, 8)
+    by_ten = ByNeighbours(counts=[10])
+    found = score(workspace, spec.run_id, ["test"], data_root=tmp_path, paths={}, neighbours=by_ten)
+    assert found["test"].keys() == {"knn10", "map", "map_conditioned", "n"}
+    with pytest.raises(NoWeights, match="has no classifier"):
+        score(workspace, spec.run_id, ["test"], data_root=tmp_path, paths={})
 
 
 def test_neighbours_are_judged_by_the_classes_of_another_level(
