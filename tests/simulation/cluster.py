@@ -27,6 +27,7 @@ from .world import World
 
 if TYPE_CHECKING:
     from .agent import Agent
+    from .watch import Watch
 
 LIVE = ("PENDING", "RUNNING", "SUSPENDED", "COMPLETING")
 KILL_WAIT_S = 30.0
@@ -93,6 +94,7 @@ class Cluster:
         # No more faults.
         self.held_back: list[tuple[Any, ...]] = []
         # What clients sent while the controller stood still.
+        self.watch: Watch
         self._numbers = 100
         self._scheduling = False
 

@@ -5,9 +5,11 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from sqlalchemy import insert
 
-from vtjobs.db import bad_nodes, ingest, ledger
+from vtjobs.db import bad_nodes, ingest
 from vtjobs.jobs.atomic_files import make_folder, touch_new
+from vtjobs.jobs.errors import SchedulerUnreachable
 from vtjobs.jobs.run.states import AttemptState, FailureClass
 from vtjobs.jobs.workspace.paths import RunFolder
 from vtjobs.orchestrator.backends.base import JobState, JobView, Submission, SubmitOutcome
@@ -56,12 +58,12 @@ def unclear_is_a_no(patch: pytest.MonkeyPatch) -> None:
 
 def unreachable_is_absent(patch: pytest.MonkeyPatch) -> None:
     """A controller that does not answer has no jobs."""
-    asked = observe.squeue
+    asked = query.squeue
 
     def squeue(*, deadline_s: float) -> Any:
         try:
             return asked(deadline_s=deadline_s)
-        except observe.SchedulerUnreachable:
+        except SchedulerUnreachable:
             return []
 
     patch.setattr(observe, "squeue", squeue)
@@ -89,7 +91,7 @@ def cancel_is_not_marked(patch: pytest.MonkeyPatch) -> None:
 def offsets_are_forgotten(patch: pytest.MonkeyPatch) -> None:
     """What was read of a journal is not written down with what was found there."""
     patch.setattr(ingest, "write_progress", lambda connection, progress: None)
-    patch.setattr(ingest, "insert_new", lambda connection, table: ledger.insert(table))
+    patch.setattr(ingest, "insert_new", lambda connection, table: insert(table))
     patch.setattr(ingest, "_write_offsets", lambda connection, rows: None)
 
 
