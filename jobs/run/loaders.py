@@ -20,4 +20,5 @@ def share_bytes(settings: CellSettings) -> int:
     virtual rank.
     """
     recipe = settings.recipe
-    return -(-recipe.batch_size // recipe.virtual_ranks) * image_bytes(settings)
+    share = -(-recipe.batch_size // recipe.virtual_ranks)
+    return share * settings.head.views * image_bytes(settings)

@@ -172,6 +172,12 @@ class HeadSettings(Document, frozen=True, kw_only=True):
             return None
         return from_plain(self.params, GrafitParameters)
 
+    @property
+    def views(self) -> int:
+        """How many augmented views of each image it wants."""
+        grafit = self.grafit
+        return 1 if grafit is None else grafit.views
+
 
 class OwnFunction(Document, frozen=True, kw_only=True):
     """A lab's own loss, transform or metric."""

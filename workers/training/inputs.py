@@ -31,11 +31,6 @@ class Inputs:
         share = self.spec.recipe.virtual_ranks // self.group.world_size
         return list(range(self.group.rank * share, (self.group.rank + 1) * share))
 
-    @property
-    def _views(self) -> int:
-        grafit = self.spec.head.grafit
-        return 1 if grafit is None else grafit.views
-
     def part(self, name: str) -> ImageSet:
         """Return the images of a part such as `train` or `test`."""
         plan = self.plan
@@ -61,7 +56,13 @@ class Inputs:
         device = self.group.device
         if recipe.pipeline == "tensor":
             return TensorSource(
-                images, dataset, recipe, streams, device, self._decoder(), views=self._views
+                images,
+                dataset,
+                recipe,
+                streams,
+                device,
+                self._decoder(),
+                views=self.spec.head.views,
             )
         return PilSource(
             PilTransform(images, dataset, recipe, streams),
@@ -70,7 +71,7 @@ class Inputs:
             virtual_ranks=self.virtual_ranks,
             epochs=recipe.epochs,
             workers=self.plan.workers,
-            views=self._views,
+            views=self.spec.head.views,
         )
 
     def scored(self) -> dict[str, EvalSource]:
