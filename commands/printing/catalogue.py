@@ -133,4 +133,6 @@ def _who(field: str, file: catalogue.RecipeFile, *, is_fast: bool) -> str:
         return fidelity.CHANGED
     if field in file.silent:
         return fidelity.SILENT_CODE
+    if field in file.chosen:
+        return fidelity.CHOSEN
     return fidelity.PAPER if field in file.fields else "default"

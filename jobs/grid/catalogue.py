@@ -77,6 +77,8 @@ class RecipeFile:
     fields: dict[str, Any]
     silent: tuple[str, ...]
     """Fields that the source does not name: their values are those of its published code."""
+    chosen: tuple[str, ...]
+    """Fields that the source does not name, nor any program: vtjobs' own choice."""
     code: dict[str, Any]
     """Where the published code differs from the source."""
     heads: dict[str, dict[str, Any]]
@@ -113,6 +115,7 @@ def recipe_file(name: str) -> RecipeFile:
     return RecipeFile(
         source=data.pop("source", ""),
         silent=tuple(data.pop("silent", ())),
+        chosen=tuple(data.pop("chosen", ())),
         code=data.pop("code", {}),
         heads=data.pop("heads", {}),
         datasets=data.pop("datasets", {}),

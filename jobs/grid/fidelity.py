@@ -14,6 +14,7 @@ from .heads import HEADS, preset
 PAPER = "paper"
 CODE = "published code"
 SILENT_CODE = "published code; the paper is silent"
+CHOSEN = "vtjobs; nothing was published"
 CHANGED = "changed"
 GIVEN = "given; none was published"
 
@@ -95,6 +96,8 @@ def of_recipe(recipe: RecipeSettings, name: str, dataset: DatasetSettings) -> li
             found.append(Setting(name=key, value=value, source=CODE))
         elif key in file.silent:
             found.append(Setting(name=key, value=value, source=SILENT_CODE))
+        elif key in file.chosen:
+            found.append(Setting(name=key, value=value, source=CHOSEN))
     return [*found, *_normalisation(dataset, file, recipe.image_size)]
 
 

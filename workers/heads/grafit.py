@@ -86,12 +86,14 @@ class Grafit(FeatureHead):
             kept = F.normalize(embeddings[::views].float(), dim=1)
             logs = self._neighbours(kept, indices)
             same = self._share_a_class(labels)
-            metrics["knn"] = knn = knn_loss(logs, same)
-            metrics["nearest"] = 100 * same.gather(1, logs.argmax(1, keepdim=True)).float().mean()
+            metrics["knn_loss"] = knn = knn_loss(logs, same)
+            metrics["nearest_top1"] = (
+                100 * same.gather(1, logs.argmax(1, keepdim=True)).float().mean()
+            )
             loss = loss + knn
             kept = kept.detach()
         if self.predictor is not None:
-            metrics["instance"] = instance = self._instance(embeddings, images, views)
+            metrics["instance_loss"] = instance = self._instance(embeddings, images, views)
             loss = loss + self.params.instance_weight * instance
         return Learnt(loss, {name: value.detach() for name, value in metrics.items()}, kept)
 

@@ -51,6 +51,14 @@ def test_the_papers_preset_marks_what_the_paper_leaves_open() -> None:
     assert "lr" not in marked, "what the paper gives needs no mark"
 
 
+def test_what_nobody_published_is_marked_as_vtjobs_own_choice() -> None:
+    head, recipe = _cell(recipe="grafit", heads=["grafit"])
+    assert fidelity.of_head(head, "swin_t") == []
+    marked = _sources(fidelity.of_recipe(recipe, "grafit", CIFAR10))
+    assert marked["weight_decay"] == marked["auto_augment"] == fidelity.CHOSEN
+    assert "lr" not in marked and "epochs" not in marked
+
+
 def test_the_codes_preset_marks_where_it_leaves_the_paper() -> None:
     head, recipe = _cell(heads=[{"drloc": {"fidelity": "code"}}], train={"fidelity": "code"})
     sources = _sources(fidelity.of_head(head, "swin_t"))
@@ -100,7 +108,8 @@ def test_a_recipe_names_its_source_and_only_fields_that_it_has(name: str) -> Non
     file = catalogue.recipe_file(name)
     assert file.source
     data = catalogue.recipe_data(name)
-    assert set(file.silent) <= set(data) and set(file.code) <= set(data)
+    assert {*file.silent, *file.chosen, *file.code} <= set(data)
+    assert not (file.silent or file.code) or not file.chosen, "either there is a program or not"
     assert all(
         catalogue.recipe_data(name, "code")[key] == value for key, value in file.code.items()
     )

@@ -126,7 +126,7 @@ def test_of_several_views_the_first_is_remembered_and_compared_with_neighbours()
     found = learn(whole, trunk, views, indices)
     expected = learn(alone, trunk, views[::3], indices)
     assert torch.equal(found.kept, expected.kept)
-    torch.testing.assert_close(found.metrics["knn"], expected.metrics["knn"])
+    torch.testing.assert_close(found.metrics["knn_loss"], expected.metrics["knn_loss"])
 
 
 def test_the_target_network_follows_slowly_and_gets_no_gradient() -> None:
@@ -168,7 +168,7 @@ def test_another_sets_images_are_compared_with_the_whole_memory() -> None:
     right = torch.tensor([1, 0])
     found = made.learn(embeddings, torch.zeros(2, 1, 2, 2), right, None)
     # Images 0 and 3 are the nearest of the first one, 1 and 4 of the second: classes 0 and 1, 1 and 2.
-    assert float(found.metrics["knn"]) == pytest.approx((math.log(2) + 20.0) / 2, rel=0.1)
+    assert float(found.metrics["knn_loss"]) == pytest.approx((math.log(2) + 20.0) / 2, rel=0.1)
 
 
 def test_where_several_classes_are_right_each_counts() -> None:
@@ -177,8 +177,8 @@ def test_where_several_classes_are_right_each_counts() -> None:
     embeddings = torch.rand(1, 3)
     answers = torch.tensor([[True, True, True]])
     found = made.learn(embeddings, torch.zeros(1, 1, 2, 2), answers, None)
-    assert float(found.metrics["knn"]) == pytest.approx(0.0, abs=1e-6)
-    assert float(found.metrics["nearest"]) == 100.0
+    assert float(found.metrics["knn_loss"]) == pytest.approx(0.0, abs=1e-6)
+    assert float(found.metrics["nearest_top1"]) == 100.0
 
 
 @pytest.mark.parametrize(

@@ -150,7 +150,7 @@ def test_features_are_scored_by_their_nearest_training_images(
 def test_embeddings_of_a_projector_are_compared_and_neighbours_classify(tmp_path: Path) -> None:
     spec = run_spec(CONVNET, "grafit", params={"views": 2, "dim": 8}, epochs=2)
     workspace, _, scores = _complete(tmp_path, spec)
-    assert {"loss", "knn", "instance", "nearest", "n"} == scores.keys()
+    assert {"loss", "knn_loss", "instance_loss", "nearest_top1", "n"} == scores.keys()
     model = build(spec.backbone, spec.shape, spec.head).eval()
     assert model(torch.zeros(1, 1, 16, 16)).shape == (1, 8)
     by_ten = ByNeighbours(counts=[10])
