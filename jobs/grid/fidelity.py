@@ -10,6 +10,7 @@ from typing import Any
 from ..run.settings import DatasetSettings, HeadSettings, RecipeSettings
 from . import catalogue
 from .heads import HEADS, preset
+from .recipe import proportional
 
 PAPER = "paper"
 CODE = "published code"
@@ -84,6 +85,8 @@ def of_recipe(recipe: RecipeSettings, name: str, dataset: DatasetSettings) -> li
     published = catalogue.recipe_data(
         catalogue.published_recipe(name), recipe.fidelity, dataset.name
     )
+    if (per := published.get("lr_per")) is not None:
+        published = published | {"lr": proportional(published["lr"], per, recipe.batch_size)}
     found = []
     for key, value in recipe.in_full().items():
         if key == "fidelity":

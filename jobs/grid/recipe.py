@@ -14,6 +14,12 @@ NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Fraction = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 
 
+def proportional(lr: float, lr_per: int, batch_size: int) -> float:
+    """Return a rate that grows with the batch: `lr` is for `lr_per` images."""
+    # As a decimal number would be written: 0.4, not 0.4000000000000001.
+    return float(f"{lr * batch_size / lr_per:.12g}")
+
+
 class Recipe(BaseModel):
     """Training hyper-parameters as a user gives them; changing any of them gives a different run.
 
@@ -231,8 +237,7 @@ class Recipe(BaseModel):
         """The recipe as a run stores it: its rate, without the lab's own functions."""
         values = self.model_dump(mode="json", exclude={"transform", "lr_per"})
         if self.lr_per is not None:
-            # Without what rounding leaves, so that the rate is the one that a grid would give.
-            values["lr"] = float(f"{self.lr * self.batch_size / self.lr_per:.12g}")
+            values["lr"] = proportional(self.lr, self.lr_per, self.batch_size)
         return from_plain(values, RecipeSettings)
 
     @field_validator("auto_augment")

@@ -59,6 +59,14 @@ def test_what_nobody_published_is_marked_as_vtjobs_own_choice() -> None:
     assert "lr" not in marked and "epochs" not in marked
 
 
+def test_a_rate_that_grows_with_the_batch_is_the_recipes_own() -> None:
+    _, smaller = _cell(recipe="grafit", heads=["grafit"], train={"batch_size": 512})
+    _, other = _cell(recipe="grafit", heads=["grafit"], train={"lr": 0.2})
+    marked = _sources(fidelity.of_recipe(smaller, "grafit", CIFAR10))
+    assert smaller.lr == 0.2 and "lr" not in marked and marked["batch_size"] == fidelity.CHANGED
+    assert _sources(fidelity.of_recipe(other, "grafit", CIFAR10))["lr"] == fidelity.CHANGED
+
+
 def test_the_codes_preset_marks_where_it_leaves_the_paper() -> None:
     head, recipe = _cell(heads=[{"drloc": {"fidelity": "code"}}], train={"fidelity": "code"})
     sources = _sources(fidelity.of_head(head, "swin_t"))
