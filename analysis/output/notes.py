@@ -155,12 +155,19 @@ def _cut_notes(count: int, what: str) -> list[str]:
 def _missing_notes(cells: Sequence[Cell]) -> list[str]:
     """Say which seeds are missing, once for all cells that lack the same ones."""
     lacking: dict[tuple[int, ...], list[Cell]] = {}
+    unscored: list[Cell] = []
     for cell in cells:
-        if cell.missing_seeds:
+        if cell.missing_seeds and not cell.n and not cell.states:
+            unscored.append(cell)
+        elif cell.missing_seeds:
             lacking.setdefault(tuple(cell.missing_seeds), []).append(cell)
     most = sorted(lacking.items(), key=lambda item: -len(item[1]))
     names = columns(cells)
     found = [f"{_called(those, names)}: {_are_missing(seeds)}." for seeds, those in most[:MOST]]
+    if unscored:
+        # A head without a classifier has no top1, and scores by neighbours need an evaluation.
+        score = f"{unscored[0].metric} on {unscored[0].set}"
+        found.append(f"{_called(unscored, names)}: completed, without {score}.")
     if rest := [cell for _, those in most[MOST:] for cell in those]:
         cells_have = "cell has" if len(rest) == 1 else "cells have"
         found.append(f"{len(rest)} more {cells_have} missing seeds.")

@@ -38,6 +38,15 @@ def test_one_seed_is_missing_in_the_singular() -> None:
     assert missing([lacking([2])]) == ["vit digits drloc: seed 2 is missing."]
 
 
+def test_runs_that_completed_without_this_metric_are_not_called_missing() -> None:
+    done = changed(lacking([0, 1]), n=0, states={})
+    waiting = changed(lacking([0, 1], rate=0.1), n=0, states={"queued": 2})
+    assert missing([waiting]) == ["vit digits drloc: seeds 0, 1 are missing."]
+    assert [note for note in notes([done]) if "without" in note] == [
+        "vit digits drloc: completed, without top1 on test."
+    ]
+
+
 def test_every_set_of_missing_seeds_is_a_line_the_most_frequent_first() -> None:
     cells = [lacking([1]), *(lacking([3, 4], rate=rate) for rate in (1.0, 2.0, 3.0, 4.0))]
     assert missing(cells) == [
