@@ -176,7 +176,8 @@ class HeadSettings(Document, frozen=True, kw_only=True):
     def views(self) -> int:
         """How many augmented views of each image it wants."""
         grafit = self.grafit
-        return 1 if grafit is None else grafit.views
+        # With weight 0 it is not there.
+        return grafit.views if grafit is not None and grafit.weight else 1
 
 
 class OwnFunction(Document, frozen=True, kw_only=True):

@@ -1,6 +1,7 @@
 """Grafit: its losses against their equations, its memory, its target network, its projector."""
 
 import math
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from vtjobs.workers.errors import BackboneError
 from vtjobs.workers.heads.grafit import Grafit, instance_loss, knn_loss
 from vtjobs.workers.models.projector import replace_classifier
 
-from ...support.training import head_params
+from ...support.training import CONVNET, head_params, run_spec, training
 
 
 def params(**changes: Any) -> GrafitParameters:
@@ -78,7 +79,7 @@ def test_an_image_that_is_alone_in_its_class_leaves_the_gradients_finite() -> No
     logs = torch.tensor([[-torch.inf, -0.5, -1.0]]).log_softmax(1).requires_grad_()
     loss = knn_loss(logs, torch.tensor([[True, False, False]]))
     loss.backward()
-    assert float(loss) == 0.0 and logs.grad is not None
+    assert float(loss.detach()) == 0.0 and logs.grad is not None
     assert torch.equal(logs.grad, torch.zeros(1, 3))
 
 
@@ -179,6 +180,17 @@ def test_where_several_classes_are_right_each_counts() -> None:
     found = made.learn(embeddings, torch.zeros(1, 1, 2, 2), answers, None)
     assert float(found.metrics["knn_loss"]) == pytest.approx(0.0, abs=1e-6)
     assert float(found.metrics["nearest_top1"]) == 100.0
+
+
+def test_with_weight_0_the_classifier_is_trained_as_without_the_head(tmp_path: Path) -> None:
+    nothing = {"weight": 0.0, "labels": True, "projector": "none"}
+    runs = [
+        training(run_spec(CONVNET, name, params=params, epochs=1), tmp_path / name)
+        for name, params in (("supervised", {}), ("grafit", nothing))
+    ]
+    assert all(run.run() for run in runs)
+    weights = [run.trainee.backbone.state_dict() for run in runs]
+    assert all(torch.equal(value, weights[1][name]) for name, value in weights[0].items())
 
 
 @pytest.mark.parametrize(
