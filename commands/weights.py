@@ -134,6 +134,7 @@ def evaluate(
         crop_pct=crop_pct,
         knn=counts,
         labels=labels,
+        on_left_out=terminal.say,
     )
     if as_json:
         terminal.emit_json(found)

@@ -272,6 +272,20 @@ def test_an_exit_code_says_what_happened(trained: Cli, words: list[str], code: i
     assert "Traceback" not in done.stderr
 
 
+def test_labels_judge_runs_on_the_same_images_and_leave_out_others(
+    tmp_path_factory: pytest.TempPathFactory, cache: Path
+) -> None:
+    folder = tmp_path_factory.mktemp("levels")
+    grid = tiny_grid(seeds="1", epochs=1)
+    text = grid.replace("[digits]", "[digits, digits_parity, digits300]")
+    for cli in finished(folder, cache, text):
+        done = cli("evaluate", "tiny", "--knn", "5", "--labels", "digits_parity", "--json")
+        assert done.returncode == 0, done.stderr
+        scores = [row for row in json.loads(done.stdout) if row["metric"] == "knn5"]
+        assert sorted(row["set_name"] for row in scores) == ["test", "test@digits_parity"]
+        assert "1 run left out. --labels digits_parity: other images" in done.stderr
+
+
 def test_errors_are_documents_too(trained: Cli) -> None:
     done = trained("show", "nothing-here", "--json")
     assert json.loads(done.stdout)["error"]["exit_code"] == 3

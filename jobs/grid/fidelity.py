@@ -44,8 +44,10 @@ def of_head(head: HeadSettings, backbone: str, recipe: str = "") -> list[Setting
         recipe: the recipe's name, which may bring parameters of the head.
     """
     name, params = head.name, head.params
-    if head.is_own or name not in HEADS or not HEADS[name].presets:
+    if head.is_own or name not in HEADS:
         return []
+    if not HEADS[name].presets:
+        return list(_chosen(head))
     fidelity = params["fidelity"]
     usual = {
         key: field.get_default(call_default_factory=True)
@@ -69,6 +71,14 @@ def of_head(head: HeadSettings, backbone: str, recipe: str = "") -> list[Setting
         )
         found.append(Setting(name=key, value=value, source=source))
     return found
+
+
+def _chosen(head: HeadSettings) -> Iterator[Setting]:
+    """Yield the parameters that nobody published, of a head without a program."""
+    fields = HEADS[head.name].model.model_fields
+    for key in sorted(HEADS[head.name].chosen):
+        if head.params[key] == fields[key].default:
+            yield Setting(name=key, value=head.params[key], source=CHOSEN)
 
 
 def of_recipe(recipe: RecipeSettings, name: str, dataset: DatasetSettings) -> list[Setting]:

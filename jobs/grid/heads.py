@@ -208,10 +208,6 @@ class Distill(Head):
 Loss = Literal["knn", "instance"]
 
 
-def _both_losses() -> list[Loss]:
-    return ["knn", "instance"]
-
-
 class Grafit(Head):
     """Features finer than the labels (Grafit; Touvron 2022, thesis, chapter 2).
 
@@ -220,7 +216,7 @@ class Grafit(Head):
     """
 
     losses: list[Loss] = Field(
-        default_factory=_both_losses,
+        default_factory=lambda: list(get_args(Loss)),
         min_length=1,
         description="any of knn (eq. 2.3; SNCA+ has this one alone) and instance (eq. 2.1)",
     )
@@ -282,7 +278,22 @@ class Grafit(Head):
             raise ValueError("the instance loss needs at least two views")
         if "instance" not in self.losses and self.views > 1:
             raise ValueError("only the instance loss uses more than one view")
+        if self.losses == ["instance"] and not (self.instance_weight or self.labels):
+            raise ValueError("the instance loss alone, with instance_weight 0, trains nothing")
+        self._require_use()
         return self
+
+    def _require_use(self) -> None:
+        """Refuse what has no effect: it would make other runs of the same training."""
+        uses: dict[str, tuple[bool, str]] = {
+            "instance_weight": ("instance" in self.losses, "the instance loss"),
+            "target_decay": ("instance" in self.losses, "the instance loss"),
+            "temperature": ("knn" in self.losses, "the kNN loss"),
+            "dim": (self.projector != "none", "a projector"),
+        }
+        for name, (is_used, by) in uses.items():
+            if name in self.model_fields_set and not is_used:
+                raise ValueError(f"only {by} uses {name}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -299,6 +310,8 @@ class BuiltIn:
     """Whether it learns from the features of whole images, and not from a grid of tokens."""
     presets: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """What `paper` and `code` say of the parameters that a grid may leave open."""
+    chosen: frozenset[str] = frozenset()
+    """Parameters whose default is vtjobs' own choice: nothing was published."""
     silent: frozenset[str] = frozenset()
     """Parameters that the paper does not mention, so that `paper` takes the code's value."""
 
@@ -349,7 +362,9 @@ HEADS: dict[str, BuiltIn] = {
         },
         silent=frozenset(("pooling",)),
     ),
-    "grafit": BuiltIn(model=Grafit, module="grafit", is_on_features=True),
+    "grafit": BuiltIn(
+        model=Grafit, module="grafit", is_on_features=True, chosen=frozenset(("target_decay",))
+    ),
     "distill": BuiltIn(
         model=Distill,
         presets={

@@ -7,7 +7,8 @@ import json
 import subprocess
 import sys
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from ...db import lookups, queries, records
 from ...db.engine import reading
@@ -17,6 +18,7 @@ from ...jobs.documents import to_plain
 from ...jobs.errors import BadInput, NothingMatched, VtjobsError, suggest
 from ...jobs.grid import catalogue
 from ...jobs.run.settings import DatasetSettings
+from ...jobs.units import plural
 from ...jobs.workspace.grid_settings import GridSettings
 from ..loop.context import Context
 
@@ -34,6 +36,7 @@ def evaluate(
     crop_pct: float | None = None,
     knn: Sequence[int] = (),
     labels: str | None = None,
+    on_left_out: Callable[[str], None] = lambda told: None,
 ) -> list[records.ResultRow]:
     """Score the completed ones among these runs; return their results on these sets.
 
@@ -46,22 +49,32 @@ def evaluate(
         crop_pct: another share that the centre crop keeps.
         knn: numbers of nearest training images by which features are scored, in place of the
             classifier.
-        labels: a known dataset with the same images, whose classes then count.
+        labels: a known dataset whose classes count, for runs that were trained on its images. Of
+            runs that were trained on its classes, their own count.
+        on_left_out: told how many runs were left out, as they were trained on other images.
 
     Raises:
-        BadInput: a set is unknown, is the training set itself where neighbours score it, or has no
-            such labels.
+        BadInput: a set is unknown, is the training set itself where neighbours score it, or no run
+            was trained on the images of `labels`.
         NothingMatched: none of the runs has completed.
     """
-    by_grid: dict[str, list[str]] = defaultdict(list)
+    by_grid: dict[tuple[str, str | None], list[str]] = defaultdict(list)
+    others: list[str] = []
     with reading(context.ledger.engine) as connection:
         for run in lookups.completed_runs(connection, run_ids):
             if knn or run.settings.head.shared.labels:
-                _check_sets(run.settings.dataset, sets)
-                _check_labels(run.settings.dataset, labels)
-                _check_neighbours(run.settings.dataset, sets, knn)
-                by_grid[run.grid_id].append(run.run_id)
-        settings = queries.grid_settings(connection, set(by_grid))
+                dataset = run.settings.dataset
+                if (why := _other_images(dataset, labels)) is not None:
+                    others.append(why)
+                    continue
+                _check_sets(dataset, sets)
+                _check_neighbours(dataset, sets, knn)
+                by_grid[run.grid_id, None if dataset.name == labels else labels].append(run.run_id)
+        settings = queries.grid_settings(connection, {grid_id for grid_id, _ in by_grid})
+    if not by_grid and others:
+        raise BadInput(others[0])
+    if others:
+        on_left_out(f"{plural(len(others), 'run')} left out. {others[0]}")
     if not by_grid:
         what = "" if knn else " with a classifier that can be scored"
         raise NothingMatched(f"no selected run has completed{what}")
@@ -69,17 +82,11 @@ def evaluate(
         "--image-size": image_size,
         "--crop-pct": crop_pct,
         "--knn": ",".join(map(str, knn)) or None,
-        "--labels": labels,
         "--sets": ",".join(sets),
     }
-    options = [
-        word
-        for option, value in given.items()
-        if value is not None
-        for word in (option, str(value))
-    ]
     codes = [
-        _score(context, ids, options, settings[grid_id], show) for grid_id, ids in by_grid.items()
+        _score(context, ids, _words(given | {"--labels": own}), settings[grid_id], show)
+        for (grid_id, own), ids in by_grid.items()
     ]
     chosen = [run_id for ids in by_grid.values() for run_id in ids]
     ingest_evaluations(context.ledger, context.workspace, chosen)
@@ -105,11 +112,22 @@ def _check_sets(dataset: DatasetSettings, sets: Sequence[str]) -> None:
             )
 
 
-def _check_labels(dataset: DatasetSettings, labels: str | None) -> None:
+def _words(options: Mapping[str, Any]) -> list[str]:
+    return [
+        word
+        for option, value in options.items()
+        if value is not None
+        for word in (option, str(value))
+    ]
+
+
+def _other_images(dataset: DatasetSettings, labels: str | None) -> str | None:
+    """Return why a dataset's images have no such classes, or None where they have."""
     known = catalogue.same_images(dataset.name)
-    if labels is not None and labels not in known:
-        there = suggest(labels, known) if known else f"No dataset has the images of {dataset.name}"
-        raise BadInput(f"--labels {labels}: other images than those of {dataset.name}. {there}")
+    if labels is None or labels in (dataset.name, *known):
+        return None
+    there = suggest(labels, known) if known else f"No dataset has the images of {dataset.name}"
+    return f"--labels {labels}: other images than those of {dataset.name}. {there}"
 
 
 def _check_neighbours(dataset: DatasetSettings, sets: Sequence[str], knn: Sequence[int]) -> None:

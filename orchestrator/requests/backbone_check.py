@@ -92,7 +92,7 @@ def ask(
         else changed(settings.backbone, weights=None),
         weights_file=file if starts_from_file else None,
         shape=shape,
-        head=HeadSettings(name=BASELINE, params=asked),
+        head=_projecting(head) or HeadSettings(name=BASELINE, params=asked),
         parent=ask(parent) if parent is not None else None,
         teacher=changed(teacher, weights=None)
         if isinstance(teacher, BackboneSettings)
@@ -100,6 +100,17 @@ def ask(
         trainable=settings.recipe.trainable,
         by_layer=settings.recipe.layer_decay is not None,
     )
+
+
+def _projecting(head: HeadSettings) -> HeadSettings | None:
+    """Return a head that works on the features, with what the making of a backbone depends on."""
+    grafit = head.grafit
+    if grafit is None:
+        return None
+    same = changed(
+        grafit, weight=1.0, instance_weight=1.0, temperature=1.0, target_decay=0.0, views=1
+    )
+    return HeadSettings(name=head.name, params=to_plain(same))
 
 
 def _key(question: Question) -> str:
@@ -172,7 +183,7 @@ def check_backbones(
             problem = document.problem(
                 where, message, "Raise train.image_size or use a smaller patch"
             )
-        elif (small := _normalises_one_value(cell, answer)) and _last_share(cell) == 1:
+        elif (small := _normalises_one_value(cell, answer)) and _last_share(cell) * head.views == 1:
             message = (
                 f"a virtual rank's smallest share of a batch is one image; BatchNorm on {small}"
                 " needs at least two"

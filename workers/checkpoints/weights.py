@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from ...jobs.run.settings import Weights
 from ...jobs.workspace.events import LoadedWeights
 from ..errors import BackboneError
+from ..models.projector import MARK
 
 # What a function that adapts weights raises on such as it does not know.
 _UNFIT = (RuntimeError, AttributeError, KeyError, IndexError, TypeError, ValueError, AssertionError)
@@ -94,6 +95,8 @@ def _matched(
     Tensors with a name in `free` may have another shape: they are left out.
     """
     own = model.state_dict()
+    # Of a run of grafit; a model that has a place for it goes on with it.
+    state = {name: one for name, one in state.items() if name in own or MARK not in name}
     if any(name not in own or own[name].shape != value.shape for name, value in state.items()):
         try:
             state = _adapted(model, state)

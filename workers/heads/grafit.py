@@ -179,7 +179,8 @@ def instance_loss(predictions: Tensor, targets: Tensor) -> Tensor:
         targets: [B, T, D] of the same views.
     """
     views = predictions.shape[1]
-    cosines = F.normalize(predictions.float(), dim=2) @ F.normalize(targets.float(), dim=2).mT
+    with torch.autocast(predictions.device.type, enabled=False):
+        cosines = F.normalize(predictions.float(), dim=2) @ F.normalize(targets.float(), dim=2).mT
     if views == 1:
         return -cosines.mean()
     own = cosines.diagonal(dim1=1, dim2=2).sum(1)

@@ -13,6 +13,22 @@ from ..errors import BackboneError
 HIDDEN = 4096
 
 
+# In the names of a projector's weights, so that none is taken for a classifier's.
+MARK = ".projector."
+
+
+class Projector(nn.Module):
+    """Layers that map features to embeddings, [B, width] -> [B, dim]."""
+
+    def __init__(self, layers: nn.Module) -> None:
+        super().__init__()
+        self.projector = layers
+
+    def forward(self, features: Tensor) -> Tensor:
+        found: Tensor = self.projector(features)
+        return found
+
+
 def two_layers(width: int, dim: int) -> nn.Sequential:
     """Return BYOL's two-layer perceptron, [B, width] -> [B, dim]."""
     return nn.Sequential(
@@ -43,10 +59,9 @@ def replace_classifier(model: Any, name: str, params: GrafitParameters) -> None:
             f"backbone {name}: a projector needs a linear classifier to replace;"
             f" this one is {type(found).__name__}. Write projector: none"
         )
-    if params.projector == "mlp":
-        parent, _, attribute = classifier_path(model).rpartition(".")
-        made = two_layers(found.in_features, params.dim)
-        setattr(model.get_submodule(parent), attribute, made)
+    parent, _, attribute = classifier_path(model).rpartition(".")
+    made = two_layers(found.in_features, params.dim) if params.projector == "mlp" else found
+    setattr(model.get_submodule(parent), attribute, Projector(made))
 
 
 def classifier_path(model: Any) -> str:
@@ -73,7 +88,17 @@ def embed(model: Any, tokens: Any, *, classifies: bool) -> Tensor:
 
 
 def embedding_width(model: Any, params: GrafitParameters) -> int:
-    """Return D of `embed`."""
+    """Return D of `embed`.
+
+    Raises:
+        BackboneError: the model does not say.
+    """
     if params.projector != "none":
         return params.dim
-    return int(getattr(model, "head_hidden_size", model.num_features))
+    for name in ("head_hidden_size", "num_features"):
+        if (width := getattr(model, name, None)) is not None:
+            return int(width)
+    raise BackboneError(
+        f"grafit: {type(model).__name__} does not say how many features its classifier gets."
+        " Set its attribute num_features"
+    )

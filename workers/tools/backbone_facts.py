@@ -23,6 +23,7 @@ def describe(question: Question) -> Facts:
     import torch
 
     from ..errors import BackboneError
+    from ..heads.base import build_on_features, is_on_features
     from ..models.backbones import batch_norms, build, cell_side, input_side
     from ..models.tokens import grid_shapes
     from ..training.parts import parameters_of, require_layers
@@ -37,6 +38,8 @@ def describe(question: Question) -> Facts:
                 grid = grid_shapes(tap_of(model, head), shape.channels, side)[-1]
                 if min(grid.height, grid.columns) > 0:
                     cell_side(head, name, grid, side)
+                if is_on_features(head):
+                    build_on_features(head, model)
                 _check_weights(question, model)
                 parameters_of(model, question.trainable)
                 if question.by_layer:

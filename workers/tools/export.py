@@ -109,14 +109,10 @@ def _write_whole(final: Final, path: Path) -> None:
         return
     from safetensors.torch import load_file, save_file
 
-    from ..models.backbones import build
-    from ..models.projector import classifier_path
+    from ..models.projector import MARK
 
-    spec = final.spec
-    projector = classifier_path(build(spec.backbone, spec.shape, spec.head))
     state = load_file(str(final.weights))
-    kept = {name: one for name, one in state.items() if not name.startswith(f"{projector}.")}
-    save_file(kept, str(path))
+    save_file({name: one for name, one in state.items() if MARK not in name}, str(path))
 
 
 def _write_features(final: Final, path: Path) -> dict[str, Any] | None:

@@ -142,6 +142,7 @@ def neighbour_scores(
     known: Features,
     counts: Sequence[int],
     *,
+    temperature: float = TEMPERATURE,
     neighbours_classify: bool = False,
     on_progress: Callable[[int], None] = lambda done: None,
 ) -> dict[str, float]:
@@ -158,6 +159,7 @@ def neighbour_scores(
         queries: of the images that are scored.
         known: of the training images.
         counts: how many neighbours classify.
+        temperature: σ, of the model's training if it was trained by neighbours.
         neighbours_classify: whether the model was trained to classify by neighbours; eq. 2.3 over
             all training images then stands for the classifier of eq. 2.5.
         on_progress: told the number of queries that are done, after each part.
@@ -177,11 +179,15 @@ def neighbour_scores(
         nearest = cosines.topk(max(counts), dim=1)
         for count in counts:
             votes = class_votes(
-                nearest.values[:, :count], known.wanted[nearest.indices[:, :count]], classes
+                nearest.values[:, :count],
+                known.wanted[nearest.indices[:, :count]],
+                classes,
+                temperature,
             )
             right[count] += int((votes.argmax(1) == truth).sum())
         relevant = truth[:, None] == known.wanted
-        for name, scores in _rankings(queries, known, part, cosines, neighbours_classify):
+        masses = class_masses(cosines, known.trained, temperature) if neighbours_classify else None
+        for name, scores in _rankings(queries, known, part, cosines, masses):
             precisions.setdefault(name, []).append(average_precision(scores, relevant))
         on_progress(min(part.stop, len(queries)))
     found = {f"knn{count}": 100 * right[count] / len(queries) for count in counts}
@@ -190,16 +196,19 @@ def neighbour_scores(
     return found | {name: 100 * mean for name, mean in means.items() if not math.isnan(mean)}
 
 
-def class_votes(cosines: Tensor, labels: Tensor, classes: int) -> Tensor:
+def class_votes(
+    cosines: Tensor, labels: Tensor, classes: int, temperature: float = TEMPERATURE
+) -> Tensor:
     """Return the probability of each class by eq. 2.6, [Q, classes] float32.
 
     Args:
         cosines: [Q, k], of the k nearest training images.
         labels: [Q, k] int64, their classes.
         classes: how many there are.
+        temperature: σ.
     """
     # The largest cosine is taken off before the exponential: probabilities stay the same.
-    weights = ((cosines - cosines.amax(1, keepdim=True)) / TEMPERATURE).exp()
+    weights = ((cosines - cosines.amax(1, keepdim=True)) / temperature).exp()
     votes = torch.zeros(len(cosines), classes, device=cosines.device)
     rows = torch.arange(len(cosines), device=cosines.device)
     # One neighbour at a time: CUDA adds to one place several times in no fixed order, which a
@@ -209,15 +218,16 @@ def class_votes(cosines: Tensor, labels: Tensor, classes: int) -> Tensor:
     return votes / votes.sum(1, keepdim=True)
 
 
-def class_masses(cosines: Tensor, labels: Tensor) -> Tensor:
+def class_masses(cosines: Tensor, labels: Tensor, temperature: float = TEMPERATURE) -> Tensor:
     """Return the probability of each class by eq. 2.3, over all training images: [Q, classes]
     float64.
 
     Args:
         cosines: [Q, N].
         labels: [N] int64, the classes of the training images.
+        temperature: σ.
     """
-    weights = ((cosines.double() - cosines.amax(1, keepdim=True)) / TEMPERATURE).exp()
+    weights = ((cosines.double() - cosines.amax(1, keepdim=True)) / temperature).exp()
     masses = weights.new_zeros(len(cosines), int(labels.max()) + 1)
     masses.index_add_(1, labels, weights)
     return masses / masses.sum(1, keepdim=True)
@@ -257,12 +267,12 @@ def conditioned(cosines: Tensor, logits: Tensor, labels: Tensor) -> Tensor:
 
 
 def _rankings(
-    queries: Features, known: Features, part: slice, cosines: Tensor, neighbours_classify: bool
+    queries: Features, known: Features, part: slice, cosines: Tensor, masses: Tensor | None
 ) -> Iterator[tuple[str, Tensor]]:
     yield "map", cosines
     logits = None if queries.logits is None else queries.logits[part]
-    if logits is None and neighbours_classify:
-        logits = class_masses(cosines, known.trained).log()
+    if logits is None and masses is not None:
+        logits = masses.log()
     if logits is not None:
         yield "map_conditioned", conditioned(cosines, logits, known.trained)
     if not torch.equal(queries.wanted, queries.trained):

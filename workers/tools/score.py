@@ -187,11 +187,12 @@ class _Scorer:
 
     def by_neighbours(self, sets: Sequence[str], neighbours: ByNeighbours) -> dict[str, Any]:
         """Return set -> accuracy and mean average precision by nearest training images."""
-        from .neighbours import features_of, neighbour_scores
+        from .neighbours import TEMPERATURE, features_of, neighbour_scores
 
         self.model.eval()
         head = self.spec.head
         grafit = head.grafit
+        by_neighbours = grafit if grafit is not None and "knn" in grafit.losses else None
 
         def features(name: str, classifies: bool) -> Any:
             images = self._part(name)
@@ -216,7 +217,8 @@ class _Scorer:
                 queries,
                 known,
                 neighbours.counts,
-                neighbours_classify=grafit is not None and "knn" in grafit.losses,
+                temperature=by_neighbours.temperature if by_neighbours else TEMPERATURE,
+                neighbours_classify=by_neighbours is not None,
                 on_progress=Counted(f"ranked for {name}", len(queries)),
             )
             found[name] = scores | {"n": float(len(queries))}

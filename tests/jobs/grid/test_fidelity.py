@@ -53,9 +53,9 @@ def test_the_papers_preset_marks_what_the_paper_leaves_open() -> None:
 
 def test_what_nobody_published_is_marked_as_vtjobs_own_choice() -> None:
     head, recipe = _cell(recipe="grafit", heads=["grafit"])
-    assert fidelity.of_head(head, "swin_t") == []
+    assert _sources(fidelity.of_head(head, "swin_t")) == {"target_decay": fidelity.CHOSEN}
     marked = _sources(fidelity.of_recipe(recipe, "grafit", CIFAR10))
-    assert marked["weight_decay"] == marked["auto_augment"] == fidelity.CHOSEN
+    assert marked["weight_decay"] == marked["momentum"] == marked["auto_augment"] == fidelity.CHOSEN
     assert "lr" not in marked and "epochs" not in marked
 
 

@@ -75,3 +75,33 @@ def test_a_last_share_of_one_image_is_refused_where_batch_norm_cannot_take_it(
     with pytest.raises(BadInput, match="smallest share of a batch is one image"):
         quiet_lab.prepare(text)
     assert quiet_lab.prepare(text.replace("drop_last: false", "drop_last: true"))
+
+
+def test_a_projector_that_has_no_place_is_refused_before_anything_is_submitted(
+    quiet_lab: Lab,
+) -> None:
+    text = tiny_grid(heads="[grafit]").replace(
+        TINY_BACKBONE,
+        "deit_tiny_distilled_patch16_224: {patch_size: 8, embed_dim: 16, depth: 1, num_heads: 2}",
+    )
+    with pytest.raises(BadInput, match="a projector needs a linear classifier to replace"):
+        quiet_lab.prepare(text)
+    assert quiet_lab.prepare(text.replace("[grafit]", "[{grafit: {projector: none}}]"))
+
+
+def test_attention_alone_can_be_trained_with_a_projector(quiet_lab: Lab) -> None:
+    assert quiet_lab.prepare(tiny_grid(heads="[grafit]", train="trainable: attention"))
+
+
+def test_weights_and_rates_of_a_head_are_not_asked_about(quiet_lab: Lab) -> None:
+    text = "[{grafit: {instance_weight: 0.5}}, {grafit: {views: 2}}, {grafit: {temperature: 0.1}}]"
+    prepared = quiet_lab.prepare(tiny_grid(heads=text))
+    assert len(backbone_check.asked(prepared.expansion)[1]) == 1
+
+
+def test_a_share_of_one_image_in_several_views_is_enough_for_a_hidden_layer(quiet_lab: Lab) -> None:
+    # 899 images in batches of 449 leave one image.
+    text = tiny_grid(heads="[{grafit: {views: 2}}]").replace("batch_size: 128", "batch_size: 449")
+    assert quiet_lab.prepare(text)
+    with pytest.raises(BadInput, match="BatchNorm on the features of grafit needs at least two"):
+        quiet_lab.prepare(text.replace("views: 2", "losses: [knn]"))

@@ -250,6 +250,20 @@ def test_fine_tuning_starts_from_all_weights_but_the_positional_embedding_and_th
     assert load_weights(model, weights / MODEL) == ["head.bias", "head.weight", "pos_embed"]
 
 
+def test_a_projector_is_left_behind_by_all_but_its_like(tmp_path: Path) -> None:
+    # With as many outputs as there are classes, so that its shapes are those of the classifier.
+    params = {"projector": "linear", "dim": 10, "views": 2}
+    before = run_spec(VIT, "grafit", params=params, epochs=1)
+    assert training(before, tmp_path).run()
+    weights = newest(tmp_path, before.run_id)
+    assert weights is not None
+    left = []
+    for spec in (run_spec(VIT), run_spec(VIT, "grafit", params=params)):
+        model = make_trainee(spec, Streams(spec.seeds)).backbone
+        left.append(load_weights(model, weights / MODEL))
+    assert left == [["head.bias", "head.weight"], []]
+
+
 @pytest.mark.parametrize(
     ("backbone", "params", "words"),
     [
