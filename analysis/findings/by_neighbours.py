@@ -60,7 +60,11 @@ def trained(record: Published, dataset: str) -> Trained:
 
 
 def _conditioned(record: Published) -> Any:
-    """Return how the coarse class counted: of Grafit it does but in the study of λ (table 2.11)."""
+    """Return how the coarse class counted.
+
+    Of Grafit it does in table 2.4, as a comparison with table 2.7 shows, and not in the study of λ
+    (table 2.11). Of tables 2.6 and 2.14 the text does not say: they are taken to be like 2.4.
+    """
     usual = record.method in ("grafit", "grafit_fc") and "lambda_inst" not in record.variant
     return record.variant.get("coarse_cond", usual)
 

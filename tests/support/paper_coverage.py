@@ -40,6 +40,7 @@ TAIL = """\
 | resume | bit for bit, on one and two CPU ranks, killed at any moment | on GPUs with NCCL |
 | fp16 and bf16 | on CPU | speed and accuracy on V100 and A100 |
 | detection, segmentation | one step of Mask R-CNN on an exported backbone | DRLoc's tables 10 to 13: there is no such task |
+| which ranking Grafit's mean average precision has | conditioned by the coarse class, as a comparison of tables 2.4 and 2.7 shows | tables 2.6 and 2.14: their text does not say |
 | scores by nearest neighbours | against scikit-learn | the 127 coarse classes of ImageNet: there is no such dataset |
 """
 
