@@ -13,7 +13,6 @@ from torch import Tensor, nn
 from ...jobs.run.settings import Weights
 from ...jobs.workspace.events import LoadedWeights
 from ..errors import BackboneError
-from ..models.projector import MARK
 
 # What a function that adapts weights raises on such as it does not know.
 _UNFIT = (RuntimeError, AttributeError, KeyError, IndexError, TypeError, ValueError, AssertionError)
@@ -21,6 +20,8 @@ _UNFIT = (RuntimeError, AttributeError, KeyError, IndexError, TypeError, ValueEr
 
 # Under which keys programs save the weights, the first that is there: averaged ones before others.
 _INSIDE = ("state_dict_ema", "model_ema", "model", "state_dict")
+# In the names of a projector's weights: it stands in the classifier's place in runs of grafit.
+PROJECTOR = ".projector."
 # What programs put before the names of a model's weights, most often for all of them.
 _PREFIXES = ("module.", "_orig_mod.", "model.", "ema_model.", "ema.", "backbone.", "encoder.")
 
@@ -95,8 +96,8 @@ def _matched(
     Tensors with a name in `free` may have another shape: they are left out.
     """
     own = model.state_dict()
-    # Of a run of grafit; a model that has a place for it goes on with it.
-    state = {name: one for name, one in state.items() if name in own or MARK not in name}
+    # A model that has a place for a projector goes on with it.
+    state = {name: one for name, one in state.items() if name in own or PROJECTOR not in name}
     if any(name not in own or own[name].shape != value.shape for name, value in state.items()):
         try:
             state = _adapted(model, state)

@@ -13,15 +13,13 @@ from ..errors import BackboneError
 HIDDEN = 4096
 
 
-# In the names of a projector's weights, so that none is taken for a classifier's.
-MARK = ".projector."
-
-
 class Projector(nn.Module):
     """Layers that map features to embeddings, [B, width] -> [B, dim]."""
 
     def __init__(self, layers: nn.Module) -> None:
         super().__init__()
+        # A name of its own, which `checkpoints.weights.PROJECTOR` knows: none of its weights is
+        # taken for a classifier's.
         self.projector = layers
 
     def forward(self, features: Tensor) -> Tensor:

@@ -109,10 +109,10 @@ def _write_whole(final: Final, path: Path) -> None:
         return
     from safetensors.torch import load_file, save_file
 
-    from ..models.projector import MARK
+    from ..checkpoints.weights import PROJECTOR
 
     state = load_file(str(final.weights))
-    save_file({name: one for name, one in state.items() if MARK not in name}, str(path))
+    save_file({name: one for name, one in state.items() if PROJECTOR not in name}, str(path))
 
 
 def _write_features(final: Final, path: Path) -> dict[str, Any] | None:
