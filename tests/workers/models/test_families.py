@@ -43,7 +43,7 @@ HEADS: dict[str, tuple[str, dict[str, Any]]] = {
     "drloc at every block": ("drloc", {"grid": 2, "blocks": "all", "loss": "ce"}),
     "relvit": ("relvit", {"tasks": TASKS}),
     "relvit without labels": ("relvit", {"tasks": TASKS, "labels": False}),
-    "grafit": ("grafit", {"views": 2}),
+    "grafit": ("grafit", {"views": 2, "dim": 16}),
     "grafit beside the classifier": (
         "grafit",
         {"losses": ["instance"], "labels": True, "projector": "none", "views": 2},

@@ -18,13 +18,14 @@ pytestmark = pytest.mark.training
 BACKBONES = {"vit": VIT, "convnet": CONVNET}
 
 
-# It has to know which image it sees.
+# It has to know which image it sees; and what makes it small.
 UNMIXED = {"grafit": {"mixup": 0.0, "cutmix": 0.0}}
+SMALL = {"grafit": {"views": 2, "dim": 16}}
 
 
 def _spec(backbone: str, head: str, **more: Any) -> RunSpec:
     changes = {"virtual_ranks": 2, **UNMIXED.get(head, {}), **more}
-    return run_spec(BACKBONES[backbone], head, **{**EVERYTHING, **changes})
+    return run_spec(BACKBONES[backbone], head, params=SMALL.get(head), **{**EVERYTHING, **changes})
 
 
 class Reference:
