@@ -21,7 +21,7 @@ _UNFIT = (RuntimeError, AttributeError, KeyError, IndexError, TypeError, ValueEr
 # Under which keys programs save the weights, the first that is there: averaged ones before others.
 _INSIDE = ("state_dict_ema", "model_ema", "model", "state_dict")
 # In the names of a projector's weights: it stands in the classifier's place in runs of grafit.
-PROJECTOR = ".projector."
+PROJECTOR = ".grafit_projector."
 # What programs put before the names of a model's weights, most often for all of them.
 _PREFIXES = ("module.", "_orig_mod.", "model.", "ema_model.", "ema.", "backbone.", "encoder.")
 
@@ -85,7 +85,16 @@ def fit(model: nn.Module, state: dict[str, Tensor], what: str) -> dict[str, Tens
     Raises:
         BackboneError: nothing fits, or a trained tensor has another shape.
     """
-    return _matched(model, state, what)[0]
+    return _matched(model, _without_foreign_projector(model, state), what)[0]
+
+
+def _without_foreign_projector(model: nn.Module, state: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Return the weights of a run without its projector, unless the model has the same one."""
+    own = model.state_dict()
+    projector = {name: one for name, one in state.items() if PROJECTOR in name}
+    if all(name in own and own[name].shape == one.shape for name, one in projector.items()):
+        return state
+    return {name: one for name, one in state.items() if name not in projector}
 
 
 def _matched(
@@ -96,8 +105,6 @@ def _matched(
     Tensors with a name in `free` may have another shape: they are left out.
     """
     own = model.state_dict()
-    # A model that has a place for a projector goes on with it.
-    state = {name: one for name, one in state.items() if name in own or PROJECTOR not in name}
     if any(name not in own or own[name].shape != value.shape for name, value in state.items()):
         try:
             state = _adapted(model, state)

@@ -20,10 +20,10 @@ class Projector(nn.Module):
         super().__init__()
         # A name of its own, which `checkpoints.weights.PROJECTOR` knows: none of its weights is
         # taken for a classifier's.
-        self.projector = layers
+        self.grafit_projector = layers
 
     def forward(self, features: Tensor) -> Tensor:
-        found: Tensor = self.projector(features)
+        found: Tensor = self.grafit_projector(features)
         return found
 
 

@@ -87,7 +87,8 @@ def features_of(
         numerics: precision and device.
         decoder: decodes in memory.
         classifies: whether the classifier was trained.
-        is_projector: whether a projector stands in its place, whose outputs are the features.
+        is_projector: whether a projector stands in its place, or nothing: what the model gives out
+            are the features.
         on_progress: told the number of images that are done, after each part.
 
     Raises:
@@ -186,7 +187,9 @@ def neighbour_scores(
             )
             right[count] += int((votes.argmax(1) == truth).sum())
         relevant = truth[:, None] == known.wanted
-        masses = class_masses(cosines, known.trained, temperature) if neighbours_classify else None
+        masses = None
+        if neighbours_classify and queries.logits is None:
+            masses = class_masses(cosines, known.trained, temperature)
         for name, scores in _rankings(queries, known, part, cosines, masses):
             precisions.setdefault(name, []).append(average_precision(scores, relevant))
         on_progress(min(part.stop, len(queries)))

@@ -205,7 +205,7 @@ class _Scorer:
                 numerics=self.numerics,
                 decoder=self.decoder,
                 classifies=classifies,
-                is_projector=grafit is not None and grafit.projector != "none",
+                is_projector=grafit is not None and not grafit.labels,
                 on_progress=Counted(f"features of {name}", len(images)),
             )
 

@@ -99,7 +99,7 @@ def test_a_projector_is_left_out_of_the_exported_weights(tmp_path: Path) -> None
     model = timm.create_model(f"local-dir:{tmp_path / 'out'}", pretrained=True)
     assert model.num_classes == 0
     assert trained.keys() - model.state_dict().keys() == {
-        f"head.projector.{layer}"
+        f"head.grafit_projector.{layer}"
         for layer in (
             "0.weight",
             "0.bias",

@@ -258,10 +258,12 @@ def test_a_projector_is_left_behind_by_all_but_its_like(tmp_path: Path) -> None:
     weights = newest(tmp_path, before.run_id)
     assert weights is not None
     left = []
-    for spec in (run_spec(VIT), run_spec(VIT, "grafit", params=params)):
+    other = run_spec(VIT, "grafit", params={**params, "dim": 8})
+    for spec in (run_spec(VIT), other, run_spec(VIT, "grafit", params=params)):
         model = make_trainee(spec, Streams(spec.seeds)).backbone
         left.append(load_weights(model, weights / MODEL))
-    assert left == [["head.bias", "head.weight"], []]
+    drawn = ["head.grafit_projector.bias", "head.grafit_projector.weight"]
+    assert left == [["head.bias", "head.weight"], drawn, []]
 
 
 @pytest.mark.parametrize(
