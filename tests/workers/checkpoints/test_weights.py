@@ -9,7 +9,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from vtjobs.jobs.run.settings import BackboneSettings, ModelShape, Weights
-from vtjobs.workers.checkpoints.weights import start_from
+from vtjobs.workers.checkpoints.weights import PROJECTOR, start_from
 from vtjobs.workers.errors import BackboneError
 from vtjobs.workers.models.backbones import build
 
@@ -85,6 +85,17 @@ def test_a_tensor_that_the_model_lacks_must_be_named(tmp_path: Path) -> None:
         start_from(_model(), _allowed(), path)
     loaded = start_from(_model(), _allowed(allow_unused=("projector.*",)), path)
     assert loaded.unused == ["projector.0.weight"]
+
+
+def test_no_name_of_a_tensor_leaves_a_foreign_file_without_a_word(tmp_path: Path) -> None:
+    for name in ("neck.projector.weight", f"head{PROJECTOR}weight"):
+        path = _file(tmp_path, _state() | {name: torch.zeros(2)})
+        if name.startswith("neck"):
+            with pytest.raises(BackboneError, match=r"no part of the model"):
+                start_from(_model(), _allowed(), path)
+        else:
+            # It lies in the classifier's place, whose weights need no word.
+            assert start_from(_model(), _allowed(), path).unused == [name]
 
 
 def test_half_of_the_blocks_is_never_taken_for_the_whole(tmp_path: Path) -> None:
