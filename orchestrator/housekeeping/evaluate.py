@@ -7,7 +7,7 @@ import json
 import subprocess
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from ...db import lookups, queries, records
@@ -58,22 +58,12 @@ def evaluate(
             was trained on the images of `labels`.
         NothingMatched: none of the runs has completed.
     """
-    by_grid: dict[tuple[str, str | None], list[str]] = defaultdict(list)
-    others: list[str] = []
     with reading(context.ledger.engine) as connection:
-        for run in lookups.completed_runs(connection, run_ids):
-            if knn or run.settings.head.shared.labels:
-                dataset = run.settings.dataset
-                if (why := _other_images(dataset, labels)) is not None:
-                    others.append(why)
-                    continue
-                _check_sets(dataset, sets)
-                _check_neighbours(dataset, sets, knn)
-                by_grid[run.grid_id, None if dataset.name == labels else labels].append(run.run_id)
+        by_grid, others = _chosen(lookups.completed_runs(connection, run_ids), sets, knn, labels)
         settings = queries.grid_settings(connection, {grid_id for grid_id, _ in by_grid})
-    if not by_grid and others:
-        raise BadInput(others[0])
     if others:
+        if not by_grid:
+            raise BadInput(others[0])
         on_left_out(f"{plural(len(others), 'run')} left out. {others[0]}")
     if not by_grid:
         what = "" if knn else " with a classifier that can be scored"
@@ -98,6 +88,31 @@ def evaluate(
             for row in queries.results_of(connection, chosen)
             if row.set_name.partition("@")[0] in sets
         ]
+
+
+def _chosen(
+    completed: Iterable[lookups.CompletedRun],
+    sets: Sequence[str],
+    knn: Sequence[int],
+    labels: str | None,
+) -> tuple[dict[tuple[str, str | None], list[str]], list[str]]:
+    """Return the runs to score, by grid and by the classes that count (None: their own).
+
+    And why each of the others has other images than `labels`.
+    """
+    by_grid: dict[tuple[str, str | None], list[str]] = defaultdict(list)
+    others: list[str] = []
+    for run in completed:
+        dataset = run.settings.dataset
+        if not knn and not run.settings.head.shared.labels:
+            continue
+        if (why := _other_images(dataset, labels)) is not None:
+            others.append(why)
+            continue
+        _check_sets(dataset, sets)
+        _check_neighbours(dataset, sets, knn)
+        by_grid[run.grid_id, None if dataset.name == labels else labels].append(run.run_id)
+    return by_grid, others
 
 
 def _check_sets(dataset: DatasetSettings, sets: Sequence[str]) -> None:
