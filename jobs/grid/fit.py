@@ -130,3 +130,6 @@ def _without_labels(head: HeadSettings, recipe: RecipeSettings, entry: Entry) ->
         if strength:
             message = f"the recipe's {mix} mixes labels, but {entry.name} trains without any"
             yield Misfit(entry.path, message, f"Set train: {{{mix}: 0.0}}, or another recipe")
+    if recipe.own_loss is not None:
+        message = f"the lab's own loss is of labels, and {entry.name} trains without any"
+        yield Misfit(entry.path, message, "Set train: {loss: cross_entropy}, or labels: true")

@@ -26,7 +26,14 @@ default_cfgs = generate_default_cfgs(
 )
 
 
+# Arguments of timm's ResNet that describe the stem it would have; this one replaces it.
+_OF_THE_STEM = ("stem_type", "stem_width", "replace_stem_pool")
+
+
 def _make(block: Any, layers: tuple[int, ...], arguments: dict[str, Any]) -> ResNet:
+    without_effect = [name for name in _OF_THE_STEM if name in arguments]
+    if without_effect:
+        raise TypeError(f"its stem is fixed; leave out {', '.join(without_effect)}")
     model = ResNet(block=block, **{"layers": layers, **known(arguments)})
     width = model.conv1.out_channels
     channels = model.conv1.in_channels

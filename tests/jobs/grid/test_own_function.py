@@ -14,7 +14,7 @@ GRID = """\
 name: own
 backbones: [vit_mini]
 datasets: [digits]
-heads: [supervised]
+heads: {heads}
 seeds: 1
 recipe: {recipe}
 train: {train}
@@ -24,13 +24,18 @@ GREY = '{pipeline: pil, transform: {"random_grey.py:RandomGrey": {probability: 0
 
 
 def _expand(
-    folder: Path, train: str = "{}", *, more: str = "", recipe: str = "quickstart"
+    folder: Path,
+    train: str = "{}",
+    *,
+    more: str = "",
+    recipe: str = "quickstart",
+    heads: str = "[supervised]",
 ) -> Expansion:
     for name in ("focal.py", "random_grey.py", "balanced.py"):
         if not (folder / name).exists():
             (folder / name).write_text((EXAMPLES / name).read_text())
     path = folder / "grid.yaml"
-    text = GRID.replace("{recipe}", recipe).replace("{train}", train)
+    text = GRID.replace("{recipe}", recipe).replace("{train}", train).replace("{heads}", heads)
     path.write_text(text.replace("{more}", more))
     return take_in(str(path)).expansion
 
@@ -45,6 +50,14 @@ def test_source_and_arguments_are_part_of_the_run(tmp_path: Path) -> None:
     (other,) = _expand(tmp_path, GREY).cells
     assert other.spec.settings.recipe.transform is not None
     assert len({plain.cell_id, cell.cell_id, other.cell_id}) == 3
+
+
+def test_a_loss_that_training_without_labels_would_never_call_is_refused(tmp_path: Path) -> None:
+    alone = "[{relvit: {labels: false}}]"
+    with pytest.raises(BadInput) as caught:
+        _expand(tmp_path, '{loss: "focal.py:focal"}', heads=alone)
+    assert "the lab's own loss is of labels, and relvit trains without any" in str(caught.value)
+    assert _expand(tmp_path, heads=alone).cells
 
 
 def test_a_loss_may_be_an_axis_and_belong_to_a_recipe_of_ones_own(tmp_path: Path) -> None:

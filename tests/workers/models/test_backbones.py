@@ -29,6 +29,14 @@ def test_what_timm_refuses_is_told_in_its_words() -> None:
         _model(make_backbone("resnet18", nonsense=1))
 
 
+@pytest.mark.parametrize("argument", [{"stem_type": "deep"}, {"replace_stem_pool": True}])
+def test_a_resnet_for_cifar_refuses_another_stem_than_its_own(argument: dict[str, Any]) -> None:
+    with pytest.raises(
+        BackboneError, match=r"its stem is fixed; leave out " + next(iter(argument))
+    ):
+        _model(make_backbone("resnet18_cifar", **argument))
+
+
 def test_the_recipe_sets_dropout_and_drop_path() -> None:
     model = _model(VIT, dropout=0.3, drop_path=0.2)
     assert {layer.p for layer in model.modules() if isinstance(layer, torch.nn.Dropout)} >= {0.3}
