@@ -70,6 +70,8 @@ class Cell(Document, frozen=True, kw_only=True):
     """Planned seeds without a value."""
     lost_seeds: list[int]
     """Those of them that get none by themselves: the run failed, or completed without a score."""
+    unscored_seeds: list[int]
+    """Those of them whose run completed, and which `vtjobs evaluate` can still score."""
     cancelled_seeds: list[int]
     """Those of them whose run, or the run that it starts from, was cancelled."""
     retried_seeds: list[int]

@@ -23,7 +23,7 @@ from ...jobs.run.settings import STAGE, CellSettings
 from ...jobs.run.spec import BASELINE, EACH, Axes
 from ...jobs.run.states import RunState
 from ..stats.summary import describe
-from . import epochs
+from . import epochs, without_value
 from .best_marks import marks
 from .cell import LABELS, Cell
 from .epochs import Score
@@ -269,6 +269,12 @@ def _cell(chain: list[records.CellRow], members: list[records.RunRow], about: _A
     for stage, made in reversed(known):
         fidelity |= _fidelity(stage.recipe, made)
     given = about.with_specs
+    own = known[0][1] if known else None
+    unscored = without_value.unscored(
+        members,
+        about.results,
+        can_be_scored=without_value.can_be_scored(own, about.metric, about.set_name),
+    )
     return Cell(
         schema_version=SCHEMA_VERSION,
         cell_id=cell.cell_id,
@@ -283,13 +289,10 @@ def _cell(chain: list[records.CellRow], members: list[records.RunRow], about: _A
         planned=len(members),
         states=dict(Counter(row.state for row in members if row.state != RunState.COMPLETED)),
         diverged_seeds=sorted(row.seed for row in members if row.state == RunState.DIVERGED),
-        chance=_chance(known[0][1].dataset.classes, about.metric) if known else None,
+        chance=_chance(own.dataset.classes, about.metric) if own else None,
         missing_seeds=sorted(row.seed for row in members if row.seed not in values),
-        lost_seeds=sorted(
-            row.seed
-            for row in members
-            if row.state in _LOST and row.seed not in values and row.run_id not in about.cancelled
-        ),
+        lost_seeds=without_value.lost(members, {*values, *unscored}, about.cancelled),
+        unscored_seeds=unscored,
         cancelled_seeds=sorted(row.seed for row in members if row.run_id in about.cancelled),
         retried_seeds=sorted(row.seed for row in members if row.run_id in about.retried),
         redrawn_seeds=sorted(row.seed for row in members if row.run_id in about.redrawn),
@@ -330,10 +333,6 @@ def _cancelled(rows: list[records.RunRow]) -> set[str]:
         return row.state == RunState.BLOCKED and is_cancelled(by_id.get(row.parent or ""))
 
     return {row.run_id for row in rows if is_cancelled(row)}
-
-
-# States in which a run without a value gets none, unless somebody acts.
-_LOST = (RunState.COMPLETED, RunState.FAILED, RunState.BLOCKED)
 
 
 def _chance(classes: int, metric: str) -> float | None:

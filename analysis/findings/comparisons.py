@@ -81,6 +81,9 @@ class Comparison(Document, frozen=True, kw_only=True):
     """Seeds with a value on one side alone, which a paired test leaves out."""
     lost: list[int]
     """Seeds of either side whose run failed for good, or completed without a score."""
+    unscored: list[int]
+    """Seeds of either side that `vtjobs evaluate` can still score: what is declared waits for them.
+    """
     cancelled: list[int]
     """Seeds of either side whose run was cancelled: what is declared waits for them."""
     cut: list[int]
@@ -278,6 +281,7 @@ def _comparison(cell: Cell, baseline: Cell, seen: Seen, plan: ComparisonPlan) ->
     found = seen.found
     tie = None if plan.margin is None else equivalence(found, plan.margin)
     lost = sorted({*cell.lost_seeds, *baseline.lost_seeds})
+    unscored = sorted({*cell.unscored_seeds, *baseline.unscored_seeds})
     cancelled = sorted({*cell.cancelled_seeds, *baseline.cancelled_seeds})
     word, detail = judged(seen, tie, plan, lost=lost)
     planned, planned_baseline = cell.planned, baseline.planned
@@ -305,6 +309,7 @@ def _comparison(cell: Cell, baseline: Cell, seen: Seen, plan: ComparisonPlan) ->
         difference=found.difference,
         unpaired=sorted(cell.values.keys() ^ baseline.values.keys()) if by_seed else [],
         lost=lost,
+        unscored=unscored,
         cancelled=cancelled,
         cut=sorted({*cell.cut_seeds, *baseline.cut_seeds}),
         imported=sorted({*cell.imported_values, *baseline.imported_values}),

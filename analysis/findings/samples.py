@@ -161,7 +161,9 @@ def why_not(cell: Cell, baseline: Cell, plan: ComparisonPlan) -> str:
         # To test it each time that a seed comes in would be wrong far more often than α.
         there = sum(len(one.outcomes) for one in (cell, baseline))
         planned = there + sum(len(one.waiting) for one in (cell, baseline))
-        return f"{there} of {planned} declared seeds have finished"
+        is_unscored = cell.unscored_seeds or baseline.unscored_seeds
+        what = "are scored" if is_unscored else "have finished"
+        return f"{there} of {planned} declared seeds {what}"
     if (
         cell.select == Select.BEST_VAL
         and not cell.candidates == baseline.candidates == cell.candidates[:1]

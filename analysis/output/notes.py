@@ -155,23 +155,35 @@ def _cut_notes(count: int, what: str) -> list[str]:
 def _missing_notes(cells: Sequence[Cell]) -> list[str]:
     """Say which seeds are missing, once for all cells that lack the same ones."""
     lacking: dict[tuple[int, ...], list[Cell]] = {}
-    unscored: list[Cell] = []
+    never: list[Cell] = []
     for cell in cells:
-        if cell.missing_seeds and not cell.n and not cell.states:
-            unscored.append(cell)
-        elif cell.missing_seeds:
-            lacking.setdefault(tuple(cell.missing_seeds), []).append(cell)
+        missing = sorted(set(cell.missing_seeds) - set(cell.unscored_seeds))
+        # A head without a classifier has no top1.
+        if missing == cell.missing_seeds and not cell.n and not cell.states:
+            never += [cell] if missing else []
+        elif missing:
+            lacking.setdefault(tuple(missing), []).append(cell)
     most = sorted(lacking.items(), key=lambda item: -len(item[1]))
     names = columns(cells)
     found = [f"{_called(those, names)}: {_are_missing(seeds)}." for seeds, those in most[:MOST]]
-    if unscored:
-        # A head without a classifier has no top1, and scores by neighbours need an evaluation.
-        score = f"{unscored[0].metric} on {unscored[0].set}"
-        found.append(f"{_called(unscored, names)}: completed, without {score}.")
+    if never:
+        score = f"{never[0].metric} on {never[0].set}"
+        found.append(f"{_called(never, names)}: completed, without {score}.")
+    found += _to_score([cell for cell in cells if cell.unscored_seeds], names)
     if rest := [cell for _, those in most[MOST:] for cell in those]:
         cells_have = "cell has" if len(rest) == 1 else "cells have"
         found.append(f"{len(rest)} more {cells_have} missing seeds.")
     return found
+
+
+def _to_score(cells: Sequence[Cell], names: Sequence[str]) -> list[str]:
+    """Say of completed runs what scores them."""
+    if not cells:
+        return []
+    count = sum(len(cell.unscored_seeds) for cell in cells)
+    score = f"{cells[0].metric} on {cells[0].set}"
+    runs = f"{plural(count, 'completed run')} {'has' if count == 1 else 'have'}"
+    return [f"{_called(cells, names)}: {runs} no {score} yet; `vtjobs evaluate` scores them."]
 
 
 def _called(cells: Sequence[Cell], names: Sequence[str]) -> str:
@@ -267,6 +279,9 @@ def _without(document: Comparisons) -> list[str]:
             [f"{_named_seeds(one.lost)} failed and {_are(one.lost)} left out"] if one.lost else []
         )
         waits = bool(document.declared) or document.anytime
+        if one.unscored:
+            what = f"completed without {one.metric} on {one.set}; `vtjobs evaluate` scores them"
+            said.append(f"{_named_seeds(one.unscored)} {what}")
         if one.cancelled:
             seeds = one.cancelled
             what = "cancelled, and waited for" if waits else "cancelled"

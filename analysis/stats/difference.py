@@ -108,7 +108,7 @@ def welch(
     """
     n, m = len(values), len(baseline)
     if not n or not m:
-        return Difference(n=n, n_baseline=m, why_not="no finished run on one side")
+        return Difference(n=n, n_baseline=m, why_not="no scored run on one side")
     (mean, std), (mean_baseline, std_baseline) = _moments(tuple(values)), _moments(tuple(baseline))
     if min(n, m) < 2:
         return Difference(

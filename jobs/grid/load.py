@@ -6,15 +6,16 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import BadInput, Problem, suggest
+from ..run.comparing import Select
 from ..strict_yaml import Document, Path_
 from . import catalogue
 from .checks import check_grid, grid_document
 from .entries import Entry, Given, entries
 from .expand import expand
 from .expansion import Expansion
-from .own_function import METRICS, find_metrics
+from .own_function import METRICS, NEIGHBOURS, find_metrics
 from .resolve import Resolver
-from .schema import Grid
+from .schema import Compare, Grid
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +81,8 @@ def _unknown_metric(grid: Grid, expansion: Expansion, document: Document) -> Pro
     """Return what is wrong with the metric that a grid declares it compares by."""
     if grid.compare is None:
         return None
+    if NEIGHBOURS.fullmatch(grid.compare.metric):
+        return _not_by_neighbours(grid.compare, document)
     heads = {cell.spec.head: cell.spec for cell in expansion.cells}
     if not all(spec.settings.head.shared.labels for spec in heads.values()):
         # Without a classifier it is the head that says how well it does.
@@ -90,6 +93,17 @@ def _unknown_metric(grid: Grid, expansion: Expansion, document: Document) -> Pro
         return None
     fix = f"{suggest(name, known)}. Your own are named in data.metrics"
     return document.problem(("compare", "metric"), f"no set is scored by {name!r}", fix)
+
+
+def _not_by_neighbours(compare: Compare, document: Document) -> Problem | None:
+    """Return why runs cannot be compared by their neighbours at the declared epoch.
+
+    `vtjobs evaluate --knn` scores the last epoch's weights of completed runs, and no others.
+    """
+    if compare.select is Select.LAST:
+        return None
+    message = f"{compare.metric} is scored after training, with the weights of the last epoch"
+    return document.problem(("compare", "select"), message, "Set select: last")
 
 
 def _in_order(problems: list[Problem]) -> list[Problem]:

@@ -33,7 +33,7 @@ def cell(
         schema_version=1, cell_id=name, match_id="match", backbone="vit", dataset="digits", head=name,
         recipe="quickstart", stage="", axes={}, fidelity={}, metric="top1", set="test", better="max",
         select=Select.LAST, n=len(numbers), planned=len(numbers) + sum(states.values()), states={},
-        missing_seeds=[], lost_seeds=[], cancelled_seeds=[], retried_seeds=[], redrawn_seeds=[], diverged_seeds=list(range(after, after + states.get("diverged", 0))), chance=10.0,
+        missing_seeds=[], lost_seeds=[], unscored_seeds=[], cancelled_seeds=[], retried_seeds=[], redrawn_seeds=[], diverged_seeds=list(range(after, after + states.get("diverged", 0))), chance=10.0,
         candidates=[1], epochs=[3], values=by_seed, mean=statistics.fmean(numbers) if numbers else None,
         std=statistics.stdev(numbers) if len(numbers) > 1 else None, best_minus_last=0.1, resumed=0,
         resumed_inexactly=0, cut_seeds=[], imported_seeds=[], apart=0, baseline=baseline, baseline_head="supervised", gain=None, gain_interval=None,

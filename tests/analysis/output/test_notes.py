@@ -47,6 +47,15 @@ def test_runs_that_completed_without_this_metric_are_not_called_missing() -> Non
     ]
 
 
+def test_runs_that_neighbours_have_not_scored_yet_name_what_scores_them() -> None:
+    part = changed(lacking([0, 1, 4]), metric="knn20", unscored_seeds=[0, 1])
+    assert [note for note in notes([part]) if "drloc: " in note] == [
+        "vit digits drloc: seed 4 is missing.",
+        "vit digits drloc: 2 completed runs have no knn20 on test yet; `vtjobs evaluate` scores"
+        " them.",
+    ]
+
+
 def test_every_set_of_missing_seeds_is_a_line_the_most_frequent_first() -> None:
     cells = [lacking([1]), *(lacking([3, 4], rate=rate) for rate in (1.0, 2.0, 3.0, 4.0))]
     assert missing(cells) == [
