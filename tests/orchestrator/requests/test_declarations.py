@@ -12,11 +12,14 @@ from vtjobs.analysis.findings.cells import planned
 from vtjobs.analysis.findings.comparisons import compare
 from vtjobs.analysis.findings.declared import declaration_notes, settle
 from vtjobs.analysis.findings.plan import ComparisonPlan
+from vtjobs.db.ingest import ingest_evaluations
+from vtjobs.jobs.atomic_files import make_folder
 from vtjobs.jobs.documents import changed, from_plain, to_plain
 from vtjobs.jobs.errors import BadInput
 from vtjobs.jobs.run.comparing import Change, CompareSettings, Family, OnDiverged, Select, Test
 from vtjobs.jobs.run.selector import Selection, parse_selection
 from vtjobs.jobs.workspace.grid_settings import Declaration
+from vtjobs.jobs.workspace.journal import JournalWriter
 from vtjobs.jobs.workspace.stored_grid import read_grid
 from vtjobs.orchestrator.requests.actions import retry
 from vtjobs.orchestrator.requests.declarations import refusal
@@ -102,13 +105,14 @@ TWO = "[supervised, drloc: {weight: 0.1}]"
 THREE = "[supervised, drloc: {weight: 0.1}, drloc: {weight: 1.0}]"
 
 
-def _finished(lab: Lab, text: str, *, of: int | None = None) -> None:
-    """Submit a grid, and end its runs, or the first few of them."""
+def _finished(lab: Lab, text: str, *, of: int | None = None) -> list[str]:
+    """Submit a grid, and end its runs, or the first few of them; return all of them."""
     run_ids = lab.submit(text)
     lab.tick()
     for number, run_id in enumerate(run_ids[:of]):
         journal(lab, run_id, 1, started(), scored(90.0 + number % 4), ended("completed"))
     lab.tick()
+    return run_ids
 
 
 def test_more_seeds_after_results_are_a_change_that_needs_a_reason(quiet_lab: Lab) -> None:
@@ -273,6 +277,32 @@ def test_a_declared_comparison_waits_for_its_seeds(quiet_lab: Lab) -> None:
         None,
     )
     assert not any(cell.marked.best or cell.marked.like_best for cell in cells)
+
+
+def _scored_by_neighbours(lab: Lab, run_ids: list[str]) -> None:
+    """Score completed runs as `vtjobs evaluate --knn 20` does."""
+    for number, run_id in enumerate(run_ids):
+        writer = JournalWriter(make_folder(lab.run(run_id).evaluations) / "0001-abc.jsonl")
+        fields = {"epoch": 1, "step": 8, "set": "test", "metrics": {"knn20": 50.0 + number % 4}}
+        writer.write("evaluation", at=9.0, **fields)
+        writer.close()
+    ingest_evaluations(lab.context.ledger, lab.context.workspace, run_ids)
+
+
+def test_a_comparison_declared_by_neighbours_waits_until_all_its_seeds_are_scored(
+    quiet_lab: Lab,
+) -> None:
+    run_ids = _finished(quiet_lab, _grid("{metric: knn20}", heads=TWO, seeds="3"))
+    quiet_lab.tick()
+    selection = parse_selection(["tiny"])
+    plan = settle(quiet_lab.context.ledger, selection, NOTHING)
+    _scored_by_neighbours(quiet_lab, run_ids[:4])
+    (found,) = compare(planned(quiet_lab.context.ledger, selection, plan), plan).comparisons
+    assert (found.detail, found.p, found.lost) == ("4 of 6 declared seeds are scored", None, [])
+    assert found.unscored
+    _scored_by_neighbours(quiet_lab, run_ids[4:])
+    (found,) = compare(planned(quiet_lab.context.ledger, selection, plan), plan).comparisons
+    assert found.p is not None and not found.unscored
 
 
 def test_a_comparison_follows_the_declaration_unless_the_command_says_otherwise(
