@@ -9,8 +9,9 @@
 # make constraints    write down the versions that are installed, for `deploy/setup`
 
 PYTHON := .venv/bin/python
-# Tests at a time.
-WORKERS ?= 2
+# Tests at a time: one for each core, from two to four. Each takes a gigabyte, or a cluster of its own.
+WORKERS ?= $(shell cores=$$(getconf _NPROCESSORS_ONLN); echo $$((cores < 2 ? 2 : cores > 4 ? 4 : cores)))
+CLUSTER_WORKERS ?= 2
 # Two more tries for a test that failed, each named at the end: processes are real, machines are shared.
 PYTEST := $(PYTHON) -m pytest -p no:cacheprovider --reruns 2 --reruns-delay 2 --durations 12
 export OMP_NUM_THREADS ?= 1
@@ -28,7 +29,7 @@ test-training: .venv/.ready-test
 	$(PYTEST) -m "training and not clusters and not long" -n $(WORKERS) --dist worksteal
 
 test-clusters: .venv/.ready-test
-	$(PYTEST) -m "clusters and not long" -n $(WORKERS) --dist worksteal
+	$(PYTEST) -m "clusters and not long" -n $(CLUSTER_WORKERS) --dist worksteal
 
 test-long: test-long-alone test-long-clusters
 
@@ -36,7 +37,7 @@ test-long-alone: .venv/.ready-test
 	$(PYTEST) -m "long and not clusters" -n $(WORKERS) --dist worksteal
 
 test-long-clusters: .venv/.ready-test
-	$(PYTEST) -m "long and clusters" -n $(WORKERS) --dist worksteal
+	$(PYTEST) -m "long and clusters" -n $(CLUSTER_WORKERS) --dist worksteal
 
 test-oldest:
 	deploy/oldest
