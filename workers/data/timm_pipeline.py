@@ -30,6 +30,7 @@ class PilTransform:
 
         resized, simple = recipe.crop == "resized", recipe.crop == "simple"
         self.images = images
+        self.draws = dataset.is_own
         self.resized = resized
         self.channels = dataset.channels
         self.mode = "RGB" if dataset.channels == 3 else "L"
@@ -61,11 +62,30 @@ class PilTransform:
 
         Each copy of it in an epoch has draws of its own.
         """
+        return self.several(epoch, index, range(copy, copy + 1))[0]
+
+    def several(self, epoch: int, index: int, copies: range) -> Tensor:
+        """Return copies of one image [N, C, S, S] uint8.
+
+        Its file is decoded once. A lab's own dataset is asked for each: it may draw as well.
+        """
+        shown: list[Tensor] = []
+        image = None
+        for copy in copies:
+            self._seed(epoch, index, copy)
+            if image is None or self.draws:
+                image = self.images.pil(index)
+            # Of the same mode, too, what `convert` returns is a new image.
+            shown.append(self._transformed(image.convert(self.mode)))
+        return torch.stack(shown)
+
+    def _seed(self, epoch: int, index: int, copy: int) -> None:
         key = self.streams.key("augment", "pil", epoch, index, *([copy] if copy else []))
         random.seed(key)
         numpy.random.seed(key & 0xFFFFFFFF)
         torch.default_generator.manual_seed(key)
-        image = self.images.pil(index).convert(self.mode)
+
+    def _transformed(self, image: Any) -> Tensor:
         if self.own is not None:
             image = self.own(image).convert(self.mode)
         if not self.resized:
@@ -144,7 +164,7 @@ class _Shares(torch.utils.data.Dataset[Share | FromWorker]):
         copies = self.order.copies(position.step)[rank].tolist()
         # A recipe repeats images, or its head asks for views of them: never both.
         images = [
-            torch.stack([transform(position.epoch, index, copy + view) for view in self._views])
+            transform.several(position.epoch, index, range(copy, copy + len(self._views)))
             for index, copy in zip(indices.tolist(), copies, strict=True)
         ]
         return torch.stack(images), labels

@@ -117,6 +117,24 @@ def test_workers_hand_over_whole_levels_that_the_device_normalises(folder: Any) 
     assert torch.equal(labels, images.labels[indices])
 
 
+def test_copies_are_those_of_single_calls_and_the_file_is_decoded_once(
+    folder: Any,
+) -> None:
+    spec, images = folder
+    decoded: list[int] = []
+
+    def read(index: int) -> Any:
+        decoded.append(index)
+        return images.pil(index)
+
+    counted = replace(images, reader=read)
+    transform = PilTransform(counted, spec.dataset, spec.recipe, Streams(spec.seeds))
+    single = [transform(2, 3, copy) for copy in range(1, 4)]
+    decoded.clear()
+    assert torch.equal(transform.several(2, 3, range(1, 4)), torch.stack(single))
+    assert decoded == [3]
+
+
 def test_an_image_looks_different_in_each_epoch_and_has_the_shape_of_the_recipe(
     folder: Any,
 ) -> None:
