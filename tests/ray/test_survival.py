@@ -173,8 +173,9 @@ def test_a_rank_that_runs_out_of_memory_is_told_as_such(user: Cli) -> None:
 
 @pytest.mark.long
 def test_the_agent_keeps_the_walltime_and_hands_its_run_on_without_any_command(user: Cli) -> None:
+    # On a machine with other work a rank takes half a minute to its first checkpoint.
     (run,) = submit(
-        user, ray_grid(epochs=ENDLESS, resources="walltime: 20s", extra="checkpoint_every: 1s")
+        user, ray_grid(epochs=ENDLESS, resources="walltime: 60s", extra="checkpoint_every: 1s")
     )
     assert run.ends(1).state == "timeout"
     wait_for(lambda: run.record(2).start)
