@@ -17,6 +17,7 @@ from ...db.results import smaller_is_better
 from ...jobs.documents import changed
 from ...jobs.errors import BadInput, suggest
 from ...jobs.grid import catalogue
+from ...jobs.grid.scoring import can_be_scored, chance_level
 from ...jobs.run.comparing import Select
 from ...jobs.run.selector import Selection
 from ...jobs.run.settings import STAGE, CellSettings
@@ -78,6 +79,7 @@ def report(
         retried -= reruns.taken_back(connection, retried)
         redrawn = reruns.redrawn(connection, retried)
         results = _results(connection, rows, metric, set_name, select)
+        is_own = without_value.is_own_metric(connection, metric, {row.grid_id for row in rows})
         counts = {}
         if with_specs:
             counts = lookups.count_evaluations(connection, results, set_name)
@@ -94,6 +96,7 @@ def report(
             grouped[row.cell_id].append(row)
     about = _About(
         metric=metric,
+        is_own_metric=is_own,
         set_name=set_name,
         select=select,
         results=results,
@@ -122,6 +125,7 @@ class _About:
     """What all cells of a report are made from."""
 
     metric: str
+    is_own_metric: bool
     set_name: str
     select: Select
     results: dict[str, Score]
@@ -273,7 +277,8 @@ def _cell(chain: list[records.CellRow], members: list[records.RunRow], about: _A
     unscored = without_value.unscored(
         members,
         about.results,
-        can_be_scored=without_value.can_be_scored(own, about.metric, about.set_name),
+        can_be_scored=own is not None
+        and can_be_scored(own, about.metric, about.set_name, is_own=about.is_own_metric),
     )
     return Cell(
         schema_version=SCHEMA_VERSION,
@@ -289,7 +294,7 @@ def _cell(chain: list[records.CellRow], members: list[records.RunRow], about: _A
         planned=len(members),
         states=dict(Counter(row.state for row in members if row.state != RunState.COMPLETED)),
         diverged_seeds=sorted(row.seed for row in members if row.state == RunState.DIVERGED),
-        chance=_chance(own.dataset.classes, about.metric) if own else None,
+        chance=chance_level(own.dataset.classes, about.metric) if own else None,
         missing_seeds=sorted(row.seed for row in members if row.seed not in values),
         lost_seeds=without_value.lost(members, {*values, *unscored}, about.cancelled),
         unscored_seeds=unscored,
@@ -333,12 +338,6 @@ def _cancelled(rows: list[records.RunRow]) -> set[str]:
         return row.state == RunState.BLOCKED and is_cancelled(by_id.get(row.parent or ""))
 
     return {row.run_id for row in rows if is_cancelled(row)}
-
-
-def _chance(classes: int, metric: str) -> float | None:
-    """Return what guessing scores, in percent; None of a metric that has no such level."""
-    hits = {"top1": 1, "top5": 5}.get(metric.removeprefix("ema_"))
-    return min(100.0, 100.0 * hits / classes) if hits else None
 
 
 def _has_teacher(cell: records.CellRow) -> bool:

@@ -82,8 +82,7 @@ class Comparison(Document, frozen=True, kw_only=True):
     lost: list[int]
     """Seeds of either side whose run failed for good, or completed without a score."""
     unscored: list[int]
-    """Seeds of either side that `vtjobs evaluate` can still score: what is declared waits for them.
-    """
+    """Seeds of either side that an evaluation can still score: what is declared waits for them."""
     cancelled: list[int]
     """Seeds of either side whose run was cancelled: what is declared waits for them."""
     cut: list[int]

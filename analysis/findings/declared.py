@@ -55,11 +55,13 @@ def settle(ledger: Ledger, selection: Selection, given: dict[str, Any]) -> Compa
     Raises:
         BadInput: a value that cannot be.
     """
-    _check_scored(ledger, selection, given)
     declared = _declared(ledger, selection)
     base: dict[str, Any] = {}
     if declared and declared[-1].compare is not None:
         base = asdict(declared[-1].compare)
+    # What is declared may still have to be evaluated.
+    others = {name: value for name, value in given.items() if value != base.get(name)}
+    _check_scored(ledger, selection, others)
     values = base | {name: value for name, value in given.items() if value is not None}
     _check_values(values)
     if given.get("anytime") and given.get("margin") is None:

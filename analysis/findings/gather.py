@@ -18,6 +18,7 @@ from .cells import described, planned
 from .comparisons import Comparisons, compare
 from .per_image import CellSplit, variance
 from .plan import ComparisonPlan
+from .samples import is_watched
 from .study import AnyStudy, studies
 
 SCHEMA_VERSION = 1
@@ -141,7 +142,7 @@ def gather(
         sizes=sizes,
         images=variance(workspace, cells),
         studies=studies(ledger, workspace, selection, metric=plan.metric, set_name=plan.set),
-        ranks=_over_datasets(cells, plan.alpha),
+        ranks=[] if is_watched(cells, plan) else _over_datasets(cells, plan.alpha),
         hours={
             cell.cell_id: seconds[cell.cell_id][0] / 3600
             for cell in cells

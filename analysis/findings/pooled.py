@@ -34,6 +34,8 @@ class DatasetDifference(Document, frozen=True, kw_only=True):
     """Its standard error."""
     interval: list[float] | None
     """Of the difference, at 1 - alpha."""
+    unscored: list[int]
+    """Seeds of either side that an evaluation can still score."""
     why_not: str
     """Why it says nothing."""
 
@@ -197,6 +199,7 @@ def _on(dataset: str, cell: Cell, baseline: Cell, plan: ComparisonPlan) -> Datas
         difference=found.difference,
         error=found.error,
         interval=ends(found.interval),
+        unscored=sorted({*cell.unscored_seeds, *baseline.unscored_seeds}),
         why_not=found.why_not,
     )
 

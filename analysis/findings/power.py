@@ -122,7 +122,8 @@ def for_precision(cells: Sequence[Cell], half_width: float) -> list[Need]:
     for cell in cells:
         n, std = cell.n, cell.std
         if std is None:
-            found.append(_need(cell, None, "needs two finished seeds first"))
+            what = "scored" if cell.unscored_seeds else "finished"
+            found.append(_need(cell, None, f"needs two {what} seeds first"))
             continue
         wanted = math.ceil((student(LEVEL, n - 1) * std / half_width) ** 2)
         found.append(
@@ -313,7 +314,8 @@ def _need(cell: Cell, needed: int | None, why_not: str, settled: str = "") -> Ne
         settled: why none are needed.
     """
     seeds = sorted({*cell.values, *cell.missing_seeds})
-    # Seeds that are planned already will come by themselves, but for those whose runs failed.
+    # Seeds that are planned already need no run: they come by themselves, or by an evaluation.
+    # Those whose runs failed need one.
     more = None
     if needed is not None:
         more = max(0, needed - cell.planned + len(cell.lost_seeds))

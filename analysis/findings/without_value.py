@@ -1,34 +1,26 @@
-"""Seeds of a cell without a value: those that get none, and those that can still be scored."""
+"""Seeds of a cell without a value: those that get none, and those that can still be scored.
+
+A declared comparison waits for the latter. Else whoever evaluates the runs would choose which of
+them count.
+"""
 
 from collections.abc import Collection, Sequence
 
-from ...db import records
-from ...jobs.grid.own_function import NEIGHBOURS
-from ...jobs.run.settings import CellSettings
+from ...db import queries, records
+from ...db.engine import Connection
+from ...jobs.grid.own_function import METRICS, NEIGHBOURS
 from ...jobs.run.states import RunState
 
 # States in which a run without a value gets none, unless somebody acts.
 _LOST = (RunState.COMPLETED, RunState.FAILED, RunState.BLOCKED)
-# The set that every run with a classifier is scored on while it trains.
-_IN_TRAINING = "test"
 
 
-def can_be_scored(settings: CellSettings | None, metric: str, set_name: str) -> bool:
-    """Return whether `vtjobs evaluate` can give completed runs such a score.
-
-    A declared comparison waits for it. Else whoever evaluates the runs would choose which of them
-    count.
-
-    Args:
-        settings: of the cell; None where its runs were trained elsewhere.
-        metric: of the report.
-        set_name: that it is of.
-    """
-    if settings is None:
+def is_own_metric(connection: Connection, metric: str, grid_ids: set[str]) -> bool:
+    """Return whether a metric is a lab's own, which one of these grids names."""
+    if metric in METRICS or NEIGHBOURS.fullmatch(metric) or metric.startswith("ema_"):
         return False
-    if NEIGHBOURS.fullmatch(metric):
-        return True
-    return set_name != _IN_TRAINING and settings.head.shared.labels
+    grids = queries.grid_settings(connection, grid_ids)
+    return any(metric == own.name for one in grids.values() for own in one.metrics)
 
 
 def unscored(

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from ...jobs.grid.scoring import evaluation
 from ...jobs.run.comparing import Correction, OverDatasets
 from ...jobs.units import plural, ranges
 from ..findings import epochs, reversals
@@ -183,7 +184,9 @@ def _to_score(cells: Sequence[Cell], names: Sequence[str]) -> list[str]:
     count = sum(len(cell.unscored_seeds) for cell in cells)
     score = f"{cells[0].metric} on {cells[0].set}"
     runs = f"{plural(count, 'completed run')} {'has' if count == 1 else 'have'}"
-    return [f"{_called(cells, names)}: {runs} no {score} yet; `vtjobs evaluate` scores them."]
+    them = f"scores {'it' if count == 1 else 'them'}"
+    by = evaluation(cells[0].metric, cells[0].set)
+    return [f"{_called(cells, names)}: {runs} no {score} yet; `{by}` {them}."]
 
 
 def _called(cells: Sequence[Cell], names: Sequence[str]) -> str:
@@ -280,15 +283,27 @@ def _without(document: Comparisons) -> list[str]:
         )
         waits = bool(document.declared) or document.anytime
         if one.unscored:
-            what = f"completed without {one.metric} on {one.set}; `vtjobs evaluate` scores them"
-            said.append(f"{_named_seeds(one.unscored)} {what}")
+            said.append(_unscored(one, one.unscored, waits=waits))
         if one.cancelled:
             seeds = one.cancelled
             what = "cancelled, and waited for" if waits else "cancelled"
             said.append(f"{_named_seeds(seeds)} {_are(seeds)} {what}")
         found += [f"{title_of(one, names)}: {'; '.join(said)}."] if said else []
+    found += [
+        f"{on.dataset}, {one.head}: {_unscored(one, on.unscored, waits=bool(document.declared))}."
+        for one in document.pooled
+        for on in one.datasets
+        if on.unscored
+    ]
     rest = len(found) - MOST
     return found[:MOST] + ([f"{rest} more comparisons lack seeds."] if rest > 0 else [])
+
+
+def _unscored(one: Comparison | PooledComparison, seeds: Sequence[int], *, waits: bool) -> str:
+    """Say which seeds lack a score that an evaluation gives, and what gives it."""
+    what = "waited for" if waits else "left out"
+    by = evaluation(one.metric, one.set)
+    return f"{_named_seeds(seeds)} {_are(seeds)} not scored yet (by `{by}`), and {what}"
 
 
 def _unpaired(document: Comparisons) -> list[str]:

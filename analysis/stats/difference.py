@@ -192,7 +192,7 @@ def paired(
     seeds = sorted(values.keys() & baseline.keys())
     n = len(seeds)
     if n == 0:
-        return Difference(n=0, n_baseline=0, why_not="no seed has finished on both sides")
+        return Difference(n=0, n_baseline=0, why_not="no seed has a score on both sides")
     ours, theirs = [values[seed] for seed in seeds], [baseline[seed] for seed in seeds]
     each = exactly([own - other for own, other in zip(ours, theirs, strict=True)], [*ours, *theirs])
     difference = statistics.fmean(each)

@@ -1,12 +1,13 @@
 """A grid file taken in: read, checked and expanded, with every mistake in it reported at once."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from ..errors import BadInput, Problem, suggest
 from ..run.comparing import Select
+from ..run.settings import CellSettings
 from ..strict_yaml import Document, Path_
 from . import catalogue
 from .checks import check_grid, grid_document
@@ -16,6 +17,7 @@ from .expansion import Expansion
 from .own_function import METRICS, NEIGHBOURS, find_metrics
 from .resolve import Resolver
 from .schema import Compare, Grid
+from .scoring import can_be_scored
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,32 +80,41 @@ def take_in_document(
 
 
 def _unknown_metric(grid: Grid, expansion: Expansion, document: Document) -> Problem | None:
-    """Return what is wrong with the metric that a grid declares it compares by."""
-    if grid.compare is None:
+    """Return what is wrong with the score that a grid declares it compares by."""
+    compare = grid.compare
+    if compare is None:
         return None
-    if NEIGHBOURS.fullmatch(grid.compare.metric):
-        return _not_by_neighbours(grid.compare, document)
-    heads = {cell.spec.head: cell.spec for cell in expansion.cells}
-    if not all(spec.settings.head.shared.labels for spec in heads.values()):
+    cells = [cell.spec.settings for cell in expansion.cells]
+    trained = NEIGHBOURS.fullmatch(compare.metric) is None
+    if compare.select is not Select.LAST and not (
+        trained and compare.set in ("test", "val", *grid.data.sets)
+    ):
+        # An evaluation scores the last epoch's weights.
+        score = f"{compare.metric} on {compare.set}"
+        message = f"{score} is scored after training, with the weights of the last epoch"
+        return document.problem(("compare", "select"), message, "Set select: last")
+    if not trained:
+        return _not_by_neighbours(compare, cells, document)
+    if not all(settings.head.shared.labels for settings in cells):
         # Without a classifier it is the head that says how well it does.
         return None
     known = [*METRICS, *(metric.name for metric in expansion.metrics)]
-    name = grid.compare.metric
+    name = compare.metric
     if name.removeprefix("ema_") in known:
         return None
     fix = f"{suggest(name, known)}. Your own are named in data.metrics"
     return document.problem(("compare", "metric"), f"no set is scored by {name!r}", fix)
 
 
-def _not_by_neighbours(compare: Compare, document: Document) -> Problem | None:
-    """Return why runs cannot be compared by their neighbours at the declared epoch.
-
-    `vtjobs evaluate --knn` scores the last epoch's weights of completed runs, and no others.
-    """
-    if compare.select is Select.LAST:
+def _not_by_neighbours(
+    compare: Compare, cells: Sequence[CellSettings], document: Document
+) -> Problem | None:
+    """Return why no run can be scored so by its neighbours."""
+    if any(can_be_scored(settings, compare.metric, compare.set) for settings in cells):
         return None
-    message = f"{compare.metric} is scored after training, with the weights of the last epoch"
-    return document.problem(("compare", "select"), message, "Set select: last")
+    message = f"no run of this grid can be scored by {compare.metric} on {compare.set}"
+    fix = "test is of a run's own classes, test@DATASET of those of a dataset with the same images"
+    return document.problem(("compare", "metric"), message, fix)
 
 
 def _in_order(problems: list[Problem]) -> list[Problem]:

@@ -51,7 +51,7 @@ def test_runs_that_neighbours_have_not_scored_yet_name_what_scores_them() -> Non
     part = changed(lacking([0, 1, 4]), metric="knn20", unscored_seeds=[0, 1])
     assert [note for note in notes([part]) if "drloc: " in note] == [
         "vit digits drloc: seed 4 is missing.",
-        "vit digits drloc: 2 completed runs have no knn20 on test yet; `vtjobs evaluate` scores"
+        "vit digits drloc: 2 completed runs have no knn20 on test yet; `evaluate --knn 20` scores"
         " them.",
     ]
 

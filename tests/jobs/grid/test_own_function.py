@@ -159,10 +159,3 @@ def test_a_grid_compares_by_a_metric_that_its_sets_are_scored_by(tmp_path: Path)
         assert _expand(tmp_path, more=own.replace("METRIC", metric)).runs
     with pytest.raises(BadInput, match=r"no set is scored by 'balanced'.*balanced_accuracy"):
         _expand(tmp_path, more=own.replace("METRIC", "balanced"))
-
-
-@pytest.mark.parametrize("metric", ["knn20", "map", "map_oracle"])
-def test_a_grid_compares_by_neighbours_at_the_last_epoch_alone(tmp_path: Path, metric: str) -> None:
-    assert _expand(tmp_path, more=f"compare: {{metric: {metric}, set: test@digits}}").runs
-    with pytest.raises(BadInput, match=r"compare.select: .*last epoch. Set select: last"):
-        _expand(tmp_path, more=f"compare: {{metric: {metric}, select: ema_last}}")

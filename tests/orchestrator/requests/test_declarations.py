@@ -4,6 +4,7 @@ A change after the first run needs a reason.
 """
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +13,8 @@ from vtjobs.analysis.findings.cells import planned
 from vtjobs.analysis.findings.comparisons import compare
 from vtjobs.analysis.findings.declared import declaration_notes, settle
 from vtjobs.analysis.findings.plan import ComparisonPlan
+from vtjobs.db import queries
+from vtjobs.db.engine import reading
 from vtjobs.db.ingest import ingest_evaluations
 from vtjobs.jobs.atomic_files import make_folder
 from vtjobs.jobs.documents import changed, from_plain, to_plain
@@ -29,6 +32,7 @@ from ...support.grids import tiny_grid
 from ...support.journals import ended, journal, scored, started
 from ...support.lab import Lab
 
+EXAMPLES = Path(__file__).parents[3] / "docs" / "examples"
 NOTHING = dict.fromkeys(("test", "alpha", "margin", "min_effect", "metric", "set"))
 
 
@@ -279,11 +283,11 @@ def test_a_declared_comparison_waits_for_its_seeds(quiet_lab: Lab) -> None:
     assert not any(cell.marked.best or cell.marked.like_best for cell in cells)
 
 
-def _scored_by_neighbours(lab: Lab, run_ids: list[str]) -> None:
-    """Score completed runs as `vtjobs evaluate --knn 20` does."""
+def _evaluated(lab: Lab, run_ids: list[str], metric: str = "knn20") -> None:
+    """Score completed runs as `vtjobs evaluate` does."""
     for number, run_id in enumerate(run_ids):
         writer = JournalWriter(make_folder(lab.run(run_id).evaluations) / "0001-abc.jsonl")
-        fields = {"epoch": 1, "step": 8, "set": "test", "metrics": {"knn20": 50.0 + number % 4}}
+        fields = {"epoch": 1, "step": 8, "set": "test", "metrics": {metric: 50.0 + number % 4}}
         writer.write("evaluation", at=9.0, **fields)
         writer.close()
     ingest_evaluations(lab.context.ledger, lab.context.workspace, run_ids)
@@ -296,13 +300,52 @@ def test_a_comparison_declared_by_neighbours_waits_until_all_its_seeds_are_score
     quiet_lab.tick()
     selection = parse_selection(["tiny"])
     plan = settle(quiet_lab.context.ledger, selection, NOTHING)
-    _scored_by_neighbours(quiet_lab, run_ids[:4])
+    _evaluated(quiet_lab, run_ids[:4])
     (found,) = compare(planned(quiet_lab.context.ledger, selection, plan), plan).comparisons
     assert (found.detail, found.p, found.lost) == ("4 of 6 declared seeds are scored", None, [])
     assert found.unscored
-    _scored_by_neighbours(quiet_lab, run_ids[4:])
+    _evaluated(quiet_lab, run_ids[4:])
     (found,) = compare(planned(quiet_lab.context.ledger, selection, plan), plan).comparisons
     assert found.p is not None and not found.unscored
+
+
+def test_an_interim_analysis_waits_for_a_low_seed_that_is_not_scored_yet(quiet_lab: Lab) -> None:
+    text = _grid("{metric: knn20, looks: [3, 5]}", heads=TWO, seeds="5")
+    run_ids = _finished(quiet_lab, text)
+    selection = parse_selection(["tiny"])
+    plan = settle(quiet_lab.context.ledger, selection, NOTHING)
+    with reading(quiet_lab.context.ledger.engine) as connection:
+        seeds = {row.run_id: row.seed for row in queries.list_runs(connection, selection)}
+    _evaluated(quiet_lab, [run_id for run_id in run_ids if seeds[run_id] != 1])
+    (found,) = compare(planned(quiet_lab.context.ledger, selection, plan), plan).comparisons
+    assert (found.verdict, found.look, found.unscored) == ("not testable", None, [1])
+    _evaluated(quiet_lab, [run_id for run_id in run_ids if seeds[run_id] == 1])
+    (found,) = compare(planned(quiet_lab.context.ledger, selection, plan), plan).comparisons
+    assert found.look == 5
+
+
+def test_ones_own_metric_that_runs_were_trained_without_is_waited_for(
+    quiet_lab: Lab,
+) -> None:
+    (quiet_lab.folder / "balanced.py").write_text((EXAMPLES / "balanced.py").read_text())
+    own = '{metric: balanced_accuracy}\ndata: {metrics: ["balanced.py:balanced_accuracy"]}'
+    run_ids = _finished(quiet_lab, _grid(own, heads=TWO, seeds="3"))
+    selection = parse_selection(["tiny"])
+    plan = settle(quiet_lab.context.ledger, selection, NOTHING)
+    _evaluated(quiet_lab, run_ids[:4], "balanced_accuracy")
+    cells = planned(quiet_lab.context.ledger, selection, plan)
+    (found,) = compare(cells, plan).comparisons
+    assert (found.detail, found.p) == ("4 of 6 declared seeds are scored", None)
+    assert not any(cell.marked.best or cell.marked.like_best for cell in cells)
+
+
+def test_a_declared_metric_may_be_named_before_anything_is_scored_by_it(quiet_lab: Lab) -> None:
+    _finished(quiet_lab, _grid("{metric: knn20}", heads=TWO, seeds="3"))
+    selection = parse_selection(["tiny"])
+    plan = settle(quiet_lab.context.ledger, selection, NOTHING | {"metric": "knn20"})
+    assert plan.declared
+    with pytest.raises(BadInput, match="--metric knn10: unknown"):
+        settle(quiet_lab.context.ledger, selection, NOTHING | {"metric": "knn10"})
 
 
 def test_a_comparison_follows_the_declaration_unless_the_command_says_otherwise(

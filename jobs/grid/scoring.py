@@ -1,0 +1,71 @@
+"""Which scores a run gets while it trains, and which `vtjobs evaluate` can give it afterwards."""
+
+from ..run.settings import CellSettings, DatasetSettings
+from . import catalogue
+from .own_function import METRICS, NEIGHBOURS
+
+# Of a comparison by the classes of another dataset: `test@cifar100`.
+_OTHERWISE = "@"
+
+
+def can_be_scored(
+    settings: CellSettings, metric: str, set_name: str, *, is_own: bool = False
+) -> bool:
+    """Return whether `vtjobs evaluate` can give completed runs a score that training did not.
+
+    Args:
+        settings: of the runs' cell.
+        metric: of the score.
+        set_name: that it is of: `v2`, `test@cifar100`, `test@288px-crop1`.
+        is_own: whether the metric is a lab's own.
+    """
+    base, _, how = set_name.partition(_OTHERWISE)
+    dataset, head = settings.dataset, settings.head
+    if base not in catalogue.sets_of(dataset) and not _has_further_sets(dataset):
+        return False
+    if NEIGHBOURS.fullmatch(metric):
+        return _by_neighbours(settings, metric, base, how)
+    if not head.shared.labels or how in catalogue.datasets():
+        return False
+    # A classifier is scored on its test images by vtjobs' metrics in training.
+    return is_own or (metric in METRICS and set_name != "test")
+
+
+def evaluation(metric: str, set_name: str) -> str:
+    """Return the command's name and options that give such a score."""
+    base, _, how = set_name.partition(_OTHERWISE)
+    words = ["evaluate"]
+    if NEIGHBOURS.fullmatch(metric):
+        words += ["--knn", metric.removeprefix("knn") if metric.startswith("knn") else "20"]
+    if base != "test":
+        words += ["--sets", base]
+    if how in catalogue.datasets():
+        words += ["--labels", how]
+    return " ".join(words)
+
+
+def chance_level(classes: int, metric: str) -> float | None:
+    """Return what guessing scores, in percent; None of a metric that has no such level."""
+    hits = {"top1": 1, "top5": 5}.get(metric.removeprefix("ema_"))
+    return min(100.0, 100.0 * hits / classes) if hits else None
+
+
+def _has_further_sets(dataset: DatasetSettings) -> bool:
+    """Whether nobody but the scoring sees which sets there are."""
+    return dataset.name == "folder" or dataset.is_own
+
+
+def _by_neighbours(settings: CellSettings, metric: str, base: str, how: str) -> bool:
+    dataset, head = settings.dataset, settings.head
+    facts = catalogue.datasets().get(dataset.name, {}).get("sets", {}).get(base, {})
+    # With several right classes an image has no neighbours of its class.
+    if base == "train" or "over" in facts:
+        return False
+    other_classes = how in catalogue.datasets()
+    if other_classes and how not in catalogue.same_images(dataset.name):
+        return False
+    if metric == "map_oracle":
+        return other_classes
+    if metric == "map_conditioned":
+        return head.shared.labels or (head.grafit is not None and "knn" in head.grafit.losses)
+    return metric == "map" or 1 <= int(metric.removeprefix("knn")) <= dataset.trained_on
