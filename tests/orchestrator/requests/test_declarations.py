@@ -12,6 +12,7 @@ import pytest
 from vtjobs.analysis.findings.cells import planned
 from vtjobs.analysis.findings.comparisons import compare
 from vtjobs.analysis.findings.declared import declaration_notes, settle
+from vtjobs.analysis.findings.gather import gather
 from vtjobs.analysis.findings.plan import ComparisonPlan
 from vtjobs.db import queries
 from vtjobs.db.engine import reading
@@ -337,6 +338,20 @@ def test_ones_own_metric_that_runs_were_trained_without_is_waited_for(
     (found,) = compare(cells, plan).comparisons
     assert (found.detail, found.p) == ("4 of 6 declared seeds are scored", None)
     assert not any(cell.marked.best or cell.marked.like_best for cell in cells)
+
+
+def test_heads_are_not_ranked_over_datasets_while_a_declared_comparison_waits(
+    quiet_lab: Lab,
+) -> None:
+    text = _grid("{metric: knn20}", heads=TWO, seeds="3").replace("[digits]", "[digits, digits300]")
+    run_ids = _finished(quiet_lab, text)
+    selection = parse_selection(["tiny"])
+    ledger, workspace = quiet_lab.context.ledger, quiet_lab.context.workspace
+    plan = settle(ledger, selection, NOTHING)
+    _evaluated(quiet_lab, run_ids[:-1])
+    assert gather(ledger, workspace, selection, plan).ranks == []
+    _evaluated(quiet_lab, run_ids[-1:])
+    assert gather(ledger, workspace, selection, plan).ranks
 
 
 def test_a_declared_metric_may_be_named_before_anything_is_scored_by_it(quiet_lab: Lab) -> None:
