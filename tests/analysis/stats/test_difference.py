@@ -69,7 +69,7 @@ def test_pairs_are_the_seeds_that_both_have() -> None:
 @pytest.mark.parametrize(
     ("found", "why"),
     [
-        (welch([], [1.0, 2.0]), "no finished run"),
+        (welch([], [1.0, 2.0]), "no scored run"),
         (welch([1.0], [1.0, 2.0]), "needs two seeds on each side"),
         (welch([1.0, 1.0], [2.0, 2.0]), "zero variance"),
         (paired({0: 1.0}, {1: 1.0}), "no seed"),
