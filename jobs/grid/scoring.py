@@ -21,7 +21,7 @@ def can_be_scored(
     """
     base, _, how = set_name.partition(_OTHERWISE)
     dataset, head = settings.dataset, settings.head
-    if base not in catalogue.sets_of(dataset) and not _has_further_sets(dataset):
+    if base not in catalogue.sets_of(dataset) and not has_further_sets(dataset):
         return False
     if NEIGHBOURS.fullmatch(metric):
         return _by_neighbours(settings, metric, base, how)
@@ -50,7 +50,7 @@ def chance_level(classes: int, metric: str) -> float | None:
     return min(100.0, 100.0 * hits / classes) if hits else None
 
 
-def _has_further_sets(dataset: DatasetSettings) -> bool:
+def has_further_sets(dataset: DatasetSettings) -> bool:
     """Whether nobody but the scoring sees which sets there are."""
     return dataset.name == "folder" or dataset.is_own
 

@@ -17,6 +17,7 @@ from ...jobs.config.host import clean_environment
 from ...jobs.documents import to_plain
 from ...jobs.errors import BadInput, NothingMatched, VtjobsError, suggest
 from ...jobs.grid import catalogue
+from ...jobs.grid.scoring import has_further_sets
 from ...jobs.run.settings import DatasetSettings
 from ...jobs.units import plural
 from ...jobs.workspace.grid_settings import GridSettings
@@ -119,8 +120,7 @@ def _check_sets(dataset: DatasetSettings, sets: Sequence[str]) -> None:
     known = catalogue.sets_of(dataset)
     for name in sets:
         # What a folder or a lab's own class has the scoring sees; a name is no path.
-        is_open = dataset.name == "folder" or dataset.is_own
-        may_be_there = is_open and name.replace("-", "_").isidentifier()
+        may_be_there = has_further_sets(dataset) and name.replace("-", "_").isidentifier()
         if name not in known and not may_be_there:
             raise BadInput(
                 f"--sets {name}: dataset {dataset.name} has no such set. {suggest(name, known)}"

@@ -12,6 +12,7 @@ from vtjobs.analysis.findings.plan import ComparisonPlan
 from vtjobs.analysis.output import as_csv
 from vtjobs.analysis.output.figures.comparisons import pooled_forest
 from vtjobs.analysis.output.layout import latex, markdown
+from vtjobs.analysis.output.notes import comparison_notes
 from vtjobs.analysis.output.over_datasets import of_pooled
 from vtjobs.analysis.stats.difference import holm
 from vtjobs.jobs.documents import changed, to_plain
@@ -49,6 +50,19 @@ def judged(given: list[Cell], kind: str = "random", **more: Any) -> Comparisons:
 
 STEADY = {"drloc": (1.0, 1.1, 0.9, 1.0)}
 UNSTEADY = {"drloc": (4.0, -1.0, 2.0, 0.5)}
+
+
+def test_seeds_that_are_not_scored_yet_are_named_with_their_dataset() -> None:
+    given = [
+        changed(one, missing_seeds=[5], unscored_seeds=[5], metric="knn20")
+        if one.cell_id == "drloc-pets"
+        else changed(one, metric="knn20")
+        for one in cells(STEADY)
+    ]
+    said = "seed 5 is not scored yet (by `evaluate --knn 20`), and left out."
+    assert f"pets, drloc: {said}" in comparison_notes(judged(given))
+    single = [note for note in comparison_notes(compare(given, ComparisonPlan())) if said in note]
+    assert len(single) == 1
 
 
 def test_a_steady_gain_is_separable_on_these_datasets_and_on_others() -> None:
