@@ -6,6 +6,7 @@ The next command finishes the work, and nothing is lost or doubled.
 import os
 import pty
 import random
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -184,6 +185,18 @@ def test_a_running_run_is_cancelled_within_seconds_and_a_retry_goes_on_from_its_
     first, second = read_attempt(folder, 1), read_attempt(folder, folder.attempts()[-1])
     assert first.end is not None and second.start is not None
     assert (second.start.resumed_attempt, second.start.resumed_step) == (1, first.end.step)
+
+
+def test_who_deletes_the_workspace_to_start_over_leaves_nothing_behind(cli: Cli) -> None:
+    grid = cli.write("grid.yaml", tiny_grid(seeds="2", epochs=ENDLESS))
+    cli.ok("submit", grid)
+    wait_for(lambda: is_training(cli))
+    old = [*processes_of(cli.workspace), *ranks(cli)]
+    shutil.rmtree(cli.workspace)
+    cli.write("grid.yaml", tiny_grid(seeds="2", epochs=2))
+    cli.ok("submit", grid, "--wait")
+    wait_for(lambda: not any(is_running(pid) for pid in old), 30)
+    assert set(completions(cli).values()) == {1}
 
 
 @pytest.mark.parametrize("change", ["missing", "other"])

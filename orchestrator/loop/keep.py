@@ -20,6 +20,7 @@ from ...db.engine import reading
 from ...jobs.config.config import load_config
 from ...jobs.errors import VtjobsError
 from ...jobs.workspace.markers import closed
+from ...jobs.workspace.presence import Presence
 from ..backends.local.backend import LocalQueue
 from ..backends.local.secrets import take_secrets
 from .context import Context, open_context
@@ -35,10 +36,14 @@ BACK_OFF_S = (5.0, 300.0)
 
 
 def keep(context: Context) -> None:
-    """Make passes until nothing is left to do, or the process that started this one is gone."""
+    """Make passes until nothing is left to do.
+
+    Or until the workspace or the process that started this one is gone.
+    """
     context.be_patient()
+    presence = Presence(context.workspace)
     parent, wait_s, queue = os.getppid(), BUSY_S, LocalQueue(context.workspace)
-    while os.getppid() == parent:
+    while os.getppid() == parent and not presence.is_gone():
         try:
             # What an agent at work was to take on is left to it, and started where it has ended.
             was_serving = bool(queue.running())

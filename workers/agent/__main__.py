@@ -10,6 +10,7 @@ from ...jobs.errors import DamagedFile, VtjobsError
 from ...jobs.run.states import ExitCode
 from ...jobs.workspace.allocation import read_allocation
 from ...jobs.workspace.paths import Workspace
+from ...jobs.workspace.presence import WorkspaceGone
 from .agent import Agent
 
 logger = logging.getLogger("vtjobs.agent")
@@ -45,7 +46,12 @@ def main() -> int:
     here = on_node(allocation.shape.backend)
     index = here.index() if options.index is None else options.index
     node = here.node() if options.node is None else options.node
-    return Agent(workspace, allocation, index, node=node, mirror=options.mirror).run()
+    try:
+        return Agent(workspace, allocation, index, node=node, mirror=options.mirror).run()
+    except WorkspaceGone as error:
+        # Its ranks end with it, and there is nobody to tell.
+        logger.error("%s", error)
+        return error.exit_code
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from ...jobs.run.retry import STALLED_LIMIT
 from ...jobs.run.states import AttemptState, ExitCode, FailureClass
 from ...jobs.workspace.allocation import Allocation, Task
 from ...jobs.workspace.paths import Workspace
+from ...jobs.workspace.presence import Presence
 from ..reach import inquiry, take_answer
 from .attempt import STOP_GRACE_S, HostedRun
 from .follower import OrderWatch, PeerRun
@@ -83,6 +84,7 @@ class Agent:
         # Whether another job goes on with what this one was stopped in.
         self._goes_on = False
         self._wake = Wake()
+        self._presence = Presence(workspace)
 
     def run(self) -> int:
         """Serve until every run has ended; return the agent's exit code."""
@@ -172,6 +174,7 @@ class Agent:
         )
 
     def _serve(self) -> None:
+        self._presence.require()
         if self.forge is None and self.waiting and self.stopping is None and not self._gave_up:
             self.forge = Forge(threads=self.allocation.shape.threads, log=sys.stderr.fileno())
             self.templates += 1
@@ -376,8 +379,7 @@ class Agent:
 
     def _check_walltime(self) -> None:
         walltime = self.allocation.shape.walltime_s
-        keeps_time = self.scheduler.signals_walltime
-        if walltime is not None and self.stopping is None and not keeps_time:
+        if walltime is not None and self.stopping is None and not self.scheduler.signals_walltime:
             lead = min(self.allocation.shape.lead_s, walltime / 4)
             if time.monotonic() - self.began >= walltime - lead:
                 self._stop(AttemptState.TIMEOUT)

@@ -25,6 +25,7 @@ from ....jobs.errors import DamagedFile, VtjobsError
 from ....jobs.workspace.allocation import read_allocation
 from ....jobs.workspace.journal import HEARTBEAT_S
 from ....jobs.workspace.paths import Workspace
+from ....jobs.workspace.presence import Presence
 from .backend import LocalQueue
 from .entries import End, Need, ProcessIdentity, Running, process_identity, write
 from .secrets import hand_secrets, take_secrets
@@ -57,6 +58,7 @@ class Runner:
         self.folder = folder
         self.variables = variables or {}
         self.queue = LocalQueue(workspace)
+        self.presence = Presence(workspace)
         self.codes: dict[int, int] = {}
         self._shown_at = -HEARTBEAT_S
         self._keeper: int | None = None
@@ -64,9 +66,12 @@ class Runner:
         self._keeper_at = -self._keeper_wait
 
     def run(self) -> None:
-        """Serve until queue and machine are empty and nothing will be due."""
+        """Serve until queue and machine are empty and nothing will be due.
+
+        Or until the workspace is gone.
+        """
         idle_since = time.monotonic()
-        while time.monotonic() - idle_since < LINGER_S:
+        while time.monotonic() - idle_since < LINGER_S and not self.presence.is_gone():
             has_work = self.tick()
             if has_work and self.folder is not None and not self._is_kept():
                 self._start_keeper(self.folder)
@@ -245,12 +250,12 @@ def main() -> int:
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     variables = take_secrets() if options.folder is not None else {}
-    free = True
+    runner, free = Runner(workspace, options.folder, variables), True
     # Somebody may have queued more while the lock was still held, and so have started no runner.
-    while free and (queue.waiting() or queue.running()):
+    while free and not runner.presence.is_gone() and (queue.waiting() or queue.running()):
         with queue.lock() as free:
             if free:
-                Runner(workspace, options.folder, variables).run()
+                runner.run()
     return 0
 
 
