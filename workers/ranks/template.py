@@ -7,8 +7,10 @@ rank, its process id and later its exit status go out. Run as `python -m
 vtjobs.workers.ranks.template FD`.
 """
 
+import importlib
 import json
 import os
+import pkgutil
 import selectors
 import signal
 import socket
@@ -49,7 +51,12 @@ def _warm_up() -> None:
         import timm.utils  # noqa: F401
     import torchvision.datasets  # noqa: F401
 
-    from ..training import loop  # noqa: F401
+    from .. import checkpoints, data, heads, models, training
+
+    # Ours too, all of it: who upgrades vtjobs while runs wait here would mix two versions.
+    for package in (sys.modules[__package__], checkpoints, data, heads, models, training):
+        for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
+            importlib.import_module(module.name)
 
 
 def _serve(agent: socket.socket) -> int:
