@@ -1,4 +1,5 @@
 # make demo           set up, train the quickstart grid, print its table
+# make demo-papers    train a cell of every ready grid on a few generated images, and compare it with the paper's
 # make test           set up, run every test that needs no cluster and no minutes
 # make test-training  run the tests that train whole runs, and stop and kill them
 # make test-clusters  run the tests on a real SLURM, Ray and PostgreSQL, and in a browser
@@ -16,11 +17,14 @@ CLUSTER_WORKERS ?= 2
 PYTEST := $(PYTHON) -m pytest -p no:cacheprovider --reruns 2 --reruns-delay 2 --durations 12
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo docs test test-training test-clusters test-long test-long-alone test-long-clusters test-oldest lint bench constraints clean
+.PHONY: demo demo-papers docs test test-training test-clusters test-long test-long-alone test-long-clusters test-oldest lint bench constraints clean
 
 demo: .venv/.ready
 	.venv/bin/vtjobs submit quickstart --wait
 	.venv/bin/vtjobs report quickstart
+
+demo-papers: .venv/.ready-test
+	$(PYTHON) -m tests.support.tiny_papers
 
 test: .venv/.ready-test
 	$(PYTEST) -m "not training and not clusters and not long" -n $(WORKERS) --dist worksteal

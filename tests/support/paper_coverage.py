@@ -36,6 +36,7 @@ TAIL = """\
 | recipes | each value against the text and the published program; `vtjobs show` says which it is | whole trainings |
 | architectures | parameters and FLOPs against the printed ones | weights of the authors of CvT and PatchConvNet |
 | datasets | small files in the published layouts, with their checksums | the real archives of sets that need a registration |
+| ready grids | a cell of each, from submission to the comparison, on a few generated images (`make demo-papers`) | the other cells |
 | schedules, optimizers, Mixup, EMA | against timm and the formulas in the papers | |
 | resume | bit for bit, on one and two CPU ranks, killed at any moment | on GPUs with NCCL |
 | fp16 and bf16 | on CPU | speed and accuracy on V100 and A100 |

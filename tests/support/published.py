@@ -4,10 +4,16 @@ import hashlib
 import io
 import pickle
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 import numpy
-import pytest
+
+
+class Patch(Protocol):
+    """What sets the checksums of the published files to those of the written ones."""
+
+    def setattr(self, target: Any, name: str, value: Any) -> None:
+        """Set an attribute of one of torchvision's datasets."""
 
 
 def md5(path: Path) -> str:
@@ -33,7 +39,7 @@ def python2_pickle(value: Any) -> bytes:
 
 
 def write_cifar(
-    root: Path, kind: Any, *, each: int, patch: pytest.MonkeyPatch
+    root: Path, kind: Any, *, each: int, patch: Patch
 ) -> tuple[numpy.ndarray, list[int]]:
     """Write every batch file with `each` images.
 
@@ -66,7 +72,7 @@ def write_cifar(
     return numpy.concatenate(images).reshape(-1, 3, 32, 32), labels
 
 
-def write_svhn(root: Path, kind: Any, *, each: int, patch: pytest.MonkeyPatch) -> dict[str, Any]:
+def write_svhn(root: Path, kind: Any, *, each: int, patch: Patch) -> dict[str, Any]:
     """Write train and test as MATLAB files, where the digit 0 is class 10.
 
     Return images and labels by split.
@@ -92,8 +98,8 @@ def write_svhn(root: Path, kind: Any, *, each: int, patch: pytest.MonkeyPatch) -
     return found
 
 
-def write_flowers(root: Path, kind: Any, *, patch: pytest.MonkeyPatch) -> dict[str, list[int]]:
-    """Write nine JPEG files of several sizes, three of each official part.
+def write_flowers(root: Path, kind: Any, *, each: int = 3, patch: Patch) -> dict[str, list[int]]:
+    """Write JPEG files of several sizes, `each` of them in each official part.
 
     Return the labels by part.
     """
@@ -103,15 +109,15 @@ def write_flowers(root: Path, kind: Any, *, patch: pytest.MonkeyPatch) -> dict[s
     folder = root / "flowers-102"
     (folder / "jpg").mkdir(parents=True)
     draw = numpy.random.default_rng(0)
-    for number in range(1, 10):
+    for number in range(1, 3 * each + 1):
         pixels = draw.integers(0, 256, (20 + number, 30, 3), dtype=numpy.uint8)
         Image.fromarray(pixels).save(folder / "jpg" / f"image_{number:05d}.jpg")
-    labels = numpy.arange(1, 10)
+    labels = numpy.arange(1, 3 * each + 1)
     savemat(folder / "imagelabels.mat", {"labels": labels[None]})
     ids = {
-        "trnid": numpy.array([[2, 4, 6]]),
-        "valid": numpy.array([[1, 3, 5]]),
-        "tstid": numpy.array([[7, 8, 9]]),
+        "trnid": labels[None, 1 : 2 * each : 2],
+        "valid": labels[None, 0 : 2 * each : 2],
+        "tstid": labels[None, 2 * each :],
     }
     savemat(folder / "setid.mat", ids)
     facts = {
@@ -119,4 +125,5 @@ def write_flowers(root: Path, kind: Any, *, patch: pytest.MonkeyPatch) -> dict[s
         for name, (file, _) in kind._file_dict.items()
     }
     patch.setattr(kind, "_file_dict", facts)
-    return {"train": [1, 3, 5, 0, 2, 4], "test": [6, 7, 8]}
+    parts = {"train": (*ids["trnid"][0], *ids["valid"][0]), "test": ids["tstid"][0]}
+    return {part: [int(number) - 1 for number in numbers] for part, numbers in parts.items()}

@@ -1,0 +1,128 @@
+"""The papers' datasets with a few generated images each, in the layouts they are published in."""
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy
+from PIL import Image
+
+from vtjobs.jobs.grid import catalogue
+
+from .published import write_cifar, write_flowers, write_svhn
+
+SIDE = 64
+DOMAINS = ("clipart", "infograph", "painting", "quickdraw", "real", "sketch")
+YEARS = (2018, 2019)
+# Images for training where the papers ask for the 30 nearest of them.
+NEIGHBOURS = 32
+
+
+@dataclass(slots=True)
+class Written:
+    """What was written, as far as a program that reads it has to be told."""
+
+    counts: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """Dataset -> images for training and for testing."""
+    checksums: list[tuple[str, str, Any]] = field(default_factory=list)
+    """Class of `torchvision.datasets`, attribute, value."""
+
+    def setattr(self, target: Any, name: str, value: Any) -> None:
+        """Note a checksum, in the way in which pytest's `monkeypatch` sets it."""
+        self.checksums.append((target.__name__, name, value))
+
+    def as_program(self) -> str:
+        """Return lines that set the checksums."""
+        lines = [f"_published.{kind}.{name} = {value!r}" for kind, name, value in self.checksums]
+        return "\n".join(["", "from torchvision import datasets as _published", *lines, ""])
+
+
+def write_datasets(root: Path, *, train: int, test: int) -> Written:
+    """Write one dataset of each layout, with about so many images."""
+    from torchvision import datasets
+
+    written = Written()
+    write_cifar(root / "cifar10", datasets.CIFAR10, each=test, patch=written)
+    written.counts["cifar10"] = 5 * test, test
+    write_cifar(root / "cifar100", datasets.CIFAR100, each=NEIGHBOURS, patch=written)
+    written.counts["cifar100"] = written.counts["cifar100_coarse"] = NEIGHBOURS, NEIGHBOURS
+    write_svhn(root / "svhn", datasets.SVHN, each=train, patch=written)
+    written.counts["svhn"] = train, train
+    write_flowers(root / "flowers102", datasets.Flowers102, each=train, patch=written)
+    written.counts |= {"flowers102": (2 * train, train), "flowers102_relvit": (train, train)}
+    _imagenet(root / "imagenet1k", train, test)
+    _tiny_imagenet(root / "tiny_imagenet" / "tiny-imagenet-200", train, test)
+    for domain in DOMAINS:
+        _domain(root / "domainnet", domain, train, test)
+    for year in YEARS:
+        _inaturalist(root / f"inat{year}", year, NEIGHBOURS, test)
+        written.counts[f"inat{year}"] = NEIGHBOURS, test
+    for name in ("imagenet1k", "imagenet100", "tiny_imagenet", *DOMAINS):
+        written.counts[name] = train, test
+    return written
+
+
+def write_weights(root: Path) -> None:
+    """Write the weights that DRLoc's table 5 starts from, drawn and not trained."""
+    import timm
+    from safetensors.torch import save_file
+
+    from vtjobs.workers.models import t2t
+
+    root.mkdir()
+    for name in ("swin_tiny_patch4_window7_224.ms_in1k", "resnet50.tv_in1k"):
+        model = timm.create_model(name, pretrained=False)
+        save_file(model.state_dict(), str(root / f"{name}.safetensors"))
+    save_file(t2t.t2t_vit_14().state_dict(), str(root / "t2t_vit_14.safetensors"))
+
+
+def _pictures(paths: Iterable[Path]) -> None:
+    draw = numpy.random.default_rng(0)
+    for path in paths:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        pixels = draw.integers(0, 256, (SIDE, SIDE + 8, 3), dtype=numpy.uint8)
+        Image.fromarray(pixels).save(path, "JPEG")
+
+
+def _imagenet(root: Path, train: int, test: int) -> None:
+    # ImageNet-100 asks for all of its classes; the two first of them have the images.
+    names = catalogue.class_list("imagenet100")
+    for part, count in (("train", train), ("val", test)):
+        for name in names:
+            (root / part / name).mkdir(parents=True)
+        _pictures(
+            root / part / names[number % 2] / f"{part}_{number}.JPEG" for number in range(count)
+        )
+
+
+def _tiny_imagenet(root: Path, train: int, test: int) -> None:
+    names = ("n01443537", "n01629819")
+    _pictures(
+        root / "train" / names[at % 2] / "images" / f"{names[at % 2]}_{at}.JPEG"
+        for at in range(train)
+    )
+    _pictures(root / "val" / "images" / f"val_{at}.JPEG" for at in range(test))
+    rows = [f"val_{at}.JPEG\t{names[at % 2]}\t0\t0\t62\t62\n" for at in range(test)]
+    (root / "val" / "val_annotations.txt").write_text("".join(rows))
+    (root / "wnids.txt").write_text("".join(f"{name}\n" for name in names))
+
+
+def _domain(root: Path, domain: str, train: int, test: int) -> None:
+    for part, count in (("train", train), ("test", test)):
+        files = [f"{domain}/class_{number % 2}/{part}_{number}.jpg" for number in range(count)]
+        _pictures(root / file for file in files)
+        lines = [f"{file} {number % 2}\n" for number, file in enumerate(files)]
+        (root / f"{domain}_{part}.txt").write_text("".join(lines))
+
+
+def _inaturalist(root: Path, year: int, train: int, test: int) -> None:
+    ranks = ("kingdom", "phylum", "class", "order", "family", "genus")
+    categories = [{"id": number, **dict.fromkeys(ranks, f"taxon {number}")} for number in range(2)]
+    for part, ids in (("train", range(train)), ("val", range(train, train + test))):
+        images = [{"id": at, "file_name": f"train_val{year}/Plants/{at}.jpg"} for at in ids]
+        notes = [{"id": at, "image_id": at, "category_id": at % 2} for at in ids]
+        _pictures(root / str(image["file_name"]) for image in images)
+        document = {"images": images, "annotations": notes, "categories": categories}
+        (root / f"{part}{year}.json").write_text(json.dumps(document))
