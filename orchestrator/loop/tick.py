@@ -35,6 +35,9 @@ from .reconcile import Action, Decision, LiveAttempt, decide
 
 # So much of a scheduler's word is kept; some reasons list every node.
 WORD_CHARS = 200
+# So many times the CPU seconds of a pass its process rests after it: with many thousands of runs a
+# pass takes a while, and this machine has other things to do as well.
+REST = 4.0
 
 
 @dataclass(slots=True)
