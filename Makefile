@@ -35,7 +35,7 @@ test-training: .venv/.ready-test
 test-clusters: .venv/.ready-test
 	$(PYTEST) -m "clusters and not long" -n $(CLUSTER_WORKERS) --dist worksteal
 
-test-long: test-long-alone test-long-clusters
+test-long: test-long-alone test-long-clusters demo-papers
 
 test-long-alone: .venv/.ready-test
 	$(PYTEST) -m "long and not clusters" -n $(WORKERS) --dist worksteal

@@ -19,6 +19,9 @@ from .over_datasets import lines
 from .study_table import arms_of
 from .wording import columns, labels
 
+# Seeds of a cell that its mean has not, by why.
+WITHOUT_VALUE = ("missing_seeds", "diverged_seeds", "lost_seeds", "unscored_seeds")
+
 
 def of_cells(cells: Sequence[Cell]) -> str:
     """Return one line per cell of a report."""
@@ -37,9 +40,10 @@ def of_cells(cells: Sequence[Cell]) -> str:
                 values,
                 *(cell.gain_interval or ("", "")),
                 len(cell.imported_values),
+                *(" ".join(map(str, getattr(cell, name))) for name in WITHOUT_VALUE),
             ]
         )
-    ends = ["seeds", "values", "gain_low", "gain_high", "imported"]
+    ends = ["seeds", "values", "gain_low", "gain_high", "imported", *WITHOUT_VALUE]
     return csv_text([*names, "metric", "set", *numbers, *ends], rows)
 
 

@@ -14,6 +14,8 @@ from vtjobs.analysis.stats.components import arms, components
 from vtjobs.jobs.documents import asdict
 from vtjobs.jobs.run.design import Design, rows
 
+from ...support.cells import cell
+
 NAMES = ["init", "order"]
 
 
@@ -49,7 +51,7 @@ def test_every_part_of_a_study_is_a_line_with_its_interval(
     design: Design, parts: list[str]
 ) -> None:
     bits = {seed: numpy.arange(50) % (8 + seed) > 0 for seed in range(3)}
-    cell = CellSplit(
+    split_cell = CellSplit(
         schema_version=1,
         cell_id="c",
         backbone="vit",
@@ -65,9 +67,16 @@ def test_every_part_of_a_study_is_a_line_with_its_interval(
         studies=[_study(design)],
         **asdict(split(bits)),
     )
-    lines = list(csv.DictReader(io.StringIO(as_csv.of_variances([cell]))))
+    lines = list(csv.DictReader(io.StringIO(as_csv.of_variances([split_cell]))))
     assert [line["stream"] for line in lines if line["of"] == design] == parts
     for line in lines:
         if line["of"] == design and line["low"]:
             value = float(line["share"] or line["std"])
             assert float(line["low"]) <= value <= float(line["high"])
+
+
+def test_seeds_that_a_mean_has_not_are_named_by_why() -> None:
+    one = cell("drloc", [80.0, 82.0], missing_seeds=[2, 3], lost_seeds=[3])
+    (line,) = csv.DictReader(io.StringIO(as_csv.of_cells([one])))
+    assert (line["seeds"], line["missing_seeds"], line["lost_seeds"]) == ("0 1", "2 3", "3")
+    assert line["unscored_seeds"] == line["diverged_seeds"] == ""
