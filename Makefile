@@ -17,7 +17,7 @@ CLUSTER_WORKERS ?= 2
 PYTEST := $(PYTHON) -m pytest -p no:cacheprovider --reruns 2 --reruns-delay 2 --durations 12
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo demo-papers docs test test-training test-clusters test-long test-long-alone test-long-clusters test-oldest lint bench constraints clean
+.PHONY: demo demo-papers docs test test-training test-clusters test-long test-long-alone test-long-clusters test-training-and-long test-all-clusters test-oldest lint bench constraints clean
 
 demo: .venv/.ready
 	.venv/bin/vtjobs submit quickstart --wait
@@ -42,6 +42,13 @@ test-long-alone: .venv/.ready-test
 
 test-long-clusters: .venv/.ready-test
 	$(PYTEST) -m "long and clusters" -n $(CLUSTER_WORKERS) --dist worksteal
+
+# Collecting the tests takes half a minute: CI does it once for two of these.
+test-training-and-long: .venv/.ready-test
+	$(PYTEST) -m "(training or long) and not clusters" -n $(WORKERS) --dist worksteal
+
+test-all-clusters: .venv/.ready-test
+	$(PYTEST) -m clusters -n $(CLUSTER_WORKERS) --dist worksteal
 
 test-oldest:
 	deploy/oldest
