@@ -81,7 +81,6 @@ class Ranks:
 
 
 def _serve() -> None:
-    import sklearn.datasets  # noqa: F401
     import timm.data
     import timm.optim
     import timm.scheduler
