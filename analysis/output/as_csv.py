@@ -19,7 +19,8 @@ from .over_datasets import lines
 from .study_table import arms_of
 from .wording import columns, labels
 
-# Seeds of a cell that its mean has not, by why.
+# All seeds of a cell without a value, and those of them that diverged, were lost, or are not scored
+# yet.
 WITHOUT_VALUE = ("missing_seeds", "diverged_seeds", "lost_seeds", "unscored_seeds")
 
 

@@ -1,19 +1,25 @@
 """Whether a workspace is still the one that a process began to serve.
 
-Who starts over removes the folder, often while something runs there. A process of the old workspace
-would go on for ever, on files that nobody sees, and would serve the new one beside its own.
+Whoever starts over deletes the folder, often while something runs there. A process of the old
+workspace would go on for ever, on files that nobody sees, and would serve the new one beside its
+own.
 """
 
 import errno
 import os
 import time
+from pathlib import Path
 
 from ..atomic_files import read_json
 from ..errors import DamagedFile
 from .paths import Workspace, WorkspaceUnreadable
 
 # Seconds between two looks, each of which asks the file system once.
-LOOK_S = 5.0
+LOOK_S = 1.0
+# For so many looks in a row the workspace must be deleted: a file server may be starting up.
+PATIENCE = 3
+# What the name of an open file begins with where a network or user file system deleted it.
+DELETED = (".nfs", ".fuse_hidden")
 
 
 class WorkspaceGone(WorkspaceUnreadable):
@@ -21,62 +27,110 @@ class WorkspaceGone(WorkspaceUnreadable):
 
 
 class Presence:
-    """Watches a workspace's identity file, which it keeps open.
+    """Watches a workspace's identity file.
+
+    It keeps the file open, to tell a file that was deleted from one that cannot be seen.
 
     Args:
         workspace: of the process.
         every_s: seconds between two looks.
 
     Raises:
-        OSError: there is no identity file, or it cannot be read.
+        WorkspaceGone: there is no identity file.
+        WorkspaceUnreadable: it cannot be opened.
     """
 
     def __init__(self, workspace: Workspace, *, every_s: float = LOOK_S) -> None:
         self.workspace = workspace
         self.every_s = every_s
-        self._held = os.open(workspace.identity, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            self._held = os.open(workspace.identity, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            raise WorkspaceGone(f"workspace {workspace.root} was deleted") from None
+        except OSError as error:
+            message = f"workspace {workspace.root} cannot be read: {error}"
+            raise WorkspaceUnreadable(message) from None
         self._id = _id(workspace)
         self._next_at = 0.0
+        self._deleted_at: float | None = None
+        """When it was first seen deleted, and ever since."""
         self._gone = False
 
-    def is_gone(self) -> bool:
+    def is_gone(self, *, at_once: bool = False) -> bool:
         """Whether the workspace was deleted, or another one lies in its place.
 
-        A file system that does not answer, or is not mounted, says neither.
+        One whose file system does not answer, or is not mounted, counts as still there.
+
+        Args:
+            at_once: look now, however short ago the last look was.
         """
         now = time.monotonic()
-        if not self._gone and now >= self._next_at:
+        if not self._gone and (at_once or now >= self._next_at):
             self._next_at = now + self.every_s
             self._gone = self._look()
         return self._gone
 
-    def require(self) -> None:
+    def require(self, *, at_once: bool = False) -> None:
         """Refuse to go on without the workspace.
 
         Raises:
             WorkspaceGone: it is gone.
         """
-        if self.is_gone():
+        if self.is_gone(at_once=at_once):
             raise WorkspaceGone(f"workspace {self.workspace.root} was deleted or replaced")
 
     def _look(self) -> bool:
         try:
-            if os.path.samestat(os.stat(self.workspace.identity), os.fstat(self._held)):
+            there = _stat(self.workspace.identity)
+            if there is not None:
+                self._deleted_at = None
+                return self._is_another(there)
+            if not self._is_deleted():
+                self._deleted_at = None
                 return False
-        except FileNotFoundError:
-            return self._is_deleted() and not self.workspace.identity_copy.exists()
         except OSError:
+            # The file system does not answer.
+            return False
+        now = time.monotonic()
+        self._deleted_at = now if self._deleted_at is None else self._deleted_at
+        return now - self._deleted_at >= PATIENCE * self.every_s
+
+    def _is_another(self, there: os.stat_result) -> bool:
+        held = self._held_stat()
+        if held is not None and os.path.samestat(there, held):
             return False
         # A file that was restored from its copy is as good as the first one.
         found = _id(self.workspace)
-        return found is not None and found != self._id
+        return found is not None and self._id is not None and found != self._id
 
     def _is_deleted(self) -> bool:
-        # Where it was only moved, or its file system unmounted, the open file keeps its name.
+        """Whether the open file was deleted, and there is no copy to restore it from.
+
+        Where it was only moved, or its file system unmounted, it keeps its name.
+        """
+        if _stat(self.workspace.identity_copy) is not None:
+            return False
+        held = self._held_stat()
+        return held is None or held.st_nlink == 0 or self._name().startswith(DELETED)
+
+    def _held_stat(self) -> os.stat_result | None:
+        """Return what the file system knows of the open file; None: it no longer has it."""
         try:
-            return os.fstat(self._held).st_nlink == 0
+            return os.fstat(self._held)
         except OSError as error:
-            return error.errno == errno.ESTALE
+            if error.errno != errno.ESTALE:
+                raise
+            return None
+
+    def _name(self) -> str:
+        return Path(os.readlink(f"/proc/self/fd/{self._held}")).name
+
+
+def _stat(path: Path) -> os.stat_result | None:
+    try:
+        return os.stat(path)
+    except FileNotFoundError:
+        return None
 
 
 def _id(workspace: Workspace) -> str | None:

@@ -24,7 +24,7 @@ from ...jobs.workspace.presence import Presence
 from ..backends.local.backend import LocalQueue
 from ..backends.local.secrets import take_secrets
 from .context import Context, open_context
-from .tick import REST, Report, tick
+from .tick import Effort, Report, tick
 
 logger = logging.getLogger("vtjobs.keep")
 
@@ -36,15 +36,12 @@ BACK_OFF_S = (5.0, 300.0)
 
 
 def keep(context: Context) -> None:
-    """Make passes until nothing is left to do.
-
-    Or until the workspace or the process that started this one is gone.
-    """
+    """Make passes until nothing is left to do, or the workspace or this one's parent is gone."""
     context.be_patient()
     presence = Presence(context.workspace)
     parent, wait_s, queue = os.getppid(), BUSY_S, LocalQueue(context.workspace)
     while os.getppid() == parent and not presence.is_gone():
-        began = time.process_time()
+        effort = Effort()
         try:
             # What an agent at work was to take on is left to it, and started where it has ended.
             was_serving = bool(queue.running())
@@ -56,7 +53,7 @@ def keep(context: Context) -> None:
         except (VtjobsError, OSError) as error:
             logger.warning("%s: %s", type(error).__name__, error)
             wait_s = min(BACK_OFF_S[1], max(BACK_OFF_S[0], wait_s * 2))
-        time.sleep(max(wait_s, REST * (time.process_time() - began)))
+        time.sleep(max(wait_s, effort.rest_s()))
 
 
 def is_needed(context: Context, report: Report) -> bool:

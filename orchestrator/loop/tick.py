@@ -35,9 +35,22 @@ from .reconcile import Action, Decision, LiveAttempt, decide
 
 # So much of a scheduler's word is kept; some reasons list every node.
 WORD_CHARS = 200
-# So many times the CPU seconds of a pass its process rests after it: with many thousands of runs a
-# pass takes a while, and this machine has other things to do as well.
-REST = 4.0
+# With many thousands of runs a pass takes a while, and this machine has other things to do as well:
+# after it its process rests this many times the CPU seconds that it took, and the seconds that it
+# took, but no longer than the last.
+REST, MOST_REST_S = 4.0, 30.0
+
+
+class Effort:
+    """What a pass takes, from the making of this object on."""
+
+    def __init__(self) -> None:
+        self._wall, self._cpu = time.monotonic(), time.process_time()
+
+    def rest_s(self) -> float:
+        """Return how many seconds its process should rest."""
+        wall, cpu = time.monotonic() - self._wall, time.process_time() - self._cpu
+        return min(MOST_REST_S, max(wall, REST * cpu))
 
 
 @dataclass(slots=True)

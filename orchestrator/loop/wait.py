@@ -9,7 +9,7 @@ from ...jobs.errors import LedgerUnreachable
 from ...jobs.run.selector import Selection
 from ...jobs.run.states import RunState
 from .context import Context
-from .tick import REST, Report, tick
+from .tick import Effort, Report, tick
 
 POLL_S = 1.0
 # How long a ledger that went away may stay away before the wait gives up.
@@ -27,7 +27,7 @@ def wait(context: Context, selection: Selection, show: Show) -> list[records.Run
     context.be_patient()
     away_since: float | None = None
     while True:
-        began = time.process_time()
+        effort = Effort()
         try:
             report = tick(context)
             with reading(context.ledger.engine) as connection:
@@ -42,4 +42,4 @@ def wait(context: Context, selection: Selection, show: Show) -> list[records.Run
         show(rows, report)
         if all(RunState(row.state).is_settled for row in rows):
             return rows
-        time.sleep(max(POLL_S, REST * (time.process_time() - began)))
+        time.sleep(max(POLL_S, effort.rest_s()))

@@ -87,7 +87,7 @@ def _pictures(paths: Iterable[Path]) -> None:
 
 
 def _imagenet(root: Path, train: int, test: int) -> None:
-    # ImageNet-100 asks for all of its classes; the two first of them have the images.
+    # ImageNet-100 asks for all of its classes; the first two have the images.
     names = catalogue.class_list("imagenet100")
     for part, count in (("train", train), ("val", test)):
         for name in names:

@@ -44,8 +44,8 @@ EPOCHS = 150
 # Of what these tables' grids train, the papers print no score.
 WITHOUT_SCORES = ("drloc-table14", "relvit-figure4")
 
-# What is run of a grid, where its first cell is not the one: a small model, or a layout of files
-# that no other grid reads.
+# Conditions that choose a grid's cell, instead of the first one: for a small model, or for a dataset
+# whose files no other grid reads.
 CHOSEN = {
     "drloc-table2b": "backbone=t2t_vit_14 head=drloc",
     "drloc-table4": "backbone=resnet50_drloc dataset=svhn head=drloc",
@@ -69,7 +69,7 @@ class Outcome:
     """Backbone, dataset and head."""
     state: str
     seconds: float
-    """That its stages took together."""
+    """How long its stages took together."""
     tables: list[str]
     """PAPER:TABLE, each with a printed number that was compared with this cell's."""
     printed: float | None
@@ -147,7 +147,7 @@ class Small:
 
 
 def _shortened(value: Any, key: str = "") -> Any:
-    """Return a grid or recipe whose epochs are hundredths and whose batches are small."""
+    """Return a grid, a recipe or a record with fewer epochs and small batches."""
     if isinstance(value, dict):
         return {name: _shortened(part, str(name)) for name, part in value.items()}
     if isinstance(value, list):
@@ -179,6 +179,13 @@ def scorings(grid: str) -> list[str]:
 
 def play(user: Small, grids: Sequence[str]) -> Iterator[Outcome]:
     """Submit a cell of each grid, wait for all, and compare each with what is printed."""
+    try:
+        yield from _play(user, grids)
+    finally:
+        user("cancel", "all", "--yes")
+
+
+def _play(user: Small, grids: Sequence[str]) -> Iterator[Outcome]:
     chosen = {}
     for number, grid in enumerate(grids, start=1):
         print(f"submit {number}/{len(grids)} {grid}", file=sys.stderr, flush=True)
@@ -266,12 +273,8 @@ def main() -> int:
     parser.add_argument("--keep", type=Path, help="folder to work in, and to leave")
     asked = parser.parse_args()
     with _folder(asked.keep) as folder:
-        user = Small(folder)
-        try:
-            outcomes = list(play(user, asked.grids or sorted(known)))
-        finally:
-            user("cancel", "all", "--yes")
-    Console(width=200).print(as_table(outcomes))
+        outcomes = list(play(Small(folder), asked.grids or sorted(known)))
+        Console(width=200).print(as_table(outcomes))
     return 0 if all(outcome.is_right for outcome in outcomes) else 1
 
 
@@ -281,7 +284,8 @@ def _folder(kept: Path | None) -> Iterator[Path]:
         kept.mkdir(parents=True)
         yield kept.resolve()
         return
-    with tempfile.TemporaryDirectory(prefix="vtjobs-papers-") as folder:
+    # What serves the workspace ends once it is gone, and may write until then.
+    with tempfile.TemporaryDirectory(prefix="vtjobs-papers-", ignore_cleanup_errors=True) as folder:
         yield Path(folder)
 
 

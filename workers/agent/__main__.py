@@ -49,9 +49,10 @@ def main() -> int:
     try:
         return Agent(workspace, allocation, index, node=node, mirror=options.mirror).run()
     except WorkspaceGone as error:
-        # Its ranks end with it, and there is nobody to tell.
+        # Its ranks end with it, and there is nobody to tell. A bad code from another node than the
+        # first would have srun kill the first one's agent.
         logger.error("%s", error)
-        return error.exit_code
+        return int(ExitCode.COMPLETED) if node else error.exit_code
 
 
 if __name__ == "__main__":

@@ -116,6 +116,7 @@ class Agent:
 
     def _leave(self) -> None:
         """See that others go on with what is left, and with what others could not submit."""
+        self._presence.require(at_once=True)
         if self._hands_on():
             # Before all else: little time may be left.
             self._give_up_where_time_is_too_short()
@@ -143,6 +144,7 @@ class Agent:
         if self.stopping is not None or self._gives_way():
             return False
         if not self.waiting and len(self.active) < len(self.lanes) and self._takes_on():
+            self._presence.require()
             if (task := self.further.next()) is not None:
                 self.waiting.append(task)
         return bool(self.waiting) or bool(self.further.pending and self._takes_on())
@@ -245,13 +247,8 @@ class Agent:
         self.done.append(hosted)
         outcome = hosted.ended
         self._look_after(hosted)
-        logger.info(
-            "run %s: attempt %d %s%s",
-            hosted.task.run_id,
-            hosted.task.attempt,
-            outcome.state,
-            f" ({outcome.signature})" if outcome.signature else "",
-        )
+        task, why = hosted.task, f" ({outcome.signature})" if outcome.signature else ""
+        logger.info("run %s: attempt %d %s%s", task.run_id, task.attempt, outcome.state, why)
         if self.node == 0 and self.allocation.shape.nodes > 1 and self.stopping is None:
             if outcome.failure in (FailureClass.STOPPED, FailureClass.WALLTIME):
                 # Another node's agent was told to stop; it will serve no further run.
@@ -264,6 +261,7 @@ class Agent:
         outcome, further = hosted.ended, self.further
         if self.node or outcome is None:
             return
+        self._presence.require(at_once=True)
         try:
             further.after(
                 hosted.task,

@@ -53,7 +53,7 @@ def _warm_up() -> None:
 
     from .. import checkpoints, data, heads, models, training
 
-    # Ours too, all of it: who upgrades vtjobs while runs wait here would mix two versions.
+    # Ours too, all of it: after an upgrade a rank would mix two versions.
     for package in (sys.modules[__package__], checkpoints, data, heads, models, training):
         for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
             importlib.import_module(module.name)

@@ -66,10 +66,7 @@ class Runner:
         self._keeper_at = -self._keeper_wait
 
     def run(self) -> None:
-        """Serve until queue and machine are empty and nothing will be due.
-
-        Or until the workspace is gone.
-        """
+        """Serve until the workspace is gone, or nothing is to be done here or will be due."""
         idle_since = time.monotonic()
         while time.monotonic() - idle_since < LINGER_S and not self.presence.is_gone():
             has_work = self.tick()
@@ -127,7 +124,7 @@ class Runner:
                 )
                 continue
             gpus = self._fits(need, running)
-            if gpus is None:
+            if gpus is None or self.presence.is_gone(at_once=True):
                 break
             running[token] = self._start(token, need, gpus)
         return bool(running or waiting)
@@ -235,6 +232,7 @@ def main() -> int:
     workspace = Workspace(options.workspace)
     try:
         workspace.check()
+        presence = Presence(workspace)
     except VtjobsError as error:
         logger.error("%s", error)
         return error.exit_code
@@ -250,12 +248,12 @@ def main() -> int:
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     variables = take_secrets() if options.folder is not None else {}
-    runner, free = Runner(workspace, options.folder, variables), True
+    free = True
     # Somebody may have queued more while the lock was still held, and so have started no runner.
-    while free and not runner.presence.is_gone() and (queue.waiting() or queue.running()):
+    while free and not presence.is_gone() and (queue.waiting() or queue.running()):
         with queue.lock() as free:
             if free:
-                runner.run()
+                Runner(workspace, options.folder, variables).run()
     return 0
 
 

@@ -1,52 +1,37 @@
 """A command that waits leaves the machine to others."""
 
-import time
+from types import SimpleNamespace
 
 import pytest
 
-from vtjobs.jobs.run.selector import Selection
-from vtjobs.orchestrator.loop import wait as module
-from vtjobs.orchestrator.loop.context import Context
-from vtjobs.orchestrator.loop.tick import REST, Report, tick
-
-from ...support.grids import tiny_grid
-from ...support.lab import Lab
-
-BUSY_S = 0.4
+from vtjobs.orchestrator.loop import tick as module
+from vtjobs.orchestrator.loop.tick import MOST_REST_S, REST, Effort
 
 
-class Rested(Exception):
-    """Carries for how long."""
+def _rest(monkeypatch: pytest.MonkeyPatch, *, wall_s: float, cpu_s: float) -> float:
+    """Return the rest after a pass that took so long."""
+    now = {"wall": 100.0, "cpu": 7.0}
+    clock = SimpleNamespace(monotonic=lambda: now["wall"], process_time=lambda: now["cpu"])
+    monkeypatch.setattr(module, "time", clock)
+    effort = Effort()
+    now["wall"] += wall_s
+    now["cpu"] += cpu_s
+    return effort.rest_s()
 
 
-def _rests_for(lab: Lab, monkeypatch: pytest.MonkeyPatch, *, busy_s: float) -> float:
-    """Return how many seconds a wait sleeps after a pass of so many seconds of CPU time."""
-
-    def busy(context: Context) -> Report:
-        report = tick(context)
-        until = time.process_time() + busy_s
-        while time.process_time() < until:
-            pass
-        return report
-
-    def rest(seconds: float) -> None:
-        raise Rested(seconds)
-
-    lab.submit(tiny_grid(seeds="1"))
-    monkeypatch.setattr(module, "tick", busy)
-    monkeypatch.setattr(module.time, "sleep", rest)
-    with pytest.raises(Rested) as rested:
-        module.wait(lab.context, Selection(everything=True), lambda rows, report: None)
-    return float(rested.value.args[0])
-
-
-def test_a_wait_rests_longer_than_its_passes_compute(
-    quiet_lab: Lab, monkeypatch: pytest.MonkeyPatch
+def test_after_a_pass_that_computes_a_fifth_of_the_time_is_used(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    assert REST * BUSY_S <= _rests_for(quiet_lab, monkeypatch, busy_s=BUSY_S) < 10
+    rest = _rest(monkeypatch, wall_s=2.0, cpu_s=2.0)
+    assert rest == 2.0 * REST
+    assert 2.0 / (2.0 + rest) == pytest.approx(0.2)
 
 
-def test_a_wait_looks_every_second_where_a_pass_takes_nothing(
-    quiet_lab: Lab, monkeypatch: pytest.MonkeyPatch
+def test_after_a_pass_that_waits_for_a_disk_or_a_server_these_have_a_rest_as_well(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    assert 1 <= _rests_for(quiet_lab, monkeypatch, busy_s=0) < 2
+    assert _rest(monkeypatch, wall_s=10.0, cpu_s=0.1) == 10.0
+
+
+def test_no_rest_is_longer_than_a_user_would_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert _rest(monkeypatch, wall_s=180.0, cpu_s=180.0) == MOST_REST_S
