@@ -9,8 +9,7 @@ from ...jobs.config.node import on_node
 from ...jobs.errors import DamagedFile, VtjobsError
 from ...jobs.run.states import ExitCode
 from ...jobs.workspace.allocation import read_allocation
-from ...jobs.workspace.paths import Workspace
-from ...jobs.workspace.presence import WorkspaceGone
+from ...jobs.workspace.paths import Workspace, WorkspaceUnreadable
 from .agent import Agent
 
 logger = logging.getLogger("vtjobs.agent")
@@ -48,7 +47,7 @@ def main() -> int:
     node = here.node() if options.node is None else options.node
     try:
         return Agent(workspace, allocation, index, node=node, mirror=options.mirror).run()
-    except WorkspaceGone as error:
+    except WorkspaceUnreadable as error:
         # Its ranks end with it, and there is nobody to tell. A bad code from another node than the
         # first would have srun kill the first one's agent.
         logger.error("%s", error)
