@@ -2,13 +2,13 @@
 a checkpoint.
 """
 
-import itertools
 import json
 import os
 import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -83,27 +83,36 @@ def sources(document: dict[str, object], attempt: int, state: str) -> list[str]:
 # Walltime -----------------------------------------------------------------------------------------
 
 
-def epochs_for(seconds: float, run: OneRun) -> int:
-    """Return how many epochs take at least so long here, by the quickest ones of a run that is
-    there.
-    """
-    times = [event["at"] for event in run.events(1, "epoch")]
-    gaps = sorted(later - earlier for earlier, later in itertools.pairwise(times))
-    return int(seconds / gaps[len(gaps) // 10])
+# Its steps take a while and no CPU, however busy the machine is.
+SLOW = """\
+import time
+
+import torch
+
+class Slow(torch.nn.Module):
+    def __init__(self, grids):
+        super().__init__()
+
+    def forward(self, grids, generator, places=None):
+        time.sleep(0.1 * self.training)
+        return grids[-1].sum() * 0.0, {}
+"""
+# Of eight steps each: more than two jobs have time for.
+SLOW_EPOCHS = 300
 
 
-# Its pace must fit the minutes that SLURM grants: a busy machine needs more of them.
 @pytest.mark.long
 @pytest.mark.timeout(2400)
 def test_nodes_hand_a_run_on_twice_without_any_command_and_its_weights_are_those_of_an_uninterrupted_one(
     user: Cli, slurm: SlurmCluster, tmp_path: Path, cache: Path
 ) -> None:
-    probe = user_of(slurm, tmp_path / "probe", cache)
-    epochs = epochs_for(240, one_that_completed(probe))
     other = user_of(slurm, tmp_path / "other", cache)
-    straight = submit(other, slurm_grid(epochs=epochs))
+    for one in (user, other):
+        one.write("slow.py", SLOW)
+    slow = partial(slurm_grid, epochs=SLOW_EPOCHS, heads='[{"slow.py:Slow": {weight: 0.1}}]')
+    straight = submit(other, slow())
     # Of two minutes SLURM's signal leaves a run between 80 and 110 s.
-    run = submit(user, slurm_grid(epochs=epochs, resources="walltime: 2m", slurm="lead: 10s"))
+    run = submit(user, slow(resources="walltime: 2m", slurm="lead: 10s"))
     wait_for(lambda: run.folder.highest_claim() >= 3, 1200)
     ended = wait_for(lambda: run.record(run.folder.highest_claim()).end, 300)
     while ended.state == "timeout":
@@ -122,12 +131,6 @@ def test_nodes_hand_a_run_on_twice_without_any_command_and_its_weights_are_those
         attempt["step"] for attempt in found[:-1]
     ]
     assert weights_of(user.workspace, run.run_id) == weights_of(other.workspace, straight.run_id)
-
-
-def one_that_completed(user: Cli) -> OneRun:
-    run = submit(user, slurm_grid(epochs=150))
-    run.ends(1)
-    return run
 
 
 # Preemption ---------------------------------------------------------------------------------------

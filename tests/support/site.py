@@ -27,6 +27,7 @@ PATIENCE_S = 180.0
 def slurm_grid(
     *, seeds: str = "1", epochs: int = 60, backbone: str = TINY, train: str = "", resources: str = "",
     slurm: str = "", extra: str = "", name: str = "tiny", dataset: str = "digits",
+    heads: str = "[supervised]",
 ) -> str:  # fmt: skip
     """Return a grid of tiny runs for a cluster; an epoch takes some hundredths of a second."""
     changes = ", ".join(
@@ -41,7 +42,7 @@ name: {name}
 backbones:
   - vit_small_patch16_224: {backbone}
 datasets: [{dataset}]
-heads: [supervised]
+heads: {heads}
 seeds: {seeds}
 recipe: quickstart
 train: {{{changes}}}
