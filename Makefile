@@ -3,7 +3,7 @@
 # make test           set up, run every test that needs no cluster and no minutes
 # make test-training  run the tests that train whole runs, and stop and kill them
 # make test-clusters  run the tests on a real SLURM, Ray and PostgreSQL, and in a browser
-# make test-long      run the long ones, on clusters and without
+# make test-long      run the long ones, on clusters and without, and demo-papers
 # make test-oldest    run the tests that matter with the oldest versions that pyproject.toml allows
 # make docs           build the documents as a site, in site/
 # make lint           style, types and import directions

@@ -31,15 +31,15 @@ from vtjobs.analysis.findings.published import records
 from vtjobs.analysis.findings.ready_grids import grids_of
 from vtjobs.jobs.grid import catalogue
 
+from .house import ROOMS
 from .paper_coverage import PAPERS
 from .tiny_datasets import Written, write_datasets, write_weights
 
 ROOT = Path(__file__).resolve().parents[2]
-ROOMS = ("analysis", "commands", "db", "jobs", "orchestrator", "web", "workers")
-# What a run is made with here, and not what `against` compares, but for batches and epochs.
+# `against` takes two of these for no difference; batches and warm-up are alike in grids and recipes.
 SMALL = {"warmup_epochs": 0, "batch_size": 4, "virtual_ranks": 2, "precision": "fp32"}
 TRAIN, TEST = 4, 2
-# One epoch here is as many in the papers; those of a grid's axis stay apart.
+# So many of the papers' epochs are one here; the values of a grid's axis still differ.
 EPOCHS = 150
 # Of what these tables' grids train, the papers print no score.
 WITHOUT_SCORES = ("drloc-table14", "relvit-figure4")
@@ -106,16 +106,16 @@ class Small:
             shutil.copytree(ROOT / room, place / room, ignore=ignored)
         for file in ("__init__.py", "cli.py"):
             shutil.copy(ROOT / file, place / file)
-        catalogue = place / "jobs" / "catalogue"
+        shipped = place / "jobs" / "catalogue"
         for path in [
-            *(catalogue / "grids").glob("*.yaml"),
-            *(catalogue / "recipes").glob("*.yaml"),
+            *(shipped / "grids").glob("*.yaml"),
+            *(shipped / "recipes").glob("*.yaml"),
         ]:
             path.write_text(yaml.safe_dump(_shortened(yaml.safe_load(path.read_text()))))
-        for path in (catalogue / "papers").glob("*.jsonl"):
+        for path in (shipped / "papers").glob("*.jsonl"):
             rows = [_shortened(json.loads(line)) for line in path.read_text().splitlines()]
             path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-        path = catalogue / "datasets.yaml"
+        path = shipped / "datasets.yaml"
         datasets = yaml.safe_load(path.read_text())
         for name, (train, test) in written.counts.items():
             # A level of a taxonomy has the images of its dataset.
@@ -207,24 +207,21 @@ def _released(user: Small, grid: str) -> str:
     runs = user.json("runs", grid, *conditions)
     last = runs[-1]["stage"]
     run = str(next(one["run_id"] for one in runs if one["stage"] == last))
-    chain = [run]
-    while parent := _shown(user, chain[-1])["parent"]:
-        chain.append(parent)
-    user.ok("release", *chain)
+    user.ok("release", *(stage["run_id"] for stage in _stages(user, run)))
     return run
 
 
-def _shown(user: Small, run: str) -> Any:
-    shown = user.json("show", run)
-    return shown[0] if isinstance(shown, list) else shown
+def _stages(user: Small, run: str) -> list[Any]:
+    """Return what `show` says of a run, and then of each stage before it."""
+    found = [user.json("show", run)]
+    while parent := found[-1]["parent"]:
+        found.append(user.json("show", parent))
+    return found
 
 
 def _outcome(user: Small, grid: str, run: str) -> Outcome:
-    shown = _shown(user, run)
-    seconds, parent = shown["seconds"] or 0.0, shown["parent"]
-    while parent:
-        before = _shown(user, parent)
-        seconds, parent = seconds + (before["seconds"] or 0.0), before["parent"]
+    stages = _stages(user, run)
+    shown = stages[0]
     reasons, tables, pairs = [], [], []
     for table in tables_of(grid):
         done = user("against", table, grid, "--json")
@@ -244,7 +241,7 @@ def _outcome(user: Small, grid: str, run: str) -> Outcome:
         grid=grid,
         cell=" ".join(str(shown[name]) for name in ("backbone", "dataset", "head")),
         state=shown["state"],
-        seconds=seconds,
+        seconds=sum(stage["seconds"] or 0.0 for stage in stages),
         tables=tables,
         printed=printed,
         ours=ours,

@@ -144,7 +144,6 @@ class Agent:
         if self.stopping is not None or self._gives_way():
             return False
         if not self.waiting and len(self.active) < len(self.lanes) and self._takes_on():
-            self._presence.require()
             if (task := self.further.next()) is not None:
                 self.waiting.append(task)
         return bool(self.waiting) or bool(self.further.pending and self._takes_on())

@@ -75,7 +75,7 @@ def test_every_part_of_a_study_is_a_line_with_its_interval(
             assert float(line["low"]) <= value <= float(line["high"])
 
 
-def test_seeds_that_a_mean_has_not_are_named_by_why() -> None:
+def test_seeds_without_a_value_are_named() -> None:
     one = cell("drloc", [80.0, 82.0], missing_seeds=[2, 3], lost_seeds=[3])
     (line,) = csv.DictReader(io.StringIO(as_csv.of_cells([one])))
     assert (line["seeds"], line["missing_seeds"], line["lost_seeds"]) == ("0 1", "2 3", "3")

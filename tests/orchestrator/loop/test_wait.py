@@ -1,11 +1,21 @@
 """A command that waits leaves the machine to others."""
 
+import time
 from types import SimpleNamespace
 
 import pytest
 
+from vtjobs.jobs.run.selector import Selection
 from vtjobs.orchestrator.loop import tick as module
-from vtjobs.orchestrator.loop.tick import MOST_REST_S, REST, Effort
+from vtjobs.orchestrator.loop import wait as waiting
+from vtjobs.orchestrator.loop.tick import MOST_REST_S, Effort
+
+from ...support.grids import tiny_grid
+from ...support.lab import Lab
+
+
+class Rested(Exception):
+    """Says for how many seconds."""
 
 
 def _rest(monkeypatch: pytest.MonkeyPatch, *, wall_s: float, cpu_s: float) -> float:
@@ -23,7 +33,6 @@ def test_after_a_pass_that_computes_a_fifth_of_the_time_is_used(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     rest = _rest(monkeypatch, wall_s=2.0, cpu_s=2.0)
-    assert rest == 2.0 * REST
     assert 2.0 / (2.0 + rest) == pytest.approx(0.2)
 
 
@@ -35,3 +44,15 @@ def test_after_a_pass_that_waits_for_a_disk_or_a_server_these_have_a_rest_as_wel
 
 def test_no_rest_is_longer_than_a_user_would_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     assert _rest(monkeypatch, wall_s=180.0, cpu_s=180.0) == MOST_REST_S
+
+
+def test_a_wait_rests_as_its_pass_says(quiet_lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    def rest(seconds: float) -> None:
+        raise Rested(seconds)
+
+    quiet_lab.submit(tiny_grid(seeds="1"))
+    monkeypatch.setattr(Effort, "rest_s", lambda self: 17.0)
+    monkeypatch.setattr(waiting, "time", SimpleNamespace(sleep=rest, monotonic=time.monotonic))
+    with pytest.raises(Rested) as rested:
+        waiting.wait(quiet_lab.context, Selection(everything=True), lambda rows, report: None)
+    assert rested.value.args == (17.0,)
