@@ -55,7 +55,7 @@ CHOSEN = {
     "drloc-table8": "backbone=resnet50_drloc head=drloc",
     "drloc-table9": "dataset=cifar10 head=drloc",
     "relvit-table2": "backbone=vit_s8 dataset=tiny_imagenet head=relvit-then-supervised",
-    "relvit-table4": "head=relvit(tasks=['sprel'])-then-supervised",
+    "relvit-table4": "head=relvit(tasks=['dist'])-then-supervised",
     "relvit-table5": "dataset=flowers102_relvit head=relvit-then-supervised",
 }
 
