@@ -103,7 +103,9 @@ def lab(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> "Iterat
     from vtjobs.workers.agent import attempt
 
     from .support.lab import Lab
+    from .support.tools import answer_here
 
+    answer_here(monkeypatch)
     monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
     monkeypatch.setenv("VTJOBS_FENCE_S", "0.5")
     monkeypatch.setattr(attempt, "FENCE_S", 0.5)

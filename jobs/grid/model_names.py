@@ -1,13 +1,10 @@
 """The names of the models that timm can make here."""
 
-import json
-import subprocess
-import sys
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 
 from ..atomic_files import read_cache, to_json, write_over
-from ..config.host import clean_environment
+from ..config.tools import NoAnswer, ask_tool
 from .image_folder import cache_folder
 
 # Those that vtjobs brings itself: `workers/models` registers them with timm.
@@ -56,13 +53,9 @@ def model_names() -> frozenset[str]:
 
 
 def _ask() -> list[str]:
-    command = [sys.executable, "-m", "vtjobs.workers.tools.model_names"]
     try:
-        done = subprocess.run(
-            command, capture_output=True, timeout=TIMEOUT_S, check=True, env=clean_environment()
-        )
-    except (subprocess.CalledProcessError, subprocess.TimeoutExpired):
+        found: list[str] = ask_tool("model_names", None, timeout_s=TIMEOUT_S)
+    except NoAnswer:
         # Submission asks timm about each backbone later, and says what is wrong with it.
         return []
-    found: list[str] = json.loads(done.stdout)
     return found

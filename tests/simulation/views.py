@@ -1,4 +1,4 @@
-"""Somebody who looks at everything: what all reading commands say, after every step.
+"""Somebody who looks at everything: what all reading commands say, after every few steps.
 
 Whatever became of the runs, the views must say the same of them.
 """

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from vtjobs.jobs.config.tools import ask_tool
 from vtjobs.jobs.errors import BadInput
 from vtjobs.jobs.run.backbone_facts import Facts, Question
 from vtjobs.orchestrator.requests import backbone_check
@@ -57,6 +58,7 @@ def test_a_backbone_that_timm_cannot_make_is_named_with_its_line(quiet_lab: Lab)
 def test_an_installation_that_cannot_answer_is_one_clear_error(
     quiet_lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(backbone_check, "ask_tool", ask_tool)
     broken = tmp_path / "broken" / "timm"
     broken.mkdir(parents=True)
     (broken / "__init__.py").write_text("raise ImportError('timm is broken here')\n")
