@@ -210,7 +210,7 @@ def test_a_planted_mistake_is_caught(
 
 @pytest.mark.parametrize("weather", STORMS)
 def test_without_a_mistake_the_same_weather_does_no_harm(weather: dict[str, Any]) -> None:
-    for seed in SEEDS[:3]:
+    for seed in SEEDS[:2]:
         play(seed, 30, _stormy(seed, weather))
 
 

@@ -16,17 +16,15 @@ from .history import play
 from .profile import draw
 
 ROOT = Path(__file__).parents[2]
-# First seed, runs of each history, histories: two thousand runs, in parts that cores can share.
-PARTS = [
-    *((begin, 100, 5) for begin in range(1000, 1010, 5)),
-    *((begin, 250, 1) for begin in range(1100, 1104)),
-]
-# A thousand runs take a core some ten seconds. A machine with less time than that names fewer.
-LONG_RUNS = int(os.environ.get("VTJOBS_SIMULATED_RUNS", "100000"))
-# The first one found a job that was cancelled while it waited.
-LONG_PARTS = [(1203, 1000, 1)] + [
-    (begin, 1000, 1) for begin in range(10_000, 10_000 + LONG_RUNS // 1000)
-]
+# First seed, runs of each history, histories: in parts that cores can share.
+PARTS = [(1000, 100, 2), (1002, 100, 2), (1100, 250, 1)]
+# A core takes a minute for a thousand runs. A machine with less time than that names fewer.
+LONG_RUNS = int(os.environ.get("VTJOBS_SIMULATED_RUNS", "20000"))
+LONG_PARTS = [(begin, 250, 1) for begin in range(10_000, 10_000 + LONG_RUNS // 250)]
+# What only large histories show: this one found a job that was cancelled while it waited.
+if LONG_RUNS >= 20_000:
+    LONG_PARTS.insert(0, (1203, 1000, 1))
+
 
 
 def play_all(first: int, runs: int, count: int) -> int:
@@ -42,7 +40,7 @@ def test_every_run_comes_to_the_right_end_whatever_happens(
     assert play_all(first, runs, count) >= (runs - 1) * count
 
 
-@pytest.mark.parametrize("seed", range(1000, 1004))
+@pytest.mark.parametrize("seed", range(1000, 1002))
 def test_every_run_comes_to_the_right_end_where_nodes_take_jobs_and_administrators_requeue_them(
     seed: int,
 ) -> None:
@@ -52,7 +50,7 @@ def test_every_run_comes_to_the_right_end_where_nodes_take_jobs_and_administrato
 
 @pytest.mark.long
 @pytest.mark.parametrize(("first", "runs", "count"), LONG_PARTS)
-def test_every_one_of_a_hundred_thousand_runs_comes_to_the_right_end(
+def test_every_one_of_many_thousand_runs_comes_to_the_right_end(
     first: int, runs: int, count: int
 ) -> None:
     assert play_all(first, runs, count) >= (runs - 1) * count

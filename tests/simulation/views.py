@@ -15,6 +15,9 @@ from .world import World
 
 Kind = tuple[str | bool, ...]
 
+# A reader takes longer than most steps: it looks at every third one.
+EVERY = 3
+
 
 class Views:
     """A reader of the workspace, with a ledger connection of its own."""
@@ -25,17 +28,21 @@ class Views:
         self.words: set[str] = set()
         """Those that any run was shown by."""
         self._context: Context | None = None
+        self._steps = 0
         # One run of each kind is looked at closely: what `show` and `why` say follows from that.
         self._met: set[Kind] = set()
 
     def look(self) -> None:
-        """Compare what the views say.
+        """Compare what the views say, every third time that there is something to see.
 
         Raises:
             Violation: two of them say different things.
         """
         if not (self.config.workspace.root / "ledger.sqlite").exists():
             # Whoever opens the workspace next makes it anew; that is a step of the history.
+            return
+        self._steps += 1
+        if self._steps % EVERY:
             return
         if self._context is None:
             self._context = open_context(self.config, to_read=True, clock=self.world)
