@@ -16,6 +16,8 @@ CLUSTER_WORKERS ?= 2
 # Two more tries for a test that failed, each named at the end: processes are real, machines are shared.
 PYTEST := $(PYTHON) -m pytest -p no:cacheprovider --reruns 2 --reruns-delay 2 --durations 12
 export OMP_NUM_THREADS ?= 1
+# A test run starts thousands of processes: without byte code on disk each would compile what it imports.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo demo-papers docs test test-training test-clusters test-long test-long-alone test-long-clusters test-training-and-long test-all-clusters test-oldest lint bench constraints clean
 

@@ -26,7 +26,6 @@ if LONG_RUNS >= 20_000:
     LONG_PARTS.insert(0, (1203, 1000, 1))
 
 
-
 def play_all(first: int, runs: int, count: int) -> int:
     """Play histories; return how many runs there were."""
     return sum(play(seed, runs).runs for seed in range(first, first + count))
