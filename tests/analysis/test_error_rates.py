@@ -36,6 +36,4 @@ def test_every_rate_is_a_row_of_the_page() -> None:
 @pytest.mark.parametrize("name", [name for name in RATES if name not in PROMISED])
 def test_what_is_called_exploratory_is_wrong_more_often(name: str) -> None:
     rate = replace(RATES[name], kind="error")
-    # What is wrong more often shows it in fewer draws than a promise needs.
-    draws = DRAWS
-    assert not rate.holds(rate.simulated(draws)[0], draws)
+    assert not rate.holds(rate.simulated(DRAWS)[0], DRAWS)

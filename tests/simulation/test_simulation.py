@@ -18,7 +18,7 @@ from .profile import draw
 ROOT = Path(__file__).parents[2]
 # First seed, runs of each history, histories: in parts that cores can share.
 PARTS = [(1000, 100, 2), (1002, 100, 2), (1100, 250, 1)]
-# A core takes a minute for a thousand runs. A machine with less time than that names fewer.
+# A core takes a minute or more for a thousand runs. A machine with less time than that names fewer.
 LONG_RUNS = int(os.environ.get("VTJOBS_SIMULATED_RUNS", "20000"))
 LONG_PARTS = [(begin, 250, 1) for begin in range(10_000, 10_000 + LONG_RUNS // 250)]
 # What only large histories show: this one found a job that was cancelled while it waited.
