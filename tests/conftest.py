@@ -88,6 +88,15 @@ def open_folder() -> Iterator[Path]:
         end_processes(path / "runs")
 
 
+@pytest.fixture
+def mount(tmp_path: Path) -> Path:
+    """A folder like one where a file system is mounted: without the link, its files are away."""
+    (tmp_path / "disk").mkdir()
+    path = tmp_path / "mount"
+    path.symlink_to(tmp_path / "disk")
+    return path
+
+
 def finished(folder: Path, cache: Path, grid: str) -> Iterator[Cli]:
     """Yield a user whose one grid has finished, for a module's tests that only read."""
     user = Cli(folder, cache)

@@ -21,7 +21,7 @@ import pytest
 from vtjobs.jobs.workspace.lineage import read_attempt
 from vtjobs.jobs.workspace.paths import Workspace
 
-from .conftest import processes_of
+from .conftest import end_processes, processes_of
 from .support.cli import Cli
 from .support.grids import tiny_grid
 from .support.lab import children, is_running, wait_for, weights_of
@@ -198,6 +198,30 @@ def test_deleting_the_workspace_to_start_over_leaves_nothing_behind(cli: Cli) ->
     cli.ok("submit", grid, "--wait")
     wait_for(lambda: not any(is_running(pid) for pid in old), 30)
     assert set(completions(cli).values()) == {1}
+
+
+def test_what_a_moved_workspace_trained_goes_on_at_its_new_place(cli: Cli) -> None:
+    text = tiny_grid(seeds="1", epochs=ENDLESS, extra="checkpoint_every: 1s")
+    cli.ok("submit", cli.write("grid.yaml", text))
+    wait_for(lambda: is_training(cli))
+    (run_id,) = completions(cli)
+    wait_for(lambda: list(Workspace(cli.workspace).run(run_id).checkpoints(1).glob("step-*")))
+    old = [*processes_of(cli.workspace), *ranks(cli)]
+    moved = Cli(cli.folder / "elsewhere", cli.cache)
+    moved.folder.mkdir()
+    cli.workspace.rename(moved.workspace)
+    wait_for(lambda: not any(is_running(pid) for pid in old), 30)
+    assert not cli.workspace.exists()
+    try:
+        moved.ok("submit", moved.write("grid.yaml", text))
+        # A checkpoint that was due just then could not be saved: it is tried again minutes later.
+        moved("retry", "tiny")
+        folder = Workspace(moved.workspace).run(run_id)
+        wait_for(lambda: 2 in folder.attempts() and read_attempt(folder, 2).start)
+        start = read_attempt(folder, 2).start
+        assert start is not None and start.resumed_attempt == 1
+    finally:
+        end_processes(moved.workspace)
 
 
 @pytest.mark.parametrize("change", ["missing", "other"])

@@ -1,8 +1,8 @@
 """Whether a workspace is still the one that a process began to serve.
 
-Whoever starts over deletes the folder, often while something runs there. A process of the old
-workspace would go on for ever, on files that nobody sees, and would serve the new one beside its
-own.
+Whoever starts over deletes the folder or moves it away, often while something runs there. A process
+of the old workspace would go on for ever, on files that nobody sees, and would serve the new one
+beside its own.
 """
 
 import errno
@@ -23,13 +23,13 @@ DELETED = (".nfs", ".fuse_hidden")
 
 
 class WorkspaceGone(WorkspaceUnreadable):
-    """The workspace was deleted, or another one lies in its place."""
+    """The workspace was deleted or moved, or another one lies in its place."""
 
 
 class Presence:
     """Watches a workspace's identity file.
 
-    It keeps the file open, to tell a file that was deleted from one that cannot be seen.
+    It keeps the file open, to tell a file that was deleted or moved from one that cannot be seen.
 
     Args:
         workspace: of the process.
@@ -51,13 +51,14 @@ class Presence:
             message = f"workspace {workspace.root} cannot be read: {error}"
             raise WorkspaceUnreadable(message) from None
         self._id = _id(workspace)
+        self._real_path = self._path()
         self._next_at = 0.0
         self._deleted_at: float | None = None
-        """When it was first seen deleted, and ever since."""
+        """When it was first seen deleted or moved, and ever since."""
         self._gone = False
 
     def is_gone(self, *, at_once: bool = False) -> bool:
-        """Whether the workspace was deleted, or another one lies in its place.
+        """Whether the workspace was deleted or moved, or another one lies in its place.
 
         One whose file system does not answer, or is not mounted, counts as still there.
 
@@ -70,6 +71,15 @@ class Presence:
             self._gone = self._look()
         return self._gone
 
+    def is_there(self) -> bool:
+        """Whether the workspace can be seen at its path: neither moved, nor unmounted, nor gone."""
+        paths = (self.workspace.identity, self.workspace.identity_copy)
+        try:
+            return any(_stat(path) is not None for path in paths)
+        except OSError:
+            # The file system does not answer.
+            return False
+
     def require(self, *, at_once: bool = False) -> None:
         """Refuse to go on without the workspace.
 
@@ -77,7 +87,7 @@ class Presence:
             WorkspaceGone: it is gone.
         """
         if self.is_gone(at_once=at_once):
-            raise WorkspaceGone(f"workspace {self.workspace.root} was deleted or replaced")
+            raise WorkspaceGone(f"workspace {self.workspace.root} was deleted, moved or replaced")
 
     def _look(self) -> bool:
         try:
@@ -85,7 +95,7 @@ class Presence:
             if there is not None:
                 self._deleted_at = None
                 return self._is_another(there)
-            if not self._is_deleted():
+            if not self._is_deleted_or_moved():
                 self._deleted_at = None
                 return False
         except OSError:
@@ -103,15 +113,18 @@ class Presence:
         found = _id(self.workspace)
         return found is not None and self._id is not None and found != self._id
 
-    def _is_deleted(self) -> bool:
-        """Whether the open file was deleted, and there is no copy to restore it from.
+    def _is_deleted_or_moved(self) -> bool:
+        """Whether the open file was deleted or moved, and there is no copy to restore it from.
 
-        Where it was only moved, or its file system unmounted, it keeps its name.
+        Where only its file system was unmounted, it is at no other path.
         """
         if _stat(self.workspace.identity_copy) is not None:
             return False
-        held = self._held_stat()
-        return held is None or held.st_nlink == 0 or self._name().startswith(DELETED)
+        held, path = self._held_stat(), self._path()
+        if held is None or held.st_nlink == 0 or path.name.startswith(DELETED):
+            return True
+        now = None if path == self._real_path else _stat(path)
+        return now is not None and os.path.samestat(now, held)
 
     def _held_stat(self) -> os.stat_result | None:
         """Return what the file system knows of the open file; None: it no longer has it."""
@@ -122,8 +135,9 @@ class Presence:
                 raise
             return None
 
-    def _name(self) -> str:
-        return Path(os.readlink(f"/proc/self/fd/{self._held}")).name
+    def _path(self) -> Path:
+        """Return where the open file is, as the kernel knows it."""
+        return Path(os.readlink(f"/proc/self/fd/{self._held}"))
 
 
 def _stat(path: Path) -> os.stat_result | None:

@@ -46,10 +46,15 @@ def save(
     then removed.
 
     Raises:
-        OSError: the disk is full or failing; earlier checkpoints are untouched.
+        OSError: the disk is full or failing, or the attempt's folder is not there; earlier
+            checkpoints are untouched.
     """
     from safetensors.torch import save as to_bytes
 
+    # Nothing above it is made: it would stand at the old path of a workspace that was moved, or in
+    # the way of one that is to be mounted again.
+    if not folder.parent.is_dir():
+        raise OSError(errno.ESTALE, "the folder of the attempt is away", str(folder.parent))
     make_folder(folder)
     contents = {MODEL: to_bytes(_plain(model)), STATE: _torch_bytes(state)}
     if ema is not None:

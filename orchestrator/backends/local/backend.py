@@ -169,8 +169,17 @@ class LocalQueue:
         self.folder_of_settings = folder
         self.root = workspace.local_queue()
 
-    def folder(self, name: str) -> Path:
-        return make_folder(self.root / name)
+    def folder(self, name: str = "") -> Path:
+        """Return a folder of the queue, made if need be, in a workspace that is there.
+
+        Raises:
+            WorkspaceUnreadable: it was moved, or its file system is not mounted: what was made at
+                its path would stand in its way.
+        """
+        path = self.root / name
+        if not path.is_dir():
+            self.workspace.check()
+        return make_folder(path)
 
     def entry(self, where: str, token: str) -> Path:
         return self.root / where / f"{token}.json"
@@ -350,12 +359,12 @@ class LocalQueue:
 
     def show_life(self) -> None:
         """Tell other hosts that this queue is served."""
-        path = make_folder(self.root) / LOCK
+        path = self.folder() / LOCK
         os.close(open_file(path, os.O_WRONLY))
         os.utime(path)
 
     def lock(self) -> "RunnerLock":
-        return RunnerLock(make_folder(self.root) / LOCK)
+        return RunnerLock(self.folder() / LOCK)
 
 
 def needs(allocation: Allocation) -> Need:

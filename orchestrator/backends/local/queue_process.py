@@ -24,7 +24,7 @@ from ....jobs.documents import asdict
 from ....jobs.errors import DamagedFile, VtjobsError
 from ....jobs.workspace.allocation import read_allocation
 from ....jobs.workspace.journal import HEARTBEAT_S
-from ....jobs.workspace.paths import Workspace
+from ....jobs.workspace.paths import Workspace, WorkspaceUnreadable
 from ....jobs.workspace.presence import Presence
 from .backend import LocalQueue
 from .entries import End, Need, ProcessIdentity, Running, process_identity, write
@@ -60,6 +60,8 @@ class Runner:
         self.queue = LocalQueue(workspace)
         self.presence = Presence(workspace)
         self.codes: dict[int, int] = {}
+        # Those that it started and that live.
+        self._agents: set[int] = set()
         self._shown_at = -HEARTBEAT_S
         self._keeper: int | None = None
         self._keeper_wait = KEEPER_EVERY_S[0]
@@ -69,12 +71,19 @@ class Runner:
         """Serve until the workspace is gone, or nothing is to be done here or will be due."""
         idle_since = time.monotonic()
         while time.monotonic() - idle_since < LINGER_S and not self.presence.is_gone():
-            has_work = self.tick()
-            if has_work and self.folder is not None and not self._is_kept():
-                self._start_keeper(self.folder)
-            if has_work or self._is_kept():
+            if self._has_work():
                 idle_since = time.monotonic()
             time.sleep(TICK_S)
+
+    def _has_work(self) -> bool:
+        if not self.presence.is_there():
+            # A queue that cannot be seen is not an empty one: its agents go on, and so does this.
+            self._reap()
+            return bool(self._agents)
+        has_work = self.tick()
+        if has_work and self.folder is not None and not self._is_kept():
+            self._start_keeper(self.folder)
+        return has_work or self._is_kept()
 
     def _is_kept(self) -> bool:
         if self._keeper in self.codes:
@@ -137,6 +146,7 @@ class Runner:
                 return
             if pid == 0:
                 return
+            self._agents.discard(pid)
             self.codes[pid] = os.waitstatus_to_exitcode(status)
 
     def _note_end(self, token: str, entry: Running) -> None:
@@ -172,6 +182,7 @@ class Runner:
                 self._become_agent(token, gpus, cores)
             finally:
                 os._exit(71)
+        self._agents.add(pid)
         logger.info("%s: agent %d, GPUs %s", token, pid, ",".join(gpus) or "none")
         # The child names itself on disk before it becomes the agent; until then its number stands
         # for it.
@@ -250,10 +261,15 @@ def main() -> int:
     variables = take_secrets() if options.folder is not None else {}
     free = True
     # Somebody may have queued more while the lock was still held, and so have started no runner.
-    while free and not presence.is_gone() and (queue.waiting() or queue.running()):
-        with queue.lock() as free:
-            if free:
-                Runner(workspace, options.folder, variables).run()
+    try:
+        while free and not presence.is_gone() and (queue.waiting() or queue.running()):
+            with queue.lock() as free:
+                if free:
+                    Runner(workspace, options.folder, variables).run()
+    except WorkspaceUnreadable as error:
+        # Its file system went away in the middle: whoever looks next starts another runner.
+        logger.error("%s", error)
+        return error.exit_code
     return 0
 
 

@@ -28,7 +28,7 @@ def test_a_workspace_that_nobody_touched_is_there(served: Presence) -> None:
 def test_a_deleted_workspace_is_gone(served: Presence) -> None:
     shutil.rmtree(served.workspace.root)
     assert served.is_gone()
-    with pytest.raises(WorkspaceGone, match="was deleted or replaced"):
+    with pytest.raises(WorkspaceGone, match="was deleted, moved or replaced"):
         served.require()
 
 
@@ -51,13 +51,26 @@ def test_what_is_gone_does_not_come_back(served: Presence) -> None:
     assert served.is_gone()
 
 
-def test_a_file_system_that_is_not_mounted_says_nothing(served: Presence) -> None:
-    # The open file keeps its name: nobody deleted it.
+def test_a_workspace_that_was_moved_is_gone(served: Presence) -> None:
     root = served.workspace.root
-    root.rename(root.with_name("away"))
-    assert not served.is_gone()
-    root.with_name("away").rename(root)
-    assert not served.is_gone()
+    root.rename(root.with_name("elsewhere"))
+    assert served.is_gone()
+
+
+def test_a_workspace_below_a_folder_that_was_moved_is_gone(tmp_path: Path) -> None:
+    workspace = Workspace(tmp_path / "lab" / "runs").create()
+    served = Presence(workspace, every_s=0)
+    (tmp_path / "lab").rename(tmp_path / "elsewhere")
+    assert served.is_gone()
+
+
+def test_a_file_system_that_is_not_mounted_says_nothing(mount: Path) -> None:
+    served = Presence(Workspace(mount / "runs").create(), every_s=0)
+    disk = mount.readlink()
+    mount.unlink()
+    assert not served.is_gone() and not served.is_there()
+    mount.symlink_to(disk)
+    assert not served.is_gone() and served.is_there()
 
 
 def test_an_identity_that_was_restored_from_its_copy_is_the_same(served: Presence) -> None:

@@ -3,11 +3,14 @@
 An allocation without tasks gets a real agent that ends at once: nothing to fork, nothing to import.
 """
 
+import contextlib
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,8 +23,9 @@ from vtjobs.jobs.documents import asdict, changed, to_plain
 from vtjobs.jobs.errors import BadInput
 from vtjobs.jobs.workspace.allocation import Allocation, Shape, Task
 from vtjobs.jobs.workspace.journal import LEASE_S
-from vtjobs.jobs.workspace.paths import Workspace
+from vtjobs.jobs.workspace.paths import Workspace, WorkspaceUnreadable
 from vtjobs.orchestrator.backends.base import JobState, JobView, Place, Room, SubmitOutcome
+from vtjobs.orchestrator.backends.local import queue_process
 from vtjobs.orchestrator.backends.local.backend import (
     LOCK,
     LocalBackend,
@@ -36,7 +40,7 @@ from vtjobs.orchestrator.backends.local.entries import (
     write,
 )
 from vtjobs.orchestrator.backends.local.on_node import LocalNode
-from vtjobs.orchestrator.backends.local.queue_process import Runner
+from vtjobs.orchestrator.backends.local.queue_process import TICK_S, Runner
 
 from ...support.grid_settings import grid_settings
 from ...support.lab import wait_for
@@ -300,6 +304,66 @@ def test_the_runner_serves_the_queue_notes_how_each_agent_ended_and_goes(
 def lock_is_free(backend: LocalBackend) -> bool:
     with backend.queue.lock() as free:
         return free
+
+
+@pytest.fixture
+def mounted(mount: Path) -> LocalBackend:
+    """The backend of a workspace that `away` takes away for a while."""
+    return LocalBackend(Workspace(mount / "runs").create())
+
+
+@contextlib.contextmanager
+def away(mount: Path) -> Iterator[None]:
+    """Unmount the file system."""
+    disk = mount.readlink()
+    mount.unlink()
+    yield
+    mount.symlink_to(disk)
+
+
+def test_a_queue_makes_nothing_where_its_workspace_is_away(
+    mounted: LocalBackend, mount: Path
+) -> None:
+    queue = mounted.queue
+    with away(mount):
+        for act in (queue.show_life, queue.lock, lambda: queue.folder("ended")):
+            with pytest.raises(WorkspaceUnreadable, match="Is the file system mounted"):
+                act()
+
+
+def test_a_runner_waits_for_its_agents_where_the_workspace_is_away(
+    mounted: LocalBackend, mount: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queue_process, "LINGER_S", 2 * TICK_S)
+    made = allocation(mounted.workspace, 1)
+    mounted.queue.add(made)
+    runner = Runner(mounted.workspace)
+    runner.tick()
+    (agent,) = mounted.queue.running().values()
+    os.kill(agent.pid, signal.SIGSTOP)
+    thread = threading.Thread(target=runner.run, daemon=True)
+    try:
+        with away(mount):
+            thread.start()
+            thread.join(4 * TICK_S)
+            assert thread.is_alive() and not mount.exists()
+    finally:
+        os.kill(agent.pid, signal.SIGCONT)
+    thread.join(30)
+    assert not thread.is_alive()
+    assert read_json(mounted.queue.entry("ended", made.token)) == {"code": 0, "word": "exit 0"}
+
+
+def test_a_runner_whose_workspace_stays_away_ends_after_its_agents(
+    mounted: LocalBackend, mount: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queue_process, "LINGER_S", 2 * TICK_S)
+    mounted.queue.add(allocation(mounted.workspace, 1))
+    runner = Runner(mounted.workspace)
+    runner.tick()
+    with away(mount):
+        runner.run()
+        assert list(runner.codes.values()) and not mount.exists()
 
 
 def test_there_is_one_runner_however_often_it_is_woken(backend: LocalBackend) -> None:

@@ -14,6 +14,7 @@ import torch
 from vtjobs.jobs.run.states import FailureClass
 from vtjobs.workers.checkpoints import checkpoint
 from vtjobs.workers.checkpoints.manifest import MODEL, verify
+from vtjobs.workers.errors import STORAGE_ERRORS
 from vtjobs.workers.ranks.failure import classify
 
 from ...support import killed_save
@@ -156,6 +157,15 @@ def test_a_disk_that_turns_read_only_is_a_storage_fault_and_the_earlier_checkpoi
         save(small_disk / "checkpoints", 2)
     assert classify(caught.value) is FailureClass.STORAGE
     assert _step(small_disk / "checkpoints" / "step-000000001") == 1
+
+
+def test_where_the_attempts_folder_is_away_nothing_is_made_and_storage_is_blamed(
+    tmp_path: Path,
+) -> None:
+    with pytest.raises(OSError, match="the folder of the attempt is away") as caught:
+        save(tmp_path / "attempt" / "checkpoints", 1)
+    assert caught.value.errno in STORAGE_ERRORS
+    assert not (tmp_path / "attempt").exists()
 
 
 def test_the_model_file_is_named_as_the_rest_of_the_house_expects(tmp_path: Path) -> None:
