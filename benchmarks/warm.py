@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from vtjobs.jobs.atomic_files import to_json, write_new
@@ -29,14 +30,35 @@ TARGET = 0.5
 GRID = """\
 name: short
 backbones:
-  - vit_small_patch16_224: {{patch_size: 8, embed_dim: 16, depth: 1, num_heads: 2}}
+  - {backbone}
 datasets: [digits]
 heads: [supervised]
 seeds: {runs}
 recipe: quickstart
-train: {{epochs: 2, warmup_epochs: 0, batch_size: 128}}
-resources: {{gpus_per_node: 0}}
+train: {train}
+resources: {{gpus_per_node: {gpus}}}
 """
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """What each run trains."""
+
+    backbone: str
+    """As a grid names it."""
+    train: str
+    """Of the recipe, as a grid gives it."""
+    gpus: int = 0
+
+
+SMALL = Job(
+    backbone="vit_small_patch16_224: {patch_size: 8, embed_dim: 16, depth: 1, num_heads: 2}",
+    train="{epochs: 2, warmup_epochs: 0, batch_size: 128}",
+)
+CIFAR_SHAPED = Job(
+    backbone="deit_tiny_patch16_224",
+    train="{epochs: 20, warmup_epochs: 0, batch_size: 128, image_size: 224}",
+)
 
 
 def main() -> int:
@@ -61,12 +83,12 @@ def main() -> int:
     return 0 if median <= TARGET else 1
 
 
-def measure(runs: int, *, apart: bool) -> float:
+def measure(runs: int, *, apart: bool, job: Job = SMALL) -> float:
     """Return the wall time of these runs, each in an agent of its own or all in one."""
     with tempfile.TemporaryDirectory(prefix="vtjobs-warm-") as folder:
-        context, grid_id, run_ids = make_workspace(Path(folder), runs)
+        context, grid_id, run_ids = make_workspace(Path(folder), runs, job)
         groups = [[run_id] for run_id in run_ids] if apart else [run_ids]
-        allocations = [allocate(context, grid_id, group) for group in groups]
+        allocations = [allocate(context, grid_id, group, gpus=job.gpus) for group in groups]
         began = time.monotonic()
         for allocation in allocations:
             serve(context, allocation)
@@ -79,23 +101,28 @@ def measure(runs: int, *, apart: bool) -> float:
     return seconds
 
 
-def make_workspace(folder: Path, runs: int) -> tuple[Context, str, list[str]]:
+def make_workspace(folder: Path, runs: int, job: Job) -> tuple[Context, str, list[str]]:
     """Make a workspace with a grid whose runs nobody has started."""
     config = load_config({"workspace": str(folder / "runs")}, folder=folder)
     context = open_context(config, create=True)
     path = folder / "grid.yaml"
-    path.write_text(GRID.format(runs=runs))
+    path.write_text(GRID.format(runs=runs, **asdict(job)))
     prepared = prepare(context.config, str(path), changes={}, max_runs=1000, at=time.time())
     submit(context, prepared)
     return context, prepared.frozen.grid_id, [run[0] for run in prepared.frozen.runs]
 
 
-def allocate(context: Context, grid_id: str, run_ids: list[str]) -> Allocation:
+def allocate(context: Context, grid_id: str, run_ids: list[str], *, gpus: int) -> Allocation:
     """Write down an allocation that hosts these runs one after another."""
     candidates = [Task(run_id=run_id, grid_id=grid_id, attempt=1) for run_id in run_ids]
     room = Room(lanes=1, tasks=len(run_ids))
     (made,) = pack(
-        candidates, Shape(backend="local"), room, at=time.time(), data_root="/none", paths={}
+        candidates,
+        Shape(backend="local", gpus=gpus),
+        room,
+        at=time.time(),
+        data_root="/none",
+        paths={},
     )
     write_new(context.workspace.allocation(made.token), to_json(made.to_dict()))
     return made
