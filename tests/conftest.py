@@ -6,6 +6,7 @@ import shutil
 import signal
 import tempfile
 import time
+import zlib
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -35,6 +36,8 @@ SERVICES = frozenset(("postgres", "own_server", "slurm_cluster", "ray_cluster", 
 
 # The profile of deploy/slurm-dev on which the tests on SLURM are to run.
 SLURM_PROFILE = os.environ.get("VTJOBS_SLURM_PROFILE")
+# Which of the long tests are to run, such as `1/3`; all of them where it is not set.
+LONG_SHARE = os.environ.get("VTJOBS_LONG_SHARE")
 
 
 @pytest.hookimpl(wrapper=True)
@@ -48,8 +51,12 @@ def pytest_collection() -> Generator[None, Any, Any]:
         gc.enable()
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark the tests that need a service or train, and skip those about another shape of cluster."""
+    if LONG_SHARE:
+        left_out = [item for item in items if not is_in_share(item, LONG_SHARE)]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if is_in_share(item, LONG_SHARE)]
     for item in items:
         fixtures = set(getattr(item, "fixturenames", ()))
         if SERVICES & fixtures:
@@ -59,6 +66,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("training")
         if SLURM_PROFILE and SLURM_PROFILE not in (names := profiles_of(item) or [SLURM_PROFILE]):
             item.add_marker(pytest.mark.skip(f"is about the profile {' or '.join(names)}"))
+
+
+def is_in_share(item: pytest.Item, share: str) -> bool:
+    """Whether a test is not long, or is one of this share's, which its name alone decides."""
+    number, shares = map(int, share.split("/"))
+    is_long = item.get_closest_marker("long") is not None
+    return not is_long or zlib.crc32(item.nodeid.encode()) % shares == number - 1
 
 
 def profiles_of(item: pytest.Item) -> list[str]:
