@@ -203,6 +203,8 @@ class Agent:
         busy = {hosted.lane.index for hosted in self.active}
         for lane in self.lanes:
             while lane.index not in busy and self.waiting and self.stopping is None:
+                if not self._presence.is_there():
+                    return
                 task = self.waiting.popleft()
                 hosted = HostedRun(
                     self.workspace, self.allocation, task, lane, forge, mirror=self.mirror

@@ -292,6 +292,8 @@ class FurtherWork:
 
     def _take(self, task: Task, *, here: bool = True) -> Task | None:
         """Claim the run and write that down; None where somebody else was faster."""
+        # Where its file system is away, folders would be made at its path.
+        self.workspace.check()
         folder = self.workspace.run(task.run_id)
         number = next_number(folder, above=task.attempt)
         if not folder.claim(number):

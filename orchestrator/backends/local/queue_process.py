@@ -60,8 +60,9 @@ class Runner:
         self.queue = LocalQueue(workspace)
         self.presence = Presence(workspace)
         self.codes: dict[int, int] = {}
-        # Those that it started and that live.
-        self._agents: set[int] = set()
+        # As the last look at the queue found it.
+        self._running: dict[str, Running] = {}
+        self._is_awaited = False
         self._shown_at = -HEARTBEAT_S
         self._keeper: int | None = None
         self._keeper_wait = KEEPER_EVERY_S[0]
@@ -77,9 +78,10 @@ class Runner:
 
     def _has_work(self) -> bool:
         if not self.presence.is_there():
-            # A queue that cannot be seen is not an empty one: its agents go on, and so does this.
+            # A queue that cannot be seen is not an empty one: what it held is still to be done.
             self._reap()
-            return bool(self._agents)
+            agents = any(entry.is_alive for entry in self._running.values())
+            return agents or self._is_awaited or self._is_kept()
         has_work = self.tick()
         if has_work and self.folder is not None and not self._is_kept():
             self._start_keeper(self.folder)
@@ -136,6 +138,8 @@ class Runner:
             if gpus is None or self.presence.is_gone(at_once=True):
                 break
             running[token] = self._start(token, need, gpus)
+        self._running = running
+        self._is_awaited = any(token not in running for token, _ in waiting)
         return bool(running or waiting)
 
     def _reap(self) -> None:
@@ -146,7 +150,6 @@ class Runner:
                 return
             if pid == 0:
                 return
-            self._agents.discard(pid)
             self.codes[pid] = os.waitstatus_to_exitcode(status)
 
     def _note_end(self, token: str, entry: Running) -> None:
@@ -182,7 +185,6 @@ class Runner:
                 self._become_agent(token, gpus, cores)
             finally:
                 os._exit(71)
-        self._agents.add(pid)
         logger.info("%s: agent %d, GPUs %s", token, pid, ",".join(gpus) or "none")
         # The child names itself on disk before it becomes the agent; until then its number stands
         # for it.

@@ -354,6 +354,35 @@ def test_a_runner_waits_for_its_agents_where_the_workspace_is_away(
     assert read_json(mounted.queue.entry("ended", made.token)) == {"code": 0, "word": "exit 0"}
 
 
+@pytest.mark.parametrize("waits", [False, True], ids=["running", "waiting"])
+def test_a_restarted_runner_waits_for_what_it_took_over_where_the_workspace_is_away(
+    mounted: LocalBackend, mount: Path, monkeypatch: pytest.MonkeyPatch, waits: bool
+) -> None:
+    monkeypatch.setattr(queue_process, "LINGER_S", 2 * TICK_S)
+    sleeper = subprocess.Popen(["sleep", "60"])
+    cores = len(os.sched_getaffinity(0))
+    try:
+        pretend_running(mounted, "vtj-1", sleeper.pid)
+        if waits:
+            mounted.queue.add(allocation(mounted.workspace, 2, ranks=cores))
+        runner = Runner(mounted.workspace)
+        runner.tick()
+        thread = threading.Thread(target=runner.run, daemon=True)
+        with away(mount):
+            if waits:
+                sleeper.kill()
+                sleeper.wait()
+            thread.start()
+            thread.join(4 * TICK_S)
+            assert thread.is_alive() and not mount.exists()
+    finally:
+        sleeper.kill()
+        sleeper.wait()
+    thread.join(60)
+    assert not thread.is_alive()
+    assert read_json(mounted.queue.entry("ended", "vtj-1")) == {"code": None, "word": "gone"}
+
+
 def test_a_runner_whose_workspace_stays_away_ends_after_its_agents(
     mounted: LocalBackend, mount: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -52,6 +52,17 @@ def test_a_run_that_failed_is_tried_again_at_once(quiet_lab: Lab) -> None:
     assert work.next() is None
 
 
+def test_nothing_is_claimed_or_made_while_the_workspace_is_away(quiet_lab: Lab) -> None:
+    (run_id,) = quiet_lab.submit(tiny_grid(seeds="1"))
+    work = further(quiet_lab, quiet_lab.allocate([run_id]))
+    fail(quiet_lab, work, FailureClass.CRASH)
+    root = quiet_lab.context.workspace.root
+    root.rename(root.with_name("away"))
+    assert work.next() is None
+    assert not root.exists()
+    root.with_name("away").rename(root)
+
+
 def test_a_run_without_tries_left_is_not(quiet_lab: Lab) -> None:
     (run_id,) = quiet_lab.submit(tiny_grid(seeds="1", extra="retries: 1"))
     work = further(quiet_lab, quiet_lab.allocate([run_id]))
