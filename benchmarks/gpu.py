@@ -1,4 +1,4 @@
-"""All that has to be measured on a GPU, in half an hour and with one command.
+"""All that has to be measured on a GPU, with one command that begins nothing after half an hour.
 
     python benchmarks/gpu.py [--small] [--only PART ...] [--minutes 30] [--json FILE]
 
@@ -6,21 +6,23 @@ Equality comes first: a number is worth nothing where a resumed run is not the u
 
 - *equality*: a run that is stopped and goes on from its checkpoint, against one that is not, with
   each precision that the device has: how many tensors of weights, optimizer and streams differ.
-- *waits*: how often the steps of an epoch wait for the GPU, its end included.
+- *waits*: how often the steps of an epoch wait for the GPU, its end included, as far as torch's
+  debug mode sees it.
 - *speed*: images a second for each model, precision, and compiled or not; the ratio to a plain loop
   around the same model (see `step.py`), and peak memory.
 - *loader*: images a second of vtjobs' loader over timm's (see `loader.py`).
 - *warm*: the time of several runs in one allocation over that of an allocation for each (see
   `warm.py`).
 
-`--small` takes tiny models and few rounds, so that a CPU can run it: its figures say nothing. A
-part that begins after `--minutes` is left out, and named. The exit status is 1 where the resumed
-runs differ.
+`--small` takes a tiny model and few rounds, so that a CPU can run it: its figures say nothing. What
+fails, or would begin after `--minutes`, is named and left out. The exit status is 1 where resumed
+runs differ, and 3 where something failed.
 """
 
 import argparse
-import contextlib
 import dataclasses
+import functools
+import gc
 import json
 import sys
 import tempfile
@@ -66,6 +68,15 @@ class Figure:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Task:
+    """What is measured at a time."""
+
+    what: str
+    measure: Callable[[], dict[str, float]]
+    """Returns values by their units."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Bench:
     """What is measured, and on what."""
 
@@ -86,24 +97,25 @@ class Bench:
         return ["fp32", "fp16", *(["bf16"] if torch.cuda.get_device_capability() >= (8, 0) else [])]
 
 
-def equality(bench: Bench) -> Iterator[Figure]:
+def equality(bench: Bench) -> Iterator[Task]:
     """Count what differs after a stop in the middle of the first epoch."""
     for (name, case), precision in product(bench.cases.items(), bench.precisions):
         asked = dataclasses.replace(
             case, precision=precision, deterministic=bench.device.type == "cuda", epochs=2
         )
-        with tempfile.TemporaryDirectory(prefix="vtjobs-gpu-") as folder:
-            whole = ended(asked, Path(folder) / "whole", bench.device)
-            steps_before_stop = DIGITS // asked.batch // 2
-            first = stopped_after(asked, steps_before_stop, Path(folder) / "first", bench.device)
-            second = ended(asked, Path(folder) / "second", bench.device, resume=first)
-            differing = differences(load(whole), load(second))
-        yield Figure(
-            part="equality",
-            what=f"{name}, {precision}: tensors and numbers that differ",
-            value=differing,
-            unit="",
+        yield Task(
+            what=f"{name}, {precision}",
+            measure=functools.partial(stopped_and_whole, asked, bench.device),
         )
+
+
+def stopped_and_whole(case: Case, device: torch.device) -> dict[str, float]:
+    """Train a case with a stop and without, and count what differs."""
+    with tempfile.TemporaryDirectory(prefix="vtjobs-gpu-") as folder:
+        whole = ended(case, Path(folder) / "whole", device)
+        first = stopped_after(case, DIGITS // case.batch // 2, Path(folder) / "first", device)
+        second = ended(case, Path(folder) / "second", device, resume=first)
+        return {"differing": differences(load(whole), load(second))}
 
 
 def ended(case: Case, folder: Path, device: torch.device, **told: Any) -> Path:
@@ -138,40 +150,41 @@ def differences(one: Any, other: Any) -> int:
     if isinstance(one, torch.Tensor):
         return int(not torch.equal(one, other))
     if isinstance(one, dict):
-        assert one.keys() == other.keys()
-        return sum(differences(one[key], other[key]) for key in one)
+        return len(one.keys() ^ other.keys()) + sum(
+            differences(one[key], other[key]) for key in one.keys() & other.keys()
+        )
     if isinstance(one, list | tuple):
-        return sum(differences(a, b) for a, b in zip(one, other, strict=True))
+        pairs = zip(one, other, strict=False)
+        return abs(len(one) - len(other)) + sum(differences(a, b) for a, b in pairs)
     return int(one != other)
 
 
-def waits(bench: Bench) -> Iterator[Figure]:
+def waits(bench: Bench) -> Iterator[Task]:
     """Count how often the steps of an epoch wait for the GPU; on a CPU nothing does."""
-    if bench.device.type == "cpu":
-        return
-    for name, case in bench.cases.items():
-        with tempfile.TemporaryDirectory(prefix="vtjobs-gpu-") as folder:
-            training = step.ours(case, Path(folder), bench.device)
-            epoch = step.by_vtjobs(training)
-            # The first one warms up.
-            epoch()
-            found, steps = waits_of(epoch), training.order.steps
-        yield Figure(part="waits", what=f"{name}, {steps} steps", value=found / steps, unit="/step")
+    if bench.device.type == "cuda":
+        for name, case in bench.cases.items():
+            yield Task(what=name, measure=functools.partial(waits_of, case, bench.device))
 
 
-def waits_of(epoch: Callable[[], int]) -> int:
-    """Count the operations that wait for the GPU."""
-    with warnings.catch_warnings(record=True) as seen:
-        warnings.simplefilter("always")
-        torch.cuda.set_sync_debug_mode("warn")
-        try:
-            epoch()
-        finally:
-            torch.cuda.set_sync_debug_mode("default")
-    return sum("synchroniz" in str(warning.message) for warning in seen)
+def waits_of(case: Case, device: torch.device) -> dict[str, float]:
+    """Count the operations of an epoch that wait for the GPU."""
+    with tempfile.TemporaryDirectory(prefix="vtjobs-gpu-") as folder:
+        training = step.ours(case, Path(folder), device)
+        epoch = step.by_vtjobs(training)
+        # The first one warms up.
+        epoch()
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("always")
+            torch.cuda.set_sync_debug_mode("warn")
+            try:
+                epoch()
+            finally:
+                torch.cuda.set_sync_debug_mode("default")
+    found = sum("called a synchronizing" in str(warning.message) for warning in seen)
+    return {"/step": found / training.order.steps}
 
 
-def speed(bench: Bench) -> Iterator[Figure]:
+def speed(bench: Bench) -> Iterator[Task]:
     """Measure each model against a plain loop around it."""
     choices = product(bench.cases.items(), bench.precisions, (False, True))
     for (name, case), precision, is_compiled in choices:
@@ -182,61 +195,58 @@ def speed(bench: Bench) -> Iterator[Figure]:
             precision=precision,
             channels_last=bench.device.type == "cuda" and precision != "fp32",
             compile=is_compiled,
-            epochs=100_000,
         )
-        what = f"{name}, {precision}{', compiled' if is_compiled else ''}"
-        with tempfile.TemporaryDirectory(prefix="vtjobs-gpu-") as folder:
-            training = step.ours(asked, Path(folder), bench.device)
-            peak = peak_mib(step.by_vtjobs(training), bench.device)
-            sides = {
-                "vtjobs": step.by_vtjobs(training),
-                "plain": step.by_hand(asked, training),
-            }
-            rates = step.compare(sides, rounds=1 if bench.small else 5, epochs=1)
-        yield Figure(part="speed", what=what, value=rates.ours, unit="images/s")
-        yield Figure(part="speed", what=f"{what}: over a plain loop", value=rates.ratio, unit="x")
-        if peak is not None:
-            yield Figure(part="speed", what=f"{what}: peak memory", value=peak, unit="MiB")
+        yield Task(
+            what=f"{name}, {precision}{', compiled' if is_compiled else ''}",
+            measure=functools.partial(speed_of, asked, bench),
+        )
 
 
-def peak_mib(epoch: Callable[[], int], device: torch.device) -> float | None:
-    """Return the most memory of the device that an epoch took; None on a CPU."""
-    if device.type == "cpu":
+def speed_of(case: Case, bench: Bench) -> dict[str, float]:
+    """Return images a second, their ratio to a plain loop's, and on a GPU peak memory."""
+    with tempfile.TemporaryDirectory(prefix="vtjobs-gpu-") as folder:
+        training = step.ours(case, Path(folder), bench.device)
+        epoch = step.by_vtjobs(training)
+        # The first one tries kernels out, and compiles.
         epoch()
-        return None
-    torch.cuda.reset_peak_memory_stats()
-    epoch()
-    return torch.cuda.max_memory_allocated() / 2**20
+        peak = {}
+        if bench.device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats()
+            epoch()
+            peak["MiB at most"] = torch.cuda.max_memory_allocated() / 2**20
+        sides = {"vtjobs": epoch, "plain": step.by_hand(case, training)}
+        rates = step.compare(sides, rounds=1 if bench.small else 5, epochs=1)
+    return {"images/s": rates.ours, "x a plain loop": rates.ratio, **peak}
 
 
-def loaders(bench: Bench) -> Iterator[Figure]:
+def loaders(bench: Bench) -> Iterator[Task]:
     """Measure the loader's worker against timm's."""
-    pictures = of_cifar(loader.BATCH if bench.small else 512)
-    images = ImageSet(labels=pictures.labels.long(), images=pictures.images, reader=pictures.reader)
-    found = loader.ratio(loader.core(images), time.process_time, 1 if bench.small else 5)
-    yield Figure(part="loader", what="CIFAR's images, over timm's", value=median(found), unit="x")
+
+    def measure() -> dict[str, float]:
+        pictures = of_cifar(loader.BATCH if bench.small else 512)
+        images = ImageSet(
+            labels=pictures.labels.long(), images=pictures.images, reader=pictures.reader
+        )
+        found = loader.ratio(loader.core(images), time.process_time, 1 if bench.small else 5)
+        return {"x timm's": sorted(found)[len(found) // 2]}
+
+    yield Task(what="CIFAR's images", measure=measure)
 
 
-def warmth(bench: Bench) -> Iterator[Figure]:
+def warmth(bench: Bench) -> Iterator[Task]:
     """Measure runs one after another in one allocation against one for each."""
     runs = 2 if bench.small else 5
     job = warm.SMALL if bench.small else warm.CIFAR_SHAPED
     job = dataclasses.replace(job, gpus=int(bench.device.type == "cuda"))
-    seconds = {apart: warm.measure(runs, apart=apart, job=job) for apart in (False, True)}
-    yield Figure(
-        part="warm",
-        what=f"{runs} runs in one allocation, over one for each",
-        value=seconds[False] / seconds[True],
-        unit="x",
-    )
+
+    def measure() -> dict[str, float]:
+        together, apart = (warm.measure(runs, apart=apart, job=job) for apart in (False, True))
+        return {"x one for each": together / apart}
+
+    yield Task(what=f"{runs} runs in one allocation", measure=measure)
 
 
-def median(values: list[float]) -> float:
-    """Return the middle one."""
-    return sorted(values)[len(values) // 2]
-
-
-PARTS = {
+PARTS: dict[str, Callable[[Bench], Iterator[Task]]] = {
     "equality": equality,
     "waits": waits,
     "speed": speed,
@@ -255,15 +265,47 @@ def main() -> int:
     options = parser.parse_args()
     if not (options.small or torch.cuda.is_available()):
         parser.error("torch finds no GPU here. A small form runs on a CPU: --small")
+    torch.set_num_threads(1)
     bench = Bench(
         device=torch.device("cuda" if torch.cuda.is_available() else "cpu"), small=options.small
     )
-    torch.set_num_threads(1)
     print(f"{place(bench.device)}; torch {torch.__version__}")
-    figures = list(measured(bench, options.only, options.minutes * 60))
-    if options.json is not None:
-        options.json.write_text(json.dumps([asdict(figure) for figure in figures], indent=1))
-    return int(any(figure.value for figure in figures if figure.part == "equality"))
+    figures: list[Figure] = []
+    has_failed = False
+    ends_at = time.monotonic() + options.minutes * 60
+    for part in options.only:
+        for task in PARTS[part](bench):
+            title = f"{part:<9} {task.what:<34}"
+            if time.monotonic() > ends_at:
+                print(f"{title} left out: the time is up")
+                continue
+            try:
+                found = measured(task, bench.device)
+            except Exception as error:
+                # Such as a GPU that is too small for one of the models: the others are measured.
+                has_failed = True
+                print(f"{title} failed: {type(error).__name__}: {error}", flush=True)
+                continue
+            for unit, value in found.items():
+                print(f"{title} {value:>9.2f} {unit}", flush=True)
+                figures.append(Figure(part=part, what=task.what, value=value, unit=unit))
+            if options.json is not None:
+                options.json.write_text(
+                    json.dumps([asdict(figure) for figure in figures], indent=1)
+                )
+    if any(figure.value for figure in figures if figure.part == "equality"):
+        return 1
+    return 3 if has_failed else 0
+
+
+def measured(task: Task, device: torch.device) -> dict[str, float]:
+    """Measure on a device that holds nothing of what was measured before."""
+    gc.collect()
+    # A model is compiled so often and no more, whatever came before it.
+    torch.compiler.reset()
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
+    return task.measure()
 
 
 def place(device: torch.device) -> str:
@@ -271,22 +313,6 @@ def place(device: torch.device) -> str:
     if device.type == "cpu":
         return "CPU: a small form, whose figures say nothing"
     return f"{torch.cuda.get_device_name()}, CUDA {torch.version.cuda}"
-
-
-def measured(bench: Bench, parts: list[str], limit_s: float) -> Iterator[Figure]:
-    """Yield the figures of these parts, each printed as soon as it is known."""
-    began = time.monotonic()
-    for part in parts:
-        if time.monotonic() - began > limit_s:
-            print(f"{part:<9} left out: the time is up")
-            continue
-        with contextlib.closing(PARTS[part](bench)) as figures:
-            for figure in figures:
-                print(
-                    f"{figure.part:<9} {figure.what:<60} {figure.value:>9.2f} {figure.unit}",
-                    flush=True,
-                )
-                yield figure
 
 
 if __name__ == "__main__":

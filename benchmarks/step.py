@@ -42,6 +42,7 @@ from vtjobs.workers.environment import Origin
 from vtjobs.workers.training.group import Group
 from vtjobs.workers.training.loop import Training
 from vtjobs.workers.training.plan import TrainingPlan
+from vtjobs.workers.training.trainee import fused
 
 TARGET = 0.97
 CLIP, LR = 5.0, 1e-3
@@ -213,7 +214,9 @@ def by_hand(case: Case, training: Training) -> Callable[[], int]:
         for values in (dataset.mean, dataset.std)
     )
     steps, parts = len(images) // case.batch, case.virtual_ranks
-    optimizer = create_optimizer_v2(model, opt="adamw", lr=LR, weight_decay=0.05)
+    optimizer = create_optimizer_v2(
+        model, opt="adamw", lr=LR, weight_decay=0.05, **fused("adamw", device)
+    )
     schedule = CosineLRScheduler(optimizer, t_initial=100_000 * steps, t_in_epochs=False)
     scaler = torch.amp.GradScaler(device.type, enabled=case.precision == "fp16")
     done = 0

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from vtjobs.jobs.atomic_files import to_json, write_new
 from vtjobs.jobs.config.config import load_config
+from vtjobs.jobs.config.host import visible_gpus
 from vtjobs.jobs.workspace.allocation import Allocation, Shape, Task
 from vtjobs.jobs.workspace.lineage import completed_by
 from vtjobs.orchestrator.backends.base import Room
@@ -91,7 +92,7 @@ def measure(runs: int, *, apart: bool, job: Job = SMALL) -> float:
         allocations = [allocate(context, grid_id, group, gpus=job.gpus) for group in groups]
         began = time.monotonic()
         for allocation in allocations:
-            serve(context, allocation)
+            serve(context, allocation, job.gpus)
         seconds = time.monotonic() - began
         for run_id in run_ids:
             assert completed_by(context.workspace.run(run_id), 2) == 1, (
@@ -128,8 +129,8 @@ def allocate(context: Context, grid_id: str, run_ids: list[str], *, gpus: int) -
     return made
 
 
-def serve(context: Context, allocation: Allocation) -> None:
-    """Run the agent of an allocation to its end."""
+def serve(context: Context, allocation: Allocation, gpus: int) -> None:
+    """Run the agent of an allocation to its end, with as many GPUs."""
     root = str(context.workspace.root)
     command = [
         sys.executable,
@@ -140,9 +141,10 @@ def serve(context: Context, allocation: Allocation) -> None:
         "--token",
         allocation.token,
     ]
-    subprocess.run(
-        command, check=True, stderr=subprocess.DEVNULL, env={**os.environ, "OMP_NUM_THREADS": "1"}
-    )
+    shown = {"CUDA_VISIBLE_DEVICES": ",".join(visible_gpus()[:gpus]), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, stderr=subprocess.PIPE, text=True, env={**os.environ, **shown})
+    if done.returncode:
+        raise RuntimeError(f"the agent ended with {done.returncode}: {done.stderr[-2000:]}")
 
 
 if __name__ == "__main__":
