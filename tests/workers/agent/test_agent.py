@@ -17,6 +17,7 @@ from vtjobs.jobs.run.spec import RunSpec
 from vtjobs.jobs.workspace.allocation import Allocation
 from vtjobs.jobs.workspace.journal import read_all
 from vtjobs.orchestrator.requests import actions
+from vtjobs.workers.agent.agent import Agent
 from vtjobs.workers.agent.template_client import Forge
 
 from ...support.grids import tiny_grid
@@ -70,6 +71,20 @@ def test_a_term_to_every_process_of_the_step_stops_saves_and_costs_no_try(lab: L
     assert not [*lab.run(runs[2]).attempt(1).glob("journal-*")], "what had not begun was left alone"
     ingest_live(lab.context.ledger, lab.context.workspace)
     assert [lab.state(run_id) for run_id in runs[:2]] == ["pending"] * 2
+
+
+def test_nothing_is_started_or_made_while_the_workspace_is_away(
+    quiet_lab: Lab, forge: Forge
+) -> None:
+    allocation = quiet_lab.allocate(quiet_lab.submit(tiny_grid(seeds="2")))
+    workspace = quiet_lab.context.workspace
+    agent = Agent(workspace, allocation, 0)
+    away = workspace.root.with_name("away")
+    workspace.root.rename(away)
+    agent._fill(forge)
+    assert not workspace.root.exists()
+    away.rename(workspace.root)
+    assert not agent.active and len(agent.waiting) == 2
 
 
 def test_a_run_that_takes_seconds_tells_its_length_before_its_first_step_and_then_how_far_it_is(
