@@ -32,6 +32,9 @@ class Ranks:
     """The warm process, seen from a test."""
 
     def __init__(self) -> None:
+        self._start()
+
+    def _start(self) -> None:
         command = [sys.executable, "-m", "tests.support.ranks"]
         env = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
         self.process = subprocess.Popen(
@@ -66,14 +69,24 @@ class Ranks:
             "world_size": world_size,
         }
         order |= {"resume": str(resume) if resume else None, **more}
-        assert self.process.stdin is not None and self.process.stdout is not None
-        self.process.stdin.write(json.dumps(order) + "\n")
-        self.process.stdin.flush()
-        statuses = json.loads(self.process.stdout.readline())
+        statuses = self._answer(order)
         text = "".join(Path(f"{folder}-{rank}.err").read_text() for rank in range(world_size))
         log = Path(f"{folder}-events.jsonl")
         events = [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
         return Ended(statuses, text, events)
+
+    def _answer(self, order: dict[str, Any]) -> list[int]:
+        assert self.process.stdin is not None and self.process.stdout is not None
+        try:
+            self.process.stdin.write(json.dumps(order) + "\n")
+            self.process.stdin.flush()
+            statuses: list[int] = json.loads(self.process.stdout.readline())
+        except BaseException:
+            # The test's time is up: the next one would be given this one's answer.
+            self.close()
+            self._start()
+            raise
+        return statuses
 
     def close(self) -> None:
         self.process.kill()
