@@ -127,8 +127,10 @@ def forget(
         if content is not None:
             mine = update(m.allocations).where(m.allocations.c.token == token)
             connection.execute(mine.values(content=json.dumps(content.to_dict())))
+    _delete(connection, m.cell_names, m.cell_names.c.grid_id, [grid_id])
     _delete(connection, m.grids, m.grids.c.grid_id, [grid_id])
     used = select(m.runs.c.cell_id)
+    connection.execute(delete(m.cell_names).where(m.cell_names.c.cell_id.not_in(used)))
     connection.execute(delete(m.cells).where(m.cells.c.cell_id.not_in(used)))
 
 

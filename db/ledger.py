@@ -28,7 +28,7 @@ from ..jobs.run.spec import canonical
 from ..jobs.run.states import AttemptState, FailureClass, RunState
 from ..jobs.workspace.allocation import Allocation
 from ..jobs.workspace.stored_grid import FrozenGrid
-from . import imported, requests
+from . import cell_names, imported, requests
 from . import models as m
 from .engine import check_schema, open_engine, parse_url, reading, writing
 from .moves import move_all, move_attempt
@@ -138,6 +138,7 @@ class Ledger:
             connection.execute(
                 insert_new(connection, m.cells), [cell_row(cell) for cell in frozen.cells]
             )
+            cell_names.keep(connection, frozen)
             new = [run for run in frozen.runs if run[0] not in known]
             since = settings.submitted_at
             rows = [run_row(frozen, run, created.get(run[0], since), now) for run in new]

@@ -77,6 +77,20 @@ runs = Table(
     Index("runs_by_state", "state"),
 )
 
+# What a grid calls cells that another grid had before it, where that is another name.
+cell_names = Table(
+    "cell_names",
+    metadata,
+    Column("grid_id", String(80), ForeignKey("grids.grid_id"), primary_key=True),
+    Column("cell_id", String(16), ForeignKey("cells.cell_id"), primary_key=True),
+    Column("stage", String(64), nullable=False),
+    Column("backbone", String(200), nullable=False),
+    Column("dataset", String(200), nullable=False),
+    Column("head", String(400), nullable=False),
+    Column("recipe", String(64), nullable=False),
+    Column("axes", Text, nullable=False),  # JSON
+)
+
 # What people put on grids and runs; <workspace>/tags.jsonl is what holds.
 tags = Table(
     "tags",

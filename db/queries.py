@@ -12,11 +12,12 @@ from ..jobs.run.selector import Selection
 from ..jobs.run.states import LIVE, AttemptState
 from ..jobs.workspace.events import Usage
 from ..jobs.workspace.grid_settings import GridSettings
+from . import cell_names
 from . import models as m
 from .parts import in_parts
 from .records import AttemptRow, CellRow, CheckpointRow, EventRow, JobRow, ResultRow, RunRow
 from .rows import Row
-from .selected import nothing, where
+from .selected import named_grids, nothing, where
 
 
 def _of_attempts(what: Any, table: Any) -> Any:
@@ -28,7 +29,7 @@ def _of_attempts(what: Any, table: Any) -> Any:
 def list_runs(
     connection: Connection, selection: Selection, *, limit: int | None = None
 ) -> list[RunRow]:
-    """Return the selected runs in the order of their grid.
+    """Return the selected runs in the order of their grid, and with its names for their cells.
 
     Raises:
         NothingMatched: there are none.
@@ -78,7 +79,14 @@ def list_runs(
     rows = connection.execute(query.limit(limit) if limit else query).mappings().all()
     if not rows:
         raise nothing(connection, selection)
-    return [_run_row(row) for row in rows]
+    asked = named_grids(connection, selection)
+    # A run that several grids have counts as the newest one's, unless one of them is asked for.
+    grids = [asked[0] if len(asked) == 1 else row["grid_id"] for row in rows]
+    names = cell_names.of_grids(connection, set(grids))
+    return [
+        _run_row({**row, **names.get((grid_id, row["cell_id"]), {})})
+        for grid_id, row in zip(grids, rows, strict=True)
+    ]
 
 
 _RUN_COLUMNS = tuple(column.name for column in fields(RunRow))
@@ -241,13 +249,21 @@ def scored(connection: Connection, selection: Selection) -> set[tuple[str, str]]
     return {(row[0], row[1]) for row in connection.execute(query)}
 
 
-def cell_rows(connection: Connection, cell_ids: set[str]) -> dict[str, CellRow]:
-    """Return cells by id."""
+def cell_rows(
+    connection: Connection, cell_ids: set[str], selection: Selection
+) -> dict[str, CellRow]:
+    """Return cells by id, with the names that the one grid of a selection has for them.
+
+    Where several grids are selected, or none by name, cells have their first names.
+    """
+    asked = named_grids(connection, selection)
+    names = cell_names.of_grids(connection, asked) if len(asked) == 1 else {}
     found: dict[str, CellRow] = {}
     for part in in_parts(cell_ids):
         query = select(m.cells).where(m.cells.c.cell_id.in_(part))
         for row in connection.execute(query).mappings():
-            found[row["cell_id"]] = CellRow(**(dict(row) | {"axes": json.loads(row["axes"])}))
+            named = {**row, **names.get((asked[0], row["cell_id"]), {})} if names else dict(row)
+            found[row["cell_id"]] = CellRow(**(named | {"axes": json.loads(named["axes"])}))
     return found
 
 

@@ -9,15 +9,10 @@ from sqlalchemy import Connection, and_, not_, or_, select
 from ..jobs.errors import BadInput, NothingMatched, did_you_mean, suggest
 from ..jobs.names import RUN_ID_PREFIX
 from ..jobs.run.selector import FIELDS, Condition, Selection, axis_text
+from . import cell_names, tags
 from . import models as m
-from . import tags
 
 _COLUMNS = {
-    "backbone": m.cells.c.backbone,
-    "dataset": m.cells.c.dataset,
-    "head": m.cells.c.head,
-    "recipe": m.cells.c.recipe,
-    "stage": m.cells.c.stage,
     "cell": m.cells.c.cell_id,
     "state": m.runs.c.state,
     "run": m.runs.c.run_id,
@@ -130,6 +125,8 @@ def _values(connection: Connection, field: str) -> list[Any]:
     if field in _COLUMNS:
         found = connection.execute(select(_COLUMNS[field]).distinct()).scalars()
         return sorted(filter(None, found))
+    if field in cell_names.NAMES:
+        return sorted(filter(None, cell_names.values(connection, field)))
     return _axes(connection).get(field, [])
 
 
@@ -191,6 +188,8 @@ def _condition(connection: Connection, condition: Condition) -> Any:
         found = tags.have_one_of(given)
     elif condition.field in _COLUMNS:
         found = _COLUMNS[condition.field].in_(given)
+    elif condition.field in cell_names.NAMES:
+        found = cell_names.have_one_of(condition.field, given)
     else:
         found = _of_axis(connection, condition)
     return not_(found) if condition.negated else found
@@ -225,7 +224,7 @@ def _of_axis(connection: Connection, condition: Condition) -> Any:
     """
     axis, is_one = condition.field, _matcher(condition.values)
     found, known = [], False
-    for text in connection.execute(select(m.cells.c.axes).distinct()).scalars():
+    for text in cell_names.values(connection, "axes"):
         axes = json.loads(text)
         known = known or axis in axes
         if axis in axes and is_one(axes[axis]):
@@ -233,7 +232,7 @@ def _of_axis(connection: Connection, condition: Condition) -> Any:
     if not known:
         fix = suggest(axis, fields(connection))
         raise BadInput(f"{condition.word}: unknown field {axis!r}. {fix}")
-    return m.cells.c.axes.in_(found)
+    return cell_names.have_one_of("axes", found)
 
 
 def _matcher(given: Sequence[str]) -> Callable[[Any], bool]:
@@ -258,7 +257,7 @@ def _number(text: str) -> float | None:
 def _axes(connection: Connection) -> dict[str, list[Any]]:
     """Return axis -> its values in all grids."""
     found: dict[str, dict[str, Any]] = {}
-    for text in connection.execute(select(m.cells.c.axes).distinct()).scalars():
+    for text in cell_names.values(connection, "axes"):
         for axis, value in json.loads(text).items():
             found.setdefault(axis, {})[axis_text(value)] = value
     return {axis: sorted(found[axis].values(), key=_by_size) for axis in sorted(found)}

@@ -201,7 +201,7 @@ def of_an_older_ledger(desk: Desk) -> str:
     since = ("runs.streams",)
     since += tuple(f"attempts.{name}" for name in ("usage", "trained_s", "starts_at", "per_gpu"))
     drops = (f"ALTER TABLE {name.replace('.', ' DROP COLUMN ')}" for name in since)
-    return _of_a_ledger(desk, "DROP TABLE tags", *drops, old)
+    return _of_a_ledger(desk, "DROP TABLE tags", "DROP TABLE cell_names", *drops, old)
 
 
 def of_a_ledger_without_tables(desk: Desk) -> str:

@@ -67,7 +67,7 @@ def report(
     """
     with reading(ledger.engine) as connection:
         rows = queries.list_runs(connection, selection)
-        cells = queries.cell_rows(connection, {row.cell_id for row in rows})
+        cells = queries.cell_rows(connection, {row.cell_id for row in rows}, selection)
         taught = {cell_id for cell_id, cell in cells.items() if _has_teacher(cell)}
         # A run that another one only learns from is not its beginning.
         begun = {row.run_id: row.parent for row in rows if row.parent and row.cell_id not in taught}
@@ -88,7 +88,9 @@ def report(
             connection, {row.cell_id: begun[row.run_id] for row in rows if row.run_id in begun}
         )
         cells |= queries.cell_rows(
-            connection, {cell for chain in before.values() for cell in chain} - cells.keys()
+            connection,
+            {cell for chain in before.values() for cell in chain} - cells.keys(),
+            selection,
         )
     grouped: dict[str, list[records.RunRow]] = {row.cell_id: [] for row in rows}
     for row in rows:

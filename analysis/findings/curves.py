@@ -87,7 +87,7 @@ def learning_curves(
         values = _values(connection, run_ids, metric, set_name)
         if not any(values.values()):
             raise _nothing(connection, run_ids, metric, set_name)
-        cells = queries.cell_rows(connection, {row.cell_id for row in rows})
+        cells = queries.cell_rows(connection, {row.cell_id for row in rows}, selection)
     axes = axes_of(cells)
     grouped: dict[str, list[RunRow]] = {}
     for row in rows:

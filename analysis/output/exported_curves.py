@@ -125,7 +125,7 @@ class Exporter:
         """
         with reading(self._ledger.engine) as connection:
             rows = queries.list_runs(connection, self._selection)
-            cells = queries.cell_rows(connection, {row.cell_id for row in rows})
+            cells = queries.cell_rows(connection, {row.cell_id for row in rows}, self._selection)
         names = _names(cells)
         runs, means, done = [], [], 0
         for cell_id, group in groupby(sorted(rows, key=lambda row: row.cell_id), _cell_of):

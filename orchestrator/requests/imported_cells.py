@@ -27,8 +27,9 @@ def cells_of(
         raise NothingMatched(f"--into {into}: there is no workspace yet")
     with reading(context.ledger.engine) as connection:
         grid_id = grid_named(connection, into, context.where)
-        rows = queries.list_runs(connection, Selection(names=(grid_id,)))
-        known = queries.cell_rows(connection, {row.cell_id for row in rows})
+        members = Selection(names=(grid_id,))
+        rows = queries.list_runs(connection, members)
+        known = queries.cell_rows(connection, {row.cell_id for row in rows}, members)
     begun = {row.parent for row in rows if not _is_taught(known[row.cell_id])}
     # A table has no line for what is only a later stage's beginning.
     last = {row.cell_id for row in rows if row.run_id not in begun}

@@ -45,7 +45,7 @@ def cells(
     """
     with reading(context.ledger.engine) as connection:
         counts = overview.cell_counts(connection, selection, metric=metric, set_name=set_name)
-        rows = queries.cell_rows(connection, {one.cell_id for one in counts})
+        rows = queries.cell_rows(connection, {one.cell_id for one in counts}, selection)
     found = []
     for one in counts:
         row = rows[one.cell_id]

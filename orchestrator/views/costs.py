@@ -75,7 +75,7 @@ def costs(context: Context, selection: Selection) -> list[CellCost]:
     """
     with reading(context.ledger.engine) as connection:
         rows = [row for row in queries.list_runs(connection, selection) if row.streams is None]
-        cells = queries.cell_rows(connection, {row.cell_id for row in rows})
+        cells = queries.cell_rows(connection, {row.cell_id for row in rows}, selection)
         scores = {
             result.run_id: result.last
             for result in queries.results_of(connection, [row.run_id for row in rows])

@@ -110,7 +110,7 @@ def show(context: Context, run_id: str) -> RunDetails:
         grids = lookups.grids_of(connection, run_id)
         tagged = tags.of_targets(connection, [run_id, *grids])
         hours = gpu_hours(connection, [run_id]).get(run_id, {})
-        cell = queries.cell_rows(connection, {row.cell_id})[row.cell_id]
+        cell = queries.cell_rows(connection, {row.cell_id}, Selection())[row.cell_id]
     spec = _spec(folder)
     settings = spec or cell.settings
     last = attempts[-1].number if attempts else 0

@@ -89,7 +89,8 @@ def differences(context: Context, first: Selection, second: Selection) -> Differ
     with reading(context.ledger.engine) as connection:
         left = queries.list_runs(connection, first)
         right = queries.list_runs(connection, second)
-        cells = queries.cell_rows(connection, {row.cell_id for row in (*left, *right)})
+        cells = queries.cell_rows(connection, {row.cell_id for row in right}, second)
+        cells |= queries.cell_rows(connection, {row.cell_id for row in left}, first)
         # A run that two grids have counts as the newer one's, whichever was asked for.
         of_left = selected.named_grids(connection, first) or _grids(left)
         of_right = selected.named_grids(connection, second) or _grids(right)

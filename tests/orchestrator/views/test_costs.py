@@ -63,7 +63,7 @@ def test_a_model_that_cannot_be_made_is_an_error_of_its_cell_alone(quiet_lab: La
     quiet_lab.submit(tiny_grid(seeds="1"))
     with reading(quiet_lab.context.ledger.engine) as connection:
         (row,) = queries.list_runs(connection, Selection())
-        cell = queries.cell_rows(connection, {row.cell_id})[row.cell_id]
+        cell = queries.cell_rows(connection, {row.cell_id}, Selection())[row.cell_id]
     sound = CellSpec.stored(cell.spec).settings
     broken = changed(sound, backbone=changed(sound.backbone, model="no_such_model"))
     found = counts_of({"sound": sound, "broken": broken})
