@@ -9,13 +9,12 @@ import contextlib
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Engine, or_, select
+from sqlalchemy import Connection, or_, select
 
 from ..jobs.errors import DamagedFile
 from ..jobs.workspace.paths import Workspace
 from ..jobs.workspace.stored_grid import FrozenGrid, read_grid
 from . import models as m
-from .engine import writing
 from .parts import in_parts
 from .rows import Row, cell_row, insert_new
 
@@ -27,7 +26,8 @@ def keep(connection: Connection, frozen: FrozenGrid) -> None:
     mine = {cell.cell_id: cell_row(cell) for cell in frozen.cells}
     others = []
     for part in in_parts(mine):
-        query = select(m.cells).where(m.cells.c.cell_id.in_(part))
+        columns = (m.cells.c[name] for name in ("cell_id", *NAMES))
+        query = select(*columns).where(m.cells.c.cell_id.in_(part))
         for there in connection.execute(query).mappings():
             names = {name: mine[there["cell_id"]][name] for name in NAMES}
             if any(there[name] != value for name, value in names.items()):
@@ -36,15 +36,14 @@ def keep(connection: Connection, frozen: FrozenGrid) -> None:
         connection.execute(insert_new(connection, m.cell_names), others)
 
 
-def keep_all(engine: Engine, workspace: Workspace) -> None:
+def keep_all(connection: Connection, workspace: Workspace) -> None:
     """Keep the names in all grids of a ledger that had no place for them before."""
-    with writing(engine) as connection:
-        for grid_id in connection.execute(select(m.grids.c.grid_id)).scalars().all():
-            # A damaged file is told by whoever needs it.
-            with contextlib.suppress(DamagedFile):
-                frozen = read_grid(workspace, grid_id)
-                if frozen is not None:
-                    keep(connection, frozen)
+    for grid_id in connection.execute(select(m.grids.c.grid_id)).scalars().all():
+        # A damaged file is told by whoever needs it.
+        with contextlib.suppress(DamagedFile):
+            frozen = read_grid(workspace, grid_id)
+            if frozen is not None:
+                keep(connection, frozen)
 
 
 def of_grids(connection: Connection, grid_ids: Iterable[str]) -> dict[tuple[str, str], Row]:

@@ -36,17 +36,25 @@ grids = Table(
     Column("settings", Text, nullable=False),  # JSON, see jobs/workspace/stored_grid.py
 )
 
+
+def _names() -> list[Column[str]]:
+    """Return the columns of what a grid calls a cell."""
+    return [
+        Column("stage", String(64), nullable=False),
+        Column("backbone", String(200), nullable=False),
+        Column("dataset", String(200), nullable=False),
+        Column("head", String(400), nullable=False),
+        Column("recipe", String(64), nullable=False),
+        Column("axes", Text, nullable=False),  # JSON
+    ]
+
+
 cells = Table(
     "cells",
     metadata,
     Column("cell_id", String(16), primary_key=True),
     Column("match_id", String(16), nullable=False, index=True),  # shared with the baseline
-    Column("stage", String(64), nullable=False),
-    Column("backbone", String(200), nullable=False),
-    Column("dataset", String(200), nullable=False),
-    Column("head", String(400), nullable=False),
-    Column("recipe", String(64), nullable=False),
-    Column("axes", Text, nullable=False),  # JSON
+    *_names(),
     Column("is_baseline", Boolean, nullable=False),
     Column("spec", Text, nullable=False),  # JSON of jobs.spec.CellSpec
 )
@@ -83,12 +91,7 @@ cell_names = Table(
     metadata,
     Column("grid_id", String(80), ForeignKey("grids.grid_id"), primary_key=True),
     Column("cell_id", String(16), ForeignKey("cells.cell_id"), primary_key=True),
-    Column("stage", String(64), nullable=False),
-    Column("backbone", String(200), nullable=False),
-    Column("dataset", String(200), nullable=False),
-    Column("head", String(400), nullable=False),
-    Column("recipe", String(64), nullable=False),
-    Column("axes", Text, nullable=False),  # JSON
+    *_names(),
 )
 
 # What people put on grids and runs; <workspace>/tags.jsonl is what holds.

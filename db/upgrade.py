@@ -5,6 +5,8 @@ from pathlib import Path
 from sqlalchemy import Engine
 
 from ..jobs.atomic_files import touch_new
+from ..jobs.workspace.paths import Workspace
+from . import cell_names
 from .engine import check_schema, schema_version, writing
 
 
@@ -18,8 +20,12 @@ def alembic_config() -> "object":
     return config
 
 
-def upgrade(engine: Engine) -> tuple[str | None, str]:
+def upgrade(engine: Engine, workspace: Workspace | None = None) -> tuple[str | None, str]:
     """Apply the missing migrations in one transaction; return the version before and after.
+
+    Args:
+        engine: of the ledger.
+        workspace: where new tables find what the ledger did not keep before; None: it is empty.
 
     Raises:
         NewerLedger: the ledger is ahead of this vtjobs.
@@ -41,5 +47,7 @@ def upgrade(engine: Engine) -> tuple[str | None, str]:
     with writing(engine) as connection:
         config.attributes["connection"] = connection  # type: ignore[attr-defined]
         command.upgrade(config, "head")  # type: ignore[arg-type]
+        if workspace is not None:
+            cell_names.keep_all(connection, workspace)
     check_schema(engine)
     return before, SCHEMA_VERSION

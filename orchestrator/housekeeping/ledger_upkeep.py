@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ...db import cell_names
 from ...db.engine import open_engine, parse_url, reading, require_writable
 from ...db.ledger import Ledger
 from ...db.lookups import holds_runs
@@ -17,9 +16,6 @@ from ...db.upgrade import upgrade
 from ...jobs.config.config import Config
 from ...jobs.config.notices import shown
 from ..loop.context import ledger_url, require_ours, state_folder
-
-# The schema with a table of what grids call cells that another grid had before them.
-NAMES_SINCE = "0006"
 
 
 def upgrade_ledger(config: Config) -> str:
@@ -31,9 +27,7 @@ def upgrade_ledger(config: Config) -> str:
     identity = config.workspace.check()
     require_ours(config)
     engine = open_engine(parse_url(ledger_url(config, identity)))
-    before, after = upgrade(engine)
-    if before is not None and before < NAMES_SINCE:
-        cell_names.keep_all(engine, config.workspace)
+    before, after = upgrade(engine, config.workspace)
     return (
         f"schema {after}, nothing to do"
         if before == after

@@ -4,10 +4,11 @@ import pytest
 from sqlalchemy import delete, select
 
 from vtjobs.analysis.findings.cells import report
-from vtjobs.db import cell_names, queries
 from vtjobs.db import models as m
+from vtjobs.db import queries
 from vtjobs.db.engine import reading, writing
 from vtjobs.db.records import RunRow
+from vtjobs.db.upgrade import upgrade
 from vtjobs.jobs.run.selector import Selection
 from vtjobs.orchestrator.housekeeping.ledger_upkeep import rebuild_ledger
 from vtjobs.orchestrator.requests import actions, deletion
@@ -72,7 +73,7 @@ def test_names_that_an_older_ledger_did_not_keep_are_taken_from_the_stored_grids
     with writing(engine) as connection:
         connection.execute(delete(m.cell_names))
     assert variants(two_grids, "second") == ["longer"]
-    cell_names.keep_all(engine, two_grids.context.workspace)
+    upgrade(engine, two_grids.context.workspace)
     assert variants(two_grids, "second") == ["three"]
 
 

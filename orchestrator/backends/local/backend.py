@@ -3,13 +3,12 @@
 A queue on disk, kept going by a process of its own that outlives the terminal.
 
 <workspace>/local/<host>/queue/<token>.json     waiting
-                         running/<token>.json   pid, its start time and the boot it belongs to,
-                         GPUs, cores ended/<token>.json     exit code, or null where nobody saw it
+                         running/<token>.json   pid, its start time and boot; GPUs, cores
+                         ended/<token>.json     exit code, or null where nobody saw it
                          runner.lock            held by the one runner
 """
 
 import contextlib
-import fcntl
 import os
 import signal
 import subprocess
@@ -31,6 +30,7 @@ from ....jobs.workspace.journal import LEASE_S, SILENT_S
 from ....jobs.workspace.paths import Workspace
 from ..base import JobState, JobView, Key, Place, Room, Submission, SubmitOutcome, Waiting, WaitKind
 from .entries import GONE, End, Need, Running, read, write
+from .runner_lock import RunnerLock
 from .secrets import hand_secrets, secrets
 
 MOST_TASKS = 64
@@ -170,11 +170,10 @@ class LocalQueue:
         self.root = workspace.local_queue()
 
     def folder(self, name: str = "") -> Path:
-        """Return a folder of the queue, made if need be, in a workspace that is there.
+        """Return a folder of the queue, made if need be.
 
         Raises:
-            WorkspaceUnreadable: it was moved, or its file system is not mounted: what was made at
-                its path would stand in its way.
+            WorkspaceUnreadable: the workspace is away: what was made would stand in its way.
         """
         path = self.root / name
         if not path.is_dir():
@@ -363,7 +362,7 @@ class LocalQueue:
         os.close(open_file(path, os.O_WRONLY))
         os.utime(path)
 
-    def lock(self) -> "RunnerLock":
+    def lock(self) -> RunnerLock:
         return RunnerLock(self.folder() / LOCK)
 
 
@@ -375,26 +374,6 @@ def needs(allocation: Allocation) -> Need:
         gpus=shape.gpus_of(allocation.lanes),
         cores=min(cpu_count(), allocation.lanes * shape.ranks * shape.threads),
     )
-
-
-class RunnerLock:
-    """The lock of the one runner; entering says whether it was free, and then holds it."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._handle = -1
-
-    def __enter__(self) -> bool:
-        # Not inherited by agents: the lock must be free when the runner is gone.
-        self._handle = open_file(self._path, os.O_RDWR)
-        try:
-            fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        return True
-
-    def __exit__(self, *_: object) -> None:
-        os.close(self._handle)
 
 
 def _is_served(folder: Path, *, within_s: float = LEASE_S) -> bool:
