@@ -31,6 +31,7 @@ from .commands import (
     scatter,
     seeds,
     submit,
+    visualize,
     watch,
     weights,
 )
@@ -81,6 +82,7 @@ COMMANDS: tuple[Callable[..., None], ...] = (
     scatter.scatter,
     against.against,
     weights.evaluate,
+    visualize.visualize,
     exporting.export,
     importing.import_,
     seeds.power,

@@ -30,6 +30,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "against",
         "papers",
         "evaluate",
+        "visualize",
         "export",
         "import",
     ),
@@ -81,7 +82,7 @@ READING = frozenset(
         *("init", "plan", "status", "report", "runs", "show", "logs", "curve", "wait", "why"),
         *("diff", "cost", "eff", "usage", "metrics"),
         *("failures", "compare", "variance", "mcnemar", "scatter", "against", "papers", "power"),
-        *("doctor", "config", "schema", "catalog", "notify", "top", "ui", "help"),
+        *("visualize", "doctor", "config", "schema", "catalog", "notify", "top", "ui", "help"),
     )
 )
 

@@ -25,6 +25,7 @@ DOCUMENTS = {
     "variance": "analysis.findings.per_image:CellSplit[]",
     "power": "analysis.findings.power:Needs",
     "evaluate": "db.records:ResultRow[]",
+    "visualize": "orchestrator.housekeeping.visualize:Visualized",
     "mcnemar": "analysis.findings.per_image:ComparedRuns",
     "export": "orchestrator.housekeeping.export:Exported",
     "import": "orchestrator.requests.import_runs:Import",

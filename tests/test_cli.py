@@ -616,3 +616,35 @@ def test_finished_weights_are_exported_with_a_card(trained: Cli, tmp_path: Path)
     assert (again.returncode, "exists already" in again.stderr) == (2, True)
     assert trained("export", run, str(tmp_path / "no" / "folder")).returncode == 2
     assert trained("export", run, str(tmp_path / "other"), "--format", "onnx").returncode == 2
+
+
+def test_finished_weights_show_their_maps(trained: Cli, tmp_path: Path) -> None:
+    run = trained.json("runs", "tiny", "status=completed")[0]["run_id"]
+    out = tmp_path / "maps"
+    words = ("visualize", run[:8], str(out), "--kind", "cam", "--images", "0,7")
+    document = trained.json(*words)
+    assert (document["run_id"], document["kind"]) == (run, "cam")
+    assert [title.split(":")[0] for title in document["shown"]] == ["image 0", "image 7"]
+    assert [Path(file).name for file in document["files"]] == ["cam.svg", "cam.pdf", "cam.csv"]
+    assert trained.ok(*words).split() == document["files"]
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--kind", "heat"], "--kind heat: unknown"),
+        (["--kind", "cam", "--at", "0,0"], "--at is for --kind relations"),
+        (["--classes", "1"], "--classes is for --kind cam"),
+        (["--images", "-1"], "--images -1: must be whole numbers"),
+        (["--kind", "relations", "--at", "2,0"], "--at 2,0: must be two numbers from 0 to 1"),
+        (["--images", "9999"], "test has 898 images, 0 to 897"),
+        (["--set", "v2"], "--set v2: dataset digits has no such set"),
+    ],
+)
+def test_maps_that_cannot_be_made_leave_nothing_behind(
+    trained: Cli, tmp_path: Path, words: list[str], told: str
+) -> None:
+    run = trained.json("runs", "tiny", "status=completed")[0]["run_id"]
+    done = trained("visualize", run, str(tmp_path / "maps"), *words)
+    assert (done.returncode, told in done.stderr) == (2, True), done.stderr
+    assert not (tmp_path / "maps").exists()

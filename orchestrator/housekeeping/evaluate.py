@@ -110,20 +110,25 @@ def _chosen(
         if (why := _other_images(dataset, labels)) is not None:
             others.append(why)
             continue
-        _check_sets(dataset, sets)
+        check_sets(dataset, sets)
         _check_neighbours(dataset, sets, knn)
         by_grid[run.grid_id, None if dataset.name == labels else labels].append(run.run_id)
     return by_grid, others
 
 
-def _check_sets(dataset: DatasetSettings, sets: Sequence[str]) -> None:
+def check_sets(dataset: DatasetSettings, sets: Sequence[str], *, option: str = "--sets") -> None:
+    """Refuse a set that a dataset does not have.
+
+    Raises:
+        BadInput: with the sets that there are.
+    """
     known = catalogue.sets_of(dataset)
     for name in sets:
         # What a folder or a lab's own class has the scoring sees; a name is no path.
         may_be_there = has_further_sets(dataset) and name.replace("-", "_").isidentifier()
         if name not in known and not may_be_there:
             raise BadInput(
-                f"--sets {name}: dataset {dataset.name} has no such set. {suggest(name, known)}"
+                f"{option} {name}: dataset {dataset.name} has no such set. {suggest(name, known)}"
             )
 
 

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Protocol
 
 from ...db import queries
-from ...db.engine import reading
+from ...db.engine import Connection, reading
+from ...db.records import RunRow
 from ...jobs.config.host import clean_environment
 from ...jobs.documents import Document, to_plain
 from ...jobs.errors import BadInput, VtjobsError, suggest
@@ -44,6 +45,20 @@ class Scored(Protocol):
     def metric(self) -> str: ...
 
 
+def with_weights(connection: Connection, run_id: str) -> RunRow:
+    """Return a run that has final weights.
+
+    Raises:
+        BadInput: it has none.
+    """
+    row = queries.list_runs(connection, Selection(names=(run_id,)))[0]
+    if row.is_imported:
+        raise BadInput(f"run {run_id} was imported: vtjobs has its scores, and not its weights")
+    if row.state != RunState.COMPLETED:
+        raise BadInput(f"run {run_id} is {row.state}: only completed runs have final weights")
+    return row
+
+
 def export(context: Context, run_id: str, out: Path, form: str, *, cell: Scored) -> None:
     """Write a folder with the weights of a completed run.
 
@@ -65,12 +80,8 @@ def export(context: Context, run_id: str, out: Path, form: str, *, cell: Scored)
     if not out.absolute().parent.is_dir():
         raise BadInput(f"{out.absolute().parent}: no such folder")
     with reading(context.ledger.engine) as connection:
-        row = queries.list_runs(connection, Selection(names=(run_id,)))[0]
+        row = with_weights(connection, run_id)
         results = queries.results_of(connection, [run_id])
-    if row.is_imported:
-        raise BadInput(f"run {run_id} was imported: vtjobs has its scores, and not its weights")
-    if row.state != RunState.COMPLETED:
-        raise BadInput(f"run {run_id} is {row.state}: only completed runs have final weights")
     scores = [CardScore(set_name=one.set_name, metric=one.metric, last=one.last) for one in results]
     facts = CardFacts(
         grid_id=row.grid_id,

@@ -80,6 +80,7 @@ EXAMPLES = {
     "evaluate": "vtjobs evaluate RUN --sets test --image-size 16",
     "scatter": "vtjobs scatter tiny --y test@16px",
     "export": "vtjobs export RUN weights",
+    "visualize": "vtjobs visualize RUN maps --kind cam",
     "import": "vtjobs import old.csv",
     "power": "vtjobs power tiny --half-width 2",
     "topup": "vtjobs topup tiny --half-width 2 --dry-run",

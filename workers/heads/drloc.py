@@ -13,7 +13,10 @@ from torch.nn import functional as F
 from ...jobs.documents import Document, from_plain
 from ..models.tokens import Grid
 from ..transfer import send
+from .relations import Relation, patch_at
 
+# What it predicts of two patches.
+NAMES = ("rows apart", "columns apart")
 # The published code adds it to the variance; a saturated softmax has none.
 VARIANCE_FLOOR = 1e-8
 # Of its classification variants, for every backbone but Swin: twice 14 less 1, on a 7×7 grid too.
@@ -90,6 +93,14 @@ class DRLoc(nn.Module):
         loss = torch.stack(losses).sum()
         return loss, {self.name: loss.detach()}
 
+    def relations(
+        self, grids: list[Tensor], row: float, column: float
+    ) -> tuple[tuple[int, int], list[Relation]]:
+        """Return the offsets that the last grid's MLP predicts, see `relations.ShowsRelations`."""
+        last: Any = self.locate[-1]
+        found: tuple[tuple[int, int], list[Relation]] = last.relations(grids[-1], row, column)
+        return found
+
 
 class Localization(nn.Module):
     """The localization MLP on one grid (table 15): 2D -> hidden, ReLU, hidden, ReLU, outputs.
@@ -149,13 +160,59 @@ class Localization(nn.Module):
         down, right = rows[0] - rows[1], cols[0] - cols[1]
         predicted = [layer(self._embedded(tokens, places)).float() for layer in self.out]
         if self.kind in ("l1", "signed"):
-            sides = (height, columns) if self.offsets == "relative" else (1, 1)
-            if self.offsets == "shifted":
-                down, right = down + height - 1, right + columns - 1
-            offset = torch.stack([down / sides[0], right / sides[1]], dim=-1)
-            return F.l1_loss(predicted[0], offset if self.kind == "signed" else offset.abs())
+            offset = torch.stack(self._targets(down, right, height, columns), dim=-1)
+            return F.l1_loss(predicted[0], offset)
         loss = self._cross_entropy if self.kind == "ce" else self._regression
         return loss(predicted[0], down, height) + loss(predicted[1], right, columns)
+
+    def _targets(
+        self, down: Tensor, right: Tensor, height: int, columns: int
+    ) -> tuple[Tensor, Tensor]:
+        """Return what `l1` and `signed` are to predict of offsets in cells."""
+        sides = (height, columns) if self.offsets == "relative" else (1, 1)
+        if self.offsets == "shifted":
+            down, right = down + height - 1, right + columns - 1
+        down, right = down / sides[0], right / sides[1]
+        return (down, right) if self.kind == "signed" else (down.abs(), right.abs())
+
+    def relations(
+        self, tokens: Tensor, row: float, column: float
+    ) -> tuple[tuple[int, int], list[Relation]]:
+        """Return the offsets of each patch to one, as they are predicted and as they are.
+
+        Of `ce` the likeliest class, of `reg` the mean of eq. 6, in cells.
+
+        Args:
+            tokens: [B, h, w, D].
+            row: see `relations.ShowsRelations`.
+            column: likewise.
+        """
+        tokens = self._pooled(tokens)
+        batch, height, columns = tokens.shape[:3]
+        at = patch_at(row, column, height, columns)
+        every = torch.arange(height * columns, device=tokens.device)
+        one = torch.full_like(every, at[0] * columns + at[1])
+        places = torch.stack([every, one])[:, None].expand(-1, batch, -1)
+        embedded = self._embedded(tokens, places)
+        outputs = [layer(embedded).float() for layer in self.out]
+        down, right = every // columns - at[0], every % columns - at[1]
+        if self.kind in ("l1", "signed"):
+            predicted, true = outputs[0].unbind(-1), self._targets(down, right, height, columns)
+        else:
+            sides = (height, columns)
+            predicted, true = tuple(map(self._offset, outputs, sides)), (down, right)
+        shape = (height, columns)
+        return at, [
+            Relation(name, value.float().unflatten(1, shape), target.float().unflatten(0, shape))
+            for name, value, target in zip(NAMES, predicted, true, strict=True)
+        ]
+
+    def _offset(self, logits: Tensor, side: int) -> Tensor:
+        """Return the offset in cells that logits [B, m, classes] stand for."""
+        if self.kind == "ce":
+            return logits.argmax(-1) - self._no_offset(side)
+        values = torch.arange(self._count(side), device=logits.device) - self._no_offset(side)
+        return (logits.softmax(-1) * values).sum(-1)
 
     def _embedded(self, tokens: Tensor, places: Tensor) -> Tensor:
         """Return [B, m, hidden] of pairs of tokens at `places`, [2, B, m]."""
@@ -163,7 +220,7 @@ class Localization(nn.Module):
         flat = tokens.flatten(0, 2)
         base = torch.arange(batch, device=tokens.device)[:, None] * cells
         ends = [(base + place).flatten() for place in places]
-        if cells < self.pairs:
+        if cells < places.shape[-1]:
             # Fewer tokens than pairs: the first layer is applied to each token once, by halves,
             # then gathered.
             halves = self.first.weight.chunk(2, dim=1)
@@ -177,7 +234,7 @@ class Localization(nn.Module):
         hidden = F.relu(self.second(F.relu(hidden)))
         if self.extra is not None:
             hidden = self.extra(hidden)
-        return hidden.view(batch, self.pairs, -1)
+        return hidden.unflatten(0, (batch, -1))
 
     def _count(self, side: int) -> int:
         """Return the number of classes of a coordinate; k is the side of the grid."""

@@ -13,10 +13,13 @@ from torch.nn import functional as F
 
 from ...jobs.documents import Document, from_plain
 from ..models.tokens import Grid
+from .relations import Relation, patch_at
 
 DIRECTIONS = 9
 # A grid of this side is not pooled.
 POOLED = 7
+# What each task predicts of two patches.
+NAMES = {"sprel": "direction", "dist": "distance", "ang": "angle"}
 # Added to the product of norms in eq. 7, as in the published code; the paper names no value.
 ANGLE_FLOOR = 1e-4
 
@@ -65,13 +68,7 @@ class RelViT(nn.Module):
     def forward(
         self, grids: list[Tensor], generator: torch.Generator, places: Tensor | None = None
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        tokens = grids[-1]
-        if self.is_pooled:
-            image = tokens.permute(0, 3, 1, 2)
-            tokens = F.avg_pool2d(image, 3, stride=2, padding=1, count_include_pad=False).permute(
-                0, 2, 3, 1
-            )
-        z = tokens.flatten(1, 2)
+        z = self._pooled(grids[-1]).flatten(1, 2)
         batch, count, _ = z.shape
         loss = torch.zeros((), device=z.device)
         metrics: dict[str, Tensor] = {}
@@ -93,6 +90,54 @@ class RelViT(nn.Module):
             loss = loss + F.cross_entropy(logits.flatten(0, 1), target.flatten())
             metrics["abspos_top1"] = _share_right(logits, chosen, -1)
         return loss, {"relvit_loss": loss.detach(), **metrics}
+
+    def relations(
+        self, grids: list[Tensor], row: float, column: float
+    ) -> tuple[tuple[int, int], list[Relation]]:
+        """Return what is predicted of each patch and one, see `relations.ShowsRelations`.
+
+        Directions are the likeliest of the nine; of AbsPos, each patch's own row and column.
+        """
+        tokens = self._pooled(grids[-1])
+        height, columns = tokens.shape[1:3]
+        shape = (height, columns)
+        at = patch_at(row, column, height, columns)
+        one = at[0] * columns + at[1]
+        z = tokens.flatten(1, 2)
+        found = []
+        if self.scores is not None:
+            # The scores of each patch i with that one, j: [B, scores, N].
+            scores = self.scores(z).float()[..., one]
+            for task in self.tasks:
+                width = DIRECTIONS if task == "sprel" else 1
+                own, scores = scores[:, :width], scores[:, width:]
+                predicted = own.argmax(1).float() if task == "sprel" else own[:, 0]
+                true = self.get_buffer(f"{task}_target")[:, one].float()
+                found.append(
+                    Relation(NAMES[task], predicted.unflatten(1, shape), true.unflatten(0, shape))
+                )
+        if self.position is not None:
+            place, own = self.position(z).argmax(-1), self.get_buffer("place")
+            for name, predicted, true in (
+                ("row", place // columns, own // columns),
+                ("column", place % columns, own % columns),
+            ):
+                found.append(
+                    Relation(
+                        name,
+                        predicted.float().unflatten(1, shape),
+                        true.float().unflatten(0, shape),
+                    )
+                )
+        return at, found
+
+    def _pooled(self, tokens: Tensor) -> Tensor:
+        if not self.is_pooled:
+            return tokens
+        image = tokens.permute(0, 3, 1, 2)
+        return F.avg_pool2d(image, 3, stride=2, padding=1, count_include_pad=False).permute(
+            0, 2, 3, 1
+        )
 
     @staticmethod
     def _moved(target: Tensor, places: Tensor | None, batch: int) -> Tensor:

@@ -46,12 +46,7 @@ class Tap:
             else:
                 last.register_forward_pre_hook(lambda _, inputs: self._take(inputs[0]))
         elif where == "blocks":
-            blocks = [module for name, module in backbone.named_modules() if _BLOCK.match(name)]
-            if not blocks:
-                raise BackboneError(
-                    f"the blocks of backbone {type(backbone).__name__} are not known to vtjobs"
-                )
-            for block in blocks:
+            for block in blocks_of(backbone):
                 block.register_forward_hook(lambda _module, _inputs, output: self._take(output))
         elif where == "stages":
             for end in _ends_of_stages(backbone):
@@ -75,6 +70,20 @@ class Tap:
             taken, self._taken = self._taken, []
         found = taken if self.where != "after_norm" else [features]
         return features, [token_grid(self.backbone, tokens) for tokens in found]
+
+
+def blocks_of(backbone: nn.Module) -> list[nn.Module]:
+    """Return the blocks of a backbone, found by their names, in their order.
+
+    Raises:
+        BackboneError: it has none that vtjobs knows.
+    """
+    blocks = [module for name, module in backbone.named_modules() if _BLOCK.match(name)]
+    if not blocks:
+        raise BackboneError(
+            f"the blocks of backbone {type(backbone).__name__} are not known to vtjobs"
+        )
+    return blocks
 
 
 def _ends_of_stages(backbone: nn.Module) -> list[nn.Module]:
@@ -111,7 +120,7 @@ def token_grid(model: nn.Module, features: Tensor) -> Tensor:
     if features.ndim == 3:
         # Not every version of timm counts the class token of CaiT, which joins the patches at last.
         prefix = int(getattr(model, "num_prefix_tokens", hasattr(model, "cls_token")))
-        sizes = [(number, _grid_size(model, features.shape[1] - number)) for number in (prefix, 0)]
+        sizes = [(number, grid_size(model, features.shape[1] - number)) for number in (prefix, 0)]
         for number, size in sizes:
             if size is not None:
                 return features[:, number:].unflatten(1, size)
@@ -119,7 +128,8 @@ def token_grid(model: nn.Module, features: Tensor) -> Tensor:
     raise BackboneError(f"features of shape {tuple(features.shape)} do not form a grid of tokens")
 
 
-def _grid_size(model: nn.Module, count: int) -> tuple[int, int] | None:
+def grid_size(model: nn.Module, count: int) -> tuple[int, int] | None:
+    """Return rows and columns of a number of patch tokens; None where they form no grid."""
     known = getattr(getattr(model, "patch_embed", None), "grid_size", None)
     if known is not None and known[0] * known[1] == count:
         return int(known[0]), int(known[1])

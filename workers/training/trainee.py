@@ -53,7 +53,7 @@ class Trainee(nn.Module):
         """Whether the backbone's features are those of evaluation, also while it is trained."""
         # Side of the patches that the head works on, pixels.
         self.patch = patch
-        self._tap = tap
+        self.tap = tap
 
     @property
     def is_on_features(self) -> bool:
@@ -105,10 +105,10 @@ class Trainee(nn.Module):
         """Pass images through backbone and head; the arguments are those of `Shown`."""
         if isinstance(self.head, FeatureHead) and labels is not None:
             return self._learn_features(self.head, images, labels, indices)
-        if self.head is None or self._tap is None or draws is None:
+        if self.head is None or self.tap is None or draws is None:
             logits = self.backbone.forward_head(self.backbone.forward_features(images))
             return Passed(logits, None, {}, None)
-        features, grids = self._tap.features(images)
+        features, grids = self.tap.features(images)
         logits = self.backbone.forward_head(features) if self.labels else None
         loss, metrics = self.head(grids, draws, places)
         return Passed(logits, loss, metrics, None)

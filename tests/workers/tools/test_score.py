@@ -30,10 +30,10 @@ from ...support.training import CONVNET, run_spec, training
 @pytest.fixture
 def finished(tmp_path: Path) -> tuple[Workspace, RunSpec, dict[str, float]]:
     """A workspace with a completed run, and its last scores."""
-    return _complete(tmp_path, run_spec(CONVNET, "drloc", epochs=2, ema_decay=0.9))
+    return complete(tmp_path, run_spec(CONVNET, "drloc", epochs=2, ema_decay=0.9))
 
 
-def _complete(root: Path, spec: RunSpec) -> tuple[Workspace, RunSpec, dict[str, float]]:
+def complete(root: Path, spec: RunSpec) -> tuple[Workspace, RunSpec, dict[str, float]]:
     workspace = Workspace(root / "runs").create()
     folder = workspace.run(spec.run_id)
     folder.attempt(1).mkdir(parents=True)
@@ -149,7 +149,7 @@ def test_features_are_scored_by_their_nearest_training_images(
 
 def test_embeddings_of_a_projector_are_compared_and_neighbours_classify(tmp_path: Path) -> None:
     spec = run_spec(CONVNET, "grafit", params={"views": 2, "dim": 8}, epochs=2)
-    workspace, _, scores = _complete(tmp_path, spec)
+    workspace, _, scores = complete(tmp_path, spec)
     assert {"loss", "knn_loss", "instance_loss", "nearest_top1", "n"} == scores.keys()
     model = build(spec.backbone, spec.shape, spec.head).eval()
     assert model(torch.zeros(1, 1, 16, 16)).shape == (1, 8)

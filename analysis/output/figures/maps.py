@@ -1,0 +1,159 @@
+"""Figures of what a network shows of images, or of its own weights."""
+
+import io
+from collections.abc import Sequence
+from typing import Any
+
+from ....jobs.run.pictures import LayerSparsity, Panel, Pictures, Shown
+from .canvas import COLOURS, WIDTH, Drawn, new_figure, styled
+
+# Maps side by side; more go into the next line.
+MOST_ACROSS = 8
+TITLES = {
+    "attention": "Attention of the class token",
+    "cam": "Class activation maps",
+    "relations": "Relations between patches",
+    "filters": "Filters over patches",
+}
+# Of a map over its image.
+OPACITY = 0.5
+# Zero in the middle: white.
+DIVERGING = "RdBu_r"
+SEQUENTIAL = "viridis"
+
+
+def maps(found: Pictures) -> list[Drawn]:
+    """Draw an image or a block a line, with its maps; and how sparse the layers are, if told.
+
+    Args:
+        found: at least one image or block, with at least one map.
+    """
+    drawn = [_maps(found)]
+    if found.layers:
+        drawn.append(_sparsity(found.layers))
+    return drawn
+
+
+def _maps(found: Pictures) -> Drawn:
+    across = min(MOST_ACROSS, max(map(_count, found.shown)))
+    lines = [-(-_count(shown) // across) for shown in found.shown]
+    side = WIDTH / across
+    with styled():
+        # Room for a title above each line, of a size that does not depend on the maps'.
+        figure = new_figure(sum(lines) * (side + 0.32))
+        grid = figure.add_gridspec(sum(lines), across)
+        line = 0
+        for shown, own in zip(found.shown, lines, strict=True):
+            places = [grid[line + place // across, place % across] for place in range(across * own)]
+            _draw(figure, places, shown)
+            line += own
+    return Drawn(
+        name=found.kind,
+        title=TITLES[found.kind],
+        text=found.text,
+        heading=["shown", "map", "row", "column", "value"],
+        rows=[
+            [shown.title, panel.title, row, column, value]
+            for shown in found.shown
+            for panel in shown.panels
+            for row, values in enumerate(panel.values, start=1)
+            for column, value in enumerate(values, start=1)
+        ],
+        figure=figure,
+    )
+
+
+def _count(shown: Shown) -> int:
+    """Return how many squares are drawn: the maps, and what they are of."""
+    return len(shown.panels) + (shown.image is not None)
+
+
+def _draw(figure: Any, places: Sequence[Any], shown: Shown) -> None:
+    left = iter(places)
+    pixels = None
+    if shown.image is not None:
+        pixels = _pixels(shown.image)
+        axes = _square(figure, next(left), shown.title)
+        axes.imshow(pixels, cmap="gray", extent=(0, 1, 1, 0))
+        _mark(axes, shown)
+    for number, panel in enumerate(shown.panels):
+        title = panel.title
+        if pixels is None and number == 0:
+            title = f"{shown.title}: {title}"
+        axes = _square(figure, next(left), title)
+        if panel.covers and pixels is not None:
+            axes.imshow(pixels, cmap="gray", extent=(0, 1, 1, 0))
+        _map(axes, panel)
+        _mark(axes, shown)
+
+
+def _square(figure: Any, place: Any, title: str) -> Any:
+    axes = figure.add_subplot(place)
+    axes.set_title(title, fontsize=7, fontweight="normal")
+    axes.set_xticks([])
+    axes.set_yticks([])
+    for spine in axes.spines.values():
+        spine.set_visible(False)
+    return axes
+
+
+def _map(axes: Any, panel: Panel) -> None:
+    is_signed = panel.low is not None and panel.high is not None and panel.low == -panel.high
+    axes.imshow(
+        panel.values,
+        cmap=DIVERGING if is_signed else SEQUENTIAL,
+        vmin=panel.low,
+        vmax=panel.high,
+        alpha=OPACITY if panel.covers else None,
+        interpolation="bilinear" if panel.covers else "nearest",
+        extent=(0, 1, 1, 0),
+    )
+
+
+def _mark(axes: Any, shown: Shown) -> None:
+    if shown.patch is None:
+        return
+    from matplotlib.patches import Rectangle
+
+    left, top, width, height = shown.patch
+    axes.add_patch(
+        Rectangle((left, top), width, height, fill=False, edgecolor=COLOURS[1], linewidth=1.5)
+    )
+
+
+def _pixels(image: bytes) -> Any:
+    from matplotlib.image import imread
+
+    return imread(io.BytesIO(image), format="png")
+
+
+def _sparsity(layers: Sequence[LayerSparsity]) -> Drawn:
+    kinds = list(dict.fromkeys(layer.kind for layer in layers))
+    with styled():
+        figure = new_figure(3.6)
+        axes = figure.add_subplot()
+        for number, kind in enumerate(kinds):
+            own = [layer for layer in layers if layer.kind == kind]
+            axes.plot(
+                [layer.block for layer in own],
+                [layer.sparsity for layer in own],
+                marker="o",
+                markersize=3,
+                color=COLOURS[number % len(COLOURS)],
+                linestyle=("-", "--", ":")[number // len(COLOURS) % 3],
+                label=kind,
+            )
+        axes.set(xlabel="block", ylabel="weights near zero, %", ylim=(0, 100))
+        axes.xaxis.get_major_locator().set_params(integer=True)
+        axes.legend(loc="upper left", bbox_to_anchor=(1, 1), fontsize=7)
+    return Drawn(
+        name="sparsity",
+        title="Sparsity of the layers",
+        text=(
+            "Percent of each linear layer's weights whose magnitude is below 5 % of the layer's"
+            " largest, by block."
+        ),
+        heading=["layer", "kind", "block", "sparsity"],
+        rows=[[layer.layer, layer.kind, layer.block, layer.sparsity] for layer in layers],
+        figure=figure,
+    )

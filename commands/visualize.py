@@ -1,0 +1,128 @@
+"""Figures of what a run's final weights show: attention, class activation, relations, filters."""
+
+from pathlib import Path
+from typing import Annotated, get_args
+
+import typer
+
+from ..jobs.errors import BadInput, suggest
+from ..jobs.run.pictures import Kind
+from .options import Json, RunId, Workspace, look_into, one_run
+from .result_options import SetName
+
+KINDS = get_args(Kind)
+# Option -> the kinds that it is for.
+ASKED: dict[str, tuple[str, ...]] = {
+    "--images": ("attention", "cam", "relations"),
+    "--classes": ("cam",),
+    "--at": ("relations",),
+}
+
+
+def visualize(
+    run: RunId,
+    out: Annotated[Path, typer.Argument(help="Folder for the figures (created if missing).")],
+    kind: Annotated[
+        str,
+        typer.Option(
+            help="attention (class token to patches), cam (class activation maps), relations (what"
+            " drloc or relvit predicts) or filters (over patches, of ResMLP and MLP-Mixer).",
+            autocompletion=lambda: list(KINDS),
+        ),
+    ] = "attention",
+    set_name: SetName = "test",
+    images: Annotated[
+        str | None,
+        typer.Option(
+            help="Images by their place in the set, from 0, e.g. 0,12 [default: four].",
+            metavar="N[,N…]",
+        ),
+    ] = None,
+    classes: Annotated[
+        str | None,
+        typer.Option(
+            help="With --kind cam: classes by number, from 0 [default: the predicted one and the"
+            " right one].",
+            metavar="N[,N…]",
+        ),
+    ] = None,
+    at: Annotated[
+        str | None,
+        typer.Option(
+            "--at",
+            help="With --kind relations: a point in the patch that the others are compared with;"
+            " row and column as fractions of the sides [default: 0.5,0.5].",
+            metavar="ROW,COLUMN",
+        ),
+    ] = None,
+    as_json: Json = False,
+    workspace: Workspace = None,
+) -> None:
+    """Draw what a completed run's weights show: attention, class activation and other maps.
+
+    Writes each figure as SVG and PDF, and its numbers as CSV.
+    """
+    from ..orchestrator.housekeeping.visualize import Visualized, pictures
+    from .printing import terminal
+
+    if kind not in KINDS:
+        raise BadInput(f"--kind {kind}: unknown. {suggest(kind, KINDS)}")
+    _check_options(kind, {"--images": images, "--classes": classes, "--at": at})
+    if out.exists() and not out.is_dir():
+        raise BadInput(f"{out} is a file. Give a folder (created if missing)")
+    context = look_into(workspace)
+    run_id = one_run(context, run)
+    found = pictures(
+        context,
+        run_id,
+        kind,  # type: ignore[arg-type]
+        set_name=set_name,
+        images=_numbers("--images", images),
+        classes=_numbers("--classes", classes),
+        point=_point(at),
+    )
+    # Matplotlib is imported where there is something to draw.
+    from ..analysis.output.figures.maps import maps
+
+    out.mkdir(parents=True, exist_ok=True)
+    files = [str(path) for drawn in maps(found) for path in drawn.write(out)]
+    if as_json:
+        terminal.emit_json(
+            Visualized(
+                run_id=run_id,
+                kind=found.kind,
+                text=found.text,
+                shown=[shown.title for shown in found.shown],
+                layers=found.layers,
+                files=files,
+            )
+        )
+        return
+    for file in files:
+        terminal.write(file)
+    terminal.say(found.text)
+
+
+def _check_options(kind: str, given: dict[str, str | None]) -> None:
+    for option, value in given.items():
+        if value is not None and kind not in ASKED[option]:
+            raise BadInput(f"{option} is for --kind {' or '.join(ASKED[option])}. Remove it")
+
+
+def _numbers(option: str, text: str | None) -> list[int]:
+    parts = [] if text is None else text.split(",")
+    if not all(part.strip().isdecimal() for part in parts):
+        raise BadInput(f"{option} {text}: must be whole numbers from 0 on, e.g. 0,12")
+    return [int(part) for part in parts]
+
+
+def _point(text: str | None) -> tuple[float, float]:
+    if text is None:
+        return 0.5, 0.5
+    try:
+        row, column = (float(part) for part in text.split(","))
+    except ValueError:
+        row = column = -1.0
+    if not (0 <= row <= 1 and 0 <= column <= 1):
+        raise BadInput(f"--at {text}: must be two numbers from 0 to 1, e.g. 0.25,0.75")
+    return row, column

@@ -1,0 +1,57 @@
+"""What finished weights show of images, or of themselves, as `vtjobs visualize` draws it."""
+
+from typing import Literal
+
+from ..documents import Document, field
+
+Kind = Literal["attention", "cam", "relations", "filters"]
+
+
+class Panel(Document, frozen=True, kw_only=True):
+    """One map of numbers."""
+
+    title: str
+    values: list[list[float]]
+    """Rows from the top, each from the left."""
+    low: float | None = None
+    """Value at the dark end of the colours; None: the map's own smallest."""
+    high: float | None = None
+    """Value at the bright end."""
+    covers: bool = False
+    """Whether the map is drawn over the image."""
+
+
+class Shown(Document, frozen=True, kw_only=True):
+    """An image, or a block of the network, with its maps."""
+
+    title: str
+    panels: list[Panel]
+    image: bytes | None = None
+    """The image as the network got it, without its normalisation, as PNG; None for a block."""
+    patch: tuple[float, float, float, float] | None = None
+    """Of the patch that the maps are relative to: left, top, width and height, as shares of the
+    image's sides."""
+
+
+class LayerSparsity(Document, frozen=True, kw_only=True):
+    """How many of a layer's weights are near zero."""
+
+    layer: str
+    """Its name in the network."""
+    kind: str
+    """`patches` of a layer that mixes patches, else the layer's name within its block."""
+    block: int
+    """Of the network, from 1."""
+    sparsity: float
+    """Percent of the weights whose magnitude is below 5 % of the layer's largest."""
+
+
+class Pictures(Document, frozen=True, kw_only=True):
+    """All that is drawn of one run."""
+
+    run_id: str
+    kind: Kind
+    text: str
+    """What the maps show, for who cannot see them."""
+    shown: list[Shown]
+    layers: list[LayerSparsity] = field(default_factory=list)

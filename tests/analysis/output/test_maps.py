@@ -1,0 +1,84 @@
+"""Figures of maps: a square for each, and their numbers beside them."""
+
+import base64
+import csv
+import io
+
+import pytest
+
+from vtjobs.analysis.output.figures.maps import MOST_ACROSS, maps
+from vtjobs.jobs.run.pictures import LayerSparsity, Panel, Pictures, Shown
+
+# A PNG of one grey pixel.
+PIXEL = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR4nGNgAAAAAgABSK+kcQAAAABJRU5ErkJggg=="
+)
+
+
+def panel(title: str, **more: float | bool) -> Panel:
+    return Panel(title=title, values=[[0.0, 0.25], [0.5, 1.0]], **more)  # type: ignore[arg-type]
+
+
+def of_images(count: int) -> Pictures:
+    panels = [panel(f"head {number}") for number in range(1, count + 1)]
+    shown = [Shown(title=f"image {place}", panels=panels, image=PIXEL) for place in (4, 9)]
+    return Pictures(run_id="r", kind="attention", text="What they show.", shown=shown)
+
+
+def test_each_image_has_its_maps_beside_it() -> None:
+    (drawn,) = maps(of_images(2))
+    assert [axes.get_title(loc="left") for axes in drawn.figure.axes] == [
+        *("image 4", "head 1", "head 2", "image 9", "head 1", "head 2")
+    ]
+    tops = [round(axes.get_position().y0, 2) for axes in drawn.figure.axes]
+    assert len(set(tops[:3])) == len(set(tops[3:])) == 1 and tops[0] > tops[3]
+
+
+def test_more_maps_than_go_side_by_side_take_further_lines() -> None:
+    (drawn,) = maps(of_images(MOST_ACROSS + 1))
+    left = [round(axes.get_position().x0, 2) for axes in drawn.figure.axes]
+    assert len(left) == 2 * (MOST_ACROSS + 2) and len(set(left)) == MOST_ACROSS
+
+
+def test_every_number_is_in_the_data() -> None:
+    (drawn,) = maps(of_images(2))
+    rows = list(csv.DictReader(io.StringIO(drawn.csv())))
+    assert len(rows) == 2 * 2 * 4
+    assert rows[-1] == {
+        "shown": "image 9", "map": "head 2", "row": "2", "column": "2", "value": "1.0",
+    }  # fmt: skip
+
+
+def test_the_same_maps_give_the_same_figure_byte_for_byte() -> None:
+    assert maps(of_images(3))[0].svg == maps(of_images(3))[0].svg
+
+
+def test_the_patch_of_reference_is_marked_on_image_and_maps() -> None:
+    shown = Shown(title="image 1", panels=[panel("x")], image=PIXEL, patch=(0.5, 0, 0.5, 0.5))
+    (drawn,) = maps(Pictures(run_id="r", kind="relations", text="t", shown=[shown]))
+    assert [axes.patches[0].get_bbox().bounds for axes in drawn.figure.axes] == [
+        (0.5, 0, 0.5, 0.5)
+    ] * 2
+
+
+@pytest.mark.parametrize(("low", "colours"), [(-1.0, "RdBu_r"), (0.0, "viridis")])
+def test_numbers_on_both_sides_of_zero_have_two_colours(low: float, colours: str) -> None:
+    shown = Shown(title="block 1", panels=[panel("x", low=low, high=1.0)])
+    (drawn,) = maps(Pictures(run_id="r", kind="filters", text="t", shown=[shown]))
+    (axes,) = drawn.figure.axes
+    assert axes.get_title(loc="left") == "block 1: x"
+    assert axes.images[0].get_cmap().name == colours
+
+
+def test_sparsity_is_a_figure_of_its_own() -> None:
+    layers = [
+        LayerSparsity(layer=f"blocks.{block}.{kind}", kind=kind, block=block + 1, sparsity=10.0)
+        for kind in ("patches", "mlp.fc1")
+        for block in (0, 1)
+    ]
+    shown = [Shown(title="block 1", panels=[panel("x")])]
+    found = Pictures(run_id="r", kind="filters", text="t", shown=shown, layers=layers)
+    _, drawn = maps(found)
+    (axes,) = drawn.figure.axes
+    assert [line.get_label() for line in axes.get_lines()] == ["patches", "mlp.fc1"]
+    assert drawn.rows[0] == ["blocks.0.patches", "patches", 1, 10.0]

@@ -1,0 +1,199 @@
+"""Where a network looks: attention of its class token, and class activation maps."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.overrides import TorchFunctionMode
+
+from ...jobs.errors import BadInput
+from ..errors import BackboneError
+from ..models.tokens import blocks_of, grid_size, token_grid
+
+
+@dataclass
+class _Attentions(TorchFunctionMode):
+    """Sees the queries and keys of every attention that torch computes while it is entered."""
+
+    found: list[Tensor] = field(default_factory=list)
+    """[B, heads, queries, keys] of each, after the softmax."""
+
+    def __post_init__(self) -> None:
+        super().__init__()
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        given = kwargs or {}
+        if func is F.scaled_dot_product_attention:
+            self.found.append(_weights(*args[:2], mask=given.get("attn_mask"), **_scale(given)))
+        return func(*args, **given)
+
+
+def _scale(given: dict[str, Any]) -> dict[str, float]:
+    return {} if given.get("scale") is None else {"scale": given["scale"]}
+
+
+def _weights(
+    query: Tensor, key: Tensor, *, mask: Tensor | None = None, scale: float | None = None
+) -> Tensor:
+    """Return softmax(q kᵀ · scale), scale being 1 / √d if none is given."""
+    scores = query @ key.transpose(-2, -1) * (query.shape[-1] ** -0.5 if scale is None else scale)
+    if mask is not None:
+        hidden = mask.dtype == torch.bool
+        scores = scores.masked_fill(~mask, -torch.inf) if hidden else scores + mask
+    return scores.float().softmax(-1)
+
+
+@torch.no_grad()
+def class_attention(model: nn.Module, images: Tensor) -> list[Tensor]:
+    """Return how the class token attends to the patches: [B, heads, h, w] of each layer.
+
+    Layers whose only query is the class token (CaiT, PatchConvNet) are all given, else the last
+    layer alone. The weights are those after the softmax; what falls on the class token itself is
+    left out.
+
+    Args:
+        model: in evaluation mode.
+        images: [B, C, S, S], normalised.
+
+    Raises:
+        BadInput: no class token attends to patches.
+    """
+    fused = [module for module in model.modules() if hasattr(module, "fused_attn")]
+    before = [module.fused_attn for module in fused]
+    try:
+        for module in fused:
+            module.fused_attn = True
+        with _Attentions() as seen:
+            features = model.forward_features(images)
+            model.forward_head(features)
+    finally:
+        for module, value in zip(fused, before, strict=True):
+            module.fused_attn = value
+    count = _patches(model, features)
+    # A Swin whose window is a single token has one query and one key.
+    alone = [
+        attention
+        for attention in seen.found
+        if attention.shape[-2] == 1 and attention.shape[-1] > 1
+    ]
+    joined = [
+        attention
+        for attention in seen.found
+        if has_class_token(model) and attention.shape[-2] == _prefix(model) + count
+    ]
+    maps = [_on_patches(model, attention) for attention in alone or joined[-1:]]
+    if not maps or any(one is None for one in maps):
+        raise BadInput(
+            f"--kind attention: no class token of {type(model).__name__} attends to patches."
+            " --kind cam works for every backbone"
+        )
+    return [one for one in maps if one is not None]
+
+
+def has_class_token(model: nn.Module) -> bool:
+    """Whether a class token is among the tokens of every block."""
+    return getattr(model, "cls_token", None) is not None and _prefix(model) > 0
+
+
+def _prefix(model: nn.Module) -> int:
+    return int(getattr(model, "num_prefix_tokens", 1))
+
+
+def _patches(model: nn.Module, features: Tensor) -> int:
+    try:
+        return token_grid(model, features)[0, ..., 0].numel()
+    except BackboneError:
+        return 0
+
+
+def _on_patches(model: nn.Module, attention: Tensor) -> Tensor | None:
+    """Return the first query's attention to patches, [B, heads, h, w]; None if they are no grid."""
+    weights = attention[:, :, 0]
+    # Keys may be merged to a coarser grid (CvT), and a layer with the class token as its only
+    # query may have it among its keys or not.
+    for prefix in (_prefix(model), 1, 0):
+        size = grid_size(model, weights.shape[-1] - prefix)
+        if size is not None:
+            return weights[..., prefix:].unflatten(-1, size)
+    return None
+
+
+def class_activation(
+    model: nn.Module, images: Tensor, classes: Sequence[Tensor]
+) -> tuple[list[Tensor], Tensor]:
+    """Return gradient-weighted class activation maps, [B, h, w] of each class, and the logits.
+
+    ReLU of the sum over channels of the features, each weighted by the mean over places of the
+    gradient of the class's logit (Selvaraju et al. 2017, eqs. 1 and 2). The features are those of
+    the last block whose patches the classifier depends on. Of a ViT that is the last but one, or
+    what its only block gets, as its last block hands on the class token alone. Where the classifier
+    is a linear layer on the mean of the features, this is the class activation map of Zhou et al.
+    2016 without its negative part.
+
+    Args:
+        model: in evaluation mode, with a classifier.
+        images: [B, C, S, S], normalised.
+        classes: [B] int64 each.
+
+    Raises:
+        BadInput: the features form no grid.
+    """
+    tokens: list[Tensor] = []
+    blocks = _blocks_or_none(model)
+    handles = [
+        *(block.register_forward_pre_hook(_keeping_first(tokens.append)) for block in blocks[:1]),
+        *(block.register_forward_hook(_keeping(tokens.append)) for block in blocks),
+    ]
+    try:
+        with torch.enable_grad():
+            # What is frozen gives no gradient, and a gradient is all that is wanted.
+            features = model.forward_features(images.requires_grad_())
+            logits = model.forward_head(features).float()
+    finally:
+        for handle in handles:
+            handle.remove()
+    tokens.append(features)
+    maps = [_map(model, tokens, logits, chosen) for chosen in classes]
+    return maps, logits.detach()
+
+
+def _map(model: nn.Module, tokens: list[Tensor], logits: Tensor, chosen: Tensor) -> Tensor:
+    score = logits.gather(1, chosen[:, None]).sum()
+    gradients = torch.autograd.grad(score, tokens, retain_graph=True, allow_unused=True)
+    for one, gradient in zip(reversed(tokens), reversed(gradients), strict=True):
+        if gradient is None:
+            continue
+        try:
+            slopes, values = (token_grid(model, part.detach().float()) for part in (gradient, one))
+        except BackboneError:
+            continue
+        if slopes.any():
+            return F.relu((slopes.mean((1, 2), keepdim=True) * values).sum(-1))
+    raise BadInput(f"--kind cam: no features of {type(model).__name__} form a grid")
+
+
+def _keeping(keep: Callable[[Tensor], None]) -> Callable[..., None]:
+    def hook(_module: nn.Module, _inputs: Any, output: Any) -> None:
+        if isinstance(output, Tensor):
+            keep(output)
+
+    return hook
+
+
+def _keeping_first(keep: Callable[[Tensor], None]) -> Callable[..., None]:
+    def hook(_module: nn.Module, inputs: Any) -> None:
+        keep(inputs[0])
+
+    return hook
+
+
+def _blocks_or_none(model: nn.Module) -> list[nn.Module]:
+    try:
+        return blocks_of(model)
+    except BackboneError:
+        return []

@@ -1,0 +1,312 @@
+"""Make the maps that a run's final weights show.
+
+`python -m vtjobs.workers.tools.visualize --workspace DIR --data DIR --kind attention RUN`.
+
+They go as JSON to standard output.
+"""
+
+import argparse
+import io
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, get_args
+
+import torch
+from torch import Tensor
+
+from ...jobs.documents import changed, to_plain
+from ...jobs.errors import BadInput
+from ...jobs.grid import catalogue
+from ...jobs.run.pictures import Kind, Panel, Pictures, Shown
+from ...jobs.workspace.paths import Workspace
+from ..checkpoints.final_weights import Final, NoWeights, final_of
+from ..checkpoints.manifest import STATE, Rejected, verify
+from ..checkpoints.weights import load_weights
+from ..data.batches import EvalSource, normaliser
+from ..data.datasets import ImageSet, load_part
+from ..data.decoded import Decoder
+from ..data.patches import patch_work
+from ..heads.relations import Relation
+from ..randomness import Streams
+from ..training.trainee import Trainee, make_trainee
+from .each import each
+from .filters import filters, sparsity
+from .saliency import class_activation, class_attention
+
+# Images that are drawn if none are named.
+IMAGES = 4
+TEXTS = {
+    "attention": (
+        "Attention of the class token to the patches of an image, for each head and as the mean"
+        " over heads: weights after the softmax, each map from its smallest to its largest."
+    ),
+    "cam": (
+        "Gradient-weighted class activation maps (Selvaraju et al. 2017): where the features raise"
+        " the logit of a class, each map from zero to its largest value."
+    ),
+    "relations": (
+        "What the auxiliary head predicts of each patch relative to the marked one, beside what is"
+        " true."
+    ),
+    "filters": (
+        "Rows of the matrix that mixes patches, a line of images for each block: how much of each"
+        " patch goes into one. The middle colour is zero."
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What is to be drawn."""
+
+    kind: Kind
+    set_name: str = "test"
+    images: Sequence[int] = ()
+    """Places in the set, from 0; none: four that are spread over it."""
+    classes: Sequence[int] = ()
+    """Of `cam`; none: the predicted class and the right one."""
+    point: tuple[float, float] = (0.5, 0.5)
+    """Of `relations`: row and column that the patch of reference holds, as shares of the sides."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Batch:
+    """The images that are drawn."""
+
+    places: list[int]
+    inputs: Tensor
+    """[B, C, S, S], normalised."""
+    labels: Tensor
+    """[B] int64."""
+    files: list[bytes]
+    """The same images as PNG."""
+
+
+def pictures(
+    workspace: Workspace, run_id: str, asked: Asked, *, data_root: Path, paths: dict[str, str]
+) -> Pictures:
+    """Return the maps of a run's final weights, computed in fp32.
+
+    Args:
+        workspace: where the run lies.
+        run_id: of the run.
+        asked: what is drawn.
+        data_root: where known datasets lie.
+        paths: folders by fingerprint.
+
+    Raises:
+        BadInput: the set has no such image, the dataset no such class, or the network nothing of
+            this kind to show.
+        NoWeights: the run has not completed, or its weights are gone or damaged.
+        DataError: the dataset is not there.
+    """
+    final = final_of(workspace, run_id)
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    trainee = make_trainee(final.spec, Streams(final.spec.seeds))
+    load_weights(trainee.backbone, final.weights)
+    trainee.to(device).eval()
+    layers = []
+    if asked.kind == "filters":
+        shown, layers = filters(trainee.backbone), sparsity(trainee.backbone)
+    else:
+        images = load_part(
+            final.spec.dataset,
+            asked.set_name,
+            Streams(final.spec.seeds),
+            data_root=data_root,
+            paths=paths,
+        )
+        shown = _SHOWING[asked.kind](trainee, final, asked, _batch(final, trainee, asked, images))
+    return Pictures(
+        run_id=run_id, kind=asked.kind, text=TEXTS[asked.kind], shown=shown, layers=layers
+    )
+
+
+def _batch(final: Final, trainee: Trainee, asked: Asked, images: ImageSet) -> _Batch:
+    spec = final.spec
+    device = next(trainee.parameters()).device
+    places = list(asked.images) or _spread(images)
+    if not 0 <= min(places) <= max(places) < len(images):
+        raise BadInput(
+            f"--images: {asked.set_name} has {len(images):,} images, 0 to {len(images) - 1}"
+        )
+    source = EvalSource(
+        images.part(torch.tensor(places)),
+        spec.dataset,
+        catalogue.recipe_on(asked.set_name, spec.dataset, spec.recipe),
+        device,
+        decoder=Decoder(),
+    )
+    inputs = torch.cat([batch[0] for batch in source.batches() if batch is not None])
+    work = patch_work(spec.head, spec.dataset, trainee.patch, device)
+    if work is not None:
+        # What the network is evaluated on; the same cuts each time.
+        inputs = work.evaluate(inputs, torch.Generator().manual_seed(0))
+    mean, std = normaliser(spec.dataset, device)
+    plain = (inputs * std + mean).round().clamp(0, 255).byte().cpu()
+    return _Batch(
+        places=places,
+        inputs=inputs,
+        labels=images.labels[torch.tensor(places)].to(device),
+        files=[_png(image) for image in plain],
+    )
+
+
+def _spread(images: ImageSet) -> list[int]:
+    """Return places all over a set, which may be sorted by class."""
+    count = min(IMAGES, len(images))
+    return [number * len(images) // count for number in range(count)]
+
+
+def _png(image: Tensor) -> bytes:
+    from PIL import Image
+
+    buffer = io.BytesIO()
+    pixels = image.permute(1, 2, 0).numpy()
+    Image.fromarray(pixels[..., 0] if pixels.shape[2] == 1 else pixels).save(buffer, "png")
+    return buffer.getvalue()
+
+
+def _attention(trainee: Trainee, final: Final, asked: Asked, batch: _Batch) -> list[Shown]:
+    layers = class_attention(trainee.backbone, batch.inputs)
+    shown = []
+    for number in range(len(batch.places)):
+        for place, layer in enumerate(layers, start=1):
+            heads = layer[number]
+            panels = [_panel(f"head {head}", values) for head, values in enumerate(heads, start=1)]
+            if len(heads) > 1:
+                panels.append(_panel("mean", heads.mean(0)))
+            told = f", layer {place}" if len(layers) > 1 else ""
+            shown.append(_shown(batch, number, panels, told))
+    return shown
+
+
+def _cam(trainee: Trainee, final: Final, asked: Asked, batch: _Batch) -> list[Shown]:
+    spec = final.spec
+    if not spec.head.shared.labels:
+        raise NoWeights(f"run {spec.run_id} has no classifier: it was trained without labels")
+    for number in asked.classes:
+        if not 0 <= number < spec.dataset.classes:
+            raise BadInput(
+                f"--classes {number}: {spec.dataset.name} has {spec.dataset.classes} classes, 0 to"
+                f" {spec.dataset.classes - 1}"
+            )
+    model = trainee.backbone
+    with torch.no_grad():
+        predicted = model(batch.inputs).argmax(1)
+    named = [torch.full_like(predicted, number) for number in asked.classes]
+    chosen = named or [predicted, batch.labels]
+    maps, logits = class_activation(model, batch.inputs, chosen)
+    shares = logits.softmax(1)
+    shown = []
+    for number in range(len(batch.places)):
+        panels: dict[int, Panel] = {}
+        for classes, layer in zip(chosen, maps, strict=True):
+            one = int(classes[number])
+            title = f"class {one}: {100 * float(shares[number, one]):.1f} %"
+            panels[one] = _panel(title, layer[number], low=0.0, covers=True)
+        told = f", predicted {int(predicted[number])}"
+        shown.append(_shown(batch, number, list(panels.values()), told))
+    return shown
+
+
+def _relations(trainee: Trainee, final: Final, asked: Asked, batch: _Batch) -> list[Shown]:
+    head: Any = trainee.head
+    if not hasattr(head, "relations") or trainee.tap is None:
+        raise BadInput(
+            f"--kind relations: head {final.spec.head.name} predicts no relations between patches,"
+            " as drloc and relvit do"
+        )
+    head.load_state_dict(_head_weights(final))
+    with torch.no_grad():
+        _, grids = trainee.tap.features(batch.inputs)
+        (row, column), found = head.relations(grids, *asked.point)
+    height, columns = found[0].true.shape
+    patch = (column / columns, row / height, 1 / columns, 1 / height)
+    return [
+        changed(_shown(batch, number, _pairs(found, number)), patch=patch)
+        for number in range(len(batch.places))
+    ]
+
+
+def _pairs(found: Sequence[Relation], number: int) -> list[Panel]:
+    """Return what is predicted of an image and what is true, in the colours of the truth."""
+    panels = []
+    for one in found:
+        low, high = float(one.true.min()), float(one.true.max())
+        for title, values in ((one.name, one.predicted[number]), (f"{one.name}, true", one.true)):
+            panels.append(_panel(title, values, low=low, high=high))
+    return panels
+
+
+def _head_weights(final: Final) -> dict[str, Tensor]:
+    try:
+        verify(final.folder, run_id=final.spec.run_id, only=(STATE,))
+    except Rejected as error:
+        raise NoWeights(
+            f"run {final.spec.run_id}: the weights of its head are gone ({error}). `vtjobs gc`"
+            " deletes them with the state of the optimizer"
+        ) from None
+    state = torch.load(final.folder / STATE, map_location="cpu", weights_only=True, mmap=True)
+    found: dict[str, Tensor] = state["head"]
+    return found
+
+
+def _panel(
+    title: str,
+    values: Tensor,
+    *,
+    low: float | None = None,
+    high: float | None = None,
+    covers: bool = False,
+) -> Panel:
+    return Panel(title=title, values=values.tolist(), low=low, high=high, covers=covers)
+
+
+def _shown(batch: _Batch, number: int, panels: list[Panel], told: str = "") -> Shown:
+    title = f"image {batch.places[number]}: class {int(batch.labels[number])}{told}"
+    return Shown(title=title, panels=panels, image=batch.files[number])
+
+
+_SHOWING = {"attention": _attention, "cam": _cam, "relations": _relations}
+
+
+def main() -> int:
+    """Print the maps of one run."""
+    parser = argparse.ArgumentParser(prog="vtjobs.workers.tools.visualize")
+    parser.add_argument("--workspace", type=Path, required=True)
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--paths", default="{}")
+    parser.add_argument("--kind", choices=get_args(Kind), required=True)
+    parser.add_argument("--set", default="test")
+    parser.add_argument("--images", type=int, nargs="*", default=[])
+    parser.add_argument("--classes", type=int, nargs="*", default=[])
+    parser.add_argument("--point", type=float, nargs=2, default=(0.5, 0.5))
+    parser.add_argument("run_id")
+    options = parser.parse_args()
+
+    def tell(run_id: str) -> str:
+        asked = Asked(
+            kind=options.kind,
+            set_name=options.set,
+            images=options.images,
+            classes=options.classes,
+            point=tuple(options.point),
+        )
+        found = pictures(
+            Workspace(options.workspace),
+            run_id,
+            asked,
+            data_root=options.data,
+            paths=json.loads(options.paths),
+        )
+        return json.dumps(to_plain(found))
+
+    return each([options.run_id], tell)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
