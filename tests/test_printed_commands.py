@@ -35,6 +35,7 @@ NAMED = {
     "vtjobs compare",
     "vtjobs doctor",
     "vtjobs evaluate",
+    "vtjobs gc",
     "vtjobs release",
     "vtjobs submit",
     "vtjobs supervise",
