@@ -146,13 +146,18 @@ _READ: Mapping[str, Callable[[Made], Any]] = {
 }
 
 
+def _as_name(change: str) -> str:
+    """Return a printed change as a variant may be called, which has no such marks."""
+    return re.sub("[,:]", "", change).replace("->", "to").replace("\N{MULTIPLICATION SIGN}", "x")
+
+
 def _has_variant(one: Made, record: Published) -> bool:
-    # Some changes are another model, which the record's backbone names.
-    is_model = record.variant.get("block") in _MODELS
-    change = None if is_model else record.variant.get("change")
-    # A variant's name has neither mark.
-    if change is not None and re.sub("[,:]", "", change) != one.axes.get(VARIANT):
-        return False
+    if "change" in record.variant:
+        # Some changes are another model, which the record's backbone names.
+        is_model = record.variant.get("block") in _MODELS
+        change = None if is_model else _as_name(record.variant["change"])
+        if change != one.axes.get(VARIANT):
+            return False
     # Of the ablation the loss is part of the method.
     is_told = record.method == by_neighbours.ABLATION
     known = {key: read(one) for key, read in _READ.items() if key in record.variant and not is_told}

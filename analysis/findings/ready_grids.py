@@ -29,7 +29,7 @@ GRIDS: dict[tuple[str, str], tuple[str, ...]] = {
     ("thesis", "3.10"): ("thesis-deit-384",),
     ("thesis", "3.15"): ("thesis-cait",),
     ("thesis", "3.17"): ("thesis-cait",),
-    ("thesis", "4.3"): ("thesis-resmlp",),
+    ("thesis", "4.3"): ("thesis-resmlp", "thesis-table4-3"),
     ("thesis", "5.1"): ("thesis-patchconvnet",),
     ("thesis", "6.3.4-show-case"): ("thesis-seeds",),
     ("thesis", "6.6"): ("thesis-lowres", "thesis-deit3"),

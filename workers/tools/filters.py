@@ -72,9 +72,8 @@ def _mixing(model: nn.Module) -> list[tuple[str, nn.Linear]]:
     """Return a block's name and the layer whose inputs are all patches of an image."""
     found = []
     for number, block in enumerate(getattr(model, "blocks", ()), start=1):
-        layer = getattr(block, "linear_tokens", None)
-        if layer is None:
-            layer = getattr(getattr(block, "mlp_tokens", None), "fc1", None)
+        layer = getattr(block, "linear_tokens", getattr(block, "mlp_tokens", None))
+        layer = getattr(layer, "fc1", layer)
         if isinstance(layer, nn.Linear) and round(layer.in_features**0.5) ** 2 == layer.in_features:
             found.append((f"block {number}", layer))
     return found

@@ -58,3 +58,7 @@ def test_each_linear_layer_of_each_block_has_its_sparsity() -> None:
     assert {layer.kind for layer in found.values()} == {
         *("patches", "mlp_channels.fc1", "mlp_channels.fc2")
     }
+
+
+def test_units_that_mix_patches_of_a_resmlp_are_filters_as_well() -> None:
+    assert filters(made("resmlp_s12", mixing="mlp"))[0].panels[0].title == "unit 1"
