@@ -14,7 +14,7 @@ KINDS = get_args(Kind)
 # Option -> the kinds that it is for.
 ASKED: dict[str, tuple[str, ...]] = {
     "--images": ("attention", "cam", "relations"),
-    "--classes": ("cam",),
+    "--classes": ("attention", "cam"),
     "--at": ("relations",),
 }
 
@@ -41,8 +41,8 @@ def visualize(
     classes: Annotated[
         str | None,
         typer.Option(
-            help="With --kind cam: classes by number, from 0 [default: the predicted one and the"
-            " right one].",
+            help="Classes by number, from 0, where each has a map of its own [default: the"
+            " predicted one and the right one].",
             metavar="N[,N…]",
         ),
     ] = None,

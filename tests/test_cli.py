@@ -634,7 +634,8 @@ def test_finished_weights_show_their_maps(trained: Cli, tmp_path: Path) -> None:
     [
         (["--kind", "heat"], "--kind heat: unknown"),
         (["--kind", "cam", "--at", "0,0"], "--at is for --kind relations"),
-        (["--classes", "1"], "--classes is for --kind cam"),
+        (["--classes", "1"], "--classes: all classes share the class token of"),
+        (["--kind", "filters", "--classes", "1"], "--classes is for --kind attention or cam"),
         (["--images", "-1"], "--images -1: must be whole numbers"),
         (["--kind", "relations", "--at", "2,0"], "--at 2,0: must be two numbers from 0 to 1"),
         (["--images", "9999"], "test has 898 images, 0 to 897"),

@@ -130,8 +130,8 @@ def _heads(one: Made) -> int | None:
 
 
 def _norm(one: Made) -> str:
-    # Of PatchConvNet, of which alone it is recorded: vtjobs' has no other.
-    return "layernorm"
+    # Of PatchConvNet, of which alone it is recorded.
+    return str(one.stages[0].backbone.args.get("norm", "layernorm"))
 
 
 # Parts of a table whose rows are models.

@@ -3,7 +3,13 @@
 Touvron et al. 2021, "Augmenting convolutional networks with attention-based aggregation".
 
 A column of residual convolution blocks at one resolution (H/16), aggregated by one class-attention
-block.
+block. The changes of its ablation (the thesis, table 5.7) are arguments:
+
+- `pooling`: `class_attention`, or `average` of the patches
+- `stem`: `conv`, or `linear`, a projection of each patch
+- `norm`: `layernorm`, or `batchnorm` in the blocks of the column
+- `num_heads` of the class-attention: 1; CaiT has one for each 48 channels
+- `class_tokens`: `one`, or `per_class`
 """
 
 from functools import partial
@@ -15,9 +21,14 @@ from timm.layers import DropPath, SqueezeExcite
 from timm.models import register_model
 from timm.models.cait import LayerScaleBlockClassAttn
 from torch import Tensor, nn
+from torch.nn import functional as F
 
-from .arguments import LAST, known
+from .arguments import LAST, known, one_of
 
+NORMS = ("layernorm", "batchnorm")
+POOLINGS = ("class_attention", "average")
+STEMS = ("conv", "linear")
+TOKENS = ("one", "per_class")
 _norm = partial(nn.LayerNorm, eps=1e-6)
 
 
@@ -27,9 +38,9 @@ class Block(nn.Module):
     Scaled and dropped as a whole: [B, D, h, w].
     """
 
-    def __init__(self, width: int, drop_path: float, scale: float) -> None:
+    def __init__(self, width: int, drop_path: float, scale: float, *, norm: str) -> None:
         super().__init__()
-        self.norm = _norm(width)
+        self.norm: nn.Module = _norm(width) if norm == "layernorm" else nn.BatchNorm2d(width)
         self.branch = nn.Sequential(
             nn.Conv2d(width, width, 1),
             nn.GELU(),
@@ -42,18 +53,65 @@ class Block(nn.Module):
         self.drop_path = DropPath(drop_path)
 
     def forward(self, x: Tensor) -> Tensor:
-        normed = self.norm(x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
+        if isinstance(self.norm, nn.BatchNorm2d):
+            normed = self.norm(x)
+        else:
+            normed = self.norm(x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
         out: Tensor = x + self.drop_path(self.gamma[:, None, None] * self.branch(normed))
         return out
+
+
+class PerClassAttention(nn.Module):
+    """Attention of one token for each class to the patches alone, as the published program has it.
+
+    Args:
+        width: D.
+        heads: of the attention.
+        classes: how many of the tokens are class tokens.
+    """
+
+    def __init__(self, width: int, heads: int, classes: int) -> None:
+        super().__init__()
+        self.heads, self.classes = heads, classes
+        self.q, self.k, self.v, self.proj = (nn.Linear(width, width) for _ in range(4))
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """Return [B, classes, D] of class tokens and patches, [B, classes + N, D]."""
+        asking, patches = tokens[:, : self.classes], tokens[:, self.classes :]
+        query, key, value = (
+            layer(part).unflatten(2, (self.heads, -1)).transpose(1, 2)
+            for layer, part in ((self.q, asking), (self.k, patches), (self.v, patches))
+        )
+        mixed = F.scaled_dot_product_attention(query, key, value)
+        out: Tensor = self.proj(mixed.transpose(1, 2).flatten(2))
+        return out
+
+
+class PerClassHead(nn.Module):
+    """A linear map of each class token to the logit of its class: [B, classes, D] -> [B, classes].
+
+    Args:
+        width: D.
+        classes: one token each.
+    """
+
+    def __init__(self, width: int, classes: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(classes, width))
+        self.bias = nn.Parameter(torch.zeros(classes))
+        if not self.weight.is_meta:
+            nn.init.trunc_normal_(self.weight, std=0.02)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        return torch.linalg.vecdot(tokens, self.weight) + self.bias
 
 
 class PatchConvNet(nn.Module):
     """The whole network; `forward_features` gives [B, 1 + h·w, D].
 
-    The aggregate, then the patches, normed.
+    The aggregate, then the patches, normed. With `average` there is no aggregate, and with
+    `per_class` there is one for each class.
     """
-
-    num_prefix_tokens = 1
 
     def __init__(
         self,
@@ -65,43 +123,70 @@ class PatchConvNet(nn.Module):
         drop_rate: float = 0.0,
         drop_path_rate: float = 0.0,
         layer_scale: float = 1e-4,
+        pooling: str = "class_attention",
+        stem: str = "conv",
+        norm: str = "layernorm",
+        num_heads: int = 1,
+        class_tokens: str = "one",
     ) -> None:
         super().__init__()
         self.num_classes, self.num_features = num_classes, embed_dim
+        self.num_prefix_tokens = 0
+        self.averages = one_of("pooling", pooling, POOLINGS) == "average"
+        self.is_per_class = one_of("class_tokens", class_tokens, TOKENS) == "per_class"
+        if self.is_per_class and (self.averages or not num_classes):
+            raise TypeError("class_tokens: per_class needs class_attention and a classifier")
+        one_of("norm", norm, NORMS)
         widths = [in_chans, *(embed_dim // part for part in (8, 4, 2, 1))]
-        stem: list[nn.Module] = []
-        for before, after in pairwise(widths):
-            stem += [nn.Conv2d(before, after, 3, stride=2, padding=1, bias=False), nn.GELU()]
-        self.stem = nn.Sequential(*stem[:-1])
+        layers: list[nn.Module] = []
+        if one_of("stem", stem, STEMS) == "linear":
+            layers = [nn.Conv2d(in_chans, embed_dim, 16, stride=16), nn.Identity()]
+        else:
+            for before, after in pairwise(widths):
+                layers += [nn.Conv2d(before, after, 3, stride=2, padding=1, bias=False), nn.GELU()]
+        self.stem = nn.Sequential(*layers[:-1])
         # One rate for all blocks (table 5.8 of Touvron's thesis), not one that grows with depth.
         self.blocks = nn.Sequential(
-            *(Block(embed_dim, drop_path_rate, layer_scale) for _ in range(depth))
+            *(Block(embed_dim, drop_path_rate, layer_scale, norm=norm) for _ in range(depth))
         )
-        self.cls_token = nn.Parameter(torch.zeros(1, 1, embed_dim))
-        self.pool = LayerScaleBlockClassAttn(
-            embed_dim,
-            1,
-            mlp_ratio=3.0,
-            qkv_bias=True,
-            init_values=layer_scale,
-            norm_layer=_norm,
-            proj_drop=drop_rate,
-        )
+        if not self.averages:
+            self._make_tokens(num_classes if self.is_per_class else 1)
+            self.pool = LayerScaleBlockClassAttn(
+                embed_dim,
+                num_heads,
+                mlp_ratio=3.0,
+                qkv_bias=True,
+                init_values=layer_scale,
+                norm_layer=_norm,
+                proj_drop=drop_rate,
+            )
         self.norm = _norm(embed_dim)
-        self.head = nn.Linear(embed_dim, num_classes) if num_classes else nn.Identity()
-        if not self.cls_token.is_meta:
-            nn.init.trunc_normal_(self.cls_token, std=0.02)
+        if self.is_per_class:
+            self.pool.attn = PerClassAttention(embed_dim, num_heads, num_classes)
+            self.head: nn.Module = PerClassHead(embed_dim, num_classes)
+        else:
+            self.head = nn.Linear(embed_dim, num_classes) if num_classes else nn.Identity()
+        if not self.norm.weight.is_meta:
+            if not self.averages:
+                nn.init.trunc_normal_(self.cls_token, std=0.02)
             self.apply(_init_weights)
+
+    def _make_tokens(self, count: int) -> None:
+        self.num_prefix_tokens = count
+        self.cls_token = nn.Parameter(torch.zeros(1, count, self.num_features))
 
     def forward_features(self, images: Tensor) -> Tensor:
         patches = self.blocks(self.stem(images)).flatten(2).transpose(1, 2)
+        if self.averages:
+            normed: Tensor = self.norm(patches)
+            return normed
         token = self.pool(patches, self.cls_token.expand(len(patches), -1, -1))
         out: Tensor = self.norm(torch.cat([token, patches], dim=1))
         return out
 
     def no_weight_decay(self) -> set[str]:
         """Return what does not decay beside norms and biases, as in the published program."""
-        return {"cls_token"}
+        return set() if self.averages else {"cls_token"}
 
     def group_matcher(self, coarse: bool = False) -> dict[str, Any]:
         """Return the layers in timm's form: stem, blocks, and what pools them."""
@@ -113,12 +198,27 @@ class PatchConvNet(nn.Module):
         return self.head
 
     def reset_classifier(self, num_classes: int) -> None:
-        """Replace the classifier; with no classes there is none."""
+        """Replace the classifier; with no classes there is none.
+
+        Tokens of classes are replaced with it; with no classes they stay.
+        """
         self.num_classes = num_classes
+        if self.is_per_class and num_classes:
+            self._make_tokens(num_classes)
+            nn.init.trunc_normal_(self.cls_token, std=0.02)
+            self.pool.attn.classes = num_classes
+            self.head = PerClassHead(self.num_features, num_classes)
+            return
         self.head = nn.Linear(self.num_features, num_classes) if num_classes else nn.Identity()
 
     def forward_head(self, features: Tensor, pre_logits: bool = False) -> Tensor:
-        pooled = features[:, 0]
+        if self.averages:
+            pooled = features.mean(1)
+        elif self.is_per_class:
+            tokens = features[:, : self.num_prefix_tokens]
+            return self.head(tokens) if self.num_classes and not pre_logits else tokens.mean(1)
+        else:
+            pooled = features[:, 0]
         return pooled if pre_logits else self.head(pooled)
 
     def forward(self, images: Tensor) -> Tensor:

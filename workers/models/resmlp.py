@@ -19,7 +19,7 @@ from timm.models import generate_default_cfgs, register_model
 from timm.models.mlp_mixer import Affine, MlpMixer, ResBlock
 from torch import Tensor, nn
 
-from .arguments import LAST, known
+from .arguments import LAST, known, one_of
 
 NORMS = {"affine": Affine, "layernorm": partial(nn.LayerNorm, eps=1e-6)}
 MIXINGS = ("linear", "none", "mlp", "conv", "depthwise", "separable")
@@ -152,9 +152,9 @@ class ClassMLP(MlpMixer):
 def _make(width: int, depth: int, layer_scale: float, arguments: dict[str, Any]) -> MlpMixer:
     given = known(arguments)
     scale = given.pop("layer_scale", layer_scale)
-    norm = NORMS[_one_of("norm", given.pop("norm", "affine"), tuple(NORMS))]
-    mixing = _one_of("mixing", given.pop("mixing", "linear"), MIXINGS)
-    pooling = _one_of("pooling", given.pop("pooling", "average"), POOLINGS)
+    norm = NORMS[one_of("norm", given.pop("norm", "affine"), tuple(NORMS))]
+    mixing = one_of("mixing", given.pop("mixing", "linear"), MIXINGS)
+    pooling = one_of("pooling", given.pop("pooling", "average"), POOLINGS)
     block = partial(ResBlock, init_values=scale)
     if mixing != "linear":
         block = partial(Block, init_values=scale, mixing=mixing)
@@ -163,12 +163,6 @@ def _make(width: int, depth: int, layer_scale: float, arguments: dict[str, Any])
     if pooling == "class_mlp":
         return ClassMLP(scale=scale, **options)
     return MlpMixer(**options)
-
-
-def _one_of(name: str, value: str, known_values: tuple[str, ...]) -> str:
-    if value not in known_values:
-        raise TypeError(f"{name}: {value!r} is none of {', '.join(known_values)}")
-    return value
 
 
 @register_model

@@ -48,6 +48,45 @@ def _weights(
     return scores.float().softmax(-1)
 
 
+def _seen(model: nn.Module, images: Tensor) -> tuple[list[Tensor], Tensor]:
+    """Return every attention of a forward pass, [B, heads, queries, keys] each, and the features.
+
+    Args:
+        model: in evaluation mode; its layers that compute attention step by step are made to call
+            torch's for this pass.
+        images: [B, C, S, S], normalised.
+    """
+    fused = [module for module in model.modules() if hasattr(module, "fused_attn")]
+    before = [module.fused_attn for module in fused]
+    try:
+        for module in fused:
+            module.fused_attn = True
+        with _Attentions() as seen:
+            features = model.forward_features(images)
+            model.forward_head(features)
+    finally:
+        for module, value in zip(fused, before, strict=True):
+            module.fused_attn = value
+    return seen.found, features
+
+
+@torch.no_grad()
+def attention_of_classes(model: nn.Module, images: Tensor) -> Tensor | None:
+    """Return how each class's own token attends to the patches, [B, classes, h, w].
+
+    The mean over heads; None where all classes share a token.
+
+    Args:
+        model: in evaluation mode.
+        images: [B, C, S, S], normalised.
+    """
+    if not getattr(model, "is_per_class", False):
+        return None
+    (attention,), features = _seen(model, images)
+    height, columns = token_grid(model, features).shape[1:3]
+    return attention.mean(1).unflatten(-1, (height, columns))
+
+
 @torch.no_grad()
 def class_attention(model: nn.Module, images: Tensor) -> list[Tensor]:
     """Return how the class token attends to the patches: [B, heads, h, w] of each layer.
@@ -63,27 +102,15 @@ def class_attention(model: nn.Module, images: Tensor) -> list[Tensor]:
     Raises:
         BadInput: no class token attends to patches.
     """
-    fused = [module for module in model.modules() if hasattr(module, "fused_attn")]
-    before = [module.fused_attn for module in fused]
-    try:
-        for module in fused:
-            module.fused_attn = True
-        with _Attentions() as seen:
-            features = model.forward_features(images)
-            model.forward_head(features)
-    finally:
-        for module, value in zip(fused, before, strict=True):
-            module.fused_attn = value
+    found, features = _seen(model, images)
     count = _patches(model, features)
     # A Swin whose window is a single token has one query and one key.
     alone = [
-        attention
-        for attention in seen.found
-        if attention.shape[-2] == 1 and attention.shape[-1] > 1
+        attention for attention in found if attention.shape[-2] == 1 and attention.shape[-1] > 1
     ]
     joined = [
         attention
-        for attention in seen.found
+        for attention in found
         if has_class_token(model) and attention.shape[-2] == _prefix(model) + count
     ]
     maps = [_on_patches(model, attention) for attention in alone or joined[-1:]]

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ...jobs.documents import changed, to_plain
 from ...jobs.errors import BadInput
@@ -34,7 +34,7 @@ from ..randomness import Streams
 from ..training.trainee import Trainee, make_trainee
 from .each import each
 from .filters import filters, sparsity
-from .saliency import class_activation, class_attention
+from .saliency import attention_of_classes, class_activation, class_attention
 
 # Images that are drawn if none are named.
 IMAGES = 4
@@ -67,7 +67,7 @@ class Asked:
     images: Sequence[int] = ()
     """Places in the set, from 0; none: four that are spread over it."""
     classes: Sequence[int] = ()
-    """Of `cam`; none: the predicted class and the right one."""
+    """Of maps for each class; none: the predicted class and the right one."""
     point: tuple[float, float] = (0.5, 0.5)
     """Of `relations`: row and column that the patch of reference holds, as shares of the sides."""
 
@@ -171,7 +171,16 @@ def _png(image: Tensor) -> bytes:
 
 
 def _attention(trainee: Trainee, final: Final, asked: Asked, batch: _Batch) -> list[Shown]:
-    layers = class_attention(trainee.backbone, batch.inputs)
+    model = trainee.backbone
+    of_classes = attention_of_classes(model, batch.inputs)
+    if of_classes is not None:
+        return _of_classes(model, final, asked, batch, of_classes)
+    if asked.classes:
+        raise BadInput(
+            f"--classes: all classes share the class token of {final.spec.backbone.model}. Remove"
+            " it, or add --kind cam"
+        )
+    layers = class_attention(model, batch.inputs)
     shown = []
     for number in range(len(batch.places)):
         for place, layer in enumerate(layers, start=1):
@@ -184,7 +193,36 @@ def _attention(trainee: Trainee, final: Final, asked: Asked, batch: _Batch) -> l
     return shown
 
 
+def _of_classes(
+    model: nn.Module, final: Final, asked: Asked, batch: _Batch, maps: Tensor
+) -> list[Shown]:
+    """Return the attention of classes, [B, classes, h, w], to the patches of each image."""
+    chosen = _chosen_classes(model, final, asked, batch)
+    shares = _logits(model, batch).softmax(1)
+    layers = [maps[torch.arange(len(maps)), classes] for classes in chosen]
+    return _by_class(batch, chosen, layers, shares, covers=False)
+
+
 def _cam(trainee: Trainee, final: Final, asked: Asked, batch: _Batch) -> list[Shown]:
+    model = trainee.backbone
+    chosen = _chosen_classes(model, final, asked, batch)
+    maps, logits = class_activation(model, batch.inputs, chosen)
+    return _by_class(batch, chosen, maps, logits.softmax(1), covers=True)
+
+
+@torch.no_grad()
+def _logits(model: nn.Module, batch: _Batch) -> Tensor:
+    logits: Tensor = model(batch.inputs).float()
+    return logits
+
+
+def _chosen_classes(model: nn.Module, final: Final, asked: Asked, batch: _Batch) -> list[Tensor]:
+    """Return the classes that are shown of each image, [B] int64 each.
+
+    Raises:
+        BadInput: the dataset has no such class.
+        NoWeights: there is no classifier.
+    """
     spec = final.spec
     if not spec.head.shared.labels:
         raise NoWeights(f"run {spec.run_id} has no classifier: it was trained without labels")
@@ -194,21 +232,23 @@ def _cam(trainee: Trainee, final: Final, asked: Asked, batch: _Batch) -> list[Sh
                 f"--classes {number}: {spec.dataset.name} has {spec.dataset.classes} classes, 0 to"
                 f" {spec.dataset.classes - 1}"
             )
-    model = trainee.backbone
-    with torch.no_grad():
-        predicted = model(batch.inputs).argmax(1)
-    named = [torch.full_like(predicted, number) for number in asked.classes]
-    chosen = named or [predicted, batch.labels]
-    maps, logits = class_activation(model, batch.inputs, chosen)
-    shares = logits.softmax(1)
+    if asked.classes:
+        return [torch.full_like(batch.labels, number) for number in asked.classes]
+    return [_logits(model, batch).argmax(1), batch.labels]
+
+
+def _by_class(
+    batch: _Batch, chosen: list[Tensor], maps: list[Tensor], shares: Tensor, *, covers: bool
+) -> list[Shown]:
+    """Return a map for each class of each image; a class that is named twice has one."""
     shown = []
     for number in range(len(batch.places)):
         panels: dict[int, Panel] = {}
         for classes, layer in zip(chosen, maps, strict=True):
             one = int(classes[number])
             title = f"class {one}: {100 * float(shares[number, one]):.1f} %"
-            panels[one] = _panel(title, layer[number], low=0.0, covers=True)
-        told = f", predicted {int(predicted[number])}"
+            panels[one] = _panel(title, layer[number], low=0.0, covers=covers)
+        told = f", predicted {int(shares[number].argmax())}"
         shown.append(_shown(batch, number, list(panels.values()), told))
     return shown
 

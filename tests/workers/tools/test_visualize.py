@@ -25,7 +25,7 @@ from vtjobs.workers.models.backbones import build
 from vtjobs.workers.tools.saliency import class_attention
 from vtjobs.workers.tools.visualize import Asked, pictures
 
-from ...support.training import CONVNET, VIT, run_spec
+from ...support.training import CONVNET, VIT, make_backbone, run_spec
 from .test_score import complete
 
 Finished = tuple[Workspace, RunSpec]
@@ -187,3 +187,17 @@ def test_a_head_of_the_lab_shows_what_it_predicts(tmp_path: Path) -> None:
     (one,) = shown_of((workspace, spec), kind="relations", images=[0]).shown
     assert [panel.title for panel in one.panels] == ["guess", "guess, true"]
     assert one.panels[1].values == [[0, 1], [1, 2]]
+
+
+def test_classes_with_tokens_of_their_own_have_attention_of_their_own(tmp_path: Path) -> None:
+    backbone = make_backbone("patchconvnet_s60", embed_dim=16, depth=1, class_tokens="per_class")
+    workspace, spec, _ = complete(tmp_path, run_spec(backbone, epochs=1, image_size=32))
+    (one,) = shown_of((workspace, spec), kind="attention", images=[3], classes=[2, 0]).shown
+    assert [panel.title.split(":")[0] for panel in one.panels] == ["class 2", "class 0"]
+    for panel in one.panels:
+        assert sum(map(sum, panel.values)) == pytest.approx(1, abs=1e-4)
+
+
+def test_a_token_that_classes_share_has_no_attention_for_one_of_them(finished: Finished) -> None:
+    with pytest.raises(BadInput, match="all classes share the class token of vit_small"):
+        shown_of(finished, kind="attention", classes=[1])
