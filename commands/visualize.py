@@ -13,7 +13,7 @@ from .result_options import SetName
 KINDS = get_args(Kind)
 # Option -> the kinds that it is for.
 ASKED: dict[str, tuple[str, ...]] = {
-    "--images": ("attention", "cam", "relations"),
+    "--images": ("attention", "cam", "relations", "features"),
     "--classes": ("attention", "cam"),
     "--at": ("relations",),
 }
@@ -26,7 +26,8 @@ def visualize(
         str,
         typer.Option(
             help="attention (class token to patches), cam (class activation maps), relations (what"
-            " drloc or relvit predicts) or filters (over patches, of ResMLP and MLP-Mixer).",
+            " drloc or relvit predicts), filters (over patches, of ResMLP and MLP-Mixer) or"
+            " features (t-SNE and principal components).",
             autocompletion=lambda: list(KINDS),
         ),
     ] = "attention",
@@ -34,7 +35,8 @@ def visualize(
     images: Annotated[
         str | None,
         typer.Option(
-            help="Images by their place in the set, from 0, e.g. 0,12 [default: four].",
+            help="Images by their place in the set, from 0, e.g. 0,12 [default: four; of features"
+            " up to 1000].",
             metavar="N[,N…]",
         ),
     ] = None,

@@ -4,7 +4,7 @@ from typing import Literal
 
 from ..documents import Document, field
 
-Kind = Literal["attention", "cam", "relations", "filters"]
+Kind = Literal["attention", "cam", "relations", "filters", "features"]
 
 
 class Panel(Document, frozen=True, kw_only=True):
@@ -46,6 +46,23 @@ class LayerSparsity(Document, frozen=True, kw_only=True):
     """Percent of the weights whose magnitude is below 5 % of the layer's largest."""
 
 
+class FeatureSpace(Document, frozen=True, kw_only=True):
+    """The features of images, as points of a plane."""
+
+    places: list[int]
+    """Of the images in the set, from 0."""
+    labels: list[int]
+    """Their classes."""
+    x: list[float]
+    """By t-SNE; its axes have no unit."""
+    y: list[float]
+    perplexity: float
+    """Of t-SNE: about how many neighbours of each image count."""
+    energy: list[float]
+    """Percent of the features' variance in the first principal component, the first two, and so
+    on."""
+
+
 class Pictures(Document, frozen=True, kw_only=True):
     """All that is drawn of one run."""
 
@@ -55,3 +72,4 @@ class Pictures(Document, frozen=True, kw_only=True):
     """What the maps show, for who cannot see them."""
     shown: list[Shown]
     layers: list[LayerSparsity] = field(default_factory=list)
+    space: FeatureSpace | None = None

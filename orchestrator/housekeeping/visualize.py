@@ -23,7 +23,7 @@ class Visualized(Document, frozen=True, kw_only=True, omit_defaults=False):
     """Raised when a key is removed or changes its meaning."""
     run_id: str
     kind: Kind
-    """attention, cam, relations or filters."""
+    """attention, cam, relations, filters or features."""
     text: str
     """What the maps show, for who cannot see them."""
     shown: list[str]

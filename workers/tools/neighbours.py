@@ -96,11 +96,9 @@ def features_of(
     """
     if not is_projector and not shows_features(model):
         raise BadInput(
-            f"--knn: forward_head of {type(model).__name__} must take pre_logits=True and return"
+            f"forward_head of {type(model).__name__} must take pre_logits=True and return"
             " the features, as timm's models do"
         )
-    if images.answers is not None:
-        raise BadInput("--knn: an image of this set may have several right classes")
     embeddings: Tensor | None = None
     logits = []
     done = 0

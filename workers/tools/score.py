@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...jobs.atomic_files import make_folder
 from ...jobs.documents import changed, from_plain
+from ...jobs.errors import BadInput
 from ...jobs.grid import catalogue
 from ...jobs.grid.own_function import METRICS, is_taken
 from ...jobs.run.settings import OwnFunction, RecipeSettings
@@ -196,6 +197,8 @@ class _Scorer:
 
         def features(name: str, classifies: bool) -> Any:
             images = self._part(name)
+            if images.answers is not None:
+                raise BadInput("--knn: an image of this set may have several right classes")
             return features_of(
                 self.model,
                 images,

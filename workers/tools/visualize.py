@@ -33,11 +33,14 @@ from ..heads.relations import Relation
 from ..randomness import Streams
 from ..training.trainee import Trainee, make_trainee
 from .each import each
+from .feature_space import feature_space
 from .filters import filters, sparsity
 from .saliency import attention_of_classes, class_activation, class_attention
 
 # Images that are drawn if none are named.
 IMAGES = 4
+# Images whose features are drawn.
+FEATURES = 1000
 TEXTS = {
     "attention": (
         "Attention of the class token to the patches of an image, for each head and as the mean"
@@ -50,6 +53,10 @@ TEXTS = {
     "relations": (
         "What the auxiliary head predicts of each patch relative to the marked one, beside what is"
         " true."
+    ),
+    "features": (
+        "Features of images, each of length 1, as points of a plane (t-SNE): images with similar"
+        " features lie near each other. Colours: classes. Distances between groups mean nothing."
     ),
     "filters": (
         "Rows of the matrix that mixes patches, a line of images for each block: how much of each"
@@ -65,7 +72,7 @@ class Asked:
     kind: Kind
     set_name: str = "test"
     images: Sequence[int] = ()
-    """Places in the set, from 0; none: four that are spread over it."""
+    """Places in the set, from 0; none: four that are spread over it, of `features` up to 1000."""
     classes: Sequence[int] = ()
     """Of maps for each class; none: the predicted class and the right one."""
     point: tuple[float, float] = (0.5, 0.5)
@@ -108,7 +115,7 @@ def pictures(
     trainee = make_trainee(final.spec, Streams(final.spec.seeds))
     load_weights(trainee.backbone, final.weights)
     trainee.to(device).eval()
-    layers = []
+    layers, space, shown = [], None, []
     if asked.kind == "filters":
         shown, layers = filters(trainee.backbone), sparsity(trainee.backbone)
     else:
@@ -119,20 +126,40 @@ def pictures(
             data_root=data_root,
             paths=paths,
         )
-        shown = _SHOWING[asked.kind](trainee, final, asked, _batch(final, trainee, asked, images))
+        if asked.kind == "features":
+            places = _places(asked, images, FEATURES)
+            space = feature_space(trainee, final, places, images, set_name=asked.set_name)
+        else:
+            batch = _batch(final, trainee, asked, images)
+            shown = _SHOWING[asked.kind](trainee, final, asked, batch)
     return Pictures(
-        run_id=run_id, kind=asked.kind, text=TEXTS[asked.kind], shown=shown, layers=layers
+        run_id=run_id,
+        kind=asked.kind,
+        text=TEXTS[asked.kind],
+        shown=shown,
+        layers=layers,
+        space=space,
     )
+
+
+def _places(asked: Asked, images: ImageSet, most: int) -> list[int]:
+    """Return the places of the images that are shown.
+
+    Raises:
+        BadInput: the set has no such image.
+    """
+    places = list(asked.images) or _spread(images, most)
+    if not 0 <= min(places) <= max(places) < len(images):
+        raise BadInput(
+            f"--images: {asked.set_name} has {len(images):,} images, 0 to {len(images) - 1}"
+        )
+    return places
 
 
 def _batch(final: Final, trainee: Trainee, asked: Asked, images: ImageSet) -> _Batch:
     spec = final.spec
     device = next(trainee.parameters()).device
-    places = list(asked.images) or _spread(images)
-    if not 0 <= min(places) <= max(places) < len(images):
-        raise BadInput(
-            f"--images: {asked.set_name} has {len(images):,} images, 0 to {len(images) - 1}"
-        )
+    places = _places(asked, images, IMAGES)
     source = EvalSource(
         images.part(torch.tensor(places)),
         spec.dataset,
@@ -155,9 +182,9 @@ def _batch(final: Final, trainee: Trainee, asked: Asked, images: ImageSet) -> _B
     )
 
 
-def _spread(images: ImageSet) -> list[int]:
+def _spread(images: ImageSet, most: int) -> list[int]:
     """Return places all over a set, which may be sorted by class."""
-    count = min(IMAGES, len(images))
+    count = min(most, len(images))
     return [number * len(images) // count for number in range(count)]
 
 

@@ -4,7 +4,7 @@ import io
 from collections.abc import Sequence
 from typing import Any
 
-from ....jobs.run.pictures import LayerSparsity, Panel, Pictures, Shown
+from ....jobs.run.pictures import FeatureSpace, LayerSparsity, Panel, Pictures, Shown
 from .canvas import COLOURS, WIDTH, Drawn, new_figure, styled
 
 # Maps side by side; more go into the next line.
@@ -15,6 +15,10 @@ TITLES = {
     "relations": "Relations between patches",
     "filters": "Filters over patches",
 }
+# Classes with the same colour differ in their mark, as far as there are marks.
+MARKERS = ("o", "^", "s", "D", "v", "P", "X")
+# Classes that a legend names.
+MOST_NAMED = len(COLOURS) * 4
 # Of a map over its image.
 OPACITY = 0.5
 # Zero in the middle: white.
@@ -25,9 +29,13 @@ SEQUENTIAL = "viridis"
 def maps(found: Pictures) -> list[Drawn]:
     """Draw an image or a block a line, with its maps; and how sparse the layers are, if told.
 
+    Of features, their points and their principal components.
+
     Args:
-        found: at least one image or block, with at least one map.
+        found: at least one image or block, with at least one map; or features.
     """
+    if found.space is not None:
+        return [_space(found.space, found.text), _energy(found.space)]
     drawn = [_maps(found)]
     if found.layers:
         drawn.append(_sparsity(found.layers))
@@ -155,5 +163,58 @@ def _sparsity(layers: Sequence[LayerSparsity]) -> Drawn:
         ),
         heading=["layer", "kind", "block", "sparsity"],
         rows=[[layer.layer, layer.kind, layer.block, layer.sparsity] for layer in layers],
+        figure=figure,
+    )
+
+
+def _space(space: FeatureSpace, text: str) -> Drawn:
+    classes = sorted(set(space.labels))
+    with styled():
+        figure = new_figure(6.4)
+        axes = figure.add_subplot()
+        for number, one in enumerate(classes):
+            own = [place for place, label in enumerate(space.labels) if label == one]
+            axes.scatter(
+                [space.x[place] for place in own],
+                [space.y[place] for place in own],
+                s=9,
+                linewidths=0.6,
+                color=COLOURS[number % len(COLOURS)],
+                marker=MARKERS[number // len(COLOURS) % len(MARKERS)],
+                label=f"class {one}",
+            )
+        axes.set_xticks([])
+        axes.set_yticks([])
+        axes.set_aspect("equal", adjustable="datalim")
+        if len(classes) <= MOST_NAMED:
+            axes.legend(loc="upper left", bbox_to_anchor=(1, 1), fontsize=7)
+    named = "" if len(classes) <= MOST_NAMED else " The CSV file names the classes."
+    return Drawn(
+        name="features",
+        title="Features of images",
+        text=f"{text} Perplexity {space.perplexity:g}.{named}",
+        heading=["image", "class", "x", "y"],
+        rows=[list(row) for row in zip(space.places, space.labels, space.x, space.y, strict=True)],
+        figure=figure,
+    )
+
+
+def _energy(space: FeatureSpace) -> Drawn:
+    counts = list(range(1, len(space.energy) + 1))
+    with styled():
+        figure = new_figure(3.6)
+        axes = figure.add_subplot()
+        axes.plot(counts, space.energy, color=COLOURS[0], marker="o", markersize=3)
+        axes.set(xlabel="principal components", ylabel="variance, %", ylim=(0, 102))
+        axes.set_xscale("log")
+    return Drawn(
+        name="principal-components",
+        title="Principal components of the features",
+        text=(
+            "Percent of the features' variance in their first principal components: the fewer it"
+            " takes, the fewer directions the features use."
+        ),
+        heading=["components", "variance"],
+        rows=[list(row) for row in zip(counts, space.energy, strict=True)],
         figure=figure,
     )

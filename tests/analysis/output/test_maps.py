@@ -7,7 +7,7 @@ import io
 import pytest
 
 from vtjobs.analysis.output.figures.maps import MOST_ACROSS, maps
-from vtjobs.jobs.run.pictures import LayerSparsity, Panel, Pictures, Shown
+from vtjobs.jobs.run.pictures import FeatureSpace, LayerSparsity, Panel, Pictures, Shown
 
 # A PNG of one grey pixel.
 PIXEL = base64.b64decode(
@@ -82,3 +82,23 @@ def test_sparsity_is_a_figure_of_its_own() -> None:
     (axes,) = drawn.figure.axes
     assert [line.get_label() for line in axes.get_lines()] == ["patches", "mlp.fc1"]
     assert drawn.rows[0] == ["blocks.0.patches", "patches", 1, 10.0]
+
+
+def test_features_are_points_coloured_by_class() -> None:
+    space = FeatureSpace(
+        places=[4, 5, 6],
+        labels=[1, 0, 1],
+        x=[0.0, 1.0, 2.0],
+        y=[3.0, 4.0, 5.0],
+        perplexity=2 / 3,
+        energy=[80.0, 100.0],
+    )
+    points, energy = maps(
+        Pictures(run_id="r", kind="features", text="Points.", shown=[], space=space)
+    )
+    (axes,) = points.figure.axes
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["class 0", "class 1"]
+    assert [len(part.get_offsets()) for part in axes.collections] == [1, 2]
+    assert points.rows[0] == [4, 1, 0.0, 3.0]
+    assert (points.name, energy.name) == ("features", "principal-components")
+    assert energy.rows == [[1, 80.0], [2, 100.0]]
