@@ -1,5 +1,6 @@
 """Figures of what a run's final weights show: attention, class activation, relations, filters."""
 
+import os
 from pathlib import Path
 from typing import Annotated, get_args
 
@@ -8,11 +9,11 @@ import typer
 from ..jobs.errors import BadInput, suggest
 from ..jobs.run.pictures import Kind
 from .options import Json, RunId, Workspace, look_into, one_run
-from .result_options import SetName
 
 KINDS = get_args(Kind)
 # Option -> the kinds that it is for.
 ASKED: dict[str, tuple[str, ...]] = {
+    "--set": ("attention", "cam", "relations", "features"),
     "--images": ("attention", "cam", "relations", "features"),
     "--classes": ("attention", "cam"),
     "--at": ("relations",),
@@ -31,7 +32,9 @@ def visualize(
             autocompletion=lambda: list(KINDS),
         ),
     ] = "attention",
-    set_name: SetName = "test",
+    set_name: Annotated[
+        str | None, typer.Option("--set", help="Evaluation set [default: test].")
+    ] = None,
     images: Annotated[
         str | None,
         typer.Option(
@@ -69,16 +72,16 @@ def visualize(
 
     if kind not in KINDS:
         raise BadInput(f"--kind {kind}: unknown. {suggest(kind, KINDS)}")
-    _check_options(kind, {"--images": images, "--classes": classes, "--at": at})
-    if out.exists() and not out.is_dir():
-        raise BadInput(f"{out} is a file. Give a folder (created if missing)")
+    given = {"--set": set_name, "--images": images, "--classes": classes, "--at": at}
+    _check_options(kind, given)
+    _check_folder(out)
     context = look_into(workspace)
     run_id = one_run(context, run)
     found = pictures(
         context,
         run_id,
         kind,  # type: ignore[arg-type]
-        set_name=set_name,
+        set_name=set_name or "test",
         images=_numbers("--images", images),
         classes=_numbers("--classes", classes),
         point=_point(at),
@@ -109,6 +112,15 @@ def _check_options(kind: str, given: dict[str, str | None]) -> None:
     for option, value in given.items():
         if value is not None and kind not in ASKED[option]:
             raise BadInput(f"{option} is for --kind {' or '.join(ASKED[option])}. Remove it")
+
+
+def _check_folder(out: Path) -> None:
+    """Refuse a folder that cannot be written, before a minute of work is lost on it."""
+    nearest = next(path for path in (out.absolute(), *out.absolute().parents) if path.exists())
+    if not nearest.is_dir():
+        raise BadInput(f"{nearest} is a file. Give a folder (created if missing)")
+    if not os.access(nearest, os.W_OK):
+        raise BadInput(f"{nearest}: permission to write denied. Give another folder")
 
 
 def _numbers(option: str, text: str | None) -> list[int]:

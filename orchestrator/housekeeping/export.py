@@ -1,21 +1,19 @@
 """Hand a run's final weights to other programs, with a card of what the ledger knows of it."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Protocol
 
 from ...db import queries
 from ...db.engine import Connection, reading
 from ...db.records import RunRow
-from ...jobs.config.host import clean_environment
 from ...jobs.documents import Document, to_plain
-from ...jobs.errors import BadInput, VtjobsError, suggest
+from ...jobs.errors import BadInput, suggest
 from ...jobs.run.card_facts import CardCell, CardFacts, CardLabels, CardScore
 from ...jobs.run.selector import Selection
 from ...jobs.run.states import RunState
 from ..loop.context import Context
+from .worker_tool import run_tool
 
 FORMATS = ("timm", "safetensors", "torchvision-backbone")
 
@@ -71,7 +69,7 @@ def export(context: Context, run_id: str, out: Path, form: str, *, cell: Scored)
 
     Raises:
         BadInput: the format is unknown, the folder exists, or the run has not completed.
-        VtjobsError: the weights cannot be exported; the reason went to standard error.
+        VtjobsError: the weights cannot be exported; the message says why.
     """
     if form not in FORMATS:
         raise BadInput(f"--format {form}: unknown. {suggest(form, FORMATS)}")
@@ -91,22 +89,5 @@ def export(context: Context, run_id: str, out: Path, form: str, *, cell: Scored)
         results=sorted(scores, key=lambda score: (score.set_name, score.metric)),
         cell=CardCell(n=cell.n, mean=cell.mean, std=cell.std, metric=cell.metric),
     )
-    command = [
-        sys.executable,
-        "-m",
-        "vtjobs.workers.tools.export",
-        "--workspace",
-        str(context.workspace.root),
-    ]
-    command += ["--format", form, run_id, str(out.absolute())]
-    done = subprocess.run(
-        command,
-        input=json.dumps(to_plain(facts)),
-        text=True,
-        stderr=subprocess.PIPE,
-        env=clean_environment(),
-    )
-    if done.returncode:
-        reason = done.stderr.strip().rpartition("\n")[2].removeprefix("error: ")
-        error = BadInput(reason) if done.returncode == BadInput.exit_code else VtjobsError(reason)
-        raise error
+    words = ["--workspace", str(context.workspace.root), "--format", form]
+    run_tool("export", [*words, run_id, str(out.absolute())], given=json.dumps(to_plain(facts)))

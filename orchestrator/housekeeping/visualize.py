@@ -1,19 +1,16 @@
 """Have a run's final weights show maps: in a process of its own, as that needs torch."""
 
 import json
-import subprocess
-import sys
 from collections.abc import Sequence
 
 from ...db import lookups, queries
 from ...db.engine import reading
-from ...jobs.config.host import clean_environment
 from ...jobs.documents import Document, from_plain
-from ...jobs.errors import BadInput, VtjobsError
 from ...jobs.run.pictures import Kind, LayerSparsity, Pictures
 from ..loop.context import Context
 from .evaluate import check_sets
 from .export import with_weights
+from .worker_tool import run_tool
 
 
 class Visualized(Document, frozen=True, kw_only=True, omit_defaults=False):
@@ -52,13 +49,13 @@ def pictures(
         kind: of the maps.
         set_name: whose images are shown.
         images: their places in the set, from 0; none: four that are spread over it.
-        classes: of `cam`; none: the predicted and the right one.
+        classes: where each has a map of its own; none: the predicted and the right one.
         point: of `relations`, what the patch of reference holds: row and column, as shares of the
             image's sides.
 
     Raises:
         BadInput: the run cannot show this; the message says why.
-        VtjobsError: the maps cannot be made; the reason went to standard error.
+        VtjobsError: the maps cannot be made; the message says why.
     """
     with reading(context.ledger.engine) as connection:
         row = with_weights(connection, run_id)
@@ -66,16 +63,13 @@ def pictures(
         runs = lookups.completed_runs(connection, [run_id])
     for run in runs:
         check_sets(run.settings.dataset, [set_name], option="--set")
-    command = [
-        *(sys.executable, "-m", "vtjobs.workers.tools.visualize"),
+    words = [
         *("--workspace", str(context.workspace.root)),
         *("--data", str(context.config.data_root), "--paths", json.dumps(settings.paths)),
         *("--kind", kind, "--set", set_name),
         *("--images", *map(str, images), "--classes", *map(str, classes)),
         *("--point", *map(str, point), run_id),
     ]
-    done = subprocess.run(command, text=True, capture_output=True, env=clean_environment())
-    if done.returncode:
-        reason = done.stderr.strip().rpartition("\n")[2].removeprefix("error: ")
-        raise BadInput(reason) if done.returncode == BadInput.exit_code else VtjobsError(reason)
-    return from_plain(json.loads(done.stdout), Pictures)
+    # A lab's own code may have printed before.
+    document = run_tool("visualize", words).strip().rpartition("\n")[2]
+    return from_plain(json.loads(document), Pictures)

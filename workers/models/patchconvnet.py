@@ -87,8 +87,8 @@ class PerClassAttention(nn.Module):
         return out
 
 
-class PerClassHead(nn.Module):
-    """A linear map of each class token to the logit of its class: [B, classes, D] -> [B, classes].
+class ClassTokens(nn.Module):
+    """A token for each class, which weights of other classes leave out with the classifier.
 
     Args:
         width: D.
@@ -97,6 +97,23 @@ class PerClassHead(nn.Module):
 
     def __init__(self, width: int, classes: int) -> None:
         super().__init__()
+        self.tokens = nn.Parameter(torch.zeros(1, classes, width))
+        if not self.tokens.is_meta:
+            nn.init.trunc_normal_(self.tokens, std=0.02)
+
+
+class PerClassHead(ClassTokens):
+    """Tokens of classes, and a linear map of each to the logit of its class.
+
+    [B, classes, D] -> [B, classes].
+
+    Args:
+        width: D.
+        classes: one token each.
+    """
+
+    def __init__(self, width: int, classes: int) -> None:
+        super().__init__(width, classes)
         self.weight = nn.Parameter(torch.empty(classes, width))
         self.bias = nn.Parameter(torch.zeros(classes))
         if not self.weight.is_meta:
@@ -149,8 +166,12 @@ class PatchConvNet(nn.Module):
         self.blocks = nn.Sequential(
             *(Block(embed_dim, drop_path_rate, layer_scale, norm=norm) for _ in range(depth))
         )
+        if embed_dim % max(1, num_heads) or num_heads < 1:
+            raise TypeError(f"num_heads: {embed_dim} channels cannot be divided into {num_heads}")
         if not self.averages:
-            self._make_tokens(num_classes if self.is_per_class else 1)
+            self.num_prefix_tokens = num_classes if self.is_per_class else 1
+            if not self.is_per_class:
+                self.cls_token = nn.Parameter(torch.zeros(1, 1, embed_dim))
             self.pool = LayerScaleBlockClassAttn(
                 embed_dim,
                 num_heads,
@@ -167,26 +188,25 @@ class PatchConvNet(nn.Module):
         else:
             self.head = nn.Linear(embed_dim, num_classes) if num_classes else nn.Identity()
         if not self.norm.weight.is_meta:
-            if not self.averages:
+            if not (self.averages or self.is_per_class):
                 nn.init.trunc_normal_(self.cls_token, std=0.02)
             self.apply(_init_weights)
-
-    def _make_tokens(self, count: int) -> None:
-        self.num_prefix_tokens = count
-        self.cls_token = nn.Parameter(torch.zeros(1, count, self.num_features))
 
     def forward_features(self, images: Tensor) -> Tensor:
         patches = self.blocks(self.stem(images)).flatten(2).transpose(1, 2)
         if self.averages:
             normed: Tensor = self.norm(patches)
             return normed
-        token = self.pool(patches, self.cls_token.expand(len(patches), -1, -1))
+        tokens = self.head.tokens if isinstance(self.head, ClassTokens) else self.cls_token
+        token = self.pool(patches, tokens.expand(len(patches), -1, -1))
         out: Tensor = self.norm(torch.cat([token, patches], dim=1))
         return out
 
     def no_weight_decay(self) -> set[str]:
         """Return what does not decay beside norms and biases, as in the published program."""
-        return set() if self.averages else {"cls_token"}
+        if self.averages:
+            return set()
+        return {"head.tokens" if self.is_per_class else "cls_token"}
 
     def group_matcher(self, coarse: bool = False) -> dict[str, Any]:
         """Return the layers in timm's form: stem, blocks, and what pools them."""
@@ -200,14 +220,14 @@ class PatchConvNet(nn.Module):
     def reset_classifier(self, num_classes: int) -> None:
         """Replace the classifier; with no classes there is none.
 
-        Tokens of classes are replaced with it; with no classes they stay.
+        Tokens of classes are replaced with it; with no classes there are as many as before.
         """
         self.num_classes = num_classes
-        if self.is_per_class and num_classes:
-            self._make_tokens(num_classes)
-            nn.init.trunc_normal_(self.cls_token, std=0.02)
-            self.pool.attn.classes = num_classes
-            self.head = PerClassHead(self.num_features, num_classes)
+        if self.is_per_class:
+            kind = PerClassHead if num_classes else ClassTokens
+            self.num_prefix_tokens = num_classes or self.num_prefix_tokens
+            self.pool.attn.classes = self.num_prefix_tokens
+            self.head = kind(self.num_features, self.num_prefix_tokens)
             return
         self.head = nn.Linear(self.num_features, num_classes) if num_classes else nn.Identity()
 

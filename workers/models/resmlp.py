@@ -125,6 +125,8 @@ class ClassMLP(MlpMixer):
             ClassLayer(dim, count, arguments["norm_layer"], scale) for _ in range(CLASS_LAYERS)
         )
         if not self.cls_token.is_meta:
+            # timm's, which has not seen the layers above.
+            self.init_weights()
             nn.init.trunc_normal_(self.cls_token, std=0.02)
 
     def forward_features(self, x: Tensor) -> Tensor:

@@ -27,13 +27,15 @@ def filters(model: nn.Module) -> list[Shown]:
         BadInput: no layer mixes patches by fixed weights.
     """
     found = []
-    for name, layer in _mixing(model):
+    for name, layer, makes_patches in _mixing(model):
         weights = layer.weight.detach().float()
         side = round(weights.shape[1] ** 0.5)
         rows = torch.linspace(0, len(weights) - 1, min(DRAWN, len(weights))).round().long()
-        panels = [
-            _panel(weights[row].view(side, side), _place(int(row), side, weights)) for row in rows
-        ]
+        panels = []
+        for row in rows.tolist():
+            title = f"patch {row // side + 1}, {row % side + 1}"
+            title = title if makes_patches else f"unit {row + 1}"
+            panels.append(_panel(weights[row].view(side, side), title))
         found.append(Shown(title=name, panels=panels))
     if not found:
         raise BadInput(
@@ -45,7 +47,7 @@ def filters(model: nn.Module) -> list[Shown]:
 
 def sparsity(model: nn.Module) -> list[LayerSparsity]:
     """Return how sparse each linear layer of each block is."""
-    mixing = {id(layer) for _, layer in _mixing(model)}
+    mixing = {id(layer) for _, layer, _ in _mixing(model)}
     found = []
     for name, layer in model.named_modules():
         match = _LAYER.match(name)
@@ -65,25 +67,22 @@ def sparsity(model: nn.Module) -> list[LayerSparsity]:
 def near_zero(weights: Tensor) -> float:
     """Return the percent of weights whose magnitude is below 5 % of the largest."""
     sizes = weights.abs()
-    return 100.0 * float((sizes < NEAR_ZERO * sizes.max()).float().mean())
+    # In a layer of zeros, all of them are.
+    is_near = (sizes < NEAR_ZERO * sizes.max()) | (sizes == 0)
+    return 100.0 * float(is_near.float().mean())
 
 
-def _mixing(model: nn.Module) -> list[tuple[str, nn.Linear]]:
-    """Return a block's name and the layer whose inputs are all patches of an image."""
+def _mixing(model: nn.Module) -> list[tuple[str, nn.Linear, bool]]:
+    """Return a block's name, the layer whose inputs are all patches, and whether patches are its
+    outputs as well, or the hidden units of an MLP.
+    """
     found = []
     for number, block in enumerate(getattr(model, "blocks", ()), start=1):
-        layer = getattr(block, "linear_tokens", getattr(block, "mlp_tokens", None))
-        layer = getattr(layer, "fc1", layer)
+        whole = getattr(block, "linear_tokens", getattr(block, "mlp_tokens", None))
+        layer = getattr(whole, "fc1", whole)
         if isinstance(layer, nn.Linear) and round(layer.in_features**0.5) ** 2 == layer.in_features:
-            found.append((f"block {number}", layer))
+            found.append((f"block {number}", layer, layer is whole))
     return found
-
-
-def _place(row: int, side: int, weights: Tensor) -> str:
-    """Return what a row of the matrix is called: the patch that it makes, if it makes one."""
-    if weights.shape[0] == weights.shape[1]:
-        return f"patch {row // side + 1}, {row % side + 1}"
-    return f"unit {row + 1}"
 
 
 def _panel(values: Tensor, title: str) -> Panel:

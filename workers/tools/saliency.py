@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -14,12 +14,19 @@ from ..errors import BackboneError
 from ..models.tokens import blocks_of, grid_size, token_grid
 
 
+class _Attention(NamedTuple):
+    queries: int
+    weights: Tensor
+    """[B, heads, queries, keys] after the softmax; of the first query alone, or of all."""
+
+
 @dataclass
 class _Attentions(TorchFunctionMode):
     """Sees the queries and keys of every attention that torch computes while it is entered."""
 
-    found: list[Tensor] = field(default_factory=list)
-    """[B, heads, queries, keys] of each, after the softmax."""
+    of_all: bool
+    """Whether the attention of all queries is kept, or that of the first alone."""
+    found: list[_Attention] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         super().__init__()
@@ -29,17 +36,18 @@ class _Attentions(TorchFunctionMode):
     ) -> Any:
         given = kwargs or {}
         if func is F.scaled_dot_product_attention:
-            self.found.append(_weights(*args[:2], mask=given.get("attn_mask"), **_scale(given)))
+            query, key = args[:2]
+            asking = query if self.of_all else query[..., :1, :]
+            mask = args[3] if len(args) > 3 else given.get("attn_mask")
+            if mask is not None and not self.of_all:
+                mask = mask[..., :1, :]
+            self.found.append(
+                _Attention(query.shape[-2], _weights(asking, key, mask, given.get("scale")))
+            )
         return func(*args, **given)
 
 
-def _scale(given: dict[str, Any]) -> dict[str, float]:
-    return {} if given.get("scale") is None else {"scale": given["scale"]}
-
-
-def _weights(
-    query: Tensor, key: Tensor, *, mask: Tensor | None = None, scale: float | None = None
-) -> Tensor:
+def _weights(query: Tensor, key: Tensor, mask: Tensor | None, scale: float | None) -> Tensor:
     """Return softmax(q kᵀ · scale), scale being 1 / √d if none is given."""
     scores = query @ key.transpose(-2, -1) * (query.shape[-1] ** -0.5 if scale is None else scale)
     if mask is not None:
@@ -48,25 +56,33 @@ def _weights(
     return scores.float().softmax(-1)
 
 
-def _seen(model: nn.Module, images: Tensor) -> tuple[list[Tensor], Tensor]:
-    """Return every attention of a forward pass, [B, heads, queries, keys] each, and the features.
+def _seen(
+    model: nn.Module, images: Tensor, *, of_all: bool = False
+) -> tuple[list[_Attention], Tensor]:
+    """Return every attention of a forward pass, and the features.
 
     Args:
         model: in evaluation mode; its layers that compute attention step by step are made to call
             torch's for this pass.
         images: [B, C, S, S], normalised.
+        of_all: whether the attention of all queries is wanted, or that of the first alone.
+
+    Raises:
+        BadInput: the features are not one tensor.
     """
     fused = [module for module in model.modules() if hasattr(module, "fused_attn")]
     before = [module.fused_attn for module in fused]
     try:
         for module in fused:
             module.fused_attn = True
-        with _Attentions() as seen:
+        with _Attentions(of_all) as seen:
             features = model.forward_features(images)
             model.forward_head(features)
     finally:
         for module, value in zip(fused, before, strict=True):
             module.fused_attn = value
+    if not isinstance(features, Tensor):
+        raise BadInput(f"--kind attention: the features of {type(model).__name__} are not one grid")
     return seen.found, features
 
 
@@ -82,9 +98,9 @@ def attention_of_classes(model: nn.Module, images: Tensor) -> Tensor | None:
     """
     if not getattr(model, "is_per_class", False):
         return None
-    (attention,), features = _seen(model, images)
+    (attention,), features = _seen(model, images, of_all=True)
     height, columns = token_grid(model, features).shape[1:3]
-    return attention.mean(1).unflatten(-1, (height, columns))
+    return attention.weights.mean(1).unflatten(-1, (height, columns))
 
 
 @torch.no_grad()
@@ -100,24 +116,22 @@ def class_attention(model: nn.Module, images: Tensor) -> list[Tensor]:
         images: [B, C, S, S], normalised.
 
     Raises:
-        BadInput: no class token attends to patches.
+        BadInput: no attention of a class token to patches is seen.
     """
     found, features = _seen(model, images)
     count = _patches(model, features)
     # A Swin whose window is a single token has one query and one key.
-    alone = [
-        attention for attention in found if attention.shape[-2] == 1 and attention.shape[-1] > 1
-    ]
+    alone = [one.weights for one in found if one.queries == 1 and one.weights.shape[-1] > 1]
     joined = [
-        attention
-        for attention in found
-        if has_class_token(model) and attention.shape[-2] == _prefix(model) + count
+        one.weights
+        for one in found
+        if has_class_token(model) and one.queries == _prefix(model) + count
     ]
     maps = [_on_patches(model, attention) for attention in alone or joined[-1:]]
     if not maps or any(one is None for one in maps):
         raise BadInput(
-            f"--kind attention: no class token of {type(model).__name__} attends to patches."
-            " --kind cam works for every backbone"
+            f"--kind attention: vtjobs sees no attention of a class token to patches in"
+            f" {type(model).__name__}. Try --kind cam"
         )
     return [one for one in maps if one is not None]
 
@@ -150,10 +164,8 @@ def _on_patches(model: nn.Module, attention: Tensor) -> Tensor | None:
     return None
 
 
-def class_activation(
-    model: nn.Module, images: Tensor, classes: Sequence[Tensor]
-) -> tuple[list[Tensor], Tensor]:
-    """Return gradient-weighted class activation maps, [B, h, w] of each class, and the logits.
+def class_activation(model: nn.Module, images: Tensor, classes: Sequence[Tensor]) -> list[Tensor]:
+    """Return gradient-weighted class activation maps, [B, h, w] of each class.
 
     ReLU of the sum over channels of the features, each weighted by the mean over places of the
     gradient of the class's logit (Selvaraju et al. 2017, eqs. 1 and 2). The features are those of
@@ -179,21 +191,23 @@ def class_activation(
     try:
         with torch.enable_grad():
             # What is frozen gives no gradient, and a gradient is all that is wanted.
-            features = model.forward_features(images.requires_grad_())
+            features = model.forward_features(images.detach().requires_grad_())
             logits = model.forward_head(features).float()
     finally:
         for handle in handles:
             handle.remove()
-    tokens.append(features)
-    maps = [_map(model, tokens, logits, chosen) for chosen in classes]
-    return maps, logits.detach()
+    if isinstance(features, Tensor):
+        tokens.append(features)
+    return [_map(model, tokens, logits, chosen) for chosen in classes]
 
 
 def _map(model: nn.Module, tokens: list[Tensor], logits: Tensor, chosen: Tensor) -> Tensor:
     score = logits.gather(1, chosen[:, None]).sum()
+    # Of some models blocks see parts of patches, as images of their own (TNT).
+    tokens = [one for one in tokens if len(one) == len(chosen)]
     gradients = torch.autograd.grad(score, tokens, retain_graph=True, allow_unused=True)
     for one, gradient in zip(reversed(tokens), reversed(gradients), strict=True):
-        if gradient is None:
+        if gradient is None or _is_class_token(model, one):
             continue
         try:
             slopes, values = (token_grid(model, part.detach().float()) for part in (gradient, one))
@@ -201,7 +215,15 @@ def _map(model: nn.Module, tokens: list[Tensor], logits: Tensor, chosen: Tensor)
             continue
         if slopes.any():
             return F.relu((slopes.mean((1, 2), keepdim=True) * values).sum(-1))
-    raise BadInput(f"--kind cam: no features of {type(model).__name__} form a grid")
+    raise BadInput(
+        f"--kind cam: no features of {type(model).__name__} that its classifier depends on form a"
+        " grid"
+    )
+
+
+def _is_class_token(model: nn.Module, tokens: Tensor) -> bool:
+    """Whether tokens are the class token alone, without patches (PiT)."""
+    return tokens.ndim == 3 and has_class_token(model) and tokens.shape[1] == _prefix(model)
 
 
 def _keeping(keep: Callable[[Tensor], None]) -> Callable[..., None]:
@@ -214,7 +236,8 @@ def _keeping(keep: Callable[[Tensor], None]) -> Callable[..., None]:
 
 def _keeping_first(keep: Callable[[Tensor], None]) -> Callable[..., None]:
     def hook(_module: nn.Module, inputs: Any) -> None:
-        keep(inputs[0])
+        if isinstance(inputs[0], Tensor):
+            keep(inputs[0])
 
     return hook
 

@@ -39,12 +39,17 @@ from .saliency import attention_of_classes, class_activation, class_attention
 
 # Images that are drawn if none are named.
 IMAGES = 4
+MOST = 64
 # Images whose features are drawn.
 FEATURES = 1000
 TEXTS = {
     "attention": (
         "Attention of the class token to the patches of an image, for each head and as the mean"
         " over heads: weights after the softmax, each map from its smallest to its largest."
+    ),
+    "attention of classes": (
+        "Attention of each class's own token to the patches of an image: weights after the softmax,"
+        " the mean over heads, each map from its smallest to its largest."
     ),
     "cam": (
         "Gradient-weighted class activation maps (Selvaraju et al. 2017): where the features raise"
@@ -90,6 +95,8 @@ class _Batch:
     """[B] int64."""
     files: list[bytes]
     """The same images as PNG."""
+    only: Tensor | None
+    """[classes] bool, what the model may choose from; None: all classes."""
 
 
 def pictures(
@@ -132,10 +139,11 @@ def pictures(
         else:
             batch = _batch(final, trainee, asked, images)
             shown = _SHOWING[asked.kind](trainee, final, asked, batch)
+    is_per_class = asked.kind == "attention" and getattr(trainee.backbone, "is_per_class", False)
     return Pictures(
         run_id=run_id,
         kind=asked.kind,
-        text=TEXTS[asked.kind],
+        text=TEXTS["attention of classes" if is_per_class else asked.kind],
         shown=shown,
         layers=layers,
         space=space,
@@ -160,6 +168,8 @@ def _batch(final: Final, trainee: Trainee, asked: Asked, images: ImageSet) -> _B
     spec = final.spec
     device = next(trainee.parameters()).device
     places = _places(asked, images, IMAGES)
+    if len(places) > MOST:
+        raise BadInput(f"--images: at most {MOST} images go into a figure")
     source = EvalSource(
         images.part(torch.tensor(places)),
         spec.dataset,
@@ -170,8 +180,10 @@ def _batch(final: Final, trainee: Trainee, asked: Asked, images: ImageSet) -> _B
     inputs = torch.cat([batch[0] for batch in source.batches() if batch is not None])
     work = patch_work(spec.head, spec.dataset, trainee.patch, device)
     if work is not None:
-        # What the network is evaluated on; the same cuts each time.
-        inputs = work.evaluate(inputs, torch.Generator().manual_seed(0))
+        # What the network is evaluated on; the same cuts of each image, whatever else is shown.
+        inputs = torch.cat(
+            [work.evaluate(one[None], torch.Generator().manual_seed(0)) for one in inputs]
+        )
     mean, std = normaliser(spec.dataset, device)
     plain = (inputs * std + mean).round().clamp(0, 255).byte().cpu()
     return _Batch(
@@ -179,6 +191,7 @@ def _batch(final: Final, trainee: Trainee, asked: Asked, images: ImageSet) -> _B
         inputs=inputs,
         labels=images.labels[torch.tensor(places)].to(device),
         files=[_png(image) for image in plain],
+        only=source.only,
     )
 
 
@@ -202,12 +215,12 @@ def _attention(trainee: Trainee, final: Final, asked: Asked, batch: _Batch) -> l
     of_classes = attention_of_classes(model, batch.inputs)
     if of_classes is not None:
         return _of_classes(model, final, asked, batch, of_classes)
+    layers = class_attention(model, batch.inputs)
     if asked.classes:
         raise BadInput(
             f"--classes: all classes share the class token of {final.spec.backbone.model}. Remove"
             " it, or add --kind cam"
         )
-    layers = class_attention(model, batch.inputs)
     shown = []
     for number in range(len(batch.places)):
         for place, layer in enumerate(layers, start=1):
@@ -233,26 +246,28 @@ def _of_classes(
 def _cam(trainee: Trainee, final: Final, asked: Asked, batch: _Batch) -> list[Shown]:
     model = trainee.backbone
     chosen = _chosen_classes(model, final, asked, batch)
-    maps, logits = class_activation(model, batch.inputs, chosen)
-    return _by_class(batch, chosen, maps, logits.softmax(1), covers=True)
+    maps = class_activation(model, batch.inputs, chosen)
+    return _by_class(batch, chosen, maps, _logits(model, batch).softmax(1), covers=True)
 
 
 @torch.no_grad()
 def _logits(model: nn.Module, batch: _Batch) -> Tensor:
     logits: Tensor = model(batch.inputs).float()
-    return logits
+    return logits if batch.only is None else logits.masked_fill(~batch.only, -torch.inf)
 
 
 def _chosen_classes(model: nn.Module, final: Final, asked: Asked, batch: _Batch) -> list[Tensor]:
     """Return the classes that are shown of each image, [B] int64 each.
 
     Raises:
-        BadInput: the dataset has no such class.
-        NoWeights: there is no classifier.
+        BadInput: the dataset has no such class, or there is no classifier.
     """
     spec = final.spec
     if not spec.head.shared.labels:
-        raise NoWeights(f"run {spec.run_id} has no classifier: it was trained without labels")
+        raise BadInput(
+            f"--kind {asked.kind}: run {spec.run_id} has no classifier, as it was trained without"
+            " labels"
+        )
     for number in asked.classes:
         if not 0 <= number < spec.dataset.classes:
             raise BadInput(
@@ -274,7 +289,8 @@ def _by_class(
         for classes, layer in zip(chosen, maps, strict=True):
             one = int(classes[number])
             title = f"class {one}: {100 * float(shares[number, one]):.1f} %"
-            panels[one] = _panel(title, layer[number], low=0.0, covers=covers)
+            low = 0.0 if covers else None
+            panels[one] = _panel(title, layer[number], low=low, covers=covers)
         told = f", predicted {int(shares[number].argmax())}"
         shown.append(_shown(batch, number, list(panels.values()), told))
     return shown
@@ -304,6 +320,10 @@ def _pairs(found: Sequence[Relation], number: int) -> list[Panel]:
     panels = []
     for one in found:
         low, high = float(one.true.min()), float(one.true.max())
+        if low < 0:
+            # Zero has the colour in the middle.
+            high = max(-low, high)
+            low = -high
         for title, values in ((one.name, one.predicted[number]), (f"{one.name}, true", one.true)):
             panels.append(_panel(title, values, low=low, high=high))
     return panels

@@ -1,6 +1,7 @@
 """Figures of what a network shows of images, or of its own weights."""
 
 import io
+import textwrap
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,7 +11,7 @@ from .canvas import COLOURS, WIDTH, Drawn, new_figure, styled
 # Maps side by side; more go into the next line.
 MOST_ACROSS = 8
 TITLES = {
-    "attention": "Attention of the class token",
+    "attention": "Attention to patches",
     "cam": "Class activation maps",
     "relations": "Relations between patches",
     "filters": "Filters over patches",
@@ -19,6 +20,8 @@ TITLES = {
 MARKERS = ("o", "^", "s", "D", "v", "P", "X")
 # Classes that a legend names.
 MOST_NAMED = len(COLOURS) * 4
+# Of a title, that fit into an inch.
+LETTERS = 15
 # Of a map over its image.
 OPACITY = 0.5
 # Zero in the middle: white.
@@ -47,13 +50,13 @@ def _maps(found: Pictures) -> Drawn:
     lines = [-(-_count(shown) // across) for shown in found.shown]
     side = WIDTH / across
     with styled():
-        # Room for a title above each line, of a size that does not depend on the maps'.
-        figure = new_figure(sum(lines) * (side + 0.32))
+        # Room for two lines of title above each line, of a size that does not depend on the maps'.
+        figure = new_figure(sum(lines) * (side + 0.42))
         grid = figure.add_gridspec(sum(lines), across)
         line = 0
         for shown, own in zip(found.shown, lines, strict=True):
             places = [grid[line + place // across, place % across] for place in range(across * own)]
-            _draw(figure, places, shown)
+            _draw(figure, places, shown, wide=int(side * LETTERS))
             line += own
     return Drawn(
         name=found.kind,
@@ -76,21 +79,21 @@ def _count(shown: Shown) -> int:
     return len(shown.panels) + (shown.image is not None)
 
 
-def _draw(figure: Any, places: Sequence[Any], shown: Shown) -> None:
+def _draw(figure: Any, places: Sequence[Any], shown: Shown, *, wide: int) -> None:
     left = iter(places)
     pixels = None
     if shown.image is not None:
         pixels = _pixels(shown.image)
-        axes = _square(figure, next(left), shown.title)
-        axes.imshow(pixels, cmap="gray", extent=(0, 1, 1, 0))
+        axes = _square(figure, next(left), textwrap.fill(shown.title, wide))
+        axes.imshow(pixels, cmap="gray", vmin=0, vmax=1, extent=(0, 1, 1, 0))
         _mark(axes, shown)
     for number, panel in enumerate(shown.panels):
         title = panel.title
         if pixels is None and number == 0:
             title = f"{shown.title}: {title}"
-        axes = _square(figure, next(left), title)
+        axes = _square(figure, next(left), textwrap.fill(title, wide))
         if panel.covers and pixels is not None:
-            axes.imshow(pixels, cmap="gray", extent=(0, 1, 1, 0))
+            axes.imshow(pixels, cmap="gray", vmin=0, vmax=1, extent=(0, 1, 1, 0))
         _map(axes, panel)
         _mark(axes, shown)
 
@@ -206,7 +209,7 @@ def _energy(space: FeatureSpace) -> Drawn:
         axes = figure.add_subplot()
         axes.plot(counts, space.energy, color=COLOURS[0], marker="o", markersize=3)
         axes.set(xlabel="principal components", ylabel="variance, %", ylim=(0, 102))
-        axes.set_xscale("log")
+        axes.xaxis.get_major_locator().set_params(integer=True)
     return Drawn(
         name="principal-components",
         title="Principal components of the features",

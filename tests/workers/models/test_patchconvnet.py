@@ -6,9 +6,11 @@ from typing import Any
 import pytest
 import timm
 import torch
+from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from vtjobs.workers import models  # noqa: F401  registers ours with timm
+from vtjobs.workers.checkpoints.weights import load_weights
 from vtjobs.workers.models.tokens import token_grid
 from vtjobs.workers.tools.saliency import attention_of_classes
 
@@ -82,14 +84,14 @@ def test_each_class_has_a_token_and_a_row_of_the_classifier() -> None:
 def test_a_class_token_learns_nothing_from_another_one() -> None:
     model = made(**PER_CLASS).eval()
     model(images())[:, 2].sum().backward()
-    gradient = model.cls_token.grad
+    gradient = model.head.tokens.grad
     assert gradient is not None
     assert gradient[0].abs().sum(1).nonzero().flatten().tolist() == [2]
 
 
 def test_the_attention_of_a_class_sums_to_one_over_the_patches() -> None:
     model = made(**PER_CLASS).eval()
-    nn.init.normal_(model.cls_token)
+    nn.init.normal_(model.head.tokens)
     found = attention_of_classes(model, images())
     assert found is not None and found.shape == (3, 5, 4, 4)
     torch.testing.assert_close(found.sum((2, 3)), torch.ones(3, 5))
@@ -105,9 +107,18 @@ def test_other_classes_have_other_tokens() -> None:
     assert model(images()).shape == (3, 16)
 
 
+def test_weights_of_other_classes_leave_out_the_tokens_of_classes(tmp_path: Path) -> None:
+    path = tmp_path / "five.safetensors"
+    save_file(made(5, **PER_CLASS).state_dict(), str(path))
+    left = load_weights(made(7, **PER_CLASS), path)
+    assert left == ["head.bias", "head.tokens", "head.weight"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        ({"num_heads": 7}, "num_heads: 16 channels cannot be divided into 7"),
+        ({"num_heads": 0}, "num_heads: 16 channels cannot be divided into 0"),
         ({"pooling": "max"}, "pooling: 'max' is none of class_attention, average"),
         ({"stem": "deep"}, "stem: 'deep' is none of conv, linear"),
         ({"norm": "none"}, "norm: 'none' is none of layernorm, batchnorm"),

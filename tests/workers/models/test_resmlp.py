@@ -107,6 +107,16 @@ def test_without_changes_it_is_timms_model_weight_by_weight() -> None:
     assert all(torch.equal(value, own[name]) for name, value in plain.state_dict().items())
 
 
+def test_layers_of_class_mlp_start_as_those_of_the_blocks() -> None:
+    model = made(pooling="class_mlp", embed_dim=64)
+    block, layer = model.blocks[0], model.class_layers[0]  # type: ignore[index]
+    for name in ("fc1", "fc2"):
+        one, other = (getattr(part.mlp_channels, name) for part in (block, layer))
+        assert float(other.weight.std() / one.weight.std()) == pytest.approx(1, abs=0.1)
+        assert other.bias.abs().max() < 1e-5
+    assert not layer.linear_tokens.bias.any()
+
+
 def test_the_class_token_takes_in_the_patches_and_leaves_them_as_they_are() -> None:
     model = made(pooling="class_mlp")
     for parameter in model.parameters():

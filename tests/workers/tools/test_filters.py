@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 import timm
 import torch
+from timm.models.mlp_mixer import MlpMixer
 
 from vtjobs.jobs.errors import BadInput
 from vtjobs.workers import models  # noqa: F401  registers ours with timm
@@ -34,6 +35,8 @@ def test_units_of_an_mlp_over_patches_are_filters_as_well() -> None:
     model = timm.create_model("mixer_s32_224", num_classes=5)
     unit = filters(model)[0].panels[0]
     assert unit.title == "unit 1"
+    square = MlpMixer(img_size=128, patch_size=32, embed_dim=32, num_blocks=1)
+    assert filters(square)[0].panels[0].title == "unit 1", "16 units over 16 patches are no patches"
     weights = model.blocks[0].mlp_tokens.fc1.weight
     assert torch.equal(torch.tensor(unit.values).flatten(), weights[0])
 
@@ -45,6 +48,10 @@ def test_a_network_without_such_weights_is_refused() -> None:
 
 def test_a_weight_below_five_percent_of_the_largest_counts_as_zero() -> None:
     assert near_zero(torch.tensor([2.0, -0.11, 0.099, -0.099, 0.0])) == pytest.approx(60)
+
+
+def test_in_a_layer_of_zeros_all_weights_count() -> None:
+    assert near_zero(torch.zeros(3)) == 100
 
 
 def test_each_linear_layer_of_each_block_has_its_sparsity() -> None:

@@ -80,7 +80,7 @@ def test_a_model_computes_as_before_after_its_attention_was_seen() -> None:
     ],
 )
 def test_without_a_class_token_there_is_no_attention_of_it(name: str, arguments: Any) -> None:
-    with pytest.raises(BadInput, match=r"no class token .* --kind cam works"):
+    with pytest.raises(BadInput, match=r"no attention of a class token .* Try --kind cam"):
         class_attention(made(name, **arguments), images(side=arguments.get("img_size", 32)))
 
 
@@ -89,10 +89,9 @@ def test_on_pooled_features_the_map_is_that_of_zhou_et_al() -> None:
     model = made("resnet18")
     shown = images(side=64)
     classes = torch.tensor([0, 3, 4])
-    (found,), logits = class_activation(model, shown, [classes])
+    (found,) = class_activation(model, shown, [classes])
     with torch.no_grad():
         features = model.forward_features(shown)
-        torch.testing.assert_close(logits, model.forward_head(features))
         weights = model.get_classifier().weight[classes]
         plain = F.relu(torch.einsum("bd,bdhw->bhw", weights, features))
     # Each gradient is the weight divided by the number of places.
@@ -101,7 +100,7 @@ def test_on_pooled_features_the_map_is_that_of_zhou_et_al() -> None:
 
 def test_of_a_class_token_the_map_comes_from_the_block_before_the_last() -> None:
     model = made("vit_small_patch16_224", **VIT)
-    (found,), _ = class_activation(model, images(), [torch.zeros(3, dtype=torch.int64)])
+    (found,) = class_activation(model, images(), [torch.zeros(3, dtype=torch.int64)])
     seen: list[Tensor] = []
     handle = model.blocks[1].register_forward_hook(lambda _m, _i, out: seen.append(out))
     score = model(images())[:, 0].sum()
@@ -114,7 +113,7 @@ def test_of_a_class_token_the_map_comes_from_the_block_before_the_last() -> None
 
 def test_of_a_single_block_the_map_comes_from_what_it_gets() -> None:
     model = made("vit_small_patch16_224", **VIT | {"depth": 1})
-    (found,), _ = class_activation(model, images(), [torch.zeros(3, dtype=torch.int64)])
+    (found,) = class_activation(model, images(), [torch.zeros(3, dtype=torch.int64)])
     assert found.shape == (3, 4, 4) and found.any()
 
 
@@ -136,6 +135,22 @@ def test_each_class_has_a_map_of_its_own(name: str, arguments: Any, side: int, g
         if parameter.std() < 1e-3 or parameter.numel() == 1:
             nn.init.normal_(parameter, std=0.5)
     classes = [torch.full((3,), number) for number in (0, 1)]
-    one, other = class_activation(model, images(side=side), classes)[0]
+    one, other = class_activation(model, images(side=side), classes)
     assert one.shape == other.shape == (3, grid, grid)
     assert (one >= 0).all() and not torch.equal(one, other)
+
+
+@pytest.mark.parametrize("name", ["tnt_s_legacy_patch16_224", "pit_ti_224", "crossvit_9_240"])
+def test_features_that_are_no_grid_of_an_image_give_no_map(name: str) -> None:
+    model = timm.create_model(name, num_classes=5).eval()
+    side = model.default_cfg["input_size"][1]
+    shown = images(count=2, side=side)
+    chosen = torch.zeros(2, dtype=torch.int64)
+    try:
+        (found,) = class_activation(model, shown, [chosen])
+    except BadInput as error:
+        assert "form a grid" in str(error)
+    else:
+        assert len(found) == 2 and found[0].numel() > 1
+    with pytest.raises(BadInput):
+        class_attention(model, shown)

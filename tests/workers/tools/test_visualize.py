@@ -153,7 +153,7 @@ def test_a_head_whose_weights_were_deleted_shows_nothing(tmp_path: Path) -> None
 def test_a_network_without_a_classifier_has_no_class_activation(tmp_path: Path) -> None:
     spec = run_spec(VIT, "relvit", params={"labels": False}, epochs=1)
     workspace, spec, _ = complete(tmp_path, spec)
-    with pytest.raises(NoWeights, match="trained without labels"):
+    with pytest.raises(BadInput, match="no classifier, as it was trained without labels"):
         shown_of((workspace, spec), kind="cam")
     assert shown_of((workspace, spec), kind="relations").shown
 
