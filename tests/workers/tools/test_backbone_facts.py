@@ -1,8 +1,6 @@
 """Questions about backbones, answered before anything is submitted."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +13,7 @@ from vtjobs.jobs.run.settings import BackboneSettings, HeadSettings, ModelShape,
 from vtjobs.workers.models.backbones import build
 from vtjobs.workers.tools.backbone_facts import describe
 
+from ...support.tools import call_here
 from ...support.training import CONVNET, VIT, head_settings, make_backbone, run_spec
 
 
@@ -71,14 +70,10 @@ def test_a_backbone_without_the_part_that_is_to_be_trained_is_told_before_anythi
     assert describe(changed(_question_of(CONVNET), **asked)).error == words
 
 
-def test_many_questions_are_answered_by_one_process(tmp_path: Path) -> None:
+def test_many_questions_are_answered_by_one_process() -> None:
     backbones = {"a": VIT, "b": CONVNET, "c": make_backbone("resnet18", nonsense=1)}
     questions = to_plain({name: _question_of(one) for name, one in backbones.items()})
-    done = subprocess.run(
-        [sys.executable, "-m", "vtjobs.workers.tools.backbone_facts"],
-        input=json.dumps(questions), capture_output=True, text=True, cwd=tmp_path, check=True,
-    )  # fmt: skip
-    answers = json.loads(done.stdout)
+    answers = json.loads(call_here("backbone_facts", given=json.dumps(questions)).stdout)
     assert (
         answers["a"]["grid"] == [2, 2]
         and answers["b"]["batch_norm"]

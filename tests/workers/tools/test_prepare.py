@@ -3,7 +3,6 @@
 import os
 import re
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -27,6 +26,7 @@ from vtjobs.workers.tools.prepare import prepare
 
 from ...support.lab import wait_for
 from ...support.published import write_svhn
+from ...support.tools import call_here
 from ...support.training import image_folder
 
 
@@ -241,10 +241,7 @@ def test_pretrained_weights_become_one_file_that_is_fetched_once(
 
 
 def test_one_name_that_fails_does_not_keep_the_others_from_being_made_ready(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "vtjobs.workers.tools.prepare", "--data", str(tmp_path), "--verify", "svhn", "nope", "digits"],
-        capture_output=True, text=True, cwd=tmp_path, check=False,
-    )  # fmt: skip
+    done = call_here("prepare", "--data", str(tmp_path), "--verify", "svhn", "nope", "digits")
     assert done.returncode == 2
     assert (
         "error: dataset svhn is not in" in done.stderr

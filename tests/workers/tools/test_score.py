@@ -1,8 +1,5 @@
 """Finished weights are scored again without training, with the numbers of the training itself."""
 
-import json
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -24,6 +21,7 @@ from vtjobs.workers.tools.neighbours import features_of
 from vtjobs.workers.tools.score import ByNeighbours, Counted, NoWeights, score
 from vtjobs.workers.training.trainee import make_numerics
 
+from ...support.tools import call_here
 from ...support.training import CONVNET, run_spec, training
 
 
@@ -101,18 +99,8 @@ def test_one_run_that_cannot_be_scored_does_not_keep_the_others_from_it(
     finished: Any, tmp_path: Path
 ) -> None:
     workspace, spec, scores = finished
-    command = [
-        sys.executable,
-        "-m",
-        "vtjobs.workers.tools.score",
-        "--workspace",
-        str(workspace.root),
-    ]
-    command += ["--data", str(tmp_path)]
-    done = subprocess.run(
-        [*command, "--paths", json.dumps({}), "--sets", "test", "f" * 16, spec.run_id],
-        capture_output=True, text=True, cwd=tmp_path, check=False,
-    )  # fmt: skip
+    words = ["--workspace", str(workspace.root), "--data", str(tmp_path), "--sets", "test"]
+    done = call_here("score", *words, "f" * 16, spec.run_id)
     assert done.returncode == 1
     assert f"error: run {'f' * 16} has not completed" in done.stderr
     assert (

@@ -2,8 +2,6 @@
 
 import io
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +23,7 @@ from vtjobs.workers.models.backbones import build
 from vtjobs.workers.tools.saliency import class_attention
 from vtjobs.workers.tools.visualize import Asked, pictures
 
+from ...support.tools import call_here
 from ...support.training import CONVNET, VIT, make_backbone, run_spec
 from .test_score import complete
 
@@ -169,10 +168,9 @@ def test_of_mega_patches_the_network_sees_what_it_was_evaluated_on(tmp_path: Pat
 
 def test_the_command_of_the_worker_prints_the_document(finished: Finished) -> None:
     workspace, spec = finished
-    command = [sys.executable, "-m", "vtjobs.workers.tools.visualize"]
-    command += ["--workspace", str(workspace.root), "--data", str(workspace.root)]
-    command += ["--kind", "cam", "--images", "1", "2", "--classes", "--point", "0.5", "0.5"]
-    done = subprocess.run([*command, spec.run_id], capture_output=True, text=True, timeout=100)
+    words = ["--workspace", str(workspace.root), "--data", str(workspace.root), "--kind", "cam"]
+    words += ["--images", "1", "2", "--classes", "--point", "0.5", "0.5", spec.run_id]
+    done = call_here("visualize", *words)
     assert done.returncode == 0, done.stderr
     found = from_plain(json.loads(done.stdout), Pictures)
     assert found == shown_of(finished, kind="cam", images=[1, 2])
