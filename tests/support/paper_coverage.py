@@ -34,12 +34,13 @@ TAIL = """\
 | losses of DRLoc and RelViT | against their equations, and against the published programs | the accuracies that they lead to |
 | losses of Grafit | against their equations, as no program was published | the accuracies that they lead to |
 | recipes | each value against the text and the published program; `vtjobs show` says which it is | whole trainings |
-| architectures | parameters and FLOPs against the printed ones | weights of the authors of CvT and PatchConvNet |
+| architectures, and the changes of ResMLP's ablation | parameters and FLOPs against the printed ones | weights of the authors of CvT and PatchConvNet |
 | datasets | small files in the published layouts, with their checksums | the real archives of sets that need a registration |
 | ready grids | a cell of each, from submission to the comparison, on a few generated images (`make demo-papers`) | the other cells |
 | schedules, optimizers, Mixup, EMA | against timm and the formulas in the papers | |
 | resume | bit for bit, on one and two CPU ranks, killed at any moment | on GPUs with NCCL |
 | fp16 and bf16 | on CPU | speed and accuracy on V100 and A100 |
+| maps of `visualize` | attention against timm's own without fused kernels, class activation and relations against their formulas | on weights that were trained on ImageNet |
 | detection, segmentation | one step of Mask R-CNN on an exported backbone | DRLoc's tables 10 to 13: there is no such task |
 | which ranking Grafit's mean average precision has | conditioned by the coarse class, as a comparison of tables 2.4 and 2.7 shows | tables 2.6 and 2.14: their text does not say |
 | scores by nearest neighbours | against scikit-learn | the 127 coarse classes of ImageNet: there is no such dataset |
