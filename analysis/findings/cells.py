@@ -4,23 +4,17 @@ N of planned, mean, sample standard deviation, gain over the baseline.
 """
 
 import json
-import math
-import statistics
 from collections import Counter
-from dataclasses import dataclass
 from typing import Any
 
 from ...db import lookups, queries, records, reruns
 from ...db.engine import reading
 from ...db.ledger import Ledger
-from ...db.results import smaller_is_better
 from ...jobs.documents import changed
 from ...jobs.errors import BadInput, suggest
-from ...jobs.grid import catalogue
-from ...jobs.grid.scoring import can_be_scored, chance_level
 from ...jobs.run.comparing import Select
 from ...jobs.run.selector import Selection
-from ...jobs.run.settings import STAGE, CellSettings
+from ...jobs.run.settings import STAGE
 from ...jobs.run.spec import BASELINE, EACH, Axes
 from ...jobs.run.states import RunState
 from ..stats.summary import describe
@@ -28,10 +22,9 @@ from . import epochs, without_value
 from .best_marks import marks
 from .cell import LABELS, Cell
 from .epochs import Score
+from .make_cell import About, make_cell
 from .pair import gain_intervals
 from .plan import ComparisonPlan
-
-SCHEMA_VERSION = 1
 
 
 def report(
@@ -96,7 +89,7 @@ def report(
     for row in rows:
         if row.streams is None:
             grouped[row.cell_id].append(row)
-    about = _About(
+    about = About(
         metric=metric,
         is_own_metric=is_own,
         set_name=set_name,
@@ -118,35 +111,8 @@ def report(
     found = []
     for cell_id, members in grouped.items():
         chain = [cells[one] for one in (cell_id, *before.get(cell_id, ()))]
-        found.append(_cell(chain, members, about))
+        found.append(make_cell(chain, members, about))
     return _with_gains(found)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _About:
-    """What all cells of a report are made from."""
-
-    metric: str
-    is_own_metric: bool
-    set_name: str
-    select: Select
-    results: dict[str, Score]
-    inexact: dict[str, bool]
-    """Resumed run -> whether it was not resumed bit for bit."""
-    apart: Counter[str]
-    """Cell -> its runs that are part of a study."""
-    axes: dict[str, Axes]
-    is_baseline: dict[str, bool]
-    baseline_head: str
-    with_specs: bool
-    cancelled: set[str]
-    """Runs that were cancelled, or whose beginning was."""
-    retried: set[str]
-    """Runs that somebody had tried again."""
-    redrawn: set[str]
-    """Runs that somebody had run again after they had ended with a result."""
-    evaluations: dict[str, int]
-    """Run -> epochs at which it was scored, with `with_specs`."""
 
 
 def of_plan(
@@ -249,87 +215,6 @@ def _last_stages(rows: list[records.RunRow], begun: dict[str, str]) -> list[reco
     return [row for row in left if row.stage in last] if last and len(stages) > 1 else left
 
 
-def _cell(chain: list[records.CellRow], members: list[records.RunRow], about: _About) -> Cell:
-    """Return a cell.
-
-    Args:
-        chain: its row of the ledger, then those of the stages before it.
-        members: its runs that are replicates.
-        about: the report.
-    """
-    cell = chain[0]
-    # Of two runs of a seed that of vtjobs counts: it comes last.
-    members = sorted(members, key=lambda row: not row.is_imported)
-    completed = [row for row in members if row.state == RunState.COMPLETED]
-    done = {row.seed: about.results[row.run_id] for row in completed if row.run_id in about.results}
-    values = {
-        seed: float(done[seed].value) for seed in sorted(done) if math.isfinite(done[seed].value)
-    }
-    numbers = list(values.values())
-    # Epoch 0: files of imported runs that do not say which one they scored.
-    best_minus_last = [
-        abs(result.best - result.last) for result in done.values() if result.last_epoch
-    ]
-    known = [(stage, made) for stage in chain if (made := stage.settings) is not None]
-    fidelity: dict[str, str] = {}
-    for stage, made in reversed(known):
-        fidelity |= _fidelity(stage.recipe, made)
-    given = about.with_specs
-    own = known[0][1] if known else None
-    unscored = without_value.unscored(
-        members,
-        about.results,
-        can_be_scored=own is not None
-        and can_be_scored(own, about.metric, about.set_name, is_own=about.is_own_metric),
-    )
-    return Cell(
-        schema_version=SCHEMA_VERSION,
-        cell_id=cell.cell_id,
-        match_id=cell.match_id,
-        **{name: getattr(cell, name) for name in LABELS},
-        axes=about.axes[cell.cell_id],
-        fidelity=fidelity,
-        metric=about.metric,
-        better="min" if smaller_is_better(about.metric) else "max",
-        set=about.set_name,
-        n=len(numbers),
-        planned=len(members),
-        states=dict(Counter(row.state for row in members if row.state != RunState.COMPLETED)),
-        diverged_seeds=sorted(row.seed for row in members if row.state == RunState.DIVERGED),
-        chance=chance_level(own.dataset.classes, about.metric) if own else None,
-        missing_seeds=sorted(row.seed for row in members if row.seed not in values),
-        lost_seeds=without_value.lost(members, {*values, *unscored}, about.cancelled),
-        unscored_seeds=unscored,
-        cancelled_seeds=sorted(row.seed for row in members if row.run_id in about.cancelled),
-        retried_seeds=sorted(row.seed for row in members if row.run_id in about.retried),
-        redrawn_seeds=sorted(row.seed for row in members if row.run_id in about.redrawn),
-        values=values,
-        mean=statistics.fmean(numbers) if numbers else None,
-        std=statistics.stdev(numbers) if len(numbers) > 1 else None,
-        best_minus_last=statistics.fmean(best_minus_last) if best_minus_last else None,
-        candidates=sorted({result.candidates for result in done.values()}),
-        epochs=sorted({result.last_epoch for result in done.values()}),
-        resumed=sum(row.run_id in about.inexact for row in members),
-        resumed_inexactly=sum(about.inexact.get(row.run_id, False) for row in members),
-        cut_seeds=sorted(row.seed for row in members if row.micro_split > 1),
-        imported_seeds=sorted(row.seed for row in members if row.is_imported),
-        baseline=None,
-        gain=None,
-        gain_interval=None,
-        is_baseline=about.is_baseline[cell.cell_id],
-        select=about.select,
-        apart=about.apart[cell.cell_id],
-        baseline_head=about.baseline_head,
-        run_ids={row.seed: row.run_id for row in completed} if given else None,
-        # The best are chosen on the very set: for papers that did so, and for nothing else.
-        best_values={seed: float(done[seed].best) for seed in values} if given else None,
-        evaluations=(
-            sorted({about.evaluations.get(row.run_id, 0) for row in completed}) if given else None
-        ),
-        specs=[made for _, made in known] if given else None,
-    )
-
-
 def _cancelled(rows: list[records.RunRow]) -> set[str]:
     """Return the runs that were cancelled, or that wait for one that was."""
     by_id = {row.run_id: row for row in rows}
@@ -349,16 +234,6 @@ def _has_teacher(cell: records.CellRow) -> bool:
     settings = cell.settings
     found = None if settings is None else settings.head.distillation
     return found is not None and found.teacher == STAGE
-
-
-def _fidelity(recipe: str, settings: CellSettings) -> dict[str, str]:
-    """Return name -> preset of the recipe and, where it was published, the head."""
-    found: dict[str, str] = {}
-    if catalogue.is_recipe(recipe) and catalogue.recipe_file(recipe).source != "vtjobs":
-        found[recipe] = settings.recipe.fidelity
-    if fidelity := settings.head.params.get("fidelity"):
-        found[settings.head.name] = fidelity
-    return found
 
 
 def _baselines(cells: dict[str, records.CellRow], head: str) -> dict[str, bool]:

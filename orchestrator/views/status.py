@@ -1,7 +1,7 @@
 """How many runs there are of each state and each shown word, over all and per grid."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from ...db import queries, scheduler_notes, selected, tags
@@ -153,6 +153,7 @@ def status(context: Context, selection: Selection, *, left: Etas | None = None) 
                 tags=tuple(tagged.get(grid_id, ())),
             )
         )
+    unreachable, slow = _schedulers(away)
     return Status(
         schema_version=SCHEMA_VERSION,
         as_of=iso(context.clock()),
@@ -161,33 +162,35 @@ def status(context: Context, selection: Selection, *, left: Etas | None = None) 
         shown=shown,
         grids=grids,
         held=shown[HELD],
-        unreachable=[
-            Unreachable(
-                backend=name.partition(" at ")[0],
-                cluster=name.partition(" at ")[2],
-                since=iso(fact.since),
-                reason=fact.reason,
-            )
-            for name, fact in away.items()
-            if not fact.is_slow
-        ],
+        unreachable=unreachable,
         damaged_journals=[
             f"{row['run_id']}/{row['attempt']:04d}: {row['note']}" for row in damaged
         ],
         eta=left.all,
         gpu_hours=spent,
-        slow=[
-            Slow(
-                backend=name.partition(" at ")[0],
-                cluster=name.partition(" at ")[2],
-                answered=iso(fact.answered),
-                since=iso(fact.since),
-                reason=fact.reason,
-            )
-            for name, fact in away.items()
-            if fact.is_slow
-        ],
+        slow=slow,
     )
+
+
+def _schedulers(away: Mapping[str, scheduler_notes.Away]) -> tuple[list[Unreachable], list[Slow]]:
+    """Return the schedulers that cannot be reached, and those that answer slowly."""
+    unreachable: list[Unreachable] = []
+    slow: list[Slow] = []
+    for name, fact in away.items():
+        backend, _, cluster = name.partition(" at ")
+        since, reason = iso(fact.since), fact.reason
+        if fact.is_slow:
+            answered = iso(fact.answered)
+            slow.append(
+                Slow(
+                    backend=backend, cluster=cluster, answered=answered, since=since, reason=reason
+                )
+            )
+        else:
+            unreachable.append(
+                Unreachable(backend=backend, cluster=cluster, since=since, reason=reason)
+            )
+    return unreachable, slow
 
 
 def _spent(connection: Connection, selection: Selection) -> GpuHours | None:

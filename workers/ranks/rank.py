@@ -14,7 +14,7 @@ from ...jobs.run.states import ExitCode, FailureClass
 from ...jobs.workspace.lineage import candidate_at
 from ...jobs.workspace.paths import RunFolder
 from ..errors import WheelError
-from ..orders import RankOrder
+from ..orders import Order, RankOrder
 from ..pipes import LineWriter, StopFlag, write_log_line
 from ..process import DUMP_SIGNAL
 from ..reports import RankError
@@ -23,7 +23,9 @@ from ..training.run_log import RunLog
 if TYPE_CHECKING:
     import torch
 
+    from ...jobs.run.spec import RunSpec
     from ..training.loop import Training
+    from ..training.plan import TrainingPlan
 
 # What a process takes of a GPU beside its tensors: the CUDA context and the libraries' workspaces.
 CONTEXT_BYTES = 1 << 30
@@ -77,16 +79,47 @@ def _train(
         os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(mine.gpus)
     import torch
 
-    from ...jobs.run.spec import NUMERICS, RunSpec
-    from ..errors import OtherNumerics
     from ..training.group import join
     from ..training.loop import Training
-    from ..training.plan import TrainingPlan
-    from .gate import Passage, reach
-    from .rendezvous import interface_of
 
     torch.set_num_threads(order.threads)
     device = _gpu(mine) if order.device == "cuda" else torch.device("cpu")
+    spec = _spec(order)
+    run = RunFolder(Path(order.spec).parent)
+    key = run.key(order.attempt).read_text() if order.world_size > 1 else ""
+    group = join(
+        mine.rank,
+        order.world_size,
+        device=device,
+        port=order.port if order.nodes == 1 else _port_to_rank_0(mine, key),
+        listener=listener,
+        key=key,
+        is_alone=order.nodes == 1,
+        timeout_s=order.collective_s,
+    )
+    plan = _plan(mine, run)
+    if log is not None:
+        resumed = None if plan.resume is None else candidate_at(plan.resume)
+        log.start(spec, world_size=group.world_size, attempt=order.attempt, resumed=resumed)
+        if mine.note:
+            log.note(mine.note)
+    training = Training(spec, plan, group, report=writer.send, wants_stop=stop, log=log)
+    completed = training.run()
+    group.barrier()
+    if log is not None:
+        log.end(_how_it_ended(training, completed))
+    return completed
+
+
+def _spec(order: Order) -> "RunSpec":
+    """Return what the run is.
+
+    Raises:
+        OtherNumerics: another version of vtjobs would have computed it otherwise.
+    """
+    from ...jobs.run.spec import NUMERICS, RunSpec
+    from ..errors import OtherNumerics
+
     spec = RunSpec.parse(Path(order.spec).read_text())
     if spec.numerics != NUMERICS:
         raise OtherNumerics(
@@ -94,28 +127,30 @@ def _train(
             f" numerics {NUMERICS}: its result would not be the run's. Submit the grid again for"
             " new runs, or train this one with the version that submitted it"
         )
-    run = RunFolder(Path(order.spec).parent)
-    key = run.key(order.attempt).read_text() if order.world_size > 1 else ""
-    port = order.port
-    if order.nodes > 1:
-        host, own = reach(order.hosts, order.gate, key)
-        if mine.rank != mine.local_rank:
-            port = Passage((host, order.gate), key=key).port
-        if interface := interface_of(own):
-            # By itself gloo would take the interface that the host's name resolves to, which may be
-            # the loopback's.
-            os.environ.setdefault("GLOO_SOCKET_IFNAME", interface)
-    group = join(
-        mine.rank,
-        order.world_size,
-        device=device,
-        port=port,
-        listener=listener,
-        key=key,
-        is_alone=order.nodes == 1,
-        timeout_s=order.collective_s,
-    )
-    plan = TrainingPlan(
+    return spec
+
+
+def _port_to_rank_0(mine: RankOrder, key: str) -> int:
+    """Return a port of this node by which rank 0 is reached, which may run on another one."""
+    from .gate import Passage, reach
+    from .rendezvous import interface_of
+
+    order = mine.order
+    host, own = reach(order.hosts, order.gate, key)
+    if interface := interface_of(own):
+        # By itself gloo would take the interface that the host's name resolves to, which may be the
+        # loopback's.
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", interface)
+    is_on_rank_0s_node = mine.rank == mine.local_rank
+    return order.port if is_on_rank_0s_node else Passage((host, order.gate), key=key).port
+
+
+def _plan(mine: RankOrder, run: RunFolder) -> "TrainingPlan":
+    from ...jobs.run.spec import RunSpec
+    from ..training.plan import TrainingPlan
+
+    order = mine.order
+    return TrainingPlan(
         run_id=order.run_id,
         folder=Path(order.folder),
         data_root=Path(order.data_root),
@@ -135,17 +170,6 @@ def _train(
         superseded=partial(_is_superseded, run, order.attempt),
         origin=order.origin,
     )
-    if log is not None:
-        resumed = None if plan.resume is None else candidate_at(plan.resume)
-        log.start(spec, world_size=group.world_size, attempt=order.attempt, resumed=resumed)
-        if mine.note:
-            log.note(mine.note)
-    training = Training(spec, plan, group, report=writer.send, wants_stop=stop, log=log)
-    completed = training.run()
-    group.barrier()
-    if log is not None:
-        log.end(_how_it_ended(training, completed))
-    return completed
 
 
 def _gpu(mine: RankOrder) -> "torch.device":
