@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from ...jobs.grid.policy_names import THREE, drawn_from
 from ...jobs.grid.rules import VARIANT
 from ...jobs.run.settings import CellSettings, HeadSettings
 from ...jobs.run.spec import BASELINE, Axes
@@ -125,6 +126,21 @@ def _augment(one: Made) -> str:
     return names.get(policy, "rand_augment" if policy.startswith("rand-") else policy)
 
 
+def _jitter(one: Made) -> float:
+    return one.stages[0].recipe.color_jitter
+
+
+def _draws(operation: str) -> Callable[[Made], bool]:
+    """Return what tells whether a 3-Augment draws from an operation."""
+
+    def read(one: Made) -> bool:
+        policy = one.stages[0].recipe.auto_augment or ""
+        drawn = drawn_from(policy) or THREE.values()
+        return policy.startswith("3a") and THREE[operation] in drawn
+
+    return read
+
+
 def _heads(one: Made) -> int | None:
     return one.stages[0].backbone.args.get("num_heads")
 
@@ -141,6 +157,8 @@ _READ: Mapping[str, Callable[[Made], Any]] = {
     "loss": _loss,
     "layerscale": _layerscale,
     "augment": _augment,
+    "color_jitter": _jitter,
+    **{operation: _draws(operation) for operation in THREE},
     "heads": _heads,
     "norm": _norm,
 }

@@ -15,10 +15,21 @@ _SECTIONS = {
     **dict.fromkeys(("v0", "v0r", "original", "originalr", "3a"), _AUTO),
 }
 _RAND_SETS = frozenset(("tweights", "t3a", "t3aw"))
+# Of 3-Augment, which draws one operation for an image: what vtjobs lets it draw from, if not all.
+THREE = {"grayscale": "Desaturate", "blur": "GaussianBlurRand", "solarize": "Solarize"}
 _NUMBER = re.compile(r"([a-z]+)(\d+)(\.\d+)?")
 # Of a weighted set each operation is drawn once.
 _WEIGHTED = frozenset(("tweights", "t3aw"))
 _MOST_DRAWN = 14
+
+
+def drawn_from(policy: str) -> frozenset[str]:
+    """Return the operations of timm's that a 3-Augment draws from; none: all three, or no such.
+
+    `3a-grayscale-blur` draws from two.
+    """
+    name, *sections = policy.split("-")
+    return frozenset(THREE[one] for one in sections if name == "3a" and one in THREE)
 
 
 def policy_problem(text: str) -> str | None:
@@ -31,7 +42,7 @@ def policy_problem(text: str) -> str | None:
 
 def _problems(name: str, sections: list[str]) -> Iterator[str]:
     for section in sections:
-        if name == "rand" and section in _RAND_SETS:
+        if section in {"rand": _RAND_SETS, "3a": THREE.keys()}.get(name, frozenset()):
             continue
         found = _NUMBER.fullmatch(section)
         if found is None or found[1] not in _SECTIONS[name]:

@@ -172,7 +172,8 @@ class Recipe(BaseModel):
     flip: Fraction = Field(0.0, description="probability of a horizontal flip")
     auto_augment: str | None = Field(
         None,
-        description="timm policy, e.g. rand-m9-mstd0.5-inc1, or 3a (3-Augment)",
+        description="timm policy, e.g. rand-m9-mstd0.5-inc1, or 3a (3-Augment); 3a-grayscale-blur"
+        " leaves out solarize, the third of its operations",
     )
     color_jitter: NotNegative = Field(
         0.0,

@@ -21,6 +21,7 @@ from timm.data.auto_augment import (
 )
 from torch import Tensor
 
+from ...jobs.grid.policy_names import drawn_from
 from ...jobs.run.settings import RecipeSettings
 from ..transfer import send
 from .image_ops import OPERATIONS, affine, rotation
@@ -69,6 +70,17 @@ _OURS: Mapping[str, Callable[[Values, Size], Applied]] = {
 }
 
 
+def limit_to_named(transform: Any, name: str) -> None:
+    """Leave a 3-Augment of timm's the operations that the recipe names, each as likely.
+
+    Args:
+        transform: as timm makes it of the recipe's `auto_augment`.
+        name: what the recipe says.
+    """
+    if kept := drawn_from(name):
+        transform.policy = [one for one in transform.policy if one[0].name in kept]
+
+
 class Policy:
     """What a recipe's `auto_augment` and `color_jitter` do to a batch of images.
 
@@ -90,6 +102,7 @@ class Policy:
             }
             make = rand_augment_transform if name.startswith("rand") else auto_augment_transform
             self.policy = make(name, given)
+            limit_to_named(self.policy, name)
 
     def draw(self, count: int, size: Size, key: int) -> list[list[Applied]]:
         """Return the operations of each image, in order.

@@ -15,6 +15,7 @@ from ..randomness import Streams
 from .batches import Finish, Order, Position, in_views, side_by_side
 from .datasets import ImageSet
 from .loader_process import FROM_WORKER, FromWorker, start_worker
+from .policies import limit_to_named
 
 
 class PilTransform:
@@ -27,6 +28,7 @@ class PilTransform:
         self, images: ImageSet, dataset: DatasetSettings, recipe: RecipeSettings, streams: Streams
     ) -> None:
         from timm.data import create_transform
+        from timm.data.auto_augment import AutoAugment
 
         resized, simple = recipe.crop == "resized", recipe.crop == "simple"
         self.images = images
@@ -56,6 +58,9 @@ class PilTransform:
             # Whole levels of brightness at the end, nothing normalised and nothing erased.
             normalize=False,
         )
+        for one in self.transform.transforms:
+            if isinstance(one, AutoAugment):
+                limit_to_named(one, recipe.auto_augment or "")
 
     def __call__(self, epoch: int, index: int, copy: int = 0) -> Tensor:
         """Return one augmented image [C, S, S] uint8.

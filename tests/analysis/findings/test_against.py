@@ -319,6 +319,7 @@ def test_table_6_6_is_made_on_three_sets_by_two_grids_but_for_one_model() -> Non
         ("3.10", "thesis-deit-384", 9),
         ("3.21", "thesis-table3-21", 8),
         ("4.3", "thesis-resmlp thesis-table4-3", 39),
+        ("6.2", "thesis-table6-2", 15),
         ("6.3", "thesis-table6-3", 18),
         ("6.4", "thesis-table6-4", 42),
         ("3.15", "thesis-cait", 9),

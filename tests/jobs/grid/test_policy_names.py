@@ -7,7 +7,7 @@ from timm.data.auto_augment import (
     rand_augment_transform,
 )
 
-from vtjobs.jobs.grid.policy_names import policy_problem
+from vtjobs.jobs.grid.policy_names import drawn_from, policy_problem
 
 KNOWN = [
     "rand-m9-mstd0.5-inc1",
@@ -20,6 +20,7 @@ KNOWN = [
     "v0",
     "v0r-mstd0.5",
     "3a",
+    "3a-grayscale-blur",
 ]
 REFUSED = ["rand-m9.5", "rand-n2.5", "rand-m9-inc1.5", "augmix-w2.5"]
 UNKNOWN = ["rnd-m9", "rand-x9", "rand-m9-mst0.5", "augmix-n2", "original-m9", "v1"]
@@ -54,3 +55,22 @@ def test_what_timm_cannot_read_is_refused(name: str) -> None:
 def test_no_more_operations_are_drawn_than_a_weighted_set_has() -> None:
     assert policy_problem("rand-n14-tweights") is None
     assert "a weighted set has 14 operations" in str(policy_problem("rand-n15-tweights"))
+
+
+@pytest.mark.parametrize(
+    ("name", "drawn"),
+    [
+        ("3a", set()),
+        ("3a-grayscale", {"Desaturate"}),
+        ("3a-solarize-blur-mstd0.5", {"Solarize", "GaussianBlurRand"}),
+        ("rand-m9", set()),
+    ],
+)
+def test_a_3_augment_draws_from_what_it_names(name: str, drawn: set[str]) -> None:
+    assert policy_problem(name) is None
+    assert drawn_from(name) == drawn
+
+
+def test_an_operation_that_3_augment_does_not_have_is_refused() -> None:
+    assert "'gray' is no setting of 3a" in str(policy_problem("3a-gray"))
+    assert policy_problem("original-grayscale")

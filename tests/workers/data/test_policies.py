@@ -88,6 +88,15 @@ def test_all_operations_are_drawn_alike() -> None:
     assert all(count == pytest.approx(400, rel=0.2) for count in counts.values())
 
 
+def test_a_3_augment_draws_its_named_operations_equally_often() -> None:
+    drawn = policy("3a-grayscale-blur").draw(400, SIZE, key=2)
+    names = Counter(name for one in drawn for name, _ in one)
+    # No colour is grey.
+    assert names.keys() == {"color", "gaussian_blur"}
+    # 200 of each on average, with a deviation of 10.
+    assert all(150 < count < 250 for count in names.values())
+
+
 def test_colour_jitter_draws_three_factors_in_a_random_order() -> None:
     drawn = policy(None, jitter=0.3).draw(600, SIZE, key=2)
     orders = Counter(tuple(name for name, _ in one) for one in drawn)

@@ -309,6 +309,15 @@ def test_three_augment_does_exactly_one_of_its_three_each_as_often(folder: Any) 
     assert all(70 < count < 130 for count in counts.values()), counts
 
 
+def test_a_3_augment_may_draw_from_one_operation_alone(folder: Any) -> None:
+    spec, images = folder
+    recipe = run_spec(pipeline="pil", crop="none", auto_augment="3a-grayscale").recipe
+    transform = PilTransform(images, spec.dataset, recipe, Streams(spec.seeds))
+    for epoch in range(20):
+        red, green, blue = transform(epoch, 0)
+        assert torch.equal(red, green) and torch.equal(red, blue)
+
+
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_fault_of_the_file_system_keeps_its_number(folder: Any, workers: int) -> None:
     spec, images = folder
