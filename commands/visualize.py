@@ -11,6 +11,8 @@ from ..jobs.run.pictures import Kind
 from .options import Json, RunId, Workspace, look_into, one_run
 
 KINDS = get_args(Kind)
+# No dataset has more images or classes.
+MOST_DIGITS = 12
 # Option -> the kinds that it is for.
 ASKED: dict[str, tuple[str, ...]] = {
     "--set": ("attention", "cam", "relations", "features"),
@@ -38,8 +40,8 @@ def visualize(
     images: Annotated[
         str | None,
         typer.Option(
-            help="Images by their place in the set, from 0, e.g. 0,12 [default: four; of features"
-            " up to 1000].",
+            help="Images by their place in the set, from 0, e.g. 0,12; up to 64, of features any"
+            " number [default: four; of features up to 1000].",
             metavar="N[,N…]",
         ),
     ] = None,
@@ -81,7 +83,7 @@ def visualize(
         context,
         run_id,
         kind,  # type: ignore[arg-type]
-        set_name=set_name or "test",
+        set_name="test" if set_name is None else set_name,
         images=_numbers("--images", images),
         classes=_numbers("--classes", classes),
         point=_point(at),
@@ -89,8 +91,9 @@ def visualize(
     # Matplotlib is imported where there is something to draw.
     from ..analysis.output.figures.maps import maps
 
+    figures = maps(found)
     out.mkdir(parents=True, exist_ok=True)
-    files = [str(path) for drawn in maps(found) for path in drawn.write(out)]
+    files = [str(path) for drawn in figures for path in drawn.write(out)]
     if as_json:
         terminal.emit_json(
             Visualized(
@@ -111,21 +114,25 @@ def visualize(
 def _check_options(kind: str, given: dict[str, str | None]) -> None:
     for option, value in given.items():
         if value is not None and kind not in ASKED[option]:
-            raise BadInput(f"{option} is for --kind {' or '.join(ASKED[option])}. Remove it")
+            *first, last = ASKED[option]
+            kinds = f"{', '.join(first)} or {last}" if first else last
+            raise BadInput(f"{option} is for --kind {kinds}. Remove it")
 
 
 def _check_folder(out: Path) -> None:
     """Refuse a folder that cannot be written, before a minute of work is lost on it."""
-    nearest = next(path for path in (out.absolute(), *out.absolute().parents) if path.exists())
-    if not nearest.is_dir():
-        raise BadInput(f"{nearest} is a file. Give a folder (created if missing)")
-    if not os.access(nearest, os.W_OK):
+    nearest = next(
+        path for path in (out.absolute(), *out.absolute().parents) if os.path.lexists(path)
+    )
+    if os.path.isfile(nearest) or (os.path.islink(nearest) and not os.path.exists(nearest)):
+        raise BadInput(f"{nearest} is no folder. Give a folder (created if missing)")
+    if not os.access(nearest, os.W_OK | os.X_OK):
         raise BadInput(f"{nearest}: permission to write denied. Give another folder")
 
 
 def _numbers(option: str, text: str | None) -> list[int]:
     parts = [] if text is None else text.split(",")
-    if not all(part.strip().isdecimal() for part in parts):
+    if not all(part.strip().isdecimal() and len(part) <= MOST_DIGITS for part in parts):
         raise BadInput(f"{option} {text}: must be whole numbers from 0 on, e.g. 0,12")
     return [int(part) for part in parts]
 

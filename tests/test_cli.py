@@ -640,7 +640,12 @@ def test_finished_weights_show_their_maps(trained: Cli, tmp_path: Path) -> None:
         (["--kind", "relations", "--at", "2,0"], "--at 2,0: must be two numbers from 0 to 1"),
         (["--images", "9999"], "test has 898 images, 0 to 897"),
         (["--set", "v2"], "--set v2: dataset digits has no such set"),
-        (["--kind", "filters", "--set", "train"], "--set is for --kind attention or cam or"),
+        (["--set", ""], "--set : dataset digits has no such set"),
+        (["--images", "9" * 20], "must be whole numbers from 0 on"),
+        (
+            ["--kind", "filters", "--set", "train"],
+            "--set is for --kind attention, cam, relations or features",
+        ),
     ],
 )
 def test_maps_that_cannot_be_made_leave_nothing_behind(

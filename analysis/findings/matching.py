@@ -122,7 +122,9 @@ def _layerscale(one: Made) -> bool:
 
 def _augment(one: Made) -> str:
     policy = one.stages[0].recipe.auto_augment or "none"
-    names = {"3a": "three_augment", "original": "auto_augment"}
+    if policy.startswith("3a") and drawn_from(policy) in (frozenset(), {*THREE.values()}):
+        return "three_augment"
+    names = {"original": "auto_augment"}
     return names.get(policy, "rand_augment" if policy.startswith("rand-") else policy)
 
 

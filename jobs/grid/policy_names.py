@@ -17,6 +17,8 @@ _SECTIONS = {
 _RAND_SETS = frozenset(("tweights", "t3a", "t3aw"))
 # Of 3-Augment, which draws one operation for an image: what vtjobs lets it draw from, if not all.
 THREE = {"grayscale": "Desaturate", "blur": "GaussianBlurRand", "solarize": "Solarize"}
+# Sections without a number.
+_WORDS = {"rand": _RAND_SETS, "3a": frozenset(THREE)}
 _NUMBER = re.compile(r"([a-z]+)(\d+)(\.\d+)?")
 # Of a weighted set each operation is drawn once.
 _WEIGHTED = frozenset(("tweights", "t3aw"))
@@ -24,7 +26,8 @@ _MOST_DRAWN = 14
 
 
 def drawn_from(policy: str) -> frozenset[str]:
-    """Return the operations of timm's that a 3-Augment draws from; none: all three, or no such.
+    """Return the operations of timm's that a 3-Augment names; empty: it draws from all three, or
+    the policy is another one.
 
     `3a-grayscale-blur` draws from two.
     """
@@ -42,12 +45,17 @@ def policy_problem(text: str) -> str | None:
 
 def _problems(name: str, sections: list[str]) -> Iterator[str]:
     for section in sections:
-        if section in {"rand": _RAND_SETS, "3a": THREE.keys()}.get(name, frozenset()):
+        if section in _WORDS.get(name, ()):
             continue
         found = _NUMBER.fullmatch(section)
         if found is None or found[1] not in _SECTIONS[name]:
             allowed = ", ".join(sorted(_SECTIONS[name]))
-            yield f"{section!r} is no setting of {name}. Allowed, each with a number: {allowed}"
+            words = ", ".join(sorted(_WORDS.get(name, ())))
+            others = f"; or without one: {words}" if words else ""
+            yield (
+                f"{section!r} is no setting of {name}. Allowed, each with a number:"
+                f" {allowed}{others}"
+            )
         elif found[3] and found[1] not in _FRACTIONS:
             yield f"{section!r}: {found[1]} takes a whole number"
         elif found[1] == "n" and int(found[2]) > _MOST_DRAWN and _WEIGHTED & set(sections):

@@ -70,6 +70,4 @@ def pictures(
         *("--images", *map(str, images), "--classes", *map(str, classes)),
         *("--point", *map(str, point), run_id),
     ]
-    # A lab's own code may have printed before.
-    document = run_tool("visualize", words).strip().rpartition("\n")[2]
-    return from_plain(json.loads(document), Pictures)
+    return from_plain(json.loads(run_tool("visualize", words)), Pictures)

@@ -34,7 +34,15 @@ def run_tool(name: str, words: Sequence[str], *, given: str | None = None) -> st
     if done.returncode == BadInput.exit_code:
         raise BadInput(reason)
     if done.returncode < 0:
-        ended_by = signal.Signals(-done.returncode)
-        often = ", as when memory runs out" if ended_by is signal.SIGKILL else ""
-        reason = f"the process that was to {name} was ended by {ended_by.name}{often}"
-    raise VtjobsError(reason)
+        reason = f"{name} was ended by {_name_of(-done.returncode)}"
+    raise VtjobsError(reason or f"{name} failed with exit code {done.returncode}")
+
+
+def _name_of(number: int) -> str:
+    if number == signal.SIGKILL:
+        return "SIGKILL, as happens when memory runs out"
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        # Signals for real time have no name of their own.
+        return f"signal {number}"

@@ -79,7 +79,9 @@ def _from_timm(name: str, arguments: dict[str, Any]) -> nn.Module:
 
 def _start_class_token(model: nn.Module, name: str, deviation: float) -> None:
     """Start the class token from a truncated normal distribution of this deviation."""
-    token = getattr(model, "cls_token", None)
+    # Of a PatchConvNet with a token for each class, they are in its head.
+    own = getattr(getattr(model, "head", None), "tokens", None)
+    token = getattr(model, "cls_token", own)
     if not isinstance(token, nn.Parameter):
         raise BackboneError(f"backbone {name}: {CLASS_TOKEN_STD}: it has no class token")
     if not token.is_meta:

@@ -166,8 +166,10 @@ class PatchConvNet(nn.Module):
         self.blocks = nn.Sequential(
             *(Block(embed_dim, drop_path_rate, layer_scale, norm=norm) for _ in range(depth))
         )
-        if embed_dim % max(1, num_heads) or num_heads < 1:
-            raise TypeError(f"num_heads: {embed_dim} channels cannot be divided into {num_heads}")
+        if num_heads not in range(1, embed_dim + 1) or embed_dim % num_heads:
+            raise TypeError(
+                f"num_heads: {embed_dim} channels cannot be divided into {num_heads} heads"
+            )
         if not self.averages:
             self.num_prefix_tokens = num_classes if self.is_per_class else 1
             if not self.is_per_class:

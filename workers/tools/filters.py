@@ -73,8 +73,9 @@ def near_zero(weights: Tensor) -> float:
 
 
 def _mixing(model: nn.Module) -> list[tuple[str, nn.Linear, bool]]:
-    """Return a block's name, the layer whose inputs are all patches, and whether patches are its
-    outputs as well, or the hidden units of an MLP.
+    """Return the name of each block and the layer whose inputs are all patches.
+
+    And whether its outputs are patches; those of an MLP's first layer are hidden units.
     """
     found = []
     for number, block in enumerate(getattr(model, "blocks", ()), start=1):

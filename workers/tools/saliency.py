@@ -142,7 +142,10 @@ def has_class_token(model: nn.Module) -> bool:
 
 
 def _prefix(model: nn.Module) -> int:
-    return int(getattr(model, "num_prefix_tokens", 1))
+    """Return how many tokens stand before the patches; a distilled PiT has two in `cls_token`."""
+    token = getattr(model, "cls_token", None)
+    count = token.shape[1] if isinstance(token, Tensor) and token.ndim == 3 else 1
+    return int(getattr(model, "num_prefix_tokens", count))
 
 
 def _patches(model: nn.Module, features: Tensor) -> int:
@@ -205,8 +208,10 @@ def _map(model: nn.Module, tokens: list[Tensor], logits: Tensor, chosen: Tensor)
     score = logits.gather(1, chosen[:, None]).sum()
     # Of some models blocks see parts of patches, as images of their own (TNT).
     tokens = [one for one in tokens if len(one) == len(chosen)]
-    gradients = torch.autograd.grad(score, tokens, retain_graph=True, allow_unused=True)
-    for one, gradient in zip(reversed(tokens), reversed(gradients), strict=True):
+    found: Sequence[Tensor | None] = ()
+    if tokens:
+        found = torch.autograd.grad(score, tokens, retain_graph=True, allow_unused=True)
+    for one, gradient in zip(reversed(tokens), reversed(found), strict=True):
         if gradient is None or _is_class_token(model, one):
             continue
         try:

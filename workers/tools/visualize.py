@@ -6,6 +6,7 @@ They go as JSON to standard output.
 """
 
 import argparse
+import contextlib
 import io
 import json
 import sys
@@ -39,6 +40,7 @@ from .saliency import attention_of_classes, class_activation, class_attention
 
 # Images that are drawn if none are named.
 IMAGES = 4
+# Of one figure; they pass through the network together.
 MOST = 64
 # Images whose features are drawn.
 FEATURES = 1000
@@ -383,13 +385,15 @@ def main() -> int:
             classes=options.classes,
             point=tuple(options.point),
         )
-        found = pictures(
-            Workspace(options.workspace),
-            run_id,
-            asked,
-            data_root=options.data,
-            paths=json.loads(options.paths),
-        )
+        # What a lab's own code prints is no part of the document.
+        with contextlib.redirect_stdout(sys.stderr):
+            found = pictures(
+                Workspace(options.workspace),
+                run_id,
+                asked,
+                data_root=options.data,
+                paths=json.loads(options.paths),
+            )
         return json.dumps(to_plain(found))
 
     return each([options.run_id], tell)

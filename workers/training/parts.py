@@ -7,6 +7,7 @@ from torch import nn
 
 from ...jobs.run.settings import RecipeSettings
 from ..errors import BackboneError
+from ..models.patchconvnet import ClassTokens
 
 if TYPE_CHECKING:
     from .trainee import Trainee
@@ -45,7 +46,7 @@ def parameters_of(backbone: Any, part: Part) -> list[nn.Parameter]:
     found = backbone.get_classifier() if hasattr(backbone, "get_classifier") else nn.Identity()
     # A distilled model has two.
     classifiers = list(found) if isinstance(found, tuple) else [found]
-    kept = [value for module in classifiers for value in module.parameters()]
+    kept = [value for module in classifiers for value in _of_classifier(module)]
     if not kept:
         raise BackboneError(f"trainable: {part} needs a classifier; {name} has none")
     if part == "classifier":
@@ -54,6 +55,15 @@ def parameters_of(backbone: Any, part: Part) -> list[nn.Parameter]:
     if not attention:
         raise BackboneError(f"trainable: attention needs attention; {name} has none")
     return [*kept, *attention]
+
+
+def _of_classifier(module: nn.Module) -> list[nn.Parameter]:
+    """Return the parameters that work on fixed features: tokens of classes make the features."""
+    return [
+        value
+        for name, value in module.named_parameters()
+        if not (isinstance(module, ClassTokens) and name == "tokens")
+    ]
 
 
 def _attention(backbone: nn.Module) -> Iterator[nn.Module]:

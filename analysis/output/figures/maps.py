@@ -5,6 +5,7 @@ import textwrap
 from collections.abc import Sequence
 from typing import Any
 
+from ....jobs.errors import BadInput
 from ....jobs.run.pictures import FeatureSpace, LayerSparsity, Panel, Pictures, Shown
 from .canvas import COLOURS, WIDTH, Drawn, new_figure, styled
 
@@ -20,7 +21,9 @@ TITLES = {
 MARKERS = ("o", "^", "s", "D", "v", "P", "X")
 # Classes that a legend names.
 MOST_NAMED = len(COLOURS) * 4
-# Of a title, that fit into an inch.
+# A page of PDF is at most 200 inches high.
+MOST_LINES_OF_MAPS = 110
+# Letters of a title that fit into an inch.
 LETTERS = 15
 # Of a map over its image.
 OPACITY = 0.5
@@ -36,6 +39,9 @@ def maps(found: Pictures) -> list[Drawn]:
 
     Args:
         found: at least one image or block, with at least one map; or features.
+
+    Raises:
+        BadInput: there are more maps than a page can hold.
     """
     if found.space is not None:
         return [_space(found.space, found.text), _energy(found.space)]
@@ -48,6 +54,12 @@ def maps(found: Pictures) -> list[Drawn]:
 def _maps(found: Pictures) -> Drawn:
     across = min(MOST_ACROSS, max(map(_count, found.shown)))
     lines = [-(-_count(shown) // across) for shown in found.shown]
+    if sum(lines) > MOST_LINES_OF_MAPS:
+        squares = sum(map(_count, found.shown))
+        raise BadInput(
+            f"{squares} maps do not fit into a figure. Name fewer images with --images, or fewer"
+            " classes with --classes"
+        )
     side = WIDTH / across
     with styled():
         # Room for two lines of title above each line, of a size that does not depend on the maps'.

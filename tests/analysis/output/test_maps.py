@@ -7,6 +7,7 @@ import io
 import pytest
 
 from vtjobs.analysis.output.figures.maps import MOST_ACROSS, maps
+from vtjobs.jobs.errors import BadInput
 from vtjobs.jobs.run.pictures import FeatureSpace, LayerSparsity, Panel, Pictures, Shown
 
 # A PNG of one grey pixel.
@@ -102,3 +103,10 @@ def test_features_are_points_coloured_by_class() -> None:
     assert points.rows[0] == [4, 1, 0.0, 3.0]
     assert (points.name, energy.name) == ("features", "principal-components")
     assert energy.rows == [[1, 80.0], [2, 100.0]]
+
+
+def test_more_maps_than_a_page_holds_are_refused() -> None:
+    panels = [panel(str(number)) for number in range(MOST_ACROSS)]
+    shown = [Shown(title=str(place), panels=panels, image=PIXEL) for place in range(56)]
+    with pytest.raises(BadInput, match="504 maps do not fit into a figure"):
+        maps(Pictures(run_id="r", kind="attention", text="t", shown=shown))

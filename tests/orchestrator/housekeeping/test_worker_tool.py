@@ -25,5 +25,5 @@ def test_a_tool_that_is_killed_is_told_by_its_signal(
     code = f"import os\nos.kill(os.getpid(), {int(signal.SIGKILL)})\n"
     (tmp_path / "sitecustomize.py").write_text(code)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    with pytest.raises(VtjobsError, match="to export was ended by SIGKILL, as when memory"):
+    with pytest.raises(VtjobsError, match=r"^export was ended by SIGKILL, as happens when memory"):
         run_tool("export", [])

@@ -9,10 +9,14 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from vtjobs.jobs.run.settings import ModelShape
 from vtjobs.workers import models  # noqa: F401  registers ours with timm
 from vtjobs.workers.checkpoints.weights import load_weights
+from vtjobs.workers.errors import BackboneError
+from vtjobs.workers.models.backbones import build
 from vtjobs.workers.models.tokens import token_grid
 from vtjobs.workers.tools.saliency import attention_of_classes
+from vtjobs.workers.training.parts import parameters_of
 
 from ...support.training import make_backbone, run_spec, training
 
@@ -117,8 +121,9 @@ def test_weights_of_other_classes_leave_out_the_tokens_of_classes(tmp_path: Path
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"num_heads": 7}, "num_heads: 16 channels cannot be divided into 7"),
-        ({"num_heads": 0}, "num_heads: 16 channels cannot be divided into 0"),
+        ({"num_heads": 7}, "num_heads: 16 channels cannot be divided into 7 heads"),
+        ({"num_heads": 0}, "num_heads: 16 channels cannot be divided into 0 heads"),
+        ({"num_heads": "2"}, "num_heads: 16 channels cannot be divided into 2 heads"),
         ({"pooling": "max"}, "pooling: 'max' is none of class_attention, average"),
         ({"stem": "deep"}, "stem: 'deep' is none of conv, linear"),
         ({"norm": "none"}, "norm: 'none' is none of layernorm, batchnorm"),
@@ -149,3 +154,18 @@ def test_a_head_without_labels_trains_beside_tokens_of_classes(tmp_path: Path) -
     backbone = make_backbone("patchconvnet_s60", **SMALL, **PER_CLASS)
     spec = run_spec(backbone, "relvit", params={"labels": False}, image_size=32, epochs=1)
     assert training(spec, tmp_path).run()
+
+
+def test_a_linear_probe_leaves_the_tokens_of_classes_as_they_are() -> None:
+    model = made(**PER_CLASS)
+    kept = parameters_of(model, "classifier")
+    assert [id(one) for one in kept] == [id(model.head.weight), id(model.head.bias)]
+    model.reset_classifier(0)
+    with pytest.raises(BackboneError, match="needs a classifier"):
+        parameters_of(model, "classifier")
+
+
+def test_tokens_of_classes_start_as_wide_as_the_grid_says() -> None:
+    settings = make_backbone("patchconvnet_s60", **SMALL, **PER_CLASS, class_token_std=0.5)
+    model = build(settings, ModelShape(channels=3, classes=50, image_size=32))
+    assert float(model.head.tokens.std()) == pytest.approx(0.5, rel=0.2)

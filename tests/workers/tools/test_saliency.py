@@ -140,17 +140,23 @@ def test_each_class_has_a_map_of_its_own(name: str, arguments: Any, side: int, g
     assert (one >= 0).all() and not torch.equal(one, other)
 
 
-@pytest.mark.parametrize("name", ["tnt_s_legacy_patch16_224", "pit_ti_224", "crossvit_9_240"])
-def test_features_that_are_no_grid_of_an_image_give_no_map(name: str) -> None:
+@pytest.mark.parametrize(
+    "name",
+    ["tnt_s_legacy_patch16_224", "crossvit_9_240", "coat_tiny", "pit_ti_distilled_224"],
+)
+def test_without_a_grid_of_an_image_there_is_no_map(name: str) -> None:
+    """TNT's blocks see parts of patches; the others hand on several tensors."""
     model = timm.create_model(name, num_classes=5).eval()
-    side = model.default_cfg["input_size"][1]
-    shown = images(count=2, side=side)
-    chosen = torch.zeros(2, dtype=torch.int64)
-    try:
-        (found,) = class_activation(model, shown, [chosen])
-    except BadInput as error:
-        assert "form a grid" in str(error)
-    else:
-        assert len(found) == 2 and found[0].numel() > 1
-    with pytest.raises(BadInput):
+    shown = images(count=2, side=model.default_cfg["input_size"][1])
+    with pytest.raises(BadInput, match="form a grid"):
+        class_activation(model, shown, [torch.zeros(2, dtype=torch.int64)])
+    with pytest.raises(BadInput, match="--kind attention"):
         class_attention(model, shown)
+
+
+def test_tokens_that_are_no_patches_are_no_grid() -> None:
+    """PiT's features are its class token alone; the map is that of its last grid."""
+    model = timm.create_model("pit_ti_224", num_classes=5).eval()
+    shown = images(count=2, side=224)
+    (found,) = class_activation(model, shown, [torch.zeros(2, dtype=torch.int64)])
+    assert found.shape == (2, 7, 7)
