@@ -21,8 +21,8 @@ TITLES = {
 MARKERS = ("o", "^", "s", "D", "v", "P", "X")
 # Classes that a legend names.
 MOST_NAMED = len(COLOURS) * 4
-# A page of PDF is at most 200 inches high.
-MOST_LINES_OF_MAPS = 110
+# Inches; a page of PDF is at most 200 high.
+MOST_HIGH = 190
 # Letters of a title that fit into an inch.
 LETTERS = 15
 # Of a map over its image.
@@ -54,16 +54,17 @@ def maps(found: Pictures) -> list[Drawn]:
 def _maps(found: Pictures) -> Drawn:
     across = min(MOST_ACROSS, max(map(_count, found.shown)))
     lines = [-(-_count(shown) // across) for shown in found.shown]
-    if sum(lines) > MOST_LINES_OF_MAPS:
+    side = WIDTH / across
+    # Room for two lines of title above each line, of a size that does not depend on the maps'.
+    height = sum(lines) * (side + 0.42)
+    if height > MOST_HIGH:
         squares = sum(map(_count, found.shown))
         raise BadInput(
             f"{squares} maps do not fit into a figure. Name fewer images with --images, or fewer"
             " classes with --classes"
         )
-    side = WIDTH / across
     with styled():
-        # Room for two lines of title above each line, of a size that does not depend on the maps'.
-        figure = new_figure(sum(lines) * (side + 0.42))
+        figure = new_figure(height)
         grid = figure.add_gridspec(sum(lines), across)
         line = 0
         for shown, own in zip(found.shown, lines, strict=True):

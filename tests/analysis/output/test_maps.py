@@ -105,8 +105,9 @@ def test_features_are_points_coloured_by_class() -> None:
     assert energy.rows == [[1, 80.0], [2, 100.0]]
 
 
-def test_more_maps_than_a_page_holds_are_refused() -> None:
-    panels = [panel(str(number)) for number in range(MOST_ACROSS)]
-    shown = [Shown(title=str(place), panels=panels, image=PIXEL) for place in range(56)]
-    with pytest.raises(BadInput, match="504 maps do not fit into a figure"):
+@pytest.mark.parametrize(("across", "images"), [(MOST_ACROSS, 60), (2, 55)])
+def test_more_maps_than_a_page_holds_are_refused(across: int, images: int) -> None:
+    panels = [panel(str(number)) for number in range(across)]
+    shown = [Shown(title=str(place), panels=panels, image=PIXEL) for place in range(images)]
+    with pytest.raises(BadInput, match=f"{images * (across + 1)} maps do not fit into a figure"):
         maps(Pictures(run_id="r", kind="attention", text="t", shown=shown))
