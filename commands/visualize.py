@@ -7,7 +7,7 @@ from typing import Annotated, get_args
 import typer
 
 from ..jobs.errors import BadInput, suggest
-from ..jobs.run.pictures import Kind
+from ..jobs.run.picture_kinds import Kind
 from .options import Json, RunId, Workspace, look_into, one_run
 
 KINDS = get_args(Kind)

@@ -1,10 +1,7 @@
 """What finished weights show of images, or of themselves, as `vtjobs visualize` draws it."""
 
-from typing import Literal
-
 from ..documents import Document, field
-
-Kind = Literal["attention", "cam", "relations", "filters", "features"]
+from .picture_kinds import Kind
 
 
 class Panel(Document, frozen=True, kw_only=True):

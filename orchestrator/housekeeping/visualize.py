@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from ...db import lookups, queries
 from ...db.engine import reading
 from ...jobs.documents import Document, from_plain
-from ...jobs.run.pictures import Kind, LayerSparsity, Pictures
+from ...jobs.run.picture_kinds import Kind
+from ...jobs.run.pictures import LayerSparsity, Pictures
 from ..loop.context import Context
 from .evaluate import check_sets
 from .export import with_weights

@@ -21,7 +21,8 @@ from torch import Tensor, nn
 from ...jobs.documents import changed, to_plain
 from ...jobs.errors import BadInput
 from ...jobs.grid import catalogue
-from ...jobs.run.pictures import Kind, Panel, Pictures, Shown
+from ...jobs.run.picture_kinds import Kind
+from ...jobs.run.pictures import Panel, Pictures, Shown
 from ...jobs.workspace.paths import Workspace
 from ..checkpoints.final_weights import Final, NoWeights, final_of
 from ..checkpoints.manifest import STATE, Rejected, verify
@@ -30,12 +31,14 @@ from ..data.batches import EvalSource, normaliser
 from ..data.datasets import ImageSet, load_part
 from ..data.decoded import Decoder
 from ..data.patches import patch_work
+from ..heads.base import trains_module
 from ..heads.relations import Relation
 from ..randomness import Streams
 from ..training.trainee import Trainee, make_trainee
 from .each import each
 from .feature_space import feature_space
 from .filters import filters, sparsity
+from .picture_texts import TEXTS
 from .saliency import attention_of_classes, class_activation, class_attention
 
 # Images that are drawn if none are named.
@@ -44,32 +47,6 @@ IMAGES = 4
 MOST = 64
 # Images whose features are drawn.
 FEATURES = 1000
-TEXTS = {
-    "attention": (
-        "Attention of the class token to the patches of an image, for each head and as the mean"
-        " over heads: weights after the softmax, each map from its smallest to its largest."
-    ),
-    "attention of classes": (
-        "Attention of each class's own token to the patches of an image: weights after the softmax,"
-        " the mean over heads, each map from its smallest to its largest."
-    ),
-    "cam": (
-        "Gradient-weighted class activation maps (Selvaraju et al. 2017): where the features raise"
-        " the logit of a class, each map from zero to its largest value."
-    ),
-    "relations": (
-        "What the auxiliary head predicts of each patch relative to the marked one, beside what is"
-        " true."
-    ),
-    "features": (
-        "Features of images, each of length 1, as points of a plane (t-SNE): images with similar"
-        " features lie near each other. Colours: classes. Distances between groups mean nothing."
-    ),
-    "filters": (
-        "Rows of the matrix that mixes patches, a line of images for each block: how much of each"
-        " patch goes into one. The middle colour is zero."
-    ),
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -300,6 +277,11 @@ def _by_class(
 
 def _relations(trainee: Trainee, final: Final, asked: Asked, batch: _Batch) -> list[Shown]:
     head: Any = trainee.head
+    if head is None and trains_module(final.spec.head):
+        raise BadInput(
+            f"--kind relations: head {final.spec.head.name} has weight 0 in this run, so it was not"
+            " trained"
+        )
     if not hasattr(head, "relations") or trainee.tap is None:
         raise BadInput(
             f"--kind relations: head {final.spec.head.name} predicts no relations between patches,"

@@ -141,6 +141,13 @@ def test_a_head_without_relations_is_refused(tmp_path: Path) -> None:
         shown_of((workspace, spec), kind="relations")
 
 
+def test_a_head_with_weight_0_has_learnt_nothing_to_show(tmp_path: Path) -> None:
+    spec = run_spec(CONVNET, "drloc", params={"weight": 0.0}, epochs=1)
+    workspace, spec, _ = complete(tmp_path, spec)
+    with pytest.raises(BadInput, match="head drloc has weight 0 in this run"):
+        shown_of((workspace, spec), kind="relations")
+
+
 def test_a_head_whose_weights_were_deleted_shows_nothing(tmp_path: Path) -> None:
     workspace, spec, _ = complete(tmp_path, run_spec(CONVNET, "drloc", epochs=1))
     (final_of(workspace, spec.run_id).folder / STATE).unlink()

@@ -1,0 +1,28 @@
+"""What each kind of picture shows, for who cannot see it."""
+
+TEXTS = {
+    "attention": (
+        "Attention of the class token to the patches of an image, for each head and as the mean"
+        " over heads: weights after the softmax, each map from its smallest to its largest."
+    ),
+    "attention of classes": (
+        "Attention of each class's own token to the patches of an image: weights after the softmax,"
+        " the mean over heads, each map from its smallest to its largest."
+    ),
+    "cam": (
+        "Gradient-weighted class activation maps (Selvaraju et al. 2017): where the features raise"
+        " the logit of a class, each map from zero to its largest value."
+    ),
+    "relations": (
+        "What the auxiliary head predicts of each patch relative to the marked one, beside what is"
+        " true."
+    ),
+    "features": (
+        "Features of images, each of length 1, as points of a plane (t-SNE): images with similar"
+        " features lie near each other. Colours: classes. Distances between groups mean nothing."
+    ),
+    "filters": (
+        "Rows of the matrix that mixes patches, a line of images for each block: how much of each"
+        " patch goes into one. The middle colour is zero."
+    ),
+}
