@@ -53,6 +53,10 @@ class Order(Document, frozen=True, kw_only=True):
     origin: Origin
     collective_s: float
     """How long ranks wait for each other in a collective operation."""
+    reuse: str = ""
+    """A process that has done a run may do another one with the same text; empty: it ends with its
+    run.
+    """
     port: int = 0
     """Where rank 0's store listens, for the ranks of its node; 0 where there is one rank only."""
     gate: int = 0

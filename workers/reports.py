@@ -45,4 +45,11 @@ class Exited(Document, frozen=True, kw_only=True, tag_field="kind", tag="exit"):
     """The exit code, or minus the signal."""
 
 
+class Finished(Document, frozen=True, kw_only=True, tag_field="kind", tag="finished"):
+    """A rank has completed its run, and its process waits for another one."""
+
+    ticket: str
+    """Of its order."""
+
+
 TemplateReport = Ready | Broken | Forked | Exited

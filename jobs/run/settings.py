@@ -294,6 +294,20 @@ class CellSettings(Document, frozen=True, kw_only=True):
     recipe: RecipeSettings
 
     @property
+    def has_own_code(self) -> bool:
+        """Whether a part of it is made by a lab's own code."""
+        found = self.head.distillation
+        teacher = found.teacher if found is not None else None
+        return (
+            self.backbone.source is not None
+            or self.dataset.is_own
+            or self.head.is_own
+            or self.recipe.transform is not None
+            or self.recipe.own_loss is not None
+            or (isinstance(teacher, BackboneSettings) and teacher.source is not None)
+        )
+
+    @property
     def steps(self) -> int:
         """The optimizer steps of a whole run."""
         return self.recipe.epochs * self.recipe.steps_per_epoch(self.dataset.trained_on)

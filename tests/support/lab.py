@@ -141,13 +141,17 @@ class Lab:
         folder = self.run(row.run_id)
         return max(folder.highest_claim(), folder.highest_cancel(), row.last or 0) + 1
 
-    def host(self, allocation: Allocation, forge: Forge, *, position: int = 0) -> HostedRun:
-        """Start one attempt of an allocation in the hands of this process."""
+    def host(
+        self, allocation: Allocation, forge: Forge, *, position: int = 0, lane: int | None = None
+    ) -> HostedRun:
+        """Start one attempt of an allocation in the hands of this process, in a lane of its own or
+        in this one.
+        """
         hosted = HostedRun(
             self.context.workspace,
             allocation,
             allocation.tasks[0][position],
-            Lane(index=position),
+            Lane(index=position if lane is None else lane),
             forge,
         )
         hosted.start()

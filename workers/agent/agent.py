@@ -189,6 +189,7 @@ class Agent:
         self.asked = take_answer(self.asked, self.workspace, self.allocation.shape.backend)
         if self.forge is not None:
             self.forge.hear()
+            self.forge.dismiss()
         for hosted in self.active:
             hosted.tick()
         for hosted in [hosted for hosted in self.active if hosted.ended is not None]:
@@ -307,7 +308,7 @@ class Agent:
     def _sleep(self) -> None:
         handles = {handle for hosted in self.active for handle in hosted.handles}
         if self.forge is not None:
-            handles.add(self.forge.socket.fileno())
+            handles.update(self.forge.handles)
         self._wake.wait(handles, TICK_S)
 
     def _bury(self, reason: str) -> None:

@@ -201,6 +201,7 @@ class HostedRun:
             count=count,
             gpus=tuple(self.lane.gpus),
             processes=processes_of_rank(self.allocation, order),
+            lane=self.lane.index,
             listener=listener,
             now=time.monotonic(),
         )
@@ -301,7 +302,7 @@ class HostedRun:
         if any(status not in (None, ExitCode.COMPLETED, ExitCode.STOPPED) for status in statuses):
             self._kill_by(now + LAST_WORDS_S)
         self._watch_hang(now)
-        self._meter.look(rank.pid for rank in self.ranks.running)
+        self._meter.look(self.ranks.cpu_before_s)
         if why := self.others.look(now):
             self._kill_by(now + LAST_WORDS_S, Killed(KillCause.PEER, why))
         if self._kill_at is not None and now >= self._kill_at:

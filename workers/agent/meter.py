@@ -1,7 +1,7 @@
 """What an attempt uses on this node, from running totals: however long it runs, a few numbers."""
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ...jobs.workspace.journal import Line
@@ -43,16 +43,20 @@ class Meter:
         self._busy = 0.0
         self._used_bytes: int | None = None
 
-    def look(self, ranks: Iterable[int | None]) -> None:
-        """Look at these ranks and at the cards, where a look is due."""
+    def look(self, ranks: Mapping[int, float]) -> None:
+        """Look at the ranks and at the cards, where a look is due.
+
+        Args:
+            ranks: the process of each -> CPU seconds that it had spent before this attempt.
+        """
         self._take_cards()
         now = self._clock()
         if now >= self._due:
             age = now - self._began
             self._due = now + min(age, MOST_S)
-            self._take_processes([pid for pid in ranks if pid is not None], age)
+            self._take_processes(ranks, age)
 
-    def _take_processes(self, ranks: list[int], age_s: float) -> None:
+    def _take_processes(self, ranks: Mapping[int, float], age_s: float) -> None:
         try:
             uses = use_of_trees(ranks)
         except (OSError, ValueError, IndexError):
@@ -62,7 +66,8 @@ class Meter:
             return
         for pid, use in uses.items():
             # Never less: a child's time is nobody's between its end and its parent's wait.
-            self._cpu_s[pid] = max(use.cpu_s, self._cpu_s.get(pid, 0.0))
+            spent_s = use.cpu_s - ranks[pid]
+            self._cpu_s[pid] = max(spent_s, self._cpu_s.get(pid, 0.0))
         self._cpu_cores = round(sum(self._cpu_s.values()) / age_s, 3)
         rss_bytes = sum(use.rss_bytes for use in uses.values())
         self._rss_bytes = max(rss_bytes, self._rss_bytes or 0)

@@ -8,7 +8,7 @@ from ...jobs.config.shared_memory import Fitted, fitted, free_bytes
 from ...jobs.documents import from_plain, to_plain
 from ...jobs.run.loaders import CHUNK, image_bytes, share_bytes
 from ...jobs.run.spec import RunSpec
-from ...jobs.workspace.allocation import Allocation, Task
+from ...jobs.workspace.allocation import Allocation, Shape, Task
 from ...jobs.workspace.paths import RunFolder
 from ..environment import Origin
 from ..orders import Order, PublishedOrder
@@ -55,8 +55,22 @@ def make_order(
         chunk_bytes=CHUNK * image_bytes(spec),
         # The hang watch is to decide first: it says which rank is silent, and where.
         collective_s=2 * COMPILE_FACTOR * allocation.hang_s,
+        reuse=_reuse(spec, shape),
         origin=origin,
     )
+
+
+def _reuse(spec: RunSpec, shape: Shape) -> str:
+    """Name what a process keeps from one run to the next, or return nothing where it must end.
+
+    A lab's own code, which a teacher of an earlier stage may be too, can change anything in its
+    process. Ranks of a group are not reused: a communicator is not always let go of.
+    """
+    is_known = not (shape.metrics or spec.has_own_code or spec.learns_from_parent)
+    if shape.world_size > 1 or not is_known:
+        return ""
+    recipe = spec.recipe
+    return f"{recipe.precision}, tf32: {recipe.tf32}, deterministic: {recipe.deterministic}"
 
 
 def processes_of_rank(allocation: Allocation, order: Order) -> Fitted:

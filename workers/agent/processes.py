@@ -48,17 +48,26 @@ def _tree(root: int, children: dict[int, list[int]]) -> Iterator[int]:
 def _all() -> Iterator[tuple[int, int, ProcessUse]]:
     """Yield process, parent and use of every process that can be seen."""
     for name in os.listdir("/proc"):
-        if not name.isdigit():
-            continue
-        try:
-            with open(f"/proc/{name}/stat", "rb", buffering=0) as stream:
-                line = stream.read(4096)
-        except OSError:
-            # It has ended since.
-            continue
-        # Behind the program's name, which may hold anything: state, parent; and from the twelfth
-        # on the ticks of its own and of its children that were waited for; later its pages.
-        fields = line.rpartition(b")")[2].split()
-        ticks = sum(map(int, fields[11:15]))
-        use = ProcessUse(ticks / _TICKS_PER_S, int(fields[21]) * _PAGE_BYTES)
-        yield int(name), int(fields[1]), use
+        if name.isdigit() and (found := _read(int(name))) is not None:
+            yield int(name), *found
+
+
+def _read(pid: int) -> tuple[int, ProcessUse] | None:
+    """Return a process's parent and use; None of one that has ended."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb", buffering=0) as stream:
+            line = stream.read(4096)
+    except OSError:
+        return None
+    # Behind the program's name, which may hold anything: state, parent; and from the twelfth on
+    # the ticks of its own and of its children that were waited for; later its pages.
+    fields = line.rpartition(b")")[2].split()
+    ticks = sum(map(int, fields[11:15]))
+    use = ProcessUse(ticks / _TICKS_PER_S, int(fields[21]) * _PAGE_BYTES)
+    return int(fields[1]), use
+
+
+def cpu_seconds(pid: int) -> float:
+    """Return the CPU time that a process, and its children that have ended, took so far."""
+    found = _read(pid)
+    return 0.0 if found is None else found[1].cpu_s

@@ -45,6 +45,7 @@ class RankGroup:
         count: int,
         gpus: tuple[str, ...],
         processes: Fitted,
+        lane: int,
         listener: socket.socket | None,
         now: float,
     ) -> None:
@@ -57,6 +58,7 @@ class RankGroup:
             count: how many run here.
             gpus: that they share.
             processes: of each one, that make its images.
+            lane: where they run.
             listener: where rank 0 is met; for it alone.
             now: monotonic seconds.
         """
@@ -71,7 +73,8 @@ class RankGroup:
                 decoders=processes.decoders,
                 note=processes.note,
             )
-            process = forge.fork(own, listener=listener if rank == 0 else None)
+            met_at = listener if rank == 0 else None
+            process = forge.fork(own, lane=lane, listener=met_at)
             self.processes.append(process)
             self._events[rank] = LineReader(process.events)
             path = self._logs_folder / f"rank-{rank}.log"
@@ -93,6 +96,11 @@ class RankGroup:
     def running(self) -> list[RankProcess]:
         """Those that have not ended."""
         return [rank for rank in self.processes if rank.status is None]
+
+    @property
+    def cpu_before_s(self) -> dict[int, float]:
+        """The processes that run -> the CPU seconds that each had spent on earlier runs."""
+        return {rank.pid: rank.cpu_before_s for rank in self.running if rank.pid is not None}
 
     @property
     def are_gone(self) -> bool:

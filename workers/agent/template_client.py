@@ -1,17 +1,26 @@
 """The agent's side of the template: start it, have it fork ranks, hear of their ends."""
 
+import contextlib
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from ...jobs.config.environment import rank_environment
 from ...jobs.documents import changed, from_plain, to_plain
 from ..orders import RankOrder
-from ..reports import Broken, Exited, Forked, Ready, TemplateReport
+from ..process import send_signal
+from ..reports import Broken, Exited, Finished, Forked, Ready, TemplateReport
 from .oom import oom_kills
+from .processes import cpu_seconds
+
+# A process that stays for a next run is ended after so long without one.
+IDLE_S = 5.0
 
 
 @dataclass(slots=True)
@@ -30,6 +39,24 @@ class RankProcess:
     """Whether its agent killed it, so that its status says nothing."""
     oom_before: int = field(default_factory=oom_kills)
     """Processes around it that the kernel had killed for want of memory when it was forked."""
+    cpu_before_s: float = 0.0
+    """CPU seconds that its process spent on earlier runs."""
+
+
+@dataclass(slots=True)
+class _Stayer:
+    """A process that may do several runs, one after another."""
+
+    lane: int
+    reuse: str
+    socket: socket.socket
+    """Orders go out, ends come in."""
+    rank: RankProcess
+    """What it does, or did last."""
+    idle_at: float | None = None
+    """Since when it waits, in monotonic seconds; None while it does a run."""
+    following: tuple[RankOrder, list[int]] | None = None
+    """What the template is to fork as soon as this process, which does not fit, is gone."""
 
 
 class TemplateDied(Exception):
@@ -63,10 +90,20 @@ class Forge:
         self._last_words = ""
         self._by_ticket: dict[str, RankProcess] = {}
         self._by_pid: dict[int, RankProcess] = {}
+        self._stayers: list[_Stayer] = []
         self._tickets = 0
 
-    def fork(self, order: RankOrder, *, listener: socket.socket | None) -> RankProcess:
-        """Have a rank forked; its pipes exist at once, its process id comes later.
+    def fork(
+        self, order: RankOrder, *, lane: int = 0, listener: socket.socket | None = None
+    ) -> RankProcess:
+        """Have a rank's process forked, or an idle one of its lane begin anew.
+
+        The pipes of the rank exist at once, its process id may come later.
+
+        Args:
+            order: what the rank is to do.
+            lane: the place in which it runs; what is idle there makes room for it.
+            listener: where rank 0 of a group is met.
 
         Raises:
             TemplateDied: there is nobody to fork it.
@@ -76,28 +113,61 @@ class Forge:
         log, log_theirs = os.pipe()
         self._tickets += 1
         rank = RankProcess(order.rank, str(self._tickets), events, control, log)
+        order = changed(order, ticket=rank.ticket)
         handles = [events_theirs, control_theirs, log_theirs]
+        idle = next((one for one in self._idle() if one.lane == lane), None)
+        if idle is not None and idle.reuse == order.order.reuse and _hand(idle, order, handles):
+            self._begin_anew(idle, rank)
+            return rank
         if listener is not None:
-            handles.append(listener.fileno())
+            handles.append(os.dup(listener.fileno()))
+        elif order.order.reuse:
+            mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            mine.setblocking(False)
+            self._stayers.append(_Stayer(lane, order.order.reuse, mine, rank))
+            handles.append(theirs.detach())
+        self._by_ticket[rank.ticket] = rank
+        if idle is None:
+            self._send(order, handles)
+        else:
+            # Two processes at a time are more than its lane has a right to.
+            self._end(idle)
+            idle.following = (order, handles)
+        return rank
+
+    def _begin_anew(self, stayer: _Stayer, rank: RankProcess) -> None:
+        pid = stayer.rank.pid
+        assert pid is not None
+        rank.pid, rank.cpu_before_s = pid, cpu_seconds(pid)
+        self._by_pid[pid] = rank
+        stayer.rank, stayer.idle_at = rank, None
+
+    def _send(self, order: RankOrder, handles: list[int]) -> None:
         try:
             self.socket.setblocking(True)
-            message = to_plain(changed(order, ticket=rank.ticket))
-            socket.send_fds(self.socket, [json.dumps(message).encode()], handles)
+            socket.send_fds(self.socket, [json.dumps(to_plain(order)).encode()], handles)
         except OSError as error:
             raise TemplateDied(str(error)) from None
         finally:
             self.socket.setblocking(False)
-            for handle in (events_theirs, control_theirs, log_theirs):
+            for handle in handles:
                 os.close(handle)
-        self._by_ticket[rank.ticket] = rank
-        return rank
+
+    @property
+    def handles(self) -> list[int]:
+        """What wakes the agent."""
+        working = (one.socket.fileno() for one in self._stayers if one.idle_at is None)
+        return [self.socket.fileno(), *working]
 
     def hear(self) -> None:
-        """Take in what the template says.
+        """Take in what the template says, and the processes that do several runs.
 
         Raises:
             TemplateDied: it is gone.
         """
+        for stayer in self._stayers:
+            if stayer.idle_at is None and _has_finished(stayer):
+                stayer.rank.status, stayer.idle_at = 0, time.monotonic()
         while True:
             try:
                 message = self.socket.recv(1 << 16)
@@ -120,9 +190,31 @@ class Forge:
                 rank.pid = report.pid
                 self._by_pid[report.pid] = rank
             case Exited():
-                ended = self._by_pid.pop(report.pid, None)
-                if ended is not None:
-                    ended.status = report.status
+                self._bury(report)
+
+    def _bury(self, report: Exited) -> None:
+        ended = self._by_pid.pop(report.pid, None)
+        if ended is not None and ended.status is None:
+            ended.status = report.status
+        for stayer in [one for one in self._stayers if one.rank is ended]:
+            self._stayers.remove(stayer)
+            stayer.socket.close()
+            if stayer.following is not None:
+                self._send(*stayer.following)
+
+    def _idle(self) -> Iterator[_Stayer]:
+        # One that ended before the template said who it is waits until that is heard.
+        return (one for one in self._stayers if one.idle_at is not None and one.rank.pid)
+
+    def _end(self, stayer: _Stayer) -> None:
+        send_signal(stayer.rank.pid, signal.SIGKILL)
+
+    def dismiss(self, idle_s: float = IDLE_S) -> None:
+        """End the processes that have had nothing to do for so many seconds."""
+        now = time.monotonic()
+        for stayer in self._idle():
+            if stayer.idle_at is not None and now - stayer.idle_at >= idle_s:
+                self._end(stayer)
 
     @property
     def was_killed(self) -> bool:
@@ -136,7 +228,16 @@ class Forge:
             return False
 
     def close(self) -> None:
-        """End the template."""
+        """End the template, and before it what waits for a next run."""
+        self.dismiss(idle_s=0.0)
+        deadline = time.monotonic() + 5.0
+        with contextlib.suppress(TemplateDied):
+            # Its memory, of a GPU too, is free for whoever comes next.
+            while any(self._idle()) and time.monotonic() < deadline:
+                time.sleep(0.01)
+                self.hear()
+        for stayer in self._stayers:
+            stayer.socket.close()
         self.socket.close()
         if not self.ready:
             # Importing torch takes seconds, and nothing hangs on this one yet.
@@ -146,3 +247,24 @@ class Forge:
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
+
+
+def _hand(stayer: _Stayer, order: RankOrder, handles: list[int]) -> bool:
+    """Give an idle process its next run; False where it is gone."""
+    try:
+        socket.send_fds(stayer.socket, [json.dumps(to_plain(order)).encode()], handles)
+    except OSError:
+        return False
+    for handle in handles:
+        os.close(handle)
+    return True
+
+
+def _has_finished(stayer: _Stayer) -> bool:
+    """Whether a process says that its run is completed, and waits for another one."""
+    try:
+        message = stayer.socket.recv(1 << 10)
+    except OSError:
+        return False
+    # Nothing: it has closed its end, and the template tells how it ended.
+    return bool(message) and from_plain(json.loads(message), Finished).ticket == stayer.rank.ticket

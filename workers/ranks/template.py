@@ -112,7 +112,7 @@ def _fork(
 def _become_rank(
     order: RankOrder, handles: list[int], template: int, not_mine: tuple[int, ...]
 ) -> int:
-    from .rank import run_rank
+    from .successive import do_runs
 
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -122,13 +122,7 @@ def _become_rank(
     os.setpgid(0, 0)
     for handle in not_mine:
         os.close(handle)
-    events, control, log, *listener = handles
-    os.dup2(log, 1)
-    os.dup2(log, 2)
-    os.close(log)
-    return run_rank(
-        order, events=events, control=control, listener=listener[0] if listener else None
-    )
+    return do_runs(order, handles)
 
 
 def _reap(agent: socket.socket) -> None:

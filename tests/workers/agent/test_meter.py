@@ -46,6 +46,7 @@ class Bench:
         self.clock, self.cards = Clock(), Shown()
         self.processes: dict[int, ProcessUse] = {}
         self.looks: list[float] = []
+        self.before_s = 0.0
         monkeypatch.setattr(meter_module, "use_of_trees", self._uses)
         self.meter = Meter(gpus, clock=self.clock, watched=self.cards)
 
@@ -57,7 +58,7 @@ class Bench:
         """Let time pass: process -> its CPU seconds and resident bytes."""
         self.clock.now = 100.0 + age_s
         self.processes = {int(pid[1:]): ProcessUse(*use) for pid, use in processes.items()}
-        self.meter.look([1, 2, None])
+        self.meter.look({1: self.before_s, 2: 0.0})
 
     @property
     def usage(self) -> Usage:
@@ -86,6 +87,13 @@ def test_cpu_is_the_mean_over_the_attempt_and_memory_the_most_at_a_look(bench: B
     bench.at(1.0, p1=(1.0, GIB), p2=(2.0, 3 * GIB))
     bench.at(2.0, p1=(2.0, GIB), p2=(4.0, GIB))
     assert bench.usage == Usage(cpu_cores=3.0, rss_bytes=4 * GIB)
+
+
+def test_what_a_process_spent_on_an_earlier_run_is_not_this_ones(bench: Bench) -> None:
+    bench.before_s = 5.0
+    bench.at(1.0, p1=(6.0, GIB))
+    bench.at(2.0, p1=(7.0, GIB))
+    assert bench.usage.cpu_cores == 1.0
 
 
 def test_a_rank_that_has_ended_keeps_its_cpu_time(bench: Bench) -> None:
@@ -136,10 +144,10 @@ def test_another_runs_cards_and_what_was_seen_before_the_attempt_are_not_its_own
 ) -> None:
     bench.cards.newest = {gpu: CardUse(7, 0.5, GIB) for gpu in "02"}
     later = Meter(["0"], clock=bench.clock, watched=bench.cards)
-    later.look([])
+    later.look({})
     assert later.usage == {}
     bench.cards.newest = {gpu: CardUse(8, use, GIB) for gpu, use in (("0", 0.25), ("2", 1.0))}
-    later.look([])
+    later.look({})
     assert later.usage == {"gpu_utilisation": 0.25, "gpu_used_bytes": GIB}
 
 
