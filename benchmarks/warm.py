@@ -1,6 +1,6 @@
 """Five short runs in one warm worker against five cold processes, side by side and interleaved.
 
-    python benchmarks/warm.py [--rounds 3] [--runs 5]
+    python benchmarks/warm.py [--rounds 3] [--runs 5] [--job small]
 
 Both sides are the real agent on the same runs, one at a time on one core: the warm one hosts all of
 them in one allocation; cold, each run gets an allocation and an agent of its own. Prints the wall
@@ -56,10 +56,15 @@ SMALL = Job(
     backbone="vit_small_patch16_224: {patch_size: 8, embed_dim: 16, depth: 1, num_heads: 2}",
     train="{epochs: 2, warmup_epochs: 0, batch_size: 128}",
 )
+COMPILED = Job(
+    backbone="vit_small_patch16_224: {patch_size: 8, embed_dim: 96, depth: 6, num_heads: 3}",
+    train="{epochs: 2, warmup_epochs: 0, batch_size: 128, compile: true}",
+)
 CIFAR_SHAPED = Job(
     backbone="deit_tiny_patch16_224",
     train="{epochs: 20, warmup_epochs: 0, batch_size: 128, image_size: 224}",
 )
+JOBS = {"small": SMALL, "compiled": COMPILED, "cifar": CIFAR_SHAPED}
 
 
 def main() -> int:
@@ -67,13 +72,15 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--job", choices=JOBS, default="small")
     options = parser.parse_args()
+    job = JOBS[options.job]
     ratios = []
     print(f"{'round':>5} {'warm s':>8} {'cold s':>8} {'ratio':>6}")
     for number in range(1, options.rounds + 1):
         # The order alternates, so that neither side always meets the warmer page cache.
         sides = ["warm", "cold"] if number % 2 else ["cold", "warm"]
-        seconds = {side: measure(options.runs, apart=side == "cold") for side in sides}
+        seconds = {side: measure(options.runs, apart=side == "cold", job=job) for side in sides}
         ratios.append(seconds["warm"] / seconds["cold"])
         print(
             f"{number:>5} {seconds['warm']:>8.2f} {seconds['cold']:>8.2f} {ratios[-1]:>6.2f}",

@@ -45,6 +45,13 @@ class Exited(Document, frozen=True, kw_only=True, tag_field="kind", tag="exit"):
     """The exit code, or minus the signal."""
 
 
+class Begun(Document, frozen=True, kw_only=True, tag_field="kind", tag="begun"):
+    """A process that had completed a run has taken the next one."""
+
+    ticket: str
+    """Of its order."""
+
+
 class Finished(Document, frozen=True, kw_only=True, tag_field="kind", tag="finished"):
     """A rank has completed its run, and its process waits for another one."""
 
@@ -53,3 +60,4 @@ class Finished(Document, frozen=True, kw_only=True, tag_field="kind", tag="finis
 
 
 TemplateReport = Ready | Broken | Forked | Exited
+StayerReport = Begun | Finished

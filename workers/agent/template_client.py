@@ -15,7 +15,16 @@ from ...jobs.config.environment import rank_environment
 from ...jobs.documents import changed, from_plain, to_plain
 from ..orders import RankOrder
 from ..process import send_signal
-from ..reports import Broken, Exited, Finished, Forked, Ready, TemplateReport
+from ..reports import (
+    Begun,
+    Broken,
+    Exited,
+    Finished,
+    Forked,
+    Ready,
+    StayerReport,
+    TemplateReport,
+)
 from .oom import oom_kills
 from .processes import cpu_seconds
 
@@ -43,6 +52,17 @@ class RankProcess:
     """CPU seconds that its process spent on earlier runs."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Start:
+    """All that it takes to start a rank."""
+
+    rank: RankProcess
+    order: RankOrder
+    lane: int
+    handles: list[int]
+    """What the rank writes to and reads from."""
+
+
 @dataclass(slots=True)
 class _Stayer:
     """A process that may do several runs, one after another."""
@@ -50,13 +70,17 @@ class _Stayer:
     lane: int
     reuse: str
     socket: socket.socket
-    """Orders go out, ends come in."""
+    """Orders go out, reports come in."""
     rank: RankProcess
     """What it does, or did last."""
+    is_open: bool = True
+    """Whether it may still report."""
     idle_at: float | None = None
     """Since when it waits, in monotonic seconds; None while it does a run."""
-    following: tuple[RankOrder, list[int]] | None = None
-    """What the template is to fork as soon as this process, which does not fit, is gone."""
+    following: list[_Start] = field(default_factory=list)
+    """What the template is to fork once this process is gone: the ranks of a run that it does not
+    fit, or what it was given and has not taken.
+    """
 
 
 class TemplateDied(Exception):
@@ -114,38 +138,31 @@ class Forge:
         self._tickets += 1
         rank = RankProcess(order.rank, str(self._tickets), events, control, log)
         order = changed(order, ticket=rank.ticket)
-        handles = [events_theirs, control_theirs, log_theirs]
-        idle = next((one for one in self._idle() if one.lane == lane), None)
-        if idle is not None and idle.reuse == order.order.reuse and _hand(idle, order, handles):
-            self._begin_anew(idle, rank)
-            return rank
+        start = _Start(rank, order, lane, [events_theirs, control_theirs, log_theirs])
         if listener is not None:
-            handles.append(os.dup(listener.fileno()))
-        elif order.order.reuse:
-            mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-            mine.setblocking(False)
-            self._stayers.append(_Stayer(lane, order.order.reuse, mine, rank))
-            handles.append(theirs.detach())
-        self._by_ticket[rank.ticket] = rank
+            start.handles.append(os.dup(listener.fileno()))
+        idle = next((one for one in self._idle() if one.lane == lane), None)
         if idle is None:
-            self._send(order, handles)
+            self._fork(start)
         else:
-            # Two processes at a time are more than its lane has a right to.
-            self._end(idle)
-            idle.following = (order, handles)
+            idle.following.append(start)
+            if idle.reuse != order.order.reuse or not _hand(idle, start):
+                # Two processes at a time are more than its lane has a right to.
+                self._end(idle)
         return rank
 
-    def _begin_anew(self, stayer: _Stayer, rank: RankProcess) -> None:
-        pid = stayer.rank.pid
-        assert pid is not None
-        rank.pid, rank.cpu_before_s = pid, cpu_seconds(pid)
-        self._by_pid[pid] = rank
-        stayer.rank, stayer.idle_at = rank, None
-
-    def _send(self, order: RankOrder, handles: list[int]) -> None:
+    def _fork(self, start: _Start) -> None:
+        """Have the template fork a rank, one that may stay if its order says so."""
+        reuse, handles = start.order.order.reuse, list(start.handles)
+        if reuse:
+            mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            mine.setblocking(False)
+            self._stayers.append(_Stayer(start.lane, reuse, mine, start.rank))
+            handles.append(theirs.detach())
+        self._by_ticket[start.rank.ticket] = start.rank
         try:
             self.socket.setblocking(True)
-            socket.send_fds(self.socket, [json.dumps(to_plain(order)).encode()], handles)
+            socket.send_fds(self.socket, [json.dumps(to_plain(start.order)).encode()], handles)
         except OSError as error:
             raise TemplateDied(str(error)) from None
         finally:
@@ -156,8 +173,8 @@ class Forge:
     @property
     def handles(self) -> list[int]:
         """What wakes the agent."""
-        working = (one.socket.fileno() for one in self._stayers if one.idle_at is None)
-        return [self.socket.fileno(), *working]
+        stayers = (one.socket.fileno() for one in self._stayers if one.is_open)
+        return [self.socket.fileno(), *stayers]
 
     def hear(self) -> None:
         """Take in what the template says, and the processes that do several runs.
@@ -166,18 +183,32 @@ class Forge:
             TemplateDied: it is gone.
         """
         for stayer in self._stayers:
-            if stayer.idle_at is None and _has_finished(stayer):
-                stayer.rank.status, stayer.idle_at = 0, time.monotonic()
-        while True:
             try:
-                message = self.socket.recv(1 << 16)
-            except BlockingIOError:
-                return
-            except OSError as error:
-                raise TemplateDied(str(error)) from None
-            if not message:
-                raise TemplateDied(self._last_words or f"exit status {self.process.wait()}")
-            self._take(from_plain(json.loads(message), TemplateReport))
+                for told in _received(stayer.socket):
+                    self._take_of(stayer, from_plain(json.loads(told), StayerReport))
+            except OSError:
+                # The template tells how it ended.
+                stayer.is_open = False
+        try:
+            for told in _received(self.socket):
+                self._take(from_plain(json.loads(told), TemplateReport))
+        except OSError as error:
+            raise TemplateDied(
+                self._last_words or f"{error}, exit status {self.process.wait()}"
+            ) from None
+
+    def _take_of(self, stayer: _Stayer, report: StayerReport) -> None:
+        match report:
+            case Finished():
+                stayer.rank.status, stayer.idle_at = 0, time.monotonic()
+            case Begun():
+                start, pid = stayer.following.pop(), stayer.rank.pid
+                assert pid is not None
+                stayer.rank, stayer.idle_at = start.rank, None
+                start.rank.pid, start.rank.cpu_before_s = pid, cpu_seconds(pid)
+                self._by_pid[pid] = start.rank
+                for handle in start.handles:
+                    os.close(handle)
 
     def _take(self, report: TemplateReport) -> None:
         match report:
@@ -199,8 +230,8 @@ class Forge:
         for stayer in [one for one in self._stayers if one.rank is ended]:
             self._stayers.remove(stayer)
             stayer.socket.close()
-            if stayer.following is not None:
-                self._send(*stayer.following)
+            for start in stayer.following:
+                self._fork(start)
 
     def _idle(self) -> Iterator[_Stayer]:
         # One that ended before the template said who it is waits until that is heard.
@@ -213,7 +244,7 @@ class Forge:
         """End the processes that have had nothing to do for so many seconds."""
         now = time.monotonic()
         for stayer in self._idle():
-            if stayer.idle_at is not None and now - stayer.idle_at >= idle_s:
+            if not stayer.following and now - (stayer.idle_at or now) >= idle_s:
                 self._end(stayer)
 
     @property
@@ -249,22 +280,27 @@ class Forge:
             self.process.wait()
 
 
-def _hand(stayer: _Stayer, order: RankOrder, handles: list[int]) -> bool:
+def _hand(stayer: _Stayer, start: _Start) -> bool:
     """Give an idle process its next run; False where it is gone."""
+    message = json.dumps(to_plain(start.order)).encode()
     try:
-        socket.send_fds(stayer.socket, [json.dumps(to_plain(order)).encode()], handles)
+        socket.send_fds(stayer.socket, [message], start.handles)
     except OSError:
         return False
-    for handle in handles:
-        os.close(handle)
     return True
 
 
-def _has_finished(stayer: _Stayer) -> bool:
-    """Whether a process says that its run is completed, and waits for another one."""
-    try:
-        message = stayer.socket.recv(1 << 10)
-    except OSError:
-        return False
-    # Nothing: it has closed its end, and the template tells how it ended.
-    return bool(message) and from_plain(json.loads(message), Finished).ticket == stayer.rank.ticket
+def _received(source: socket.socket) -> Iterator[bytes]:
+    """Yield the messages that have arrived.
+
+    Raises:
+        ConnectionResetError: the other side is gone.
+    """
+    while True:
+        try:
+            message = source.recv(1 << 16)
+        except BlockingIOError:
+            return
+        if not message:
+            raise ConnectionResetError("its socket is closed")
+        yield message

@@ -224,6 +224,10 @@ class PilSource:
         assert position == self._shares.position(self._item)
         self._item += 1
         share = next(self._loaded)
+        if self._item == len(self._shares):
+            # Let go of here, its workers end at once. As part of a reference cycle its queues would
+            # be closed first, and nobody could tell the workers to end.
+            self._loaded = iter(())
         if isinstance(share, FROM_WORKER):
             raise share
         images, labels = (values.to(self.finish.device, non_blocking=True) for values in share)

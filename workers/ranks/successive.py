@@ -19,11 +19,13 @@ from ...jobs.errors import VtjobsError
 from ...jobs.run.spec import RunSpec
 from ...jobs.run.states import ExitCode
 from ..orders import Order, RankOrder
-from ..reports import Finished
+from ..reports import Begun, Finished, StayerReport
 from .rank import run_rank
 
 # What libraries such as cuBLAS may keep of a GPU's memory for themselves.
 WORKSPACE_BYTES = 128 << 20
+# Threads of libraries that serve any run: progress bars, and processes that compile.
+OF_LIBRARIES = ("tqdm_monitor", "InductorSubproc")
 
 
 def do_runs(order: RankOrder, handles: list[int]) -> int:
@@ -38,12 +40,11 @@ def do_runs(order: RankOrder, handles: list[int]) -> int:
         return _do(order, handles)
     agent = socket.socket(fileno=handles.pop())
     graphs = _Graphs()
-    threads = threading.active_count()
     while True:
         graphs.prepare_for(order.order)
         code = _do(order, handles)
         _let_go_of_log()
-        if code != ExitCode.COMPLETED or not is_as_new(threads):
+        if code != ExitCode.COMPLETED or not is_as_new():
             return code
         following = _next(agent, order)
         if following is None:
@@ -77,23 +78,28 @@ def _let_go_of_log() -> None:
 def _next(agent: socket.socket, done: RankOrder) -> tuple[RankOrder, list[int]] | None:
     """Report the end of a run, and return the order of the next one; None where there is none."""
     try:
-        agent.sendall(json.dumps(to_plain(Finished(ticket=done.ticket))).encode())
+        _send(agent, Finished(ticket=done.ticket))
         message, handles, _, _ = socket.recv_fds(agent, 1 << 20, 8)
+        if not message:
+            return None
+        order = from_plain(json.loads(message), RankOrder)
+        _send(agent, Begun(ticket=order.ticket))
     except OSError:
         return None
-    return (from_plain(json.loads(message), RankOrder), handles) if message else None
+    return order, handles
 
 
-def is_as_new(threads: int) -> bool:
-    """Whether a run left nothing behind: no process, no thread, no weights, no memory of a GPU.
+def _send(agent: socket.socket, report: StayerReport) -> None:
+    agent.sendall(json.dumps(to_plain(report)).encode())
 
-    Args:
-        threads: that there were before it.
-    """
+
+def is_as_new() -> bool:
+    """Whether a run left nothing behind: no process, no thread, no weights, no memory of a GPU."""
     import torch
 
     gc.collect()
-    if multiprocessing.active_children() or threading.active_count() > threads:
+    threads = [one for one in threading.enumerate() if not one.name.startswith(OF_LIBRARIES)]
+    if multiprocessing.active_children() or len(threads) > 1:
         return False
     if any(type(found) is torch.nn.Parameter for found in gc.get_objects()):
         return False

@@ -78,6 +78,16 @@ def test_a_run_that_computes_otherwise_waits_until_the_process_before_it_is_gone
     assert not is_running(pid_of(first))
 
 
+def test_a_group_of_ranks_waits_until_the_process_before_it_is_gone(
+    lab: Lab, own_forge: Forge
+) -> None:
+    (first,) = in_turn(lab, own_forge, lab.submit(tiny_grid(seeds="1")))
+    run_ids = lab.submit(tiny_grid(seeds="1", train="virtual_ranks: 2"))
+    (group,) = in_turn(lab, own_forge, run_ids, ranks=2)
+    assert group.ended.state == COMPLETED
+    assert pid_of(first) not in [rank.pid for rank in group.ranks.processes]
+
+
 def test_a_process_that_diverged_does_no_other_run(lab: Lab, own_forge: Forge) -> None:
     wild = tiny_grid(seeds="1", epochs=20, train="lr: 1e30, clip_grad: null")
     first, second = in_turn(lab, own_forge, lab.submit(wild) + lab.submit(tiny_grid(seeds="1")))
@@ -152,9 +162,8 @@ def test_what_a_run_left_behind_ends_its_process(kind: str) -> None:
     code = (
         "import multiprocessing, os, threading, time, torch\n"
         "from vtjobs.workers.ranks.successive import is_as_new\n"
-        "threads = threading.active_count()\n"
         f"{LEFT_BEHIND[kind]}\n"
-        "print(is_as_new(threads), flush=True)\n"
+        "print(is_as_new(), flush=True)\n"
         "for child in multiprocessing.active_children(): child.kill()\n"
         "os._exit(0)"
     )
