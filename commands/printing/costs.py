@@ -59,7 +59,7 @@ def print_efficiency(cells: Sequence["Efficiency"]) -> None:
         "BUSY": lambda cell: _share(cell.gpu_utilisation),
         "GPU-MEM": lambda cell: _bytes(cell.peak_memory_bytes),
         "CORES": lambda cell: _number(cell.cpu_cores, "{:.1f}"),
-        "RSS": lambda cell: _bytes(cell.rss_bytes),
+        "HOST-MEM": lambda cell: _bytes(cell.host_memory_bytes),
     }
     rows = [
         [*wording.labels(cell, names), *(text(cell) for text in figures.values())] for cell in cells

@@ -134,7 +134,7 @@ def _usage(usage: "Usage") -> str:
     sizes = (
         (usage.peak_memory_bytes, "peak memory {}"),
         (usage.gpu_used_bytes, "GPU memory in use {}"),
-        (usage.rss_bytes, "RSS {}"),
+        (usage.host_memory_bytes, "host memory {}"),
     )
     found = [text.format(unit * value) for value, text, unit in figures if value is not None]
     found += [text.format(format_bytes(value)) for value, text in sizes if value is not None]

@@ -21,6 +21,13 @@ SCRUBBED = (
 KEPT = frozenset(name for backend in BACKENDS.values() for name in backend.kept)
 
 
+# Of cgroups version 2 and 1, as a container sees its own.
+CGROUP_LIMITS = (
+    Path("/sys/fs/cgroup/memory.max"),
+    Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
+)
+
+
 def scrubbed_names() -> list[str]:
     """Return the variables of this process that its jobs must not inherit."""
     return sorted(filter(is_scrubbed, os.environ))
@@ -60,6 +67,18 @@ def user_here() -> str:
 def cpu_count() -> int:
     """Return the CPU cores that this process may use."""
     return len(os.sched_getaffinity(0))
+
+
+def memory_bytes() -> int:
+    """Return the memory that processes of this machine, or of this container, may use."""
+    limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
+    for path in CGROUP_LIMITS:
+        try:
+            limits.append(int(path.read_text()))
+        except (OSError, ValueError):
+            # There is none: the file is missing, or says "max".
+            continue
+    return min(limits)
 
 
 def visible_gpus() -> list[str]:

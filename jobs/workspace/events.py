@@ -26,9 +26,9 @@ class Usage(Document, frozen=True, kw_only=True, omit_defaults=False):
     """The most memory in use on one of these GPUs at a look, by whatever process."""
     cpu_cores: float | None = None
     """CPU time of the ranks on node 0 and of what they started, per second of the attempt."""
-    rss_bytes: int | None = None
-    """The most memory that was resident in these processes at a look. Pages that they share count
-    once for each.
+    host_memory_bytes: int | None = None
+    """The most memory of node 0 that these processes had at a look (PSS): a page that several
+    processes share counts for each of them in part.
     """
 
 

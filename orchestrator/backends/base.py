@@ -125,6 +125,15 @@ class Submission:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HostMemory:
+    """Memory of a host."""
+
+    bytes: int
+    fix: str
+    """What to do where it is too little; `{runs}` stands for how many runs it suffices for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Room:
     """How a backend wants runs put together."""
 
@@ -144,6 +153,8 @@ class Room:
     """Places that can run at a time, where runs are to be spread over these rather than to fill the
     first.
     """
+    memory: HostMemory | None = None
+    """What the lanes of one place share; None where nobody knows."""
     site: dict[str, Any] = field(default_factory=dict)
     """The site's settings as they hold for these runs."""
 

@@ -4,7 +4,7 @@ import math
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from ...db import lookups, pace
+from ...db import lookups, memory, pace
 from ...db.engine import reading
 from ...jobs.documents import Document
 from ...jobs.grid.expansion import Expansion
@@ -142,9 +142,34 @@ def summary(context: Context | None, prepared: "Prepared") -> Summary:
         excluded=frozen.settings.excluded,
         allocations=_allocations(prepared, len(to_do)),
         estimate=_estimate(context, prepared, to_do),
-        warnings=prepared.warnings,
+        warnings=[*prepared.warnings, *_host_memory(context, prepared)],
         leftover=_leftover(context, frozen),
     )
+
+
+def _host_memory(context: Context | None, prepared: "Prepared") -> list[str]:
+    """Tell where runs that train side by side would need more memory of their host than there is,
+    by what such runs had before.
+    """
+    room = prepared.room
+    if context is None or room.memory is None:
+        return []
+    labels = [cell.labels for cell in prepared.expansion.cells]
+    backbones, datasets = ({one[axis] for one in labels} for axis in ("backbone", "dataset"))
+    with reading(context.ledger.engine) as connection:
+        most = memory.most_host_memory(connection, backbones, datasets)
+    present, lanes = room.memory.bytes, min(room.lanes, len(prepared.frozen.runs))
+    if most is None or lanes * most <= present:
+        return []
+    fix = room.memory.fix.format(runs=max(1, present // most))
+    return [
+        f"such a run had up to {_gib(most)} of its host's memory before, and {lanes} at a time"
+        f" share {_gib(present)}. {fix}"
+    ]
+
+
+def _gib(size: int) -> str:
+    return f"{size / 2**30:.1f} GiB"
 
 
 def _leftover(context: Context | None, frozen: FrozenGrid) -> Leftover | None:

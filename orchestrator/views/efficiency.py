@@ -64,7 +64,7 @@ class Efficiency(Document, frozen=True, kw_only=True):
     """The most memory in use on one GPU, by whatever process."""
     cpu_cores: float | None
     """CPU time per second on the first node: median over runs."""
-    rss_bytes: int | None
+    host_memory_bytes: int | None
     """The most memory that a run's processes had in use on the first node."""
     advice: list[str]
     """What to change, in sentences."""
@@ -120,7 +120,7 @@ def _of_cell(
         "peak_memory_bytes": _most(attempts, "peak_memory_bytes"),
         "gpu_used_bytes": _most(attempts, "gpu_used_bytes"),
         "cpu_cores": _median(latest, "cpu_cores"),
-        "rss_bytes": _most(attempts, "rss_bytes"),
+        "host_memory_bytes": _most(attempts, "host_memory_bytes"),
     }
     completed = [row.run_id for row in members if row.state == RunState.COMPLETED]
     seconds = [sum(map(_worked_s, begun[run_id])) for run_id in completed]

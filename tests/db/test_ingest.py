@@ -316,14 +316,14 @@ def test_an_attempts_usage_is_what_its_newest_event_says(world: World) -> None:
     world.epoch(run_id, 1, 0, 50.0)
     ingest_live(world.ledger, world.workspace)
     assert usage_of(world, run_id) is None, "an older agent says nothing of it"
-    used(world, run_id, "epoch", images_per_s=900.5, rss_bytes=5)
-    used(world, run_id, "checkpoint", images_per_s=800.0, data_wait=0.25, rss_bytes=6)
+    used(world, run_id, "epoch", images_per_s=900.5, host_memory_bytes=5)
+    used(world, run_id, "checkpoint", images_per_s=800.0, data_wait=0.25, host_memory_bytes=6)
     ingest_live(world.ledger, world.workspace)
-    assert usage_of(world, run_id) == Usage(images_per_s=800.0, data_wait=0.25, rss_bytes=6)
+    assert usage_of(world, run_id) == Usage(images_per_s=800.0, data_wait=0.25, host_memory_bytes=6)
     world.write(run_id, 1, "heartbeat")
     world.end(run_id, 1, "completed")
     ingest_live(world.ledger, world.workspace)
-    assert usage_of(world, run_id) == Usage(images_per_s=800.0, data_wait=0.25, rss_bytes=6)
+    assert usage_of(world, run_id) == Usage(images_per_s=800.0, data_wait=0.25, host_memory_bytes=6)
 
 
 def test_a_figure_of_a_newer_agent_is_passed_over(world: World) -> None:

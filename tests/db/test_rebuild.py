@@ -107,12 +107,14 @@ def test_what_attempts_used_comes_back(world: World, lose_and_rebuild: Callable[
     world.launch(*run_ids)
     for run_id in run_ids:
         world.start(run_id, 1)
-        usage = {"images_per_s": 812.5, "rss_bytes": 5 << 30}
+        usage = {"images_per_s": 812.5, "host_memory_bytes": 5 << 30}
         world.write(run_id, 1, "epoch", epoch=0, step=10, metrics={}, usage=usage)
     world.end(run_ids[0], 1, "preempted", "stopped")
     ingest_live(world.ledger, world.workspace)
     lose_and_rebuild()
-    assert all(json.loads(row["usage"])["rss_bytes"] == 5 << 30 for row in world.rows(m.attempts))
+    assert all(
+        json.loads(row["usage"])["host_memory_bytes"] == 5 << 30 for row in world.rows(m.attempts)
+    )
 
 
 def test_what_was_found_is_counted(world: World) -> None:

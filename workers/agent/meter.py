@@ -35,7 +35,7 @@ class Meter:
         # Rank -> CPU seconds when it was last seen.
         self._cpu_s: dict[int, float] = {}
         self._cpu_cores: float | None = None
-        self._rss_bytes: int | None = None
+        self._host_memory_bytes: int | None = None
         # What was seen of the cards before this attempt is not its own.
         newest = self._cards.newest
         self._looks = {gpu: newest[gpu].number if gpu in newest else 0 for gpu in gpus}
@@ -69,8 +69,8 @@ class Meter:
             spent_s = use.cpu_s - ranks[pid]
             self._cpu_s[pid] = max(spent_s, self._cpu_s.get(pid, 0.0))
         self._cpu_cores = round(sum(self._cpu_s.values()) / age_s, 3)
-        rss_bytes = sum(use.rss_bytes for use in uses.values())
-        self._rss_bytes = max(rss_bytes, self._rss_bytes or 0)
+        host_memory_bytes = sum(use.memory_bytes for use in uses.values())
+        self._host_memory_bytes = max(host_memory_bytes, self._host_memory_bytes or 0)
 
     def _take_cards(self) -> None:
         newest = self._cards.newest
@@ -100,7 +100,7 @@ class Meter:
             else None,
             "gpu_used_bytes": self._used_bytes,
             "cpu_cores": self._cpu_cores,
-            "rss_bytes": self._rss_bytes,
+            "host_memory_bytes": self._host_memory_bytes,
         }
         every = {**self._trained, **seen}
         return {name: value for name, value in every.items() if value is not None}

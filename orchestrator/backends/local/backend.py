@@ -30,6 +30,7 @@ from ....jobs.workspace.journal import LEASE_S, SILENT_S
 from ....jobs.workspace.paths import Workspace
 from ..base import JobState, JobView, Key, Place, Room, Submission, SubmitOutcome, Waiting, WaitKind
 from .entries import GONE, End, Need, Running, read, write
+from .memory import memory_here
 from .runner_lock import RunnerLock
 from .secrets import hand_secrets, secrets
 
@@ -99,7 +100,14 @@ class LocalBackend:
         named = settings.site.get("environment")
         site = {"environment": named} if named else {}
         free = {f"agent of {settings.grid_id}": 0 if is_taken else 1}
-        return Room(lanes=lanes, tasks=MOST_TASKS, free=free, at_once=1, site=site)
+        return Room(
+            lanes=lanes,
+            tasks=MOST_TASKS,
+            free=free,
+            at_once=1,
+            memory=memory_here(),
+            site=site,
+        )
 
     def rehearse(self, shape: Shape, room: Room) -> None:
         return

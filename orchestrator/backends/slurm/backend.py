@@ -17,6 +17,7 @@ from ..base import (
     CANCELLING,
     REQUEUED,
     SUSPENDED,
+    HostMemory,
     JobState,
     JobView,
     Key,
@@ -36,6 +37,11 @@ from .request import chosen, default_gpus, request
 from .shell import ask
 from .states import view_of
 from .walltime import check_walltime, default_walltime
+
+MORE = (
+    "Ask for more with slurm.mem, or let fewer share a node: resources: {{pack: {runs}}} in the"
+    " grid file"
+)
 
 
 class SlurmBackend:
@@ -110,6 +116,7 @@ class SlurmBackend:
             places=limits.rules(deadline_s=self.deadline_s).array_size,
             free=free,
             at_once=site.get("array_parallelism"),
+            memory=HostMemory(bytes=asked.memory_bytes, fix=MORE) if asked.memory_bytes else None,
             site=resolved,
         )
 

@@ -4,6 +4,7 @@ Judged by the nodes that can serve it, in each partition of the list: a node wit
 nothing of a run that needs some.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +18,8 @@ from .partitions import Nodes, Partition
 MEMORY = frozenset(("mem-per-gpu", "mem-per-cpu"))
 # Many sites keep some of a node's memory for the system, and SLURM does not tell how much.
 GIVEN_OUT = 0.95
+# Of --mem, as powers of two.
+UNITS = {"K": 10, "M": 20, "G": 30, "T": 40}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +33,8 @@ class Request:
     """Whether the node is to be its own."""
     mem: str | None = None
     """As --mem takes it; None: nothing is asked for."""
+    memory_bytes: int | None = None
+    """What its runs share on a node by that; None where the site has a default of its own."""
 
 
 def request(
@@ -70,7 +75,21 @@ def request(
     if not (mem or is_exclusive or is_given or MEMORY & site.get("extra", {}).keys()):
         # SLURM would give each job all the memory of its node, and the node to nobody else.
         mem = _memory(shape, lanes, cpus, serving, able)
-    return Request(lanes=lanes, cpus=cpus, is_exclusive=is_exclusive, mem=mem)
+    whole_mb = min((nodes.memory_mb for nodes in serving), default=0) if is_exclusive else 0
+    return Request(
+        lanes=lanes,
+        cpus=cpus,
+        is_exclusive=is_exclusive,
+        mem=mem,
+        # A site that does not say how much its nodes have gives them 1 MB.
+        memory_bytes=_bytes_of(mem) or (whole_mb << 20 if whole_mb > 1 else None),
+    )
+
+
+def _bytes_of(mem: str | None) -> int | None:
+    """Return the bytes that --mem names; None where it names none, or all of a node."""
+    found = re.fullmatch(r"(\d+)([KMGT]?)B?", (mem or "").strip().upper())
+    return None if found is None else int(found[1]) << UNITS[found[2] or "M"]
 
 
 def chosen(site: Mapping[str, Any], parts: Mapping[str, Partition]) -> list[Partition]:

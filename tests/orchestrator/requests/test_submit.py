@@ -1,6 +1,7 @@
 """Submitting: idempotent, and repaired after a kill at any of its steps."""
 
 import grp
+import json
 import os
 import shlex
 import signal
@@ -22,6 +23,7 @@ from vtjobs.jobs.errors import BadInput, NothingMatched
 from vtjobs.jobs.grid.load import take_in
 from vtjobs.jobs.run.selector import parse_selection
 from vtjobs.jobs.workspace.allocation import Allocation
+from vtjobs.orchestrator.backends.local import memory as local_memory
 from vtjobs.orchestrator.loop.dispatch import LAUNCH_S
 from vtjobs.orchestrator.requests import actions
 from vtjobs.orchestrator.requests.submit import prepare, submit
@@ -160,6 +162,24 @@ def test_a_plan_says_when_the_last_will_have_ended_had_it_the_machine_to_itself(
     assert found is not None and found.low_s is not None and found.high_s is not None
     assert (found.basis, found.slots, found.unknown) == ("cell", 2, 0)
     assert (found.low_s + found.high_s) / 2 == pytest.approx(72.0)
+
+
+@pytest.mark.parametrize(("here_gib", "warns"), [(7, True), (8, False)])
+def test_a_plan_warns_of_runs_side_by_side_that_need_more_memory_than_their_host_has(
+    quiet_lab: Lab, monkeypatch: pytest.MonkeyPatch, here_gib: int, warns: bool
+) -> None:
+    seconds_of_runs(quiet_lab, tiny_grid(seeds="1"), 36.0)
+    usage = json.dumps({"host_memory_bytes": 2 << 30})
+    with writing(quiet_lab.context.ledger.engine) as connection:
+        connection.execute(update(m.attempts).values(usage=usage))
+    monkeypatch.setattr(local_memory, "memory_bytes", lambda: here_gib << 30)
+    four = tiny_grid(heads="[relvit]", seeds="9", extra="backend: {local: {slots: 4}}")
+    found = summary(quiet_lab.context, quiet_lab.prepare(four)).warnings
+    told = [text for text in found if "host's memory" in text]
+    assert told == warns * [
+        "such a run had up to 2.0 GiB of its host's memory before, and 4 at a time share 7.0 GiB."
+        " Train fewer at a time: backend: {local: {slots: 3}} in the grid file"
+    ]
 
 
 def test_a_plan_that_has_nothing_to_do_has_no_end(quiet_lab: Lab) -> None:

@@ -27,7 +27,7 @@ USAGE: dict[str, Any] = {
     "gpu_utilisation": 0.874,
     "gpu_used_bytes": 7 << 30,
     "cpu_cores": 3.44,
-    "rss_bytes": int(5.2 * 2**30),
+    "host_memory_bytes": int(5.2 * 2**30),
 }
 NOTHING = GpuHours(useful=0.0, lost=0.0, failed=0.0, superseded=0.0)
 
@@ -56,7 +56,7 @@ def test_show_says_what_an_attempt_used(quiet_lab: Lab) -> None:
     assert to_plain(found.attempts[0].usage) == USAGE
     assert attempt_lines(found)[1:] == [
         "     1234 img/s, waiting for data 3 %, GPU 87 %, CPU 3.4 cores, peak memory 6.1 GiB,"
-        " GPU memory in use 7.0 GiB, RSS 5.2 GiB"
+        " GPU memory in use 7.0 GiB, host memory 5.2 GiB"
     ]
 
 

@@ -27,12 +27,12 @@ def test_a_cell_has_the_median_of_its_runs_and_the_most_memory_of_any(quiet_lab:
     runs = quiet_lab.submit(tiny_grid(seeds="3"))
     quiet_lab.tick()
     for run_id, speed in zip(runs, (100.0, 300.0, 200.0), strict=True):
-        figures = used(images_per_s=speed, data_wait=speed / 1000, rss_bytes=int(speed))
+        figures = used(images_per_s=speed, data_wait=speed / 1000, host_memory_bytes=int(speed))
         journal(quiet_lab, run_id, 1, started(), ended("completed", **figures))
     quiet_lab.tick()
     (cell,) = of_all(quiet_lab)
     assert (cell.runs, cell.images_per_s, cell.data_wait) == (3, 200.0, 0.2)
-    assert cell.rss_bytes == 300
+    assert cell.host_memory_bytes == 300
     assert cell.gpu_utilisation is None and cell.gpu_used_bytes is None
 
 

@@ -86,7 +86,7 @@ def test_looks_come_after_a_second_then_at_twice_the_age_then_every_half_minute(
 def test_cpu_is_the_mean_over_the_attempt_and_memory_the_most_at_a_look(bench: Bench) -> None:
     bench.at(1.0, p1=(1.0, GIB), p2=(2.0, 3 * GIB))
     bench.at(2.0, p1=(2.0, GIB), p2=(4.0, GIB))
-    assert bench.usage == Usage(cpu_cores=3.0, rss_bytes=4 * GIB)
+    assert bench.usage == Usage(cpu_cores=3.0, host_memory_bytes=4 * GIB)
 
 
 def test_what_a_process_spent_on_an_earlier_run_is_not_this_ones(bench: Bench) -> None:
@@ -111,7 +111,7 @@ def test_a_dip_while_a_child_waits_to_be_counted_takes_nothing_back(bench: Bench
 def test_without_ranks_the_last_figures_stand(bench: Bench) -> None:
     bench.at(1.0, p1=(1.0, GIB))
     bench.at(60.0)
-    assert bench.usage == Usage(cpu_cores=1.0, rss_bytes=GIB)
+    assert bench.usage == Usage(cpu_cores=1.0, host_memory_bytes=GIB)
 
 
 def test_a_proc_that_cannot_be_read_is_no_reason_to_end(
@@ -155,7 +155,7 @@ def test_an_event_of_rank_0_is_completed_and_the_end_repeats_what_it_said(bench:
     bench.at(1.0, p1=(2.0, GIB))
     event = {"epoch": 1, "usage": {"images_per_s": 812.5, "peak_memory_bytes": None}}
     bench.meter.complete(event)
-    assert event["usage"] == {"images_per_s": 812.5, "cpu_cores": 2.0, "rss_bytes": GIB}
+    assert event["usage"] == {"images_per_s": 812.5, "cpu_cores": 2.0, "host_memory_bytes": GIB}
     assert bench.meter.usage == event["usage"]
     untold = {"epoch": 1, "set": "test"}
     bench.meter.complete(untold)
@@ -227,7 +227,7 @@ def test_an_agent_writes_down_what_nvml_and_proc_say(lab: Lab, tmp_path: Path) -
     _, usage = agent_with(lab, tmp_path / "nvml", nvml.WORKS)
     assert (usage.gpu_utilisation, usage.gpu_used_bytes) == (0.87, 7 * GIB)
     assert usage.cpu_cores is not None and 0 < usage.cpu_cores < 64
-    assert usage.rss_bytes is not None and usage.rss_bytes > 64 << 20
+    assert usage.host_memory_bytes is not None and usage.host_memory_bytes > 64 << 20
 
 
 def test_an_nvml_that_hangs_holds_up_neither_the_run_nor_the_agent(

@@ -46,8 +46,8 @@ def test_a_process_counts_with_its_descendants() -> None:
         uses = use_of_trees([pid, own])
         (child,) = children(pid)
         below = use_of_trees([child])[child]
-    assert uses[pid].rss_bytes > below.rss_bytes > 64 * MIB
-    assert uses[own].rss_bytes > uses[pid].rss_bytes, "it is one of this process's own"
+    assert uses[pid].memory_bytes > below.memory_bytes > 64 * MIB
+    assert uses[own].memory_bytes > uses[pid].memory_bytes, "it is one of this process's own"
 
 
 def test_the_time_of_a_descendant_that_has_ended_stays() -> None:
@@ -60,3 +60,19 @@ def test_a_process_that_is_gone_is_left_out() -> None:
     with started(PARENT) as pid:
         pass
     assert use_of_trees([pid]) == {}
+
+
+SHARING = """
+import os, sys
+held = bytearray(b"x") * (256 << 20)
+if os.fork():
+    print("on", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_memory_that_processes_share_counts_once() -> None:
+    with started(SHARING) as pid:
+        wait_for(lambda: children(pid))
+        together = use_of_trees([pid])[pid].memory_bytes
+    assert 256 * MIB < together < 384 * MIB

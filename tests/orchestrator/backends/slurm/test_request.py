@@ -267,3 +267,27 @@ def test_what_the_site_says_of_memory_holds(
 
 def test_a_node_of_its_own_comes_with_its_memory() -> None:
     assert asked_for(shape(gpus=1), part(is_exclusive=True), gives_memory=False).mem is None
+
+
+@pytest.mark.parametrize(
+    ("site", "gives", "gib"),
+    [
+        ({"mem": "20G"}, True, 20),
+        ({"mem": "2048"}, True, 2),
+        ({"mem": "1TB"}, True, 1024),
+        ({}, True, None),
+        ({}, False, 95),
+    ],
+)
+def test_what_runs_share_of_a_nodes_memory_is_known_where_it_is_asked_for(
+    site: dict[str, Any], gives: bool, gib: int | None
+) -> None:
+    nodes = Nodes(count=1, cpus=8, gpus={"v100": 8}, memory_mb=800 << 10)
+    asked = asked_for(shape(gpus=1), part(nodes), gives_memory=gives, **site)
+    assert asked.memory_bytes == (None if gib is None else gib << 30)
+
+
+def test_runs_with_a_node_of_their_own_share_all_its_memory() -> None:
+    nodes = Nodes(count=1, cpus=8, gpus={"v100": 8}, memory_mb=800 << 10)
+    asked = asked_for(shape(gpus=1), part(nodes, is_exclusive=True))
+    assert (asked.lanes, asked.memory_bytes) == (8, 800 << 30)
