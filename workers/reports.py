@@ -45,19 +45,22 @@ class Exited(Document, frozen=True, kw_only=True, tag_field="kind", tag="exit"):
     """The exit code, or minus the signal."""
 
 
+class Done(Document, frozen=True, kw_only=True, tag_field="kind", tag="done"):
+    """A process has completed a run, and may do another one once it has let go of this one."""
+
+    ticket: str
+    """Of its order."""
+
+
+class Idle(Document, frozen=True, kw_only=True, tag_field="kind", tag="idle"):
+    """A process is as a new one would be, and waits for an order."""
+
+
 class Begun(Document, frozen=True, kw_only=True, tag_field="kind", tag="begun"):
-    """A process that had completed a run has taken the next one."""
+    """A process that was idle has taken an order."""
 
     ticket: str
-    """Of its order."""
-
-
-class Finished(Document, frozen=True, kw_only=True, tag_field="kind", tag="finished"):
-    """A rank has completed its run, and its process waits for another one."""
-
-    ticket: str
-    """Of its order."""
 
 
 TemplateReport = Ready | Broken | Forked | Exited
-StayerReport = Begun | Finished
+StayerReport = Done | Idle | Begun

@@ -22,6 +22,7 @@ from .attempt import STOP_GRACE_S, HostedRun
 from .follower import OrderWatch, PeerRun
 from .further_work import FurtherWork
 from .lanes import lanes_of
+from .outcome import job_code
 from .second_service import serve_again, tasks_of_place
 from .successor import hand_on, hand_on_stopped, submit_unsent, was_sent
 from .telling import tell
@@ -105,6 +106,9 @@ class Agent:
                 self._serve()
             except TemplateDied as error:
                 self._bury(str(error))
+        if self.forge is not None:
+            # Before the scheduler is asked: others may want the GPUs of what is idle.
+            self.forge.dismiss(idle_s=0.0)
         if not self.node:
             self._leave()
         if self.forge is not None:
@@ -189,7 +193,6 @@ class Agent:
         self.asked = take_answer(self.asked, self.workspace, self.allocation.shape.backend)
         if self.forge is not None:
             self.forge.hear()
-            self.forge.dismiss()
         for hosted in self.active:
             hosted.tick()
         for hosted in [hosted for hosted in self.active if hosted.ended is not None]:
@@ -307,14 +310,15 @@ class Agent:
 
     def _sleep(self) -> None:
         handles = {handle for hosted in self.active for handle in hosted.handles}
-        if self.forge is not None:
-            handles.update(self.forge.handles)
+        handles.update(self.forge.handles if self.forge is not None else ())
         self._wake.wait(handles, TICK_S)
 
     def _bury(self, reason: str) -> None:
         """The template died: end what it carried, and start another one while that makes sense."""
         assert self.forge is not None
-        sound, self.forge = self.forge.ready or self.forge.was_killed, None
+        forge, self.forge = self.forge, None
+        sound = forge.ready or forge.was_killed
+        forge.close()
         logger.error("fork server died: %s", reason)
         for hosted in list(self.active):
             hosted.template_died(reason)
@@ -389,12 +393,5 @@ class Agent:
             # Node 0's code speaks for the run; a bad one from here would have srun kill node 0's
             # agent as it writes.
             return int(ExitCode.COMPLETED)
-        if len(self.done) == 1 and not self.waiting and self.done[0].ended is not None:
-            ended = self.done[0].ended
-            # What the user wanted is no failure.
-            wanted = ended.state is AttemptState.CANCELLED
-            code = ExitCode.COMPLETED if wanted else ended.exit_code
-        else:
-            code = ExitCode.STOPPED if self.waiting else ExitCode.COMPLETED
-        # What is handed on has not failed: nobody shall be mailed about it.
-        return int(ExitCode.COMPLETED if code is ExitCode.STOPPED and self._goes_on else code)
+        ends = [hosted.ended for hosted in self.done if hosted.ended is not None]
+        return int(job_code(ends, is_left=bool(self.waiting), goes_on=self._goes_on))

@@ -5,9 +5,9 @@ import secrets
 
 from ...jobs.atomic_files import read_json, to_json, write_new
 from ...jobs.config.shared_memory import Fitted, fitted, free_bytes
-from ...jobs.documents import from_plain, to_plain
+from ...jobs.documents import changed, from_plain, to_plain
 from ...jobs.run.loaders import CHUNK, image_bytes, share_bytes
-from ...jobs.run.spec import RunSpec
+from ...jobs.run.spec import RunSpec, digest
 from ...jobs.workspace.allocation import Allocation, Shape, Task
 from ...jobs.workspace.paths import RunFolder
 from ..environment import Origin
@@ -55,22 +55,27 @@ def make_order(
         chunk_bytes=CHUNK * image_bytes(spec),
         # The hang watch is to decide first: it says which rank is silent, and where.
         collective_s=2 * COMPILE_FACTOR * allocation.hang_s,
-        reuse=_reuse(spec, shape),
+        reuse=reuse_of(spec, shape, task.micro_split),
         origin=origin,
     )
 
 
-def _reuse(spec: RunSpec, shape: Shape) -> str:
+def reuse_of(spec: RunSpec, shape: Shape, micro_split: int) -> str:
     """Name what a process keeps from one run to the next, or return nothing where it must end.
 
     A lab's own code, which a teacher of an earlier stage may be too, can change anything in its
-    process. Ranks of a group are not reused: a communicator is not always let go of.
+    process. Ranks of a group are not reused: a communicator is not always let go of. Graphs are of
+    one cell: what torch keeps of others would add up.
     """
     is_known = not (shape.metrics or spec.has_own_code or spec.learns_from_parent)
     if shape.world_size > 1 or not is_known:
         return ""
     recipe = spec.recipe
-    return f"{recipe.precision}, tf32: {recipe.tf32}, deterministic: {recipe.deterministic}"
+    kept = f"{recipe.precision}, tf32: {recipe.tf32}, deterministic: {recipe.deterministic}"
+    if recipe.compile:
+        cell = changed(spec, seeds={}, init_from=None).canonical()
+        kept += f", graphs of {digest(cell)} in {micro_split} parts"
+    return kept
 
 
 def processes_of_rank(allocation: Allocation, order: Order) -> Fitted:

@@ -11,7 +11,7 @@ from ..errors import STORAGE_ERRORS, alike
 from ..reports import RankError
 from .oom import oom_kills
 from .resume import NoCheckpoint
-from .template_client import RankProcess
+from .stayers import RankProcess
 
 
 class KillCause(Enum):
@@ -235,3 +235,21 @@ def _status_text(status: int) -> str:
     name = signal.Signals(-status).name if -status in set(signal.Signals) else f"signal {-status}"
     hint = " (is /dev/shm full?)" if name == "SIGBUS" else ""
     return f"rank killed by {name}{hint}"
+
+
+def job_code(ends: Sequence[Outcome], *, is_left: bool, goes_on: bool) -> ExitCode:
+    """Return what a job ends with.
+
+    Args:
+        ends: of its runs.
+        is_left: whether some have not started.
+        goes_on: whether another job goes on with what it was stopped in.
+    """
+    if len(ends) == 1 and not is_left:
+        # What the user wanted is no failure.
+        wanted = ends[0].state is AttemptState.CANCELLED
+        code = ExitCode.COMPLETED if wanted else ends[0].exit_code
+    else:
+        code = ExitCode.STOPPED if is_left else ExitCode.COMPLETED
+    # What is handed on has not failed: nobody shall be mailed about it.
+    return ExitCode.COMPLETED if code is ExitCode.STOPPED and goes_on else code

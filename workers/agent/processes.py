@@ -77,9 +77,3 @@ def _read(pid: int) -> tuple[int, ProcessUse] | None:
     ticks = sum(map(int, fields[11:15]))
     use = ProcessUse(ticks / _TICKS_PER_S, int(fields[21]) * _PAGE_BYTES)
     return int(fields[1]), use
-
-
-def cpu_seconds(pid: int) -> float:
-    """Return the CPU time that a process, and its children that have ended, took so far."""
-    found = _read(pid)
-    return 0.0 if found is None else found[1].cpu_s

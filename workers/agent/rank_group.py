@@ -12,7 +12,8 @@ from ..orders import Order, RankOrder
 from ..pipes import STOP, CappedLog, LineReader
 from ..process import DUMP_SIGNAL, send_signal
 from .hang_watch import COMPILE_FACTOR, Pulse
-from .template_client import Forge, RankProcess
+from .stayers import RankProcess
+from .template_client import Forge
 
 LOG_CAP_BYTES = int(os.environ.get("VTJOBS_LOG_CAP_BYTES", str(64 << 20)))
 
@@ -149,14 +150,7 @@ class RankGroup:
     def kill(self) -> None:
         """End those that run, with their loader workers."""
         for rank in self.running:
-            if rank.pid is None:
-                continue
-            rank.killed = True
-            # Its loader workers are in its process group.
-            try:
-                os.killpg(rank.pid, signal.SIGKILL)
-            except (ProcessLookupError, PermissionError):
-                send_signal(rank.pid, signal.SIGKILL)
+            rank.kill()
 
     def died_with_template(self) -> None:
         """Take note that the fork server took them along."""

@@ -8,79 +8,13 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass, field
 
 from ...jobs.config.environment import rank_environment
 from ...jobs.documents import changed, from_plain, to_plain
 from ..orders import RankOrder
-from ..process import send_signal
-from ..reports import (
-    Begun,
-    Broken,
-    Exited,
-    Finished,
-    Forked,
-    Ready,
-    StayerReport,
-    TemplateReport,
-)
+from ..reports import Broken, Exited, Forked, Ready, TemplateReport
 from .oom import oom_kills
-from .processes import cpu_seconds
-
-# A process that stays for a next run is ended after so long without one.
-IDLE_S = 5.0
-
-
-@dataclass(slots=True)
-class RankProcess:
-    """A rank as its agent knows it."""
-
-    rank: int
-    ticket: str
-    events: int
-    control: int
-    log: int
-    pid: int | None = None
-    status: int | None = None
-    """The exit code, or minus the signal; None while it lives."""
-    killed: bool = False
-    """Whether its agent killed it, so that its status says nothing."""
-    oom_before: int = field(default_factory=oom_kills)
-    """Processes around it that the kernel had killed for want of memory when it was forked."""
-    cpu_before_s: float = 0.0
-    """CPU seconds that its process spent on earlier runs."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Start:
-    """All that it takes to start a rank."""
-
-    rank: RankProcess
-    order: RankOrder
-    lane: int
-    handles: list[int]
-    """What the rank writes to and reads from."""
-
-
-@dataclass(slots=True)
-class _Stayer:
-    """A process that may do several runs, one after another."""
-
-    lane: int
-    reuse: str
-    socket: socket.socket
-    """Orders go out, reports come in."""
-    rank: RankProcess
-    """What it does, or did last."""
-    is_open: bool = True
-    """Whether it may still report."""
-    idle_at: float | None = None
-    """Since when it waits, in monotonic seconds; None while it does a run."""
-    following: list[_Start] = field(default_factory=list)
-    """What the template is to fork once this process is gone: the ranks of a run that it does not
-    fit, or what it was given and has not taken.
-    """
+from .stayers import IDLE_S, RankProcess, Start, Stayer, received
 
 
 class TemplateDied(Exception):
@@ -114,7 +48,7 @@ class Forge:
         self._last_words = ""
         self._by_ticket: dict[str, RankProcess] = {}
         self._by_pid: dict[int, RankProcess] = {}
-        self._stayers: list[_Stayer] = []
+        self._stayers: list[Stayer] = []
         self._tickets = 0
 
     def fork(
@@ -138,28 +72,26 @@ class Forge:
         self._tickets += 1
         rank = RankProcess(order.rank, str(self._tickets), events, control, log)
         order = changed(order, ticket=rank.ticket)
-        start = _Start(rank, order, lane, [events_theirs, control_theirs, log_theirs])
+        start = Start(rank, order, lane, [events_theirs, control_theirs, log_theirs])
         if listener is not None:
             start.handles.append(os.dup(listener.fileno()))
-        idle = next((one for one in self._idle() if one.lane == lane), None)
-        if idle is None:
-            self._fork(start)
+        before = [one for one in self._stayers if one.lane == lane and not one.is_working]
+        if before:
+            before[0].add(start)
         else:
-            idle.following.append(start)
-            if idle.reuse != order.order.reuse or not _hand(idle, start):
-                # Two processes at a time are more than its lane has a right to.
-                self._end(idle)
+            self._fork(start)
         return rank
 
-    def _fork(self, start: _Start) -> None:
+    def _fork(self, start: Start) -> None:
         """Have the template fork a rank, one that may stay if its order says so."""
-        reuse, handles = start.order.order.reuse, list(start.handles)
+        rank, reuse, handles = start.rank, start.order.order.reuse, list(start.handles)
+        rank.oom_before = oom_kills()
         if reuse:
             mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             mine.setblocking(False)
-            self._stayers.append(_Stayer(start.lane, reuse, mine, start.rank))
+            self._stayers.append(Stayer(start.lane, reuse, mine, rank))
             handles.append(theirs.detach())
-        self._by_ticket[start.rank.ticket] = start.rank
+        self._by_ticket[rank.ticket] = rank
         try:
             self.socket.setblocking(True)
             socket.send_fds(self.socket, [json.dumps(to_plain(start.order)).encode()], handles)
@@ -182,33 +114,26 @@ class Forge:
         Raises:
             TemplateDied: it is gone.
         """
+        self.dismiss()
         for stayer in self._stayers:
-            try:
-                for told in _received(stayer.socket):
-                    self._take_of(stayer, from_plain(json.loads(told), StayerReport))
-            except OSError:
-                # The template tells how it ended.
-                stayer.is_open = False
+            self._hear(stayer)
         try:
-            for told in _received(self.socket):
+            for told in received(self.socket):
                 self._take(from_plain(json.loads(told), TemplateReport))
         except OSError as error:
-            raise TemplateDied(
-                self._last_words or f"{error}, exit status {self.process.wait()}"
-            ) from None
+            status = self.process.wait()
+            raise TemplateDied(self._last_words or f"{error}, exit status {status}") from None
 
-    def _take_of(self, stayer: _Stayer, report: StayerReport) -> None:
-        match report:
-            case Finished():
-                stayer.rank.status, stayer.idle_at = 0, time.monotonic()
-            case Begun():
-                start, pid = stayer.following.pop(), stayer.rank.pid
-                assert pid is not None
-                stayer.rank, stayer.idle_at = start.rank, None
-                start.rank.pid, start.rank.cpu_before_s = pid, cpu_seconds(pid)
-                self._by_pid[pid] = start.rank
-                for handle in start.handles:
-                    os.close(handle)
+    def _hear(self, stayer: Stayer) -> None:
+        for rank, pid in stayer.hear():
+            self._began(rank, pid)
+
+    def _began(self, rank: RankProcess, pid: int) -> None:
+        rank.pid = pid
+        self._by_pid[pid] = rank
+        if rank.killed:
+            # Before it had a process.
+            rank.kill()
 
     def _take(self, report: TemplateReport) -> None:
         match report:
@@ -217,35 +142,33 @@ class Forge:
             case Broken():
                 self._last_words = report.text
             case Forked():
-                rank = self._by_ticket.pop(report.ticket)
-                rank.pid = report.pid
-                self._by_pid[report.pid] = rank
+                self._began(self._by_ticket.pop(report.ticket), report.pid)
             case Exited():
                 self._bury(report)
 
     def _bury(self, report: Exited) -> None:
+        gone = [one for one in self._stayers if one.rank.pid == report.pid]
+        for stayer in gone:
+            # What it said before it ended counts.
+            self._hear(stayer)
         ended = self._by_pid.pop(report.pid, None)
         if ended is not None and ended.status is None:
             ended.status = report.status
-        for stayer in [one for one in self._stayers if one.rank is ended]:
+        for stayer in gone:
             self._stayers.remove(stayer)
             stayer.socket.close()
-            for start in stayer.following:
-                self._fork(start)
-
-    def _idle(self) -> Iterator[_Stayer]:
-        # One that ended before the template said who it is waits until that is heard.
-        return (one for one in self._stayers if one.idle_at is not None and one.rank.pid)
-
-    def _end(self, stayer: _Stayer) -> None:
-        send_signal(stayer.rank.pid, signal.SIGKILL)
+            for start in stayer.left:
+                if start.rank.killed:
+                    start.rank.status = -signal.SIGKILL
+                    start.close()
+                else:
+                    self._fork(start)
 
     def dismiss(self, idle_s: float = IDLE_S) -> None:
         """End the processes that have had nothing to do for so many seconds."""
-        now = time.monotonic()
-        for stayer in self._idle():
-            if not stayer.following and now - (stayer.idle_at or now) >= idle_s:
-                self._end(stayer)
+        for stayer in self._stayers:
+            if stayer.is_of_no_use(idle_s):
+                stayer.end()
 
     @property
     def was_killed(self) -> bool:
@@ -260,15 +183,19 @@ class Forge:
 
     def close(self) -> None:
         """End the template, and before it what waits for a next run."""
-        self.dismiss(idle_s=0.0)
+        resting = [one for one in self._stayers if not one.is_working]
+        for stayer in resting:
+            stayer.end()
         deadline = time.monotonic() + 5.0
         with contextlib.suppress(TemplateDied):
             # Its memory, of a GPU too, is free for whoever comes next.
-            while any(self._idle()) and time.monotonic() < deadline:
+            while any(one in self._stayers for one in resting) and time.monotonic() < deadline:
                 time.sleep(0.01)
                 self.hear()
         for stayer in self._stayers:
             stayer.socket.close()
+            for start in stayer.left:
+                start.close()
         self.socket.close()
         if not self.ready:
             # Importing torch takes seconds, and nothing hangs on this one yet.
@@ -278,29 +205,3 @@ class Forge:
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
-
-
-def _hand(stayer: _Stayer, start: _Start) -> bool:
-    """Give an idle process its next run; False where it is gone."""
-    message = json.dumps(to_plain(start.order)).encode()
-    try:
-        socket.send_fds(stayer.socket, [message], start.handles)
-    except OSError:
-        return False
-    return True
-
-
-def _received(source: socket.socket) -> Iterator[bytes]:
-    """Yield the messages that have arrived.
-
-    Raises:
-        ConnectionResetError: the other side is gone.
-    """
-    while True:
-        try:
-            message = source.recv(1 << 16)
-        except BlockingIOError:
-            return
-        if not message:
-            raise ConnectionResetError("its socket is closed")
-        yield message

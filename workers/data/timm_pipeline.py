@@ -225,8 +225,8 @@ class PilSource:
         self._item += 1
         share = next(self._loaded)
         if self._item == len(self._shares):
-            # Let go of here, its workers end at once. As part of a reference cycle its queues would
-            # be closed first, and nobody could tell the workers to end.
+            # The loader's workers end as soon as nothing refers to it. In the garbage collector its
+            # queues would be closed first, and nothing could tell the workers to end.
             self._loaded = iter(())
         if isinstance(share, FROM_WORKER):
             raise share

@@ -1,8 +1,8 @@
 """The runs that one rank's process does, one after another.
 
-After a completed run it stays for the next one of its lane: imports, the GPU's context, its
-libraries and compiled graphs are there already. It stays only if it is as a new process would be,
-so that a run cannot tell whether it is the first.
+After a completed run it stays for the next one of its lane: the GPU's context, its libraries and
+the compiled graphs of a cell are there already. It stays only if nothing of the run is left, so
+that the next one ends with the same bits as in a process of its own.
 """
 
 import gc
@@ -12,20 +12,15 @@ import os
 import socket
 import sys
 import threading
-from pathlib import Path
 
-from ...jobs.documents import changed, from_plain, to_plain
-from ...jobs.errors import VtjobsError
-from ...jobs.run.spec import RunSpec
+from ...jobs.documents import from_plain, to_plain
 from ...jobs.run.states import ExitCode
-from ..orders import Order, RankOrder
-from ..reports import Begun, Finished, StayerReport
+from ..orders import RankOrder
+from ..reports import Begun, Done, Idle, StayerReport
 from .rank import run_rank
 
-# What libraries such as cuBLAS may keep of a GPU's memory for themselves.
-WORKSPACE_BYTES = 128 << 20
-# Threads of libraries that serve any run: progress bars, and processes that compile.
-OF_LIBRARIES = ("tqdm_monitor", "InductorSubproc")
+# What libraries may keep of a GPU's memory for themselves.
+WORKSPACE_BYTES = 32 << 20
 
 
 def do_runs(order: RankOrder, handles: list[int]) -> int:
@@ -38,18 +33,35 @@ def do_runs(order: RankOrder, handles: list[int]) -> int:
     """
     if not order.order.reuse:
         return _do(order, handles)
+    import torch
+
     agent = socket.socket(fileno=handles.pop())
-    graphs = _Graphs()
+    seed = torch.initial_seed()
     while True:
-        graphs.prepare_for(order.order)
+        before = _graphs()
         code = _do(order, handles)
         _let_go_of_log()
-        if code != ExitCode.COMPLETED or not is_as_new():
+        if code != ExitCode.COMPLETED:
             return code
-        following = _next(agent, order)
+        try:
+            _send(agent, Done(ticket=order.ticket))
+            # A kept graph that did not fit was made again, and torch does that a few times only.
+            is_fit = before in (0, _graphs()) and is_as_new()
+            following = _next(agent) if is_fit else None
+        except Exception:
+            # The run has completed, whatever its remains do.
+            return code
         if following is None:
             return code
+        torch.manual_seed(seed)
         order, handles = following
+
+
+def _graphs() -> int:
+    """Return how many graphs torch.compile has made in this process."""
+    from torch._dynamo.utils import counters
+
+    return int(counters["stats"]["unique_graphs"])
 
 
 def _do(order: RankOrder, handles: list[int]) -> int:
@@ -75,17 +87,14 @@ def _let_go_of_log() -> None:
     os.close(nowhere)
 
 
-def _next(agent: socket.socket, done: RankOrder) -> tuple[RankOrder, list[int]] | None:
-    """Report the end of a run, and return the order of the next one; None where there is none."""
-    try:
-        _send(agent, Finished(ticket=done.ticket))
-        message, handles, _, _ = socket.recv_fds(agent, 1 << 20, 8)
-        if not message:
-            return None
-        order = from_plain(json.loads(message), RankOrder)
-        _send(agent, Begun(ticket=order.ticket))
-    except OSError:
+def _next(agent: socket.socket) -> tuple[RankOrder, list[int]] | None:
+    """Wait for an order, and take it; None where there is none."""
+    _send(agent, Idle())
+    message, handles, _, _ = socket.recv_fds(agent, 1 << 20, 8)
+    if not message:
         return None
+    order = from_plain(json.loads(message), RankOrder)
+    _send(agent, Begun(ticket=order.ticket))
     return order, handles
 
 
@@ -94,52 +103,23 @@ def _send(agent: socket.socket, report: StayerReport) -> None:
 
 
 def is_as_new() -> bool:
-    """Whether a run left nothing behind: no process, no thread, no weights, no memory of a GPU."""
+    """Whether no process, thread, weights or memory of a GPU is left of a run.
+
+    Libraries may keep threads, which they give a name, and workspaces on the GPU.
+    """
     import torch
 
     gc.collect()
-    threads = [one for one in threading.enumerate() if not one.name.startswith(OF_LIBRARIES)]
-    if multiprocessing.active_children() or len(threads) > 1:
+    if multiprocessing.active_children():
+        return False
+    if any(one.name.startswith("Thread-") for one in threading.enumerate()):
         return False
     if any(type(found) is torch.nn.Parameter for found in gc.get_objects()):
         return False
     if torch.cuda.is_initialized():
         torch.cuda.synchronize()
+        torch._C._cuda_clearCublasWorkspaces()
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
         return torch.cuda.memory_allocated() <= WORKSPACE_BYTES
     return True
-
-
-class _Graphs:
-    """The graphs that torch.compile has made in this process.
-
-    Runs that differ in nothing but their seeds share them. For any other run they are dropped: how
-    often torch compiles a function in one process is limited, and beyond that it does not.
-    """
-
-    def __init__(self) -> None:
-        self._kind: object = None
-        self._made = 0
-        self._are_kept = False
-
-    def prepare_for(self, order: Order) -> None:
-        """Drop the graphs of earlier runs, unless they are this one's too."""
-        import torch._dynamo
-        from torch._dynamo.utils import counters
-
-        made, kind = counters["stats"]["unique_graphs"], _kind(order)
-        was_enough = not self._are_kept or made == self._made
-        self._are_kept = kind is not None and kind == self._kind and was_enough
-        if made and not self._are_kept:
-            torch._dynamo.reset()
-        self._kind, self._made = kind, made
-
-
-def _kind(order: Order) -> tuple[RunSpec, int] | None:
-    """Return all that decides an order's graphs; None where its run cannot be read."""
-    try:
-        spec = RunSpec.parse(Path(order.spec).read_text())
-    except (OSError, VtjobsError):
-        return None
-    return changed(spec, seeds={}, init_from=None), order.micro_split

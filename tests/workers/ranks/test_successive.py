@@ -9,11 +9,15 @@ from typing import Any
 import pytest
 
 from vtjobs.jobs.run.states import AttemptState
+from vtjobs.jobs.workspace.allocation import Shape
+from vtjobs.workers.agent import stayers
 from vtjobs.workers.agent.attempt import HostedRun
+from vtjobs.workers.agent.orders import reuse_of
 from vtjobs.workers.agent.template_client import Forge
 
 from ...support.grids import tiny_grid
 from ...support.lab import Lab, a_template, is_running, serve, wait_for
+from ...support.training import VIT, run_spec
 
 COMPLETED = AttemptState.COMPLETED
 
@@ -21,8 +25,7 @@ COMPLETED = AttemptState.COMPLETED
 @pytest.fixture
 def own_forge(forge: Forge) -> Forge:
     """A template with no idle process that another test has left."""
-    forge.dismiss(idle_s=0.0)
-    wait_for(lambda: (forge.hear(), not list(forge._idle()))[1])
+    wait_for(lambda: (forge.hear(), forge.dismiss(idle_s=0.0), not forge._stayers)[2])
     return forge
 
 
@@ -132,14 +135,42 @@ def test_an_idle_process_that_dies_costs_the_next_run_nothing(lab: Lab, own_forg
     assert third.ended.state == COMPLETED
 
 
+def test_a_run_that_is_killed_before_it_is_taken_is_not_taken_for_the_next_one(
+    lab: Lab, own_forge: Forge
+) -> None:
+    allocation = lab.allocate(lab.submit(tiny_grid(seeds="3")))
+    first = lab.host(allocation, own_forge, position=0, lane=0)
+    serve(own_forge, first)
+    wait_for(lambda: (own_forge.hear(), own_forge._stayers[0].is_idle)[1])
+    second = lab.host(allocation, own_forge, position=1, lane=0)
+    second.ranks.kill()
+    third = lab.host(allocation, own_forge, position=2, lane=0)
+    serve(own_forge, second, third)
+    assert (second.ended.state, third.ended.state) == (AttemptState.FAILED, COMPLETED)
+    assert third.checkpoint_step > 0 and second.checkpoint_step == 0
+
+
+def test_an_idle_process_that_does_not_answer_is_replaced(
+    lab: Lab, own_forge: Forge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    allocation = lab.allocate(lab.submit(tiny_grid(seeds="2")))
+    first = lab.host(allocation, own_forge, position=0, lane=0)
+    serve(own_forge, first)
+    wait_for(lambda: (own_forge.hear(), own_forge._stayers[0].is_idle)[1])
+    os.kill(pid_of(first), signal.SIGSTOP)
+    monkeypatch.setattr(stayers, "STUCK_S", 0.5)
+    second = lab.host(allocation, own_forge, position=1, lane=0)
+    serve(own_forge, second)
+    assert second.ended.state == COMPLETED and pid_of(second) != pid_of(first)
+
+
 def test_a_process_is_ended_that_has_had_nothing_to_do_for_a_while(
     lab: Lab, own_forge: Forge
 ) -> None:
     (first,) = in_turn(lab, own_forge, lab.submit(tiny_grid(seeds="1")))
-    own_forge.dismiss(idle_s=100.0)
+    wait_for(lambda: (own_forge.hear(), own_forge._stayers[0].is_idle)[1])
     assert is_running(pid_of(first))
-    own_forge.dismiss(idle_s=0.0)
-    wait_for(lambda: not is_running(pid_of(first)))
+    wait_for(lambda: (own_forge.dismiss(idle_s=0.2), not is_running(pid_of(first)))[1])
 
 
 def test_nothing_idle_is_left_when_a_template_is_closed(lab: Lab) -> None:
@@ -147,6 +178,15 @@ def test_nothing_idle_is_left_when_a_template_is_closed(lab: Lab) -> None:
         (first,) = in_turn(lab, forge, lab.submit(tiny_grid(seeds="1")))
         assert is_running(pid_of(first))
     assert not is_running(pid_of(first))
+
+
+def test_compiled_runs_share_a_process_within_their_cell_alone() -> None:
+    shape = Shape(backend="local")
+    cell = [run_spec(VIT, "drloc", seed=seed, compile=True) for seed in (0, 1)]
+    assert reuse_of(cell[0], shape, 1) == reuse_of(cell[1], shape, 1)
+    for other in (run_spec(VIT, "relvit", compile=True), run_spec(VIT, "drloc")):
+        assert reuse_of(other, shape, 1) != reuse_of(cell[0], shape, 1)
+    assert reuse_of(cell[0], shape, 2) != reuse_of(cell[0], shape, 1)
 
 
 LEFT_BEHIND = {
