@@ -15,8 +15,8 @@ KINDS = get_args(Kind)
 MOST_DIGITS = 12
 # Option -> the kinds that it is for.
 ASKED: dict[str, tuple[str, ...]] = {
-    "--set": ("attention", "cam", "relations", "features"),
-    "--images": ("attention", "cam", "relations", "features"),
+    "--set": ("attention", "cam", "relations", "features", "depth"),
+    "--images": ("attention", "cam", "relations", "features", "depth"),
     "--classes": ("attention", "cam"),
     "--at": ("relations",),
 }
@@ -29,8 +29,8 @@ def visualize(
         str,
         typer.Option(
             help="attention (class token to patches), cam (class activation maps), relations (what"
-            " drloc or relvit predicts), filters (over patches, of ResMLP and MLP-Mixer) or"
-            " features (t-SNE and principal components).",
+            " drloc or relvit predicts), filters (over patches, of ResMLP and MLP-Mixer),"
+            " features (t-SNE and principal components) or depth (what each block adds).",
             autocompletion=lambda: list(KINDS),
         ),
     ] = "attention",
@@ -41,7 +41,7 @@ def visualize(
         str | None,
         typer.Option(
             help="Images by their place in the set, from 0, e.g. 0,12; up to 64, of features any"
-            " number [default: four; of features up to 1000].",
+            " number [default: four; of depth up to 64, of features up to 1000].",
             metavar="N[,N…]",
         ),
     ] = None,
@@ -102,6 +102,7 @@ def visualize(
                 text=found.text,
                 shown=[shown.title for shown in found.shown],
                 layers=found.layers,
+                blocks=found.blocks,
                 files=files,
             )
         )

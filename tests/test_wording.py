@@ -12,7 +12,7 @@ from vtjobs.jobs.grid.load import take_in
 from vtjobs.jobs.run.states import AttemptState, FailureClass
 from vtjobs.orchestrator.backends.slurm import shell, submission
 from vtjobs.workers.agent.outcome import KillCause, Killed, Outcome, judge_ranks
-from vtjobs.workers.agent.stayers import RankProcess
+from vtjobs.workers.agent.rank_process import RankProcess
 from vtjobs.workers.ranks.failure import classify
 from vtjobs.workers.ranks.gate import NotReached
 

@@ -82,7 +82,7 @@ class RankOrder(Document, frozen=True, kw_only=True):
     note: str = ""
     """Why there are fewer of both than its cores would allow."""
     ticket: str = ""
-    """By which the template names the rank to its agent."""
+    """By which template and process name the rank to its agent."""
 
 
 class PublishedOrder(Order, frozen=True, kw_only=True):

@@ -1,4 +1,4 @@
-"""What ranks and their template report to the agent."""
+"""What ranks, their processes and their template report to the agent."""
 
 from ..jobs.documents import Document
 from ..jobs.run.states import FailureClass
@@ -60,7 +60,10 @@ class Begun(Document, frozen=True, kw_only=True, tag_field="kind", tag="begun"):
     """A process that was idle has taken an order."""
 
     ticket: str
+    """Of the order."""
+    cpu_s: float
+    """CPU seconds that it and its children that have ended took so far."""
 
 
 TemplateReport = Ready | Broken | Forked | Exited
-StayerReport = Done | Idle | Begun
+LaneReport = Done | Idle | Begun

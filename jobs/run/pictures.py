@@ -60,6 +60,23 @@ class FeatureSpace(Document, frozen=True, kw_only=True):
     on."""
 
 
+class BlockDepth(Document, frozen=True, kw_only=True):
+    """What a block adds to what goes through it."""
+
+    block: int
+    """Of the network, from 1; 0 of what the network begins with."""
+    mixing: float | None = None
+    """Norm of what attention, or else what mixes tokens, adds, divided by the norm of what it is
+    added to: mean over tokens and images.
+    """
+    mlp: float | None = None
+    """The same of the MLP."""
+    similarity: float | None = None
+    """Cosine of the class token and the distillation token after the block, mean over images; null
+    without a distillation token.
+    """
+
+
 class Pictures(Document, frozen=True, kw_only=True):
     """All that is drawn of one run."""
 
@@ -70,3 +87,4 @@ class Pictures(Document, frozen=True, kw_only=True):
     shown: list[Shown]
     layers: list[LayerSparsity] = field(default_factory=list)
     space: FeatureSpace | None = None
+    blocks: list[BlockDepth] = field(default_factory=list)

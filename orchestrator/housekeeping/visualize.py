@@ -7,7 +7,7 @@ from ...db import lookups, queries
 from ...db.engine import reading
 from ...jobs.documents import Document, from_plain
 from ...jobs.run.picture_kinds import Kind
-from ...jobs.run.pictures import LayerSparsity, Pictures
+from ...jobs.run.pictures import BlockDepth, LayerSparsity, Pictures
 from ..loop.context import Context
 from .evaluate import check_sets
 from .export import with_weights
@@ -21,13 +21,15 @@ class Visualized(Document, frozen=True, kw_only=True, omit_defaults=False):
     """Raised when a key is removed or changes its meaning."""
     run_id: str
     kind: Kind
-    """attention, cam, relations, filters or features."""
+    """attention, cam, relations, filters, features or depth."""
     text: str
     """What the maps show, for who cannot see them."""
     shown: list[str]
     """Titles of the images or blocks, in their order."""
     layers: list[LayerSparsity]
     """With filters: how many of each layer's weights are near zero."""
+    blocks: list[BlockDepth]
+    """With depth: what each block adds."""
     files: list[str]
     """Figures as SVG and PDF, and their numbers as CSV."""
 

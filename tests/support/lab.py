@@ -244,6 +244,7 @@ def serve(
 
     def step() -> bool:
         forge.hear()
+        forge.dismiss()
         for one in hosted:
             if one.ended is None:
                 one.tick()

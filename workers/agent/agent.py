@@ -107,8 +107,8 @@ class Agent:
             except TemplateDied as error:
                 self._bury(str(error))
         if self.forge is not None:
-            # Before the scheduler is asked: others may want the GPUs of what is idle.
-            self.forge.dismiss(idle_s=0.0)
+            # Before the scheduler is asked: others may want its processes' GPUs.
+            self.forge.end_resting()
         if not self.node:
             self._leave()
         if self.forge is not None:
@@ -189,6 +189,8 @@ class Agent:
                 self._follow(self.forge)
             elif self.forge.ready:
                 self._fill(self.forge)
+            # After the idle ones were given what was there to do.
+            self.forge.dismiss()
         self._sleep()
         self.asked = take_answer(self.asked, self.workspace, self.allocation.shape.backend)
         if self.forge is not None:
@@ -393,5 +395,5 @@ class Agent:
             # Node 0's code speaks for the run; a bad one from here would have srun kill node 0's
             # agent as it writes.
             return int(ExitCode.COMPLETED)
-        ends = [hosted.ended for hosted in self.done if hosted.ended is not None]
+        ends = [hosted.ended for hosted in self.done]
         return int(job_code(ends, is_left=bool(self.waiting), goes_on=self._goes_on))

@@ -194,7 +194,7 @@ class HostedRun:
     def _fork_all(self, order: Order, listener: socket.socket | None) -> None:
         assert self.forge is not None
         count = self.allocation.shape.ranks
-        self.ranks.fork(
+        self.ranks.start(
             self.forge,
             order,
             first=self.node * count,

@@ -32,7 +32,7 @@ class Meter:
         self._cards = cards() if watched is None else watched
         self._cards.want(gpus)
         self._trained: dict[str, Any] = {}
-        # Rank -> CPU seconds when it was last seen.
+        # Process -> CPU seconds of this attempt when it was last seen.
         self._cpu_s: dict[int, float] = {}
         self._cpu_cores: float | None = None
         self._host_memory_bytes: int | None = None

@@ -10,8 +10,8 @@ from ...jobs.run.states import EXIT_OF_CLASS, AttemptState, ExitCode, FailureCla
 from ..errors import STORAGE_ERRORS, alike
 from ..reports import RankError
 from .oom import oom_kills
+from .rank_process import RankProcess
 from .resume import NoCheckpoint
-from .stayers import RankProcess
 
 
 class KillCause(Enum):
@@ -237,15 +237,15 @@ def _status_text(status: int) -> str:
     return f"rank killed by {name}{hint}"
 
 
-def job_code(ends: Sequence[Outcome], *, is_left: bool, goes_on: bool) -> ExitCode:
+def job_code(ends: Sequence[Outcome | None], *, is_left: bool, goes_on: bool) -> ExitCode:
     """Return what a job ends with.
 
     Args:
-        ends: of its runs.
+        ends: of its runs; None where nobody could write down how one ended.
         is_left: whether some have not started.
         goes_on: whether another job goes on with what it was stopped in.
     """
-    if len(ends) == 1 and not is_left:
+    if len(ends) == 1 and not is_left and ends[0] is not None:
         # What the user wanted is no failure.
         wanted = ends[0].state is AttemptState.CANCELLED
         code = ExitCode.COMPLETED if wanted else ends[0].exit_code

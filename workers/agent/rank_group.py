@@ -12,7 +12,7 @@ from ..orders import Order, RankOrder
 from ..pipes import STOP, CappedLog, LineReader
 from ..process import DUMP_SIGNAL, send_signal
 from .hang_watch import COMPILE_FACTOR, Pulse
-from .stayers import RankProcess
+from .rank_process import RankProcess
 from .template_client import Forge
 
 LOG_CAP_BYTES = int(os.environ.get("VTJOBS_LOG_CAP_BYTES", str(64 << 20)))
@@ -37,7 +37,7 @@ class RankGroup:
         self._is_stopping = False
         self._is_dumped = False
 
-    def fork(
+    def start(
         self,
         forge: Forge,
         order: Order,
@@ -50,7 +50,7 @@ class RankGroup:
         listener: socket.socket | None,
         now: float,
     ) -> None:
-        """Fork them.
+        """Have them begin.
 
         Args:
             forge: of this agent.
@@ -75,7 +75,7 @@ class RankGroup:
                 note=processes.note,
             )
             met_at = listener if rank == 0 else None
-            process = forge.fork(own, lane=lane, listener=met_at)
+            process = forge.start(own, lane=lane, listener=met_at)
             self.processes.append(process)
             self._events[rank] = LineReader(process.events)
             path = self._logs_folder / f"rank-{rank}.log"

@@ -3,7 +3,6 @@
 import contextlib
 import json
 import os
-import signal
 import socket
 import subprocess
 import sys
@@ -13,8 +12,9 @@ from ...jobs.config.environment import rank_environment
 from ...jobs.documents import changed, from_plain, to_plain
 from ..orders import RankOrder
 from ..reports import Broken, Exited, Forked, Ready, TemplateReport
+from .lane_process import Gone, LaneProcess, received
 from .oom import oom_kills
-from .stayers import IDLE_S, RankProcess, Start, Stayer, received
+from .rank_process import RankProcess, Start
 
 
 class TemplateDied(Exception):
@@ -48,19 +48,17 @@ class Forge:
         self._last_words = ""
         self._by_ticket: dict[str, RankProcess] = {}
         self._by_pid: dict[int, RankProcess] = {}
-        self._stayers: list[Stayer] = []
+        self._processes: list[LaneProcess] = []
         self._tickets = 0
 
-    def fork(
-        self, order: RankOrder, *, lane: int = 0, listener: socket.socket | None = None
-    ) -> RankProcess:
-        """Have a rank's process forked, or an idle one of its lane begin anew.
+    def start(self, order: RankOrder, *, lane: int, listener: socket.socket | None) -> RankProcess:
+        """Have a rank begin: in the lane's process if that is idle and fits, else in a new one.
 
         The pipes of the rank exist at once, its process id may come later.
 
         Args:
             order: what the rank is to do.
-            lane: the place in which it runs; what is idle there makes room for it.
+            lane: the place in which it runs. A process there that does not fit is ended before.
             listener: where rank 0 of a group is met.
 
         Raises:
@@ -71,11 +69,11 @@ class Forge:
         log, log_theirs = os.pipe()
         self._tickets += 1
         rank = RankProcess(order.rank, str(self._tickets), events, control, log)
-        order = changed(order, ticket=rank.ticket)
-        start = Start(rank, order, lane, [events_theirs, control_theirs, log_theirs])
+        handles = [events_theirs, control_theirs, log_theirs]
         if listener is not None:
-            start.handles.append(os.dup(listener.fileno()))
-        before = [one for one in self._stayers if one.lane == lane and not one.is_working]
+            handles.append(os.dup(listener.fileno()))
+        start = Start(rank, changed(order, ticket=rank.ticket), lane, handles)
+        before = [one for one in self._processes if one.lane == lane and not one.is_working]
         if before:
             before[0].add(start)
         else:
@@ -83,30 +81,29 @@ class Forge:
         return rank
 
     def _fork(self, start: Start) -> None:
-        """Have the template fork a rank, one that may stay if its order says so."""
-        rank, reuse, handles = start.rank, start.order.order.reuse, list(start.handles)
+        """Have the template fork a rank; if its order says so, its process may do others later."""
+        rank, reuse, handles = start.rank, start.order.order.reuse, start.handles
         rank.oom_before = oom_kills()
-        if reuse:
-            mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-            mine.setblocking(False)
-            self._stayers.append(Stayer(start.lane, reuse, mine, rank))
-            handles.append(theirs.detach())
-        self._by_ticket[rank.ticket] = rank
         try:
+            if reuse:
+                mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+                mine.setblocking(False)
+                self._processes.append(LaneProcess(start.lane, reuse, mine, rank))
+                handles.append(theirs.detach())
+            self._by_ticket[rank.ticket] = rank
             self.socket.setblocking(True)
             socket.send_fds(self.socket, [json.dumps(to_plain(start.order)).encode()], handles)
         except OSError as error:
             raise TemplateDied(str(error)) from None
         finally:
             self.socket.setblocking(False)
-            for handle in handles:
-                os.close(handle)
+            start.close()
 
     @property
     def handles(self) -> list[int]:
         """What wakes the agent."""
-        stayers = (one.socket.fileno() for one in self._stayers if one.is_open)
-        return [self.socket.fileno(), *stayers]
+        processes = (one.channel.fileno() for one in self._processes if one.is_open)
+        return [self.socket.fileno(), *processes]
 
     def hear(self) -> None:
         """Take in what the template says, and the processes that do several runs.
@@ -114,25 +111,29 @@ class Forge:
         Raises:
             TemplateDied: it is gone.
         """
-        self.dismiss()
-        for stayer in self._stayers:
-            self._hear(stayer)
+        self._hear_processes()
         try:
             for told in received(self.socket):
                 self._take(from_plain(json.loads(told), TemplateReport))
-        except OSError as error:
+        except Gone as gone:
+            # What they said before they ended with it counts.
+            self._hear_processes()
             status = self.process.wait()
-            raise TemplateDied(self._last_words or f"{error}, exit status {status}") from None
+            raise TemplateDied(self._last_words or f"{gone}, exit status {status}") from None
 
-    def _hear(self, stayer: Stayer) -> None:
-        for rank, pid in stayer.hear():
-            self._began(rank, pid)
+    def _hear_processes(self) -> None:
+        for process in self._processes:
+            self._hear(process)
 
-    def _began(self, rank: RankProcess, pid: int) -> None:
+    def _hear(self, process: LaneProcess) -> None:
+        for rank, pid in process.hear():
+            self._has_process(rank, pid)
+
+    def _has_process(self, rank: RankProcess, pid: int) -> None:
         rank.pid = pid
         self._by_pid[pid] = rank
         if rank.killed:
-            # Before it had a process.
+            # It was ended before it had one.
             rank.kill()
 
     def _take(self, report: TemplateReport) -> None:
@@ -142,33 +143,41 @@ class Forge:
             case Broken():
                 self._last_words = report.text
             case Forked():
-                self._began(self._by_ticket.pop(report.ticket), report.pid)
+                self._has_process(self._by_ticket.pop(report.ticket), report.pid)
             case Exited():
                 self._bury(report)
 
     def _bury(self, report: Exited) -> None:
-        gone = [one for one in self._stayers if one.rank.pid == report.pid]
-        for stayer in gone:
+        gone = [one for one in self._processes if one.rank.pid == report.pid]
+        for process in gone:
             # What it said before it ended counts.
-            self._hear(stayer)
+            self._hear(process)
         ended = self._by_pid.pop(report.pid, None)
         if ended is not None and ended.status is None:
             ended.status = report.status
-        for stayer in gone:
-            self._stayers.remove(stayer)
-            stayer.socket.close()
-            for start in stayer.left:
+        for process in gone:
+            self._processes.remove(process)
+            process.channel.close()
+            for start in process.not_begun:
                 if start.rank.killed:
-                    start.rank.status = -signal.SIGKILL
-                    start.close()
+                    start.drop()
                 else:
                     self._fork(start)
 
-    def dismiss(self, idle_s: float = IDLE_S) -> None:
-        """End the processes that have had nothing to do for so many seconds."""
-        for stayer in self._stayers:
-            if stayer.is_of_no_use(idle_s):
-                stayer.end()
+    def dismiss(self) -> None:
+        """End the processes that nobody needs any more, and those that do not answer."""
+        for process in self._processes:
+            if process.should_end and not process.is_ended:
+                process.end()
+
+    def end_resting(self) -> None:
+        """End the processes that do no run at this moment, and forget what would follow there."""
+        for process in self._processes:
+            if not process.is_working:
+                for start in process.not_begun:
+                    start.drop()
+                process.handed, process.following = None, []
+                process.end()
 
     @property
     def was_killed(self) -> bool:
@@ -183,19 +192,15 @@ class Forge:
 
     def close(self) -> None:
         """End the template, and before it what waits for a next run."""
-        resting = [one for one in self._stayers if not one.is_working]
-        for stayer in resting:
-            stayer.end()
+        self.end_resting()
         deadline = time.monotonic() + 5.0
         with contextlib.suppress(TemplateDied):
-            # Its memory, of a GPU too, is free for whoever comes next.
-            while any(one in self._stayers for one in resting) and time.monotonic() < deadline:
+            # Their memory, of a GPU too, is free for whoever comes next.
+            while any(one.is_ended for one in self._processes) and time.monotonic() < deadline:
                 time.sleep(0.01)
                 self.hear()
-        for stayer in self._stayers:
-            stayer.socket.close()
-            for start in stayer.left:
-                start.close()
+        for process in self._processes:
+            process.channel.close()
         self.socket.close()
         if not self.ready:
             # Importing torch takes seconds, and nothing hangs on this one yet.

@@ -16,7 +16,7 @@ import threading
 from ...jobs.documents import from_plain, to_plain
 from ...jobs.run.states import ExitCode
 from ..orders import RankOrder
-from ..reports import Begun, Done, Idle, StayerReport
+from ..reports import Begun, Done, Idle, LaneReport
 from .rank import run_rank
 
 # What libraries may keep of a GPU's memory for themselves.
@@ -40,16 +40,17 @@ def do_runs(order: RankOrder, handles: list[int]) -> int:
     while True:
         before = _graphs()
         code = _do(order, handles)
-        _let_go_of_log()
         if code != ExitCode.COMPLETED:
             return code
         try:
+            _let_go_of_log()
             _send(agent, Done(ticket=order.ticket))
-            # A kept graph that did not fit was made again, and torch does that a few times only.
+            # The first run makes the graphs. If a later one made more, the kept ones did not fit,
+            # and torch compiles a function again only a few times in one process.
             is_fit = before in (0, _graphs()) and is_as_new()
             following = _next(agent) if is_fit else None
         except Exception:
-            # The run has completed, whatever its remains do.
+            # The run has completed, whatever comes of the process.
             return code
         if following is None:
             return code
@@ -94,16 +95,19 @@ def _next(agent: socket.socket) -> tuple[RankOrder, list[int]] | None:
     if not message:
         return None
     order = from_plain(json.loads(message), RankOrder)
-    _send(agent, Begun(ticket=order.ticket))
+    if len(handles) < len(("events", "control", "log")):
+        # There were too few descriptors left to take them. It is begun in another process.
+        return None
+    _send(agent, Begun(ticket=order.ticket, cpu_s=sum(os.times()[:4])))
     return order, handles
 
 
-def _send(agent: socket.socket, report: StayerReport) -> None:
+def _send(agent: socket.socket, report: LaneReport) -> None:
     agent.sendall(json.dumps(to_plain(report)).encode())
 
 
 def is_as_new() -> bool:
-    """Whether no process, thread, weights or memory of a GPU is left of a run.
+    """Whether no process, thread, parameter of a model or memory of a GPU is left of a run.
 
     Libraries may keep threads, which they give a name, and workspaces on the GPU.
     """

@@ -21,6 +21,10 @@ TEXTS = {
         "Features of images, each of length 1, as points of a plane (t-SNE): images with similar"
         " features lie near each other. Colours: classes. Distances between groups mean nothing."
     ),
+    "depth": (
+        "What each block adds to the tokens that go through it: norm of what attention and the MLP"
+        " add, divided by the norm of what they add to, as a mean over tokens and images."
+    ),
     "filters": (
         "Rows of the matrix that mixes patches, a line of images for each block: how much of each"
         " patch goes into one. The middle colour is zero."

@@ -11,7 +11,7 @@ import io
 import json
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -35,6 +35,7 @@ from ..heads.base import trains_module
 from ..heads.relations import Relation
 from ..randomness import Streams
 from ..training.trainee import Trainee, make_trainee
+from .depth import depth
 from .each import each
 from .feature_space import feature_space
 from .filters import filters, sparsity
@@ -56,7 +57,8 @@ class Asked:
     kind: Kind
     set_name: str = "test"
     images: Sequence[int] = ()
-    """Places in the set, from 0; none: four that are spread over it, of `features` up to 1000."""
+    """Places in the set, from 0; none: four that are spread over it, of `depth` up to 64 and
+    of `features` up to 1000."""
     classes: Sequence[int] = ()
     """Of maps for each class; none: the predicted class and the right one."""
     point: tuple[float, float] = (0.5, 0.5)
@@ -101,7 +103,7 @@ def pictures(
     trainee = make_trainee(final.spec, Streams(final.spec.seeds))
     load_weights(trainee.backbone, final.weights)
     trainee.to(device).eval()
-    layers, space, shown = [], None, []
+    layers, space, shown, blocks = [], None, [], []
     if asked.kind == "filters":
         shown, layers = filters(trainee.backbone), sparsity(trainee.backbone)
     else:
@@ -115,6 +117,9 @@ def pictures(
         if asked.kind == "features":
             places = _places(asked, images, FEATURES)
             space = feature_space(trainee, final, places, images, set_name=asked.set_name)
+        elif asked.kind == "depth":
+            several = replace(asked, images=_places(asked, images, MOST))
+            blocks = depth(trainee.backbone, _batch(final, trainee, several, images).inputs)
         else:
             batch = _batch(final, trainee, asked, images)
             shown = _SHOWING[asked.kind](trainee, final, asked, batch)
@@ -126,6 +131,7 @@ def pictures(
         shown=shown,
         layers=layers,
         space=space,
+        blocks=blocks,
     )
 
 

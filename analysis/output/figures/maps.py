@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ....jobs.errors import BadInput
-from ....jobs.run.pictures import FeatureSpace, LayerSparsity, Panel, Pictures, Shown
+from ....jobs.run.pictures import BlockDepth, FeatureSpace, LayerSparsity, Panel, Pictures, Shown
 from .canvas import COLOURS, WIDTH, Drawn, new_figure, styled
 
 # Maps side by side; more go into the next line.
@@ -35,16 +35,18 @@ SEQUENTIAL = "viridis"
 def maps(found: Pictures) -> list[Drawn]:
     """Draw an image or a block a line, with its maps; and how sparse the layers are, if told.
 
-    Of features, their points and their principal components.
+    Of features, their points and their principal components; of depth, what the blocks add.
 
     Args:
-        found: at least one image or block, with at least one map; or features.
+        found: at least one image or block, with at least one map; or features; or blocks.
 
     Raises:
         BadInput: there are more maps than a page can hold.
     """
     if found.space is not None:
         return [_space(found.space, found.text), _energy(found.space)]
+    if found.blocks:
+        return _depth(found.blocks, found.text)
     drawn = [_maps(found)]
     if found.layers:
         drawn.append(_sparsity(found.layers))
@@ -234,3 +236,51 @@ def _energy(space: FeatureSpace) -> Drawn:
         rows=[list(row) for row in zip(counts, space.energy, strict=True)],
         figure=figure,
     )
+
+
+def _depth(blocks: Sequence[BlockDepth], text: str) -> list[Drawn]:
+    adding = [one for one in blocks if one.mixing is not None and one.mlp is not None]
+    numbers = [one.block for one in adding]
+    added = {
+        "attention (what mixes tokens)": [one.mixing for one in adding],
+        "MLP": [one.mlp for one in adding],
+    }
+    found = [
+        Drawn(
+            name="depth",
+            title="What each block adds",
+            text=text,
+            heading=["block", "mixing", "mlp"],
+            rows=[[one.block, one.mixing, one.mlp] for one in adding],
+            figure=_by_block(numbers, added, "norm added / norm before"),
+        )
+    ]
+    tokens = [one for one in blocks if one.similarity is not None]
+    if tokens:
+        lines = {"class and distillation token": [one.similarity for one in tokens]}
+        similar = Drawn(
+            name="token-similarity",
+            title="Similarity of the class token and the distillation token",
+            text=(
+                "Cosine of the class token and the distillation token after each block, as a mean"
+                " over images; at 0, of the two learned tokens."
+            ),
+            heading=["block", "similarity"],
+            rows=[[one.block, one.similarity] for one in tokens],
+            figure=_by_block([one.block for one in tokens], lines, "cosine similarity"),
+        )
+        found.append(similar)
+    return found
+
+
+def _by_block(numbers: Sequence[int], lines: dict[str, list[Any]], label: str) -> Any:
+    with styled():
+        figure = new_figure(3.6)
+        axes = figure.add_subplot()
+        for number, (name, values) in enumerate(lines.items()):
+            axes.plot(numbers, values, marker="o", markersize=3, color=COLOURS[number], label=name)
+        axes.set(xlabel="block", ylabel=label)
+        axes.set_ylim(bottom=min(0, *axes.get_ylim()))
+        axes.xaxis.get_major_locator().set_params(integer=True)
+        axes.legend(fontsize=7)
+    return figure

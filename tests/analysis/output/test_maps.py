@@ -7,8 +7,9 @@ import io
 import pytest
 
 from vtjobs.analysis.output.figures.maps import MOST_ACROSS, maps
+from vtjobs.jobs.documents import changed
 from vtjobs.jobs.errors import BadInput
-from vtjobs.jobs.run.pictures import FeatureSpace, LayerSparsity, Panel, Pictures, Shown
+from vtjobs.jobs.run.pictures import BlockDepth, FeatureSpace, LayerSparsity, Panel, Pictures, Shown
 
 # A PNG of one grey pixel.
 PIXEL = base64.b64decode(
@@ -83,6 +84,20 @@ def test_sparsity_is_a_figure_of_its_own() -> None:
     (axes,) = drawn.figure.axes
     assert [line.get_label() for line in axes.get_lines()] == ["patches", "mlp.fc1"]
     assert drawn.rows[0] == ["blocks.0.patches", "patches", 1, 10.0]
+
+
+def test_what_blocks_add_and_how_alike_tokens_become_are_two_figures() -> None:
+    blocks = [
+        BlockDepth(block=0, similarity=0.06),
+        BlockDepth(block=1, mixing=0.5, mlp=0.25, similarity=0.3),
+        BlockDepth(block=2, mixing=0.4, mlp=0.2, similarity=0.93),
+    ]
+    found = Pictures(run_id="r", kind="depth", text="What is added.", shown=[], blocks=blocks)
+    added, similar = maps(found)
+    assert added.rows == [[1, 0.5, 0.25], [2, 0.4, 0.2]]
+    assert similar.rows == [[0, 0.06], [1, 0.3], [2, 0.93]]
+    plain = [changed(one, similarity=None) for one in blocks[1:]]
+    assert [one.name for one in maps(changed(found, blocks=plain))] == ["depth"]
 
 
 def test_features_are_points_coloured_by_class() -> None:

@@ -9,7 +9,7 @@ from vtjobs.jobs.run.states import AttemptState, FailureClass
 from vtjobs.workers.agent import outcome
 from vtjobs.workers.agent.oom import oom_kills
 from vtjobs.workers.agent.outcome import judge_ranks
-from vtjobs.workers.agent.stayers import RankProcess
+from vtjobs.workers.agent.rank_process import RankProcess
 
 
 def test_the_counter_of_the_own_group_is_read_in_both_layouts(tmp_path: Path) -> None:

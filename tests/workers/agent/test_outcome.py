@@ -8,7 +8,7 @@ import pytest
 from vtjobs.jobs.config.node import UNEXPLAINED
 from vtjobs.jobs.run.states import AttemptState, FailureClass
 from vtjobs.workers.agent.outcome import KillCause, Killed, Outcome, judge_ranks
-from vtjobs.workers.agent.stayers import RankProcess
+from vtjobs.workers.agent.rank_process import RankProcess
 
 
 def ended(rank: int, status: int) -> RankProcess:

@@ -4,16 +4,17 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from typing import Any
 
 import pytest
 
 from vtjobs.jobs.run.states import AttemptState
 from vtjobs.jobs.workspace.allocation import Shape
-from vtjobs.workers.agent import stayers
+from vtjobs.workers.agent import lane_process
 from vtjobs.workers.agent.attempt import HostedRun
 from vtjobs.workers.agent.orders import reuse_of
-from vtjobs.workers.agent.template_client import Forge
+from vtjobs.workers.agent.template_client import Forge, TemplateDied
 
 from ...support.grids import tiny_grid
 from ...support.lab import Lab, a_template, is_running, serve, wait_for
@@ -25,7 +26,8 @@ COMPLETED = AttemptState.COMPLETED
 @pytest.fixture
 def own_forge(forge: Forge) -> Forge:
     """A template with no idle process that another test has left."""
-    wait_for(lambda: (forge.hear(), forge.dismiss(idle_s=0.0), not forge._stayers)[2])
+    forge.end_resting()
+    wait_for(lambda: (forge.hear(), not forge._processes)[1])
     return forge
 
 
@@ -33,6 +35,11 @@ def pid_of(hosted: HostedRun) -> int:
     (rank,) = hosted.ranks.processes
     assert rank.pid is not None
     return rank.pid
+
+
+def until_idle(forge: Forge) -> None:
+    """Wait until the only process waits for an order."""
+    wait_for(lambda: (forge.hear(), forge._processes[0].is_idle)[1])
 
 
 def in_turn(lab: Lab, forge: Forge, run_ids: list[str], **shape: Any) -> list[HostedRun]:
@@ -141,7 +148,7 @@ def test_a_run_that_is_killed_before_it_is_taken_is_not_taken_for_the_next_one(
     allocation = lab.allocate(lab.submit(tiny_grid(seeds="3")))
     first = lab.host(allocation, own_forge, position=0, lane=0)
     serve(own_forge, first)
-    wait_for(lambda: (own_forge.hear(), own_forge._stayers[0].is_idle)[1])
+    until_idle(own_forge)
     second = lab.host(allocation, own_forge, position=1, lane=0)
     second.ranks.kill()
     third = lab.host(allocation, own_forge, position=2, lane=0)
@@ -150,27 +157,86 @@ def test_a_run_that_is_killed_before_it_is_taken_is_not_taken_for_the_next_one(
     assert third.checkpoint_step > 0 and second.checkpoint_step == 0
 
 
+def test_a_run_that_was_taken_is_not_ended_because_the_agent_listens_late(
+    lab: Lab, own_forge: Forge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    allocation = lab.allocate(lab.submit(tiny_grid(seeds="2")))
+    serve(own_forge, lab.host(allocation, own_forge, position=0, lane=0))
+    until_idle(own_forge)
+    monkeypatch.setattr(lane_process, "STUCK_S", 0.5)
+    second = lab.host(allocation, own_forge, position=1, lane=0)
+    time.sleep(1.0)
+    serve(own_forge, second)
+    assert second.ended.state == COMPLETED
+
+
+def test_a_crash_in_a_later_run_of_a_process_is_that_runs(lab: Lab, own_forge: Forge) -> None:
+    long = tiny_grid(seeds="1", epochs=100_000)
+    allocation = lab.allocate(lab.submit(tiny_grid(seeds="1")) + lab.submit(long))
+    first = lab.host(allocation, own_forge, position=0, lane=0)
+    serve(own_forge, first)
+    second = lab.host(allocation, own_forge, position=1, lane=0)
+    serve(own_forge, second, until=lambda: second.position.get("step", 0) > 0)
+    assert pid_of(second) == pid_of(first)
+    os.kill(pid_of(second), signal.SIGSEGV)
+    serve(own_forge, second)
+    assert (first.ended.state, second.ended.state) == (COMPLETED, AttemptState.FAILED)
+    assert second.ended.signature == "rank killed by SIGSEGV"
+
+
+def test_a_stop_reaches_a_run_that_has_not_been_taken_yet(lab: Lab, own_forge: Forge) -> None:
+    long = tiny_grid(seeds="1", epochs=100_000)
+    allocation = lab.allocate(lab.submit(tiny_grid(seeds="1")) + lab.submit(long))
+    serve(own_forge, lab.host(allocation, own_forge, position=0, lane=0))
+    until_idle(own_forge)
+    second = lab.host(allocation, own_forge, position=1, lane=0)
+    second.stop(AttemptState.PREEMPTED)
+    serve(own_forge, second)
+    assert second.ended.state == AttemptState.PREEMPTED
+
+
+def test_with_the_template_an_idle_process_and_the_run_that_it_was_given_are_gone(
+    lab: Lab,
+) -> None:
+    with a_template() as forge:
+        allocation = lab.allocate(lab.submit(tiny_grid(seeds="2")))
+        first = lab.host(allocation, forge, position=0, lane=0)
+        serve(forge, first)
+        until_idle(forge)
+        os.kill(pid_of(first), signal.SIGSTOP)
+        second = lab.host(allocation, forge, position=1, lane=0)
+        os.kill(forge.process.pid, signal.SIGKILL)
+        with pytest.raises(TemplateDied):
+            serve(forge, second)
+        second.template_died("killed")
+    assert second.ended.state == AttemptState.FAILED
+    wait_for(lambda: not is_running(pid_of(first)))
+
+
 def test_an_idle_process_that_does_not_answer_is_replaced(
     lab: Lab, own_forge: Forge, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     allocation = lab.allocate(lab.submit(tiny_grid(seeds="2")))
     first = lab.host(allocation, own_forge, position=0, lane=0)
     serve(own_forge, first)
-    wait_for(lambda: (own_forge.hear(), own_forge._stayers[0].is_idle)[1])
+    until_idle(own_forge)
     os.kill(pid_of(first), signal.SIGSTOP)
-    monkeypatch.setattr(stayers, "STUCK_S", 0.5)
+    monkeypatch.setattr(lane_process, "STUCK_S", 0.5)
     second = lab.host(allocation, own_forge, position=1, lane=0)
     serve(own_forge, second)
     assert second.ended.state == COMPLETED and pid_of(second) != pid_of(first)
 
 
 def test_a_process_is_ended_that_has_had_nothing_to_do_for_a_while(
-    lab: Lab, own_forge: Forge
+    lab: Lab, own_forge: Forge, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (first,) = in_turn(lab, own_forge, lab.submit(tiny_grid(seeds="1")))
-    wait_for(lambda: (own_forge.hear(), own_forge._stayers[0].is_idle)[1])
+    until_idle(own_forge)
     assert is_running(pid_of(first))
-    wait_for(lambda: (own_forge.dismiss(idle_s=0.2), not is_running(pid_of(first)))[1])
+    own_forge.dismiss()
+    assert is_running(pid_of(first))
+    monkeypatch.setattr(lane_process, "IDLE_S", 0.2)
+    wait_for(lambda: (own_forge.dismiss(), not is_running(pid_of(first)))[1])
 
 
 def test_nothing_idle_is_left_when_a_template_is_closed(lab: Lab) -> None:

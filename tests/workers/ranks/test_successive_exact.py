@@ -68,7 +68,7 @@ def train(
         reuse=reuse,
     )
     group = RankGroup(folder, hang_s=300.0, mirror=False)
-    group.fork(
+    group.start(
         forge,
         order,
         first=0,

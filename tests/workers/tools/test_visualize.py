@@ -110,6 +110,14 @@ def test_activation_of_named_classes_is_shown_in_their_order(finished: Finished)
         assert [panel.title.split(":")[0] for panel in shown.panels] == ["class 7", "class 2"]
 
 
+def test_what_blocks_add_is_a_mean_over_64_images_or_those_that_are_named(
+    finished: Finished,
+) -> None:
+    many, few = shown_of(finished, kind="depth"), shown_of(finished, kind="depth", images=(0, 1))
+    assert [one.block for one in many.blocks] == [one.block for one in few.blocks]
+    assert many.blocks and many.blocks != few.blocks and not many.shown
+
+
 def test_relations_stand_beside_the_truth_in_its_colours(finished: Finished) -> None:
     (one,) = shown_of(finished, kind="relations", images=[0], point=(0.9, 0.1)).shown
     assert [panel.title for panel in one.panels] == [
