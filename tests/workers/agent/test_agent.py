@@ -266,6 +266,21 @@ def test_a_cancelled_run_leaves_its_lane_to_the_next_one_at_once(lab: Lab) -> No
     assert second is not None and second.state == "completed"
 
 
+def test_the_runs_of_a_lane_are_done_by_one_process(lab: Lab) -> None:
+    runs = lab.submit(tiny_grid(seeds="3"))
+    agent = start(lab, lab.allocate(runs, lanes=1))
+    ranks: set[int] = set()
+
+    def has_ended() -> bool:
+        for template in templates(agent.pid):
+            ranks.update(children(template))
+        return agent.poll() is not None
+
+    wait_for(has_ended)
+    assert agent.returncode == 0 and len(ranks) == 1
+    assert [lab.record(run_id, 1).end.state for run_id in runs] == ["completed"] * 3
+
+
 def test_a_job_whose_only_run_is_cancelled_has_not_failed(lab: Lab) -> None:
     (run_id,) = lab.submit(tiny_grid(seeds="1", epochs=ENDLESS))
     agent = start(lab, lab.allocate([run_id], lanes=1))
