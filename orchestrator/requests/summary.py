@@ -163,8 +163,8 @@ def _host_memory(context: Context | None, prepared: "Prepared") -> list[str]:
         return []
     fix = room.memory.fix.format(runs=max(1, present // most))
     return [
-        f"such a run had up to {_gib(most)} of its host's memory before, and {lanes} at a time"
-        f" share {_gib(present)}. {fix}"
+        "earlier runs of these backbones on these datasets took up to"
+        f" {_gib(most)} of host memory each, and {lanes} at a time share {_gib(present)}. {fix}"
     ]
 
 
