@@ -16,6 +16,7 @@ TITLES = {
     "cam": "Class activation maps",
     "relations": "Relations between patches",
     "filters": "Filters over patches",
+    "masks": "Masks and predictions",
 }
 # Classes with the same colour differ in their mark, as far as there are marks.
 MARKERS = ("o", "^", "s", "D", "v", "P", "X")
@@ -96,11 +97,12 @@ def _count(shown: Shown) -> int:
 
 def _draw(figure: Any, places: Sequence[Any], shown: Shown, *, wide: int) -> None:
     left = iter(places)
-    pixels = None
+    pixels, ratio = None, 1.0
     if shown.image is not None:
         pixels = _pixels(shown.image)
+        ratio = pixels.shape[0] / pixels.shape[1]
         axes = _square(figure, next(left), textwrap.fill(shown.title, wide))
-        axes.imshow(pixels, cmap="gray", vmin=0, vmax=1, extent=(0, 1, 1, 0))
+        axes.imshow(pixels, cmap="gray", vmin=0, vmax=1, extent=(0, 1, 1, 0), aspect=ratio)
         _mark(axes, shown)
     for number, panel in enumerate(shown.panels):
         title = panel.title
@@ -109,7 +111,7 @@ def _draw(figure: Any, places: Sequence[Any], shown: Shown, *, wide: int) -> Non
         axes = _square(figure, next(left), textwrap.fill(title, wide))
         if panel.covers and pixels is not None:
             axes.imshow(pixels, cmap="gray", vmin=0, vmax=1, extent=(0, 1, 1, 0))
-        _map(axes, panel)
+        _map(axes, panel, ratio)
         _mark(axes, shown)
 
 
@@ -123,7 +125,14 @@ def _square(figure: Any, place: Any, title: str) -> Any:
     return axes
 
 
-def _map(axes: Any, panel: Panel) -> None:
+def _map(axes: Any, panel: Panel, ratio: float) -> None:
+    """Draw a map.
+
+    Args:
+        axes: where.
+        panel: the map.
+        ratio: height by width of what it is a map of.
+    """
     is_signed = panel.low is not None and panel.high is not None and panel.low == -panel.high
     axes.imshow(
         panel.values,
@@ -133,6 +142,7 @@ def _map(axes: Any, panel: Panel) -> None:
         alpha=OPACITY if panel.covers else None,
         interpolation="bilinear" if panel.covers else "nearest",
         extent=(0, 1, 1, 0),
+        aspect=ratio,
     )
 
 
