@@ -1,5 +1,6 @@
 """`--watch`: a view that is printed again and again."""
 
+import gc
 import os
 import signal
 import subprocess
@@ -103,6 +104,8 @@ def test_watching_for_long_opens_nothing_more(
         monkeypatch.setattr(Workspace, "is_ours", lambda _: False)
     monkeypatch.chdir(held.folder)
     counts: list[int] = []
+    # What earlier tests have left behind shall not end in between.
+    gc.collect()
 
     def pause(_: float) -> None:
         counts.append(len(os.listdir("/proc/self/fd")))
@@ -111,7 +114,7 @@ def test_watching_for_long_opens_nothing_more(
 
     monkeypatch.setattr(repeated.time, "sleep", pause)
     watch.status(watch=1, selector=None, as_json=False, quiet=False, workspace="runs")
-    assert counts[-1] == counts[1]
+    assert counts[-1] <= counts[1]
 
 
 def test_what_cannot_be_shown_the_first_time_is_an_error(held: Cli) -> None:
