@@ -142,11 +142,11 @@ class Results:
         """Scores, a record for each run, epoch and set."""
         return self._by_epoch(of_training=False)
 
-    def curves(self, metric: str = "top1", set_name: str = "test") -> "Records[CellCurve]":
+    def curves(self, metric: str | None = None, set_name: str = "test") -> "Records[CellCurve]":
         """Return learning curves over seeds, a record for each cell.
 
         Args:
-            metric: of the scores.
+            metric: of the scores; None: top1, or miou of runs on masks.
             set_name: that they were made on; `training` for metrics of training.
 
         Raises:

@@ -18,7 +18,7 @@ from .options import (
     selection,
 )
 from .repeated import watched
-from .result_options import DataFormat, FigureFolder, Metric
+from .result_options import CurveMetric, DataFormat, FigureFolder
 
 if TYPE_CHECKING:
     from ..analysis.findings.curves import CellCurve
@@ -54,7 +54,7 @@ Over = Annotated[
 @watched
 def curve(
     selector: Selector = None,
-    metric: Metric = "top1",
+    metric: CurveMetric = None,
     set_name: CurveSet = "test",
     by: By = None,
     over: Over = None,

@@ -13,6 +13,13 @@ DataFormat = Annotated[
     str, typer.Option("--format", "-f", help="Output format: table, csv or json.")
 ]
 Metric = Annotated[str, typer.Option(help="Metric, e.g. top1, top5, loss or ema_top1.")]
+CurveMetric = Annotated[
+    str | None,
+    typer.Option(
+        "--metric",
+        help="Metric, e.g. top1, top5, loss or ema_top1 [default: top1; miou of runs on masks].",
+    ),
+]
 SetName = Annotated[str, typer.Option("--set", help="Evaluation set.")]
 Baseline = Annotated[
     str | None,
@@ -24,7 +31,10 @@ PlannedMetric = Annotated[
     str | None,
     typer.Option(
         "--metric",
-        help="Metric, e.g. top1, top5, loss or ema_top1 [default: as declared, else top1].",
+        help=(
+            "Metric, e.g. top1, top5, loss or ema_top1 "
+            "[default: as declared, else top1; miou of runs on masks]."
+        ),
     ),
 ]
 PlannedSet = Annotated[

@@ -8,7 +8,7 @@ import typer
 
 from ..jobs.errors import BadInput, NothingMatched
 from .options import Json, Selector, Workspace, look_into, require_style, say_imported, selection
-from .result_options import DataFormat, Decimals, FigureFolder, Metric
+from .result_options import CurveMetric, DataFormat, Decimals, FigureFolder
 
 if TYPE_CHECKING:
     from ..analysis.findings.two_sets import TwoSets
@@ -18,7 +18,7 @@ def scatter(
     selector: Selector = None,
     x: Annotated[str, typer.Option("--x", help="Evaluation set that predicts.")] = "test",
     y: Annotated[str, typer.Option("--y", help="Evaluation set that is predicted.")] = "v2",
-    metric: Metric = "top1",
+    metric: CurveMetric = None,
     figure: FigureFolder = None,
     style: DataFormat = "table",
     as_json: Json = False,
@@ -31,6 +31,7 @@ def scatter(
     fits the first one more than the other cells do.
     """
     from ..analysis.findings.two_sets import two_sets
+    from ..analysis.findings.usual_metric import usual_metric
     from .printing import terminal
 
     require_style(style, ("table", "csv", "json"))
@@ -38,6 +39,7 @@ def scatter(
         raise BadInput(f"--x and --y are both {x}. Name two sets")
     context = look_into(workspace)
     chosen = selection(selector, default_all=True)
+    metric = metric or usual_metric(context.ledger, chosen)
     found = two_sets(context.ledger, chosen, metric=metric, x_set=x, y_set=y)
     if not found:
         raise NothingMatched(

@@ -15,8 +15,8 @@ KINDS = get_args(Kind)
 MOST_DIGITS = 12
 # Option -> the kinds that it is for.
 ASKED: dict[str, tuple[str, ...]] = {
-    "--set": ("attention", "cam", "relations", "features", "depth"),
-    "--images": ("attention", "cam", "relations", "features", "depth"),
+    "--set": ("attention", "cam", "relations", "features", "depth", "masks"),
+    "--images": ("attention", "cam", "relations", "features", "depth", "masks"),
     "--classes": ("attention", "cam"),
     "--at": ("relations",),
 }
@@ -30,7 +30,8 @@ def visualize(
         typer.Option(
             help="attention (class token to patches), cam (class activation maps), relations (what"
             " drloc or relvit predicts), filters (over patches, of ResMLP and MLP-Mixer),"
-            " features (t-SNE and principal components) or depth (what each block adds).",
+            " features (t-SNE and principal components), depth (what each block adds) or masks"
+            " (beside what is predicted).",
             autocompletion=lambda: list(KINDS),
         ),
     ] = "attention",

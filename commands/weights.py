@@ -18,6 +18,9 @@ from .options import (
 )
 from .result_options import SetName
 
+# Of an image with a mask: a larger one would not fit many GPUs.
+MOST_SCALE = 8
+
 
 def mcnemar(
     run: RunId,
@@ -45,7 +48,8 @@ def mcnemar(
     for run_id, one in zip(run_ids, bits, strict=True):
         if one is None:
             raise NothingMatched(
-                f"run {run_id} has no per-image results on {set_name}; only completed runs do"
+                f"run {run_id} has no per-image results on {set_name}: completed runs have them,"
+                " but for those on masks"
             )
     first, second = (per_image.images_of(context.workspace, run_id, set_name) for run_id in run_ids)
     if first != second:
@@ -96,6 +100,14 @@ def evaluate(
             max=1,
         ),
     ] = None,
+    scales: Annotated[
+        str | None,
+        typer.Option(
+            help="For masks: mean over these factors of the size, and over mirror images, e.g. "
+            "0.5,1,1.5; stored as test@scales0.5-1-1.5.",
+            metavar="F[,F…]",
+        ),
+    ] = None,
     knn: Annotated[
         str | None,
         typer.Option(
@@ -119,7 +131,7 @@ def evaluate(
     from ..orchestrator.housekeeping.evaluate import evaluate as score
     from .printing import terminal
 
-    counts = _counts(knn)
+    counts, factors = _counts(knn), _factors(scales)
     if labels is not None and not counts:
         raise BadInput("--labels needs --knn: a classifier knows its own classes only")
     context = open_workspace(workspace)
@@ -132,12 +144,26 @@ def evaluate(
         show=not as_json,
         image_size=image_size,
         crop_pct=crop_pct,
+        scales=factors,
         knn=counts,
         labels=labels,
         on_left_out=terminal.say,
     )
     if as_json:
         terminal.emit_json(found)
+
+
+def _factors(scales: str | None) -> list[float]:
+    """Return the factors of the size that an option lists, in rising order."""
+    try:
+        factors = [float(one) for one in scales.split(",")] if scales is not None else []
+    except ValueError:
+        factors = [0.0]
+    # The set's name has them as they are written here.
+    if any(not 0 < factor <= MOST_SCALE or round(factor, 2) != factor for factor in factors):
+        example = "of two digits after the point at most, e.g. 0.5,1"
+        raise BadInput(f"--scales {scales}: must be numbers above 0, up to {MOST_SCALE}, {example}")
+    return sorted(set(factors))
 
 
 def _counts(knn: str | None) -> list[int]:

@@ -5,10 +5,11 @@ from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any
 
-from sqlalchemy import Connection, Select, and_, func, select
+from sqlalchemy import Connection, Select, and_, exists, func, select
 
 from ..jobs.documents import from_plain
 from ..jobs.run.selector import Selection
+from ..jobs.run.spec import CellSpec
 from ..jobs.run.states import LIVE, AttemptState
 from ..jobs.workspace.events import Usage
 from ..jobs.workspace.grid_settings import GridSettings
@@ -247,6 +248,27 @@ def scored(connection: Connection, selection: Selection) -> set[tuple[str, str]]
     query = query.join(m.cells, m.cells.c.cell_id == m.runs.c.cell_id)
     query = query.where(where(connection, selection))
     return {(row[0], row[1]) for row in connection.execute(query)}
+
+
+def has_masks_alone(connection: Connection, selection: Selection) -> bool:
+    """Return whether all runs that no other starts from are on masks."""
+    # A word that other cells hardly have; most ledgers have none with it.
+    begun = select(m.cells.c.cell_id, m.cells.c.spec).where(m.cells.c.spec.contains("segmentation"))
+    of_masks = [
+        cell_id
+        for cell_id, text in connection.execute(begun)
+        if (spec := CellSpec.stored(text)) is not None and spec.settings.dataset.has_masks
+    ]
+    if not of_masks:
+        return False
+    child = m.runs.alias()
+    query = select(m.runs.c.cell_id).distinct()
+    query = query.join(m.cells, m.cells.c.cell_id == m.runs.c.cell_id)
+    query = query.where(
+        where(connection, selection), ~exists().where(child.c.parent == m.runs.c.run_id)
+    )
+    found = set(connection.execute(query).scalars())
+    return bool(found) and found <= set(of_masks)
 
 
 def cell_rows(

@@ -71,6 +71,8 @@ class GridPage(Document, frozen=True, kw_only=True):
     """Of the first rows: a line for each head."""
     undrawn: int
     """Rows without a chart."""
+    metric: str
+    """Of the cells' scores, on the test set."""
     comparison: Table | None
     """Of each cell with its baseline; null while runs are to come."""
 

@@ -8,6 +8,7 @@ from ..analysis.findings.cells import planned
 from ..analysis.findings.comparisons import compare
 from ..analysis.findings.curves import CellCurve, learning_curves
 from ..analysis.findings.declared import exploratory_notes, settle
+from ..analysis.findings.usual_metric import usual_metric
 from ..analysis.output import wording
 from ..analysis.output.layout import Table
 from ..analysis.output.render import of_comparisons
@@ -15,11 +16,13 @@ from ..db import queries
 from ..db.engine import reading
 from ..db.results import TRAINING, values_by_epoch
 from ..jobs.errors import BadInput, NothingMatched
+from ..jobs.run.metrics import MAIN
 from ..jobs.run.selector import Selection
 from ..jobs.run.spec import BASELINE
 from ..jobs.run.states import RunState
 from ..orchestrator.loop.context import Context
 from ..orchestrator.views import cells, details, failures, runs, spent
+from ..orchestrator.views.cells import CellView
 from ..orchestrator.views.eta import Etas
 from ..orchestrator.views.logs import tail
 from ..orchestrator.views.status import Status, status
@@ -96,7 +99,7 @@ def _grid(source: Source, name: str) -> GridPage:
         raise NothingMatched(f"no grid {name}")
     with reading(context.ledger.engine) as connection:
         description = queries.grid_settings(connection, {name})[name].description
-    seen = cells.cells(context, chosen)
+    seen = _cells(context, chosen)
     headings, heads, rows = _matrix(seen)
     drawn = rows[:MOST_CHARTS]
     return GridPage(
@@ -107,6 +110,7 @@ def _grid(source: Source, name: str) -> GridPage:
         rows=rows,
         charts=_charts_of_rows(context, chosen, drawn),
         undrawn=len(rows) - len(drawn),
+        metric=" or ".join(dict.fromkeys(cell.metric for cell in seen)),
         comparison=_comparison(context, chosen) if _is_over(found) else None,
     )
 
@@ -201,9 +205,20 @@ def _single(label: str, values: Mapping[int, float]) -> Line:
     )
 
 
+def _cells(context: Context, chosen: Selection) -> list[CellView]:
+    """Return the selected cells, each by the metric that its runs are scored by."""
+    usual = usual_metric(context.ledger, chosen)
+    seen = cells.cells(context, chosen, metric=usual)
+    if usual == MAIN["classification"]:
+        return seen
+    # Of a stage that others begin with.
+    before = cells.cells(context, chosen, metric=MAIN["classification"])
+    return [one if one.n or not other.n else other for one, other in zip(seen, before, strict=True)]
+
+
 def _cell(source: Source, name: str) -> CellPage:
     context, chosen = source.context, source.selection.narrowed("cell", name)
-    seen = cells.cells(context, chosen)
+    seen = _cells(context, chosen)
     if not seen:
         raise NothingMatched(f"no cell {name}")
     curve = next(iter(_curves(context, chosen)), None)
@@ -251,18 +266,20 @@ def _logs(context: Context, run_id: str) -> list[LogFile]:
 def _charts_of_run(context: Context, run_id: str) -> list[Chart]:
     with reading(context.ledger.engine) as connection:
         values = values_by_epoch(connection, run_id)
+    main = MAIN["classification"]
     scores: dict[str, dict[int, float]] = {}
     losses: dict[str, dict[int, float]] = {}
     for (epoch, set_name, metric), value in values.items():
         if set_name == TRAINING and metric in _LOSSES:
             losses.setdefault(metric, {})[epoch] = value
-        elif set_name != TRAINING and metric == "top1":
+        elif set_name != TRAINING and metric in MAIN.values():
+            main = metric
             scores.setdefault(set_name, {})[epoch] = value
     charts = []
     if scores:
         lines = [_single(set_name, of_set) for set_name, of_set in scores.items()]
         charts.append(
-            Chart(title="Score", text="Top-1 at each epoch, by set.", metric="top1", lines=lines)
+            Chart(title="Score", text=f"{main} at each epoch, by set.", metric=main, lines=lines)
         )
     if losses:
         lines = [_single(metric, of_metric) for metric, of_metric in losses.items()]

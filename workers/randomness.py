@@ -4,6 +4,7 @@ Every draw follows from (seed, stream, consumer, position), never from what ran 
 """
 
 import hashlib
+import random
 from collections.abc import Mapping
 
 import numpy
@@ -42,6 +43,13 @@ class Streams:
         torch.default_generator.manual_seed(key)
         if torch.cuda.is_available():
             torch.cuda.manual_seed(key)
+
+    def seed_sample(self, epoch: int, index: int, copy: int) -> None:
+        """Seed all global generators on the CPU for one copy of a training image in an epoch."""
+        key = self.key("augment", "pil", epoch, index, *([copy] if copy else []))
+        random.seed(key)
+        numpy.random.seed(key & 0xFFFFFFFF)
+        torch.default_generator.manual_seed(key)
 
     def seed_numpy(self, stream: str, consumer: str, *position: int) -> None:
         """Seed NumPy's global generator, which timm's Mixup draws from."""

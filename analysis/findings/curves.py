@@ -16,6 +16,7 @@ from ...jobs.run.selector import Selection
 from ...jobs.run.spec import Axes
 from ..stats.curves import Curves, Passing, Point, band
 from .cells import axes_of
+from .usual_metric import usual_metric
 
 SCHEMA_VERSION = 1
 
@@ -61,20 +62,21 @@ class CellCurve(Document, frozen=True, kw_only=True):
 
 
 def learning_curves(
-    ledger: Ledger, selection: Selection, *, metric: str = "top1", set_name: str = "test"
+    ledger: Ledger, selection: Selection, *, metric: str | None = None, set_name: str = "test"
 ) -> list[CellCurve]:
     """Return the curves of the selected cells, in the order of their grid.
 
     Args:
         ledger: where the scores are.
         selection: of runs.
-        metric: of the scores.
+        metric: of the scores; None: top1, or miou of runs on masks.
         set_name: that they were made on; `training` for metrics of training.
 
     Raises:
         NothingMatched: no run is selected.
         BadInput: no selected run has such a value.
     """
+    metric = metric or usual_metric(ledger, selection)
     with reading(ledger.engine) as connection:
         every = queries.list_runs(connection, selection)
         rows = [row for row in every if row.streams is None]

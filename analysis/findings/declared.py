@@ -29,6 +29,7 @@ from ...jobs.workspace.grid_settings import Declaration
 from . import epochs
 from .plan import ComparisonPlan
 from .selected_part import selected_part, the_grid
+from .usual_metric import usual_metric
 
 _WORDS = {
     "test": Test,
@@ -63,6 +64,8 @@ def settle(ledger: Ledger, selection: Selection, given: dict[str, Any]) -> Compa
     others = {name: value for name, value in given.items() if value != base.get(name)}
     _check_scored(ledger, selection, others)
     values = base | {name: value for name, value in given.items() if value is not None}
+    if "metric" not in values:
+        values["metric"] = usual_metric(ledger, selection)
     _check_values(values)
     if given.get("anytime") and given.get("margin") is None:
         # Of a declared plan only what goes together with it.

@@ -15,7 +15,7 @@ from .published import Published
 # Fine-tuned at 224 pixels, the runs of these have the fine-tuning's recipe.
 LOWRES = "lowres_finetune224"
 FINER = "finetune_res"
-CHAINED = ("pretrain_finetune", FINER, LOWRES)
+CHAINED = ("pretrain_finetune", "pretrain_then_standard_finetune", FINER, LOWRES)
 # CvT-13 as the DRLoc paper trained it has a name of its own, and so has ResNet-50 for 32 pixels;
 # the thesis calls its DeiT III models ViT; Flowers in RelViT's protocol is another dataset.
 BACKBONES = {
@@ -28,6 +28,10 @@ DATASETS = {"inat18": "inat2018", "inat19": "inat2019"}
 IN_PROTOCOL = {("relvit", "flowers102"): "flowers102_relvit"}
 # Further test sets are datasets of their own in the records.
 SETS = {"imagenet_v2": ("imagenet1k", "v2"), "imagenet_real": ("imagenet1k", "real")}
+# A column that table 3.13 of the thesis alone has. Its methods are where the class token joins.
+_DEPTHS = "depth_sa_ca"
+# What DRLoc's tables 12 and 13 are scored on.
+_SEGMENTED, _MULTI_SCALE = "drloc_ade20k", "test@scales0.5-0.75-1-1.25-1.5-1.75"
 _LOSSES = {"l1": "drloc", "signed": "drloc_signed", "ce": "drloc_ce", "reg": "drloc_reg"}
 
 
@@ -72,6 +76,8 @@ def reading_of(record: Published) -> Reading | None:
     if by_neighbours.is_by_neighbours(record):
         found = by_neighbours.trained(record, DATASETS.get(record.dataset, record.dataset))
         return Reading(found.set, found.metric)
+    if record.recipe == _SEGMENTED:
+        return Reading(_MULTI_SCALE, record.metric)
     if record.metric != "top1":
         return None
     return Reading(SETS.get(record.dataset, (record.dataset, "test"))[1], "top1")
@@ -80,7 +86,7 @@ def reading_of(record: Published) -> Reading | None:
 def is_recorded(one: Made, record: Published, paper: str) -> bool:
     """Whether a cell is the record's backbone, dataset and method, in the record's variant."""
     return (
-        one.backbone.partition("(")[0] in BACKBONES.get(record.backbone, (record.backbone,))
+        one.backbone.partition("(")[0] in _backbones(record)
         and (one.dataset, one.method) == (_dataset(record, paper), _method(record))
         and (len(one.stages) > 1) == (record.protocol in CHAINED)
         and _has_sizes(one, record)
@@ -88,7 +94,16 @@ def is_recorded(one: Made, record: Published, paper: str) -> bool:
     )
 
 
+def _backbones(record: Published) -> tuple[str, ...]:
+    """Return the short names of what the record's backbone may be."""
+    if _DEPTHS in record.variant:
+        return ("deit_s", "deit_s_late")
+    return BACKBONES.get(record.backbone, (record.backbone,))
+
+
 def _method(record: Published) -> str:
+    if _DEPTHS in record.variant:
+        return BASELINE
     if record.recipe == by_neighbours.RECIPE:
         return by_neighbours.method_of_record(record)
     return record.method
@@ -147,6 +162,22 @@ def _heads(one: Made) -> int | None:
     return one.stages[0].backbone.args.get("num_heads")
 
 
+def _class_at(one: Made) -> int | None:
+    """Return the block before which the class token joins; None of a model without one."""
+    args = one.stages[0].backbone.args
+    if not one.backbone.startswith("deit_s_late"):
+        return 0 if args.get("class_token", True) else None
+    at: int = args["class_at"] if args.get("class_at") is not None else args.get("depth", 12)
+    return at
+
+
+def _depths(one: Made) -> str:
+    """Return blocks of self-attention and of class-attention, as table 3.13 writes them."""
+    args = one.stages[0].backbone.args
+    late = args.get("class_depth", 2) if one.backbone.startswith("deit_s_late") else 0
+    return f"{args.get('depth', 12)}+{late}"
+
+
 def _norm(one: Made) -> str:
     # Of PatchConvNet, of which alone it is recorded.
     return str(one.stages[0].backbone.args.get("norm", "layernorm"))
@@ -162,6 +193,8 @@ _READ: Mapping[str, Callable[[Made], Any]] = {
     "color_jitter": _jitter,
     **{operation: _draws(operation) for operation in THREE},
     "heads": _heads,
+    "cls_at": _class_at,
+    _DEPTHS: _depths,
     "norm": _norm,
 }
 

@@ -41,6 +41,7 @@ GRIDS: dict[tuple[str, str], tuple[str, ...]] = {
 RECIPES = {
     "drloc_scratch": "drloc-scratch",
     "drloc_finetune": "drloc-finetune",
+    "drloc_ade20k": "upernet",
     "native_vt_defaults": "drloc-scratch",
     "relvit_downstream_only": "relvit-joint",
     "relvit_downstream_only_variants": "relvit-joint",

@@ -17,7 +17,7 @@ def print_costs(cells: Sequence["CellCost"]) -> None:
     """Print a row for each cell, and below the table what the figures are."""
     names = wording.columns(cells)
     figures: dict[str, Callable[[CellCost], str]] = {
-        "TOP1": lambda cell: _number(cell.score, "{:.2f}"),
+        "SCORE": lambda cell: _number(cell.score, "{:.2f}"),
         "RUNS": lambda cell: f"{cell.runs}/{cell.planned}",
         "PARAMS": lambda cell: _millions(cell.parameters),
         "HEAD": lambda cell: _millions(cell.head_parameters),
@@ -34,8 +34,9 @@ def print_costs(cells: Sequence["CellCost"]) -> None:
     heading = [*map(str.upper, names), *figures]
     terminal.print_table(heading, rows, right=tuple(range(len(names), len(heading))))
     terminal.say(
-        "TOP1: mean of the completed runs (RUNS), on the test set. PARAMS: backbone with"
-        " classifier; HEAD: what is left out after training. GFLOPS: multiply-adds of one image."
+        "SCORE: mean of the completed runs (RUNS), on the test set: top1, or miou on masks."
+        " PARAMS: backbone with classifier; HEAD: what is left out after training. GFLOPS:"
+        " multiply-adds of one image."
         " IMG/S and GPU-MEM: while training. TIME: for an image, by the baseline's. GPU-H and"
         " HOURS: of one run."
     )

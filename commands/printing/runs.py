@@ -38,13 +38,16 @@ _PROGRESS: tuple[Column, ...] = (
     ("TIME", lambda run: format_duration(run.seconds) if run.seconds else ""),
     ("TOP1", lambda run: "" if run.top1 is None else f"{run.top1:.2f}"),
 )
-_NUMBERS = frozenset(("SEED", "EPOCH", "TRIES", "TIME", "TOP1", "AGE"))
+# Shown where a listed run was trained on masks.
+_ON_MASKS: Column = ("MIOU", lambda run: "" if run.miou is None else f"{run.miou:.2f}")
+_NUMBERS = frozenset(("SEED", "EPOCH", "TRIES", "TIME", "TOP1", "MIOU", "AGE"))
 # What data has in place of a column's text.
 _RAW: dict[str, Callable[["RunView"], Any]] = {
     "RUN": lambda run: run.run_id,
     "CELL": lambda run: run.cell_id,
     "TIME": lambda run: run.seconds,
     "TOP1": lambda run: run.top1,
+    "MIOU": lambda run: run.miou,
     "STEP": lambda run: run.step,
 }
 # So many runs that wait alike are one line.
@@ -66,6 +69,7 @@ SORTS: dict[str, Callable[["RunView"], Any]] = {
     "started": lambda run: run.started_at,
     "ended": lambda run: run.ended_at,
     "top1": lambda run: run.top1,
+    "miou": lambda run: run.miou,
     "recipe": lambda run: run.recipe,
     "stage": lambda run: run.stage,
     "host": lambda run: run.host,
@@ -169,6 +173,7 @@ def _every(now: float) -> list[Column]:
         *_LABELS,
         *_FURTHER,
         *_PROGRESS,
+        _ON_MASKS,
         ("REASON", lambda run: run.reason),
         ("SCHEDULER", lambda run: run.scheduler or ""),
         ("HOST", lambda run: run.host or ""),
@@ -206,7 +211,16 @@ def columns_of(runs: Sequence["RunView"], *, of_one_grid: bool = False) -> list[
     ]
     if not _tells_cells_apart(named, runs):
         named.append(cell)
-    return [identity, *named, *_PROGRESS]
+    return [identity, *named, *_with_scores(runs)]
+
+
+def _with_scores(runs: Sequence["RunView"]) -> list[Column]:
+    """Return the columns of progress; the score is miou, top1 or both."""
+    *progress, classified = _PROGRESS
+    if all(run.miou is None for run in runs):
+        return [*progress, classified]
+    of_classes = [classified] if any(run.top1 is not None for run in runs) else []
+    return [*progress, *of_classes, _ON_MASKS]
 
 
 def sorted_by(runs: Sequence["RunView"], word: str) -> list["RunView"]:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...analysis.findings.curves import CellCurve, learning_curves
+from ...analysis.findings.usual_metric import usual_metric
 from ...jobs.errors import BadInput, NothingMatched
 from ...jobs.run.selector import Selection, parse_selection
 from ...orchestrator.loop.context import Context
@@ -48,7 +49,9 @@ class Reader:
         with self._lock:
             problems = look_or_say(self.context)
             try:
-                seen = cells.cells(self.context, parse_selection(self.words, default_all=True))
+                selection = parse_selection(self.words, default_all=True)
+                metric = usual_metric(self.context.ledger, selection)
+                seen = cells.cells(self.context, selection, metric=metric)
             except NothingMatched:
                 seen = []
             return Snapshot(at=self.context.clock(), cells=seen, problems=problems)

@@ -2,7 +2,7 @@
 
 import string
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from rich.text import Text
 from textual.app import ComposeResult
@@ -15,6 +15,9 @@ from ...jobs.units import plural
 from ..printing.curve import MOST_DRAWN, chart
 from .reader import Reader
 from .view import BACK, Listing, View, plain
+
+if TYPE_CHECKING:
+    from ...orchestrator.views.runs import RunView
 
 
 class Runs(View):
@@ -71,13 +74,13 @@ class Runs(View):
                 plain(run.seed),
                 plain(run.shown_state),
                 plain("" if run.epoch is None else run.epoch),
-                plain("" if run.top1 is None else f"{run.top1:.2f}"),
+                plain(_score(run)),
                 plain(run.host or ""),
                 plain(run.reason),
             ]
             for run in runs
         }
-        heading = ["RUN", "HEAD", "SEED", "STATE", "EPOCH", "TOP1", "HOST", "REASON"]
+        heading = ["RUN", "HEAD", "SEED", "STATE", "EPOCH", "SCORE", "HOST", "REASON"]
         self.query_one(Listing).fill(heading, rows)
 
     def chosen(self) -> tuple[list[str], str]:
@@ -93,6 +96,12 @@ class Runs(View):
         """Draw single seeds instead of mean and deviation, or no longer."""
         self.single = not self.single
         self.refresh_now()
+
+
+def _score(run: "RunView") -> str:
+    """Return a run's top1, or its miou where it was trained on masks."""
+    score = run.top1 if run.top1 is not None else run.miou
+    return "" if score is None else f"{score:.2f}"
 
 
 class Run(View):

@@ -346,9 +346,10 @@ class _Expander:
             return None
         backbone, dataset, head, recipe = (str(part) for part in parts)
         spec = CellSpec(backbone=backbone, dataset=dataset, head=head, recipe=recipe)
-        if not resolver.fit(spec, point.head):
-            return None
         parent = self.cells[point.parent] if point.parent is not None else None
+        start = None if parent is None else parent.spec
+        if not (resolver.fit(spec, point.head) and resolver.can_start(start, point.dataset)):
+            return None
         # A teacher is what the head adds: what is compared with is trained without.
         before = parent if teacher_stage(point.head) is None else None
         cell_id = spec.cell_id(parent.cell_id if parent else None)

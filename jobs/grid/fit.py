@@ -1,5 +1,6 @@
 """Whether a backbone, a head, a recipe and a dataset can be trained together."""
 
+import json
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -35,6 +36,10 @@ def misfits(cell: CellSettings, entry: Entry) -> Iterator[Misfit]:
         entry: the head as the grid has it.
     """
     head, recipe, dataset = cell.head, cell.recipe, cell.dataset
+    if dataset.has_masks:
+        yield from _masks(head, recipe, entry)
+    else:
+        yield from _without_masks(recipe)
     if cell.backbone.source is not None:
         yield from _own_backbone(cell.backbone, cell.backbone.source, recipe, dataset)
     yield from _crop(recipe, dataset)
@@ -45,6 +50,50 @@ def misfits(cell: CellSettings, entry: Entry) -> Iterator[Misfit]:
         yield from _grafit(head.grafit, recipe, entry)
     if not head.shared.labels:
         yield from _without_labels(head, recipe, entry)
+
+
+# Fields of a recipe that mean nothing to a class for each pixel, and what they must be.
+_NOT_OF_MASKS: dict[str, tuple[object, ...]] = {
+    "pipeline": ("pil",),
+    "crop": ("none", "simple"),
+    "crop_padding": (0,),
+    "auto_augment": (None,),
+    "transform": (None,),
+    "erasing": (0.0,),
+    "mixup": (0.0,),
+    "cutmix": (0.0,),
+    "label_smoothing": (0.0,),
+    "loss": ("cross_entropy",),
+    "trainable": ("all",),
+    "layer_decay": (None,),
+    "repeats": (1,),
+    "compile": (False,),
+    "eval_crop_pct": (1.0,),
+}
+
+
+def _masks(head: HeadSettings, recipe: RecipeSettings, entry: Entry) -> Iterator[Misfit]:
+    """Yield what does not go with a dataset that has a class for each pixel."""
+    if head.is_own or head.name != BASELINE:
+        message = f"{entry.name} learns beside a classifier, and this dataset has masks"
+        fix = f"Put {entry.name} into an earlier stage, and heads: [{BASELINE}] into this one"
+        yield Misfit(entry.path, message, fix)
+    wrong = {
+        name: allowed[0]
+        for name, allowed in _NOT_OF_MASKS.items()
+        if getattr(recipe, name) not in allowed
+    }
+    if wrong:
+        fields = ", ".join(f"{name}: {json.dumps(value)}" for name, value in wrong.items())
+        message = f"{', '.join(wrong)}: not for a dataset with masks as the recipe has it"
+        yield Misfit(("train",), message, f"Set train: {{{fields}}}, or recipe: upernet")
+
+
+def _without_masks(recipe: RecipeSettings) -> Iterator[Misfit]:
+    for name in ("rescale", "decoder_width"):
+        if getattr(recipe, name) is not None:
+            message = f"{name} is for datasets with masks"
+            yield Misfit(("train", name), message, f"Set train: {{{name}: null}}")
 
 
 def _own_backbone(

@@ -17,6 +17,15 @@ IMAGE_SUFFIXES = frozenset(
     (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
 )
 TEST_FOLDERS = ("test", "val")
+# Of a folder of images with masks.
+PICTURES, MASKS, MASK_SUFFIX, CLASS_NAMES = "images", "masks", ".png", "classes.txt"
+# A mask's level 255 is no class.
+MOST_CLASSES = 255
+
+
+def is_image(path: Path) -> bool:
+    """Whether a file is one of a folder's images, by its name."""
+    return path.suffix.lower() in IMAGE_SUFFIXES
 
 
 def cache_folder() -> Path:
@@ -69,6 +78,67 @@ def describe_folder(path: Path, *, progress: Callable[[int], None] | None = None
     }
 
 
+def describe_masks(path: Path) -> dict[str, Any]:
+    """Return fingerprint, classes and sizes of `<path>/images/train|test|val/*` with a mask for
+    each, `<path>/masks/train|test|val/*.png`.
+
+    `<path>/classes.txt` has the name of a class in each line.
+
+    Raises:
+        BadInput: the folder does not exist, or has not this form.
+    """
+    if not path.is_dir():
+        raise BadInput(f"dataset {path}: folder does not exist")
+    test = next((name for name in TEST_FOLDERS if (path / PICTURES / name).is_dir()), None)
+    if test is None or not (path / PICTURES / "train").is_dir():
+        raise BadInput(
+            f"dataset {path}: expected the folders images/train/ and images/test/ (or val/), and"
+            " masks/ with as many"
+        )
+    parts = {name: _images_with_masks(path, name) for name in ("train", test)}
+    names = path / CLASS_NAMES
+    try:
+        classes = [line for line in names.read_text("utf-8").splitlines() if line.strip()]
+    except (OSError, UnicodeDecodeError):
+        raise BadInput(f"dataset {names}: expected a file with a class name in each line") from None
+    if not 2 <= len(classes) <= MOST_CLASSES:
+        raise BadInput(f"dataset {names}: {len(classes)} classes, expected 2 to {MOST_CLASSES}")
+    files = [
+        file
+        for part, stems in parts.items()
+        for stem, picture in stems.items()
+        for file in (f"{PICTURES}/{part}/{picture}", f"{MASKS}/{part}/{stem}{MASK_SUFFIX}")
+    ]
+    return {
+        "fingerprint": _manifest(_hashes(path, [CLASS_NAMES, *files], None)),
+        "classes": len(classes),
+        "train": len(parts["train"]),
+        "test": len(parts[test]),
+    }
+
+
+def _images_with_masks(path: Path, part: str) -> dict[str, str]:
+    """Return the name without its ending -> the name, of each image of a part.
+
+    Raises:
+        BadInput: there is none, one has no mask, or two would have the same one.
+    """
+    folder = path / PICTURES / part
+    found: dict[str, str] = {}
+    for one in sorted(filter(is_image, folder.iterdir())):
+        if one.stem in found:
+            other = found[one.stem]
+            raise BadInput(f"dataset {folder / one.name}: it would share a mask with {other}")
+        found[one.stem] = one.name
+    if not found:
+        raise BadInput(f"dataset {path}: no images in {PICTURES}/{part}/")
+    for stem, name in found.items():
+        mask = path / MASKS / part / f"{stem}{MASK_SUFFIX}"
+        if not mask.is_file():
+            raise BadInput(f"dataset {folder / name}: no mask {mask}")
+    return found
+
+
 def describe_files(path: Path) -> str:
     """Return the fingerprint of a file, or of all files of a folder.
 
@@ -100,9 +170,7 @@ def _files(folder: Path) -> list[str]:
         folders.sort()
         inside = os.path.relpath(directory, folder)
         if inside != ".":
-            found += [
-                f"{inside}/{name}" for name in names if Path(name).suffix.lower() in IMAGE_SUFFIXES
-            ]
+            found += [f"{inside}/{name}" for name in names if is_image(Path(name))]
     return sorted(found)
 
 

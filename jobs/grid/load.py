@@ -7,6 +7,7 @@ from typing import Any
 
 from ..errors import BadInput, Problem, suggest
 from ..run.comparing import Select
+from ..run.metrics import MAIN, OF_TASK
 from ..run.settings import CellSettings
 from ..strict_yaml import Document, Path_
 from . import catalogue
@@ -14,7 +15,7 @@ from .checks import check_grid, grid_document
 from .entries import Entry, Given, entries
 from .expand import expand
 from .expansion import Expansion
-from .own_function import METRICS, NEIGHBOURS, find_metrics
+from .own_function import NEIGHBOURS, find_metrics
 from .resolve import Resolver
 from .schema import Compare, Grid
 from .scoring import can_be_scored
@@ -74,9 +75,46 @@ def take_in_document(
     if grid is None or expansion is None or problems:
         raise BadInput(_in_order(problems))
     expansion = replace(expansion, metrics=metrics)
-    if (problem := _unknown_metric(grid, expansion, document)) is not None:
-        raise BadInput(problem)
+    grid = _with_usual_metric(grid, expansion)
+    for problem in (
+        _unknown_metric(grid, expansion, document),
+        _metric_of_masks(expansion, document),
+    ):
+        if problem is not None:
+            raise BadInput(problem)
     return Intake(grid=grid, document=document, expansion=expansion)
+
+
+def _with_usual_metric(grid: Grid, expansion: Expansion) -> Grid:
+    """Return the grid with the metric that it compares by, where it declares none by name.
+
+    It is that of the cells which no other starts from.
+    """
+    if grid.compare is None or "metric" in grid.compare.model_fields_set:
+        return grid
+    inner = {cell.parent for cell in expansion.cells}
+    tasks = {
+        cell.spec.settings.dataset.task
+        for index, cell in enumerate(expansion.cells)
+        if index not in inner
+    }
+    if len(tasks) != 1:
+        return grid
+    compare = grid.compare.model_copy(update={"metric": MAIN[tasks.pop()]})
+    return grid.model_copy(update={"compare": compare})
+
+
+def _metric_of_masks(expansion: Expansion, document: Document) -> Problem | None:
+    """Return what is wrong with a lab's own metrics where a dataset has masks."""
+    names = [
+        cell.labels["dataset"]
+        for cell in expansion.cells
+        if cell.spec.settings.dataset.has_masks and expansion.metrics
+    ]
+    if not names:
+        return None
+    message = f"your own metrics are given a class for each image, and {names[0]} has masks"
+    return document.problem(("data", "metrics"), message, "Leave them out of this grid")
 
 
 def _unknown_metric(grid: Grid, expansion: Expansion, document: Document) -> Problem | None:
@@ -98,7 +136,9 @@ def _unknown_metric(grid: Grid, expansion: Expansion, document: Document) -> Pro
     if not all(settings.head.shared.labels for settings in cells):
         # Without a classifier it is the head that says how well it does.
         return None
-    known = [*METRICS, *(metric.name for metric in expansion.metrics)]
+    tasks = dict.fromkeys(settings.dataset.task for settings in cells)
+    of_tasks = dict.fromkeys(name for task in tasks for name in OF_TASK[task])
+    known = [*of_tasks, *(metric.name for metric in expansion.metrics)]
     name = compare.metric
     if name.removeprefix("ema_") in known:
         return None

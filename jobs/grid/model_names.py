@@ -12,6 +12,7 @@ OWN = frozenset(
     (
         "cvt_13",
         "cvt_13_drloc",
+        "deit_small_late_class",
         "vit_b16_drloc",
         "patchconvnet_b120",
         "patchconvnet_b36",

@@ -82,7 +82,7 @@ class Recipe(BaseModel):
             "features (a linear probe)"
         ),
     )
-    schedule: Literal["cosine", "quarter_cosine", "constant", "step"] = Field(
+    schedule: Literal["cosine", "quarter_cosine", "linear", "constant", "step"] = Field(
         "cosine",
         description="learning-rate schedule; quarter_cosine: stays high for long and falls late",
     )
@@ -116,7 +116,9 @@ class Recipe(BaseModel):
         description="length of the linear warm-up in epochs; may be fractional",
     )
     warmup_lr: NotNegative = Field(0.0, description="learning rate of the first warm-up step")
-    min_lr: NotNegative = Field(0.0, description="final learning rate of the cosine schedules")
+    min_lr: NotNegative = Field(
+        0.0, description="final learning rate of the cosine schedules and of schedule: linear"
+    )
     clip_grad: Positive | None = Field(
         None,
         description="maximum global gradient norm; null: no clipping",
@@ -184,6 +186,14 @@ class Recipe(BaseModel):
         1.0,
         description="centre crop at evaluation, as a fraction of the shorter side",
     )
+    rescale: tuple[Positive, Positive] | None = Field(
+        None,
+        strict=False,
+        description=(
+            "for datasets with masks: smallest and largest factor of a training image's size "
+            "before the crop; null: 1"
+        ),
+    )
     transform: str | None = Field(
         None,
         description=(
@@ -232,6 +242,12 @@ class Recipe(BaseModel):
         None, description="decay of the moving average of the weights (EMA); null: no average"
     )
     ema_warmup: bool = Field(False, description="let the decay of the moving average rise from 0")
+    decoder_width: int | None = Field(
+        None,
+        ge=8,
+        le=4096,
+        description="for datasets with masks: channels of the UperNet decoder; default: 512",
+    )
 
     @property
     def settings(self) -> RecipeSettings:
@@ -292,7 +308,12 @@ class Recipe(BaseModel):
             self.bce_threshold is not None and self.loss != "bce",
             "bce_threshold needs `loss: bce`",
         )
-        for name, (low, high) in (("crop_scale", self.crop_scale), ("crop_ratio", self.crop_ratio)):
+        ranges = {
+            "crop_scale": self.crop_scale,
+            "crop_ratio": self.crop_ratio,
+            "rescale": self.rescale or (1.0, 1.0),
+        }
+        for name, (low, high) in ranges.items():
             yield (name,), low > high, f"{name} is [smallest, largest]"
 
 

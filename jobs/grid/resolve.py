@@ -203,6 +203,19 @@ class Resolver:
             self._cache[key] = not found
         return bool(self._cache[key])
 
+    def can_start(self, start: CellSpec | None, dataset: Entry) -> bool:
+        """Return whether a run on a dataset can start from the weights of another cell.
+
+        Args:
+            start: that cell; None: it starts from no other.
+            dataset: as the grid has it.
+        """
+        if start is None or not start.settings.dataset.has_masks:
+            return True
+        message = f"{dataset.name} cannot start from weights that were trained on masks"
+        self.problem(dataset.path, message, "Let init_from name a stage of classification")
+        return False
+
     def _model(
         self, model: type[BaseModel], entry: Entry, changes: Given, brought: Given
     ) -> tuple[BaseModel | None, list[Problem]]:

@@ -3,22 +3,23 @@
 import math
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from ..documents import from_plain, to_plain
 from ..errors import suggest
-from ..run.settings import DatasetSettings
+from ..run.settings import DatasetSettings, Task
 from ..run.spec import canonical
 from ..validation import validate
 from . import catalogue
 from .entries import Entry, Given, plain
-from .image_folder import describe_files, describe_folder
+from .image_folder import describe_files, describe_folder, describe_masks
 from .mistakes import Mistakes
 from .own_dataset import OwnDataset, facts_of, find_dataset
 from .own_source import NotOwn, is_own
 
 IMAGENET = {"mean": [0.485, 0.456, 0.406], "std": [0.229, 0.224, 0.225]}
 _NORMALISED = ("mean", "std")
+TASKS: tuple[str, ...] = get_args(Task)
 
 
 class DatasetResolver:
@@ -33,7 +34,7 @@ class DatasetResolver:
         """
         self._mistakes = mistakes
         self._paths = paths
-        self._folders: dict[Path, dict[str, Any]] = {}
+        self._folders: dict[tuple[Path, str], dict[str, Any]] = {}
         self._files: dict[Path, str] = {}
 
     def resolve(
@@ -80,7 +81,7 @@ class DatasetResolver:
             )
             self._mistakes.at(entry.path, f"unknown dataset {entry.name!r}", fix)
             return None
-        allowed = {"path", *_NORMALISED} if is_folder else {*_NORMALISED}
+        allowed = {"path", "task", *_NORMALISED} if is_folder else {*_NORMALISED}
         for setting in settings:
             if setting not in allowed:
                 where = (*entry.path, entry.name, setting)
@@ -89,13 +90,19 @@ class DatasetResolver:
         if not is_folder:
             return known[entry.name] | {"name": entry.name}, None
         folder = Path(os.path.expanduser(str(settings.get("path", entry.name))))
-        return self._folder_facts(folder) | {"name": "folder"}, folder
+        task = settings.get("task", TASKS[0])
+        if task not in TASKS:
+            where = (*entry.path, entry.name, "task")
+            self._mistakes.at(where, f"expected {' or '.join(TASKS)}, got {task!r}")
+            return None
+        return self._folder_facts(folder, task) | {"name": "folder", "task": task}, folder
 
-    def _folder_facts(self, folder: Path) -> dict[str, Any]:
+    def _folder_facts(self, folder: Path, task: str) -> dict[str, Any]:
         # A folder may stand beside several recipes, and reading it takes long.
-        if folder not in self._folders:
-            self._folders[folder] = {**IMAGENET, "channels": 3, **describe_folder(folder)}
-        facts = self._folders[folder]
+        if (folder, task) not in self._folders:
+            describe = describe_masks if task == "segmentation" else describe_folder
+            self._folders[folder, task] = {**IMAGENET, "channels": 3, **describe(folder)}
+        facts = self._folders[folder, task]
         self._paths[str(facts["fingerprint"])] = str(folder.resolve())
         return facts
 
@@ -165,7 +172,9 @@ class DatasetResolver:
         """Return whether `data.val` leaves an image of each class on both sides."""
         if val is None:
             return True
-        held, classes = round(val * facts["train"]), facts["classes"]
+        held = round(val * facts["train"])
+        # Images with masks have no class as a whole.
+        classes = 1 if facts.get("task") == "segmentation" else facts["classes"]
         if min(held, facts["train"] - held) >= classes:
             return True
         message = f"{val} of {entry.label}'s {facts['train']} training images is {held}"

@@ -1,11 +1,14 @@
 """Which scores a run gets while it trains, and which `vtjobs evaluate` can give it afterwards."""
 
+from ..run.metrics import OF_TASK
 from ..run.settings import CellSettings, DatasetSettings
 from . import catalogue
-from .own_function import METRICS, NEIGHBOURS
+from .own_function import NEIGHBOURS
 
 # Of a comparison by the classes of another dataset: `test@cifar100`.
 _OTHERWISE = "@"
+# Of masks at several sizes: `test@scales0.5-1`.
+_SCALES = "scales"
 
 
 def can_be_scored(
@@ -23,12 +26,15 @@ def can_be_scored(
     dataset, head = settings.dataset, settings.head
     if base not in catalogue.sets_of(dataset) and not has_further_sets(dataset):
         return False
+    if dataset.has_masks:
+        is_usual = not how or how.startswith(_SCALES)
+        return is_usual and metric in OF_TASK[dataset.task] and set_name != "test"
     if NEIGHBOURS.fullmatch(metric):
         return _by_neighbours(settings, metric, base, how)
     if not head.shared.labels or how in catalogue.datasets():
         return False
     # A classifier is scored on its test images by vtjobs' metrics in training.
-    return is_own or (metric in METRICS and set_name != "test")
+    return is_own or (metric in OF_TASK[dataset.task] and set_name != "test")
 
 
 def evaluation(metric: str, set_name: str) -> str:
@@ -41,6 +47,8 @@ def evaluation(metric: str, set_name: str) -> str:
         words += ["--sets", base]
     if how in catalogue.datasets():
         words += ["--labels", how]
+    if how.startswith(_SCALES):
+        words += ["--scales", how.removeprefix(_SCALES).replace("-", ",")]
     return " ".join(words)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePath
 
 from ..errors import BadInput, Problem, one_of, suggest
-from ..grid.own_function import METRICS
+from ..run.metrics import METRICS
 from .record import Record, Value
 
 # What names the cell of a run. Without a recipe it is said to be imported.

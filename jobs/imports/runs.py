@@ -5,9 +5,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ..errors import BadInput, Problem, suggest
-from ..grid.own_function import METRICS
 from ..grid.seeds import MAX_SEED
 from ..names import one_line
+from ..run.metrics import METRICS
 from .layout import (
     LABELS,
     NO_RECIPE,

@@ -2,4 +2,4 @@
 
 from typing import Literal
 
-Kind = Literal["attention", "cam", "relations", "filters", "features", "depth"]
+Kind = Literal["attention", "cam", "relations", "filters", "features", "depth", "masks"]

@@ -12,6 +12,9 @@ from ..documents import Document, field, from_plain, to_plain
 # The teacher of a run that learns from an earlier stage's.
 STAGE = "stage"
 
+Task = Literal["classification", "segmentation"]
+"""What a dataset's labels are: a class for each image, or a mask with a class for each pixel."""
+
 
 class Weights(Document, frozen=True, kw_only=True):
     """The file that a backbone's weights are read from."""
@@ -58,6 +61,8 @@ class DatasetSettings(Document, frozen=True, kw_only=True):
     """Number of training images, those held out for `val` included."""
     val: float | None = None
     """Fraction of the training images that is held out; None: nothing is."""
+    task: Task = "classification"
+    """What its labels are for."""
     args: dict[str, Any] = field(default_factory=dict)
     """Arguments of a lab's own dataset."""
     source: str | None = None
@@ -67,6 +72,11 @@ class DatasetSettings(Document, frozen=True, kw_only=True):
     def is_own(self) -> bool:
         """Whether the dataset is read by a lab's own class."""
         return self.source is not None
+
+    @property
+    def has_masks(self) -> bool:
+        """Whether each pixel has a class."""
+        return self.task == "segmentation"
 
     @property
     def held_out(self) -> int:
@@ -209,7 +219,7 @@ class RecipeSettings(Document, frozen=True, kw_only=True):
     momentum: float
     layer_decay: float | None = None
     trainable: Literal["all", "attention", "classifier"] = "all"
-    schedule: Literal["cosine", "quarter_cosine", "constant", "step"]
+    schedule: Literal["cosine", "quarter_cosine", "linear", "constant", "step"]
     schedule_epochs: int | None
     schedule_unit: Literal["step", "epoch"] = "step"
     schedule_lag: int = 0
@@ -239,6 +249,7 @@ class RecipeSettings(Document, frozen=True, kw_only=True):
     color_jitter: float
     erasing: float
     eval_crop_pct: float
+    rescale: tuple[float, float] | None = None
     transform: OwnFunction | None = None
 
     loss: Literal["cross_entropy", "bce", "own"] = "cross_entropy"
@@ -253,6 +264,9 @@ class RecipeSettings(Document, frozen=True, kw_only=True):
     drop_path_rule: Literal["model", "uniform"] = "model"
     ema_decay: float | None
     ema_warmup: bool
+
+    decoder_width: int | None = None
+    """None: 512. A number above 256 would be written into every run."""
 
     own_loss: OwnFunction | None = None
     """A lab's own loss, where `loss` is `own`; no field of a recipe by itself."""
@@ -283,6 +297,9 @@ class ModelShape(Document, frozen=True, kw_only=True):
     """None: the model's own."""
     drop_path: float | None = None
     drop_path_rule: Literal["model", "uniform"] = "model"
+    task: Task = "classification"
+    decoder_width: int | None = None
+    """Channels of the decoder of masks; None: 512."""
 
 
 class CellSettings(Document, frozen=True, kw_only=True):
@@ -322,4 +339,6 @@ class CellSettings(Document, frozen=True, kw_only=True):
             dropout=self.recipe.dropout,
             drop_path=self.recipe.drop_path,
             drop_path_rule=self.recipe.drop_path_rule,
+            task=self.dataset.task,
+            decoder_width=self.recipe.decoder_width,
         )

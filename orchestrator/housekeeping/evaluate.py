@@ -35,6 +35,7 @@ def evaluate(
     show: bool,
     image_size: int | None = None,
     crop_pct: float | None = None,
+    scales: Sequence[float] = (),
     knn: Sequence[int] = (),
     labels: str | None = None,
     on_left_out: Callable[[str], None] = lambda told: None,
@@ -48,6 +49,7 @@ def evaluate(
         show: whether the scores are printed as they come.
         image_size: another side of the input than the recipe's, pixels.
         crop_pct: another share that the centre crop keeps.
+        scales: of images with masks, as factors of the recipe's size, in place of that size.
         knn: numbers of nearest training images by which features are scored, in place of the
             classifier.
         labels: a known dataset whose classes count, for runs that were trained on its images. Of
@@ -60,7 +62,14 @@ def evaluate(
         NothingMatched: none of the runs has completed.
     """
     with reading(context.ledger.engine) as connection:
-        by_grid, others = _chosen(lookups.completed_runs(connection, run_ids), sets, knn, labels)
+        completed = lookups.completed_runs(connection, run_ids)
+        options = {
+            "--image-size": image_size,
+            "--crop-pct": crop_pct,
+            "--knn": ",".join(map(str, knn)) or None,
+            "--scales": ",".join(map(str, scales)) or None,
+        }
+        by_grid, others = _chosen(completed, sets, knn, labels, options)
         settings = queries.grid_settings(connection, {grid_id for grid_id, _ in by_grid})
     if others:
         if not by_grid:
@@ -69,12 +78,7 @@ def evaluate(
     if not by_grid:
         what = "" if knn else " with a classifier that can be scored"
         raise NothingMatched(f"no selected run has completed{what}")
-    given = {
-        "--image-size": image_size,
-        "--crop-pct": crop_pct,
-        "--knn": ",".join(map(str, knn)) or None,
-        "--sets": ",".join(sets),
-    }
+    given = options | {"--sets": ",".join(sets)}
     codes = [
         _score(context, ids, _words(given | {"--labels": own}), settings[grid_id], show)
         for (grid_id, own), ids in by_grid.items()
@@ -91,15 +95,28 @@ def evaluate(
         ]
 
 
+def _other_task(dataset: DatasetSettings, options: Mapping[str, Any]) -> str | None:
+    """Return why a run cannot be scored as the options say, by what it was trained for."""
+    wrong = ("--image-size", "--crop-pct", "--knn") if dataset.has_masks else ("--scales",)
+    option = next((name for name in wrong if options[name] is not None), None)
+    if option is None:
+        return None
+    if dataset.has_masks:
+        return f"{option}: not for runs on masks. Remove it, or give --scales for other sizes"
+    return f"{option}: for runs on masks alone. Give --image-size for another size"
+
+
 def _chosen(
     completed: Iterable[lookups.CompletedRun],
     sets: Sequence[str],
     knn: Sequence[int],
     labels: str | None,
+    options: Mapping[str, Any],
 ) -> tuple[dict[tuple[str, str | None], list[str]], list[str]]:
     """Return the runs to score, by grid and by the classes that count (None: their own).
 
-    And why each of the others has other images than `labels`.
+    And why each of the others cannot be scored so: it has other images than `labels`, or was
+    trained for another task than the options are for.
     """
     by_grid: dict[tuple[str, str | None], list[str]] = defaultdict(list)
     others: list[str] = []
@@ -107,7 +124,8 @@ def _chosen(
         dataset = run.settings.dataset
         if not knn and not run.settings.head.shared.labels:
             continue
-        if (why := _other_images(dataset, labels)) is not None:
+        why = _other_images(dataset, labels) or _other_task(dataset, options)
+        if why is not None:
             others.append(why)
             continue
         check_sets(dataset, sets)

@@ -21,7 +21,7 @@ class Visualized(Document, frozen=True, kw_only=True, omit_defaults=False):
     """Raised when a key is removed or changes its meaning."""
     run_id: str
     kind: Kind
-    """attention, cam, relations, filters, features or depth."""
+    """attention, cam, relations, filters, features, depth or masks."""
     text: str
     """What the maps show, for who cannot see them."""
     shown: list[str]

@@ -28,6 +28,8 @@ class CellView(Document, frozen=True, kw_only=True):
     mean: float | None
     std: float | None
     """Sample standard deviation over seeds (ddof 1)."""
+    metric: str
+    """Of mean and deviation, on the test set."""
 
     @property
     def planned(self) -> int:
@@ -63,6 +65,7 @@ def cells(
                 n=len(values),
                 mean=fmean(values) if values else None,
                 std=stdev(values) if len(values) > 1 else None,
+                metric=metric,
             )
         )
     return sorted(

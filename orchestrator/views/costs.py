@@ -14,6 +14,7 @@ from ...jobs.config.tools import ask_tool
 from ...jobs.documents import Document, changed, from_plain, to_plain
 from ...jobs.grid.image_folder import cache_folder
 from ...jobs.run.cost import Counts
+from ...jobs.run.metrics import MAIN
 from ...jobs.run.selector import Selection
 from ...jobs.run.settings import CellSettings
 from ...jobs.run.spec import Axes, canonical, digest
@@ -45,7 +46,7 @@ class CellCost(Document, frozen=True, kw_only=True):
     planned: int
     """All runs of the cell."""
     score: float | None
-    """Mean over their seeds: top-1 on the test set at the last epoch."""
+    """Mean over their seeds: top1 on the test set at the last epoch, or miou on masks."""
     parameters: int | None
     """Of the backbone with its classifier: what finished weights have."""
     head_parameters: int | None
@@ -79,7 +80,7 @@ def costs(context: Context, selection: Selection) -> list[CellCost]:
         scores = {
             result.run_id: result.last
             for result in queries.results_of(connection, [row.run_id for row in rows])
-            if result.metric == "top1" and result.set_name == "test"
+            if result.metric in MAIN.values() and result.set_name == "test"
         }
         hours: dict[str, list[tuple[float, float]]] = defaultdict(list)
         for one in worked(connection, selection):

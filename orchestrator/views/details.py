@@ -119,7 +119,7 @@ def show(context: Context, run_id: str) -> RunDetails:
         settings.backbone.weights is not None or row.parent is not None
     )
     origin = origin_of(folder) if is_loaded else None
-    facts = facts_of(Words(context), row, None)
+    facts = facts_of(Words(context), row, {})
     return RunDetails(
         **(facts | {"attempts": attempt_views(context.workspace, row.grid_id, attempts, hours)}),
         eta=etas_of_running(context, [row]).get(run_id),

@@ -1,6 +1,7 @@
 """The runs, one document each: what `vtjobs runs` lists."""
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...db import lookups, queries, records
@@ -61,6 +62,8 @@ class RunView(Document, frozen=True, kw_only=True):
     """Of the latest attempt."""
     top1: float | None
     """On the test set, at the last epoch."""
+    miou: float | None
+    """The same of a run on masks."""
     eta: Eta | None
     """When it will have ended; null: it does not run."""
 
@@ -90,14 +93,13 @@ def runs(
             rows = [row for row in rows if row.run_id in moved][:limit]
             if not rows:
                 raise NothingMatched("no selected run started or ended in this time")
-        scores = {
-            row.run_id: row.last
-            for row in queries.results_of(connection, [row.run_id for row in rows])
-            if row.metric == "top1" and row.set_name == "test"
-        }
+        scores: dict[str, dict[str, float | None]] = defaultdict(dict)
+        for result in queries.results_of(connection, [row.run_id for row in rows]):
+            if result.set_name == "test":
+                scores[result.run_id][result.metric] = result.last
     words, left = Words(context), etas_of_running(context, rows)
     return [
-        RunView(**facts_of(words, row, scores.get(row.run_id)), eta=left.get(row.run_id))
+        RunView(**facts_of(words, row, scores[row.run_id]), eta=left.get(row.run_id))
         for row in rows
     ]
 
@@ -108,8 +110,16 @@ def etas_of_running(context: Context, rows: Sequence[records.RunRow]) -> dict[st
     return etas_of_runs(context, running) if running else {}
 
 
-def facts_of(words: Words, row: records.RunRow, score: float | None) -> dict[str, Any]:
-    """Return all fields of a run's view but its `eta`."""
+def facts_of(
+    words: Words, row: records.RunRow, scores: Mapping[str, float | None]
+) -> dict[str, Any]:
+    """Return all fields of a run's view but its `eta`.
+
+    Args:
+        words: for its state.
+        row: of the run.
+        scores: metric -> value on the test set, at the last epoch.
+    """
     return {
         "run_id": row.run_id,
         "grid_id": row.grid_id,
@@ -134,7 +144,8 @@ def facts_of(words: Words, row: records.RunRow, score: float | None) -> dict[str
         "started_at": iso(row.started_at),
         "ended_at": iso(row.ended_at),
         "seconds": _seconds(words.context, row),
-        "top1": score,
+        "top1": scores.get("top1"),
+        "miou": scores.get("miou"),
     }
 
 

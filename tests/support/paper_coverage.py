@@ -41,7 +41,8 @@ TAIL = """\
 | resume | bit for bit, on one and two CPU ranks, killed at any moment | on GPUs with NCCL |
 | fp16 and bf16 | on CPU | speed and accuracy on V100 and A100 |
 | maps of `visualize` | attention against timm's own without fused kernels, class activation and relations against their formulas | on weights that were trained on ImageNet |
-| detection, segmentation | one step of Mask R-CNN on an exported backbone | DRLoc's tables 10 to 13: there is no such task |
+| segmentation | parameters of UperNet against the printed ones, scores against scikit-learn, tables 12 and 13 of DRLoc on a few generated images | on ADE20K; the published program's normalisation over all GPUs is not there |
+| detection | one step of Mask R-CNN on an exported backbone | DRLoc's tables 10 and 11: there is no such task |
 | which ranking Grafit's mean average precision has | conditioned by the coarse class, as a comparison of tables 2.4 and 2.7 shows | tables 2.6 and 2.14: their text does not say |
 | scores by nearest neighbours | against scikit-learn | the 127 coarse classes of ImageNet: there is no such dataset |
 """

@@ -59,7 +59,8 @@ def write_datasets(root: Path, *, train: int, test: int) -> Written:
     for year in YEARS:
         _inaturalist(root / f"inat{year}", year, NEIGHBOURS, test)
         written.counts[f"inat{year}"] = NEIGHBOURS, test
-    for name in ("imagenet1k", "imagenet100", "tiny_imagenet", *DOMAINS):
+    _ade20k(root / "ade20k" / "ADEChallengeData2016", train, test)
+    for name in ("imagenet1k", "imagenet100", "tiny_imagenet", "ade20k", *DOMAINS):
         written.counts[name] = train, test
     return written
 
@@ -107,6 +108,17 @@ def _tiny_imagenet(root: Path, train: int, test: int) -> None:
     rows = [f"val_{at}.JPEG\t{names[at % 2]}\t0\t0\t62\t62\n" for at in range(test)]
     (root / "val" / "val_annotations.txt").write_text("".join(rows))
     (root / "wnids.txt").write_text("".join(f"{name}\n" for name in names))
+
+
+def _ade20k(root: Path, train: int, test: int) -> None:
+    for part, count in (("training", train), ("validation", test)):
+        names = [f"ADE_{number}" for number in range(count)]
+        _pictures(root / "images" / part / f"{name}.jpg" for name in names)
+        (root / "annotations" / part).mkdir(parents=True)
+        for name in names:
+            levels = numpy.arange(SIDE * (SIDE + 8), dtype=numpy.int64).reshape(SIDE, SIDE + 8)
+            mask = (levels // 97 % 151).astype(numpy.uint8)
+            Image.fromarray(mask).save(root / "annotations" / part / f"{name}.png")
 
 
 def _domain(root: Path, domain: str, train: int, test: int) -> None:

@@ -41,6 +41,8 @@ SMALL = {"warmup_epochs": 0, "batch_size": 4, "virtual_ranks": 2, "precision": "
 TRAIN, TEST = 4, 2
 # So many of the papers' epochs are one here; the values of a grid's axis still differ.
 EPOCHS = 150
+# Pixels a side. Images that are to be segmented are larger than this one, and so many here.
+LARGEST, SEGMENTED = 448, 224
 # Of what these tables' grids train, the papers print no score.
 WITHOUT_SCORES = ("drloc-table14", "relvit-figure4")
 
@@ -155,6 +157,8 @@ def _shortened(value: Any, key: str = "") -> Any:
     last = key.rpartition(".")[2]
     if last in SMALL:
         return SMALL[last]
+    if last == "image_size" and isinstance(value, int) and value > LARGEST:
+        return SEGMENTED
     if last.endswith("epochs") and isinstance(value, int):
         return math.ceil(value / EPOCHS)
     return value

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from vtjobs.jobs.documents import changed, from_plain
 from vtjobs.jobs.grid import catalogue
 from vtjobs.jobs.grid.heads import HEADS, preset
-from vtjobs.jobs.grid.image_folder import describe_folder
+from vtjobs.jobs.grid.image_folder import describe_folder, describe_masks
 from vtjobs.jobs.grid.recipe import Recipe
 from vtjobs.jobs.run.settings import BackboneSettings, DatasetSettings, HeadSettings
 from vtjobs.jobs.run.spec import RunSpec, seeds_of
@@ -101,6 +101,20 @@ def on_folder(spec: RunSpec, root: Path) -> RunSpec:
     facts = describe_folder(root) | {"mean": [0.5] * 3, "std": [0.25] * 3}
     dataset = from_plain(facts | {"name": "folder", "channels": 3}, DatasetSettings)
     return changed(spec, dataset=dataset)
+
+
+MASKED = {
+    "pipeline": "pil", "crop": "simple", "crop_padding": 0, "rescale": [0.5, 2.0], "color_jitter": 0.4, "flip": 0.5,
+    "decoder_width": 16, "batch_size": 8, "virtual_ranks": 2, "schedule": "linear", "mixup": 0.0, "cutmix": 0.0,
+    "label_smoothing": 0.0, "erasing": 0.0,
+}  # fmt: skip
+
+
+def on_masks(spec: RunSpec, root: Path) -> RunSpec:
+    """Return the same run on a folder of images with masks; the plan's `paths` must name it."""
+    facts = describe_masks(root) | {"mean": [0.5] * 3, "std": [0.25] * 3}
+    given = {"name": "folder", "channels": 3, "task": "segmentation"}
+    return changed(spec, dataset=from_plain(facts | given, DatasetSettings))
 
 
 def training(

@@ -17,7 +17,8 @@ from ...jobs.grid.dataset_files import remedy
 from ...jobs.run.settings import DatasetSettings
 from ..errors import DataError, DataMissing
 from ..randomness import Streams
-from . import image_trees, own
+from . import image_trees, masks, own
+from .pickled import arrays_in
 
 Reader = Callable[[int], Any]
 
@@ -39,6 +40,8 @@ class ImageSet:
     places: Tensor | None = None
     """[N] int64, where these images stand in the split that they are a part of."""
 
+    masks: Callable[[int], Tensor] | None = None
+    """Index -> [H, W] uint8, the class of each pixel of an image; 255: none."""
     answers: Tensor | None = None
     """[N, classes] bool, all classes that are right; None: those of `labels` alone."""
     only: Tensor | None = None
@@ -62,10 +65,16 @@ class ImageSet:
             self,
             labels=self.labels[indices],
             reader=lambda index: self.pil(chosen[index]),
+            masks=None if self.masks is None else lambda index: self.mask(chosen[index]),
             files=None if self.files is None else [self.files[index] for index in chosen],
             places=indices,
             answers=None if self.answers is None else self.answers[indices],
         )
+
+    def mask(self, index: int) -> Tensor:
+        """Return the class of each pixel of an image, [H, W] uint8; 255: none."""
+        assert self.masks is not None
+        return self.masks(index)
 
     def pil(self, index: int) -> Any:
         """Return one image as Pillow's."""
@@ -96,7 +105,7 @@ def load_part(
 ) -> ImageSet:
     """Load a split as a run uses it: where it holds out `val`, that is no part of its `train`.
 
-    The held-out images are drawn by the `split` stream, stratified by class.
+    The held-out images are drawn by the `split` stream, stratified by class, where images have one.
 
     Raises:
         DataError: as `load`; or a class has too few images to be in both parts.
@@ -105,7 +114,8 @@ def load_part(
         return load(dataset, split, data_root=data_root, paths=paths)
     whole = load(dataset, "train", data_root=data_root, paths=paths)
     held = torch.zeros(len(whole), dtype=torch.bool)
-    counts = whole.labels.bincount(minlength=dataset.classes)
+    classes = 1 if dataset.has_masks else dataset.classes
+    counts = whole.labels.bincount(minlength=classes)
     of_class = whole.labels.argsort(stable=True).split(counts.tolist())
     for label, number in enumerate(_quotas(counts, dataset.held_out).tolist()):
         if not 0 < number < counts[label]:
@@ -179,7 +189,7 @@ def load(
         mode = own.MODES.get(dataset.channels, "RGB")
         loaded = ImageSet(labels=read.labels, images=read.images, reader=read.reader, mode=mode)
     elif name == "folder":
-        loaded = load_folder(Path(paths.get(dataset.fingerprint, "")), split)
+        loaded = _load_folder(Path(paths.get(dataset.fingerprint, "")), split, dataset)
     elif name in _LOADERS:
         try:
             loaded = _LOADERS[name](data_root / name, split)
@@ -257,7 +267,7 @@ def _cifar(name: str, labelled: str) -> Callable[[Path, str], ImageSet]:
             check_integrity(str(path), md5) for path, (_, md5) in zip(paths, files, strict=True)
         ):
             raise FileNotFoundError(f"{root / kind.base_folder}: files are missing or damaged")
-        batches = [_unpickled(path) for path in paths]
+        batches = [arrays_in(path) for path in paths]
         images = torch.from_numpy(numpy.concatenate([batch["data"] for batch in batches])).view(
             -1, 3, 32, 32
         )
@@ -265,28 +275,6 @@ def _cifar(name: str, labelled: str) -> Callable[[Path, str], ImageSet]:
         return ImageSet(images=images, labels=torch.tensor(labels))
 
     return read
-
-
-def _unpickled(path: Path) -> Any:
-    with path.open("rb") as stream:
-        return _ArraysOnly(stream, encoding="latin1").load()
-
-
-class _ArraysOnly(pickle.Unpickler):
-    """Unpickle dicts, lists, strings and NumPy arrays.
-
-    Refuse all else, since a pickle can run code.
-    """
-
-    def find_class(self, module: str, name: str) -> Any:
-        found = {
-            "_reconstruct": numpy.empty(0).__reduce__()[0],
-            "ndarray": numpy.ndarray,
-            "dtype": numpy.dtype,
-        }
-        if module.split(".")[0] != "numpy" or name not in found:
-            raise pickle.UnpicklingError(f"{module}.{name} is not allowed")
-        return found[name]
 
 
 def _svhn(root: Path, split: str) -> ImageSet:
@@ -327,6 +315,31 @@ def load_folder(root: Path, split: str) -> ImageSet:
         )
     found = image_trees.Listed((Path(path), label) for path, label in data.samples)
     return ImageSet(labels=found.labels, reader=found.__getitem__, files=found.paths)
+
+
+def _load_folder(root: Path, split: str, dataset: DatasetSettings) -> ImageSet:
+    if dataset.has_masks:
+        return load_masks(root, split, classes=dataset.classes)
+    return load_folder(root, split)
+
+
+def load_masks(root: Path, split: str, *, classes: int) -> ImageSet:
+    """Load a split of a lab's own folder of images with masks.
+
+    Raises:
+        DataMissing: it is not there, or an image has no mask.
+    """
+    try:
+        return _with_masks(masks.folder_of_masks(root, split, classes=classes))
+    except FileNotFoundError as error:
+        raise DataMissing(f"dataset folder {error.filename} does not exist") from error
+
+
+def _with_masks(found: masks.Masked) -> ImageSet:
+    listed = found.pictures
+    return ImageSet(
+        labels=listed.labels, reader=listed.__getitem__, files=listed.paths, masks=found.mask
+    )
 
 
 def _listed(
@@ -382,4 +395,5 @@ _LOADERS: dict[str, Callable[[Path, str], ImageSet]] = {
     "aircraft": _listed(image_trees.aircraft),
     "cub200": _listed(image_trees.cub),
     "cars": _listed(image_trees.cars),
+    "ade20k": lambda root, split: _with_masks(masks.ade20k(root.parent, split)),
 }

@@ -1,10 +1,9 @@
-"""timm's pipeline in loader workers: single images of any size, and a lab's own transforms."""
+"""Single images of any size in loader workers: timm's transforms, a lab's own, and masks."""
 
 import random
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Protocol
 
-import numpy
 import torch
 from torch import Tensor
 
@@ -15,7 +14,31 @@ from ..randomness import Streams
 from .batches import Finish, Order, Position, in_views, side_by_side
 from .datasets import ImageSet
 from .loader_process import FROM_WORKER, FromWorker, start_worker
+from .mask_pipeline import MaskSamples
 from .policies import limit_to_named
+
+
+class Samples(Protocol):
+    """Training images up to whole levels of brightness, one by one."""
+
+    channels: int
+    size: int
+
+    def sample(self, epoch: int, index: int, copies: range) -> tuple[Tensor, Tensor]:
+        """Return copies of one image [N, C, S, S] uint8 and its label.
+
+        The label is a class, [] int64, or a mask, [S, S] int64. What is drawn follows from the
+        arguments alone.
+        """
+        ...
+
+
+def samples(
+    images: ImageSet, dataset: DatasetSettings, recipe: RecipeSettings, streams: Streams
+) -> Samples:
+    """Return a run's training images, to be made one by one."""
+    kind = MaskSamples if dataset.has_masks else PilTransform
+    return kind(images, dataset, recipe, streams)
 
 
 class PilTransform:
@@ -69,6 +92,10 @@ class PilTransform:
         """
         return self.several(epoch, index, range(copy, copy + 1))[0]
 
+    def sample(self, epoch: int, index: int, copies: range) -> tuple[Tensor, Tensor]:
+        """Return copies of one image [N, C, S, S] uint8 and its class, [] int64."""
+        return self.several(epoch, index, copies), self.images.labels[index]
+
     def several(self, epoch: int, index: int, copies: range) -> Tensor:
         """Return copies of one image [N, C, S, S] uint8.
 
@@ -77,18 +104,12 @@ class PilTransform:
         shown: list[Tensor] = []
         image = None
         for copy in copies:
-            self._seed(epoch, index, copy)
+            self.streams.seed_sample(epoch, index, copy)
             if image is None or self.draws:
                 image = self.images.pil(index)
             # Of the same mode, too, what `convert` returns is a new image.
             shown.append(self._transformed(image.convert(self.mode)))
         return torch.stack(shown)
-
-    def _seed(self, epoch: int, index: int, copy: int) -> None:
-        key = self.streams.key("augment", "pil", epoch, index, *([copy] if copy else []))
-        random.seed(key)
-        numpy.random.seed(key & 0xFFFFFFFF)
-        torch.default_generator.manual_seed(key)
 
     def _transformed(self, image: Any) -> Tensor:
         if self.own is not None:
@@ -121,7 +142,7 @@ class PilTransform:
 
 
 Share = tuple[Tensor, Tensor]
-"""Images [B, V, C, S, S] uint8, V views of each, and labels [B] int64."""
+"""Images [B, V, C, S, S] uint8, V views of each, and labels [B] or masks [B, S, S], int64."""
 
 
 class _Shares(torch.utils.data.Dataset[Share | FromWorker]):
@@ -132,7 +153,7 @@ class _Shares(torch.utils.data.Dataset[Share | FromWorker]):
 
     def __init__(
         self,
-        transform: PilTransform,
+        transform: Samples,
         order: Order,
         virtual_ranks: list[int],
         steps: range,
@@ -162,17 +183,17 @@ class _Shares(torch.utils.data.Dataset[Share | FromWorker]):
     def _share(self, position: Position) -> Share:
         transform, rank = self.transform, position.virtual_rank
         indices = self.order.step(position.epoch, position.step)[rank]
-        labels = transform.images.labels[indices]
         if not len(indices):
             shape = (0, len(self._views), transform.channels, transform.size, transform.size)
-            return torch.empty(shape, dtype=torch.uint8), labels
+            return torch.empty(shape, dtype=torch.uint8), torch.empty(0, dtype=torch.int64)
         copies = self.order.copies(position.step)[rank].tolist()
         # A recipe repeats images, or its head asks for views of them: never both.
-        images = [
-            transform.several(position.epoch, index, range(copy, copy + len(self._views)))
+        found = [
+            transform.sample(position.epoch, index, range(copy, copy + len(self._views)))
             for index, copy in zip(indices.tolist(), copies, strict=True)
         ]
-        return torch.stack(images), labels
+        images, labels = zip(*found, strict=True)
+        return torch.stack(images), torch.stack(labels)
 
 
 class PilSource:
@@ -184,7 +205,7 @@ class PilSource:
 
     def __init__(
         self,
-        transform: PilTransform,
+        transform: Samples,
         order: Order,
         finish: Finish,
         *,

@@ -8,6 +8,7 @@ from ...jobs.run.settings import BackboneSettings, HeadSettings, ModelShape
 from ..errors import BackboneError
 from .own import build_own, own_arguments
 from .projector import replace_classifier
+from .segmenter import WIDTH, Segmenter
 from .tokens import Grid
 
 # Our own argument beside timm's: the deviation of the class token's start.
@@ -27,6 +28,9 @@ def create_arguments(backbone: BackboneSettings, shape: ModelShape) -> dict[str,
     arguments = {key: value for key, value in backbone.args.items() if key != CLASS_TOKEN_STD}
     arguments |= {"num_classes": shape.classes, "in_chans": shape.channels}
     config = timm.get_pretrained_cfg(backbone.model)
+    if shape.task == "segmentation" and _is_swin(backbone.model):
+        # Whole images are scored, whatever their sides.
+        arguments["strict_img_size"] = False
     if config is not None and config.fixed_input_size:
         arguments["img_size"] = shape.image_size
     if shape.dropout is not None:
@@ -36,10 +40,18 @@ def create_arguments(backbone: BackboneSettings, shape: ModelShape) -> dict[str,
     return arguments
 
 
+def _is_swin(name: str) -> bool:
+    import timm
+
+    return timm.model_entrypoint(name).__module__ == "timm.models.swin_transformer"
+
+
 def build(
     backbone: BackboneSettings, shape: ModelShape, head: HeadSettings | None = None
 ) -> nn.Module:
     """Make the model, drawing its weights from torch's default generator.
+
+    For masks it is a `Segmenter` around the backbone.
 
     Args:
         backbone: of the run.
@@ -63,6 +75,14 @@ def build(
         _drop_evenly(model, usual if shape.drop_path is None else shape.drop_path)
     if head is not None:
         _follow_head(model, name, shape, head)
+    if shape.task == "segmentation":
+        return Segmenter(
+            model,
+            classes=shape.classes,
+            channels=shape.channels,
+            size=shape.image_size,
+            width=shape.decoder_width or WIDTH,
+        )
     return model
 
 

@@ -44,17 +44,22 @@ class Tap:
                 # Nothing to stand before: the features themselves.
                 self.where = "after_norm"
             else:
-                last.register_forward_pre_hook(lambda _, inputs: self._take(inputs[0]))
+                last.register_forward_pre_hook(self._take_input)
         elif where == "blocks":
             for block in blocks_of(backbone):
-                block.register_forward_hook(lambda _module, _inputs, output: self._take(output))
+                block.register_forward_hook(self._take_output)
         elif where == "stages":
             for end in _ends_of_stages(backbone):
-                end.register_forward_hook(lambda _module, _inputs, output: self._take(output))
+                end.register_forward_hook(self._take_output)
 
-    def _take(self, tokens: Any) -> None:
+    # Methods: a copy of the backbone that has its tap within takes its own tokens then.
+    def _take_input(self, _: nn.Module, inputs: Any) -> None:
         if self._is_open:
-            self._taken.append(tokens)
+            self._taken.append(inputs[0])
+
+    def _take_output(self, _module: nn.Module, _inputs: Any, output: Any) -> None:
+        if self._is_open:
+            self._taken.append(output)
 
     def features(self, images: Tensor) -> tuple[Tensor, list[Tensor]]:
         """Return the backbone's own features and the grids.

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from ...jobs.documents import from_plain, to_plain
+from ...jobs.documents import changed, from_plain, to_plain
 from ...jobs.run.backbone_facts import Facts, Question
 from ...jobs.run.settings import STAGE, BackboneSettings
 from ..process import hidden
@@ -33,7 +33,8 @@ def describe(question: Question) -> Facts:
     for device in ("meta", "cpu"):
         try:
             with torch.device(device):
-                model = build(question.backbone, shape, head)
+                _check_segmenter(question)
+                model = build(question.backbone, changed(shape, task="classification"), head)
                 side = input_side(head, model, shape.image_size)
                 grid = grid_shapes(tap_of(model, head), shape.channels, side)[-1]
                 if min(grid.height, grid.columns) > 0:
@@ -64,6 +65,23 @@ def describe(question: Question) -> Facts:
     return Facts(error=failure)
 
 
+def _check_segmenter(question: Question) -> None:
+    """Find out whether a backbone can be decoded into masks.
+
+    Raises:
+        BackboneError: its blocks are not known, or give no maps to decode.
+        Exception: whatever a forward pass raises on maps that are too small.
+    """
+    import torch
+
+    from ..models.backbones import build
+
+    shape = question.shape
+    if shape.task == "segmentation":
+        segmenter = build(question.backbone, shape, question.head)
+        segmenter(torch.zeros(2, shape.channels, shape.image_size, shape.image_size))
+
+
 def _check_weights(question: Question, model: Any) -> None:
     """Find out whether a model can take the weights that it starts from, or a teacher those that
     it was trained with.
@@ -84,7 +102,7 @@ def _check_weights(question: Question, model: Any) -> None:
         return
     given = build(parent.backbone, parent.shape, parent.head)
     if teacher == STAGE:
-        model = build(parent.backbone, shape, parent.head)
+        model = build(parent.backbone, changed(shape, task="classification"), parent.head)
     sizes = f"at {parent.shape.image_size} and {shape.image_size} pixels"
     fit(model, given.state_dict(), f"weights of {parent.backbone.model} {sizes}")
 

@@ -19,12 +19,14 @@ from ...jobs.errors import BadInput, VtjobsError
 from ...jobs.grid.model_names import OWN
 from ...jobs.run.card_facts import CardFacts
 from ...jobs.run.design import seed_text
+from ...jobs.run.settings import ModelShape
 from ...jobs.run.spec import seed_label
 from ...jobs.workspace.paths import Workspace
 from ..checkpoints.final_weights import Final, final_of
 from ..errors import BackboneError
 
 WEIGHTS = "model.safetensors"
+WHOLE = "safetensors"
 FEATURES = "torchvision-backbone"
 _MAPS = "from vtjobs.workers.models.maps import FeatureMaps"
 _READ = f'model.load_state_dict(load_file("{WEIGHTS}"))'
@@ -47,6 +49,9 @@ def export(workspace: Workspace, run_id: str, out: Path, form: str, *, facts: Ca
     if out.exists():
         raise BadInput(f"{out} exists already")
     final = final_of(workspace, run_id)
+    if final.spec.dataset.has_masks and form != WHOLE:
+        message = f"run {run_id} was trained on masks: its model is none of timm's"
+        raise BadInput(f"{message}. Set --format {WHOLE}")
     staged = out.with_name(f".{out.name}.part")
     shutil.rmtree(staged, ignore_errors=True)
     staged.mkdir(parents=True)
@@ -223,6 +228,9 @@ def card(
         code = _loading(config, has_features=has_features)
     else:
         code = _loading_of_own(config, has_positions=spec.head.shared.positions)
+    if spec.dataset.has_masks:
+        code += _around_for_masks(spec.shape)
+    code.append(_READ)
     if "features_only" in config and not has_features:
         size = f"channels={spec.dataset.channels}, size={spec.recipe.image_size}"
         code += ["", _MAPS, "", f"model = FeatureMaps(model, {size})"]
@@ -262,7 +270,24 @@ def _loading_of_own(config: dict[str, Any], *, has_positions: bool) -> list[str]
         f"model = {name}({named})",
         *([] if classes else ["model.reset_classifier(0)"]),
         *([] if has_positions else ["model.pos_embed = None"]),
-        _READ,
+    ]
+
+
+def _around_for_masks(shape: ModelShape) -> list[str]:
+    """Return the lines that put a segmenter around the backbone, before weights are read."""
+    width = {} if shape.decoder_width is None else {"width": shape.decoder_width}
+    named = {
+        "classes": shape.classes,
+        "channels": shape.channels,
+        "size": shape.image_size,
+        **width,
+    }
+    arguments = ", ".join(f"{key}={value}" for key, value in named.items())
+    return [
+        "",
+        "from vtjobs.workers.models.segmenter import Segmenter",
+        "",
+        f"model = Segmenter(model, {arguments})",
     ]
 
 
@@ -280,7 +305,6 @@ def _loading(config: dict[str, Any], *, has_features: bool) -> list[str]:
         *(["", *ours] if ours else []),
         "",
         f"model = timm.create_model({arguments})",
-        _READ,
     ]
 
 

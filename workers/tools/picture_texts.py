@@ -25,6 +25,10 @@ TEXTS = {
         "What each block adds to the tokens that go through it: norm of what attention and the MLP"
         " add, divided by the norm of what they add to, as a mean over tokens and images."
     ),
+    "masks": (
+        "Masks beside what the network predicts, a colour for each class and the darkest for no"
+        " class, and the pixels where the two differ."
+    ),
     "filters": (
         "Rows of the matrix that mixes patches, a line of images for each block: how much of each"
         " patch goes into one. The middle colour is zero."

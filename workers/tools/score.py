@@ -7,12 +7,13 @@ The scores go into a journal of their own in the run's folder,
 """
 
 import argparse
+import itertools
 import json
 import os
 import secrets
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,7 +22,8 @@ from ...jobs.atomic_files import make_folder
 from ...jobs.documents import changed, from_plain
 from ...jobs.errors import BadInput
 from ...jobs.grid import catalogue
-from ...jobs.grid.own_function import METRICS, is_taken
+from ...jobs.grid.own_function import is_taken
+from ...jobs.run.metrics import METRICS
 from ...jobs.run.settings import OwnFunction, RecipeSettings
 from ...jobs.run.spec import RunSpec
 from ...jobs.workspace.allocation import DECODED_GIB
@@ -58,6 +60,7 @@ def score(
     metrics: Sequence[OwnFunction] = (),
     image_size: int | None = None,
     crop_pct: float | None = None,
+    scales: Sequence[float] = (),
     neighbours: ByNeighbours | None = None,
 ) -> dict[str, Any]:
     """Return set -> scores of a run's final weights, and journal them.
@@ -72,6 +75,8 @@ def score(
         metrics: of the lab, beside those of vtjobs.
         image_size: another side of the input, pixels; the set is then called `test@256px`.
         crop_pct: another share that the centre crop keeps; `test@crop1`.
+        scales: of images with masks, as factors of the recipe's size: the mean of all, and of the
+            mirror images; the set is then called `test@scales0.5-1-1.5`.
         neighbours: score the features by nearest neighbours, in place of the classifier.
 
     Raises:
@@ -105,6 +110,7 @@ def score(
         spec=spec,
         recipe=recipe,
         crops=crop_pct is not None,
+        scales=scales,
         model=model,
         numerics=numerics,
         decoder=Decoder(
@@ -116,12 +122,15 @@ def score(
         data_root=data_root,
         paths=paths,
     )
-    if neighbours is None:
+    if spec.dataset.has_masks:
+        scores = scorer.by_pixels(sets)
+    elif neighbours is None:
         scores = scorer.by_classifier(sets, metrics)
     else:
         scores = scorer.by_neighbours(sets, neighbours)
     labels = None if neighbours is None else neighbours.labels
-    found = {_label(name, image_size, crop_pct, labels): values for name, values in scores.items()}
+    how = _how(image_size, crop_pct, scales, labels)
+    found = {f"{name}{how}": values for name, values in scores.items()}
     _journal(workspace.run(run_id).evaluations, final.attempt, final.manifest, found)
     return found
 
@@ -151,6 +160,8 @@ class _Scorer:
     recipe: RecipeSettings
     crops: bool
     """Whether the user has said how images are cropped."""
+    scales: Sequence[float]
+    """Of images with masks; none: the recipe's size."""
     model: "torch.nn.Module"
     numerics: Any
     decoder: Any
@@ -183,6 +194,33 @@ class _Scorer:
                 self.numerics,
                 forward=forward,
                 metrics=own_metrics(metrics),
+            )
+        return found
+
+    def by_pixels(self, sets: Sequence[str]) -> dict[str, Any]:
+        """Return set -> miou, macc, pixel_acc and loss, of images with masks."""
+        from ..data.mask_pipeline import MaskSource
+        from ..training.group import Group
+        from ..training.masks import evaluate_masks
+
+        device = self.numerics.device
+        found: dict[str, Any] = {}
+        for name in sets:
+            source = MaskSource(
+                self._part(name),
+                self.spec.dataset,
+                self.recipe,
+                device,
+                threads=self.decoder.workers,
+                scales=self.scales or (1.0,),
+            )
+            found[name] = evaluate_masks(
+                self.model,
+                source,
+                Group(rank=0, world_size=1, device=device),
+                self.numerics,
+                mirrored=bool(self.scales),
+                keep_going=_going_on(Counted(f"scored of {name}", source.size)),
             )
         return found
 
@@ -255,11 +293,26 @@ class _Scorer:
         )
 
 
-def _label(name: str, image_size: int | None, crop_pct: float | None, labels: str | None) -> str:
+def _going_on(counted: Counted) -> Callable[[], bool]:
+    """Return what counts an image each time that it is asked whether to go on."""
+    turns = itertools.count(1)
+
+    def keep_going() -> bool:
+        counted(next(turns))
+        return True
+
+    return keep_going
+
+
+def _how(
+    image_size: int | None, crop_pct: float | None, scales: Sequence[float], labels: str | None
+) -> str:
+    """Return what a set's name ends with where it is not scored as in training."""
     parts = [f"{image_size}px"] if image_size is not None else []
     parts += [f"crop{crop_pct:g}"] if crop_pct is not None else []
+    parts += ["scales" + "-".join(f"{scale:g}" for scale in scales)] if scales else []
     parts += [labels] if labels is not None else []
-    return f"{name}@{'-'.join(parts)}" if parts else name
+    return f"@{'-'.join(parts)}" if parts else ""
 
 
 def _journal(folder: Path, attempt: int, manifest: Any, found: dict[str, Any]) -> None:
@@ -280,7 +333,7 @@ def _journal(folder: Path, attempt: int, manifest: Any, found: dict[str, Any]) -
 
 
 def _line(run_id: str, set_name: str, metrics: dict[str, float]) -> str:
-    told = ("top1", "loss", *(name for name in metrics if name not in METRICS))
+    told = ("top1", "miou", "loss", *(name for name in metrics if name not in METRICS))
     order = [name for name in told if name in metrics]
     shown = "  ".join(f"{name} {metrics[name]:{_format(name)}}" for name in order)
     return f"{run_id} {set_name}: {shown}  n {metrics['n']:.0f}"
@@ -304,6 +357,9 @@ def main() -> int:
     parser.add_argument("--metrics", action="store_true")
     parser.add_argument("--image-size", type=int)
     parser.add_argument("--crop-pct", type=float)
+    parser.add_argument(
+        "--scales", type=lambda text: [float(one) for one in text.split(",")], default=[]
+    )
     parser.add_argument("--knn", type=lambda text: [int(count) for count in text.split(",")])
     parser.add_argument("--labels")
     parser.add_argument("run_ids", nargs="+")
@@ -322,6 +378,7 @@ def main() -> int:
             metrics=metrics,
             image_size=options.image_size,
             crop_pct=options.crop_pct,
+            scales=options.scales,
             neighbours=neighbours,
         )
         return "\n".join(_line(run_id, name, metrics) for name, metrics in found.items())

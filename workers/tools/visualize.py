@@ -7,7 +7,6 @@ They go as JSON to standard output.
 
 import argparse
 import contextlib
-import io
 import json
 import sys
 from collections.abc import Sequence
@@ -34,12 +33,14 @@ from ..data.patches import patch_work
 from ..heads.base import trains_module
 from ..heads.relations import Relation
 from ..randomness import Streams
-from ..training.trainee import Trainee, make_trainee
+from ..training.trainee import Trainee, make_numerics, make_trainee
 from .depth import depth
 from .each import each
 from .feature_space import feature_space
 from .filters import filters, sparsity
+from .mask_maps import mask_maps
 from .picture_texts import TEXTS
+from .png import png
 from .saliency import attention_of_classes, class_activation, class_attention
 
 # Images that are drawn if none are named.
@@ -99,6 +100,7 @@ def pictures(
         DataError: the dataset is not there.
     """
     final = final_of(workspace, run_id)
+    _require_task(final, asked.kind)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     trainee = make_trainee(final.spec, Streams(final.spec.seeds))
     load_weights(trainee.backbone, final.weights)
@@ -117,6 +119,12 @@ def pictures(
         if asked.kind == "features":
             places = _places(asked, images, FEATURES)
             space = feature_space(trainee, final, places, images, set_name=asked.set_name)
+        elif asked.kind == "masks":
+            places, numerics = (
+                _places(asked, images, IMAGES),
+                make_numerics(device, precision="fp32"),
+            )
+            shown = mask_maps(trainee.backbone, final.spec, places, images, numerics)
         elif asked.kind == "depth":
             several = replace(asked, images=_places(asked, images, MOST))
             blocks = depth(trainee.backbone, _batch(final, trainee, several, images).inputs)
@@ -133,6 +141,15 @@ def pictures(
         space=space,
         blocks=blocks,
     )
+
+
+def _require_task(final: Final, kind: Kind) -> None:
+    """Refuse maps of a classifier for masks, and the other way round."""
+    run_id = final.manifest.run_id
+    if final.spec.dataset.has_masks and kind != "masks":
+        raise BadInput(f"--kind {kind}: run {run_id} was trained on masks. Set --kind masks")
+    if kind == "masks" and not final.spec.dataset.has_masks:
+        raise BadInput(f"--kind masks: run {run_id} was not trained on masks. Set another kind")
 
 
 def _places(asked: Asked, images: ImageSet, most: int) -> list[int]:
@@ -175,7 +192,7 @@ def _batch(final: Final, trainee: Trainee, asked: Asked, images: ImageSet) -> _B
         places=places,
         inputs=inputs,
         labels=images.labels[torch.tensor(places)].to(device),
-        files=[_png(image) for image in plain],
+        files=[png(image) for image in plain],
         only=source.only,
     )
 
@@ -184,15 +201,6 @@ def _spread(images: ImageSet, most: int) -> list[int]:
     """Return places all over a set, which may be sorted by class."""
     count = min(most, len(images))
     return [number * len(images) // count for number in range(count)]
-
-
-def _png(image: Tensor) -> bytes:
-    from PIL import Image
-
-    buffer = io.BytesIO()
-    pixels = image.permute(1, 2, 0).numpy()
-    Image.fromarray(pixels[..., 0] if pixels.shape[2] == 1 else pixels).save(buffer, "png")
-    return buffer.getvalue()
 
 
 def _attention(trainee: Trainee, final: Final, asked: Asked, batch: _Batch) -> list[Shown]:

@@ -11,10 +11,12 @@ from torch.nn import functional as F
 
 from ...jobs.errors import VtjobsError
 from ..data.batches import EVAL_BATCH, EvalSource
+from ..data.mask_pipeline import MaskSource
 from ..data.patches import PatchWork
 from ..randomness import Streams
 from .compiled import compiled
 from .group import Group
+from .masks import evaluate_masks
 
 Metric = Callable[[Tensor, Tensor], float]
 """Of the logits, [N, classes] float32, and labels, [N] int64, of a whole set."""
@@ -169,14 +171,14 @@ def means(
 class Examiner:
     """Scores what is trained.
 
-    The classifier (and its moving average), or the head where there is no classifier.
+    The classifier or segmenter (and its moving average), or the head where there is no classifier.
     """
 
     def __init__(
         self,
         trainee: Any,
         ema: Any,
-        sources: dict[str, EvalSource],
+        sources: Mapping[str, EvalSource | MaskSource],
         group: Group,
         numerics: Any,
         patches: PatchWork | None,
@@ -211,11 +213,9 @@ class Examiner:
         """
         found = {}
         for name, source in self.sources.items():
-            bits = (
-                torch.zeros(source.size, dtype=torch.float64)
-                if final and self.trainee.labels
-                else None
-            )
+            # Of masks no image is right or wrong as a whole.
+            has_bits = final and self.trainee.labels and isinstance(source, EvalSource)
+            bits = torch.zeros(source.size, dtype=torch.float64) if has_bits else None
             scores = self._of_set(name, source, keep_going, bits)
             if scores is None:
                 return None
@@ -225,13 +225,21 @@ class Examiner:
         return found
 
     def _of_set(
-        self, name: str, source: EvalSource, keep_going: Callable[[], bool], bits: Tensor | None
+        self,
+        name: str,
+        source: EvalSource | MaskSource,
+        keep_going: Callable[[], bool],
+        bits: Tensor | None,
     ) -> dict[str, float] | None:
         found: dict[str, float] = {}
         labels = self.trainee.labels
         for prefix, module in self.modules.items() if labels else [("", self.trainee)]:
             self.group.broadcast(list(module.buffers()))
-            if labels:
+            if isinstance(source, MaskSource):
+                scores = evaluate_masks(
+                    module, source, self.group, self.numerics, keep_going=keep_going
+                )
+            elif labels:
                 scores = evaluate(
                     module,
                     source,

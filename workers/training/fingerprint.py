@@ -14,7 +14,7 @@ from torch import Tensor
 from ...jobs.run.settings import DatasetSettings, RecipeSettings
 from ..data.batches import Finish, Position, TensorSource
 from ..data.datasets import ImageSet
-from ..data.timm_pipeline import PilTransform
+from ..data.timm_pipeline import samples
 from ..randomness import Streams
 from .trainee import blank
 
@@ -71,7 +71,13 @@ def _probe(dataset: DatasetSettings, recipe: RecipeSettings) -> ImageSet:
     pattern = (
         torch.arange(torch.Size(shape).numel()).mul(97).remainder(251).to(torch.uint8).view(shape)
     )
-    return ImageSet(labels=torch.arange(count) % dataset.classes, images=pattern)
+    side = recipe.image_size
+    mask = torch.arange(side * side).view(side, side).remainder(dataset.classes).to(torch.uint8)
+    return ImageSet(
+        labels=torch.arange(count) % dataset.classes,
+        images=pattern,
+        masks=(lambda _: mask) if dataset.has_masks else None,
+    )
 
 
 def _augmented(training: "Training", streams: Streams) -> Tensor:
@@ -80,8 +86,8 @@ def _augmented(training: "Training", streams: Streams) -> Tensor:
     every = torch.arange(len(images))
     start, cpu = Position(epoch=0, step=0, virtual_rank=0), torch.device("cpu")
     if spec.recipe.pipeline == "pil":
-        transform = PilTransform(images, spec.dataset, spec.recipe, streams)
-        whole = torch.stack([transform(0, index) for index in every.tolist()])
+        made = samples(images, spec.dataset, spec.recipe, streams)
+        whole = torch.stack([made.sample(0, index, range(1))[0][0] for index in every.tolist()])
         found = Finish(spec.dataset, spec.recipe, streams, cpu)(whole, start)
     else:
         source = TensorSource(images, spec.dataset, spec.recipe, streams, cpu)

@@ -8,7 +8,8 @@ from ...jobs.run.spec import RunSpec
 from ..data.batches import EvalSource, Finish, Order, TensorSource, TrainSource
 from ..data.datasets import ImageSet, load_part, scored_sets
 from ..data.decoded import Decoder
-from ..data.timm_pipeline import PilSource, PilTransform
+from ..data.mask_pipeline import MaskSource
+from ..data.timm_pipeline import PilSource, samples
 from ..randomness import Streams
 from .group import Group
 from .plan import TrainingPlan
@@ -65,7 +66,7 @@ class Inputs:
                 views=self.spec.head.views,
             )
         return PilSource(
-            PilTransform(images, dataset, recipe, streams),
+            samples(images, dataset, recipe, streams),
             order,
             Finish(dataset, recipe, streams, device),
             virtual_ranks=self.virtual_ranks,
@@ -74,21 +75,36 @@ class Inputs:
             views=self.spec.head.views,
         )
 
-    def scored(self) -> dict[str, EvalSource]:
-        """Return set -> this rank's share of its batches, for all sets that are scored."""
+    def scored(self) -> dict[str, EvalSource | MaskSource]:
+        """Return set -> this rank's share of it, for all sets that are scored."""
+        names = scored_sets(self.spec.dataset, self.plan.sets)
+        if self.spec.dataset.has_masks:
+            return {name: self._scenes(name) for name in names}
+        return {name: self._batches(name) for name in names}
+
+    def _batches(self, name: str) -> EvalSource:
         spec, group = self.spec, self.group
-        return {
-            name: EvalSource(
-                self.part(name),
-                spec.dataset,
-                catalogue.recipe_on(name, spec.dataset, spec.recipe),
-                group.device,
-                decoder=self._decoder(),
-                rank=group.rank,
-                world_size=group.world_size,
-            )
-            for name in scored_sets(spec.dataset, self.plan.sets)
-        }
+        return EvalSource(
+            self.part(name),
+            spec.dataset,
+            catalogue.recipe_on(name, spec.dataset, spec.recipe),
+            group.device,
+            decoder=self._decoder(),
+            rank=group.rank,
+            world_size=group.world_size,
+        )
+
+    def _scenes(self, name: str) -> MaskSource:
+        spec, group = self.spec, self.group
+        return MaskSource(
+            self.part(name),
+            spec.dataset,
+            spec.recipe,
+            group.device,
+            rank=group.rank,
+            world_size=group.world_size,
+            threads=self.plan.decoders,
+        )
 
     def _decoder(self) -> Decoder:
         return Decoder(

@@ -30,7 +30,7 @@ from .group import Group, StopVote, in_ddp
 from .inputs import Inputs
 from .marks import Marks
 from .mixup import make_mixup
-from .objective import Objective
+from .objective import make_objective
 from .pace import Pace
 from .parts import leave_trainable
 from .passes import Share
@@ -123,7 +123,8 @@ class Training:
         self.optimizer = make_optimizer(trainee, recipe)
         self.schedule = make_schedule(self.optimizer, recipe, self.order.steps)
         self.mixup = make_mixup(recipe, spec.dataset.classes)
-        self.objective = Objective(recipe, mixed=self.mixup is not None, distillation=distillation)
+        is_mixed = self.mixup is not None
+        self.objective = make_objective(spec, mixed=is_mixed, distillation=distillation)
         self.patches = patch_work(spec.head, spec.dataset, trainee.patch, group.device)
         self.ema = make_ema(trainee, recipe)
         self.examiner = Examiner(

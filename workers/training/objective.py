@@ -9,9 +9,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from ...jobs.run.settings import RecipeSettings
+from ...jobs.run.settings import CellSettings, RecipeSettings
 from ..own_functions import own_loss
 from .distill import Distillation
+from .masks import MaskObjective
 from .sums import OWN_LOSS
 
 
@@ -64,6 +65,21 @@ class Objective:
         if head_loss is not None:
             total = total + weight * head_loss.float() * len(targets)
         return total, {name: value.detach() for name, value in parts.items()}
+
+
+def make_objective(
+    spec: CellSettings, *, mixed: bool, distillation: Distillation | None
+) -> Objective | MaskObjective:
+    """Return what a run lowers.
+
+    Args:
+        spec: of the run.
+        mixed: whether the targets are those of Mixup or CutMix.
+        distillation: what a teacher adds, or None.
+    """
+    if spec.dataset.has_masks:
+        return MaskObjective()
+    return Objective(spec.recipe, mixed=mixed, distillation=distillation)
 
 
 def _criterion(recipe: RecipeSettings, mixed: bool) -> Callable[[Tensor, Tensor], Tensor]:

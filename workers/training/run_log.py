@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from ...jobs.run.design import seed_text
+from ...jobs.run.metrics import MAIN, METRICS
 from ...jobs.run.spec import RunSpec, seed_label
 from ...jobs.units import format_bytes, format_duration
 from ...jobs.workspace.lineage import Candidate
@@ -102,10 +103,10 @@ class RunLog:
         self._say(*parts)
 
     def _note(self, name: str, metrics: Mapping[str, float], epoch: int) -> None:
-        metric = "top1" if "top1" in metrics else "loss"
+        metric = next((name for name in MAIN.values() if name in metrics), "loss")
         found = _Score(metrics[metric], epoch)
         best = self._best.get((name, metric))
-        sign = 1 if metric == "top1" else -1
+        sign = -1 if metric == "loss" else 1
         if best is None or sign * found.value > sign * best.value:
             self._best[name, metric] = found
         self._last[name, metric] = found
@@ -125,7 +126,7 @@ def _is_score(metric: str) -> bool:
 
 
 def _text(metric: str, value: float) -> str:
-    is_percent = metric.removeprefix("ema_") in ("top1", "top5")
+    is_percent = metric.removeprefix("ema_") in METRICS and not metric.endswith("loss")
     return f"{metric} {value:.2f}" if is_percent else f"{metric} {value:.4f}"
 
 

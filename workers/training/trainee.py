@@ -19,6 +19,7 @@ from ..heads.base import build_head, build_on_features, is_on_features, trains_m
 from ..heads.features import FeatureHead
 from ..models.backbones import batch_norms, build, cell_side, input_side, not_decayed
 from ..models.projector import embed
+from ..models.segmenter import Segmenter
 from ..models.tokens import Tap, grid_shapes
 from ..randomness import Streams
 from .parts import layer_groups
@@ -176,17 +177,21 @@ def make_trainee(spec: CellSettings, streams: Streams) -> Trainee:
 
 
 def load_start(spec: RunSpec, plan: TrainingPlan, backbone: nn.Module) -> LoadedWeights | None:
-    """Load what the run starts from; None where its weights are drawn or a checkpoint's."""
+    """Load what the run starts from; None where its weights are drawn or a checkpoint's.
+
+    A segmenter's decoder is drawn in any case: it stands in nobody's weights of a backbone.
+    """
     weights = spec.backbone.weights
     if plan.resume is not None:
         return None
+    part = backbone.encoder if isinstance(backbone, Segmenter) else backbone
     if plan.init is not None and not spec.learns_from_parent:
-        left = load_weights(backbone, plan.init)
-        taken = len(backbone.state_dict()) - len(left)
+        left = load_weights(part, plan.init)
+        taken = len(part.state_dict()) - len(left)
         return LoadedWeights(loaded=taken, drawn=left, unused=[])
     if weights is None:
         return None
-    return start_from(backbone, weights, Path(plan.paths[weights.fingerprint]))
+    return start_from(part, weights, Path(plan.paths[weights.fingerprint]))
 
 
 def tap_of(backbone: nn.Module, head: HeadSettings) -> Tap:
@@ -328,6 +333,18 @@ def make_schedule(
         from .schedule import QuarterCosine
 
         return QuarterCosine(optimizer, total=total, lr_min=recipe.min_lr, **shared)
+    if recipe.schedule == "linear":
+        from timm.scheduler import PolyLRScheduler
+
+        return PolyLRScheduler(
+            optimizer,
+            t_initial=total,
+            power=1.0,
+            lr_min=recipe.min_lr,
+            # Counted from the start of training, as those of the cosine schedules are.
+            warmup_prefix=False,
+            **shared,
+        )
     from timm.scheduler import StepLRScheduler
 
     falls = recipe.schedule == "step"

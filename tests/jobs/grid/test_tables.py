@@ -13,13 +13,13 @@ from vtjobs.jobs.grid.load import take_in
 TABLES = {
     "drloc-table2a": (5, 5), "drloc-table2b": (12, 12), "drloc-table3": (12, 36), "drloc-table4": (80, 80),
     "drloc-table5": (60, 60), "drloc-table6": (6, 6), "drloc-table7": (4, 4),
-    "drloc-table8": (8, 8), "drloc-table9": (6, 6), "drloc-table14": (6, 6), "drloc-table16": (9, 9),
+    "drloc-table8": (8, 8), "drloc-table9": (6, 6), "drloc-table12": (2, 4), "drloc-table13": (2, 4), "drloc-table14": (6, 6), "drloc-table16": (9, 9),
     "relvit-table2": (12, 120), "relvit-table3": (32, 160), "relvit-table4": (16, 32), "relvit-table5": (44, 88),
     "relvit-figure4": (5, 10),
     "thesis-seeds": (1, 100), "thesis-lowres": (16, 32), "thesis-deit3": (15, 15), "thesis-deit": (3, 3),
     "thesis-cait": (10, 10), "thesis-patchconvnet": (4, 4), "thesis-table5-8": (14, 14), "thesis-table5-7": (6, 6), "thesis-table3-8": (12, 12), "thesis-deit-384": (3, 4),
     "thesis-table3-8-384": (13, 25), "thesis-table6-4": (14, 14), "thesis-table6-3": (6, 6), "thesis-table6-2": (5, 5),
-    "thesis-table3-21": (8, 8), "thesis-resmlp": (6, 6), "thesis-table4-3": (7, 7),
+    "thesis-table3-13": (13, 13), "thesis-table3-21": (8, 8), "thesis-resmlp": (6, 6), "thesis-table4-3": (7, 7),
     "thesis-table2-7": (7, 35), "thesis-table2-11": (8, 40), "thesis-table2-12": (1, 1), "thesis-table2-13": (6, 30),
     "thesis-table2-14": (56, 56),
 }  # fmt: skip

@@ -16,9 +16,11 @@ from vtjobs.workers.orders import Order
 
 from ...support.families import FAMILIES, HEADS, family_spec, suits
 from ...support.lab import a_template, wait_for
+from ...support.mask_images import mask_folder
 from ...support.training import (
     CONVNET,
     EVERYTHING,
+    MASKED,
     ORIGIN,
     VIT,
     contents,
@@ -26,6 +28,7 @@ from ...support.training import (
     image_folder,
     newest,
     on_folder,
+    on_masks,
     run_spec,
 )
 
@@ -158,6 +161,22 @@ def test_all_that_a_recipe_can_ask_for_leaves_nothing_to_the_next_run(
         spec = run_spec(backbone, head, virtual_ranks=2, epochs=1, **EVERYTHING)
         runs.append((f"{backbone.model} beside {head}", spec, {}))
     assert_same_as_alone(forge, tmp_path, runs)
+
+
+def test_runs_on_masks_leave_nothing_to_each_other_nor_to_a_classifier(
+    forge: Forge, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    scenes = mask_folder(tmp_path / "scenes", train=9, test=3)
+    of_masks = on_masks(run_spec(CONVNET, **{**EVERYTHING, **MASKED}), scenes)
+    paths = {of_masks.dataset.fingerprint: str(scenes)}
+    again = on_masks(run_spec(VIT, **{**EVERYTHING, **MASKED}), scenes)
+    runs: list[Run] = [
+        ("masks", of_masks, paths),
+        ("classes", run_spec(VIT, "drloc", epochs=1, **EVERYTHING), {}),
+        ("masks again", again, paths),
+    ]
+    assert_same_as_alone(forge, tmp_path / "runs", runs, workers=1)
 
 
 def test_loader_workers_of_a_run_are_gone_before_the_next_one(forge: Forge, tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ def finished(tmp_path: Path) -> tuple[Workspace, RunSpec, dict[str, float]]:
     return complete(tmp_path, run_spec(CONVNET, "drloc", epochs=2, ema_decay=0.9))
 
 
-def complete(root: Path, spec: RunSpec) -> tuple[Workspace, RunSpec, dict[str, float]]:
+def complete(root: Path, spec: RunSpec, **plan: Any) -> tuple[Workspace, RunSpec, dict[str, float]]:
     workspace = Workspace(root / "runs").create()
     folder = workspace.run(spec.run_id)
     folder.attempt(1).mkdir(parents=True)
@@ -44,7 +44,7 @@ def complete(root: Path, spec: RunSpec) -> tuple[Workspace, RunSpec, dict[str, f
         if kind == "evaluation":
             scores.update(event["metrics"])
 
-    assert training(spec, folder.checkpoints(1), report=report).run()
+    assert training(spec, folder.checkpoints(1), report=report, **plan).run()
     journal.write("end", at=time.time(), state="completed")
     journal.close()
     return workspace, spec, scores

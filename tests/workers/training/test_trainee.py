@@ -190,6 +190,19 @@ def test_every_recipe_of_the_catalogue_makes_an_optimizer_and_a_schedule() -> No
         assert optimizer.param_groups[0]["lr"] == recipe.warmup_lr
 
 
+def test_a_linear_schedule_falls_from_the_start_of_training_in_a_straight_line() -> None:
+    spec = run_spec(epochs=10, lr=4e-3, warmup_epochs=1, min_lr=1e-5, schedule="linear")
+    optimizer = torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=4e-3)
+    schedule = make_schedule(optimizer, spec.recipe, steps_per_epoch=10)
+    rates = []
+    for step in range(101):
+        schedule.step_update(step)
+        rates.append(optimizer.param_groups[0]["lr"])
+    assert rates[5] == pytest.approx(2e-3), "half of the warm-up"
+    for step in (10, 50, 99):
+        assert rates[step] == pytest.approx(1e-5 + (4e-3 - 1e-5) * (1 - step / 100))
+
+
 def test_a_quarter_cosine_stays_high_and_falls_late() -> None:
     spec = run_spec(epochs=10, lr=4e-3, warmup_epochs=1, min_lr=1e-5, schedule="quarter_cosine")
     optimizer = make_optimizer(make_trainee(spec, Streams(spec.seeds)), spec.recipe)
@@ -372,12 +385,11 @@ def test_the_learning_rate_of_every_recipe_follows_its_formula(name: str, fideli
         if step < warmup:
             wanted = recipe.warmup_lr + step / warmup * (recipe.lr - recipe.warmup_lr)
         else:
-            quarter = recipe.schedule == "quarter_cosine"
-            share = (
-                math.cos(math.pi / 2 * step / total)
-                if quarter
-                else (1 + math.cos(math.pi * step / total)) / 2
-            )
+            share = {
+                "cosine": (1 + math.cos(math.pi * step / total)) / 2,
+                "quarter_cosine": math.cos(math.pi / 2 * step / total),
+                "linear": 1 - step / total,
+            }[recipe.schedule]
             wanted = recipe.min_lr + share * (recipe.lr - recipe.min_lr)
         assert optimizer.param_groups[0]["lr"] == pytest.approx(wanted, rel=1e-9), number
 
