@@ -12,7 +12,6 @@ FigureFolder = Annotated[
 DataFormat = Annotated[
     str, typer.Option("--format", "-f", help="Output format: table, csv or json.")
 ]
-Metric = Annotated[str, typer.Option(help="Metric, e.g. top1, top5, loss or ema_top1.")]
 CurveMetric = Annotated[
     str | None,
     typer.Option(

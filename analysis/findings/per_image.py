@@ -108,11 +108,7 @@ def split(correct: Mapping[int, Any]) -> Split:
 
     runs, images = len(correct), len(next(iter(correct.values()))) if correct else 0
     if runs < 3:
-        return _unsplit(
-            runs,
-            images,
-            "needs three seeds with stored per-image results",
-        )
+        return _unsplit(runs, images, "needs three seeds with stored per-image results")
     table = numpy.stack(
         [numpy.asarray(correct[seed], dtype=numpy.float64) for seed in sorted(correct)]
     )

@@ -1,10 +1,22 @@
 """Feature maps of any backbone, for detectors and segmenters."""
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor, nn
 
 from ..errors import BackboneError
 from .tokens import Tap
+
+
+def last_of_each_size(grids: Sequence[Tensor]) -> list[int]:
+    """Return the places of the last grid of each resolution, in their order.
+
+    Args:
+        grids: [B, h, w, D] each, of the blocks of a backbone.
+    """
+    last = {tuple(grid.shape[1:3]): place for place, grid in enumerate(grids)}
+    return sorted(last.values())
 
 
 class FeatureMaps(nn.Module):
@@ -35,8 +47,7 @@ class FeatureMaps(nn.Module):
         with torch.no_grad():
             _, grids = self._tap.features(torch.zeros(1, channels, size, size))
         model.train(training)
-        last = {tuple(grid.shape[1:3]): place for place, grid in enumerate(grids)}
-        self._places = sorted(last.values())
+        self._places = last_of_each_size(grids)
         self.channels = [int(grids[place].shape[3]) for place in self._places]
         """Of each map, finest first."""
         self.reduction = [size // int(grids[place].shape[1]) for place in self._places]

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ..errors import BackboneError
+from .maps import last_of_each_size
 from .tokens import Tap
 
 WIDTH = 512
@@ -151,10 +152,9 @@ class _Pyramid:
         encoder.eval()
         device = next(encoder.parameters()).device
         _, grids = self._tap.features(torch.zeros(1, channels, size, size, device=device))
-        last = {tuple(grid.shape[1:3]): place for place, grid in enumerate(grids)}
-        if len(last) > 1:
-            self._places = sorted(last.values())
-            scales = [1.0] * len(last)
+        self._places = last_of_each_size(grids)
+        if len(self._places) > 1:
+            scales = [1.0] * len(self._places)
         else:
             # A shallow one gives a block's map more than once.
             parts = range(1, len(_SCALES) + 1)

@@ -120,10 +120,8 @@ def pictures(
             places = _places(asked, images, FEATURES)
             space = feature_space(trainee, final, places, images, set_name=asked.set_name)
         elif asked.kind == "masks":
-            places, numerics = (
-                _places(asked, images, IMAGES),
-                make_numerics(device, precision="fp32"),
-            )
+            places = _places(asked, images, IMAGES)
+            numerics = make_numerics(device, precision="fp32")
             shown = mask_maps(trainee.backbone, final.spec, places, images, numerics)
         elif asked.kind == "depth":
             several = replace(asked, images=_places(asked, images, MOST))

@@ -42,6 +42,7 @@ from ...support.training import (
     training,
 )
 
+SCORES = ("miou", "macc", "pixel_acc")
 FP32 = make_numerics(CPU, precision="fp32")
 
 
@@ -222,7 +223,11 @@ def test_one_rank_and_two_have_the_same_losses_and_scores(
         told.append([e["metrics"] for e in ended.events if e["kind"] in ("epoch", "evaluation")])
     for alone, together in zip(*told, strict=True):
         alone.pop("epoch_seconds", None), together.pop("epoch_seconds", None)
-        assert together == pytest.approx(alone, rel=1e-3, abs=0.5)
+        # One pixel of a small class is part of a percent.
+        scores = {name for name in alone if name.removeprefix("ema_") in SCORES}
+        for name, value in alone.items():
+            rounding = {"abs": 0.5} if name in scores else {"rel": 1e-3}
+            assert together[name] == pytest.approx(value, **rounding), name
 
 
 @pytest.mark.training
